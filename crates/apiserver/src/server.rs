@@ -179,9 +179,8 @@ pub async fn start(
         .map_err(StartError::Audit)?;
     let random_of_feed = random.clone();
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    let recalled =
-        Arc::clone(&trace).recall(config.options.trace_file.clone(), Arc::clone(&cache), cache.revision());
-    tasks.spawn("trace of earlier runs", recalled);
+    let file = config.options.trace_file.clone();
+    tasks.spawn("trace", Arc::clone(&trace).remember(file, Arc::clone(&cache), cache.revision()));
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max),
         audit,

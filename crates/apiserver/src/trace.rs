@@ -3,20 +3,24 @@
 //! `GET /debug/knarr/trace?resource=deployments&namespace=default&name=web` answers everything that follows from
 //! the commits of one object; `POST /debug/knarr/spans` takes spans. Both are authorised as non-resource URLs.
 //!
-//! What was remembered when the server stopped is in a file. What a server that was killed has written since is read
-//! from the store, which keeps the cause of each revision as long as the revision itself; its spans are lost.
+//! What was remembered when the server stopped is in a file, and a few seconds after spans were reported. What a server
+//! that was killed has written since is read from the store, which keeps the cause of each revision as long as the revision
+//! itself; spans of its last seconds are lost.
 
 mod history;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::Clock;
 use machinery::trace::{Chain, Commit, Span};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use store::{Event, Revision};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::cache::Cache;
 use crate::kinds::Kind;
@@ -30,6 +34,10 @@ pub const COMMITS_MAX: usize = 16_384;
 pub const SPANS_MAX: usize = 16_384;
 /// How much is remembered of each text that somebody has sent; names of objects with their namespaces are shorter.
 pub const TEXT_BYTES_MAX: usize = 512;
+/// How soon spans are in the file that outlives a crash.
+const SAVED_AFTER: Duration = Duration::from_secs(3);
+/// Saving takes one part in so many of the time.
+const SAVE_SHARE: u32 = 100;
 /// How many spans one report may hold.
 pub const REPORT_SPANS_MAX: usize = 1_024;
 
@@ -39,6 +47,10 @@ pub struct Trace {
     clock: Clock,
     commits: Mutex<VecDeque<Commit>>,
     spans: Mutex<VecDeque<Span>>,
+    /// There are spans that the file does not have.
+    unsaved: Notify,
+    /// Two writers of one file would spoil it.
+    saving: Mutex<()>,
 }
 
 #[derive(Deserialize, Default)]
@@ -55,7 +67,13 @@ struct Cause {
 impl Trace {
     /// Two empty rings.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, commits: Mutex::default(), spans: Mutex::default() }
+        Self {
+            clock,
+            commits: Mutex::default(),
+            spans: Mutex::default(),
+            unsaved: Notify::new(),
+            saving: Mutex::default(),
+        }
     }
 
     /// Takes note of a commit.
@@ -64,34 +82,60 @@ impl Trace {
         push(&mut self.commits.lock(), commit, COMMITS_MAX);
     }
 
-    /// Recalls what came before: from `file`, and up to this revision from the store.
-    pub async fn recall(
+    /// Recalls what came before: from `file`, and up to this revision from the store. Then keeps what comes in the file, for
+    /// ever.
+    pub async fn remember(
         self: Arc<Self>,
         file: Option<std::path::PathBuf>,
         cache: Arc<Cache>,
         upto: Revision,
     ) {
-        let chain = file.as_deref().map(history::load).unwrap_or_default();
+        self.recall(file.as_deref(), &cache, upto).await;
+        if let Some(file) = file {
+            self.keep(file).await;
+        }
+    }
+
+    async fn recall(&self, file: Option<&Path>, cache: &Cache, upto: Revision) {
+        let chain = file.map(history::load).unwrap_or_default();
         let last =
             chain.commits.iter().map(|commit| commit.revision).filter(|revision| *revision <= upto).max();
         // Revisions leap after a crash: how many there are says nothing of how many commits there were.
         let events = history::read(cache.store(), last.unwrap_or(0), upto).await;
-        let since = events.iter().filter(|event| !event.cause.is_empty()).map(|event| commit(&cache, event));
+        let since = events.iter().filter(|event| !event.cause.is_empty()).map(|event| commit(cache, event));
         let earlier = chain.commits.into_iter().filter(|commit| commit.revision <= upto).chain(since);
         prepend(&mut self.commits.lock(), earlier, COMMITS_MAX);
         prepend(&mut self.spans.lock(), chain.spans.into_iter(), SPANS_MAX);
     }
 
-    /// Keeps all that is remembered in `file`, for [`Trace::recall`].
+    /// Keeps all that is remembered in `file`, for [`Trace::remember`].
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn save(&self, file: &Path) -> std::io::Result<()> {
+        let _one_at_a_time = self.saving.lock();
         let chain = Chain {
             commits: self.commits.lock().iter().cloned().collect(),
             spans: self.spans.lock().iter().cloned().collect(),
         };
         history::save(file, &chain)
+    }
+
+    /// Saves whenever spans have come. A burst of them is one write, and writing takes a small share of
+    /// the time however much is remembered.
+    async fn keep(self: Arc<Self>, file: std::path::PathBuf) {
+        let mut pause = SAVED_AFTER;
+        loop {
+            self.unsaved.notified().await;
+            tokio::time::sleep(pause).await;
+            let (trace, file, begun) = (Arc::clone(&self), file.clone(), Instant::now());
+            match tokio::task::spawn_blocking(move || trace.save(&file)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "the trace is not kept for after a crash"),
+                Err(error) => tracing::error!(%error, "the trace is not kept for after a crash"),
+            }
+            pause = SAVED_AFTER.max(begun.elapsed() * SAVE_SHARE);
+        }
     }
 
     /// Takes a report of spans: `{"spans": [...]}` or a bare list.
@@ -115,6 +159,7 @@ impl Trace {
         for span in list {
             push(&mut spans, bounded(span), SPANS_MAX);
         }
+        self.unsaved.notify_one();
         Ok(())
     }
 

@@ -71,7 +71,7 @@ pub fn render(of: &Overview, version: &str) -> String {
     }
     for (kind, count, row) in &of.unserved {
         let one = row.effect.replace("its ", "their ").replace("it ", "them ");
-        write(&mut out, format_args!("not in this version   {count} {kind}: no {}, {one}\n", row.part));
+        write(&mut out, format_args!("not in this version   {kind} ({count}): no {}, {one}\n", row.part));
     }
     for (file, error) in &of.bad_archives {
         write(&mut out, format_args!("images  {file} was not imported: {error}\n"));
@@ -166,7 +166,7 @@ mod tests {
             knarr 0.1.0 (Kubernetes v1.35.0)   ready   up 28 min   80 MiB   store 2.6 MiB
             nodes   1 ready   vm 172.31.1.2
             pods    7 running, 2 not ready: default/w-pull, default/w-cpu   (knarr why)
-            not in this version   3 Jobs: no Job controller, their Pods are not created
+            not in this version   Jobs (3): no Job controller, their Pods are not created
             images  /x/images/a.tar was not imported: this is no archive
             use it  export KUBECONFIG=/x
         "#]]

@@ -200,8 +200,15 @@ fn claim(snapshot: &Snapshot, claim: &Value) -> Found {
     if phase == "Bound" {
         return (true, "is bound".into(), Vec::new());
     }
-    let mut reasons: Vec<Reason> =
-        warnings(snapshot, claim).into_iter().map(|what| Reason::new(&object, what)).collect();
+    let told = |what: String| {
+        let lacks_class = what.contains("storageclass.storage.k8s.io") && what.ends_with("not found");
+        let told = Reason::new(&object, what);
+        if !lacks_class {
+            return told;
+        }
+        told.fix("name a class that there is (`kubectl get storageclass`), none for the default one, or make that one")
+    };
+    let mut reasons: Vec<Reason> = warnings(snapshot, claim).into_iter().map(told).collect();
     if let Some(event) = newest(snapshot, claim).filter(|event| text(event, "/type") == "Normal") {
         let fix = match text(event, "/reason") {
             "WaitForFirstConsumer" => Some("make a Pod that uses it"),

@@ -136,7 +136,7 @@ fn start_log(args: &CommonArgs) {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("KNARR_LOG").unwrap_or_else(|_| {
         tracing_subscriber::EnvFilter::new(format!(
-            "{level},hyper=warn,h2=warn,rustls=warn,hickory_server=warn,kube_client=off"
+            "{level},hyper=warn,h2=warn,rustls=warn,tower=warn,hickory_server=warn,kube_client=off"
         ))
     });
     let log =

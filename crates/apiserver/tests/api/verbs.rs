@@ -499,10 +499,12 @@ async fn a_chain_of_causes_outlives_the_server() {
         let configure = |config: &mut apiserver::Config| config.options.trace_file = Some(file.clone());
         server::start_on(Arc::clone(&store), keys, None, configure).await
     };
-    let commits = async |server: &server::TestServer, name: &str| {
+    let chain = async |server: &server::TestServer, name: &str| {
         let path = format!("/debug/knarr/trace?resource=configmaps&namespace=default&name={name}");
-        let chain = server.call("GET", &path, "").await.body;
-        chain["commits"].as_array().map_or(0, Vec::len)
+        server.call("GET", &path, "").await.body
+    };
+    let commits = async |server: &server::TestServer, name: &str| {
+        chain(server, name).await["commits"].as_array().map_or(0, Vec::len)
     };
     // What is remembered comes a moment after the server does.
     let eventually = async |server: &server::TestServer, name: &str| {
@@ -522,11 +524,25 @@ async fn a_chain_of_causes_outlives_the_server() {
     eventually(&second, "after").await;
     eventually(&second, "kept").await;
     assert_eq!(commits(&second, "kept").await, 1, "once, though file and store have it");
-    std::fs::write(&file, "{ not whole").unwrap();
+
+    // Spans are in the file soon, so that they outlive a server that is killed.
+    let revision = chain(&second, "after").await["commits"][0]["revision"].clone();
+    let span = json!([{"cause": revision, "component": "c", "name": "woke", "object": "o", "start_us": 1, "end_us": 2}]);
+    second.call("POST", "/debug/knarr/spans", &span.to_string()).await;
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !std::fs::read_to_string(&file).is_ok_and(|text| text.contains("woke")) {
+        assert!(std::time::Instant::now() < deadline, "the span is not kept");
+        tokio::task::yield_now().await;
+    }
     second.tasks.stop_and_wait().await;
     let third = start().await;
-    eventually(&third, "kept").await;
-    third.stop().await;
+    eventually(&third, "after").await;
+    assert_eq!(chain(&third, "after").await["spans"][0]["name"], "woke");
+    third.tasks.stop_and_wait().await;
+    std::fs::write(&file, "{ not whole").unwrap();
+    let fourth = start().await;
+    eventually(&fourth, "kept").await;
+    fourth.stop().await;
 }
 
 #[tokio::test]

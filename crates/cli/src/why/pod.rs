@@ -88,7 +88,10 @@ fn unscheduled(snapshot: &Snapshot, pod: &Value) -> Option<Reason> {
             return Some(Reason::new(&object, what).fix("whoever set them must remove them"));
         }
         let message = text(condition, "/message");
-        return Some(Reason::new(&object, format!("no node fits: {message}")).fix(fit(message)));
+        // What of it is about Pods that could make way is for who asks about them.
+        let said = message.split(" no new claims to deallocate").next().unwrap_or_default();
+        let said = said.split(" preemption: ").next().unwrap_or_default();
+        return Some(Reason::new(&object, format!("no node fits: {said}")).fix(fit(message)));
     }
     let scheduler =
         Some(text(pod, "/spec/schedulerName")).filter(|name| !name.is_empty()).unwrap_or("default-scheduler");
@@ -109,6 +112,7 @@ fn fit(message: &str) -> String {
         ("were unschedulable", "`kubectl uncordon` the node"),
         ("free ports", "its hostPort is taken: choose another, or run fewer of it than there are nodes"),
         ("Too many pods", "remove other Pods, or add a node"),
+        ("unbound immediate PersistentVolumeClaims", "see to its claims first"),
         ("persistentvolumeclaim", "make the claim that it names, or see `knarr why pvc/NAME`"),
         ("no nodes available", "no Node has joined the cluster: see `kubectl get nodes`"),
     ];

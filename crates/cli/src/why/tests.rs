@@ -48,7 +48,8 @@ fn what_runs_is_said_to_run() {
 #[test]
 fn an_unscheduled_pod_has_the_schedulers_message_and_advice() {
     let status = "{phase: Pending, conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, \
-                  message: '0/1 nodes are available: 1 Insufficient cpu.'}]}";
+                  message: '0/1 nodes are available: 1 Insufficient cpu. \
+                  no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful.'}]}";
     check(
         pod("web-1", "rs", "{}", status),
         &[node()],
@@ -423,12 +424,13 @@ fn what_nodes_lack_is_named() {
     expect![[r#"
         pod/web-1 is not running
           because  no node fits: 1 Insufficient cpu, didn't match Pod's node affinity/selector, had untolerated taint, unbound immediate PersistentVolumeClaims
-          fix      lower the requests of its containers, remove other Pods, or add a node; add a toleration, or take the taint off (`kubectl taint nodes NODE KEY-`); label a node as its nodeSelector and affinity say, or change them
+          fix      lower the requests of its containers, remove other Pods, or add a node; add a toleration, or take the taint off (`kubectl taint nodes NODE KEY-`); label a node as its nodeSelector and affinity say, or change them; see to its claims first
           because  it asks for 64 of cpu; n1 has 1800m of 2 free
           because  no Node has the label disk=ssd of its nodeSelector
           because  n1 has the taint gpu=a:NoSchedule
           persistentvolumeclaim/data
             because  ProvisioningFailed: storageclass.storage.k8s.io "gp3" not found
+            fix      name a class that there is (`kubectl get storageclass`), none for the default one, or make that one
     "#]].assert_eq(&explain(&snapshot).to_string());
     expect![[r#"
         pod/web-1 is not running
@@ -439,7 +441,8 @@ fn what_nodes_lack_is_named() {
                    other Pods, or add a node; add a toleration, or
                    take the taint off (`kubectl taint nodes NODE
                    KEY-`); label a node as its nodeSelector and
-                   affinity say, or change them
+                   affinity say, or change them; see to its claims
+                   first
           because  it asks for 64 of cpu; n1 has 1800m of 2 free
           because  no Node has the label disk=ssd of its
                    nodeSelector
@@ -447,6 +450,9 @@ fn what_nodes_lack_is_named() {
           persistentvolumeclaim/data
             because  ProvisioningFailed: storageclass.storage.k8s.io
                      "gp3" not found
+            fix      name a class that there is (`kubectl get
+                     storageclass`), none for the default one, or
+                     make that one
     "#]]
     .assert_eq(&explain(&snapshot).render(60));
 }

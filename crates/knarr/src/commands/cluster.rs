@@ -74,8 +74,8 @@ pub(crate) async fn find(args: &ClusterArgs) -> Result<Asked> {
         (Some(file), _) => read(file)?,
         (None, Some(layout)) => read(&of_folder(&layout)?)?,
         (None, None) => {
-            let read =
-                Kubeconfig::from_env().map_err(|error| unreadable(Path::new("$KUBECONFIG"), &error))?;
+            let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
+            let read = Kubeconfig::from_env().map_err(|error| unreadable(Path::new(&named), &error))?;
             read.context("KUBECONFIG names no file")?
         }
     };
@@ -131,7 +131,8 @@ fn read(file: &Path) -> Result<Kubeconfig> {
 }
 
 fn unreadable(file: &Path, error: &kube::config::KubeconfigError) -> anyhow::Error {
-    anyhow!("cannot read the kubeconfig {}: {}", file.display(), last(error))
+    let hint = "; `knarr up` says which one to use";
+    anyhow!("cannot read the kubeconfig {}: {}{hint}", file.display(), last(error))
 }
 
 /// The last cause, which says what happened, in words without numbers.

@@ -19,6 +19,9 @@ pub(crate) fn run(data_dir: &Path) -> Result<()> {
     }
     match running_pid(&layout)? {
         None => eprintln!("no cluster runs in {}", layout.root().display()),
+        Some(_) if !nix::unistd::geteuid().is_root() => {
+            bail!("only root stops a cluster; run this as root (`sudo knarr down`)")
+        }
         Some(pid) => {
             stop(pid)?;
             eprintln!(

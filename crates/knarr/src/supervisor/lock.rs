@@ -1,6 +1,6 @@
 //! One process at a time owns a cluster's folder: it holds the lock, and the file has its process id.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::time::Duration;
 
@@ -47,16 +47,20 @@ pub(crate) fn wait_for_holder(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Whether no process has the lock.
+/// Whether no process has the lock. Who may read the file may ask.
 pub(crate) fn lock_is_free(layout: &Layout) -> Result<bool> {
-    Ok(try_lock(layout)?.is_some())
+    Ok(try_to(layout, FlockArg::LockSharedNonblock, File::options().read(true))?.is_some())
 }
 
 fn try_lock(layout: &Layout) -> Result<Option<Flock<File>>> {
+    let options = File::options().create(true).truncate(false).write(true).read(true).to_owned();
+    try_to(layout, FlockArg::LockExclusiveNonblock, &options)
+}
+
+fn try_to(layout: &Layout, how: FlockArg, options: &OpenOptions) -> Result<Option<Flock<File>>> {
     let path = layout.lock();
-    let file = File::options().create(true).truncate(false).write(true).read(true).open(&path);
-    let file = file.with_context(|| format!("open {}", path.display()))?;
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+    let file = options.open(&path).with_context(|| format!("open {}", path.display()))?;
+    match Flock::lock(file, how) {
         Ok(lock) => Ok(Some(lock)),
         Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
         Err((_, error)) => Err(error).with_context(|| format!("lock {}", path.display())),

@@ -262,31 +262,12 @@ fn inside(session: &Session<'_>, pod: &str, command: &str) -> String {
     must(session.must(&format!("kubectl exec {pod} -- {command}")))
 }
 
-#[test]
-fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
-    let wire = must(Lan::new(2));
-    let binary = env!("CARGO_BIN_EXE_knarr");
-    let mut server = must(Cluster::on_host(binary, &wire, 0));
-    let mut agent = must(Cluster::on_host(binary, &wire, 1));
-    for cluster in [&mut server, &mut agent] {
-        must(cluster.import_busybox(BUSYBOX));
-    }
-    let (first, second) = (lan::ip(0).to_string(), lan::ip(1).to_string());
-    must(server.knarr(&["up", "--node-ip", &first, "--node-name", "host-0"]));
-    let url = format!("https://{first}:6443");
-    let told = must(server.knarr(&["token", "create", "--description", "for host 1"]));
-    let (token, how) = told.split_once('\n').unwrap();
-    assert!(how.contains(&format!("KNARR_TOKEN={token} knarr agent --server {url}")), "{how}");
-    let id = token.rsplit_once("::").unwrap().1.split('.').next().unwrap();
-    let listed = must(server.knarr(&["token", "list"]));
-    assert!(listed.contains(id) && listed.contains("for host 1"), "{listed}");
-
-    let join = ["agent", "--server", &url, "--node-ip", &second, "--node-name", "host-1", "--token"];
-    // Another cluster's token is not even sent; none is taken that is wrong, or whose time is over. Each is told in a line.
+/// Another cluster's token is not even sent; none is taken that is wrong, or whose time is over. Each is told in a line.
+fn bad_tokens_are_refused(server: &mut Cluster, agent: &Cluster, join: &[&str], token: &str) {
     let (cluster_hash, proof) = token.rsplit_once("::").unwrap();
     let folder = agent.data_dir().display().to_string();
     let refuse = |token: &str, why: &str| {
-        let refused = said(&agent, &[&join[..], &[token, "--data-dir", &folder]].concat());
+        let refused = said(agent, &[join, &[token, "--data-dir", &folder]].concat());
         let is_one_line = refused.starts_with("knarr: ") && refused.lines().count() == 1;
         assert!(is_one_line && refused.contains(why), "{token}: {refused}");
     };
@@ -308,7 +289,31 @@ fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
             "--token must have the form K10HASH::ID.SECRET: `knarr token create` on a server makes one",
         );
     }
+}
 
+#[test]
+fn a_host_joins_with_a_token_and_its_pods_are_the_clusters() {
+    let wire = must(Lan::new(2));
+    let binary = env!("CARGO_BIN_EXE_knarr");
+    let mut server = must(Cluster::on_host(binary, &wire, 0));
+    let mut agent = must(Cluster::on_host(binary, &wire, 1));
+    for cluster in [&mut server, &mut agent] {
+        must(cluster.import_busybox(BUSYBOX));
+    }
+    let (first, second) = (lan::ip(0).to_string(), lan::ip(1).to_string());
+    must(server.knarr(&["up", "--node-ip", &first, "--node-name", "host-0"]));
+    let url = format!("https://{first}:6443");
+    let told = must(server.knarr(&["token", "create", "--description", "for host 1"]));
+    let (token, how) = told.split_once('\n').unwrap();
+    assert!(how.contains(&format!("KNARR_TOKEN={token} knarr agent --server {url}")), "{how}");
+    let id = token.rsplit_once("::").unwrap().1.split('.').next().unwrap();
+    let listed = must(server.knarr(&["token", "list"]));
+    assert!(listed.contains(id) && listed.contains("for host 1"), "{listed}");
+
+    let join = ["agent", "--server", &url, "--node-ip", &second, "--node-name", "host-1", "--token"];
+    bad_tokens_are_refused(&mut server, &agent, &join, token);
+
+    let folder = agent.data_dir().display().to_string();
     let run = |agent: &Cluster, name: &str, more: &[&str]| {
         must(agent.start(name, &[&join[..7], &["--data-dir", &folder], more].concat()))
     };

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice::from_ref as one;
 use std::sync::Arc;
 
 use controller::Kind;
@@ -95,16 +96,16 @@ fn is_served(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> bool {
 fn rules_and_names_are_made_beside_objects_with_nothing_at_any_path() {
     let good = typed::<Service>(&service("good", "10.43.0.5")).unwrap();
     let endpoint = typed::<EndpointSlice>(&slice("good", "good-1", "10.42.0.2")).unwrap();
-    assert!(is_served(&[good.clone()], &[endpoint.clone()]));
+    assert!(is_served(one(&good), one(&endpoint)));
     assert!(!is_served(&[], &[]));
     each(&poisons::<Service>(&service("bad", "10.43.0.6")), |bad| {
-        is_served(&[bad.clone(), good.clone()], &[endpoint.clone()])
-            && is_served(&[good.clone(), bad.clone()], &[endpoint.clone()])
+        is_served(&[bad.clone(), good.clone()], one(&endpoint))
+            && is_served(&[good.clone(), bad.clone()], one(&endpoint))
     });
     // Of the same Service, and of one that is gone.
     for of in ["good", "other"] {
         each(&poisons::<EndpointSlice>(&slice(of, "bad-1", "10.42.0.3")), |bad| {
-            is_served(&[good.clone()], &[bad.clone(), endpoint.clone()])
+            is_served(one(&good), &[bad.clone(), endpoint.clone()])
         });
     }
 }

@@ -39,9 +39,11 @@ fn commands() -> String {
     let (_, block) = section.split_once("```console\n").expect("the block");
     let (block, _) = block.split_once("```").expect("its end");
     let built = |line: &&str| !line.starts_with("cargo build ");
-    let bounded = |line: &str| match line.starts_with("kubectl rollout status ") {
-        true => format!("{line} --timeout=60s || {{ knarr why; exit 1; }}\n"),
-        false => format!("{line}\n"),
+    let bounded = |line: &str| match line.split(' ').take(3).collect::<Vec<_>>().join(" ").as_str() {
+        "kubectl rollout status" => format!("{line} --timeout=60s || {{ knarr why; exit 1; }}\n"),
+        // Looking needs no root; what does says so.
+        "sudo knarr down" => format!("knarr status\nif knarr down; then exit 1; fi\n{line}\n"),
+        _ => format!("{line}\n"),
     };
     block.lines().filter(built).map(bounded).collect()
 }
@@ -106,6 +108,8 @@ fn the_first_five_minutes_of_the_readme_work_to_the_letter_for_a_user_with_sudo(
         "successfully rolled out",
         "pod/web-",
         "everything is well",
+        "nodes   1 ready   ",
+        "knarr: only root stops a cluster; run this as root (`sudo knarr down`)",
         "what runs in Pods goes on",
     ] {
         assert!(printed.contains(expected), "{expected:?} is missing");

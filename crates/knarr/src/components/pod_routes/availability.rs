@@ -103,8 +103,8 @@ mod tests {
 
     /// Nodes `a`, `b` and `c`, in the order in which they came, with what they say of their network.
     fn nodes(said: [Option<(&str, &str)>; 3]) -> Vec<Arc<Node>> {
-        let rows = [("a", A), ("b", B), ("c", C)].into_iter().enumerate().zip(said);
-        let node = |((number, (name, ip)), said): ((usize, (&str, [u8; 4])), Option<(&str, &str)>)| {
+        let node = |number: usize, name: &str, ip: [u8; 4]| {
+            let said = said[number];
             let said = said.map(|(status, reason)| {
                 let message = if reason == ROUTE { "RouteController created a route" } else { "other" };
                 json!({"type": TYPE, "status": status, "reason": reason, "message": message,
@@ -119,8 +119,11 @@ mod tests {
             });
             Arc::new(serde_json::from_value(node).unwrap())
         };
-        rows.map(node).collect()
+        vec![node(0, "a", A), node(1, "b", B), node(2, "c", C)]
     }
+
+    /// What is the case, on whose network, which Node, among whom, whom it does not reach, and what it shall say.
+    type Row<'a> = (&'a str, PodNetwork, &'a str, Vec<Arc<Node>>, &'a [[u8; 4]], Option<&'a str>);
 
     #[test]
     fn the_younger_of_two_that_do_not_reach_each_other_is_unavailable() {
@@ -128,7 +131,7 @@ mod tests {
         let to_a = "True NoRouteCreated no route to the Pods of a (192.0.2.11 is on no network of this host)";
         let reached = "False RouteCreated RouteController created a route";
         let (own, foreign) = (PodNetwork::BuiltIn, PodNetwork::Foreign);
-        let rows: [(&str, PodNetwork, &str, Vec<Arc<Node>>, &[[u8; 4]], Option<&str>); 12] = [
+        let rows: [Row<'_>; 12] = [
             ("all reached, nothing said yet", own, "b", nodes([None; 3]), &[], Some(reached)),
             ("all reached, and said so", own, "b", nodes([well; 3]), &[], None),
             ("an elder one is not reached", own, "b", nodes([well, None, None]), &[A], Some(to_a)),
