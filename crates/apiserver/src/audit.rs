@@ -20,7 +20,6 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use machinery::metadata;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tracing::warn;
 
 use crate::codec;
@@ -34,6 +33,8 @@ pub use log::LogFile;
 use policy::{Level, Policy, Stage, Verdict};
 
 const AUDIT_ID: &str = "audit-id";
+/// So many addresses are taken from what a request says it came through; where it did come from is told besides.
+const SOURCES_MAX: usize = 32;
 /// What is longer is cut, and ends with the suffix. Source: `maxUserAgentLength`.
 const USER_AGENT_BYTES_MAX: usize = 1024;
 const CUT_SUFFIX: &str = "...TRUNCATED";
@@ -50,7 +51,7 @@ pub struct Config {
 /// The log of a server.
 pub struct Audit {
     policy: Policy,
-    sender: mpsc::Sender<String>,
+    lines: log::Lines,
     clock: Clock,
     random: Random,
     dropped: AtomicU64,
@@ -72,8 +73,8 @@ impl Audit {
     /// # Errors
     /// If its file cannot be opened.
     pub fn start(config: Config, tasks: &Tasks, clock: Clock, random: Random) -> std::io::Result<Self> {
-        let sender = log::start(config.log, tasks, clock.clone())?;
-        Ok(Self { policy: config.policy, sender, clock, random, dropped: AtomicU64::new(0) })
+        let lines = log::start(config.log, tasks, clock.clone())?;
+        Ok(Self { policy: config.policy, lines, clock, random, dropped: AtomicU64::new(0) })
     }
 
     /// Begins to follow a request, if the policy wants it; `acting_as` is whom `user` impersonates.
@@ -162,7 +163,7 @@ impl Audit {
     }
 
     fn write(&self, event: &Value) {
-        if self.sender.try_send(event.to_string()).is_err() {
+        if !self.lines.send(event.to_string()) {
             let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             if dropped.is_power_of_two() {
                 warn!(dropped, "the audit log cannot keep up: events are dropped");
@@ -224,7 +225,8 @@ fn attempts(headers: &HeaderMap, is_certified: bool) -> String {
 fn sources(headers: &HeaderMap, address: Option<SocketAddr>) -> Vec<IpAddr> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let parse = |text: &str| text.trim().parse().ok().map(|ip: IpAddr| ip.to_canonical());
-    let mut all: Vec<IpAddr> = text("x-forwarded-for").split(',').filter_map(parse).collect();
+    let said = text("x-forwarded-for").split(',').filter_map(parse);
+    let mut all: Vec<IpAddr> = said.take(SOURCES_MAX).collect();
     if let Some(ip) = parse(text("x-real-ip")).filter(|ip| !all.contains(ip)) {
         all.push(ip);
     }
@@ -351,5 +353,8 @@ mod tests {
         check(&[("x-real-ip", "::ffff:192.0.2.3")], &["192.0.2.3", "192.0.2.9"]);
         let both = [("x-forwarded-for", "192.0.2.3,192.0.2.4"), ("x-real-ip", "192.0.2.3")];
         check(&both, &["192.0.2.3", "192.0.2.4", "192.0.2.9"]);
+        let many = vec!["192.0.2.1"; 10_000].join(",");
+        let expect = [vec!["192.0.2.1"; SOURCES_MAX], vec!["192.0.2.9"]].concat();
+        check(&[("x-forwarded-for", &many)], &expect);
     }
 }

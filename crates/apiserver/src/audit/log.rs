@@ -4,14 +4,17 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base::{Clock, Tasks};
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tracing::warn;
 
 /// How many events may wait for the disk; more are dropped and counted.
 const WAITING_MAX: usize = 10_000;
+/// How long they may be together: clients choose what is in them, and a policy may want all that was sent.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// Where the log goes and how much of it is kept; 0 is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,12 +29,35 @@ pub struct LogFile {
     pub megabytes_max: u64,
 }
 
+/// An event that waits for the disk, and the room that it takes.
+struct Line {
+    text: String,
+    _room: OwnedSemaphorePermit,
+}
+
+/// The queue's near end.
+#[derive(Clone)]
+pub(super) struct Lines {
+    sender: mpsc::Sender<Line>,
+    room: Arc<Semaphore>,
+}
+
+impl Lines {
+    /// Sends a line to be written; says whether there was room for it.
+    pub(super) fn send(&self, text: String) -> bool {
+        let room =
+            u32::try_from(text.len()).map(|length| Arc::clone(&self.room).try_acquire_many_owned(length));
+        let Ok(Ok(room)) = room else { return false };
+        self.sender.try_send(Line { text, _room: room }).is_ok()
+    }
+}
+
 /// Starts the writer; what is sent is written as one line each.
 ///
 /// # Errors
 /// If the file cannot be opened.
-pub(super) fn start(file: LogFile, tasks: &Tasks, clock: Clock) -> std::io::Result<mpsc::Sender<String>> {
-    let (sender, mut receiver) = mpsc::channel::<String>(WAITING_MAX);
+pub(super) fn start(file: LogFile, tasks: &Tasks, clock: Clock) -> std::io::Result<Lines> {
+    let (sender, mut receiver) = mpsc::channel::<Line>(WAITING_MAX);
     let mut writer = Writer { out: None, written: 0, file, clock };
     writer.open()?;
     let stopping = tasks.clone();
@@ -60,7 +86,7 @@ pub(super) fn start(file: LogFile, tasks: &Tasks, clock: Clock) -> std::io::Resu
             }
         }
     });
-    Ok(sender)
+    Ok(Lines { sender, room: Arc::new(Semaphore::new(WAITING_BYTES_MAX)) })
 }
 
 struct Writer {
@@ -87,10 +113,10 @@ impl Writer {
         Ok(())
     }
 
-    fn write(&mut self, lines: &[String]) {
-        let mut text = String::with_capacity(lines.iter().map(|line| line.len() + 1).sum());
+    fn write(&mut self, lines: &[Line]) {
+        let mut text = String::with_capacity(lines.iter().map(|line| line.text.len() + 1).sum());
         for line in lines {
-            text.push_str(line);
+            text.push_str(&line.text);
             text.push('\n');
         }
         let result = match &mut self.out {
@@ -145,6 +171,31 @@ fn aside(path: &Path, at: Timestamp) -> PathBuf {
 mod tests {
     use super::*;
 
+    fn line(text: String) -> Line {
+        let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        Line { text, _room: room }
+    }
+
+    /// Nothing is written before the test waits.
+    #[tokio::test]
+    async fn what_waits_for_the_disk_has_a_length_and_gives_its_room_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = LogFile { path: dir.path().join("audit.log"), ..LogFile::default() };
+        let tasks = Tasks::new();
+        let lines = start(file.clone(), &tasks, Clock::system()).unwrap();
+        let long = "x".repeat(1 << 20);
+        let taken = (0..100).filter(|_| lines.send(long.clone())).count();
+        assert_eq!(taken, WAITING_BYTES_MAX >> 20);
+        assert!(!lines.send("short".to_owned()));
+        let all = u32::try_from(WAITING_BYTES_MAX).unwrap();
+        drop(lines.room.acquire_many(all).await.unwrap());
+        let taken = (0..2 * WAITING_MAX).filter(|_| lines.send("short".to_owned())).count();
+        assert_eq!(taken, WAITING_MAX);
+        tasks.stop_and_wait().await;
+        let written = std::fs::metadata(&file.path).unwrap().len();
+        assert_eq!(written, ((WAITING_BYTES_MAX >> 20) * (long.len() + 1) + WAITING_MAX * 6) as u64);
+    }
+
     #[test]
     fn a_full_file_is_put_aside_and_few_are_kept() {
         let dir = tempfile::tempdir().unwrap();
@@ -160,8 +211,8 @@ mod tests {
         let file = LogFile { path: path.clone(), files_max: 2, megabytes_max: 1, ..LogFile::default() };
         let mut writer = Writer { out: None, written: 0, file, clock: Clock::system() };
         writer.open().unwrap();
-        writer.write(&["x".repeat(1 << 20)]);
-        writer.write(&["next".to_owned()]);
+        writer.write(&[line("x".repeat(1 << 20))]);
+        writer.write(&[line("next".to_owned())]);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "next\n");
         let mut names: Vec<String> = std::fs::read_dir(dir.path().join("new"))
             .unwrap()

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,19 +48,49 @@ impl Peer {
 /// Takes any client certificate; says afterwards what it proves.
 #[derive(Debug)]
 pub struct Certificates {
+    /// Of all clients' authorities together: names them to clients, and looks at handshakes.
     clients: Arc<dyn ClientCertVerifier>,
-    proxies: Option<Arc<dyn ClientCertVerifier>>,
+    of_clients: Vec<Authority>,
+    of_proxies: Vec<Authority>,
 }
 
-fn verifier(ca_pem: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, String> {
+/// Whose certificates are believed, while its own is good: rustls does not look at that, Go does.
+#[derive(Debug)]
+struct Authority {
+    verifier: Arc<dyn ClientCertVerifier>,
+    good: RangeInclusive<i64>,
+}
+
+fn roots(ca_pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    CertificateDer::pem_slice_iter(ca_pem).collect::<Result<_, _>>().map_err(|failure| failure.to_string())
+}
+
+fn verifier(authorities: &[CertificateDer<'static>]) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let text = |failure: &dyn fmt::Display| failure.to_string();
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(ca_pem) {
-        roots.add(certificate.map_err(|f| text(&f))?).map_err(|f| text(&f))?;
+    for certificate in authorities {
+        roots.add(certificate.clone()).map_err(|f| text(&f))?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     builder.allow_unauthenticated().build().map_err(|f| text(&f))
+}
+
+impl Authority {
+    fn each(roots: &[CertificateDer<'static>]) -> Result<Vec<Self>, String> {
+        let one = |root: &CertificateDer<'static>| {
+            let good = auth::x509::validity_of(root).ok_or("an authority's certificate cannot be read")?;
+            Ok(Self { verifier: verifier(std::slice::from_ref(root))?, good })
+        };
+        roots.iter().map(one).collect()
+    }
+
+    /// Whether it, or one that it has signed, has signed the first of a chain, and all of them are good.
+    fn proves(&self, leaf: &CertificateDer<'_>, rest: &[CertificateDer<'_>], now: i64) -> bool {
+        let seconds = u64::try_from(now).unwrap_or_default();
+        let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        self.good.contains(&now) && self.verifier.verify_client_cert(leaf, rest, at).is_ok()
+    }
 }
 
 impl Certificates {
@@ -69,21 +99,20 @@ impl Certificates {
     /// # Errors
     /// What cannot be read.
     pub fn new(client_ca_pem: &[u8], proxy_ca_pem: Option<&[u8]>) -> Result<Self, String> {
-        let proxies = proxy_ca_pem.map(verifier).transpose()?;
-        Ok(Self { clients: verifier(client_ca_pem)?, proxies })
+        let (clients, proxies) = (roots(client_ca_pem)?, roots(proxy_ca_pem.unwrap_or_default())?);
+        let of_proxies = Authority::each(&proxies)?;
+        Ok(Self { clients: verifier(&clients)?, of_clients: Authority::each(&clients)?, of_proxies })
     }
 
     /// What a chain proves at a time.
     fn judge(&self, chain: &[CertificateDer<'_>], address: SocketAddr, now: Timestamp) -> Peer {
         let nobody = Peer { address: Some(address), ..Peer::default() };
         let [leaf, rest @ ..] = chain else { return nobody };
-        let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
-        let now = UnixTime::since_unix_epoch(now);
-        let proves =
-            |verifier: &Arc<dyn ClientCertVerifier>| verifier.verify_client_cert(leaf, rest, now).is_ok();
-        let user = if proves(&self.clients) { auth::x509::user_of(leaf) } else { None };
-        let is_proxy = self.proxies.as_ref().is_some_and(proves);
-        let proxy = if is_proxy { auth::x509::user_of(leaf).map(|user| user.name) } else { None };
+        let proved = |authorities: &[Authority]| {
+            let is_proved = authorities.iter().any(|one| one.proves(leaf, rest, now.as_second()));
+            if is_proved { auth::x509::user_of(leaf) } else { None }
+        };
+        let (user, proxy) = (proved(&self.of_clients), proved(&self.of_proxies).map(|user| user.name));
         Peer { is_refused: user.is_none() && proxy.is_none(), user, proxy, ..nobody }
     }
 }
@@ -115,26 +144,29 @@ impl Presented {
         let mut judged = self.judged.lock();
         if !judged.0.contains(&now.as_second()) {
             let peer = self.certificates.judge(&self.chain, self.address, now);
-            *judged = (unchanging(&self.chain, now.as_second()), Arc::new(peer));
+            *judged = (self.unchanging(now.as_second()), Arc::new(peer));
         }
         Arc::clone(&judged.1)
     }
-}
 
-/// The seconds around `now` in which no certificate of a chain begins or ends; none if one cannot be read.
-fn unchanging(chain: &[CertificateDer<'_>], now: i64) -> Range<i64> {
-    let mut holds = i64::MIN..i64::MAX;
-    for certificate in chain {
-        let Some(good) = auth::x509::validity_of(certificate) else { return now..now };
-        for change in [*good.start(), good.end().saturating_add(1)] {
-            if change <= now {
-                holds.start = holds.start.max(change);
-            } else {
-                holds.end = holds.end.min(change);
+    /// The seconds around `now` in which neither a certificate of the chain nor an authority begins or ends; none if one
+    /// cannot be read.
+    fn unchanging(&self, now: i64) -> Range<i64> {
+        let chain: Option<Vec<_>> = self.chain.iter().map(|one| auth::x509::validity_of(one)).collect();
+        let Some(chain) = chain else { return now..now };
+        let authorities = self.certificates.of_clients.iter().chain(&self.certificates.of_proxies);
+        let mut holds = i64::MIN..i64::MAX;
+        for good in chain.iter().chain(authorities.map(|authority| &authority.good)) {
+            for change in [*good.start(), good.end().saturating_add(1)] {
+                if change <= now {
+                    holds.start = holds.start.max(change);
+                } else {
+                    holds.end = holds.end.min(change);
+                }
             }
         }
+        holds
     }
-    holds
 }
 
 impl ClientCertVerifier for Certificates {

@@ -294,6 +294,61 @@ async fn events_beyond_their_limit_are_refused_in_both_groups() {
     server.stop().await;
 }
 
+/// What is another's a node is not shown by writing to it in a way that changes nothing.
+#[tokio::test]
+async fn a_node_is_shown_nothing_of_others_by_writes_that_change_nothing() {
+    let server = namespace("{}").await;
+    for node in ["a", "b"] {
+        for (path, body) in [
+            ("/api/v1/nodes", format!("{{metadata: {{name: {node}}}}}")),
+            (
+                PODS,
+                format!(
+                    "{{metadata: {{name: p-{node}}}, spec: {{nodeName: {node}, containers: [{{name: x, image: i}}]}}}}"
+                ),
+            ),
+            (
+                "/apis/storage.k8s.io/v1/csinodes",
+                format!("{{metadata: {{name: {node}}}, spec: {{drivers: []}}}}"),
+            ),
+        ] {
+            let made = server.call("POST", path, &body).await;
+            assert_eq!(made.code, 201, "{path}: {}", made.body);
+        }
+    }
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    for node in ["a", "b"] {
+        let made = server.call("POST", leases, &format!("{{metadata: {{name: {node}}}}}")).await;
+        assert_eq!(made.code, 201, "{}", made.body);
+    }
+    let user = auth::UserInfo::new("system:node:a", &["system:nodes", "system:authenticated"]);
+    let merge = "application/merge-patch+json";
+    let apply = "application/apply-patch+yaml";
+    let eviction = "{metadata: {name: p-NODE}, deleteOptions: {dryRun: [All]}}";
+    for (method, content_type, path, body, own) in [
+        ("PATCH", merge, format!("{PODS}/p-NODE/status"), "{}", 200),
+        ("PATCH", merge, format!("{PODS}/p-NODE/status?dryRun=All"), "{}", 200),
+        ("PATCH", "application/json-patch+json", format!("{PODS}/p-NODE/status"), "[]", 200),
+        ("PATCH", apply, format!("{PODS}/p-NODE/status?fieldManager=x"), "{apiVersion: v1, kind: Pod}", 200),
+        ("POST", "application/yaml", format!("{PODS}/p-NODE/eviction"), eviction, 201),
+        ("PATCH", merge, "/api/v1/nodes/NODE".to_owned(), "{}", 200),
+        ("PATCH", merge, "/api/v1/nodes/NODE/status".to_owned(), "{}", 200),
+        ("PATCH", merge, "/apis/storage.k8s.io/v1/csinodes/NODE".to_owned(), "{}", 200),
+        ("PATCH", merge, format!("{leases}/NODE"), "{}", 200),
+    ] {
+        for (node, code) in [("a", own), ("b", 403)] {
+            let (path, body) = (path.replace("NODE", node), body.replace("NODE", node));
+            let headers = [("content-type", content_type)];
+            let answer =
+                send(server.server.service(), Some(user.clone()), method, &path, &headers, &body).await;
+            let got = answer.status();
+            let text = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+            assert_eq!(got, code, "{method} {path}: {}", String::from_utf8_lossy(&text));
+        }
+    }
+    server.stop().await;
+}
+
 /// A node deletes Pods of its own only, and is told nothing of others', however they are about to go.
 #[tokio::test]
 async fn a_node_deletes_no_pod_of_another() {

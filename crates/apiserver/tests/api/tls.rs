@@ -194,6 +194,12 @@ async fn a_connection_outlives_no_certificate() {
     let issued = |authority: &Authority, name: &str| {
         authority.issue(server.dir.path(), &Subject::client(name, name, "dev"), start).unwrap()
     };
+    // One that outlives whoever signed it.
+    let ca_end = auth::pki::ends_at(server.authority.certificate_pem()).unwrap();
+    let ca_end = jiff::Timestamp::from_second(ca_end).unwrap();
+    let late = ca_end - SignedDuration::from_hours(24);
+    let late =
+        server.authority.issue(server.dir.path(), &Subject::client("late", "late", "dev"), late).unwrap();
     let (jane, proxy) = (issued(&server.authority, "jane"), issued(&proxies, "aggregator"));
     let account = "/api/v1/namespaces/default/serviceaccounts";
     server.call("POST", account, "{metadata: {name: web}}").await;
@@ -204,6 +210,11 @@ async fn a_connection_outlives_no_certificate() {
     let second = SignedDuration::from_secs(1);
     let through = [("x-remote-user", "joe")];
     for protocol in [&b"http/1.1"[..], b"h2"] {
+        let mut by_late = Sender::new(&server, protocol, &late).await;
+        for (at, code) in [(ca_end, 201), (ca_end + second, 401)] {
+            clock.set(at);
+            assert_eq!(by_late.whoami(&[]).await.0, code, "the authority's end");
+        }
         clock.set(start);
         let mut by_jane = Sender::new(&server, protocol, &jane).await;
         let mut by_proxy = Sender::new(&server, protocol, &proxy).await;
