@@ -24,5 +24,5 @@ pub use resource::{
     Deletion, Generation, NameRule, Propagation, Resource, Scope, StatusMetadata, Subresource,
 };
 pub use strategies::{PartialStrategy, partial};
-pub use strategy::Strategy;
+pub use strategy::{Strategy, Unowned};
 pub use table::{by_kind, find, storage_version, table};
