@@ -48,6 +48,7 @@ pub(crate) use kubelet_config::of_node as kubelet_of_node;
 pub(crate) use node::{node, parse_cidr};
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
+    take_back_of_parts,
 };
 pub(crate) use servers::seed as seed_servers;
 pub(crate) use settings::Settings;
