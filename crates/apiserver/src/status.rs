@@ -94,6 +94,14 @@ impl Error {
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject, name)
     }
 
+    /// 409: create of what is there, under a name that the server has made up.
+    pub fn name_not_generated(subject: Subject<'_>, name: &str) -> Self {
+        let mut error = Self::already_exists(subject, name);
+        error.message += ", the server was not able to generate a unique name for the object";
+        error.details["retryAfterSeconds"] = 1.into();
+        error
+    }
+
     /// 409: the object changed in between.
     pub fn modified(subject: Subject<'_>, name: &str) -> Self {
         Self::conflict(
@@ -211,7 +219,9 @@ impl Error {
 
     /// 504: it took too long.
     pub fn timeout(what: &str) -> Self {
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {what}"))
+        let mut error = Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {what}"));
+        error.details = json!({});
+        error
     }
 
     /// 429; clients wait for as many seconds.
@@ -235,20 +245,20 @@ impl Error {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
-    /// 422 without causes: a patch that does not fit.
-    pub fn unprocessable(message: impl Into<String>) -> Self {
-        let text =
-            format!("the server rejected our request due to an error in our request: {}", message.into());
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text)
+    /// 422: a patch that does not fit. Upstream does not say why; that is a cause here, which kubectl shows.
+    pub fn unprocessable(why: impl Into<String>) -> Self {
+        let text = "the server rejected our request due to an error in our request";
+        let mut error = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", text);
+        error.details = json!({"causes": [{"message": why.into()}]});
+        error
     }
 
     /// 500; `message` is shown, so it says nothing of the inside.
     pub fn internal(message: impl std::fmt::Display) -> Self {
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "InternalError",
-            format!("Internal error occurred: {message}"),
-        )
+        let text = format!("Internal error occurred: {message}");
+        let mut error = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", text);
+        error.details = json!({"causes": [{"message": message.to_string()}]});
+        error
     }
 
     /// 503.

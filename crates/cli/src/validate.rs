@@ -74,10 +74,12 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
     }
     kubelet(args)?;
     if args.runs(Part::Dns) && !args.runs(Part::Proxy) {
-        return Err(UsageError(
-            "--disable proxy needs --disable dns: DNS answers at an address that the proxy puts on this host"
-                .into(),
-        ));
+        return Err(UsageError(format!(
+            "--disable proxy needs --disable dns: the built-in DNS answers at an address that the proxy puts on this \
+             host; say --disable proxy,dns and run a DNS server behind a Service with the cluster IP {}, which Pods \
+             ask (--cluster-dns)",
+            args.cluster_dns
+        )));
     }
     Ok(())
 }
@@ -277,7 +279,9 @@ mod tests {
         check("--write-kubeconfig-mode 888", "--write-kubeconfig-mode 888 must be octal, such as 600");
         check(
             "--disable proxy",
-            "--disable proxy needs --disable dns: DNS answers at an address that the proxy puts on this host",
+            "--disable proxy needs --disable dns: the built-in DNS answers at an address that the proxy puts on this \
+             host; say --disable proxy,dns and run a DNS server behind a Service with the cluster IP 10.43.0.10, \
+             which Pods ask (--cluster-dns)",
         );
     }
 

@@ -51,6 +51,7 @@ pub(crate) use pod_cidr::first_range;
 pub(crate) use pod_routes::{PodRoute, read as wanted_pod_routes};
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
+    take_back_of_parts,
 };
 pub(crate) use servers::seed as seed_servers;
 pub(crate) use settings::Settings;

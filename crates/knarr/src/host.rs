@@ -13,7 +13,7 @@ use nix::fcntl::Flock;
 
 use crate::components::Settings;
 use crate::layout::Layout;
-use crate::supervisor;
+use crate::supervisor::{self, PartLock};
 use checks::Subject;
 
 /// Checks everything that a cluster cannot do without, and makes its folder ours as long as the lock is held.
@@ -54,10 +54,11 @@ pub(crate) fn take_for_agent(args: ServerArgs, layout: &Layout) -> Result<(Setti
 ///
 /// # Errors
 /// As [`take`].
-pub(crate) fn take_for_part(part: Part, layout: &Layout) -> Result<Flock<File>> {
+pub(crate) fn take_for_part(part: Part, layout: &Layout) -> Result<PartLock> {
     checks::root()?;
     data_dir::claim(layout)?;
-    let lock = supervisor::lock(layout)?;
+    let name = if part == Part::Proxy { "proxy" } else { "kubelet" };
+    let lock = supervisor::lock_part(layout, name)?;
     checks::demand_kernel(part, layout)?;
     data_dir::register(layout)?;
     Ok(lock)

@@ -154,6 +154,11 @@ impl Layout {
         self.root.join("knarr.pid")
     }
 
+    /// Locked by a part that runs alone; holds its process id.
+    pub(crate) fn part_lock(&self, part: &str) -> PathBuf {
+        self.root.join(format!("{part}.pid"))
+    }
+
     /// Which processes are the cluster's parts.
     pub(crate) fn parts(&self) -> PathBuf {
         self.root.join("parts")
@@ -174,7 +179,7 @@ impl Layout {
     }
 
     /// All that knarr makes in the root, by name. What else lies there is somebody else's.
-    pub(crate) const OWN: [&str; 19] = [
+    pub(crate) const OWN: [&str; 21] = [
         "server",
         "agent",
         "kubelet",
@@ -187,6 +192,8 @@ impl Layout {
         "config.json",
         "config.new",
         "knarr.pid",
+        "kubelet.pid",
+        "proxy.pid",
         "parts",
         "token",
         "token.new",

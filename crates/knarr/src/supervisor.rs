@@ -30,7 +30,7 @@ use crate::commands::up::TOKEN_VARIABLE;
 use crate::components::Ready;
 use crate::layout::Layout;
 pub(crate) use last_run::wait_for_its_end;
-pub(crate) use lock::{lock, lock_is_free, wait_for_holder};
+pub(crate) use lock::{PartLock, holders, lock, lock_part, wait_for_holder};
 
 /// The parts, in start order.
 pub(crate) const PARTS: [&str; 2] = ["control-plane", NODE];

@@ -26,5 +26,5 @@ pub use resource::{
 };
 pub use shared::{Names, Shared, Text};
 pub use strategies::{PartialStrategy, partial};
-pub use strategy::{Rules, Strategy};
+pub use strategy::{Rules, Strategy, Unowned};
 pub use table::{by_kind, find, storage_version, table};

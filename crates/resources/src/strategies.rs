@@ -170,7 +170,7 @@ pub const POD: Strategy = Strategy {
     prepare_for_create: prepare::pod_create,
     prepare_for_status_update: |new, old, _| prepare::pod_status_update(new, old),
     // Old kubelets corrupted them.
-    status_metadata: StatusMetadata::FreeBut(&["ownerReferences"]),
+    status_metadata: StatusMetadata::FreeBut(&["deletionTimestamp", "ownerReferences"]),
     warnings_on_status_update: |new, _| v::warnings::pod_status(new),
     ..SPEC_AND_FREE_STATUS
 };

@@ -52,6 +52,8 @@ pub struct Strategy {
     pub creates_with_status: bool,
     /// What of the metadata a write to `/status` may change.
     pub status_metadata: StatusMetadata,
+    /// Fields beside status, spec and metadata that nobody comes to own.
+    pub unowned: Unowned,
     /// Numbers that the status always has, 0 at first.
     pub status_counts: &'static [&'static str],
     /// Fields of features that are off: see [`crate::strategies::gated`].
@@ -115,6 +117,24 @@ fn no_grace(_: &Value, _: Option<i64>) -> i64 {
     0
 }
 
+/// Paths of fields that writes of a kind do not change although they may be sent: they are not the writer's.
+///
+/// Source: `GetResetFields` of upstream's strategies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unowned {
+    /// By writes of the object, creates included.
+    pub by_object: &'static [&'static [&'static str]],
+    /// By writes to `/status`.
+    pub by_status: &'static [&'static [&'static str]],
+    /// By writes to `/approval`.
+    pub by_approval: &'static [&'static [&'static str]],
+}
+
+impl Unowned {
+    /// None of one's own.
+    pub const NOTHING: Self = Self { by_object: &[], by_status: &[], by_approval: &[] };
+}
+
 /// A kind without a generation, rules of its own or a status.
 pub const GENERIC: Strategy = Strategy {
     name_rule: NameRule::Subdomain,
@@ -127,6 +147,7 @@ pub const GENERIC: Strategy = Strategy {
     keeps_status: false,
     creates_with_status: false,
     status_metadata: StatusMetadata::Kept,
+    unowned: Unowned::NOTHING,
     status_counts: &[],
     gated: &[],
     pod_spec: "",

@@ -41,7 +41,7 @@ mod verbose;
 mod zygote;
 
 pub use network::{PodNetwork, SandboxNetwork};
-pub use recovery::{layers_in_use, remove_remains};
+pub use recovery::{layers_in_use, remove_remains, remove_sandboxes};
 pub use state::{Config, OpenError, Runtime};
 
 /// An error and what caused it, for a message: `a: b: c`. A cause that its effect repeats is not said twice.

@@ -116,6 +116,20 @@ pub fn remove_remains(
     cgroup_root: &str,
     cgroups: &sys::cgroup::Cgroups,
 ) -> Result<(), OpenError> {
+    remove_sandboxes(data_dir, cgroup_root, cgroups)?;
+    let data_dir = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
+    remove_folder(&data_dir.join("images"))
+}
+
+/// Removes all sandboxes and their containers, also if no runtime is running; images stay.
+///
+/// # Errors
+/// The first thing that could not be removed.
+pub fn remove_sandboxes(
+    data_dir: &Path,
+    cgroup_root: &str,
+    cgroups: &sys::cgroup::Cgroups,
+) -> Result<(), OpenError> {
     if !cgroup_root.trim_matches('/').is_empty() {
         cgroups.kill(cgroup_root, KILL_TIMEOUT)?;
         sys::netns::NetNsFolder::of_host(netns_prefix(cgroup_root)).leave()?;
@@ -124,13 +138,15 @@ pub fn remove_remains(
     // A disk that somebody has mounted elsewhere in the folder, or for all images, is theirs.
     sys::mount::detach_inside(&sandboxes_dir(&data_dir))?;
     cgroups.remove(cgroup_root)?;
+    remove_folder(&sandboxes_dir(&data_dir))
+}
+
+/// Removes a folder with all that is not mounted in it.
+fn remove_folder(path: &Path) -> Result<(), OpenError> {
     let kept: Vec<_> = sys::mount::mounts()?.into_iter().map(|mount| mount.target).collect();
-    for dir in ["sandboxes", "images"] {
-        let path = data_dir.join(dir);
-        if path.exists() {
-            sys::tree::empty_beside(&path, &kept).map_err(directory_error(&path))?;
-            sys::tree::remove_beside(&path, &kept).map_err(directory_error(&path))?;
-        }
+    if path.exists() {
+        sys::tree::empty_beside(path, &kept).map_err(directory_error(path))?;
+        sys::tree::remove_beside(path, &kept).map_err(directory_error(path))?;
     }
     Ok(())
 }

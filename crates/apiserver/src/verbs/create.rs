@@ -87,12 +87,14 @@ async fn create_once(api: &Api, request: &Request, object: Value) -> Result<Comm
     fill_system_metadata(api, &mut object);
     strategy.begin_create(&mut object);
     let warnings = (strategy.warnings)(&object);
+    let is_generated = !Metadata::of(&object).generate_name().is_empty();
     let admitted = admission::admit(api, request, Operation::Create, object, None).await?;
     request.notes.warn_all(warnings);
     let name = admitted.name().to_owned();
+    let exists = || already_exists(request, &name, is_generated);
     if request.is_dry_run() {
         if request.kind.cache().get(admitted.key()).is_some() {
-            return Err(already_exists(request, &name));
+            return Err(exists());
         }
         return admitted.as_if_committed(0);
     }
@@ -100,7 +102,7 @@ async fn create_once(api: &Api, request: &Request, object: Value) -> Result<Comm
         Ok(committed) => Ok(committed),
         Err(Refusal::Conflict(_)) => {
             admission::undo(api, &admitted).await;
-            Err(already_exists(request, &name))
+            Err(exists())
         }
         Err(refusal) => {
             admission::undo(api, &admitted).await;
@@ -109,8 +111,13 @@ async fn create_once(api: &Api, request: &Request, object: Value) -> Result<Comm
     }
 }
 
-fn already_exists(request: &Request, name: &str) -> Error {
-    Error::already_exists(Subject { group: request.kind.group(), resource: request.kind.resource() }, name)
+/// Upstream takes any name for a generated one that comes with a prefix.
+fn already_exists(request: &Request, name: &str, is_generated: bool) -> Error {
+    let subject = Subject { group: request.kind.group(), resource: request.kind.resource() };
+    match is_generated {
+        true => Error::name_not_generated(subject, name),
+        false => Error::already_exists(subject, name),
+    }
 }
 
 /// Namespace and name come from the URL; the body must agree.

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::{DecodeError, Engine};
 use serde::{Deserialize, Serialize};
 
 use super::list_options::{Purpose, validate};
@@ -162,13 +162,38 @@ impl Continue {
     /// # Errors
     /// 400 if it is no token.
     pub fn decode(text: &str) -> Result<Self> {
-        let invalid = || Error::bad_request("continue key is not valid: unable to decode the token");
-        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|_| invalid())?;
-        let token: Self = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
-        if token.v != TOKEN_VERSION || token.start.is_empty() {
-            return Err(invalid());
+        let invalid = |why: &str| {
+            Error::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| {
+            invalid(&format!("illegal base64 data at input byte {}", illegal_byte(text, &error)))
+        })?;
+        let token: Self =
+            serde_json::from_slice(&bytes).map_err(|_| invalid("unable to decode the token"))?;
+        // Never at a higher level of the hierarchy.
+        let climbs = token.start.split('/').any(|part| matches!(part, "." | ".."));
+        match token {
+            token if token.v != TOKEN_VERSION => {
+                Err(invalid(&format!("server does not recognize this encoded version {}", token.v)))
+            }
+            Self { rv: 0, .. } => {
+                Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"))
+            }
+            token if token.start.is_empty() => {
+                Err(invalid("encoded start key empty (version meta.k8s.io/v1)"))
+            }
+            token if climbs => Err(invalid(&token.start)),
+            token => Ok(token),
         }
-        Ok(token)
+    }
+}
+
+/// Where Go's decoder would have stopped.
+fn illegal_byte(text: &str, error: &DecodeError) -> usize {
+    match error {
+        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => *at,
+        DecodeError::InvalidLength(len) => len.saturating_sub(1),
+        DecodeError::InvalidPadding => text.find('=').unwrap_or(text.len()),
     }
 }
 
@@ -192,6 +217,26 @@ mod tests {
     fn a_continue_token_survives_its_way_through_the_client() {
         let token = Continue { v: TOKEN_VERSION.into(), rv: 12, start: "a/b\0".into() };
         assert_eq!(Continue::decode(&token.encode()).unwrap(), token);
-        assert_eq!(Continue::decode("!!").unwrap_err().code, http::StatusCode::BAD_REQUEST);
+    }
+
+    #[test]
+    fn what_is_no_token_is_told_as_upstream_tells_it() {
+        let check = |text: &str, why: &str| {
+            let error = Continue::decode(text).unwrap_err();
+            assert_eq!(error.message, format!("invalid continue token: continue key is not valid{why}"));
+            assert_eq!(error.code, http::StatusCode::BAD_REQUEST);
+        };
+        let token = |v: &str, rv, start: &str| Continue { v: v.into(), rv, start: start.into() }.encode();
+        check("!!", ": illegal base64 data at input byte 0");
+        check("x", ": illegal base64 data at input byte 0");
+        check("YQ==", ": illegal base64 data at input byte 2");
+        check("YQ", ": unable to decode the token");
+        check(&token("v2", 1, "a"), ": server does not recognize this encoded version v2");
+        check(
+            &token(TOKEN_VERSION, 0, "a"),
+            ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+        );
+        check(&token(TOKEN_VERSION, 1, ""), ": encoded start key empty (version meta.k8s.io/v1)");
+        check(&token(TOKEN_VERSION, 1, "../secrets/a"), ": ../secrets/a");
     }
 }

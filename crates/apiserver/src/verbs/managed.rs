@@ -3,12 +3,10 @@
 //! Managed fields are set before admission, so that what plugins fill in is nobody's, and never change what is
 //! written otherwise. The rules are `machinery::apply`'s; here is what a request says about them.
 
-use std::sync::LazyLock;
-
 use machinery::apply::set::Set;
 use machinery::apply::{self, ApplyError, OnConflict, Write};
 use machinery::metadata::{self, Metadata};
-use resources::StatusMetadata;
+use resources::{StatusMetadata, Strategy};
 use serde_json::{Value, json};
 
 use super::Request;
@@ -28,23 +26,32 @@ pub enum Ownership {
     Applied,
 }
 
-/// Writes of whole objects whose status has a subresource do not change it.
-static STATUS: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&[&["status"]]));
-/// Writes of the status change nothing else, or the metadata too.
-static ALL_BUT_STATUS: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&[&["spec"], &["metadata"]]));
-static SPEC: LazyLock<Set<'static>> = LazyLock::new(|| Set::of_fields(&[&["spec"]]));
-static NOTHING: Set<'static> = Set::new();
-
-/// What writes of `part` never change.
-fn ignored(request: &Request, part: Part) -> &'static Set<'static> {
+/// What writes of `part` never change: those of whole objects whose status has a subresource leave that, those of the
+/// status leave all else, or what they may not change of the metadata.
+fn ignored(strategy: &Strategy, part: Part) -> Set<'static> {
+    let of_metadata: Vec<[&'static str; 2]> = match strategy.status_metadata {
+        StatusMetadata::FreeBut(names) => names.iter().map(|name| ["metadata", *name]).collect(),
+        StatusMetadata::Kept => Vec::new(),
+    };
+    let own = match part {
+        Part::Object | Part::Partial(_) => strategy.unowned.by_object,
+        Part::Status => strategy.unowned.by_status,
+        Part::Approval => strategy.unowned.by_approval,
+        Part::Raw => &[],
+    };
+    let mut paths: Vec<&[&'static str]> = own.to_vec();
     match part {
-        Part::Object if request.kind.strategy().keeps_status => &STATUS,
-        Part::Status | Part::Approval => match request.kind.strategy().status_metadata {
-            StatusMetadata::Kept => &ALL_BUT_STATUS,
-            StatusMetadata::FreeBut(_) => &SPEC,
-        },
-        Part::Object | Part::Partial(_) | Part::Raw => &NOTHING,
+        Part::Object | Part::Partial(_) if strategy.keeps_status => paths.push(&["status"]),
+        Part::Status | Part::Approval => {
+            paths.push(&["spec"]);
+            match strategy.status_metadata {
+                StatusMetadata::Kept => paths.push(&["metadata"]),
+                StatusMetadata::FreeBut(_) => paths.extend(of_metadata.iter().map(<[_; 2]>::as_slice)),
+            }
+        }
+        Part::Object | Part::Partial(_) | Part::Raw => {}
     }
+    Set::of_fields(&paths)
 }
 
 /// Sets the managed fields of what a create (`live` is absent) or an update is about to store.
@@ -130,7 +137,7 @@ fn with_write<T>(api: &Api, request: &Request, part: Part, run: impl FnOnce(&Wri
         api_version: request.kind.api_version(),
         subresource: &request.resource.subresource,
         now: &now,
-        ignored: ignored(request, part),
+        ignored: &ignored(request.kind.strategy(), part),
     })
 }
 

@@ -123,6 +123,25 @@ async fn a_new_deployment_is_owned_like_upstreams() {
 }
 
 #[tokio::test]
+async fn nobody_owns_what_a_write_leaves_as_it_is() {
+    let server = start(None).await;
+    call(&server, "a", ("POST", DEPLOYMENTS, WEB), "application/yaml").await;
+    let status =
+        r#"{"metadata": {"labels": {"x": "y"}, "annotations": {"x": "y"}}, "status": {"replicas": 1}}"#;
+    let path = format!("{DEPLOYMENTS}/web/status");
+    let patched = call(&server, "controller", ("PATCH", &path, status), MERGE).await;
+    assert_eq!(patched.body["metadata"]["labels"], Value::Null);
+    let entries = patched.body["metadata"]["managedFields"].as_array().unwrap();
+    let entry = entries.iter().find(|entry| entry["manager"] == "controller").unwrap();
+    let expect = json!({
+        "f:metadata": {"f:annotations": {".": {}, "f:x": {}}},
+        "f:status": {"f:replicas": {}},
+    });
+    assert_eq!(entry["fieldsV1"], expect);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn an_apply_creates_merges_shares_and_drops() {
     let server = start(None).await;
     let one = format!("{CONFIG_MAPS}/one");

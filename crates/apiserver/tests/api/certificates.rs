@@ -30,6 +30,12 @@ async fn a_request_names_its_sender_whatever_it_says() {
     assert_eq!(spec["username"], "admin");
     assert_eq!(spec["groups"], json!(["system:masters", "system:authenticated"]));
     assert_eq!((spec.get("uid"), spec.get("extra")), (None, None));
+    let owned = made.body.pointer("/metadata/managedFields/0/fieldsV1").unwrap().as_object().unwrap();
+    assert_eq!(
+        owned.keys().collect::<Vec<_>>(),
+        ["f:metadata"],
+        "the server fills the spec, and it stays as it is"
+    );
     let mut changed = made.body.clone();
     changed["spec"]["username"] = "system:node:other".into();
     let path = format!("{REQUESTS}/fixture");

@@ -91,9 +91,7 @@ fn server_args(data_dir: &Path) -> Result<ServerArgs> {
 
 fn take_down(layout: &Layout, before: &Leftovers, progress: &mut Progress) -> Result<()> {
     if layout.version().exists() {
-        if let Some(pid) = down::running_pid(layout)? {
-            down::stop(pid)?;
-        }
+        down::stop_all(layout)?;
         reset::remove_everything(layout, &mut |what| progress.done(&format!("removed {what}")))?;
     } else if layout.root().exists() {
         std::fs::remove_dir_all(layout.root())?;

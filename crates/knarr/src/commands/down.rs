@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 
 use crate::layout::Layout;
+use crate::supervisor;
 
 /// The supervisor waits this long for its parts, and a little more.
 const STOP_MAX: Duration = Duration::from_secs(25);
@@ -17,31 +18,31 @@ pub(crate) fn run(data_dir: &Path) -> Result<()> {
     if !layout.root().exists() {
         bail!("there is no cluster in {}; `knarr up` makes one", layout.root().display());
     }
-    match running_pid(&layout)? {
-        None => eprintln!("no cluster runs in {}", layout.root().display()),
-        Some(_) if !nix::unistd::geteuid().is_root() => {
-            bail!("only root stops a cluster; run this as root (`sudo knarr down`)")
-        }
-        Some(pid) => {
-            stop(pid)?;
-            eprintln!(
-                "the cluster is stopped; what runs in Pods goes on, and `knarr up` finds it (`knarr reset` ends it)"
-            );
-        }
+    if running_pid(&layout)?.is_some() && !nix::unistd::geteuid().is_root() {
+        bail!("only root stops a cluster; run this as root (`sudo knarr down`)");
+    }
+    match stop_all(&layout)? {
+        0 => eprintln!("no cluster runs in {}", layout.root().display()),
+        _ => eprintln!(
+            "the cluster is stopped; what runs in Pods goes on, and `knarr up` finds it (`knarr reset` ends it)"
+        ),
     }
     Ok(())
 }
 
-/// The supervisor's process id, if it runs.
+/// The supervisor's process id, if it runs; that of a part that runs alone, if there is one.
 pub(crate) fn running_pid(layout: &Layout) -> Result<Option<i32>> {
-    if !layout.lock().exists() || crate::supervisor::lock_is_free(layout)? {
-        return Ok(None);
-    }
-    let text = std::fs::read_to_string(layout.lock())?;
-    Ok(Some(text.trim().parse().context("read the process id of the running cluster")?))
+    Ok(supervisor::holders(layout)?.first().copied())
 }
 
-/// Asks the supervisor to stop and waits until it has.
+/// Asks all that run in the folder to stop and waits until they have. Returns how many there were.
+pub(crate) fn stop_all(layout: &Layout) -> Result<usize> {
+    let pids = supervisor::holders(layout)?;
+    pids.iter().try_for_each(|pid| stop(*pid))?;
+    Ok(pids.len())
+}
+
+/// Asks one to stop and waits until it has.
 pub(crate) fn stop(pid: i32) -> Result<()> {
     let process = match sys::process::PidFd::open(pid) {
         Ok(process) => process,

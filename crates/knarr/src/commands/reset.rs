@@ -30,9 +30,7 @@ pub(crate) fn run(args: &ResetArgs) -> Result<()> {
     if !args.yes && !confirmed()? {
         bail!("nothing was removed");
     }
-    if let Some(pid) = down::running_pid(&layout)? {
-        down::stop(pid)?;
-    }
+    down::stop_all(&layout)?;
     remove_everything(&layout, &mut |what| eprintln!("removed {what}"))
 }
 

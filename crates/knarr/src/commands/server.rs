@@ -25,6 +25,10 @@ fn supervise(args: &ServerArgs, common: &CommonArgs, layout: &Layout) -> Result<
     let (settings, lock) = host::take(args, layout)?;
     settings.save(layout)?;
     components::prepare(&settings, layout)?;
+    let taken_back = components::take_back_of_parts(args, layout)?;
+    if !taken_back.is_empty() {
+        tracing::info!(what = taken_back.join(", "), "taken back what a part has left that is turned off");
+    }
     let parts = if args.runs(Part::Agent) { PARTS.to_vec() } else { PARTS[..1].to_vec() };
     let plan = supervisor::Plan {
         parts,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use base::{Clock, Tasks};
+use cli::args::{Part, ServerArgs};
 use cri::client::{Client, socket_of};
 use cri::{RuntimeService, v1};
 
@@ -61,8 +62,49 @@ async fn remove_sandbox(runtime: &Client, id: &str) -> Result<()> {
 /// Ends every Pod and removes containers, sandboxes, images and cgroups.
 pub(crate) fn remove_pods(layout: &Layout) -> Result<()> {
     let cgroups = sys::cgroup::Cgroups::detect()?;
-    let root = format!("/knarr-{}", layout.cluster_id());
-    Ok(runtime::remove_remains(&layout.runtime(), &root, &cgroups)?)
+    Ok(runtime::remove_remains(&layout.runtime(), &cgroup_root(layout), &cgroups)?)
+}
+
+fn cgroup_root(layout: &Layout) -> String {
+    format!("/knarr-{}", layout.cluster_id())
+}
+
+/// Takes back what parts of the Node have left on the host that do not run here any more: whoever does their work from
+/// now on must not meet Pods, links and rules that nobody looks after. Returns what there was.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn take_back_of_parts(args: &ServerArgs, layout: &Layout) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    if !args.runs(Part::Kubelet) {
+        found.extend(end_pods(layout).context("end the Pods of the kubelet that is turned off")?);
+        if let Err(error) = detach_pods(layout) {
+            tracing::warn!(error = format!("{error:#}"), "what network plugins have of Pods is left");
+        }
+        super::pod_routes::remove(layout)?;
+        found.extend(cni::cleanup(&layout.cluster_id(), &layout.cni())?);
+    }
+    if !args.runs(Part::Proxy) {
+        found.extend(proxy::cleanup(&layout.cluster_id())?);
+    }
+    Ok(found)
+}
+
+/// Ends the built-in runtime's Pods and unmounts their volumes. Images stay.
+fn end_pods(layout: &Layout) -> Result<Option<String>> {
+    let sandboxes = std::fs::read_dir(layout.runtime().join("sandboxes"));
+    let count = sandboxes.map_or(0, |entries| entries.flatten().count());
+    if count == 0 {
+        return Ok(None);
+    }
+    let cgroups = sys::cgroup::Cgroups::detect()?;
+    runtime::remove_sandboxes(&layout.runtime(), &cgroup_root(layout), &cgroups)?;
+    release_volumes(layout)?;
+    for folder in ["pods", "plugins"] {
+        sys::mount::detach_inside(&layout.kubelet().join(folder))?;
+    }
+    sys::loop_device::detach_below(layout.root())?;
+    Ok(Some(format!("{count} Pods")))
 }
 
 /// Unmounts the volumes of Pods that are gone, and logs out of the targets whose disks they had.

@@ -32,8 +32,13 @@ pub(crate) fn claim(layout: &Layout) -> Result<()> {
     if let Err(error) = nix::unistd::access(root, AccessFlags::W_OK) {
         bail!("cannot write to the data directory {}: {}; {advice}", root.display(), plain(&error.into()));
     }
-    if look(layout)? == State::New {
-        auth::pki::write_file(&layout.version(), format!("{FORMAT}\n").as_bytes(), 0o644)?;
+    if look(layout)? == State::New
+        && let Err(error) =
+            auth::pki::write_file(&layout.version(), format!("{FORMAT}\n").as_bytes(), 0o644)
+        // Another part that is to share the folder may have been quicker.
+        && look(layout)? != State::Ours
+    {
+        return Err(error.into());
     }
     close(root).with_context(|| format!("close {} to others", root.display()))
 }
@@ -91,6 +96,8 @@ pub(crate) fn look(layout: &Layout) -> Result<State> {
     others.sort();
     match others.first() {
         None => Ok(State::New),
+        // Another part has claimed it meanwhile.
+        Some(_) if layout.version().exists() => look(layout),
         Some(first) => bail!(
             "{root} is not a cluster's folder (it has {first}); choose an empty or a new one with --data-dir"
         ),

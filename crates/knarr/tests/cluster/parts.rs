@@ -5,6 +5,7 @@ use std::path::Path;
 
 use testkit::clients::KUBECTLS;
 use testkit::cluster::{NODE_IP, NODE_NAME};
+use testkit::inventory::{Inventory, leaks};
 use testkit::{Cluster, Process, Session};
 
 use crate::must;
@@ -72,6 +73,8 @@ fn kubelet(cluster: &Cluster, folder: &Path) -> Process {
             &format!("--tls-cert-file={}", file("tls/kubelet-server.crt")),
             &format!("--tls-private-key-file={}", file("tls/kubelet-server.key")),
             &format!("--client-ca-file={}", file("tls/client-ca.crt")),
+            // How full this machine is matters to nobody here.
+            "--eviction-hard=nodefs.available<0%,imagefs.available<0%",
         ],
     ))
 }
@@ -80,12 +83,12 @@ fn kubelet(cluster: &Cluster, folder: &Path) -> Process {
 fn parts_run_alone_and_a_second_one_takes_over() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     must(cluster.up_with(&["--disable", "controller-manager,scheduler", "--disable=agent"]));
-    let [folder, proxys_folder] = ["kubelet", "proxy"].map(|part| cluster.data_dir_beside(part));
+    let folder = cluster.data_dir_beside("node");
     let session = must(Session::new(&cluster, KUBECTLS[1], "alone"));
     must(session.run("parts_none.txt", include_str!("sessions/parts_none.txt")));
     let mut first = ["controller-manager", "scheduler"].map(|part| leader(&cluster, part, "first"));
     let kubelet = kubelet(&cluster, &folder);
-    let proxy = proxy(&cluster, &proxys_folder);
+    let proxy = proxy(&cluster, &folder);
     must(session.run("parts_alone.txt", include_str!("sessions/parts_alone.txt")));
 
     let second = ["controller-manager", "scheduler"].map(|part| leader(&cluster, part, "second"));
@@ -96,5 +99,48 @@ fn parts_run_alone_and_a_second_one_takes_over() {
     must(kubelet.stop());
     must(proxy.stop());
     drop(session);
+    must(cluster.remove());
+}
+
+/// What the kernel has of the cluster now and had not before.
+fn left(cluster: &mut Cluster, before: &Inventory) -> Vec<String> {
+    let all = leaks(before, &must(cluster.inventory(&[""])));
+    // Which processes there are says itself by the cgroups.
+    all.into_iter().filter(|line| !line.starts_with("Process")).collect()
+}
+
+#[test]
+fn a_part_that_is_turned_off_leaves_nothing_on_the_host() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    must(cluster.up_with(&["--disable-agent"]));
+    let before = must(cluster.inventory(&[""]));
+    must(cluster.knarr(&["down"]));
+    must(cluster.up());
+    let run = |cluster: &Cluster, name: &str, script: &str| {
+        must(must(Session::new(cluster, KUBECTLS[1], "steady")).run(name, script));
+    };
+    run(&cluster, "before.txt", include_str!("sessions/before.txt"));
+    let had = left(&mut cluster, &before);
+    for kind in ["Mount", "Link kn-", "Link ks-", "Rule", "Cgroup"] {
+        assert!(had.iter().any(|line| line.starts_with(kind)), "{kind}: {had:#?}");
+    }
+
+    must(cluster.knarr(&["down"]));
+    must(cluster.up_with(&["--disable", "kubelet"]));
+    let had = left(&mut cluster, &before);
+    assert!(!had.iter().any(|line| line.starts_with("Link kn-") || line.starts_with("Cgroup")), "{had:#?}");
+    assert!(had.iter().any(|line| line.starts_with("Link ks-")), "the proxy still runs: {had:#?}");
+    must(cluster.knarr(&["down"]));
+    must(cluster.up_with(&["--disable-agent"]));
+    assert_eq!(left(&mut cluster, &before), Vec::<String>::new());
+
+    must(cluster.knarr(&["down"]));
+    must(cluster.up());
+    run(
+        &cluster,
+        "the kubelet is on again",
+        "$ kubectl run fresh --image=knarr.local/hello\npod/fresh created\n\
+         $ kubectl wait --for=condition=Ready pod --all --timeout=120s | wc -l\n4\n",
+    );
     must(cluster.remove());
 }

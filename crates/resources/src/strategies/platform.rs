@@ -5,7 +5,8 @@ use super::prepare::not_attached;
 use super::{certificate, claim, gated, volume};
 use crate::resource::{Generation, NameRule};
 use crate::strategy::{
-    FREE_STATUS_ONLY, GENERIC, SPEC, SPEC_AND_FREE_STATUS, SPEC_AND_STATUS, STATUS_ONLY, Strategy, VIRTUAL,
+    FREE_STATUS_ONLY, GENERIC, SPEC, SPEC_AND_FREE_STATUS, SPEC_AND_STATUS, STATUS_ONLY, Strategy, Unowned,
+    VIRTUAL,
 };
 use crate::validation as v;
 
@@ -114,6 +115,11 @@ pub const SERVICE_CIDR: Strategy = Strategy {
 
 /// CertificateSigningRequests; their names are free.
 pub const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy {
+    unowned: Unowned {
+        by_object: &[&["spec"]],
+        by_status: &[&["status", "conditions"]],
+        by_approval: &[&["status", "certificate"]],
+    },
     name_rule: NameRule::PathSegment,
     prepare_for_update: prepare::request_update,
     prepare_for_status_update: certificate::status_update,
