@@ -14,18 +14,23 @@ pub(crate) fn run() -> Result<()> {
     step(Command::new(bench).args(std::env::args().skip(2)))
 }
 
-/// Cargo as a shell calls it. Build scripts look at what `cargo run` has told us about ourselves: what they make, and
-/// all that stands on it, would be built anew each time.
+/// Cargo as a shell calls it.
 pub(crate) fn cargo() -> Command {
-    let mut cargo = Command::new("cargo");
+    as_from_a_shell("cargo")
+}
+
+/// What calls cargo. Build scripts look at what `cargo run` has told us about ourselves: what they make, and all that
+/// stands on it, would be built anew each time.
+pub(crate) fn as_from_a_shell(program: &str) -> Command {
+    let mut command = Command::new(program);
     let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| {
         let name = name.to_string_lossy();
         name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
     });
     for name in ours {
-        cargo.env_remove(name);
+        command.env_remove(name);
     }
-    cargo
+    command
 }
 
 pub(crate) fn target_directory(root: &Path) -> Result<PathBuf> {

@@ -27,8 +27,11 @@ pub mod several;
 
 pub mod node;
 
+mod seeds;
+
 pub use check::check;
 pub use history::{History, Recorder};
+pub use seeds::seeds;
 
 use std::path::Path;
 

@@ -3,7 +3,6 @@
 #![allow(dead_code, unreachable_pub, reason = "every test file uses a part of it")]
 
 use std::collections::{BTreeSet, VecDeque};
-use std::hash::{BuildHasher, RandomState};
 
 use base::Random;
 use resources::Resource;
@@ -25,11 +24,9 @@ pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Bytes of some content type, and what they are.
 pub type Body = (&'static str, &'static str, Vec<u8>);
 
-/// The seeds of a run: those that every run has, and a new one. What fails prints its seed.
-pub fn seeds() -> [u64; 3] {
-    let seeds = [7, 1_000_003, RandomState::new().hash_one("seed")];
-    eprintln!("seeds: {seeds:?}");
-    seeds
+/// The seeds of a run: those that every run has, and a new one.
+pub fn seeds() -> Vec<u64> {
+    torture::seeds(&[7, 1_000_003], 1)
 }
 
 /// Every row that something can be sent to.

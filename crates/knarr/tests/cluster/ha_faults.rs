@@ -24,7 +24,7 @@ use crate::ha::{self, SERVERS, Server, TOKEN};
 use crate::must;
 
 const FLAGS: [&str; 1] = ["--disable-agent"];
-/// A seed that always runs unless `KNARR_TEST_SEED` gives another.
+/// A seed that runs unless the environment gives another.
 const SEED: u64 = 20_260_101;
 /// How long one server may take to answer again.
 const BACK_WITHIN: Duration = Duration::from_secs(120);
@@ -92,8 +92,7 @@ async fn work(target: api::Client, seed: u64) -> History {
 
 #[test]
 fn whatever_dies_what_all_servers_tell_fits_together() {
-    let seed = std::env::var("KNARR_TEST_SEED").map_or(SEED, |seed| seed.parse().unwrap());
-    eprintln!("many: seed {seed}");
+    let [seed] = torture::seeds(&[SEED], 0)[..] else { panic!("one seed") };
     let wire = must(Lan::new(SERVERS));
     let mut etcd = must(Etcd::on_hosts(&wire, SERVERS, Security::Tls, &[]));
     let mut servers = ha::start(&wire, &etcd, &FLAGS);

@@ -27,7 +27,7 @@ const PAUSE_MILLIS_MAX: u64 = 700;
 const STOP_MILLIS_MAX: u64 = 2000;
 /// How long a killed process may take to end.
 const DEATH_MAX: Duration = Duration::from_secs(10);
-/// A seed that always runs; the other is new each time and printed, unless `KNARR_TEST_SEED` gives it.
+/// A seed that always runs; the other is new.
 const SEED: u64 = 20_260_101;
 
 /// A process of the cluster: its name, and how its command line begins.
@@ -136,9 +136,7 @@ fn survives_kills(seed: u64) {
 
 #[test]
 fn kills_at_random_moments_lose_nothing() {
-    survives_kills(SEED);
-    let again = std::env::var("KNARR_TEST_SEED").ok().map(|seed| seed.parse().unwrap());
-    survives_kills(again.unwrap_or_else(|| Random::from_system().below(1 << 32)));
+    torture::seeds(&[SEED], 1).into_iter().for_each(survives_kills);
 }
 
 /// Attaches strace to the control plane and has the kernel kill it at its `nth` call of `syscall` from now.

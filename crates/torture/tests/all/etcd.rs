@@ -1,14 +1,15 @@
 //! The workload and its checker on three real members of etcd, which die, hang, are cut off and have slow disks.
 
-use base::Random;
 use torture::check::Rule;
 use torture::members::{self, Trouble};
 use torture::mutants::Lie;
 
+/// What runs where seeds are fixed; elsewhere a new one does.
+const SEED: u64 = 20_260_101;
+
 #[test]
 fn what_clients_of_etcd_are_told_fits_together_whatever_happens_to_members() {
-    let again = std::env::var("KNARR_TEST_SEED").ok().map(|seed| seed.parse().unwrap());
-    let seed = again.unwrap_or_else(|| Random::from_system().below(1 << 32));
+    let seed = *torture::seeds(&[SEED], 1).last().unwrap();
     let report = members::run(seed, Lie::None, &Trouble::ALL).unwrap();
     if let Some((place, breach)) = report.breaches.first() {
         panic!("KNARR_TEST_SEED={seed}: {place}: {breach} (and {} more)", report.breaches.len() - 1);

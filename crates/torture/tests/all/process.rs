@@ -3,28 +3,21 @@
 
 use std::path::Path;
 
-use base::Random;
 use torture::check::Rule;
 use torture::disk::Power;
 use torture::mutants::Lie;
 use torture::scenario::{self, Camera, Cheat, DISK_CALLS, ERRORS, Report, Setup};
 
-/// A seed that always runs; the other is new each time and printed, unless `KNARR_TEST_SEED` gives it.
+/// A seed that always runs; the other is new.
 const SEED: u64 = 20_260_101;
 
 fn setup(seed: u64, lie: Lie) -> Setup<'static> {
     Setup { binary: Path::new(env!("CARGO_BIN_EXE_torture")), seed, lie }
 }
 
-fn seeds() -> [u64; 2] {
-    let again = std::env::var("KNARR_TEST_SEED").ok().map(|seed| seed.parse().unwrap());
-    [SEED, again.unwrap_or_else(|| Random::from_system().below(1 << 32))]
-}
-
 fn check(scenario: impl Fn(&Setup<'_>) -> anyhow::Result<Report>) -> Report {
     let mut all = Report::default();
-    for seed in seeds() {
-        eprintln!("seed {seed}");
+    for seed in torture::seeds(&[SEED], 1) {
         let report = scenario(&setup(seed, Lie::None)).unwrap();
         if let Some((place, breach)) = report.breaches.first() {
             panic!("{place}: {breach} (and {} more)", report.breaches.len() - 1);
@@ -60,7 +53,7 @@ fn kills_at_calls_to_the_disk_lose_nothing() {
     for call in DISK_CALLS {
         let report = check(|setup| scenario::kills_at_calls(setup, call, Some(10)));
         // Space is given back now and then.
-        let enough = if call == "fallocate" { 2 } else { 10 };
+        let enough = if call == "fallocate" { 1 } else { 5 };
         assert!(report.kills > enough, "{call} is no longer what the store calls: {} kills", report.kills);
         assert!(report.compactions > 0, "the scenario has a compaction in it");
     }
@@ -91,7 +84,7 @@ fn an_error_that_is_swallowed_is_caught() {
 #[test]
 fn a_process_that_is_stopped_goes_on_where_it_was() {
     let report = check(|setup| scenario::stops(setup, 4));
-    assert!(report.stops > 4, "only {} stops", report.stops);
+    assert!(report.stops > 2, "only {} stops", report.stops);
 }
 
 #[test]
@@ -108,7 +101,7 @@ fn a_clock_that_leaps_forwards_and_back_changes_nothing_of_what_is_promised() {
 #[test]
 fn a_backup_of_a_busy_store_is_of_one_revision() {
     let report = check(|setup| scenario::pictures(setup, Camera::Steady));
-    assert!(report.pictures > 10, "only {} pictures", report.pictures);
+    assert!(report.pictures > 4, "only {} pictures", report.pictures);
 }
 
 #[test]
@@ -119,7 +112,11 @@ fn a_backup_of_two_revisions_is_caught() {
 #[test]
 fn power_losses_lose_nothing() {
     let report = check(|setup| scenario::power_losses(setup, 60, Cheat::None));
-    assert!(report.images == 120 && report.acknowledged > 50, "{} writes", report.acknowledged);
+    assert!(
+        report.images > 0 && report.images.is_multiple_of(60) && report.acknowledged > 50,
+        "{} writes",
+        report.acknowledged
+    );
     assert!(report.holes > 10, "space is no longer given back: {} holes", report.holes);
 }
 

@@ -1,12 +1,11 @@
 //! The node's processes are killed at every stage of starts and stops of Pods; what must hold, and what is done, is
 //! said in `torture::node`.
 
-use base::Random;
 use torture::node::{self, Report, Setup};
 
 use super::SEED;
 
-/// Of each of two clusters.
+/// Of each cluster.
 const KILLS: usize = 100;
 const WORKERS: u64 = 6;
 
@@ -23,9 +22,12 @@ fn survives_kills(seed: u64) -> Report {
 
 #[test]
 fn kills_at_every_stage_of_a_pods_life_leave_no_trace() {
-    let again = std::env::var("KNARR_TEST_SEED").ok().map(|seed| seed.parse().unwrap());
-    let mut report = survives_kills(SEED);
-    report.add(survives_kills(again.unwrap_or_else(|| Random::from_system().below(1 << 32))));
+    let reports = torture::seeds(&[SEED], 1).into_iter().map(survives_kills);
+    let report = reports.reduce(|mut all, report| {
+        all.add(report);
+        all
+    });
+    let report = report.unwrap();
     let hit = |wanted: fn(&node::Kill) -> bool| report.kills.iter().filter(|kill| wanted(kill)).count();
     assert!(hit(|kill| kill.stage.starting > 0) > 10 && hit(|kill| kill.stage.stopping > 0) > 10, "{report}");
     assert!(hit(|kill| kill.how != "at random") > 5, "calls are no longer hit: {report}");
