@@ -143,7 +143,7 @@ mod tests {
         let layout = Layout::new(&dir).unwrap();
         let own = i32::try_from(std::process::id()).unwrap();
         let refusal = |part| lock_part(&layout, part).map(drop).unwrap_err().to_string();
-        assert_eq!(holders(&layout).unwrap(), []);
+        assert_eq!(holders(&layout).unwrap(), [0; 0]);
 
         let kubelet = lock_part(&layout, "kubelet").unwrap();
         assert_eq!(holders(&layout).unwrap(), [own]);
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(holders(&layout).unwrap(), [own]);
         assert!(refusal("proxy").starts_with("a cluster already runs in "), "{}", refusal("proxy"));
         drop(cluster);
-        assert_eq!(holders(&layout).unwrap(), []);
+        assert_eq!(holders(&layout).unwrap(), [0; 0]);
         std::fs::remove_dir_all(dir).unwrap();
     }
 }
