@@ -1,8 +1,10 @@
 //! The parts alone: controllers, scheduler, kubelet and proxy as processes of their own, each with the identity that
 //! upstream's roles are for, and a second one that takes over when the leader dies.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use serde_json::Value;
 use testkit::clients::KUBECTLS;
 use testkit::cluster::{NODE_IP, NODE_NAME};
 use testkit::inventory::{Inventory, leaks};
@@ -79,10 +81,54 @@ fn kubelet(cluster: &Cluster, folder: &Path) -> Process {
     ))
 }
 
+/// Who asked for what, and how it was answered, is all that is logged.
+const AUDIT_POLICY: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], \
+                            rules: [{level: Metadata}]}";
+
+/// What controllers asked for so far was granted by the roles that upstream gives them: `auth::bootstrap` has no others.
+/// Their writes hardly ever met another version of the object: a PUT costs no second try.
+fn upstreams_rights_were_enough(cluster: &Cluster) {
+    let log = std::fs::read_to_string(cluster.data_dir().join("server/logs/audit.log")).unwrap();
+    let (mut refused, mut writes, mut conflicts) =
+        (BTreeSet::new(), BTreeMap::<String, u32>::new(), Vec::new());
+    for event in log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        let text =
+            |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let user = text("/user/username");
+        let is_controllers = user.starts_with("system:serviceaccount:kube-system:")
+            || ["system:kube-controller-manager", "system:kube-scheduler"].contains(&user.as_str());
+        let (verb, resource) = (text("/verb"), text("/objectRef/resource"));
+        if !is_controllers || resource == "leases" {
+            continue;
+        }
+        let what = format!("{user} {verb} {resource}/{}", text("/objectRef/subresource"));
+        let code = event.pointer("/responseStatus/code").and_then(Value::as_i64);
+        // What admission refuses, such as a new Pod in a namespace that is going, is no lack of rights.
+        if text("/annotations/authorization.k8s.io~1decision") != "allow" {
+            refused.insert(what.clone());
+        }
+        if ["update", "patch"].contains(&verb.as_str()) {
+            *writes.entry(user).or_default() += 1;
+            conflicts.extend((code == Some(409)).then_some(what));
+        }
+    }
+    assert_eq!(refused, BTreeSet::new());
+    let all: u32 = writes.values().sum();
+    println!("{all} updates and patches, {} conflicts: {writes:#?} {conflicts:#?}", conflicts.len());
+    for account in ["deployment", "replicaset", "statefulset", "daemon-set", "replication", "resourcequota"] {
+        let account = format!("system:serviceaccount:kube-system:{account}-controller");
+        assert!(writes.contains_key(&account), "{account} has written nothing: {writes:#?}");
+    }
+    assert!(conflicts.len() * 20 <= all as usize, "{} of {all}: {conflicts:#?}", conflicts.len());
+}
+
 #[test]
 fn parts_run_alone_and_a_second_one_takes_over() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
-    must(cluster.up_with(&["--disable", "controller-manager,scheduler", "--disable=agent"]));
+    let policy = cluster.scratch().join("audit.yaml");
+    std::fs::write(&policy, AUDIT_POLICY).unwrap();
+    let policy = format!("--audit-policy-file={}", policy.display());
+    must(cluster.up_with(&["--disable", "controller-manager,scheduler", "--disable=agent", &policy]));
     let folder = cluster.data_dir_beside("node");
     let session = must(Session::new(&cluster, KUBECTLS[1], "alone"));
     must(session.run("parts_none.txt", include_str!("sessions/parts_none.txt")));
@@ -90,6 +136,8 @@ fn parts_run_alone_and_a_second_one_takes_over() {
     let kubelet = kubelet(&cluster, &folder);
     let proxy = proxy(&cluster, &folder);
     must(session.run("parts_alone.txt", include_str!("sessions/parts_alone.txt")));
+    must(session.run("parts_rights.txt", include_str!("sessions/parts_rights.txt")));
+    upstreams_rights_were_enough(&cluster);
 
     let second = ["controller-manager", "scheduler"].map(|part| leader(&cluster, part, "second"));
     first.iter_mut().for_each(|leader| must(leader.kill()));
