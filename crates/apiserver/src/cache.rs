@@ -84,12 +84,11 @@ impl Cache {
         revision < self.compacted.load(Ordering::Relaxed)
     }
 
-    /// The cache of the server's own records under `prefix`, made on first use, and of built-in kinds.
+    /// The cache of the objects under `prefix`: of a built-in kind, or of the server's own records. One that stays empty,
+    /// if nothing is served from there.
     pub fn resource(&self, prefix: &str) -> Arc<ResourceCache> {
-        if let Some(found) = self.resources.read().get(prefix) {
-            return Arc::clone(&found.serving);
-        }
-        self.begin(Keys::below(prefix))
+        let found = self.resources.read().get(prefix).map(|place| Arc::clone(&place.serving));
+        found.unwrap_or_else(|| Arc::new(ResourceCache::new(Keys::below(prefix), 0)))
     }
 
     /// A new cache: it gets all that happens from here on, and is yet to be loaded. If there is one of the same prefix

@@ -233,7 +233,7 @@ impl Catalogue {
         let before = self.current();
         let kept = without(&before, gone)?;
         check(&kept, &offers)?;
-        let mut begun: Vec<Arc<ResourceCache>> = Vec::new();
+        let mut begun = Begun { cache: &self.cache, caches: Vec::new() };
         let mut all = kept;
         for Offer { row, schema } in &offers {
             let cache = self.cache_of(row, &offers, (&before, &all), &mut begun);
@@ -241,10 +241,7 @@ impl Catalogue {
             let at = place(&all, &before, &kind);
             all.insert(at, kind);
         }
-        if let Err(failure) = feed::load(&self.cache).await {
-            begun.iter().for_each(|cache| self.cache.end(cache));
-            return Err(failure.into());
-        }
+        feed::load(&self.cache).await?;
         // Who follows what goes is told of all that was committed before.
         if !gone.is_empty()
             && let Err(failure) = self.cache.fresh().await
@@ -252,7 +249,7 @@ impl Catalogue {
             tracing::warn!(failure = failure.message, "kinds go before watches are told of everything");
         }
         let after = Kinds::new(all);
-        begun.iter().for_each(|cache| self.cache.settle(cache));
+        begun.settle();
         *self.current.write() =
             Arc::new(Snapshot::new(after.clone(), before.delegates.clone(), Some(&before)));
         let is_left = |kind: &&Kind| after.iter().all(|other| !Arc::ptr_eq(other.cache(), kind.cache()));
@@ -287,7 +284,7 @@ impl Catalogue {
         row: &Resource,
         offers: &[Offer],
         (before, all): (&Snapshot, &[Kind]),
-        begun: &mut Vec<Arc<ResourceCache>>,
+        begun: &mut Begun<'_>,
     ) -> Arc<ResourceCache> {
         if !row.is_stored() {
             return Arc::new(ResourceCache::new(Keys::of_row(row), 0));
@@ -305,8 +302,26 @@ impl Catalogue {
             return Arc::clone(kind.cache());
         }
         let cache = self.cache.begin(Keys::of_row(row));
-        begun.push(Arc::clone(&cache));
+        begun.caches.push(Arc::clone(&cache));
         cache
+    }
+}
+
+/// Caches that are new, and end with whoever made them, unless they are settled.
+struct Begun<'a> {
+    cache: &'a Cache,
+    caches: Vec<Arc<ResourceCache>>,
+}
+
+impl Begun<'_> {
+    fn settle(mut self) {
+        std::mem::take(&mut self.caches).iter().for_each(|cache| self.cache.settle(cache));
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.caches.iter().for_each(|cache| self.cache.end(cache));
     }
 }
 

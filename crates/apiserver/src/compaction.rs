@@ -47,7 +47,7 @@ mod tests {
         let first = store.commit(put("/registry/a", Expect::Absent, "{}")).await.unwrap();
         let compacting = tokio::spawn(run(Arc::clone(&cache), Arc::clone(&store)));
         let second = store.commit(put("/registry/a", Expect::Revision(first), "{}")).await.unwrap();
-        cache.resource("/registry/pods/");
+        cache.begin(crate::cache::Keys::below("/registry/pods/"));
         feed::load(&cache).await.unwrap();
         let started = tokio::time::Instant::now();
         while store.watch(first).await.is_ok() {

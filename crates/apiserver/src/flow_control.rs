@@ -219,7 +219,8 @@ fn width(api: &Api, info: &RequestInfo) -> u32 {
     let Some(resource) = info.resource.as_ref().filter(|r| r.verb == crate::request_info::Verb::List) else {
         return 1;
     };
-    let kind = api.kind(&resource.group, &resource.version, &resource.resource);
+    let catalogue = api.catalogue.current();
+    let kind = catalogue.find(&resource.group, &resource.version, &resource.resource);
     let Some(kind) = kind.filter(|kind| kind.row().is_stored()) else { return 1 };
     let count = kind.cache().len();
     let limit = info.query.get("limit").and_then(|text| text.parse().ok()).filter(|limit| *limit > 0);

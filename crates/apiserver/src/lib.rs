@@ -2,8 +2,9 @@
 //!
 //! A request moves through `service` (who, may they, is there room), `verbs` (what), `admission` (may this object
 //! be), `door` (commit), `cache` (everyone is told) and `respond` (in which form). Each stage takes the type that
-//! the one before it makes. Verbs name no kind: where kinds differ, their row in `resources` says so. Reads come
-//! from the watch cache; only `door` writes to the store, and only what `admission` let through.
+//! the one before it makes. Verbs name no kind: where kinds differ, their rows say so. What is served is in the
+//! `catalogue`, can change, and is pinned by each request. Reads come from the watch cache; only `door` writes to the
+//! store, and only what `admission` let through.
 
 pub mod api;
 pub mod options;

@@ -37,7 +37,7 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
         let (group, version) =
             text(owner, "/apiVersion").split_once('/').unwrap_or(("", text(owner, "/apiVersion")));
         let kind = text(owner, "/kind");
-        let Some(row) = resources::by_kind(group, version, kind) else {
+        let Some(owner_kind) = context.request.catalogue.of_name(group, version, kind) else {
             let why =
                 "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion ";
             let api_version = text(owner, "/apiVersion");
@@ -50,9 +50,9 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
             verb: "update".to_owned(),
             group: group.to_owned(),
             version: version.to_owned(),
-            resource: row.plural.to_string(),
+            resource: owner_kind.resource().to_owned(),
             subresource: "finalizers".to_owned(),
-            namespace: if row.is_namespaced() {
+            namespace: if owner_kind.is_namespaced() {
                 context.request.resource.namespace.clone()
             } else {
                 String::new()

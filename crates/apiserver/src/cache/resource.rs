@@ -607,4 +607,69 @@ mod tests {
         }
         assert_eq!(watcher.take().unwrap_err().reason, "Expired");
     }
+
+    fn loaded(objects: &[(&str, Revision)], revision: Revision) -> Loaded {
+        let objects = objects.iter().map(|(name, revision)| object(name, *revision)).collect();
+        Loaded { objects, unreadable: Vec::new(), revision }
+    }
+
+    #[test]
+    fn a_cache_that_is_loaded_has_what_was_read_and_what_has_happened_since() {
+        let cache = ResourceCache::loading(Keys::below("/registry/pods/"), 0);
+        for (name, revision) in [("x", 3), ("y", 5), ("z", 7)] {
+            put(&cache, name, revision);
+        }
+        cache.apply("/registry/pods/a/x", 8, Change::Delete(Some(object("x", 8))));
+        assert!(cache.is_loading() && cache.is_empty());
+        assert!(cache.join(loaded(&[("x", 3), ("y", 5), ("old", 2)], 6)));
+        assert_eq!(names(&cache.list("/registry/pods/", 0)), ["old@2", "y@5", "z@7"]);
+        assert_eq!(names(&cache.list_at("/registry/pods/", 6).unwrap()), ["old@2", "x@3", "y@5"]);
+        assert!(cache.list_at("/registry/pods/", 5).is_err(), "what was before is not known");
+        put(&cache, "x", 9);
+        assert_eq!(cache.list("/registry/pods/", 0).revision, 9);
+    }
+
+    #[test]
+    fn a_cache_with_too_much_to_keep_is_read_again() {
+        let cache = ResourceCache::loading(Keys::below("/registry/pods/"), 0);
+        let all = EVENTS_MAX as u64 + 1;
+        (1..=all).for_each(|revision| put(&cache, "x", revision));
+        assert!(!cache.join(loaded(&[("x", 1)], 1)), "what followed was dropped");
+        put(&cache, "x", all + 2);
+        assert!(cache.join(loaded(&[("x", all + 1)], all + 1)));
+        assert_eq!(names(&cache.list("/registry/pods/", 0)), [format!("x@{}", all + 2)]);
+    }
+
+    #[tokio::test]
+    async fn what_is_gone_tells_what_is_left_and_ends() {
+        let cache = Arc::new(ResourceCache::new(Keys::below("/registry/pods/"), 0));
+        let mut watcher = cache.watch(0, Interest::Everything);
+        put(&cache, "x", 1);
+        cache.end();
+        put(&cache, "y", 2);
+        assert_eq!(watcher.next().await.unwrap().len(), 1);
+        assert_eq!(watcher.next().await.unwrap_err().code, 404);
+        assert!(watcher.is_over() && cache.is_empty());
+        assert_eq!(cache.read("/registry/pods/a/x").unwrap_err().code, 404);
+        assert_eq!(cache.read_list("/registry/pods/", 0).unwrap_err().code, 404);
+        assert_eq!(cache.list_at("/registry/pods/", 1).unwrap_err().code, 404);
+        cache.reset(loaded(&[("x", 3)], 3));
+        assert!(cache.is_gone() && cache.is_empty(), "nothing comes back");
+    }
+
+    #[test]
+    fn every_stored_kind_has_the_name_that_configurations_have_for_it() {
+        let check = |keys: Keys, expect: (&str, &str)| assert_eq!((&*keys.group, &*keys.resource), expect);
+        let of = |group, version, plural| Keys::of_row(resources::find(group, version, plural).unwrap());
+        check(of("", "v1", "secrets"), ("", "secrets"));
+        check(of("", "v1", "services"), ("", "services"));
+        check(of("apps", "v1", "deployments"), ("apps", "deployments"));
+        check(
+            of("autoscaling", "v1", "horizontalpodautoscalers"),
+            ("autoscaling", "horizontalpodautoscalers"),
+        );
+        check(of("events.k8s.io", "v1", "events"), ("", "events"));
+        check(Keys::below("/registry/bears.example/pandas/"), ("bears.example", "pandas"));
+        check(Keys::below("/registry/masterleases/"), ("", "masterleases"));
+    }
 }

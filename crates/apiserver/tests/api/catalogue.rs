@@ -4,8 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use apiserver::api::Api;
+use apiserver::cache::{Keys, ResourceCache};
 use apiserver::catalogue::{ChangeError, Offer};
+use apiserver::delegates::{Asked, Delegate};
 use apiserver::kinds::Kind;
+use apiserver::respond::Body;
+use apiserver::status::Error;
+use auth::UserInfo;
+use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use machinery::field::{FieldError, FieldErrors, Path};
 use resources::columns::{Cell, Column, Description};
@@ -81,14 +88,14 @@ fn widget(name: &str, colour: &str) -> String {
         .to_string()
 }
 
-async fn follow(server: &TestServer, path: &str) -> apiserver::respond::Body {
+async fn follow(server: &TestServer, path: &str) -> Body {
     let response = server::send(server.server.service(), Some(server::admin()), "GET", path, &[], "").await;
     assert_eq!(response.status(), 200, "{path}");
     response.into_body()
 }
 
 /// What a watch tells until it ends.
-async fn told(mut body: apiserver::respond::Body) -> Vec<String> {
+async fn told(mut body: Body) -> Vec<String> {
     let mut text = String::new();
     while let Some(frame) = body.frame().await {
         text.push_str(std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap());
@@ -170,6 +177,81 @@ async fn a_kind_comes_is_used_and_goes() {
     // What was stored is there when it comes again.
     catalogue.add(vec![widgets()]).await.unwrap();
     assert_eq!(server.call("GET", &one, "").await.body["data"]["colour"], "green");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn other_fields_are_found_by_at_once() {
+    let server = start(None).await;
+    let catalogue = server.server.catalogue();
+    catalogue.add(vec![widgets()]).await.unwrap();
+    assert_eq!(server.call("POST", WIDGETS, &widget("a", "red")).await.code, 201);
+    let find =
+        async |selector: &str| server.call("GET", &format!("{WIDGETS}?fieldSelector={selector}"), "").await;
+    assert_eq!(find("data.colour%3Dred").await.body["items"][0]["metadata"]["name"], "a");
+    assert_eq!(find("kind%3DWidget").await.code, 400);
+    let body = follow(&server, &format!("{WIDGETS}?watch=true&fieldSelector=data.colour%3Dred")).await;
+    let mut other = widgets();
+    let field = SelectableField {
+        label: "kind".into(),
+        pointer: "/kind".into(),
+        ..other.row.selectable_fields[0].clone()
+    };
+    other.row.selectable_fields = vec![field].into();
+    catalogue.replace(vec![other]).await.unwrap();
+    assert_eq!(told(body).await, ["ADDED \"a\""], "who looks for what cannot be looked for is sent away");
+    assert_eq!(find("kind%3DWidget").await.body["items"][0]["metadata"]["name"], "a");
+    assert_eq!(find("kind%3DGadget").await.body["items"], json!([]));
+    assert_eq!(find("data.colour%3Dred").await.code, 400);
+    server.stop().await;
+}
+
+/// Serves a group-version with one word.
+struct Word(Vec<Kind>);
+
+impl Delegate for Word {
+    fn group_version(&self) -> (&str, &str) {
+        (GROUP, "v1")
+    }
+
+    fn kinds(&self) -> &[Kind] {
+        &self.0
+    }
+
+    fn openapi(&self) -> Vec<u8> {
+        br#"{"openapi": "3.0.0", "info": {"title": "a word", "version": "1"}}"#.to_vec()
+    }
+
+    fn serve<'a>(&'a self, _: &'a Api, asked: Asked) -> BoxFuture<'a, Result<http::Response<Body>, Error>> {
+        let said = json!({"kind": "Word", "user": asked.user.name, "resource": asked.resource.resource});
+        Box::pin(async move { Ok(apiserver::respond::json(http::StatusCode::OK, &said)) })
+    }
+}
+
+#[tokio::test]
+async fn a_group_version_of_somebody_else_comes_before_kinds() {
+    let server = start(None).await;
+    let catalogue = server.server.catalogue();
+    catalogue.add(vec![widgets()]).await.unwrap();
+    let row = Resource::made((GROUP, "v1"), "words", "word", "Word", Scope::Cluster);
+    let nothing = ResourceCache::new(Keys::of_row(&row), 0);
+    catalogue.delegate(Arc::new(Word(vec![Kind::new(row, None, Arc::new(nothing))]))).await;
+    let found = server.call("GET", WIDGETS, "").await;
+    assert_eq!(found.body, json!({"kind": "Word", "user": "admin", "resource": "widgets"}));
+    let nobody = UserInfo { name: "nobody".into(), ..UserInfo::default() };
+    let refused = server::send(server.server.service(), Some(nobody), "GET", WIDGETS, &[], "").await;
+    assert_eq!(refused.status(), 403);
+    let listed = server.call("GET", "/apis/example.com/v1", "").await.body;
+    assert_eq!(
+        (&listed["resources"][0]["name"], listed["resources"].as_array().unwrap().len()),
+        (&json!("words"), 1)
+    );
+    let third = server.call("GET", "/openapi/v3/apis/example.com/v1", "").await.body;
+    assert_eq!(third["info"]["title"], "a word");
+    let second = server.call("GET", "/openapi/v2", "").await.body;
+    assert!(second["paths"]["/apis/example.com/v1/namespaces/{namespace}/widgets"].is_null());
+    catalogue.withdraw((GROUP, "v1")).await;
+    assert_eq!(server.call("GET", WIDGETS, "").await.body["kind"], "WidgetList");
     server.stop().await;
 }
 
