@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
 
 mod admission;
-mod answers;
 mod apply;
 mod at_rest;
 mod authentication;

@@ -1,5 +1,7 @@
 //! What a client of upstream relies on and a table of verbs does not show: what patches may say, evictions, warnings.
 
+mod answers;
+
 use crate::server::{self, TestServer, admin, send, start};
 use http::header::WARNING;
 use http_body_util::BodyExt;

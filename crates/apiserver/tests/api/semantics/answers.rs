@@ -8,8 +8,8 @@ use expect_test::expect_file;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
+use super::{DEPLOYMENT, MERGE, NAMESPACE, POD, STRATEGIC, YAML, made};
 use crate::server::{TestServer, admin, send, start_with};
-use crate::{DEPLOYMENT, MERGE, NAMESPACE, POD, STRATEGIC, YAML, made};
 
 const JSON: &str = "application/json";
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -297,6 +297,6 @@ async fn refusals_are_told_in_upstreams_words() {
     let revision = web["metadata"]["resourceVersion"].as_str().unwrap();
     let text = text.replace(uid.as_str().unwrap(), "UID").replace(&format!("({revision})"), "(REVISION)");
     let text = text.replace(&format!("current: {revision}"), "current: REVISION");
-    expect_file!["golden/answers.txt"].assert_eq(&text);
+    expect_file!["../golden/answers.txt"].assert_eq(&text);
     server.stop().await;
 }
