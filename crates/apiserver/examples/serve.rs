@@ -38,7 +38,7 @@ async fn main() -> Result<(), Failure> {
         kubelet_ca_pem: ca,
         // An address that endpoints can have: no endpoint is on the loopback.
         advertise_address: std::net::SocketAddr::new([192, 0, 2, 1].into(), bind.port()),
-        service_cidrs: vec!["10.43.0.0/16".parse()?],
+        service_cidrs: "10.43.0.0/16".parse()?,
         node_ports: PortRange { first: 30000, last: 32767 },
         requests_in_flight_max: 400,
         options: Default::default(),
