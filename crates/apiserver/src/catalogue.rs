@@ -249,9 +249,10 @@ impl Catalogue {
             tracing::warn!(failure = failure.message, "kinds go before watches are told of everything");
         }
         let after = Kinds::new(all);
-        begun.settle();
         *self.current.write() =
             Arc::new(Snapshot::new(after.clone(), before.delegates.clone(), Some(&before)));
+        // Not before nobody takes the old ones any more.
+        begun.settle();
         let is_left = |kind: &&Kind| after.iter().all(|other| !Arc::ptr_eq(other.cache(), kind.cache()));
         for kind in before.iter().filter(is_left) {
             self.cache.end(kind.cache());
