@@ -100,7 +100,7 @@ fn secrets_are_sealed_by_default_and_a_wrong_key_loses_nothing() {
 
 /// Providers, how their values begin, and what a configuration says of them.
 const PROVIDERS: [(&str, &str); 5] = [
-    ("{\"metadata\":{", "{identity: {}}"),
+    ("{\"kind\":\"Secret\",", "{identity: {}}"),
     (
         "k8s:enc:aescbc:v1:one:",
         "{aescbc: {keys: [{name: one, secret: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}]}}",
