@@ -4,14 +4,17 @@
 //! does not have cannot come out of a lookup.
 
 use crate::generated::{kinds::KINDS, messages};
-use crate::rows::{Field, Kind, List, ListKind, Message, Schemas, Type};
+use crate::rows::{Field, Kind, List, ListKind, Message, Names, Schemas, Type};
+use crate::rules::{Place, Rules};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 static BUILTIN: Schemas = Schemas {
     messages: Cow::Borrowed(&messages::MESSAGES),
     lists: Cow::Borrowed(&messages::LISTS),
     maps: Cow::Borrowed(&messages::MAPS),
     kinds: Cow::Borrowed(&KINDS),
+    rules: BTreeMap::new(),
 };
 
 /// The options and events that every group-version lists among its kinds.
@@ -60,7 +63,7 @@ pub enum Shape<'a> {
     /// A map with text keys and values of one type.
     Map(TypeRef<'a>),
     /// A list.
-    List(TypeRef<'a>, ListKind, &'a [&'static str]),
+    List(TypeRef<'a>, ListKind, &'a Names),
 }
 
 impl Schemas {
@@ -104,6 +107,11 @@ impl Schemas {
 
     pub(crate) fn map(&self, index: u16) -> Type {
         self.maps.get(usize::from(index)).copied().unwrap_or(Type::Json)
+    }
+
+    /// What a value at this place must be beside its type.
+    pub fn rules(&self, place: Place) -> Option<&Rules> {
+        self.rules.get(&place)
     }
 
     /// The type of a list's elements.

@@ -24,15 +24,17 @@ mod rows;
 mod scalar;
 
 pub mod arena;
+pub mod build;
 pub mod duration;
 pub mod openapi;
 pub mod patch;
 pub mod proto;
+pub mod rules;
 pub mod text;
 pub mod walk;
 
 pub use arena::{SchemaRef, Shape, TypeRef, builtin};
-pub use rows::{Field, Kind, List, ListKind, Message, Schemas, Type};
+pub use rows::{Field, Kind, List, ListKind, Message, Names, Schemas, Type};
 
 /// A JSON object.
 pub type Object = serde_json::Map<String, serde_json::Value>;

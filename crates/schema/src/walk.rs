@@ -1,9 +1,11 @@
 //! Walks over a value by its schema.
 
 pub mod budget;
+pub mod declared;
 pub mod decode;
 pub mod default;
 pub mod nulls;
+pub(crate) mod path;
 mod reach;
 pub(crate) mod stack;
 pub mod visit;

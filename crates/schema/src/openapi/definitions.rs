@@ -254,6 +254,6 @@ fn list_facts(list: &List, extra: &mut Object) {
     };
     extra.insert("x-kubernetes-list-type".into(), kind.into());
     if !list.keys.is_empty() {
-        extra.insert("x-kubernetes-list-map-keys".into(), json!(list.keys));
+        extra.insert("x-kubernetes-list-map-keys".into(), list.keys.iter().collect::<Value>());
     }
 }
