@@ -26,6 +26,7 @@ mod scalar;
 pub mod arena;
 pub mod build;
 pub mod duration;
+pub mod go;
 pub mod openapi;
 pub mod patch;
 pub mod proto;

@@ -8,5 +8,6 @@ pub mod nulls;
 pub(crate) mod path;
 mod reach;
 pub(crate) mod stack;
+pub mod validate;
 pub mod visit;
 pub mod zeros;
