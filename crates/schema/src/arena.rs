@@ -69,15 +69,18 @@ pub enum Shape<'a> {
 impl Schemas {
     /// The message behind a kind; `None` if this arena does not have it.
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<SchemaRef<'_>> {
+        let options = || {
+            self.message(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"))
+                .filter(|_| GROUPLESS.contains(&kind))
+        };
+        self.own_kind(group, version, kind).or_else(options)
+    }
+
+    /// The message behind a kind that only its own group-version has.
+    pub(crate) fn own_kind(&self, group: &str, version: &str, kind: &str) -> Option<SchemaRef<'_>> {
         let wanted = (group, version, kind);
         let found = self.kinds.binary_search_by(|row| (&*row.group, &*row.version, &*row.kind).cmp(&wanted));
-        match found {
-            Ok(index) => self.at(self.kinds.get(index)?.message),
-            Err(_) if GROUPLESS.contains(&kind) => {
-                self.message(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"))
-            }
-            Err(_) => None,
-        }
+        self.at(self.kinds.get(found.ok()?)?.message)
     }
 
     /// The message of this name, such as `io.k8s.api.core.v1.Pod`.

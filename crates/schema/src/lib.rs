@@ -2,7 +2,8 @@
 //!
 //! Every kind, built-in or custom, is a [`Message`] in an arena of [`Schemas`]. Decoding, defaulting, patching,
 //! protobuf and OpenAPI are walks over it; none of them names a kind. The facts of built-in kinds are constant
-//! rows under `generated/`, made by `cargo xtask codegen`, so that nothing is parsed or built at start.
+//! rows under `generated/`, made by `cargo xtask codegen`, so that nothing is parsed or built at start. Those of a custom
+//! kind are built when its definition is read ([`build`]), with its [`rules`] beside them.
 //!
 //! ```
 //! use schema::walk::decode::{self, FieldValidation};

@@ -40,8 +40,15 @@ pub struct Rules {
     pub validations: Vec<Validation>,
     /// What the schema adds to a type that is not its own: the metadata of resources.
     pub overlay: Option<Box<Nested>>,
-    /// The place's schema as it was written, but for the schemas of its parts; for documents.
-    pub written: Object,
+    /// The place's schema as it was written, but for the schemas of its parts, in JSON: only documents need it.
+    pub(crate) written: Box<str>,
+}
+
+impl Rules {
+    /// The place's schema as it was written, but for the schemas of its parts.
+    pub fn written(&self) -> Object {
+        serde_json::from_str(&self.written).unwrap_or_default()
+    }
 }
 
 /// What values must be.

@@ -15,8 +15,11 @@ use crate::walk::decode;
 
 /// How many there are of messages, of lists and of maps; what refers to them has 16 bits.
 const PARTS_MAX: usize = u16::MAX as usize;
-/// What is no rule: the schemas of parts, which are places themselves.
-const STRUCTURE: [&str; 3] = ["additionalProperties", "items", "properties"];
+/// What descriptions of lists refer to.
+const CONVENTIONS: &str =
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+/// Where the schemas of parts stand, which are places themselves.
+const PARTS: [&str; 3] = ["additionalProperties", "items", "properties"];
 
 /// An arena in the making.
 #[derive(Default)]
@@ -63,7 +66,7 @@ pub(super) fn lower(source: &Source<'_>, props: &Props) -> Result<Schemas, Build
     parts.set(root, message(root_name.clone(), LENIENT | preserved, fields));
     let rules = parts.rules_of(schema, checks::types(props))?;
     parts.rules.insert(Place::Root(root), rules);
-    let fields = parts.list_fields(root, position(builtin::LIST_META)?)?;
+    let fields = parts.list_fields(source, [root, list], position(builtin::LIST_META)?)?;
     parts.set(list, message(list_name.clone(), 0, fields));
     Ok(parts.finish(source, [root, list]))
 }
@@ -94,6 +97,11 @@ enum Resource {
 
 fn index(number: usize) -> Result<u16, BuildError> {
     u16::try_from(number).map_err(|_| BuildError::TooLarge { what: "objects, lists or maps", max: PARTS_MAX })
+}
+
+/// JSON of what was JSON.
+fn text(written: &impl serde::Serialize) -> Box<str> {
+    serde_json::to_string(written).unwrap_or_default().into()
 }
 
 fn message(name: String, flags: u16, fields: Vec<Field>) -> Message {
@@ -140,14 +148,17 @@ impl Parts {
     }
 
     fn rules_of(&self, schema: Written<'_>, types: &'static [&'static str]) -> Result<Rules, BuildError> {
-        let rest =
-            schema.written.into_iter().flatten().filter(|(name, _)| !STRUCTURE.contains(&name.as_str()));
+        let rest = schema
+            .written
+            .into_iter()
+            .flatten()
+            .filter(|(name, value)| !(PARTS.contains(&name.as_str()) && value.is_object()));
         Ok(Rules {
             checks: checks::checks(schema.props, types)?,
             default: schema.props.default.clone(),
             validations: schema.props.validations.clone(),
             overlay: None,
-            written: rest.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            written: text(&rest.collect::<BTreeMap<_, _>>()),
         })
     }
 
@@ -271,14 +282,32 @@ impl Parts {
         Ok(fields)
     }
 
-    fn list_fields(&mut self, root: u16, list_meta: u16) -> Result<Vec<Field>, BuildError> {
+    fn list_fields(
+        &mut self,
+        source: &Source<'_>,
+        [root, list]: [u16; 2],
+        meta: u16,
+    ) -> Result<Vec<Field>, BuildError> {
+        let about = |place, words: String, mut written: Object| {
+            written.insert("description".into(), words.into());
+            (place, Rules { written: text(&written), ..Rules::default() })
+        };
+        let whole: Object = [("type".into(), "object".into()), ("required".into(), vec!["items"].into())]
+            .into_iter()
+            .collect();
+        let array = [("type".into(), "array".into())].into_iter().collect();
+        let items = format!("List of {}. More info: {CONVENTIONS}", source.plural);
+        self.rules.extend([
+            about(Place::Root(list), format!("{} is a list of {}", source.list_kind, source.kind), whole),
+            about(Place::Field(list, 1), items, array),
+        ]);
         let items =
             self.list(List { item: Type::Message(root), kind: ListKind::Unset, keys: Names::NONE })?;
         Ok(vec![
             field("apiVersion", Type::String, 0),
             field("items", Type::List(items), REQUIRED),
             field("kind", Type::String, 0),
-            field("metadata", Type::Message(list_meta), 0),
+            field("metadata", Type::Message(meta), 0),
         ])
     }
 

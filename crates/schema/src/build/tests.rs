@@ -1,3 +1,5 @@
+mod random;
+
 use expect_test::{Expect, expect};
 use serde_json::json;
 
