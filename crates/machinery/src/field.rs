@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+pub use schema::go::quote;
 use serde_json::Value;
 
 /// A path to a field, such as `spec.containers[0].name`.
@@ -152,25 +153,6 @@ impl From<Option<&Value>> for Shown {
     }
 }
 
-/// `text` in double quotes, escaped as Go's `%q` does for what names and labels can hold.
-pub fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            c if c.is_control() && u32::from(c) < 0x80 => out.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
 impl FieldError {
     /// `Required value: detail`; `detail` may be empty.
     pub fn required(path: &Path, detail: &str) -> Self {
@@ -266,6 +248,11 @@ impl FieldErrors {
     /// Adds one.
     pub fn push(&mut self, error: FieldError) {
         if self.kept.len() < ERRORS_MAX { self.kept.push(error) } else { self.left_out += 1 }
+    }
+
+    /// Counts errors that nobody can read.
+    pub fn leave_out(&mut self, errors: usize) {
+        self.left_out += errors;
     }
 
     /// How many there are beside those that can be read.

@@ -17,6 +17,7 @@ pub mod net;
 pub mod quantity;
 
 pub mod apply;
+pub mod custom;
 
 pub mod group;
 pub mod trace;

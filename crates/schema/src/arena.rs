@@ -4,14 +4,17 @@
 //! does not have cannot come out of a lookup.
 
 use crate::generated::{kinds::KINDS, messages};
-use crate::rows::{Field, Kind, List, ListKind, Message, Schemas, Type};
+use crate::rows::{Field, Kind, List, ListKind, Message, Names, Schemas, Type};
+use crate::rules::{Place, Rules};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 static BUILTIN: Schemas = Schemas {
     messages: Cow::Borrowed(&messages::MESSAGES),
     lists: Cow::Borrowed(&messages::LISTS),
     maps: Cow::Borrowed(&messages::MAPS),
     kinds: Cow::Borrowed(&KINDS),
+    rules: BTreeMap::new(),
 };
 
 /// The options and events that every group-version lists among its kinds.
@@ -60,21 +63,24 @@ pub enum Shape<'a> {
     /// A map with text keys and values of one type.
     Map(TypeRef<'a>),
     /// A list.
-    List(TypeRef<'a>, ListKind, &'a [&'static str]),
+    List(TypeRef<'a>, ListKind, &'a Names),
 }
 
 impl Schemas {
     /// The message behind a kind; `None` if this arena does not have it.
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<SchemaRef<'_>> {
+        let options = || {
+            self.message(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"))
+                .filter(|_| GROUPLESS.contains(&kind))
+        };
+        self.own_kind(group, version, kind).or_else(options)
+    }
+
+    /// The message behind a kind that only its own group-version has.
+    pub(crate) fn own_kind(&self, group: &str, version: &str, kind: &str) -> Option<SchemaRef<'_>> {
         let wanted = (group, version, kind);
         let found = self.kinds.binary_search_by(|row| (&*row.group, &*row.version, &*row.kind).cmp(&wanted));
-        match found {
-            Ok(index) => self.at(self.kinds.get(index)?.message),
-            Err(_) if GROUPLESS.contains(&kind) => {
-                self.message(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"))
-            }
-            Err(_) => None,
-        }
+        self.at(self.kinds.get(found.ok()?)?.message)
     }
 
     /// The message of this name, such as `io.k8s.api.core.v1.Pod`.
@@ -104,6 +110,11 @@ impl Schemas {
 
     pub(crate) fn map(&self, index: u16) -> Type {
         self.maps.get(usize::from(index)).copied().unwrap_or(Type::Json)
+    }
+
+    /// What a value at this place must be beside its type.
+    pub fn rules(&self, place: Place) -> Option<&Rules> {
+        self.rules.get(&place)
     }
 
     /// The type of a list's elements.

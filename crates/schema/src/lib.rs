@@ -2,7 +2,8 @@
 //!
 //! Every kind, built-in or custom, is a [`Message`] in an arena of [`Schemas`]. Decoding, defaulting, patching,
 //! protobuf and OpenAPI are walks over it; none of them names a kind. The facts of built-in kinds are constant
-//! rows under `generated/`, made by `cargo xtask codegen`, so that nothing is parsed or built at start.
+//! rows under `generated/`, made by `cargo xtask codegen`, so that nothing is parsed or built at start. Those of a custom
+//! kind are built when its definition is read ([`build`]), with its [`rules`] beside them.
 //!
 //! ```
 //! use schema::walk::decode::{self, FieldValidation};
@@ -24,15 +25,18 @@ mod rows;
 mod scalar;
 
 pub mod arena;
+pub mod build;
 pub mod duration;
+pub mod go;
 pub mod openapi;
 pub mod patch;
 pub mod proto;
+pub mod rules;
 pub mod text;
 pub mod walk;
 
 pub use arena::{SchemaRef, Shape, TypeRef, builtin};
-pub use rows::{Field, Kind, List, ListKind, Message, Schemas, Type};
+pub use rows::{Field, Kind, List, ListKind, Message, Names, Schemas, Type};
 
 /// A JSON object.
 pub type Object = serde_json::Map<String, serde_json::Value>;

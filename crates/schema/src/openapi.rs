@@ -5,6 +5,8 @@
 //! and `explain` finds kinds through the GET operations. There is no reference without its definition: one
 //! dangling reference breaks whole clients. `explain` shows the descriptions.
 
+mod arenas;
+mod custom;
 mod definitions;
 mod descriptions;
 mod gnostic;
@@ -15,6 +17,8 @@ pub mod v2;
 pub mod v3;
 
 use std::collections::HashMap;
+
+pub use arenas::Arenas;
 
 /// The API level that documents state.
 const LEVEL: &str = "v1.35.0";

@@ -1,25 +1,34 @@
 //! What a schema is made of, and the short constructors that the generated rows are written with.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::rules::{Place, Rules};
 
 pub(crate) use Type::*;
 
 /// The field must be there.
-pub(crate) const REQUIRED: u8 = 1;
+pub(crate) const REQUIRED: u16 = 1;
 /// Go leaves the field out when it is empty, zero or false.
-pub(crate) const OMIT_ZERO: u8 = 1 << 1;
+pub(crate) const OMIT_ZERO: u16 = 1 << 1;
 /// Go holds the object by value, so it is always written, at least as `{}`.
-pub(crate) const BY_VALUE: u8 = 1 << 2;
+pub(crate) const BY_VALUE: u16 = 1 << 2;
 /// Patch strategy `merge`.
-pub(crate) const MERGE: u8 = 1 << 3;
+pub(crate) const MERGE: u16 = 1 << 3;
 /// Patch strategy `retainKeys`.
-pub(crate) const RETAIN_KEYS: u8 = 1 << 4;
+pub(crate) const RETAIN_KEYS: u16 = 1 << 4;
 /// Patch strategy `replace`.
-pub(crate) const REPLACE: u8 = 1 << 5;
+pub(crate) const REPLACE: u16 = 1 << 5;
 /// The map or object changes hands as a whole in server-side apply.
-pub(crate) const ATOMIC: u8 = 1 << 6;
+pub(crate) const ATOMIC: u16 = 1 << 6;
 /// Go writes null when the field is not set.
-pub(crate) const NULL: u8 = 1 << 7;
+pub(crate) const NULL: u16 = 1 << 7;
+/// The object keeps fields that it does not know (`x-kubernetes-preserve-unknown-fields`).
+pub(crate) const PRESERVE: u16 = 1 << 8;
+/// The object is a whole resource (`x-kubernetes-embedded-resource`).
+pub(crate) const EMBEDDED: u16 = 1 << 9;
+/// Wrong types and nulls below are left for validation to report, which knows the rules.
+pub(crate) const LENIENT: u16 = 1 << 10;
 
 /// An arena of messages, lists and maps that name each other by index, and the kinds that stand for messages.
 #[derive(Clone, Debug)]
@@ -31,6 +40,8 @@ pub struct Schemas {
     pub(crate) maps: Cow<'static, [Type]>,
     /// In order of group, version and kind.
     pub(crate) kinds: Cow<'static, [Kind]>,
+    /// What values must be beside their types; built-in kinds have theirs in code.
+    pub(crate) rules: BTreeMap<Place, Rules>,
 }
 
 /// The type of a value.
@@ -83,7 +94,7 @@ pub enum Type {
 pub struct Message {
     /// The name in OpenAPI's spelling, such as `io.k8s.api.core.v1.Pod`.
     pub name: Cow<'static, str>,
-    pub(crate) flags: u8,
+    pub(crate) flags: u16,
     /// The fields as JSON has them, in order of name.
     pub fields: Cow<'static, [Field]>,
 }
@@ -97,10 +108,10 @@ pub struct Field {
     pub ty: Type,
     /// The protobuf field number; 0 when protobuf does not have the field.
     pub number: u16,
-    pub(crate) flags: u8,
+    pub(crate) flags: u16,
     /// The numbers of the embedded messages that lead to this field in protobuf, from the outside in. JSON
     /// shows the fields of embedded messages beside their siblings.
-    pub via: &'static [u16],
+    pub via: Cow<'static, [u16]>,
     /// The key by which strategic merge patch finds the elements of this list; may be empty.
     pub merge_key: Cow<'static, str>,
     /// The declared default as JSON text; may be empty.
@@ -115,7 +126,16 @@ pub struct List {
     /// How server-side apply merges it.
     pub kind: ListKind,
     /// The fields that identify an element of a [`ListKind::Map`].
-    pub keys: Cow<'static, [&'static str]>,
+    pub keys: Names,
+}
+
+/// Names in constant rows, or such as were read at run time.
+#[derive(Clone, Debug)]
+pub enum Names {
+    /// Of a constant row.
+    Fixed(&'static [&'static str]),
+    /// Read at run time.
+    Read(Box<[std::string::String]>),
 }
 
 /// How server-side apply merges a list (`x-kubernetes-list-type`).
@@ -143,7 +163,48 @@ pub struct Kind {
     pub(crate) message: u16,
 }
 
+impl Names {
+    /// No names.
+    pub const NONE: Self = Self::Fixed(&[]);
+
+    /// The names, in the order in which they were written.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).filter_map(|index| match self {
+            Self::Fixed(names) => names.get(index).copied(),
+            Self::Read(names) => names.get(index).map(AsRef::as_ref),
+        })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Fixed(names) => names.len(),
+            Self::Read(names) => names.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 impl Message {
+    /// Whether it keeps fields that it does not know, as they are.
+    pub fn preserves_unknown_fields(&self) -> bool {
+        self.flags & PRESERVE != 0
+    }
+
+    /// Whether it is a whole resource within another one, with `apiVersion`, `kind` and `metadata`.
+    pub fn is_embedded_resource(&self) -> bool {
+        self.flags & EMBEDDED != 0
+    }
+
+    /// Whether decoding leaves wrong types and nulls in it for validation to report.
+    pub fn is_lenient(&self) -> bool {
+        self.flags & LENIENT != 0
+    }
+
     /// Whether server-side apply changes it as a whole.
     pub fn is_atomic(&self) -> bool {
         self.flags & ATOMIC != 0
@@ -204,12 +265,12 @@ impl Field {
 }
 
 /// A row for a message.
-pub(crate) const fn m(name: &'static str, flags: u8, fields: &'static [Field]) -> Message {
+pub(crate) const fn m(name: &'static str, flags: u16, fields: &'static [Field]) -> Message {
     Message { name: Cow::Borrowed(name), flags, fields: Cow::Borrowed(fields) }
 }
 
 /// A row for a field.
-pub(crate) const fn f(name: &'static str, ty: Type, number: u16, flags: u8) -> Field {
+pub(crate) const fn f(name: &'static str, ty: Type, number: u16, flags: u16) -> Field {
     g(name, ty, number, flags, &[], "", "")
 }
 
@@ -218,18 +279,18 @@ pub(crate) const fn g(
     name: &'static str,
     ty: Type,
     number: u16,
-    flags: u8,
+    flags: u16,
     via: &'static [u16],
     merge_key: &'static str,
     default: &'static str,
 ) -> Field {
     let (merge_key, default) = (Cow::Borrowed(merge_key), Cow::Borrowed(default));
-    Field { name: Cow::Borrowed(name), ty, number, flags, via, merge_key, default }
+    Field { name: Cow::Borrowed(name), ty, number, flags, via: Cow::Borrowed(via), merge_key, default }
 }
 
 /// A row for a list.
 pub(crate) const fn l(item: Type, kind: ListKind, keys: &'static [&'static str]) -> List {
-    List { item, kind, keys: Cow::Borrowed(keys) }
+    List { item, kind, keys: Names::Fixed(keys) }
 }
 
 /// A row for a kind.

@@ -1,10 +1,13 @@
 //! Walks over a value by its schema.
 
 pub mod budget;
+pub mod declared;
 pub mod decode;
 pub mod default;
 pub mod nulls;
+pub(crate) mod path;
 mod reach;
 pub(crate) mod stack;
+pub mod validate;
 pub mod visit;
 pub mod zeros;

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use schema::{Field, ListKind, SchemaRef, Shape, Type, TypeRef};
+use schema::{Field, ListKind, Names, SchemaRef, Shape, Type, TypeRef};
 use serde_json::{Map, Value};
 
 use super::element::{Element, Scalar};
@@ -53,7 +53,7 @@ pub(super) enum Values<'a> {
 pub(super) struct Associative<'a> {
     /// The type of the elements.
     pub(super) item: Typed<'a>,
-    keys: &'a [&'static str],
+    keys: &'a Names,
     merge_key: Option<&'a str>,
 }
 
@@ -110,10 +110,10 @@ impl<'a> Typed<'a> {
                 let merges = self.field.filter(|field| field.merges());
                 match kind {
                     ListKind::Map => Atom::List(Associative { item, keys, merge_key: None }),
-                    ListKind::Set => Atom::List(Associative { item, keys: &[], merge_key: None }),
+                    ListKind::Set => Atom::List(Associative { item, keys: &NO_KEYS, merge_key: None }),
                     ListKind::Unset if merges.is_some() => {
                         let key = merges.map(|field| &*field.merge_key).filter(|key| !key.is_empty());
-                        Atom::List(Associative { item, keys: &[], merge_key: key })
+                        Atom::List(Associative { item, keys: &NO_KEYS, merge_key: key })
                     }
                     ListKind::Atomic | ListKind::Unset => Atom::Leaf,
                 }
@@ -131,7 +131,7 @@ impl<'a> Associative<'a> {
         if self.keys.is_empty() && self.merge_key.is_none() {
             return by_value(item);
         }
-        let names = || self.keys.iter().copied().chain(self.merge_key);
+        let names = || self.keys.iter().chain(self.merge_key);
         let object = match item {
             Value::Object(object) => object,
             Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
@@ -186,6 +186,7 @@ fn by_value(item: &Value) -> Result<Element<'_>, String> {
     Err(refused.to_owned())
 }
 
+static NO_KEYS: Names = Names::NONE;
 static NULL: Value = Value::Null;
 static FALSE: Value = Value::Bool(false);
 static EMPTY_TEXT: Value = Value::String(String::new());

@@ -1,9 +1,11 @@
 //! Definitions of messages, and of everything that they refer to.
 
+use super::arenas::Arenas;
 use super::descriptions::Index;
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, List, ListKind, Schemas, Type};
+use crate::rules::Place;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -27,9 +29,9 @@ impl Flavour {
 
 /// Collects definitions by name.
 pub(super) struct Definitions<'a> {
-    flavour: Flavour,
-    descriptions: &'a Index<'a>,
-    schemas: &'a Schemas,
+    pub(super) flavour: Flavour,
+    pub(super) descriptions: &'a Index<'a>,
+    arenas: Arenas<'a>,
     kinds: BTreeMap<&'a str, Vec<Value>>,
     queue: Vec<SchemaRef<'a>>,
     done: Object,
@@ -59,19 +61,18 @@ const UNIONS: &[Union] = &[
 ];
 
 impl<'a> Definitions<'a> {
-    pub(super) fn new(flavour: Flavour, schemas: &'a Schemas, descriptions: &'a Index<'a>) -> Self {
+    pub(super) fn new(flavour: Flavour, arenas: Arenas<'a>, descriptions: &'a Index<'a>) -> Self {
         let mut kinds = BTreeMap::<&str, Vec<Value>>::new();
-        for (kind, schema) in schemas.kinds() {
+        for (kind, schema) in arenas.kinds() {
             let gvk = json!({"group": kind.group, "kind": kind.kind, "version": kind.version});
             kinds.entry(schema.message_name()).or_default().push(gvk);
         }
-        Self { flavour, descriptions, schemas, kinds, queue: Vec::new(), done: Object::new() }
+        Self { flavour, descriptions, arenas, kinds, queue: Vec::new(), done: Object::new() }
     }
 
     /// Adds a message, if the arena has it, and all that it refers to.
     pub(super) fn add(&mut self, name: &str) {
-        let schemas = self.schemas;
-        if let Some(schema) = schemas.message(name) {
+        if let Some(schema) = self.arenas.message(name) {
             self.message(schema);
         }
         while let Some(schema) = self.queue.pop() {
@@ -84,7 +85,7 @@ impl<'a> Definitions<'a> {
         self.done
     }
 
-    fn message(&mut self, schema: SchemaRef<'a>) -> Value {
+    pub(super) fn message(&mut self, schema: SchemaRef<'a>) -> Value {
         let name = schema.message_name();
         if !self.done.contains_key(name) {
             // Marked before it is made, since messages may hold themselves.
@@ -104,9 +105,14 @@ impl<'a> Definitions<'a> {
 
     fn definition(&mut self, schema: SchemaRef<'a>) -> Value {
         let message = schema.message();
+        if let Some(rules) = schema.schemas.rules(Place::Root(schema.index)) {
+            let mut definition = self.custom(schema, rules);
+            self.stands_for(&message.name, &mut definition);
+            return Value::Object(definition);
+        }
         let mut properties = Object::new();
         for field in schema.fields() {
-            let property = self.property(&message.name, field);
+            let property = self.property(schema, field);
             properties.insert(field.name.clone().into_owned(), property);
         }
         let mut definition = Object::new();
@@ -134,23 +140,29 @@ impl<'a> Definitions<'a> {
         if !required.is_empty() {
             definition.insert("required".into(), required.into());
         }
-        if let Some(kinds) = self.kinds.get(&*message.name) {
-            definition.insert("x-kubernetes-group-version-kind".into(), kinds.clone().into());
-        }
+        self.stands_for(&message.name, &mut definition);
         if message.is_atomic() {
             definition.insert("x-kubernetes-map-type".into(), "atomic".into());
         }
         Value::Object(definition)
     }
 
-    fn property(&mut self, message: &str, field: &Field) -> Value {
+    /// Says of which kinds the message is.
+    fn stands_for(&self, message: &str, definition: &mut Object) {
+        if let Some(kinds) = self.kinds.get(message) {
+            definition.insert("x-kubernetes-group-version-kind".into(), kinds.clone().into());
+        }
+    }
+
+    fn property(&mut self, schema: SchemaRef<'a>, field: &Field) -> Value {
+        let (schemas, message) = (schema.schemas, schema.message_name());
         let apiextensions = message.starts_with(APIEXTENSIONS);
         let mut extra = Object::new();
         if let Some(text) = self.descriptions.get(message, &field.name) {
             extra.insert("description".into(), text.into());
         }
         if let Type::List(index) = field.ty
-            && let Some(list) = self.schemas.list(index)
+            && let Some(list) = schemas.list(index)
         {
             list_facts(list, &mut extra);
         }
@@ -171,7 +183,7 @@ impl<'a> Definitions<'a> {
         if let Ok(default) = serde_json::from_str::<Value>(&field.default) {
             extra.insert("default".into(), default);
         }
-        let ty = self.ty(apiextensions, field.ty);
+        let ty = self.ty(schemas, apiextensions, field.ty);
         match ty {
             // In version 3 a reference cannot have siblings.
             Value::Object(ref object) if object.contains_key("$ref") && !extra.is_empty() => {
@@ -190,7 +202,7 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    fn ty(&mut self, apiextensions: bool, ty: Type) -> Value {
+    fn ty(&mut self, schemas: &'a Schemas, apiextensions: bool, ty: Type) -> Value {
         const META: &str = super::operations::META;
         let v3 = self.flavour == Flavour::V3;
         match ty {
@@ -229,16 +241,16 @@ impl<'a> Definitions<'a> {
             Type::PropsOrStrings => {
                 self.plain(&format!("{APIEXTENSIONS}.JSONSchemaPropsOrStringArray"), json!({}))
             }
-            Type::Message(index) => match self.schemas.at(index) {
+            Type::Message(index) => match schemas.at(index) {
                 Some(schema) => self.message(schema),
                 None => json!({}),
             },
             Type::List(index) | Type::Wrapped(index) => {
-                let items = self.ty(apiextensions, self.schemas.item(index));
+                let items = self.ty(schemas, apiextensions, schemas.item(index));
                 json!({"type": "array", "items": items})
             }
             Type::Map(index) => {
-                let values = self.ty(apiextensions, self.schemas.map(index));
+                let values = self.ty(schemas, apiextensions, schemas.map(index));
                 json!({"type": "object", "additionalProperties": values})
             }
         }
@@ -254,6 +266,6 @@ fn list_facts(list: &List, extra: &mut Object) {
     };
     extra.insert("x-kubernetes-list-type".into(), kind.into());
     if !list.keys.is_empty() {
-        extra.insert("x-kubernetes-list-map-keys".into(), json!(list.keys));
+        extra.insert("x-kubernetes-list-map-keys".into(), list.keys.iter().collect::<Value>());
     }
 }

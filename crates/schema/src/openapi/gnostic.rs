@@ -2,7 +2,7 @@
 //!
 //! Only what [`super::v2`] writes is translated.
 
-use crate::proto::wire::{bytes, int, nested};
+use crate::proto::wire::{bytes, double, int, nested};
 use serde_json::Value;
 
 pub(super) fn document(document: &Value) -> Vec<u8> {
@@ -129,17 +129,84 @@ fn parameter(out: &mut Vec<u8>, parameter: &Value) {
     });
 }
 
+/// How a member of a schema is written.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    Text,
+    Flag,
+    Int,
+    Double,
+    /// As YAML.
+    Any,
+    /// Each element as YAML.
+    Each,
+}
+
+/// The members of a schema that have no parts, as OpenAPI v2 numbers them.
+const MEMBERS: &[(&str, u16, Form)] = &[
+    ("$ref", 1, Form::Text),
+    ("format", 2, Form::Text),
+    ("title", 3, Form::Text),
+    ("description", 4, Form::Text),
+    ("multipleOf", 6, Form::Double),
+    ("maximum", 7, Form::Double),
+    ("exclusiveMaximum", 8, Form::Flag),
+    ("minimum", 9, Form::Double),
+    ("exclusiveMinimum", 10, Form::Flag),
+    ("maxLength", 11, Form::Int),
+    ("minLength", 12, Form::Int),
+    ("pattern", 13, Form::Text),
+    ("maxItems", 14, Form::Int),
+    ("minItems", 15, Form::Int),
+    ("uniqueItems", 16, Form::Flag),
+    ("maxProperties", 17, Form::Int),
+    ("minProperties", 18, Form::Int),
+    ("enum", 20, Form::Each),
+    ("example", 30, Form::Any),
+];
+
+/// Writes the members that a schema has.
+pub(super) fn members(out: &mut Vec<u8>, value: &Value, rows: &[(&str, u16, Form)]) {
+    for (name, number, form) in rows {
+        let Some(member) = value.get(name) else { continue };
+        match form {
+            Form::Text => text(out, *number, member),
+            Form::Flag => flag(out, *number, member),
+            Form::Int => member.as_i64().into_iter().for_each(|member| int(out, *number, member)),
+            Form::Double => member.as_f64().into_iter().for_each(|member| double(out, *number, member)),
+            Form::Any => nested(out, *number, |out| any(out, member)),
+            Form::Each => items(member).for_each(|one| nested(out, *number, |out| any(out, one))),
+        }
+    }
+}
+
+/// `ExternalDocs`, if there are any.
+pub(super) fn external_docs(out: &mut Vec<u8>, number: u16, value: &Value) {
+    if let Some(docs) = value.get("externalDocs") {
+        nested(out, number, |out| {
+            text(out, 1, &docs["description"]);
+            text(out, 2, &docs["url"]);
+        });
+    }
+}
+
+/// `additionalProperties`: a schema, or whether there may be any.
+pub(super) fn additional(out: &mut Vec<u8>, number: u16, value: &Value, schema: fn(&mut Vec<u8>, &Value)) {
+    match value.get("additionalProperties") {
+        None => {}
+        Some(Value::Bool(is_allowed)) => nested(out, number, |out| int(out, 2, i64::from(*is_allowed))),
+        Some(values) => nested(out, number, |out| nested(out, 1, |out| schema(out, values))),
+    }
+}
+
 fn schema(out: &mut Vec<u8>, value: &Value) {
-    text(out, 1, &value["$ref"]);
-    text(out, 2, &value["format"]);
-    text(out, 4, &value["description"]);
+    members(out, value, MEMBERS);
+    external_docs(out, 29, value);
     if let Some(default) = value.get("default") {
         nested(out, 5, |out| any(out, default));
     }
     items(&value["required"]).for_each(|name| text(out, 19, name));
-    if let Some(values) = value.get("additionalProperties") {
-        nested(out, 21, |out| nested(out, 1, |out| schema(out, values)));
-    }
+    additional(out, 21, value, schema);
     if let Some(ty) = value.get("type") {
         nested(out, 22, |out| text(out, 1, ty));
     }

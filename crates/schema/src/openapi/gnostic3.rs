@@ -2,7 +2,9 @@
 //!
 //! Only what [`super::v3`] writes is translated.
 
-use super::gnostic::{entries, extensions, flag, items, named, text};
+use super::gnostic::{
+    Form, additional, entries, extensions, external_docs, flag, items, members, named, text,
+};
 use crate::proto::wire::{bytes, double, int, nested};
 use serde_json::Value;
 
@@ -115,12 +117,39 @@ fn schema(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
+/// The members of a schema that have no parts, as OpenAPI v3 numbers them.
+const MEMBERS: &[(&str, u16, Form)] = &[
+    ("nullable", 1, Form::Flag),
+    ("example", 7, Form::Any),
+    ("title", 9, Form::Text),
+    ("multipleOf", 10, Form::Double),
+    ("maximum", 11, Form::Double),
+    ("exclusiveMaximum", 12, Form::Flag),
+    ("minimum", 13, Form::Double),
+    ("exclusiveMinimum", 14, Form::Flag),
+    ("maxLength", 15, Form::Int),
+    ("minLength", 16, Form::Int),
+    ("pattern", 17, Form::Text),
+    ("maxItems", 18, Form::Int),
+    ("minItems", 19, Form::Int),
+    ("uniqueItems", 20, Form::Flag),
+    ("maxProperties", 21, Form::Int),
+    ("minProperties", 22, Form::Int),
+    ("enum", 24, Form::Each),
+    ("type", 25, Form::Text),
+    ("description", 34, Form::Text),
+    ("format", 35, Form::Text),
+];
+
 fn plain_schema(out: &mut Vec<u8>, value: &Value) {
-    flag(out, 20, &value["uniqueItems"]);
+    members(out, value, MEMBERS);
+    external_docs(out, 6, value);
     items(&value["required"]).for_each(|name| text(out, 23, name));
-    text(out, 25, &value["type"]);
-    for (name, number) in [("allOf", 26), ("oneOf", 27)] {
+    for (name, number) in [("allOf", 26), ("oneOf", 27), ("anyOf", 28)] {
         items(&value[name]).for_each(|one| nested(out, number, |out| schema(out, one)));
+    }
+    if let Some(not) = value.get("not") {
+        nested(out, 29, |out| plain_schema(out, not));
     }
     if let Some(item) = value.get("items") {
         nested(out, 30, |out| nested(out, 1, |out| schema(out, item)));
@@ -128,9 +157,7 @@ fn plain_schema(out: &mut Vec<u8>, value: &Value) {
     if let Some(properties) = value.get("properties") {
         nested(out, 31, |out| named_schemas(out, properties));
     }
-    if let Some(values) = value.get("additionalProperties") {
-        nested(out, 32, |out| nested(out, 1, |out| schema(out, values)));
-    }
+    additional(out, 32, value, schema);
     // Other defaults than these have no form.
     match &value["default"] {
         Value::Number(number) => {
@@ -141,7 +168,5 @@ fn plain_schema(out: &mut Vec<u8>, value: &Value) {
         Value::String(text) => nested(out, 33, |out| bytes(out, 3, text.as_bytes())),
         _ => {}
     }
-    text(out, 34, &value["description"]);
-    text(out, 35, &value["format"]);
     extensions(out, 36, value);
 }

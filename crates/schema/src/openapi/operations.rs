@@ -1,9 +1,9 @@
 //! The operations on the paths of a resource, before they are written in either version of OpenAPI.
 
+use super::arenas::Arenas;
 use super::definitions::Definitions;
 use super::{Resource, root_path};
 use crate::Object;
-use crate::rows::Schemas;
 use serde_json::Value;
 
 /// One method on one path.
@@ -145,13 +145,13 @@ const ITEM: &[Verb] = &[
 
 /// All paths of `resources`; the messages that they name are added to `definitions`.
 pub(super) fn paths(
-    schemas: &Schemas,
+    arenas: Arenas<'_>,
     resources: &[Resource<'_>],
     definitions: &mut Definitions<'_>,
     forms: Forms,
 ) -> Object {
     let mut paths = Object::new();
-    for operation in resources.iter().flat_map(|resource| of(schemas, resource)) {
+    for operation in resources.iter().flat_map(|resource| of(arenas, resource)) {
         for message in operation.body.iter().chain(&operation.answer) {
             definitions.add(message);
         }
@@ -195,7 +195,7 @@ pub(super) fn discovery(group: &str, version: &str) -> (String, String) {
 }
 
 /// All operations on a resource and its subresources.
-fn of<'a>(schemas: &Schemas, resource: &Resource<'a>) -> Vec<Operation<'a>> {
+fn of<'a>(arenas: Arenas<'_>, resource: &Resource<'a>) -> Vec<Operation<'a>> {
     let Resource { group, version, kind, plural, namespaced, verbs, .. } = *resource;
     let place = Place::of(group, version);
     let root = &place.root;
@@ -205,7 +205,7 @@ fn of<'a>(schemas: &Schemas, resource: &Resource<'a>) -> Vec<Operation<'a>> {
     };
     let item = format!("{collection}/{{name}}");
     let scope = if namespaced { "Namespaced" } else { "" };
-    let make = Maker { schemas, resource, place: &place };
+    let make = Maker { arenas, resource, place: &place };
     let gvk = (group, version, kind);
     let mut all = Vec::new();
     for verb in COLLECTION.iter().filter(|verb| verbs.contains(&verb.0)) {
@@ -249,7 +249,7 @@ type Gvk<'a> = (&'a str, &'a str, &'a str);
 
 /// Makes the operations of one resource.
 struct Maker<'m, 'a> {
-    schemas: &'m Schemas,
+    arenas: Arenas<'m>,
     resource: &'m Resource<'a>,
     place: &'m Place,
 }
@@ -258,9 +258,9 @@ impl<'a> Maker<'_, 'a> {
     /// The operation of a verb on what `gvk` is the type of; `name` ends its id.
     fn operation(&self, path: &str, verb: &Verb, gvk: Gvk<'a>, name: &str) -> Operation<'a> {
         let &(_, method, action, word, query) = verb;
-        let object = || message(self.schemas, gvk);
+        let object = || self.arenas.name(gvk).map(str::to_owned);
         let answer = match action {
-            "list" => message(self.schemas, (gvk.0, gvk.1, &format!("{}List", gvk.2))),
+            "list" => self.arenas.list_name(gvk).map(str::to_owned),
             "delete" if self.resource.is_deletion_answered => object(),
             "delete" | "deletecollection" => Some(format!("{META}.Status")),
             _ => object(),
@@ -287,10 +287,6 @@ impl<'a> Maker<'_, 'a> {
         let (body, answer, action) = (None, None, "connect");
         Operation { id, action, body, answer, query, ..self.operation(path, verb, gvk, name) }
     }
-}
-
-fn message(schemas: &Schemas, (group, version, kind): (&str, &str, &str)) -> Option<String> {
-    schemas.kind(group, version, kind).map(|schema| schema.message_name().to_owned())
 }
 
 pub(super) fn camel(text: &str) -> String {

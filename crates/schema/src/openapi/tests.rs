@@ -41,7 +41,7 @@ const NODES: Resource<'static> = Resource {
 };
 
 /// Every reference in a document has its definition.
-fn check_references(document: &Value, definitions: &Value, prefix: &str) {
+pub(super) fn check_references(document: &Value, definitions: &Value, prefix: &str) {
     match document {
         Value::Object(object) => {
             if let Some(Value::String(reference)) = object.get("$ref") {

@@ -2,12 +2,12 @@
 //!
 //! kubectl before 1.30 knows only this one; newer ones and helm fall back on it.
 
+use super::arenas::Arenas;
 use super::definitions::{Definitions, Flavour};
 use super::descriptions::Descriptions;
 use super::operations::{Forms, META, Operation, discovery, paths};
 use super::plain::Plain;
 use super::{LEVEL, Resource, gnostic, root_path};
-use crate::rows::Schemas;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -20,14 +20,15 @@ const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "applicat
 pub const PROTOBUF_MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The document.
-pub fn document(schemas: &Schemas, resources: &[Resource<'_>], plain: &[Plain]) -> Value {
+pub fn document<'a>(schemas: impl Into<Arenas<'a>>, resources: &[Resource<'_>], plain: &[Plain]) -> Value {
+    let arenas = schemas.into();
     let descriptions = Descriptions::unpack();
     let index = descriptions.index();
-    let mut definitions = Definitions::new(Flavour::V2, schemas, &index);
+    let mut definitions = Definitions::new(Flavour::V2, arenas, &index);
     for name in ["APIGroupList", "APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent"] {
         definitions.add(&format!("{META}.{name}"));
     }
-    let mut paths = paths(schemas, resources, &mut definitions, Forms { path_item, render });
+    let mut paths = paths(arenas, resources, &mut definitions, Forms { path_item, render });
     for plain in plain {
         definitions.add(&plain.answer);
         paths.insert(format!("/{}/", plain.path), json!({"get": render_plain(plain)}));

@@ -1,12 +1,12 @@
 //! OpenAPI v3: an index, and a document per group-version.
 
+use super::arenas::Arenas;
 use super::definitions::{Definitions, Flavour};
 use super::descriptions::{Descriptions, FINGERPRINT};
 use super::operations::{Forms, META, Operation, discovery, paths};
 use super::plain::Plain;
 use super::{LEVEL, Resource, gnostic3, root_path};
 use crate::Object;
-use crate::rows::Schemas;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
@@ -50,14 +50,20 @@ pub fn index<'g>(documents: impl IntoIterator<Item = (&'g str, &'g str)>) -> Vec
 }
 
 /// The document of one group-version.
-pub fn document(schemas: &Schemas, group: &str, version: &str, resources: &[Resource<'_>]) -> Vec<u8> {
+pub fn document<'a>(
+    schemas: impl Into<Arenas<'a>>,
+    group: &str,
+    version: &str,
+    resources: &[Resource<'_>],
+) -> Vec<u8> {
+    let arenas = schemas.into();
     let descriptions = Descriptions::unpack();
     let index = descriptions.index();
-    let mut definitions = Definitions::new(Flavour::V3, schemas, &index);
+    let mut definitions = Definitions::new(Flavour::V3, arenas, &index);
     for name in ["APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent"] {
         definitions.add(&format!("{META}.{name}"));
     }
-    let mut paths = paths(schemas, resources, &mut definitions, Forms { path_item, render });
+    let mut paths = paths(arenas, resources, &mut definitions, Forms { path_item, render });
     let (id, tag) = discovery(group, version);
     paths.insert(
         format!("/{}/", root_path(group, version)),
@@ -72,10 +78,11 @@ pub fn document(schemas: &Schemas, group: &str, version: &str, resources: &[Reso
 }
 
 /// The document of a path that is no resource.
-pub fn plain_document(schemas: &Schemas, plain: &Plain) -> Vec<u8> {
+pub fn plain_document<'a>(schemas: impl Into<Arenas<'a>>, plain: &Plain) -> Vec<u8> {
+    let arenas = schemas.into();
     let descriptions = Descriptions::unpack();
     let index = descriptions.index();
-    let mut definitions = Definitions::new(Flavour::V3, schemas, &index);
+    let mut definitions = Definitions::new(Flavour::V3, arenas, &index);
     definitions.add(&plain.answer);
     let schema = match plain.answer.as_str() {
         "" => json!({"type": "string"}),

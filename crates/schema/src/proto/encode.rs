@@ -28,7 +28,7 @@ impl Walk<'_> {
         via: &[u16],
         out: &mut Vec<u8>,
     ) -> Result<(), ProtoError> {
-        let mut embedded: Vec<&'static [u16]> = Vec::new();
+        let mut embedded: Vec<&[u16]> = Vec::new();
         for (name, value) in object {
             let Some(field) = schema.field(name) else { continue };
             if field.number == 0 || value.is_null() {

@@ -65,6 +65,11 @@ impl Budget {
         Self { left: Cell::new(FLOOR_BYTES.saturating_add(length.saturating_mul(per_byte))) }
     }
 
+    /// So many bytes.
+    pub(crate) fn of_bytes(bytes: usize) -> Self {
+        Self { left: Cell::new(bytes) }
+    }
+
     /// For values that are in memory already.
     pub(crate) fn unlimited() -> Self {
         Self { left: Cell::new(usize::MAX) }
@@ -101,7 +106,8 @@ pub(crate) fn fits(value: &Value, length: usize) -> bool {
     charge(&Budget::new(Room::Usual, length), value).is_ok()
 }
 
-fn charge(budget: &Budget, value: &Value) -> Result<(), Exceeded> {
+/// Charges a value that is in memory.
+pub(super) fn charge(budget: &Budget, value: &Value) -> Result<(), Exceeded> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
         Value::String(text) => budget.text(text.len()),

@@ -6,10 +6,11 @@
 //! by value are there. Nesting is bounded by the parser (128 levels), memory by a [`Budget`].
 
 use crate::Object;
-use crate::arena::SchemaRef;
+use crate::arena::{SchemaRef, TypeRef};
 use crate::rows::{Field, Message, Schemas, Type};
 use crate::text::in_words_of_go;
 use crate::walk::budget::{Budget, Exceeded, Room};
+use crate::walk::path::{Path, Style};
 use crate::walk::stack::with_room;
 use crate::{duration, scalar};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -88,6 +89,17 @@ pub fn from_value(
     state.finish(result.map_err(|error| error.to_string()))
 }
 
+/// Prunes a value of any type of an arena: what its schema does not know is not there.
+///
+/// A value of the wrong type stays as it is.
+pub(crate) fn pruned(ty: TypeRef<'_>, owner: &Message, value: Value) -> Value {
+    let state = State::new(ty.schemas, FieldValidation::Ignore, Budget::unlimited());
+    let seed = Seed { state: &state, ty: ty.ty, owner, path: &Path::Base("") };
+    let as_it_was = value.clone();
+    let result = with_room(|| seed.deserialize(value));
+    result.unwrap_or(as_it_was)
+}
+
 /// Reads any value of a text of `length` bytes as it is.
 ///
 /// # Errors
@@ -140,8 +152,8 @@ impl<'a> State<'a> {
         }
         let mut strict = self.strict.borrow_mut();
         if strict.len() < STRICT_ERRORS_MAX {
-            let dot = if matches!(path, Path::Root) { "" } else { "." };
-            strict.push(format!("{problem} field \"{}{dot}{name}\"", path.to_text(Indexes::Shown)));
+            let path = Path::Field(path, name).to_text(Style::Fields);
+            strict.push(format!("{problem} field \"{path}\""));
         }
     }
 
@@ -161,33 +173,6 @@ impl<'a> State<'a> {
     }
 }
 
-/// Where the walk is; lives on the stack, so that good input costs no allocation.
-enum Path<'p> {
-    Root,
-    Field(&'p Path<'p>, &'p str),
-    Index(&'p Path<'p>, usize),
-}
-
-#[derive(Clone, Copy)]
-enum Indexes {
-    Shown,
-    Hidden,
-}
-
-impl Path<'_> {
-    fn to_text(&self, indexes: Indexes) -> String {
-        match self {
-            Path::Root => String::new(),
-            Path::Field(Path::Root, name) => (*name).to_owned(),
-            Path::Field(parent, name) => format!("{}.{name}", parent.to_text(indexes)),
-            Path::Index(parent, index) => match indexes {
-                Indexes::Shown => format!("{}[{index}]", parent.to_text(indexes)),
-                Indexes::Hidden => parent.to_text(indexes),
-            },
-        }
-    }
-}
-
 #[derive(Clone, Copy)]
 struct Seed<'a> {
     state: &'a State<'a>,
@@ -204,7 +189,7 @@ impl<'a> Seed<'a> {
 
     fn mismatch(&self, found: &str) -> String {
         let ty = self.state.schemas.go_type(self.ty);
-        match self.path.to_text(Indexes::Hidden) {
+        match self.path.to_text(Style::Indexless) {
             path if path.is_empty() => format!("json: cannot unmarshal {found} into Go value of type {ty}"),
             path => {
                 let owner = self.owner.short_name();
@@ -230,9 +215,18 @@ impl<'a> Seed<'a> {
         Self { ty, ..*self }
     }
 
+    /// Whether a value of another type is left for validation to report, which knows more rules than types.
+    fn is_lenient(&self) -> bool {
+        let is_own = |index| self.state.schemas.at(index).is_some_and(|schema| schema.message.is_lenient());
+        self.owner.is_lenient()
+            && !self.path.is_root()
+            && !matches!(self.ty, Type::Message(index) if !is_own(index))
+    }
+
     fn text<E: de::Error>(&self, text: &str) -> Result<Value, E> {
         self.state.afford(self.state.budget.text(text.len()))?;
         match self.ty {
+            _ if self.is_lenient() => Ok(Value::String(text.to_owned())),
             Type::String | Type::Json | Type::IntOrString => Ok(Value::String(text.to_owned())),
             Type::Bytes => match scalar::from_base64(text) {
                 Ok(_) if text.contains(['\n', '\r']) => Ok(text.replace(['\n', '\r'], "").into()),
@@ -258,6 +252,7 @@ impl<'a> Seed<'a> {
 
     fn whole<E: de::Error>(&self, number: i128, value: Number) -> Result<Value, E> {
         let fits = match self.ty {
+            _ if self.is_lenient() => return Ok(go_number(number, value)),
             Type::Int32 | Type::IntOrString => i32::try_from(number).is_ok(),
             Type::Int64 => i64::try_from(number).is_ok(),
             Type::Double | Type::Json => true,
@@ -297,6 +292,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
 
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
         match self.ty {
+            _ if self.is_lenient() => Ok(Value::Bool(value)),
             Type::Bool | Type::Json | Type::PropsOrBool => Ok(Value::Bool(value)),
             _ => Err(self.wrong("bool")),
         }
@@ -312,6 +308,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
         match (self.ty, Number::from_f64(value)) {
+            (_, Some(number)) if self.is_lenient() => Ok(go_float(value, number)),
             (Type::Double | Type::Json, Some(number)) => Ok(Value::Number(number)),
             (Type::Quantity, _) => Ok(value.to_string().into()),
             _ => Err(self.wrong(&format!("number {value}"))),
@@ -328,6 +325,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
             Type::Json => Type::Json,
             Type::PropsOrStrings => Type::String,
             Type::PropsOrArray => props(self.state.schemas),
+            Type::Message(_) if self.is_lenient() => self.ty,
+            _ if self.is_lenient() => Type::Json,
             _ => return Err(self.wrong("array")),
         };
         let mut values = Vec::new();
@@ -335,7 +334,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let path = Path::Index(self.path, values.len());
             let seed = Seed { ty, path: &path, state: self.state, owner: self.owner };
             let Some(value) = items.next_element_seed(seed)? else { break };
-            let value = if value.is_null() { self.zero(ty) } else { value };
+            let value = if value.is_null() && !self.is_lenient() { self.zero(ty) } else { value };
             let is_empty_object = value.as_object().is_some_and(Object::is_empty);
             self.state.afford(self.state.budget.element(is_empty_object))?;
             values.push(value);
@@ -354,6 +353,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             }
             Type::Map(index) => self.map(self.state.schemas.map(index), entries),
             Type::Json | Type::FieldsV1 => self.map(Type::Json, entries),
+            _ if self.is_lenient() => self.map(Type::Json, entries),
             _ => Err(self.wrong("object")),
         }
     }
@@ -381,7 +381,7 @@ impl<'a> Seed<'a> {
             if object.contains_key(&key) {
                 self.state.report("duplicate", self.path, &key);
             }
-            let value = if value.is_null() { self.zero(ty) } else { value };
+            let value = if value.is_null() && !self.is_lenient() { self.zero(ty) } else { value };
             self.state.afford(self.state.budget.entry(object.len(), key.len()))?;
             object.insert(key, value);
         }
@@ -399,21 +399,26 @@ impl<'a> Seed<'a> {
         while let Some(key) = entries.next_key_seed(KeySeed(message))? {
             let (index, field) = match key {
                 Key::Known(index, field) => (index, field),
+                Key::Unknown(name) if message.preserves_unknown_fields() => {
+                    self.preserve(message, &mut object, name, &mut entries)?;
+                    continue;
+                }
                 Key::Unknown(name) => {
                     self.state.report("unknown", self.path, &name);
                     entries.next_value::<de::IgnoredAny>()?;
                     continue;
                 }
             };
-            let bit = u32::try_from(index).ok().and_then(|index| 1u128.checked_shl(index)).unwrap_or(0);
-            if seen & bit != 0 {
+            let bit = u32::try_from(index).ok().and_then(|index| 1u128.checked_shl(index));
+            if bit.map_or_else(|| object.contains_key(&*field.name), |bit| seen & bit != 0) {
                 self.state.report("duplicate", self.path, &field.name);
             }
-            seen |= bit;
+            seen |= bit.unwrap_or(0);
             let path = Path::Field(self.path, &field.name);
             let seed = Seed { ty: field.ty, path: &path, state: self.state, owner: message };
             let value = entries.next_value_seed(seed)?;
-            if !(value.is_null() || field.omits_zero() && is_zero(&value)) {
+            let is_left_out = value.is_null() && !seed.is_lenient() || field.omits_zero() && is_zero(&value);
+            if !is_left_out {
                 self.state.afford(self.state.budget.entry(object.len(), field.name.len()))?;
                 object.insert(field.name.clone().into_owned(), value);
             }
@@ -421,6 +426,44 @@ impl<'a> Seed<'a> {
         self.state.afford(complete(schema, &mut object, &self.state.budget))?;
         Ok(Value::Object(object))
     }
+}
+
+impl<'a> Seed<'a> {
+    /// Keeps a field that the schema does not know.
+    fn preserve<'de, A: MapAccess<'de>>(
+        self,
+        owner: &'a Message,
+        object: &mut Object,
+        name: String,
+        entries: &mut A,
+    ) -> Result<(), A::Error> {
+        if object.contains_key(&name) {
+            self.state.report("duplicate", self.path, &name);
+        }
+        let path = Path::Field(self.path, &name);
+        let value =
+            entries.next_value_seed(Seed { ty: Type::Json, path: &path, state: self.state, owner })?;
+        self.state.afford(self.state.budget.entry(object.len(), name.len()))?;
+        object.insert(name, value);
+        Ok(())
+    }
+}
+
+/// A whole number as Go holds it where it knows no type: beyond 64 bits as a floating-point number.
+fn go_number(number: i128, value: Number) -> Value {
+    let is_held = i64::try_from(number).is_ok();
+    let float = || value.as_f64().and_then(Number::from_f64);
+    Value::Number(if is_held { value } else { float().unwrap_or(value) })
+}
+
+/// A floating-point number as Go writes it: one without a fraction is read again as a whole number.
+fn go_float(value: f64, number: Number) -> Value {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() < EXACT_MAX {
+        #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is small enough")]
+        return Value::Number((value as i64).into());
+    }
+    Value::Number(number)
 }
 
 /// Adds the objects that Go holds by value.

@@ -170,3 +170,113 @@ fn every_kind_decodes_an_empty_object() {
         assert!(decoded.is_ok(), "{}/{} {}", kind.group, kind.version, kind.kind);
     }
 }
+
+/// What a custom kind is decoded to, with the schema of its `spec`.
+fn check_custom(spec: &serde_json::Value, input: &str, expect: &Expect) {
+    let schemas = crate::build::tests::arena(spec);
+    let schema = schemas.kind("example.com", "v1", "Foo").expect("a kind");
+    let text = match from_json(schema, input.as_bytes(), FieldValidation::Warn) {
+        Ok(decoded) => {
+            let warnings: String = decoded.warnings.iter().map(|line| format!("\nwarning: {line}")).collect();
+            format!("{}{warnings}", decoded.value)
+        }
+        Err(error) => format!("error: {error}"),
+    };
+    expect.assert_eq(&text);
+}
+
+#[test]
+fn custom_kinds_are_pruned_where_they_do_not_preserve() {
+    check_custom(
+        &serde_json::json!({"type": "object", "properties": {
+            "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
+                "closed": {"type": "object", "properties": {"a": {"type": "string"}}}}},
+            "any": {"x-kubernetes-preserve-unknown-fields": true},
+            "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": {"type": "string"}}}},
+            "free": {"type": "object", "additionalProperties": true},
+            "empty": {"type": "object"},
+            "list": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}}}}),
+        r#"{"metadata": {"name": "a", "foo": 1}, "foo": 2, "spec": {
+            "open": {"x": {"y": 1}, "x": {"z": 1}, "closed": {"a": "b", "c": 1}}, "any": {"x": [{"y": null}]},
+            "map": {"k": {"a": "b", "c": 1}}, "free": {"k": {"a": 1}, "l": [{"b": 1}], "n": 1},
+            "empty": {"x": 1}, "list": [{"a": "b", "b": 1}], "metadata": {}}}"#,
+        &expect![[r#"
+            {"metadata":{"name":"a"},"spec":{"any":{"x":[{"y":null}]},"empty":{},"free":{"k":{},"l":[{}],"n":1},"list":[{"a":"b"}],"map":{"k":{"a":"b"}},"open":{"closed":{"a":"b"},"x":{"z":1}}}}
+            warning: unknown field "metadata.foo"
+            warning: unknown field "foo"
+            warning: duplicate field "spec.open.x"
+            warning: unknown field "spec.open.closed.c"
+            warning: unknown field "spec.map.k.c"
+            warning: unknown field "spec.free.k.a"
+            warning: unknown field "spec.free.l[0].b"
+            warning: unknown field "spec.empty.x"
+            warning: unknown field "spec.list[0].b"
+            warning: unknown field "spec.metadata""#]],
+    );
+}
+
+#[test]
+fn custom_kinds_keep_wrong_types_and_nulls_for_validation() {
+    check_custom(
+        &serde_json::json!({"type": "object", "properties": {
+            "number": {"type": "integer", "format": "int32"}, "text": {"type": "string"},
+            "list": {"type": "array", "items": {"type": "string"}}, "map": {"type": "object", "additionalProperties":
+            {"type": "integer"}}, "either": {"x-kubernetes-int-or-string": true}}}),
+        r#"{"kind": "Foo", "spec": {"number": 3000000000, "text": ["a", {"b": 1}], "list": {"a": null}, "map": [null],
+            "either": 1.5}}"#,
+        &expect![[
+            r#"{"kind":"Foo","spec":{"either":1.5,"list":{"a":null},"map":[null],"number":3000000000,"text":["a",{"b":1}]}}"#
+        ]],
+    );
+}
+
+#[test]
+fn numbers_of_custom_kinds_are_those_of_go() {
+    check_custom(
+        &serde_json::json!({"x-kubernetes-preserve-unknown-fields": true}),
+        r#"{"spec": [1.0, 1e3, 1.5, 9223372036854775807, 9223372036854775808, -9223372036854775808, 1e400]}"#,
+        &expect![
+            "error: json: cannot unmarshal number into Go struct field Foo.spec of type runtime.RawExtension"
+        ],
+    );
+    check_custom(
+        &serde_json::json!({"x-kubernetes-preserve-unknown-fields": true}),
+        r#"{"spec": [1.0, 1e3, 1.5, 9223372036854775807, 9223372036854775808, -9223372036854775808]}"#,
+        &expect![[r#"{"spec":[1,1000,1.5,9223372036854775807,9.223372036854776e+18,-9223372036854775808]}"#]],
+    );
+}
+
+#[test]
+fn metadata_of_custom_kinds_has_the_types_of_all_metadata() {
+    let open = serde_json::json!({"type": "object", "x-kubernetes-embedded-resource": true,
+        "x-kubernetes-preserve-unknown-fields": true});
+    for (input, expect) in [
+        (
+            r#"{"metadata": {"labels": {"a": 1}}}"#,
+            expect![
+                "error: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels.a of type string"
+            ],
+        ),
+        (
+            r#"{"metadata": "x"}"#,
+            expect![
+                "error: json: cannot unmarshal string into Go struct field Foo.metadata of type v1.ObjectMeta"
+            ],
+        ),
+        (r#"[]"#, expect!["error: json: cannot unmarshal array into Go value of type v1.Foo"]),
+        (
+            r#"{"spec": {"metadata": {"name": 1}}}"#,
+            expect![
+                "error: json: cannot unmarshal number into Go struct field ObjectMeta.spec.metadata.name of type string"
+            ],
+        ),
+        (
+            r#"{"metadata": null, "spec": {"apiVersion": "v1", "kind": 1, "x": {"y": 1}, "metadata": {"name": "a", "x": 1}}}"#,
+            expect![[r#"
+                {"spec":{"apiVersion":"v1","kind":1,"metadata":{"name":"a"},"x":{"y":1}}}
+                warning: unknown field "spec.metadata.x""#]],
+        ),
+    ] {
+        check_custom(&open, input, &expect);
+    }
+}

@@ -1,0 +1,100 @@
+//! Arenas made at run time: the schema of a custom kind, as a CustomResourceDefinition has it, becomes messages like
+//! those of built-in kinds, with a table of rules beside them.
+//!
+//! Each object of the schema becomes a message, lists and maps become theirs, and `metadata` is the built-in one. Only
+//! structural schemas are taken: everything that a rule speaks of has a type. Numbers of messages, and how deep they
+//! nest, are bounded.
+//!
+//! Source: `k8s.io/apiextensions-apiserver/pkg/apiserver/schema`.
+
+mod builtin;
+mod checks;
+mod complete;
+mod lower;
+mod props;
+mod structural;
+
+use serde_json::Value;
+
+use crate::rows::Schemas;
+use crate::rules::violation::Violation;
+use crate::walk::path::Path;
+use crate::walk::stack::with_room;
+use props::Props;
+
+/// How deep a schema may nest; parsers go no deeper.
+const DEPTH_MAX: usize = 128;
+
+/// A kind and what its definition says of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The group.
+    pub group: &'a str,
+    /// The version.
+    pub version: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// The kind of lists of it.
+    pub list_kind: &'a str,
+    /// The plural name, for documents.
+    pub plural: &'a str,
+    /// Where the schema stands, such as `spec.versions[0].schema.openAPIV3Schema`.
+    pub path: &'a str,
+    /// The schema (`JSONSchemaProps`).
+    pub schema: &'a Value,
+}
+
+/// Why there can be no arena. The texts are upstream's where it has any.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BuildError {
+    /// The value is no schema.
+    #[error("the schema cannot be read: {0}")]
+    Malformed(String),
+    /// It uses what is not supported.
+    #[error("{0}")]
+    Unsupported(String),
+    /// It is not structural, or contradicts itself.
+    #[error("the schema is not structural")]
+    NotStructural(Vec<Violation>),
+    /// It is larger than an arena can be.
+    #[error("the schema has more than {max} {what}; make it smaller")]
+    TooLarge {
+        /// Of what there are too many.
+        what: &'static str,
+        /// How many there may be.
+        max: usize,
+    },
+}
+
+/// Makes the arena of one version of a custom kind: the kind, the kind of its lists, and what they are made of.
+///
+/// # Errors
+/// Everything that is wrong with the schema, in order of field.
+pub fn build(source: &Source<'_>) -> Result<Schemas, BuildError> {
+    if !is_shallow(source.schema, DEPTH_MAX) {
+        return Err(BuildError::TooLarge { what: "levels", max: DEPTH_MAX });
+    }
+    with_room(|| {
+        let props = Props::read(source.schema)?;
+        structural::supported(&props)?;
+        let mut violations = Vec::new();
+        structural::check(&props, Path::Base(source.path), &mut violations);
+        complete::check(&props, Path::Base(source.path), &mut violations);
+        if !violations.is_empty() {
+            violations.sort_by(|left, right| (&left.path, &left.detail).cmp(&(&right.path, &right.detail)));
+            return Err(BuildError::NotStructural(violations));
+        }
+        lower::lower(source, &props)
+    })
+}
+
+fn is_shallow(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Array(items) => depth > 0 && items.iter().all(|item| is_shallow(item, depth - 1)),
+        Value::Object(object) => depth > 0 && object.values().all(|value| is_shallow(value, depth - 1)),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

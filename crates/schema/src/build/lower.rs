@@ -1,0 +1,361 @@
+//! A schema that is known to be structural into an arena and its rules.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::props::{Additional, Props};
+use super::{BuildError, Source, builtin, checks};
+use crate::Object;
+use crate::arena::TypeRef;
+use crate::rows::{
+    ATOMIC, EMBEDDED, Field, Kind, LENIENT, List, ListKind, Message, Names, PRESERVE, REQUIRED, Schemas, Type,
+};
+use crate::rules::{Place, Rules};
+use crate::walk::decode;
+
+/// How many there are of messages, of lists and of maps; what refers to them has 16 bits.
+const PARTS_MAX: usize = u16::MAX as usize;
+/// What descriptions of lists refer to.
+const CONVENTIONS: &str =
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+/// Where the schemas of parts stand, which are places themselves.
+const PARTS: [&str; 3] = ["additionalProperties", "items", "properties"];
+
+/// An arena in the making.
+#[derive(Default)]
+pub(super) struct Parts {
+    messages: Vec<Message>,
+    lists: Vec<List>,
+    maps: Vec<Type>,
+    rules: BTreeMap<Place, Rules>,
+    /// Objects without a name of their own are called by it. Their names begin with a tilde, and so come last.
+    kind: String,
+    object_meta: u16,
+}
+
+/// The arena of a kind.
+pub(super) fn lower(source: &Source<'_>, props: &Props) -> Result<Schemas, BuildError> {
+    let name = |kind: &str| {
+        let group: Vec<&str> = source.group.rsplit('.').collect();
+        format!("{}.{}.{kind}", group.join("."), source.version)
+    };
+    let builtins = crate::builtin();
+    let (root_name, list_name) = (name(source.kind), name(source.list_kind));
+    let needed = builtin::needed(builtins);
+    let mut names: Vec<(&str, Option<u16>)> = vec![(&root_name, None), (&list_name, None)];
+    names.extend(needed.iter().filter_map(|index| Some((builtins.at(*index)?.message_name(), Some(*index)))));
+    names.sort_unstable();
+    let position = |name: &str| index(names.iter().position(|(other, _)| *other == name).unwrap_or_default());
+    let (root, list) = (position(&root_name)?, position(&list_name)?);
+    let mut parts = Parts {
+        kind: source.kind.to_owned(),
+        object_meta: position(builtin::OBJECT_META)?,
+        ..Parts::default()
+    };
+    parts.messages = vec![message(String::new(), 0, Vec::new()); names.len()];
+    let indexes: BTreeMap<u16, u16> =
+        names.iter().zip(0..).filter_map(|((_, old), new)| Some(((*old)?, new))).collect();
+    for (old, new) in &indexes {
+        if let Some(copy) = builtin::copy(builtins, *old, &indexes, &mut parts) {
+            parts.set(*new, copy);
+        }
+    }
+    let schema = Written { props, written: source.schema.as_object() };
+    let fields = parts.fields(root, schema, Resource::Whole)?;
+    let preserved = if props.preserves() { PRESERVE } else { 0 };
+    parts.set(root, message(root_name.clone(), LENIENT | preserved, fields));
+    let rules = parts.rules_of(schema, checks::types(props))?;
+    parts.rules.insert(Place::Root(root), rules);
+    let fields = parts.list_fields(source, [root, list], position(builtin::LIST_META)?)?;
+    parts.set(list, message(list_name.clone(), 0, fields));
+    Ok(parts.finish(source, [root, list]))
+}
+
+/// A schema and how it was written.
+#[derive(Clone, Copy)]
+struct Written<'a> {
+    props: &'a Props,
+    written: Option<&'a Object>,
+}
+
+impl<'a> Written<'a> {
+    fn part(self, name: &str, props: &'a Props) -> Self {
+        Self { props, written: self.written.and_then(|written| written.get(name)?.as_object()) }
+    }
+
+    fn property(self, name: &str, props: &'a Props) -> Self {
+        self.part("properties", props).part(name, props)
+    }
+}
+
+/// Whether an object has `apiVersion`, `kind` and `metadata` in any case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Resource {
+    Whole,
+    Part,
+}
+
+fn index(number: usize) -> Result<u16, BuildError> {
+    u16::try_from(number).map_err(|_| BuildError::TooLarge { what: "objects, lists or maps", max: PARTS_MAX })
+}
+
+/// JSON of what was JSON.
+fn text(written: &impl serde::Serialize) -> Box<str> {
+    serde_json::to_string(written).unwrap_or_default().into()
+}
+
+fn message(name: String, flags: u16, fields: Vec<Field>) -> Message {
+    Message { name: Cow::Owned(name), flags, fields: Cow::Owned(fields) }
+}
+
+fn field(name: &str, ty: Type, flags: u16) -> Field {
+    let (merge_key, default) = (Cow::Borrowed(""), Cow::Borrowed(""));
+    Field {
+        name: Cow::Owned(name.to_owned()),
+        ty,
+        number: 0,
+        flags,
+        via: Cow::Borrowed(&[]),
+        merge_key,
+        default,
+    }
+}
+
+impl Parts {
+    pub(super) fn list(&mut self, list: List) -> Result<u16, BuildError> {
+        let at = index(self.lists.len())?;
+        self.lists.push(list);
+        Ok(at)
+    }
+
+    pub(super) fn map(&mut self, values: Type) -> Result<u16, BuildError> {
+        let at = index(self.maps.len())?;
+        self.maps.push(values);
+        Ok(at)
+    }
+
+    fn set(&mut self, index: u16, message: Message) {
+        if let Some(place) = self.messages.get_mut(usize::from(index)) {
+            *place = message;
+        }
+    }
+
+    /// Room for a message without a name of its own.
+    fn reserve(&mut self) -> Result<u16, BuildError> {
+        let at = index(self.messages.len())?;
+        self.messages.push(message(format!("~{at:05}.{}", self.kind), 0, Vec::new()));
+        Ok(at)
+    }
+
+    fn rules_of(&self, schema: Written<'_>, types: &'static [&'static str]) -> Result<Rules, BuildError> {
+        let rest = schema
+            .written
+            .into_iter()
+            .flatten()
+            .filter(|(name, value)| !(PARTS.contains(&name.as_str()) && value.is_object()));
+        Ok(Rules {
+            checks: checks::checks(schema.props, types)?,
+            default: schema.props.default.clone(),
+            validations: schema.props.validations.clone(),
+            overlay: None,
+            written: text(&rest.collect::<BTreeMap<_, _>>()),
+        })
+    }
+
+    /// The type of the values of a schema.
+    fn ty(&mut self, schema: Written<'_>) -> Result<Type, BuildError> {
+        let props = schema.props;
+        Ok(match &*props.ty {
+            _ if props.int_or_string => Type::IntOrString,
+            "boolean" => Type::Bool,
+            "integer" if props.format == "int32" => Type::Int32,
+            "integer" => Type::Int64,
+            "number" => Type::Double,
+            "string" => Type::String,
+            "array" => self.elements(schema)?,
+            "object" => self.object(schema)?,
+            _ if !props.properties.is_empty() || props.additional_properties.is_some() => {
+                self.object(schema)?
+            }
+            _ if props.items.is_some() => self.elements(schema)?,
+            _ => Type::Json,
+        })
+    }
+
+    fn elements(&mut self, schema: Written<'_>) -> Result<Type, BuildError> {
+        let Some(item) = schema.props.item() else { return Ok(Type::Json) };
+        let item = schema.part("items", item);
+        let kind = match schema.props.list_type.as_deref() {
+            None => ListKind::Unset,
+            Some("set") => ListKind::Set,
+            Some("map") => ListKind::Map,
+            Some(_) => ListKind::Atomic,
+        };
+        let keys = Names::Read(schema.props.list_map_keys.clone().into());
+        let ty = self.ty(item)?;
+        let at = self.list(List { item: ty, kind, keys })?;
+        let rules = self.rules_of(item, checks::types(item.props))?;
+        self.rules.insert(Place::Item(at), rules);
+        Ok(Type::List(at))
+    }
+
+    fn object(&mut self, schema: Written<'_>) -> Result<Type, BuildError> {
+        let props = schema.props;
+        let is_map = props.properties.is_empty() && !props.embedded;
+        match &props.additional_properties {
+            Some(Additional::Each(values)) if is_map => {
+                let values = schema.part("additionalProperties", values);
+                let ty = self.ty(values)?;
+                let at = self.map(ty)?;
+                let rules = self.rules_of(values, checks::types(values.props))?;
+                self.rules.insert(Place::Value(at), rules);
+                return Ok(Type::Map(at));
+            }
+            Some(Additional::Allowed(_)) if is_map => {
+                // Nothing is known of the values: objects among them keep no fields.
+                let bare = self.reserve()?;
+                self.flag(bare, LENIENT);
+                return Ok(Type::Map(self.map(Type::Message(bare))?));
+            }
+            _ => {}
+        }
+        let at = self.reserve()?;
+        let resource = if props.embedded { Resource::Whole } else { Resource::Part };
+        let fields = self.fields(at, schema, resource)?;
+        let is_open = props.preserves() || props.additional_properties == Some(Additional::Allowed(true));
+        let flags = [
+            (true, LENIENT),
+            (is_open, PRESERVE),
+            (props.embedded, EMBEDDED),
+            (props.map_type.as_deref() == Some("atomic"), ATOMIC),
+        ];
+        if let Some(message) = self.messages.get_mut(usize::from(at)) {
+            message.fields = Cow::Owned(fields);
+        }
+        flags.iter().filter(|(is_set, _)| *is_set).for_each(|(_, flag)| self.flag(at, *flag));
+        Ok(Type::Message(at))
+    }
+
+    fn flag(&mut self, at: u16, flag: u16) {
+        if let Some(message) = self.messages.get_mut(usize::from(at)) {
+            message.flags |= flag;
+        }
+    }
+
+    /// The fields of an object, in order of name.
+    fn fields(&mut self, at: u16, schema: Written<'_>, resource: Resource) -> Result<Vec<Field>, BuildError> {
+        const OWN: [&str; 3] = ["apiVersion", "kind", "metadata"];
+        let props = schema.props;
+        let mut names: BTreeSet<&str> = props.properties.keys().map(String::as_str).collect();
+        if resource == Resource::Whole {
+            names.extend(OWN);
+        }
+        let mut fields = Vec::with_capacity(names.len());
+        for (name, number) in names.into_iter().zip(0usize..) {
+            let is_metadata = name == "metadata" && resource == Resource::Whole;
+            let is_required = props.required.iter().any(|required| required == name);
+            let mut flags = if is_required { REQUIRED } else { 0 };
+            let Some(property) = props.properties.get(name) else {
+                let ty = if is_metadata { Type::Message(self.object_meta) } else { Type::String };
+                fields.push(field(name, ty, flags));
+                continue;
+            };
+            if property.map_type.as_deref() == Some("atomic") {
+                flags |= ATOMIC;
+            }
+            let property = schema.property(name, property);
+            let mut rules = self.rules_of(property, checks::types(property.props))?;
+            let ty = if is_metadata {
+                rules.overlay = Some(Box::new(checks::nested(property.props)?));
+                rules.default = None;
+                Type::Message(self.object_meta)
+            } else {
+                self.ty(property)?
+            };
+            let mut field = field(name, ty, flags);
+            if let Some(default) = &rules.default {
+                field.default = Cow::Owned(default.to_string());
+            }
+            fields.push(field);
+            self.rules.insert(Place::Field(at, index(number)?), rules);
+        }
+        Ok(fields)
+    }
+
+    fn list_fields(
+        &mut self,
+        source: &Source<'_>,
+        [root, list]: [u16; 2],
+        meta: u16,
+    ) -> Result<Vec<Field>, BuildError> {
+        let about = |place, words: String, mut written: Object| {
+            written.insert("description".into(), words.into());
+            (place, Rules { written: text(&written), ..Rules::default() })
+        };
+        let whole: Object = [("type".into(), "object".into()), ("required".into(), vec!["items"].into())]
+            .into_iter()
+            .collect();
+        let array = [("type".into(), "array".into())].into_iter().collect();
+        let items = format!("List of {}. More info: {CONVENTIONS}", source.plural);
+        self.rules.extend([
+            about(Place::Root(list), format!("{} is a list of {}", source.list_kind, source.kind), whole),
+            about(Place::Field(list, 1), items, array),
+        ]);
+        let items =
+            self.list(List { item: Type::Message(root), kind: ListKind::Unset, keys: Names::NONE })?;
+        Ok(vec![
+            field("apiVersion", Type::String, 0),
+            field("items", Type::List(items), REQUIRED),
+            field("kind", Type::String, 0),
+            field("metadata", Type::Message(meta), 0),
+        ])
+    }
+
+    fn finish(self, source: &Source<'_>, [root, list]: [u16; 2]) -> Schemas {
+        let kind = |kind: &str, message| Kind {
+            group: Cow::Owned(source.group.to_owned()),
+            version: Cow::Owned(source.version.to_owned()),
+            kind: Cow::Owned(kind.to_owned()),
+            message,
+        };
+        let mut kinds = vec![kind(source.kind, root), kind(source.list_kind, list)];
+        kinds.sort_by(|left, right| left.kind.cmp(&right.kind));
+        let mut schemas = Schemas {
+            messages: Cow::Owned(self.messages),
+            lists: Cow::Owned(self.lists),
+            maps: Cow::Owned(self.maps),
+            kinds: Cow::Owned(kinds),
+            rules: self.rules,
+        };
+        prune_defaults(&mut schemas, root);
+        schemas
+    }
+}
+
+/// Takes out of defaults what the schema does not know.
+fn prune_defaults(schemas: &mut Schemas, root: u16) {
+    let mut rules = std::mem::take(&mut schemas.rules);
+    for (place, rules) in &mut rules {
+        let Some(default) = rules.default.take() else { continue };
+        let ty = match *place {
+            Place::Root(index) => Some(Type::Message(index)),
+            Place::Item(index) => Some(schemas.item(index)),
+            Place::Value(index) => Some(schemas.map(index)),
+            Place::Field(message, field) => {
+                let fields = schemas.at(message).map(|schema| schema.fields());
+                fields.and_then(|fields| fields.get(usize::from(field))).map(|field| field.ty)
+            }
+        };
+        let (Some(ty), Some(owner)) = (ty, schemas.at(root)) else { continue };
+        let pruned = decode::pruned(TypeRef { schemas, ty }, owner.message, default);
+        let text = pruned.to_string();
+        rules.default = Some(pruned);
+        if let Place::Field(message, field) = *place
+            && let Some(message) = schemas.messages.to_mut().get_mut(usize::from(message))
+            && let Some(field) = message.fields.to_mut().get_mut(usize::from(field))
+        {
+            field.default = Cow::Owned(text);
+        }
+    }
+    schemas.rules = rules;
+}

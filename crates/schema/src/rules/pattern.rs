@@ -1,0 +1,64 @@
+//! Regular expressions as Go reads them (RE2), on an engine that matches in linear time as well.
+//!
+//! The two syntaxes differ in the small: Go's `\d`, `\w` and `\b` are of ASCII, `{` that opens no repetition is itself,
+//! `[` within a class is itself, `\Q...\E` quotes; what Go refuses is refused. Source: the package documentation of Go's
+//! `regexp/syntax`.
+
+mod class;
+mod translate;
+
+use std::sync::OnceLock;
+
+use regex::{Regex, RegexBuilder};
+
+/// How much memory an expression may take.
+const BYTES_MAX: usize = 1 << 20;
+/// How deep expressions may nest, as in Go.
+const DEPTH_MAX: u32 = 1000;
+
+/// A regular expression that compiles, and is compiled when it is first needed.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    source: String,
+    translated: String,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+impl Pattern {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    /// What is wrong with it, in Go's words where Go refuses it, too.
+    pub fn new(source: &str) -> Result<Self, String> {
+        let translated = translate::from_go(source).map_err(|why| format!("error parsing regexp: {why}"))?;
+        compile(&translated).map_err(|failure| match failure {
+            regex::Error::CompiledTooBig(_) => {
+                format!("error parsing regexp: expression takes more than {BYTES_MAX} bytes of memory")
+            }
+            _ => format!("error parsing regexp: invalid expression: `{source}`"),
+        })?;
+        Ok(Self { source: source.to_owned(), translated, compiled: OnceLock::new() })
+    }
+
+    /// The expression as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether it is found in `text`.
+    pub fn is_match(&self, text: &str) -> bool {
+        let compiled = self.compiled.get_or_init(|| compile(&self.translated).ok());
+        compiled.as_ref().is_some_and(|pattern| pattern.is_match(text))
+    }
+}
+
+fn compile(translated: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(translated)
+        .size_limit(BYTES_MAX)
+        .dfa_size_limit(BYTES_MAX)
+        .nest_limit(DEPTH_MAX)
+        .build()
+}
+
+#[cfg(test)]
+mod tests;

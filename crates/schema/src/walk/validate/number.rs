@@ -1,0 +1,136 @@
+//! Bounds and multiples. Whole numbers are compared as such where both sides are, others as Go compares them.
+
+use serde_json::Value;
+
+use super::report::Report;
+use crate::go;
+use crate::rules::violation::{Problem, Violation};
+use crate::rules::{Bound, Checks};
+use crate::walk::path::{Path, Style};
+
+/// A number, whole if it can be.
+#[derive(Clone, Copy)]
+enum Number {
+    Whole(i64),
+    Float(f64),
+}
+
+/// The bounds of a number.
+pub(super) fn check(checks: &Checks, value: &Value, path: Path<'_>, report: &mut Report) {
+    let Value::Number(json) = value else { return };
+    let Some(number) = json.as_i64().map(Number::Whole).or_else(|| json.as_f64().map(Number::Float)) else {
+        return;
+    };
+    report.matched(2);
+    let range = Range::of(checks);
+    let at = || path.to_text(Style::Dotted);
+    range.check("Checked", number, path, report);
+    let Some(rules) = checks.number.as_deref() else { return };
+    if let Some(factor) = rules.multiple_of {
+        range.check("MultipleOf", Number::of(factor), path, report);
+        if factor <= 0.0 {
+            let detail =
+                || format!("factor MultipleOf declared for {} must be positive: {}", at(), go::float(factor));
+            let shown = whole(factor).map_or_else(|| factor.into(), Value::from);
+            report.push(|| Violation::new(at(), Problem::Invalid, shown, detail()));
+        } else if !is_multiple(number, factor) {
+            let detail = || format!("{} in body should be a multiple of {}", at(), go::float(factor));
+            report.push(|| Violation::new(at(), Problem::Invalid, value.clone(), detail()));
+        }
+    }
+    let mut bounded = |bound: Option<Bound>, prefix: &str, words: &str, wrong: std::cmp::Ordering| {
+        let Some(bound) = bound else { return };
+        range.check(prefix, Number::of(bound.at), path, report);
+        let order = compare(number, bound.at);
+        if order == Some(wrong) || bound.is_exclusive && order == Some(std::cmp::Ordering::Equal) {
+            let equal = if bound.is_exclusive { "" } else { " or equal to" };
+            let detail = || format!("{} in body should be {words} than{equal} {}", at(), go::float(bound.at));
+            report.push(|| Violation::new(at(), Problem::Invalid, value.clone(), detail()));
+        }
+    };
+    bounded(rules.minimum, "Minimum boundary", "greater", std::cmp::Ordering::Less);
+    bounded(rules.maximum, "Maximum boundary", "less", std::cmp::Ordering::Greater);
+}
+
+impl Number {
+    fn of(float: f64) -> Self {
+        whole(float).map_or(Self::Float(float), Self::Whole)
+    }
+
+    fn float(self) -> f64 {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "as Go compares whole numbers with others")]
+            Self::Whole(number) => number as f64,
+            Self::Float(number) => number,
+        }
+    }
+}
+
+/// The number as a whole one, if it is.
+fn whole(float: f64) -> Option<i64> {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is within the limits")]
+    (float.fract() == 0.0 && (-LIMIT..LIMIT).contains(&float)).then_some(float as i64)
+}
+
+fn compare(number: Number, bound: f64) -> Option<std::cmp::Ordering> {
+    match (number, whole(bound)) {
+        (Number::Whole(number), Some(bound)) => Some(number.cmp(&bound)),
+        _ => number.float().partial_cmp(&bound),
+    }
+}
+
+fn is_multiple(number: Number, factor: f64) -> bool {
+    const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
+    const TOLERANCE: f64 = 1e-9;
+    if let (Number::Whole(number), Some(factor)) = (number, whole(factor)) {
+        return number.checked_rem(factor) == Some(0);
+    }
+    let times = if factor < 1.0 { 1.0 / factor * number.float() } else { number.float() / factor };
+    let off = (times - times.trunc()).abs();
+    times.abs() <= EXACT_MAX && (off == 0.0 || off / (times.abs() + times.trunc().abs()) < TOLERANCE)
+}
+
+/// What a type and its format can hold.
+struct Range<'c> {
+    ty: &'static str,
+    format: &'c str,
+}
+
+impl<'c> Range<'c> {
+    fn of(checks: &'c Checks) -> Self {
+        match checks.types {
+            [ty @ ("integer" | "number")] => {
+                Self { ty, format: checks.format.as_ref().map_or("", |format| &format.name) }
+            }
+            _ => Self { ty: "", format: "" },
+        }
+    }
+
+    fn holds(&self, number: Number) -> bool {
+        match (self.ty, self.format, number) {
+            ("integer", "int32", Number::Whole(number)) => i32::try_from(number).is_ok(),
+            ("integer", "int32", Number::Float(number)) => {
+                whole(number).is_some_and(|number| i32::try_from(number).is_ok())
+            }
+            ("integer", _, Number::Float(number)) => whole(number).is_some(),
+            ("number", "float", number) => number.float().abs() <= f64::from(f32::MAX),
+            _ => true,
+        }
+    }
+
+    fn check(&self, prefix: &str, number: Number, path: Path<'_>, report: &mut Report) {
+        if self.holds(number) {
+            return;
+        }
+        report.push(|| {
+            let path = path.to_text(Style::Dotted);
+            let format = match self.format {
+                "" => "(default format)".to_owned(),
+                format => format!("with format {format}"),
+            };
+            let detail = format!("{prefix} value must be of type {} {format} in {path}", self.ty);
+            Violation::new(String::new(), Problem::Invalid, "".into(), detail)
+        });
+    }
+}
