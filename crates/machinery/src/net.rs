@@ -71,7 +71,7 @@ impl Cidr {
             return Self::new(legacy_ip(written)?, bits);
         }
         let whole = Self::new(written.parse::<Ipv6Addr>().ok()?, bits)?;
-        let unwrapped = legacy_ip(written).zip(bits.checked_sub(96));
+        let unwrapped = legacy_ip(written).filter(IpAddr::is_ipv4).zip(bits.checked_sub(96));
         Some(unwrapped.and_then(|(address, bits)| Self::new(address, bits)).unwrap_or(whole))
     }
 
@@ -326,6 +326,8 @@ mod tests {
             ("10.9.8.7/8", Some("10.9.8.7/8"), true),
             ("0.0.0.0/0", Some("0.0.0.0/0"), true),
             ("FD00::/8", Some("fd00::/8"), true),
+            ("fd00::/112", Some("fd00::/112"), true),
+            ("::/128", Some("::/128"), true),
             ("010.0.0.0/8", Some("10.0.0.0/8"), false),
             ("10.0.0.0/08", Some("10.0.0.0/8"), false),
             ("::ffff:10.0.0.0/104", Some("10.0.0.0/8"), false),
