@@ -407,17 +407,22 @@ async fn an_outside_issuer_is_believed_by_its_keys() {
     assert_eq!(known, vec![(json!("oidc:jane"), json!("oidc"), json!(url)); 2]);
 }
 
-#[tokio::test]
-async fn a_bound_token_dies_with_what_it_is_bound_to() {
-    let server = start(None).await;
-    let secrets = "/api/v1/namespaces/default/secrets";
+/// The header with a token of the account `web` that is bound to this Secret, whose name is `s`.
+async fn bound_to_a_secret(server: &TestServer, secret: &str) -> String {
     server.call("POST", "/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: web}}").await;
-    server.call("POST", secrets, "{metadata: {name: s}}").await;
+    server.call("POST", "/api/v1/namespaces/default/secrets", secret).await;
     let path = "/api/v1/namespaces/default/serviceaccounts/web/token";
     let asked =
         server.call("POST", path, "{spec: {boundObjectRef: {kind: Secret, apiVersion: v1, name: s}}}").await;
     assert_eq!(asked.code, 201, "{}", asked.body);
-    let header = format!("Bearer {}", asked.body["status"]["token"].as_str().unwrap());
+    format!("Bearer {}", asked.body["status"]["token"].as_str().unwrap())
+}
+
+#[tokio::test]
+async fn a_bound_token_dies_with_what_it_is_bound_to() {
+    let server = start(None).await;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let header = bound_to_a_secret(&server, "{metadata: {name: s}}").await;
     let token = [("authorization", header.as_str())];
     let (code, user) = whoami(&server, None, &token).await;
     assert_eq!((code, &user["username"]), (201, &json!("system:serviceaccount:default:web")));
@@ -435,13 +440,7 @@ async fn a_finalizer_does_not_keep_a_token_alive() {
     let clock = Clock::manual(start);
     let server = start_at((clock.clone(), Random::seeded(1)), store, dir, (None, |_| {})).await;
     let secrets = "/api/v1/namespaces/default/secrets";
-    server.call("POST", "/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: web}}").await;
-    server.call("POST", secrets, "{metadata: {name: s, finalizers: [example.com/hold]}}").await;
-    let path = "/api/v1/namespaces/default/serviceaccounts/web/token";
-    let asked =
-        server.call("POST", path, "{spec: {boundObjectRef: {kind: Secret, apiVersion: v1, name: s}}}").await;
-    assert_eq!(asked.code, 201, "{}", asked.body);
-    let header = format!("Bearer {}", asked.body["status"]["token"].as_str().unwrap());
+    let header = bound_to_a_secret(&server, "{metadata: {name: s, finalizers: [example.com/hold]}}").await;
     let token = [("authorization", header.as_str())];
     server.call("DELETE", &format!("{secrets}/s"), "").await;
     let held = server.call("GET", &format!("{secrets}/s"), "").await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::fixtures::{self, collection, stored};
 use crate::nothing::{self, Step, changes};
-use crate::server::{TestServer, admin, start_on};
+use crate::server::{TestServer, admin, start_without_flow_control};
 use base::health::Checks;
 use base::{Clock, Random};
 use controller::trace::Reporter;
@@ -20,7 +20,6 @@ use resources::{Resource, Subresource};
 use schema::SchemaRef;
 use schema::walk::zeros;
 use serde_json::{Value, json};
-use store::embedded::{Embedded, Options};
 use store::{Change, Durability, Expect, Store, Write};
 use tower::ServiceExt;
 
@@ -127,15 +126,7 @@ struct Fixture {
 
 impl Fixture {
     async fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> =
-            Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
-        let server = start_on(Arc::clone(&store), dir, None, |config| config.options.is_fair = false).await;
-        let account = "{metadata: {name: default}}";
-        assert_eq!(
-            server.call("POST", "/api/v1/namespaces/default/serviceaccounts", account).await.code,
-            201
-        );
+        let (store, server) = start_without_flow_control().await;
         for row in stored() {
             let answer = server.call("POST", &collection(row), &fixtures::of(row).unwrap().to_string()).await;
             // Two versions of a kind share their objects.

@@ -47,6 +47,17 @@ pub async fn start_with(bind: Option<SocketAddr>, configure: impl FnOnce(&mut Co
     start_on(store, dir, bind, configure).await
 }
 
+/// Starts a server that takes as many requests as come, with the account that Pods need; and its store.
+pub async fn start_without_flow_control() -> (Arc<dyn Store>, TestServer) {
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
+    let server = start_on(Arc::clone(&store), dir, None, |config| config.options.is_fair = false).await;
+    let made =
+        server.call("POST", "/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: default}}");
+    assert_eq!(made.await.code, StatusCode::CREATED);
+    (store, server)
+}
+
 /// Starts a server on a store that may have others; `dir` is for its keys.
 pub async fn start_on(
     store: Arc<dyn Store>,

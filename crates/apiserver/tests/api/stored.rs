@@ -7,11 +7,10 @@
 use std::sync::Arc;
 
 use crate::fixtures::{self, collection, stored};
-use crate::server::{TestServer, admin, send, start_on};
+use crate::server::{TestServer, admin, send, start_without_flow_control};
 use http_body_util::BodyExt;
 use resources::Resource;
 use serde_json::{Value, json};
-use store::embedded::{Embedded, Options};
 use store::{Change, Durability, Entry, Expect, Store, Write};
 
 const JSON: &str = "application/json";
@@ -57,13 +56,7 @@ struct Fixture {
 
 impl Fixture {
     async fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> =
-            Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
-        let server = start_on(Arc::clone(&store), dir, None, |config| config.options.is_fair = false).await;
-        let account = "{metadata: {name: default}}";
-        let made = server.call("POST", "/api/v1/namespaces/default/serviceaccounts", account).await;
-        assert_eq!(made.code, 201);
+        let (store, server) = start_without_flow_control().await;
         Self { store, server }
     }
 
