@@ -19,10 +19,10 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::Cache;
-use super::object::CachedObject;
 use super::resource::{CacheEvent, Change, Loaded, ResourceCache};
 use crate::at_rest::{self, AtRest, Unreadable};
 use crate::catalogue::Catalogue;
+use crate::object::CachedObject;
 use crate::security::Security;
 use crate::trace::Trace;
 
