@@ -9,6 +9,7 @@ pub mod table;
 pub mod columns;
 pub mod conversion;
 pub mod defaults;
+pub mod definition;
 pub mod fields;
 pub mod flow_control;
 pub mod rows;

@@ -10,7 +10,7 @@
 mod junctors;
 mod lists;
 mod number;
-mod report;
+pub(crate) mod report;
 mod scalar;
 
 use serde_json::Value;
