@@ -47,6 +47,7 @@ pub mod eviction;
 pub mod kubelet_client;
 pub mod proxy;
 pub mod reviews;
+pub mod service_reference;
 pub mod tokens;
 
 pub mod bootstrap;
