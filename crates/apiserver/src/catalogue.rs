@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use resources::Resource;
-use schema::SchemaRef;
+use schema::Schema;
 use store::StoreError;
 use tokio::sync::Mutex;
 
@@ -36,7 +36,7 @@ pub struct Offer {
     /// Its row.
     pub row: Resource,
     /// The schema of its objects, if they have any.
-    pub schema: Option<SchemaRef<'static>>,
+    pub schema: Option<Schema>,
 }
 
 impl Offer {
@@ -47,7 +47,7 @@ impl Offer {
     }
 
     fn of_builtin_schema(row: Resource) -> Self {
-        let schema = schema::builtin().kind(&row.group, &row.version, &row.kind);
+        let schema = schema::builtin().kind(&row.group, &row.version, &row.kind).map(Schema::from);
         Self { row, schema }
     }
 }
@@ -237,7 +237,7 @@ impl Catalogue {
         let mut all = kept;
         for Offer { row, schema } in &offers {
             let cache = self.cache_of(row, &offers, (&before, &all), &mut begun);
-            let kind = Kind::new(row.clone(), *schema, cache);
+            let kind = Kind::new(row.clone(), schema.clone(), cache);
             let at = place(&all, &before, &kind);
             all.insert(at, kind);
         }

@@ -63,7 +63,7 @@ impl FieldValidation {
 ///
 /// # Errors
 /// 500 for a row without a schema.
-fn schema_of(kind: &Kind) -> Result<SchemaRef<'static>> {
+fn schema_of(kind: &Kind) -> Result<SchemaRef<'_>> {
     kind.schema().ok_or_else(|| Error::internal(format!("{} has no schema", kind.kind())))
 }
 
@@ -85,7 +85,7 @@ impl Forms<'_> {
 }
 
 impl Versions for Forms<'_> {
-    fn schema(&self, api_version: &str) -> Option<SchemaRef<'static>> {
+    fn schema(&self, api_version: &str) -> Option<SchemaRef<'_>> {
         schema_of(self.in_version(api_version)?).ok()
     }
 

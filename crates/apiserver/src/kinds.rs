@@ -13,7 +13,7 @@ use machinery::field::FieldErrors;
 use resources::columns::Column;
 use resources::fields::SelectableField;
 use resources::{Resource, Scope, Strategy};
-use schema::SchemaRef;
+use schema::{Schema, SchemaRef, Schemas};
 use serde_json::{Map, Value};
 
 use crate::cache::{CachedObject, ReadFields, ResourceCache};
@@ -45,7 +45,7 @@ pub struct Kind(Arc<Served>);
 struct Served {
     row: Resource,
     api_version: String,
-    schema: Option<SchemaRef<'static>>,
+    schema: Option<Schema>,
     cache: Arc<ResourceCache>,
 }
 
@@ -61,7 +61,7 @@ impl ReadFields for Served {
 impl Kind {
     /// The kind of a row, whose objects have this schema, if they have any, and are kept in this cache. What is never
     /// stored has one that stays empty.
-    pub fn new(row: Resource, schema: Option<SchemaRef<'static>>, cache: Arc<ResourceCache>) -> Self {
+    pub fn new(row: Resource, schema: Option<Schema>, cache: Arc<ResourceCache>) -> Self {
         let api_version = row.api_version();
         Self(Arc::new(Served { row, api_version, schema, cache }))
     }
@@ -202,8 +202,13 @@ impl Kind {
     }
 
     /// The schema of the kind's objects.
-    pub fn schema(&self) -> Option<SchemaRef<'static>> {
-        self.0.schema
+    pub fn schema(&self) -> Option<SchemaRef<'_>> {
+        self.0.schema.as_ref().and_then(Schema::get)
+    }
+
+    /// The arena of the schema, if it was made at run time: that of a custom kind.
+    pub fn arena(&self) -> Option<&Arc<Schemas>> {
+        self.0.schema.as_ref().and_then(Schema::made)
     }
 
     /// Whether a field selector may name `field`.

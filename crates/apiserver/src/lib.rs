@@ -20,6 +20,7 @@ pub mod eviction;
 pub mod proxy;
 pub mod resource_metrics;
 pub mod reviews;
+pub mod service_reference;
 pub mod tokens;
 
 pub mod verbs;
