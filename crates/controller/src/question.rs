@@ -14,13 +14,10 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
+use crate::discovery::{Discovery, Watcher};
 use crate::informer::{Informers, PartialObject};
 use crate::resource_ref::ResourceRef;
 use crate::sender::Sender;
-
-mod discovery;
-
-pub use discovery::{Discovered, Discovery};
 
 /// Answers that are kept; the oldest go first.
 const ANSWERS_MAX: usize = 4_096;
@@ -110,9 +107,9 @@ impl Answers {
 }
 
 /// Asks the server.
-pub(crate) async fn ask(sender: &Sender, question: &Question) -> Result<Answer, String> {
+pub(crate) async fn ask(sender: &Sender, watcher: &Watcher, question: &Question) -> Result<Answer, String> {
     match question {
-        Question::Resources => discovery::ask(sender).await.map(|found| Answer::Resources(Arc::new(found))),
+        Question::Resources => watcher.discover().await.map(|found| Answer::Resources(Arc::new(found))),
         Question::Content(resource, namespace) => {
             let path = format!("{}?limit={CONTENT_MAX}", resource.collection_path(namespace));
             let body = get(sender, &path, METADATA_LIST).await?.found()?;
@@ -154,19 +151,26 @@ impl Reply {
         if self.status.is_success() {
             return Ok(self.body);
         }
-        Err(self.refusal().message.unwrap_or_else(|| self.status.to_string()))
+        Err(refusal(self.status, &self.body))
     }
 
     /// Whether there is no object of this name. A server that does not serve the resource says less: then nothing is
     /// known of the object.
     fn says_there_is_no(&self, name: &str) -> bool {
-        let named = self.refusal().details.and_then(|details| details.name);
-        self.status == http::StatusCode::NOT_FOUND && named.as_deref() == Some(name)
+        self.status == http::StatusCode::NOT_FOUND && names_missing(&self.body, name)
     }
+}
 
-    fn refusal(&self) -> Status {
-        serde_json::from_slice(&self.body).unwrap_or_default()
-    }
+/// Whether a refusal with 404 is about the object of this name, and not about its resource.
+pub(crate) fn names_missing(body: &[u8], name: &str) -> bool {
+    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    status.details.and_then(|details| details.name).as_deref() == Some(name)
+}
+
+/// What a server said instead of an answer, as text for people.
+pub(crate) fn refusal(code: http::StatusCode, body: &[u8]) -> String {
+    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    status.message.unwrap_or_else(|| code.to_string())
 }
 
 async fn get(sender: &Sender, path: &str, accept: &str) -> Result<Reply, String> {

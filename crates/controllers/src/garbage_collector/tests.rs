@@ -1,6 +1,7 @@
 use expect_test::{Expect, expect};
 
-use controller::question::{Answer, Discovered, Discovery};
+use controller::question::Answer;
+use controller::{Discovered, Discovery};
 
 use super::*;
 use crate::fixture::{noon, parse, render};
@@ -17,6 +18,7 @@ fn check(metadata: &str, owners: &[Owner], dependents: &[&str], expect: &Expect)
         item: item("ReplicaSet", metadata),
         owners: owners.to_vec(),
         dependents: dependents.iter().map(|metadata| item("Pod", metadata)).collect(),
+        is_incomplete: false,
         questions: Vec::new(),
     };
     expect.assert_eq(&render(&plan(&snapshot, noon())));
@@ -54,7 +56,7 @@ fn what_has_lost_its_owner_goes() {
 fn the_server_is_asked_for_an_owner_that_was_not_seen() {
     check(
         &owned(&[("d1", true)]),
-        &[Owner::NotSeen],
+        &[Owner::NotSeen(Box::new(kinds::by_kind("apps", "Deployment").unwrap().clone()))],
         &[],
         &expect![[r#"
         step
@@ -189,7 +191,7 @@ fn owners_that_no_informer_knows_are_asked_for() {
         plural: "widgets".into(),
         namespaced: true,
     };
-    let found = Discovered { resource: resource.clone(), verbs: Vec::new() };
+    let found = Discovered { resource: resource.clone(), verbs: Vec::new(), subresources: Vec::new() };
     let discovery = Discovery { resources: vec![found], ..Discovery::default() };
     answers.put(Question::Resources, noon(), Ok(Answer::Resources(Arc::new(discovery))));
     assert_eq!(look_up(""), Ok(Owner::Impossible));
