@@ -38,6 +38,8 @@ pub enum Question {
     ///
     /// The uid is of those who ask: one that is not there will never be there again, whatever has its name.
     Object(ResourceRef, String, String, String),
+    /// The subresource `scale` of one object: resource, namespace, name.
+    Scale(ResourceRef, String, String),
 }
 
 /// What was answered.
@@ -49,6 +51,17 @@ pub enum Answer {
     Content(Arc<Content>),
     /// To [`Question::Object`]; nothing if the server says that it is not there, or another one is.
     Object(Option<Arc<PartialObject>>),
+    /// To [`Question::Scale`]; nothing if the server says that the object is not there.
+    Scale(Option<Scale>),
+}
+
+/// How many Pods an object wants. Source: `autoscaling/v1.Scale`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Of the object.
+    pub uid: String,
+    /// `spec.replicas`
+    pub replicas: i32,
 }
 
 /// What is left of a resource in a namespace.
@@ -125,7 +138,32 @@ pub(crate) async fn ask(sender: &Sender, watcher: &Watcher, question: &Question)
             let found = object.metadata.uid.as_deref().ok_or("the object has no uid")?;
             Ok(Answer::Object((found == uid).then(|| Arc::new(object.clone()))))
         }
+        Question::Scale(resource, namespace, name) => {
+            let path = format!("{}/scale", resource.object_path(namespace, name));
+            let reply = get(sender, &path, "application/json").await?;
+            if reply.says_there_is_no(name) {
+                return Ok(Answer::Scale(None));
+            }
+            scale(&reply.found()?).map(|scale| Answer::Scale(Some(scale)))
+        }
     }
+}
+
+fn scale(body: &[u8]) -> Result<Scale, String> {
+    #[derive(Deserialize)]
+    struct Body {
+        kind: String,
+        metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+        /// Go leaves it out if it is empty.
+        #[serde(default)]
+        spec: Option<k8s_openapi::api::autoscaling::v1::ScaleSpec>,
+    }
+    let body: Body = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    if body.kind != "Scale" {
+        return Err(format!("the subresource scale is a {}", body.kind));
+    }
+    let uid = body.metadata.uid.ok_or("the Scale has no uid")?;
+    Ok(Scale { uid, replicas: body.spec.and_then(|spec| spec.replicas).unwrap_or_default() })
 }
 
 fn content(body: &[u8]) -> Result<Content, String> {
@@ -247,5 +285,26 @@ mod tests {
         assert_eq!(cut(r#"{"continue":"x","remainingItemCount":7}"#).others, 7);
         assert_eq!(cut(r#"{"continue":"x"}"#).others, 1);
         assert!(content(br#"{"kind":"Status"}"#).is_err(), "no list is no empty list");
+    }
+
+    #[test]
+    fn a_scale_says_whose_it_is_and_how_many_are_wanted() {
+        let check = |body: &str| scale(body.as_bytes()).map(|scale| (scale.uid, scale.replicas)).ok();
+        let five = r#"{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"a","uid":"u"},"spec":{"replicas":5}}"#;
+        assert_eq!(check(five), Some(("u".to_owned(), 5)));
+        let none = r#"{"kind":"Scale","metadata":{"uid":"u"},"spec":{},"status":{"replicas":3}}"#;
+        assert_eq!(
+            (check(none), check(&none.replace("\"spec\":{},", ""))),
+            (Some(("u".to_owned(), 0)), Some(("u".to_owned(), 0)))
+        );
+        for body in [
+            r#"{"kind":"Status","metadata":{}}"#,
+            r#"{"kind":"Scale","metadata":{"name":"a"},"spec":{"replicas":5}}"#,
+            r#"{"kind":"Scale","metadata":{"uid":"u"},"spec":{"replicas":"many"}}"#,
+            r#"{"kind":"Widget","metadata":{"uid":"u"},"spec":{"replicas":5}}"#,
+            "",
+        ] {
+            assert_eq!(check(body), None, "{body}");
+        }
     }
 }

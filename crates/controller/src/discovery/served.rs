@@ -23,7 +23,7 @@ pub struct Served {
 
 impl Served {
     /// What is served after an answer.
-    pub(super) fn after(&self, answer: &Result<Discovery, String>) -> Self {
+    pub fn after(&self, answer: &Result<Discovery, String>) -> Self {
         match answer {
             // A server of nothing has not come up yet.
             Ok(found) if found.resources.is_empty() && found.failed.is_empty() => {

@@ -217,3 +217,87 @@ fn owners_that_no_informer_knows_are_asked_for() {
         Err(Box::new(Question::Resources))
     );
 }
+
+fn widget(metadata: &str) -> Item {
+    let resource = ResourceRef {
+        group: "example.com".into(),
+        version: "v1".into(),
+        kind: "Widget".into(),
+        plural: "widgets".into(),
+        namespaced: true,
+    };
+    let object = parse(&format!("{{metadata: {{namespace: default, resourceVersion: '7', {metadata}}}}}"));
+    Item { resource, object: Arc::new(object) }
+}
+
+fn check_widget(metadata: &str, owners: &[Owner], dependents: &[&str], expect: &Expect) {
+    let snapshot = Snapshot {
+        item: widget(metadata),
+        owners: owners.to_vec(),
+        dependents: dependents.iter().map(|metadata| widget(metadata)).collect(),
+        is_incomplete: false,
+        questions: Vec::new(),
+    };
+    expect.assert_eq(&render(&plan(&snapshot, noon())));
+}
+
+const PART: &str = "name: a, uid: w2, ownerReferences: [{apiVersion: example.com/v1, kind: Widget, name: web, uid: r1, \
+                    blockOwnerDeletion: true, controller: true}, {apiVersion: v1, kind: Secret, name: s, uid: s1}]";
+
+#[test]
+fn custom_objects_are_collected_like_others_and_patched_as_they_can_be() {
+    check_widget(
+        &owned(&[("d1", true)]),
+        &[Owner::Gone],
+        &[],
+        &expect![[r#"
+            step
+              delete widgets web
+        "#]],
+    );
+    check_widget(
+        &owned(&[("d1", true), ("d2", true)]),
+        &[Owner::NotSeen(Box::new(widget("name: d1").resource)), Owner::Solid],
+        &[],
+        &expect![[r#"
+            step
+              require no widgets d1
+            step
+              patch widgets web {"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"kind":"Deployment","name":"d2","uid":"d2"}],"resourceVersion":"7","uid":"r1"}}
+        "#]],
+    );
+    check_widget(&format!("{DELETING}, finalizers: [orphan]"), &[], &[PART], &expect![[r#"
+        step
+          patch widgets a {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"s","uid":"s1"}],"resourceVersion":"7","uid":"w2"}}
+        step
+          patch widgets web {"metadata":{"finalizers":[],"resourceVersion":"7","uid":"r1"}}
+    "#]]);
+    check_widget(&format!("{DELETING}, finalizers: [foregroundDeletion]"), &[], &[PART], &expect![[""]]);
+    // A circle: whoever is waited for waits too.
+    let circle = PART.replace(
+        "name: a,",
+        "name: a, deletionTimestamp: '2026-01-01T11:00:00Z', finalizers: [foregroundDeletion],",
+    );
+    check_widget(&owned(&[("d1", true)]), &[Owner::Waiting], &[&circle], &expect![[r#"
+        step
+          patch widgets web {"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":false,"kind":"Deployment","name":"d1","uid":"d1"}],"resourceVersion":"7","uid":"r1"}}
+        step
+          delete widgets web
+    "#]]);
+}
+
+#[test]
+fn finalizers_stay_while_dependents_may_be_unknown() {
+    for finalizer in ["orphan", "foregroundDeletion"] {
+        let mut snapshot = Snapshot {
+            item: widget(&format!("{DELETING}, finalizers: [{finalizer}]")),
+            owners: Vec::new(),
+            dependents: vec![widget(PART)],
+            is_incomplete: true,
+            questions: Vec::new(),
+        };
+        assert_eq!(render(&plan(&snapshot, noon())), "again after 1s\n", "{finalizer}");
+        snapshot.item = widget(&format!("{DELETING}, finalizers: [other]"));
+        assert_eq!(render(&plan(&snapshot, noon())), "", "it is not held for dependents");
+    }
+}
