@@ -44,6 +44,7 @@ pub mod proxy;
 pub mod reviews;
 pub mod service_reference;
 pub mod tokens;
+pub mod webhooks;
 
 pub mod bootstrap;
 pub mod discovery;
