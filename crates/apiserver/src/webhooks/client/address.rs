@@ -89,8 +89,9 @@ impl Address {
             return Err(wrong(why));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = match authority.port() {
-            Some(port) => Some(port.as_str().parse().map_err(|_| wrong("invalid port"))?),
+        let rest = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+        let port = match rest.strip_prefix(':') {
+            Some(port) => Some(port.parse().map_err(|_| wrong("invalid port"))?),
             None => None,
         };
         Ok(Self::Url { host, port, path: uri.path().to_owned() })

@@ -77,9 +77,15 @@ pub(super) fn reason(error: &(dyn StdError + 'static)) -> String {
         }
         match innermost.source() {
             Some(source) => innermost = source,
+            None if is_end(innermost) => return "EOF".to_owned(),
             None => return plain(&innermost.to_string()),
         }
     }
+}
+
+fn is_end(error: &(dyn StdError + 'static)) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::UnexpectedEof)
 }
 
 /// The system's text as Go has it.
@@ -114,7 +120,10 @@ fn of_certificate(why: &CertificateError) -> String {
     };
     const WHEN: &str = "x509: certificate has expired or is not yet valid";
     match why {
-        CertificateError::UnknownIssuer => "x509: certificate signed by unknown authority".to_owned(),
+        // Who has the name of one that is trusted, and not its key, is unknown too.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "x509: certificate signed by unknown authority".to_owned()
+        }
         CertificateError::ExpiredContext { time, not_after } => {
             format!("{WHEN}: current time {} is after {}", at(time), at(not_after))
         }
