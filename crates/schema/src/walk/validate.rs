@@ -107,7 +107,7 @@ impl<'v> Seen<'v> {
 pub(crate) fn value_at(schemas: &Schemas, ty: Type, rules: &Rules, value: &Value) -> Vec<Violation> {
     let mut walk = Walk { schemas, lists: Report::default(), resources: Vec::new() };
     let mut report = Report::default();
-    with_room(|| walk.place(ty, Some(rules), value, Path::Root, &mut report));
+    with_room(|| walk.place(ty, Some(rules), Seen::new(value), Path::Root, &mut report));
     report.into_violations()
 }
 
