@@ -11,6 +11,7 @@ use machinery::net::Cidrs;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::admission::service_addresses::NodePorts;
+use crate::aggregation::Aggregation;
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
 use crate::cache::Cache;
@@ -98,6 +99,8 @@ pub struct Api {
     pub cache: Arc<Cache>,
     /// What is served.
     pub catalogue: Arc<Catalogue>,
+    /// Who serves what elsewhere.
+    pub aggregation: Aggregation,
     /// The built-in kinds, which stay as they are: what the server itself looks at.
     pub builtin: Kinds,
     /// Where writes go.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::Response;
 
+use crate::aggregation::remote::Remote;
 use crate::api::Api;
 use crate::catalogue::Snapshot;
 use crate::kinds::Kind;
@@ -32,6 +33,11 @@ pub trait Delegate: Send + Sync {
 
     /// Its OpenAPI document, version 3, in JSON.
     fn openapi(&self) -> Vec<u8>;
+
+    /// What is known of whoever serves it elsewhere, for one that passes requests on: then the two above are empty.
+    fn remote(&self) -> Option<&Remote> {
+        None
+    }
 
     /// Answers a request for a resource in it.
     fn serve<'a>(&'a self, api: &'a Api, asked: Asked) -> BoxFuture<'a, Result<Response<Body>>>;

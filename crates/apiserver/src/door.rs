@@ -23,6 +23,8 @@ pub struct Door {
     at_rest: Arc<AtRest>,
     /// The last change of what other requests are judged by.
     policy: AtomicU64,
+    /// The last change of an APIService.
+    registrations: AtomicU64,
 }
 
 /// What admission keeps for itself in the store, beside the objects: which node ports are given out.
@@ -55,12 +57,17 @@ pub enum Refusal {
 impl Door {
     /// A door to `store`, where values lie as `at_rest` says.
     pub fn new(store: Arc<dyn Store>, at_rest: Arc<AtRest>) -> Self {
-        Self { store, at_rest, policy: AtomicU64::new(0) }
+        Self { store, at_rest, policy: AtomicU64::new(0), registrations: AtomicU64::new(0) }
     }
 
     /// The revision of the last change of what other requests are judged by: namespaces, roles, quotas, classes, tokens.
     pub fn policy_revision(&self) -> Revision {
         self.policy.load(Ordering::Acquire)
+    }
+
+    /// The revision of the last change of an APIService.
+    pub fn registrations_revision(&self) -> Revision {
+        self.registrations.load(Ordering::Acquire)
     }
 
     /// Makes an object that must not exist.
@@ -198,6 +205,9 @@ impl Door {
         let is_token = resource == "secrets" && TOKENS.contains(&text(admitted.object(), "/type"));
         if is_token || POLICY.contains(&resource) {
             self.policy.fetch_max(revision, Ordering::AcqRel);
+        }
+        if resource == "apiservices" {
+            self.registrations.fetch_max(revision, Ordering::AcqRel);
         }
     }
 

@@ -22,6 +22,7 @@ pub mod flow_control;
 pub mod status;
 
 pub mod admission;
+pub mod aggregation;
 pub mod at_rest;
 pub mod cache;
 pub mod catalogue;

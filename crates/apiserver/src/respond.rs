@@ -1,6 +1,7 @@
 //! From an answer to an HTTP response: the form that the client asked for, headers, the body.
 
 pub mod finish;
+pub mod held;
 pub mod list;
 pub mod protobuf;
 pub mod table;

@@ -23,6 +23,7 @@ use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
 use crate::admission::service_addresses::{self, NodePorts};
+use crate::aggregation::{self, Aggregation};
 use crate::api::{Api, Config};
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
@@ -35,6 +36,7 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::resource_metrics::ResourceMetrics;
 use crate::respond::Body;
+use crate::respond::held::WhileBody;
 use crate::security::Security;
 use crate::security::peer::{Certificates, Presented};
 use crate::service::ApiService;
@@ -80,10 +82,6 @@ pub enum StartError {
     #[error("cannot set up TLS: {0}")]
     Tls(String),
 }
-
-mod counted;
-
-use counted::Counted;
 
 impl From<ChangeError> for StartError {
     fn from(failure: ChangeError) -> Self {
@@ -181,6 +179,7 @@ pub async fn start(
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let file = config.options.trace_file.clone();
     tasks.spawn("trace", Arc::clone(&trace).remember(file, Arc::clone(&cache), cache.revision()));
+    let aggregation = Aggregation::new(metrics.registry());
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max),
         audit,
@@ -192,6 +191,7 @@ pub async fn start(
         metrics,
         state: crate::api::State::new(config.requests_in_flight_max),
         cache: Arc::clone(&cache),
+        aggregation,
         catalogue: Arc::clone(&catalogue),
         builtin,
         trace: Arc::clone(&trace),
@@ -255,6 +255,12 @@ fn spawn_followers(api: &Arc<Api>) {
     let addresses = Arc::clone(api);
     api.serving
         .spawn("service-addresses", async move { service_addresses::repair::follow(&addresses).await });
+    let registered = Arc::clone(api);
+    api.serving.spawn("api-services", async move { aggregation::follow(&registered).await });
+    let served = Arc::clone(api);
+    api.serving.spawn("aggregated apis", async move { aggregation::attend::follow(&served).await });
+    let own = Arc::clone(api);
+    api.serving.spawn("autoregister", async move { aggregation::auto_register::follow(&own).await });
     let alive = Arc::clone(api);
     api.serving.spawn("identity lease", async move { crate::peers::identity::follow(&alive).await });
     if api.config.options.is_one_of_many {
@@ -426,7 +432,7 @@ fn service(
         let answered = api.clone().oneshot(request);
         async move {
             let response = answered.await?;
-            Ok(response.map(|body| Counted { body, _underway: underway }.boxed_unsync()))
+            Ok(response.map(|body| WhileBody::new(body, underway).boxed_unsync()))
         }
     })
 }

@@ -22,6 +22,7 @@ use resources::{Resource, Text};
 use tower::Service;
 use tracing::error;
 
+use crate::aggregation::remote::Remote;
 use crate::api::Api;
 use crate::audit::Trail;
 use crate::catalogue::{Route, Snapshot};
@@ -108,6 +109,7 @@ async fn answer(api: &Api, http: HttpRequest<RequestBody>) -> Response<Body> {
     let start = Instant::now();
     let info = RequestInfo::parse(http.method(), http.uri().path(), http.uri().query());
     let accept = Accept::of(http.headers());
+    api.aggregation.caught_up(api).await;
     let catalogue = api.catalogue.current();
     let route = info.resource.as_ref().and_then(|resource| catalogue.route(resource));
     let found = info.resource.as_ref().zip(route.as_ref()).and_then(|(r, route)| route.kind(&r.resource));
@@ -184,7 +186,7 @@ async fn handle(
     place: (Arc<Snapshot>, Option<Route>),
     passage: &mut Passage,
 ) -> Result<Response<Body>> {
-    let is_long = is_long_running(&info);
+    let is_long = is_long_running(&info, place.1.as_ref());
     let limit = deadline::of(&info, api.config.options.request_timeout)?;
     let address = http.extensions().get::<Arc<Peer>>().and_then(|peer| peer.address);
     let (own, proof) = match authenticate(api, &mut http, &info).await {
@@ -291,6 +293,9 @@ async fn serve(
     }
     decided?;
     let Some(resource) = info.resource.clone() else {
+        if let Some(remote) = told_elsewhere(&catalogue, &info) {
+            return remote.tell(api, http, &info, &user).await;
+        }
         return other(api, &catalogue, http, &info).await;
     };
     let kind = match route {
@@ -364,9 +369,36 @@ async fn authenticate(
     }
 }
 
-fn is_long_running(info: &RequestInfo) -> bool {
+/// Source: `BasicLongRunningRequestCheck` as upstream's server sets it up, for what is passed on.
+fn is_long_running(info: &RequestInfo, route: Option<&Route>) -> bool {
     let Some(resource) = &info.resource else { return false };
-    resource.verb == Verb::Watch || crate::kubelet_client::is_stream(resource)
+    let is_passed_on = matches!(route, Some(Route::Delegate(_)));
+    let is_stream =
+        || ["attach", "exec", "proxy", "log", "portforward"].contains(&resource.subresource.as_str());
+    resource.verb == Verb::Watch
+        || crate::kubelet_client::is_stream(resource)
+        || (is_passed_on && is_stream())
+}
+
+/// Who answers a request for discovery of a group-version, or for its OpenAPI document of version 3, if that is not this
+/// server. Whoever names a hash that is not the document's is sent to the right one by this server.
+fn told_elsewhere<'a>(catalogue: &'a Snapshot, info: &RequestInfo) -> Option<&'a Remote> {
+    if !matches!(info.method, Method::GET | Method::HEAD) {
+        return None;
+    }
+    let parts: Vec<&str> = info.path.split('/').filter(|part| !part.is_empty()).collect();
+    let document = |group: &str, version: &str| {
+        let remote = catalogue.remote(group, version)?;
+        let hash = remote.learned().third.as_deref()?;
+        info.query.get("hash").is_none_or(|wanted| wanted == hash).then_some(remote)
+    };
+    match parts.as_slice() {
+        ["api", version] => catalogue.remote("", version),
+        ["apis", group, version] => catalogue.remote(group, version),
+        ["openapi", "v3", "api", version] => document("", version),
+        ["openapi", "v3", "apis", group, version] => document(group, version),
+        _ => None,
+    }
 }
 
 /// What is no resource: health, discovery, schemas, metrics, traces.
@@ -444,7 +476,7 @@ fn nowhere(catalogue: &Snapshot, path: &str) -> Result<Response<Body>> {
     let is_claimed = match (parts.next().unwrap_or_default(), parts.next()) {
         ("api" | "version", _) => true,
         ("apis", Some(group)) => {
-            catalogue.discoverable().any(|kind| !kind.group().is_empty() && kind.group() == group)
+            !group.is_empty() && catalogue.group_versions().iter().any(|(served, _)| *served == group)
         }
         _ => false,
     };
@@ -482,11 +514,8 @@ fn root_paths(catalogue: &Snapshot) -> serde_json::Value {
     ]
     .map(str::to_owned)
     .to_vec();
-    for kind in catalogue.discoverable().filter(|kind| !kind.group().is_empty()) {
-        let path = format!("/apis/{}", kind.api_version());
-        if !paths.contains(&path) {
-            paths.push(path);
-        }
+    for (group, versions) in catalogue.group_versions().into_iter().filter(|(group, _)| !group.is_empty()) {
+        paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
     }
     paths.sort();
     serde_json::json!({ "paths": paths })

@@ -5,6 +5,7 @@ use machinery::metadata;
 use serde_json::{Value, json};
 
 use super::{ensure, request};
+use crate::aggregation::auto_register;
 use crate::api::Api;
 use crate::request_info::Verb;
 use crate::status::Result;
@@ -13,7 +14,7 @@ use crate::verbs::update::{Part, change};
 const DEFAULT: &str = "kubernetes";
 
 /// Which group an unqualified name is looked for first, and then which of its versions: upstream's numbers.
-const PRIORITIES: &[(&str, &str, i64, i64)] = &[
+pub(crate) const PRIORITIES: &[(&str, &str, i64, i64)] = &[
     ("", "v1", 18_000, 1),
     ("apps", "v1", 17_800, 15),
     ("events.k8s.io", "v1", 17_750, 5),
@@ -63,23 +64,8 @@ pub(super) async fn service_range(api: &Api) -> Result<()> {
 }
 
 fn rows() -> Vec<Row> {
-    PRIORITIES.iter().map(api_service).collect()
-}
-
-fn api_service((group, version, group_priority, version_priority): &(&str, &str, i64, i64)) -> Row {
-    let object = json!({
-        "metadata": {
-            "name": format!("{version}.{group}"),
-            "labels": {"kube-aggregator.kubernetes.io/automanaged": "onstart"},
-        },
-        "spec": {
-            "group": group,
-            "version": version,
-            "groupPriorityMinimum": group_priority,
-            "versionPriority": version_priority,
-        },
-    });
-    (("apiregistration.k8s.io", "v1", "apiservices"), object)
+    let rows = auto_register::builtin();
+    rows.map(|object| (("apiregistration.k8s.io", "v1", "apiservices"), object)).collect()
 }
 
 async fn service_range_is_ready(api: &Api, range: Value) -> Result<()> {

@@ -1,0 +1,176 @@
+//! The aggregation layer: group-versions that servers elsewhere serve, as APIServices say.
+//!
+//! An APIService with a Service makes a [`Remote`](remote::Remote), which is looked up before kinds; one without leads to
+//! the catalogue. Whoever has made, changed or deleted one on this server finds it followed with the next request. What the
+//! others tell of themselves (`learned`, `specification`) is read here once in a while, never while somebody asks, and kept
+//! as it was when they do not answer: one that lies or hangs harms nobody but itself.
+//!
+//! Source: `k8s.io/kube-aggregator`.
+
+pub mod attend;
+pub mod auto_register;
+pub mod availability;
+pub mod learn;
+pub mod learned;
+pub mod link;
+pub mod registration;
+pub mod remote;
+pub mod specification;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use store::Revision;
+use tokio::sync::{Semaphore, watch};
+use tracing::warn;
+
+use crate::api::Api;
+use crate::cache::interest::Interest;
+use crate::kinds::Kind;
+use learned::Learned;
+use link::Link;
+use registration::{OWN_GROUP, Priorities, Registration};
+use remote::Remote;
+
+/// How long a request waits for an APIService that was written before it.
+const WAIT_MAX: Duration = Duration::from_secs(3);
+/// How many servers elsewhere are asked something by this server itself at a time.
+const ASKED_MAX: usize = 16;
+
+/// What is known of APIServices.
+pub struct Aggregation {
+    applied: AtomicU64,
+    progress: watch::Sender<Revision>,
+    known: Mutex<Known>,
+    registrations: watch::Sender<Arc<Vec<Registration>>>,
+    /// Whoever changes what the catalogue knows of this has it.
+    turn: tokio::sync::Mutex<()>,
+    /// Whoever asks a server elsewhere on its own account.
+    asking: Semaphore,
+    metrics: availability::Metrics,
+}
+
+#[derive(Default)]
+struct Known {
+    links: BTreeMap<String, Arc<Link>>,
+    learned: BTreeMap<String, Arc<Learned>>,
+}
+
+impl Aggregation {
+    /// Nothing is known yet.
+    pub fn new(registry: &base::Metrics) -> Self {
+        Self {
+            applied: AtomicU64::new(0),
+            progress: watch::Sender::new(0),
+            known: Mutex::default(),
+            registrations: watch::Sender::default(),
+            turn: tokio::sync::Mutex::default(),
+            asking: Semaphore::new(ASKED_MAX),
+            metrics: availability::Metrics::new(registry),
+        }
+    }
+
+    /// Waits until every APIService is followed that was written here before.
+    pub async fn caught_up(&self, api: &Api) {
+        let wanted = api.door.registrations_revision();
+        if wanted <= self.applied.load(Ordering::Acquire) {
+            return;
+        }
+        let mut progress = self.progress.subscribe();
+        let reached = progress.wait_for(|applied| *applied >= wanted);
+        if tokio::time::timeout(WAIT_MAX, reached).await.is_err() {
+            warn!(wanted, "APIServices are not followed in time");
+        }
+    }
+
+    /// The way to whoever serves what a registration is about.
+    fn link(&self, name: &str) -> Option<Arc<Link>> {
+        self.known.lock().links.get(name).cloned()
+    }
+
+    /// Takes over what a server elsewhere has told; says so to clients if it is something else than before.
+    async fn learn(&self, api: &Api, link: &Arc<Link>, name: &str, learned: Learned) {
+        {
+            let mut known = self.known.lock();
+            if !known.links.get(name).is_some_and(|current| Arc::ptr_eq(current, link)) {
+                return;
+            }
+            let before = known.learned.insert(name.to_owned(), Arc::new(learned.clone()));
+            if before.is_some_and(|before| before.is_same(&learned)) {
+                return;
+            }
+        }
+        self.publish(api).await;
+    }
+
+    /// What is known of whoever serves what a registration is about.
+    fn learned(&self, name: &str) -> Arc<Learned> {
+        self.known.lock().learned.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Takes over what APIServices say.
+    async fn apply(&self, api: &Api, registrations: Vec<Registration>) {
+        if **self.registrations.borrow() == registrations {
+            return;
+        }
+        let client = api.config.options.proxy_client.as_ref();
+        {
+            let mut known = self.known.lock();
+            let mut links = BTreeMap::new();
+            for one in &registrations {
+                let Some(target) = &one.target else { continue };
+                let kept = known.links.remove(&one.name).filter(|link| link.target() == target);
+                let made = || Arc::new(Link::new(target.clone(), client));
+                links.insert(one.name.clone(), kept.unwrap_or_else(made));
+            }
+            known.links = links;
+            let Known { links, learned } = &mut *known;
+            learned.retain(|name, _| links.contains_key(name));
+        }
+        self.registrations.send_replace(Arc::new(registrations));
+        self.publish(api).await;
+    }
+
+    /// Makes what is known the catalogue's.
+    async fn publish(&self, api: &Api) {
+        let _turn = self.turn.lock().await;
+        let registrations = Arc::clone(&self.registrations.borrow());
+        let remotes: Vec<Arc<Remote>> = {
+            let known = self.known.lock();
+            let made = registrations.iter().filter_map(|one| {
+                let link = Arc::clone(known.links.get(&one.name)?);
+                let learned = known.learned.get(&one.name).cloned().unwrap_or_default();
+                Some(Arc::new(Remote::new(one.clone(), link, learned)))
+            });
+            made.collect()
+        };
+        api.catalogue.register(remotes, Priorities::of(&registrations)).await;
+    }
+}
+
+/// APIServices.
+fn kind(api: &Api) -> Option<&Kind> {
+    api.kind(OWN_GROUP, "v1", "apiservices")
+}
+
+/// Follows APIServices for ever.
+pub async fn follow(api: &Api) {
+    let Some(kind) = kind(api) else { return };
+    loop {
+        let revision = api.cache.revision();
+        let mut changes = kind.cache().watch(revision, Interest::Everything);
+        let listing = kind.cache().list(kind.prefix(), revision);
+        let found = listing.objects.iter().filter_map(|object| Registration::of(&kind.value(object)));
+        api.aggregation.apply(api, found.collect()).await;
+        api.aggregation.applied.store(listing.revision, Ordering::Release);
+        api.aggregation.progress.send_replace(listing.revision);
+        changes.skip_to(listing.revision);
+        // It says that something changed, or that too much did: in both cases all is read again.
+        if let Err(failure) = changes.next().await {
+            tracing::debug!(%failure, "APIServices are read again");
+        }
+    }
+}
