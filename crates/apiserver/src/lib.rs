@@ -23,17 +23,22 @@ pub mod status;
 
 pub mod admission;
 pub mod aggregation;
+pub mod answer;
 pub mod at_rest;
+pub mod body;
 pub mod cache;
 pub mod catalogue;
 pub mod codec;
 mod compaction;
-pub mod delegates;
 pub mod door;
+pub mod filter;
+pub mod formats;
 pub mod kinds;
+pub mod object;
 pub mod place;
 pub mod resource_metrics;
 pub mod respond;
+pub mod tree;
 pub mod verbs;
 
 pub mod backend;
@@ -47,10 +52,8 @@ pub mod service_reference;
 pub mod tokens;
 
 pub mod bootstrap;
-pub mod discovery;
 pub mod health;
 pub mod metrics;
-pub mod openapi;
 mod peers;
 pub mod trace;
 

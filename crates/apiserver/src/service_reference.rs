@@ -8,12 +8,12 @@
 
 use serde_json::Value;
 
-use crate::admission::text;
 use crate::api::Api;
 use crate::cache::CachedObject;
 use crate::dial::Destination;
 use crate::kinds::Kind;
 use crate::status::{Error, Result, Subject};
+use crate::tree::text;
 
 /// The port of a reference that names none. Source: `ServiceReference.port`.
 const PORT_DEFAULT: u16 = 443;

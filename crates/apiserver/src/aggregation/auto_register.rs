@@ -15,15 +15,16 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use super::registration::{DEFINED, OWN_GROUP};
-use crate::admission::text;
 use crate::api::Api;
 use crate::bootstrap::{self, platform};
 use crate::cache::interest::Interest;
+use crate::kinds::Part;
 use crate::request_info::Verb;
 use crate::status::Result;
+use crate::tree::text;
 use crate::verbs::delete;
 use crate::verbs::options::DeleteOptions;
-use crate::verbs::update::{Part, change};
+use crate::verbs::update::change;
 
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// Put right when the server starts.

@@ -22,15 +22,16 @@ use tracing::warn;
 use super::attend::Served;
 use super::registration::{self, condition};
 use super::remote;
-use crate::admission::text;
 use crate::api::Api;
 use crate::bootstrap;
 use crate::cache::Watcher;
 use crate::cache::interest::Interest;
+use crate::kinds::Part;
 use crate::request_info::Verb;
 use crate::service_reference::{self, ServiceReference};
 use crate::status::{Error, Result};
-use crate::verbs::update::{Part, change};
+use crate::tree::text;
+use crate::verbs::update::change;
 
 /// How often a server is asked. Source: the resync period of upstream's controller.
 const EVERY: Duration = Duration::from_secs(30);

@@ -19,8 +19,8 @@ use super::availability::aggregator;
 use super::learned::{self, Learned};
 use super::remote;
 use super::specification::Specification;
-use crate::admission::text;
 use crate::api::Api;
+use crate::tree::text;
 
 /// How often a server is asked. Source: `discoveryRefreshInterval`, `successfulUpdateDelay`.
 const EVERY: Duration = Duration::from_secs(60);

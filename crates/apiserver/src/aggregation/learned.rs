@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::specification::Specification;
-use crate::admission::text;
+use crate::tree::text;
 
 /// How many resources of a group-version are told of.
 const RESOURCES_MAX: usize = 4096;

@@ -28,9 +28,9 @@ use tracing::debug;
 use super::registration::{Target, Trust};
 use crate::api::Api;
 use crate::backend::{self, AnyCertificate};
+use crate::body::Body;
 use crate::dial::Destination;
 use crate::options::ProxyClient;
-use crate::respond::Body;
 
 /// Requests at a time on one connection: what every server of HTTP/2 should allow. Source: RFC 9113, section 6.5.2.
 const STREAMS_MAX: usize = 100;

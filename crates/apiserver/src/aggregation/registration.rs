@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use crate::admission::text;
 use crate::service_reference::ServiceReference;
+use crate::tree::text;
 
 /// The group of APIServices themselves: nobody else serves it, and it is discovered first.
 pub const OWN_GROUP: &str = "apiregistration.k8s.io";

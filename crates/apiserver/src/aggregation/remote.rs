@@ -20,11 +20,11 @@ use super::link::{Held, Link};
 use super::registration::{Registration, Target};
 use crate::api::Api;
 use crate::backend;
-use crate::delegates::{Asked, Delegate};
+use crate::body::held::WhileBody;
+use crate::body::{self, Body};
+use crate::catalogue::delegates::{Asked, Delegate};
 use crate::kinds::Kind;
 use crate::request_info::RequestInfo;
-use crate::respond::held::WhileBody;
-use crate::respond::{self, Body};
 use crate::status::{Error, Result};
 
 /// How long discovery of a group-version may take. Source: `aggregatedDiscoveryTimeout`.
@@ -267,7 +267,7 @@ fn unreachable(why: &str) -> Response<Body> {
 
 /// What upstream says as text, where everybody else says a Status.
 fn plain(code: StatusCode, text: &str) -> Response<Body> {
-    let mut response = respond::text(code, "text/plain; charset=utf-8", text.to_owned());
+    let mut response = body::text(code, "text/plain; charset=utf-8", text.to_owned());
     let nosniff = HeaderValue::from_static("nosniff");
     response.headers_mut().insert(http::header::X_CONTENT_TYPE_OPTIONS, nosniff);
     response

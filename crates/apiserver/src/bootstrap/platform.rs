@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use super::{ensure, request};
 use crate::aggregation::auto_register;
 use crate::api::Api;
+use crate::kinds::Part;
 use crate::request_info::Verb;
 use crate::status::Result;
-use crate::verbs::update::{Part, change};
+use crate::verbs::update::change;
 
 const DEFAULT: &str = "kubernetes";
 

@@ -3,8 +3,7 @@
 use serde_json::Value;
 
 use super::Request;
-use super::options::FieldValidation;
-use crate::codec;
+use crate::codec::{self, FieldValidation};
 use crate::kinds::Kind;
 use crate::negotiate::content_format;
 use crate::status::{Error, Result};
@@ -16,7 +15,7 @@ use crate::status::{Error, Result};
 /// 400, 415 or 422 with what is wrong.
 pub fn body(request: &Request) -> Result<Value> {
     let format = content_format(&request.headers)?;
-    let validation = FieldValidation::of(request);
+    let validation = FieldValidation::of(&request.info.query);
     let (mut object, warnings) = codec::decode_kind(&request.kind, format, &request.body, validation)?;
     super::managed::keep_reset_of(&request.body, format, &mut object);
     let object = check_kind(&request.kind, object)?;

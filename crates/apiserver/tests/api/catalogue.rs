@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use apiserver::api::Api;
 use apiserver::cache::{Keys, ResourceCache};
+use apiserver::catalogue::delegates::{Asked, Delegate};
 use apiserver::catalogue::{ChangeError, Offer};
-use apiserver::delegates::{Asked, Delegate};
 use apiserver::kinds::Kind;
 use apiserver::respond::Body;
 use apiserver::status::Error;
@@ -76,7 +76,7 @@ fn offer(plural: &str, singular: &str, kind: &str, colours: &'static [&'static s
         absent: "".into(),
     }]
     .into();
-    Offer { row, schema: schema::builtin().kind("", "v1", "ConfigMap") }
+    Offer { row, schema: schema::builtin().kind("", "v1", "ConfigMap").map(Into::into) }
 }
 
 fn widgets() -> Offer {

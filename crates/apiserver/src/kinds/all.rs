@@ -74,7 +74,11 @@ pub(crate) fn builtin() -> Kinds {
         served
             .map(|row| {
                 let schema = schema::builtin().kind(&row.group, &row.version, &row.kind);
-                Kind::new(row.clone(), schema, ResourceCache::new(Keys::of_row(row), 0).into())
+                Kind::new(
+                    row.clone(),
+                    schema.map(Into::into),
+                    ResourceCache::new(Keys::of_row(row), 0).into(),
+                )
             })
             .collect(),
     )
