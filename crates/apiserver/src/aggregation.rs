@@ -50,6 +50,8 @@ pub struct Aggregation {
     turn: tokio::sync::Mutex<()>,
     /// Whoever asks a server elsewhere on its own account.
     asking: Semaphore,
+    /// Whoever reads a document of one, which takes more room than it has bytes.
+    reading: Semaphore,
     metrics: availability::Metrics,
 }
 
@@ -69,6 +71,7 @@ impl Aggregation {
             registrations: watch::Sender::default(),
             turn: tokio::sync::Mutex::default(),
             asking: Semaphore::new(ASKED_MAX),
+            reading: Semaphore::new(1),
             metrics: availability::Metrics::new(registry),
         }
     }

@@ -11,6 +11,8 @@ use base::Backoff;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Response, StatusCode};
+use schema::walk::budget::Room;
+use schema::walk::decode::FieldValidation;
 use serde_json::Value;
 use tracing::{debug, warn};
 
@@ -31,9 +33,9 @@ const DISCOVERY_MAX: Duration = Duration::from_secs(5);
 /// How long an OpenAPI document may take. Source: `specDownloadTimeout`.
 const DOCUMENT_MAX: Duration = Duration::from_secs(60);
 /// How large discovery may be, and the index of OpenAPI documents.
-const DISCOVERY_BYTES_MAX: usize = 4 << 20;
+const DISCOVERY_BYTES_MAX: usize = 2 << 20;
 /// How large an OpenAPI document of version 2 may be, of which only a part is kept.
-const DOCUMENT_BYTES_MAX: usize = 32 << 20;
+const DOCUMENT_BYTES_MAX: usize = 8 << 20;
 /// The longest hash that is taken as it is.
 const HASH_CHARS_MAX: usize = 128;
 
@@ -120,9 +122,9 @@ async fn resources(
             if header(&answer, CONTENT_TYPE).is_some_and(|ty| ty.contains("apidiscovery.k8s.io")) =>
         {
             let etag = header(&answer, ETAG).map(str::to_owned);
-            let document = parsed(answer.into_body()).await?;
-            let found = learned::of_aggregated(&document, group, version);
-            let found = found.ok_or_else(|| "it sent another document than asked for".to_owned())?;
+            let (group, version) = (group.clone(), version.clone());
+            let read = move |document: Value| learned::of_aggregated(&document, &group, &version);
+            let found = parsed(api, answer.into_body(), read).await?.ok_or_else(other_document)?;
             return Ok((Arc::new(found), etag));
         }
         _ => {}
@@ -132,9 +134,10 @@ async fn resources(
     if answer.status() != StatusCode::OK {
         return Err(format!("it answered {}", answer.status()));
     }
-    let document = parsed(answer.into_body()).await?;
-    let found = learned::of_resource_list(&document, group, version);
-    Ok((Arc::new(found.ok_or_else(|| "it sent another document than asked for".to_owned())?), None))
+    let (group, version) = (group.clone(), version.clone());
+    let read = move |document: Value| learned::of_resource_list(&document, &group, &version);
+    let found = parsed(api, answer.into_body(), read).await?.ok_or_else(other_document)?;
+    Ok((Arc::new(found), None))
 }
 
 /// The hash of the group-version's OpenAPI document; nothing if there is none.
@@ -145,10 +148,12 @@ async fn third(api: &Api, served: &Served) -> Result<Option<String>, Failure> {
         StatusCode::NOT_FOUND => return Ok(None),
         other => return Err(format!("it answered {other}")),
     }
-    let index = parsed(answer.into_body()).await?;
-    let entry =
-        index.get("paths").and_then(|paths| paths.get(served.registration.path().trim_start_matches('/')));
-    let url = entry.map(|entry| text(entry, "/serverRelativeURL"));
+    let path = served.registration.path();
+    let read = move |index: Value| {
+        let entry = index.get("paths").and_then(|paths| paths.get(path.trim_start_matches('/')));
+        entry.map(|entry| text(entry, "/serverRelativeURL").to_owned())
+    };
+    let url = parsed(api, answer.into_body(), read).await?;
     Ok(url.map(|url| {
         let hash = url.split_once("hash=").map_or("", |(_, hash)| hash);
         let is_plain = !hash.is_empty()
@@ -157,7 +162,7 @@ async fn third(api: &Api, served: &Served) -> Result<Option<String>, Failure> {
         match is_plain {
             true => hash.to_owned(),
             // It is only told from others by it.
-            false => hashed(url),
+            false => hashed(&url),
         }
     }))
 }
@@ -180,10 +185,9 @@ async fn second(
         other => return Err(format!("it answered {other}")),
     }
     let etag = header(&answer, ETAG).map(str::to_owned);
-    let document = parsed(answer.into_body()).await?;
     let (group, version) = (served.registration.group.clone(), served.registration.version.clone());
-    let made = tokio::task::spawn_blocking(move || Specification::of(document, &group, &version)).await;
-    let made = made.map_err(|failure| failure.to_string())?.map_err(|failure| failure.to_string())?;
+    let read = move |document: Value| Specification::of(document, &group, &version);
+    let made = parsed(api, answer.into_body(), read).await?.map_err(|failure| failure.to_string())?;
     *tag = etag;
     Ok(Some(Arc::new(made)))
 }
@@ -208,10 +212,23 @@ async fn get(
     remote::ask(api, &served.link, request, bytes_max).await
 }
 
-/// A document, of bounded depth.
-async fn parsed(bytes: Bytes) -> Result<Value, Failure> {
-    let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&bytes)).await;
-    parsed.map_err(|failure| failure.to_string())?.map_err(|failure| format!("it sent no JSON: {failure}"))
+/// What is read from a document of bounded depth, whose tree has bounded room. One is read at a time.
+async fn parsed<T: Send + 'static>(
+    api: &Api,
+    bytes: Bytes,
+    read: impl FnOnce(Value) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let _permit = api.aggregation.reading.acquire().await.map_err(|failure| failure.to_string())?;
+    let parsed = tokio::task::spawn_blocking(move || {
+        let decoded = schema::text::json(&bytes, Room::Schemas, FieldValidation::Ignore);
+        decoded.map(|decoded| read(decoded.value))
+    });
+    let parsed = parsed.await.map_err(|failure| failure.to_string())?;
+    parsed.map_err(|failure| format!("it sent what cannot be read: {failure}"))
+}
+
+fn other_document() -> Failure {
+    "it sent another document than asked for".to_owned()
 }
 
 fn header(answer: &Response<Bytes>, name: http::HeaderName) -> Option<&str> {

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// What references to types begin with.
@@ -21,9 +22,16 @@ const KEPT_BYTES_MAX: usize = 4 << 20;
 /// Paths of a group-version, and the types that they lead to.
 #[derive(Debug, PartialEq)]
 pub struct Specification {
+    /// As text, which takes a part of the room of a tree; few ever ask for it.
+    json: String,
+    hash: String,
+}
+
+/// What of a document is kept.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
     paths: Map<String, Value>,
     definitions: Map<String, Value>,
-    hash: String,
 }
 
 /// Why a document is not taken.
@@ -72,13 +80,13 @@ impl Specification {
             references(&definition, &mut wanted);
             definitions.insert(name, definition);
         }
-        let text = format!("{}{}", Value::Object(paths.clone()), Value::Object(definitions.clone()));
-        if text.len() > KEPT_BYTES_MAX {
+        let json = serde_json::to_string(&Kept { paths, definitions }).map_err(|_| Unusable::Form)?;
+        if json.len() > KEPT_BYTES_MAX {
             return Err(Unusable::Size);
         }
-        let hash = digest(&SHA256, text.as_bytes());
+        let hash = digest(&SHA256, json.as_bytes());
         let hash = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
-        Ok(Self { paths, definitions, hash })
+        Ok(Self { json, hash })
     }
 
     /// Of its content.
@@ -86,10 +94,16 @@ impl Specification {
         &self.hash
     }
 
+    fn kept(&self) -> Kept {
+        // It was written here.
+        serde_json::from_str(&self.json).unwrap_or_default()
+    }
+
     /// Adds it to a document.
     pub fn join(&self, document: &mut Value) {
+        let kept = self.kept();
         let names = match document.get("definitions") {
-            Some(Value::Object(known)) => self.names(known),
+            Some(Value::Object(known)) => kept.names(known),
             _ => BTreeMap::new(),
         };
         let renamed = |value: &Value| {
@@ -98,18 +112,20 @@ impl Specification {
             value
         };
         if let Some(Value::Object(known)) = document.get_mut("definitions") {
-            for (name, definition) in &self.definitions {
+            for (name, definition) in &kept.definitions {
                 let name = names.get(name).unwrap_or(name);
                 known.entry(name.clone()).or_insert_with(|| renamed(definition));
             }
         }
         if let Some(Value::Object(known)) = document.get_mut("paths") {
-            for (path, item) in &self.paths {
+            for (path, item) in &kept.paths {
                 known.entry(path.clone()).or_insert_with(|| renamed(item));
             }
         }
     }
+}
 
+impl Kept {
     /// What types are called that others of the same name are not the same as.
     ///
     /// The API machinery's own types stay what they are here: other versions of it describe them in other words, and clients
@@ -194,7 +210,7 @@ mod tests {
 
     #[test]
     fn only_what_is_about_the_group_version_is_taken() {
-        let found = Specification::of(theirs(), "example.com", "v1").unwrap();
+        let found = Specification::of(theirs(), "example.com", "v1").unwrap().kept();
         assert_eq!(found.paths.keys().collect::<Vec<_>>(), ["/apis/example.com/v1/things"]);
         assert_eq!(found.definitions.keys().collect::<Vec<_>>(), ["Part", "Thing"]);
     }
@@ -238,6 +254,6 @@ mod tests {
         large["definitions"]["Part"]["description"] = "x".repeat(KEPT_BYTES_MAX).into();
         check(large, Unusable::Size);
         let empty = json!({"swagger": "2.0", "paths": [], "definitions": 7});
-        assert_eq!(Specification::of(empty, "example.com", "v1").unwrap().paths.len(), 0);
+        assert_eq!(Specification::of(empty, "example.com", "v1").unwrap().kept().paths.len(), 0);
     }
 }

@@ -1,6 +1,8 @@
 //! An API server elsewhere: TLS that wants our front proxy's certificate, discovery, OpenAPI, objects, a watch, a stream. It
 //! can be told to misbehave.
 
+#![allow(unreachable_pub, reason = "a part of one test file")]
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
