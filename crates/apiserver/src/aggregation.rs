@@ -32,7 +32,7 @@ use crate::cache::interest::Interest;
 use crate::kinds::Kind;
 use learned::Learned;
 use link::Link;
-use registration::{OWN_GROUP, Priorities, Registration};
+use registration::{OWN_GROUP, Priorities, Registration, Target};
 use remote::Remote;
 
 /// How long a request waits for an APIService that was written before it.
@@ -119,19 +119,25 @@ impl Aggregation {
         if **self.registrations.borrow() == registrations {
             return;
         }
-        let client = api.config.options.proxy_client.as_ref();
+        let before = self.known.lock().links.clone();
+        let mut links = BTreeMap::new();
+        for one in &registrations {
+            let Some(target) = &one.target else { continue };
+            let link = match before.get(&one.name).filter(|link| link.target() == target) {
+                Some(kept) => Arc::clone(kept),
+                None => made(api, target.clone()).await,
+            };
+            links.insert(one.name.clone(), link);
+        }
         {
             let mut known = self.known.lock();
-            let mut links = BTreeMap::new();
-            for one in &registrations {
-                let Some(target) = &one.target else { continue };
-                let kept = known.links.remove(&one.name).filter(|link| link.target() == target);
-                let made = || Arc::new(Link::new(target.clone(), client));
-                links.insert(one.name.clone(), kept.unwrap_or_else(made));
-            }
+            // What another server has told is not this one's.
+            let is_same = |name: &String| {
+                let pair = before.get(name).zip(links.get(name));
+                pair.is_some_and(|(before, now)| Arc::ptr_eq(before, now))
+            };
+            known.learned.retain(|name, _| is_same(name));
             known.links = links;
-            let Known { links, learned } = &mut *known;
-            learned.retain(|name, _| links.contains_key(name));
         }
         self.registrations.send_replace(Arc::new(registrations));
         self.publish(api).await;
@@ -152,6 +158,14 @@ impl Aggregation {
         };
         api.catalogue.register(remotes, Priorities::of(&registrations)).await;
     }
+}
+
+/// A new way to a server elsewhere. Whom the host believes is read from its files.
+async fn made(api: &Api, target: Target) -> Arc<Link> {
+    let client = api.config.options.proxy_client.clone();
+    let making = target.clone();
+    let made = tokio::task::spawn_blocking(move || Link::new(making, client.as_ref())).await;
+    Arc::new(made.unwrap_or_else(|failure| Link::faulty(target, failure.to_string())))
 }
 
 /// APIServices.

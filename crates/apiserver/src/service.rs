@@ -302,6 +302,12 @@ async fn serve(
     let kind = match route {
         Some(Route::Kind(kind)) => kind,
         Some(Route::Delegate(delegate)) => {
+            // What is logged there can be found by what is logged here.
+            if let Some(id) =
+                passage.trail.as_ref().and_then(|trail| http::HeaderValue::from_str(trail.id()).ok())
+            {
+                http.headers_mut().insert("audit-id", id);
+            }
             let (origin, accept, notes) = (passage.origin, passage.accept, Arc::clone(&passage.notes));
             let asked = Asked { http, info, resource, user, origin, accept, notes, catalogue };
             return delegate.serve(api, asked).await;

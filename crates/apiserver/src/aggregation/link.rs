@@ -90,7 +90,15 @@ enum Fresh {
 impl Link {
     /// The way to `target`, for which nothing is connected yet.
     pub fn new(target: Target, client: Option<&ProxyClient>) -> Self {
-        let tls = tls(&target, client);
+        Self::by(tls(&target, client), target)
+    }
+
+    /// A way that leads nowhere, and why.
+    pub fn faulty(target: Target, why: String) -> Self {
+        Self::by(Err(why), target)
+    }
+
+    fn by(tls: Result<Tls, String>, target: Target) -> Self {
         Self { target, tls, shared: Mutex::default(), single: Arc::new(Semaphore::new(SINGLE_MAX)) }
     }
 

@@ -6,6 +6,7 @@
 //!
 //! Source: `proxyHandler` of `k8s.io/kube-aggregator/pkg/apiserver`, `SetAuthProxyHeaders` of client-go.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,8 +152,10 @@ impl Delegate for Remote {
             if names.into_iter().any(|name| name.contains('/')) {
                 return Err(Error::unknown_path());
             }
+            let mut http = asked.http;
+            forwarded(http.headers_mut(), asked.origin);
             let path = (asked.info.path.as_str(), asked.info.raw_query.as_str());
-            self.pass(api, asked.http, path, &asked.user).await
+            self.pass(api, http, path, &asked.user).await
         })
     }
 }
@@ -198,6 +201,11 @@ fn outgoing(http: Request<Body>, (path, query): (&str, &str), user: &UserInfo) -
     *request.method_mut() = head.method;
     *request.uri_mut() = uri.parse().map_err(|_| Error::unknown_path())?;
     *request.headers_mut() = backend::request_headers(&head.headers);
+    if !is_upgrade(&head.headers) {
+        // Of the client's connection only, and not to be said on one that many share.
+        request.headers_mut().remove(UPGRADE);
+        request.headers_mut().remove(CONNECTION);
+    }
     identify(request.headers_mut(), user)?;
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         // Nobody reads it, and some servers refuse it.
@@ -231,6 +239,17 @@ fn identify(headers: &mut HeaderMap, user: &UserInfo) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Says where a client is, behind what it says itself. Source: `AppendForwardedForHeader`.
+fn forwarded(headers: &mut HeaderMap, origin: Option<IpAddr>) {
+    const NAME: HeaderName = HeaderName::from_static("x-forwarded-for");
+    let Some(origin) = origin else { return };
+    let said = headers.get_all(&NAME).into_iter().filter_map(|value| value.to_str().ok());
+    let all: Vec<String> = said.map(str::to_owned).chain([origin.to_string()]).collect();
+    if let Ok(value) = HeaderValue::from_str(&all.join(", ")) {
+        headers.insert(NAME, value);
+    }
 }
 
 /// A key as part of a header's name: what no name has, and the percent sign, in hexadecimal.
@@ -324,6 +343,29 @@ mod tests {
             let forged = UserInfo { groups: vec![bad.to_owned()], ..user.clone() };
             assert!(identify(&mut HeaderMap::new(), &forged).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_is_of_the_clients_connection_stays_there() {
+        let sent = |headers: &[(&str, &str)]| {
+            let mut http = Request::new(backend::empty());
+            for (name, value) in headers {
+                http.headers_mut()
+                    .append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+            }
+            let request = outgoing(http, ("/apis", "a=b"), &UserInfo::default()).unwrap();
+            assert_eq!(request.uri(), "/apis?a=b");
+            let names = request.headers().keys().map(|name| name.as_str().to_owned());
+            names.filter(|name| name != "x-remote-user").collect::<Vec<_>>()
+        };
+        assert_eq!(sent(&[("upgrade", "h2c"), ("connection", "keep-alive")]), Vec::<String>::new());
+        let mut both = sent(&[("upgrade", "websocket"), ("connection", "Upgrade, x-hop"), ("x-hop", "1")]);
+        both.sort();
+        assert_eq!(both, ["connection", "upgrade"]);
+        assert_eq!(
+            sent(&[("content-length", "0"), ("impersonate-user", "root"), ("x-remote-uid", "0")]),
+            Vec::<String>::new()
+        );
     }
 
     #[test]

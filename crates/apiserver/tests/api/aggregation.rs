@@ -309,6 +309,10 @@ async fn an_upgrade_is_joined() {
     assert_eq!(&said, b"echo word");
     let seen = extension.last("/exec");
     assert_eq!(seen.uri, format!("{FLUNDERS}/a/exec?x=1"));
+    assert_eq!(
+        (seen.method.as_str(), &seen.headers["x-forwarded-for"]),
+        ("GET", &"127.0.0.1".parse().unwrap())
+    );
     let users: Vec<_> = seen.headers.get_all("x-remote-user").iter().collect();
     assert_eq!(users, ["jane"]);
     assert_eq!(seen.certificates, 1);
