@@ -2,7 +2,7 @@
 //!
 //! An APIService with a Service makes a [`Remote`](remote::Remote), which is looked up before kinds; one without leads to
 //! the catalogue. Whoever has made, changed or deleted one on this server finds it followed with the next request. What the
-//! others tell of themselves (`learned`, `specification`) is read here once in a while, never while somebody asks, and kept
+//! others tell of themselves (`catalogue/{learned,specification}.rs`) is read here once in a while, never while somebody asks, and kept
 //! as it was when they do not answer: one that lies or hangs harms nobody but itself.
 //!
 //! Source: `k8s.io/kube-aggregator`.
@@ -11,39 +11,32 @@ pub mod attend;
 pub mod auto_register;
 pub mod availability;
 pub mod learn;
-pub mod learned;
 pub mod link;
 pub mod registration;
 pub mod remote;
-pub mod specification;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use store::Revision;
 use tokio::sync::{Semaphore, watch};
-use tracing::warn;
 
 use crate::api::Api;
 use crate::cache::interest::Interest;
+use crate::catalogue::Delegate;
+use crate::catalogue::learned::Learned;
+use crate::catalogue::priorities::{OWN_GROUP, Priorities};
 use crate::kinds::Kind;
-use learned::Learned;
 use link::Link;
-use registration::{OWN_GROUP, Priorities, Registration, Target};
+use registration::{Registration, Target};
 use remote::Remote;
 
-/// How long a request waits for an APIService that was written before it.
-const WAIT_MAX: Duration = Duration::from_secs(3);
 /// How many servers elsewhere are asked something by this server itself at a time.
 const ASKED_MAX: usize = 16;
 
-/// What is known of APIServices.
+/// What is known of APIServices and of whoever is behind them.
 pub struct Aggregation {
-    applied: AtomicU64,
-    progress: watch::Sender<Revision>,
+    api: Weak<Api>,
     known: Mutex<Known>,
     registrations: watch::Sender<Arc<Vec<Registration>>>,
     /// Whoever changes what the catalogue knows of this has it.
@@ -62,30 +55,16 @@ struct Known {
 }
 
 impl Aggregation {
-    /// Nothing is known yet.
-    pub fn new(registry: &base::Metrics) -> Self {
+    /// Of a server, of which nothing is known yet.
+    pub fn new(api: &Arc<Api>) -> Self {
         Self {
-            applied: AtomicU64::new(0),
-            progress: watch::Sender::new(0),
+            api: Arc::downgrade(api),
             known: Mutex::default(),
             registrations: watch::Sender::default(),
             turn: tokio::sync::Mutex::default(),
             asking: Semaphore::new(ASKED_MAX),
             reading: Semaphore::new(1),
-            metrics: availability::Metrics::new(registry),
-        }
-    }
-
-    /// Waits until every APIService is followed that was written here before.
-    pub async fn caught_up(&self, api: &Api) {
-        let wanted = api.door.registrations_revision();
-        if wanted <= self.applied.load(Ordering::Acquire) {
-            return;
-        }
-        let mut progress = self.progress.subscribe();
-        let reached = progress.wait_for(|applied| *applied >= wanted);
-        if tokio::time::timeout(WAIT_MAX, reached).await.is_err() {
-            warn!(wanted, "APIServices are not followed in time");
+            metrics: availability::Metrics::new(api.metrics.registry()),
         }
     }
 
@@ -147,16 +126,21 @@ impl Aggregation {
     async fn publish(&self, api: &Api) {
         let _turn = self.turn.lock().await;
         let registrations = Arc::clone(&self.registrations.borrow());
-        let remotes: Vec<Arc<Remote>> = {
+        let remotes: Vec<Arc<dyn Delegate>> = {
             let known = self.known.lock();
             let made = registrations.iter().filter_map(|one| {
                 let link = Arc::clone(known.links.get(&one.name)?);
                 let learned = known.learned.get(&one.name).cloned().unwrap_or_default();
-                Some(Arc::new(Remote::new(one.clone(), link, learned)))
+                let remote = Remote::new(self.api.clone(), one.clone(), link, learned);
+                Some(Arc::new(remote) as Arc<dyn Delegate>)
             });
             made.collect()
         };
-        api.catalogue.register(remotes, Priorities::of(&registrations)).await;
+        let priorities = registrations.iter().map(|one| {
+            let group_version = (one.group.as_str(), one.version.as_str());
+            (group_version, (one.group_priority, one.version_priority))
+        });
+        api.catalogue.register(remotes, Priorities::of(priorities)).await;
     }
 }
 
@@ -174,16 +158,15 @@ fn kind(api: &Api) -> Option<&Kind> {
 }
 
 /// Follows APIServices for ever.
-pub async fn follow(api: &Api) {
+pub async fn follow(api: &Api, aggregation: &Aggregation) {
     let Some(kind) = kind(api) else { return };
     loop {
         let revision = api.cache.revision();
         let mut changes = kind.cache().watch(revision, Interest::Everything);
         let listing = kind.cache().list(kind.prefix(), revision);
         let found = listing.objects.iter().filter_map(|object| Registration::of(&kind.value(object)));
-        api.aggregation.apply(api, found.collect()).await;
-        api.aggregation.applied.store(listing.revision, Ordering::Release);
-        api.aggregation.progress.send_replace(listing.revision);
+        aggregation.apply(api, found.collect()).await;
+        api.catalogue.follows(listing.revision);
         changes.skip_to(listing.revision);
         // It says that something changed, or that too much did: in both cases all is read again.
         if let Err(failure) = changes.next().await {

@@ -15,22 +15,30 @@ pub mod delegates;
 pub mod discovery;
 pub mod openapi;
 
+pub mod learned;
+pub mod priorities;
+pub mod specification;
+
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use resources::Resource;
 use schema::Schema;
-use store::StoreError;
-use tokio::sync::Mutex;
+use store::{Revision, StoreError};
+use tokio::sync::{Mutex, watch};
 
-use crate::aggregation::registration::Priorities;
-use crate::aggregation::remote::Remote;
 use crate::cache::{Cache, Keys, ResourceCache, feed};
 use crate::kinds::Kind;
 pub use crate::kinds::Kinds;
 use crate::request_info::ResourceInfo;
-pub use delegates::Delegate;
+pub use delegates::{Asked, Delegate, Told};
+use learned::Learned;
+use priorities::Priorities;
+
+/// How long a request waits for an APIService that was written before it.
+const FOLLOWED_MAX: Duration = Duration::from_secs(3);
 
 /// What makes a kind.
 #[derive(Clone, Debug)]
@@ -175,14 +183,14 @@ impl Snapshot {
         self.delegates.serving().find(|delegate| delegate.group_version() == (group, version))
     }
 
-    /// Who serves a group-version elsewhere.
-    pub fn remote(&self, group: &str, version: &str) -> Option<&Remote> {
-        self.delegate(group, version).and_then(|delegate| delegate.remote())
+    /// What is known of a group-version that is served elsewhere.
+    pub fn learned(&self, group: &str, version: &str) -> Option<&Learned> {
+        self.delegate(group, version).and_then(|delegate| delegate.learned())
     }
 
-    /// Everybody who serves a group-version elsewhere.
-    pub fn remotes(&self) -> impl Iterator<Item = &Remote> {
-        self.delegates.serving().filter_map(|delegate| delegate.remote())
+    /// All group-versions that are served elsewhere, and what is known of them.
+    pub fn elsewhere(&self) -> impl Iterator<Item = ((&str, &str), &Learned)> {
+        self.delegates.serving().filter_map(|delegate| Some((delegate.group_version(), delegate.learned()?)))
     }
 
     /// The groups that are served, in discovery's order, and the versions of each, best first.
@@ -221,13 +229,20 @@ pub struct Catalogue {
     current: RwLock<Arc<Snapshot>>,
     /// Whoever changes something has it.
     turn: Mutex<()>,
+    /// Up to where APIServices are followed.
+    followed: watch::Sender<Revision>,
 }
 
 impl Catalogue {
     /// A catalogue of nothing, whose objects will be in `cache`.
     pub fn new(cache: Arc<Cache>) -> Self {
         let nothing = Snapshot::new(Kinds::default(), Delegates::default(), None);
-        Self { cache, current: RwLock::new(Arc::new(nothing)), turn: Mutex::default() }
+        Self {
+            cache,
+            current: RwLock::new(Arc::new(nothing)),
+            turn: Mutex::default(),
+            followed: watch::Sender::new(0),
+        }
     }
 
     /// What is served now. It stays what it is as long as somebody has it.
@@ -320,13 +335,30 @@ impl Catalogue {
 
     /// Hands group-versions to servers elsewhere, and takes back all those that they had; says in which order all are
     /// discovered.
-    pub async fn register(&self, remotes: Vec<Arc<Remote>>, priorities: Priorities) {
+    pub async fn register(&self, remotes: Vec<Arc<dyn Delegate>>, priorities: Priorities) {
         let priorities = Arc::new(priorities);
         self.change_delegates(|delegates| {
-            delegates.remotes = remotes.into_iter().map(|remote| remote as Arc<dyn Delegate>).collect();
+            delegates.remotes = remotes;
             delegates.priorities = priorities;
         })
         .await;
+    }
+
+    /// Says that all APIServices up to a revision are followed.
+    pub fn follows(&self, revision: Revision) {
+        self.followed.send_replace(revision);
+    }
+
+    /// Waits until all APIServices up to a revision are followed: those that a client has written before it asks.
+    pub async fn caught_up(&self, revision: Revision) {
+        if revision <= *self.followed.borrow() {
+            return;
+        }
+        let mut followed = self.followed.subscribe();
+        let reached = followed.wait_for(|followed| *followed >= revision);
+        if tokio::time::timeout(FOLLOWED_MAX, reached).await.is_err() {
+            tracing::warn!(revision, "APIServices are not followed in time");
+        }
     }
 
     async fn change_delegates(&self, change: impl FnOnce(&mut Delegates)) {

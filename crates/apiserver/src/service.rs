@@ -22,34 +22,30 @@ use resources::{Resource, Text};
 use tower::Service;
 use tracing::error;
 
-use crate::aggregation::remote::Remote;
 use crate::api::Api;
 use crate::audit::Trail;
 use crate::body::finish::Finish;
-use crate::catalogue::delegates::{self, Asked};
-use crate::catalogue::{Route, Snapshot};
+use crate::catalogue::{Asked, Delegate, Route, Snapshot, Told};
 use crate::catalogue::{discovery, openapi};
 use crate::deadline;
 use crate::flow_control::Admission;
+use crate::handlers;
 use crate::health;
 use crate::kinds::Kind;
 use crate::metrics::{Label, RequestLabels, VerbLabels};
 use crate::negotiate::{Accept, Format};
 use crate::notes::Notes;
 use crate::place::Placed;
+use crate::request::{self, CAUSE_HEADER, Request};
 use crate::request_info::{RequestInfo, Verb};
 use crate::respond::{self, Body, BoxError};
 use crate::security::{Peer, Proof};
 use crate::status::{Error, Result};
-use crate::verbs::{self, Request};
 
 /// The longest body that is read, in bytes.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// How much of a body that is too long is read before the client is told.
 const DRAIN_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Names the revision that made a client act.
-pub const CAUSE_HEADER: &str = "knarr-cause";
-
 /// A request's body, whatever it came from.
 type RequestBody = Body;
 
@@ -110,7 +106,7 @@ async fn answer(api: &Api, http: HttpRequest<RequestBody>) -> Response<Body> {
     let start = Instant::now();
     let info = RequestInfo::parse(http.method(), http.uri().path(), http.uri().query());
     let accept = Accept::of(http.headers());
-    api.aggregation.caught_up(api).await;
+    api.catalogue.caught_up(api.cache.registrations_revision()).await;
     let catalogue = api.catalogue.current();
     let route = info.resource.as_ref().and_then(|resource| catalogue.route(resource));
     let found = info.resource.as_ref().zip(route.as_ref()).and_then(|(r, route)| route.kind(&r.resource));
@@ -162,6 +158,8 @@ struct Passage {
     trail: Option<Trail>,
     /// Where whoever is meant asks from.
     origin: Option<IpAddr>,
+    /// When nobody waits any more.
+    deadline: Option<tokio::time::Instant>,
 }
 
 impl Passage {
@@ -189,6 +187,7 @@ async fn handle(
 ) -> Result<Response<Body>> {
     let is_long = is_long_running(&info, place.1.as_ref());
     let limit = deadline::of(&info, api.config.options.request_timeout)?;
+    passage.deadline = (!is_long).then(|| tokio::time::Instant::now() + limit);
     let address = http.extensions().get::<Arc<Peer>>().and_then(|peer| peer.address);
     let (own, proof) = match authenticate(api, &mut http, &info).await {
         Ok(known) => known,
@@ -281,21 +280,21 @@ async fn serve(
     passage: &mut Passage,
 ) -> Result<Response<Body>> {
     // Policy that was acknowledged holds for every request after it.
-    api.cache.reached(api.door.policy_revision()).await?;
-    let decided = api.security.authorize(&user, &info);
+    api.cache.reached(api.cache.policy_revision()).await?;
+    let decided = api.security.permit(user, &info);
     if passage.trail.is_some() {
         let reason = match &decided {
-            Ok(reason) => reason,
+            Ok(permit) => permit.reason(),
             Err(error) => &error.message,
         };
         let decision = if decided.is_ok() { "allow" } else { "forbid" };
         passage.notes.annotate("authorization.k8s.io/decision", decision);
         passage.notes.annotate("authorization.k8s.io/reason", reason);
     }
-    decided?;
+    let permit = decided?;
     let Some(resource) = info.resource.clone() else {
-        if let Some(remote) = told_elsewhere(&catalogue, &info) {
-            return remote.tell(api, http, &info, &user).await;
+        if let Some(delegate) = told_elsewhere(&catalogue, &info) {
+            return delegate.tell(Told { http, info, permit }).await;
         }
         return other(api, &catalogue, http, &info).await;
     };
@@ -309,15 +308,15 @@ async fn serve(
                 http.headers_mut().insert("audit-id", id);
             }
             let (origin, accept, notes) = (passage.origin, passage.accept, Arc::clone(&passage.notes));
-            let asked = Asked { http, info, resource, user, origin, accept, notes, catalogue };
-            return delegate.serve(api, asked).await;
+            let asked = Asked { http, info, resource, permit, origin, accept, notes, catalogue };
+            return delegate.serve(asked).await;
         }
         None => return nowhere(&catalogue, &info.path),
     };
     let resource = Placed::new(&kind, resource)?;
-    let accept = delegates::accepted(&kind, &resource, passage.accept, http.headers())?;
+    let accept = request::accepted(&kind, &resource, passage.accept, http.headers())?;
     let cause = header(http.headers(), CAUSE_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
-    let is_stream = crate::kubelet_client::is_stream(&resource);
+    let is_stream = crate::streams::is_stream(&resource);
     let is_socket = resource.verb == Verb::Watch && respond::websocket::is_wanted(http.headers());
     let upgrade = (is_stream || is_socket).then(|| hyper::upgrade::on(&mut http));
     let (parts, body) = http.into_parts();
@@ -334,7 +333,6 @@ async fn serve(
         resource,
         catalogue,
         kind,
-        user,
         origin: passage.origin,
         headers: parts.headers,
         accept,
@@ -342,14 +340,16 @@ async fn serve(
         received_us: api.clock.now().as_microsecond(),
         cause,
         notes: Arc::clone(&passage.notes),
-    };
+        deadline: passage.deadline,
+    }
+    .authorized(permit);
     let upgrade = match (upgrade, streamed) {
         (Some(upgrade), Some(body)) => {
-            return crate::kubelet_client::stream(api, &request, upgrade, body).await;
+            return crate::streams::stream(api, &request, upgrade, body).await;
         }
         (upgrade, _) => upgrade,
     };
-    let answer = verbs::run(api, &request).await?;
+    let answer = handlers::run(api, &request).await?;
     let response = respond::answer(&request, answer, api.clock.now());
     Ok(match upgrade {
         Some(client) => respond::websocket::switched(&api.serving, &request.headers, response, client),
@@ -367,7 +367,7 @@ async fn authenticate(
     let user = match http.extensions_mut().remove::<UserInfo>() {
         // Connections from outside carry a `Peer`; what they bring in extensions counts for nothing.
         Some(user) if peer.is_none() => Some((user, Proof::InProcess)),
-        _ => api.security.authenticate(api, http.headers(), peer.as_deref()).await?,
+        _ => api.security.authenticate(http.headers(), peer.as_deref()).await?,
     };
     match user {
         Some(known) => Ok(known),
@@ -382,30 +382,30 @@ fn is_long_running(info: &RequestInfo, route: Option<&Route>) -> bool {
     let is_passed_on = matches!(route, Some(Route::Delegate(_)));
     let is_stream =
         || ["attach", "exec", "proxy", "log", "portforward"].contains(&resource.subresource.as_str());
-    resource.verb == Verb::Watch
-        || crate::kubelet_client::is_stream(resource)
-        || (is_passed_on && is_stream())
+    resource.verb == Verb::Watch || crate::streams::is_stream(resource) || (is_passed_on && is_stream())
 }
 
 /// Who answers a request for discovery of a group-version, or for its OpenAPI document of version 3, if that is not this
 /// server. Whoever names a hash that is not the document's is sent to the right one by this server.
-fn told_elsewhere<'a>(catalogue: &'a Snapshot, info: &RequestInfo) -> Option<&'a Remote> {
+fn told_elsewhere(catalogue: &Snapshot, info: &RequestInfo) -> Option<Arc<dyn Delegate>> {
     if !matches!(info.method, Method::GET | Method::HEAD) {
         return None;
     }
     let parts: Vec<&str> = info.path.split('/').filter(|part| !part.is_empty()).collect();
-    let document = |group: &str, version: &str| {
-        let remote = catalogue.remote(group, version)?;
-        let hash = remote.learned().third.as_deref()?;
-        info.query.get("hash").is_none_or(|wanted| wanted == hash).then_some(remote)
+    let (group, version, is_document) = match parts.as_slice() {
+        ["api", version] => ("", *version, false),
+        ["apis", group, version] => (*group, *version, false),
+        ["openapi", "v3", "api", version] => ("", *version, true),
+        ["openapi", "v3", "apis", group, version] => (*group, *version, true),
+        _ => return None,
     };
-    match parts.as_slice() {
-        ["api", version] => catalogue.remote("", version),
-        ["apis", group, version] => catalogue.remote(group, version),
-        ["openapi", "v3", "api", version] => document("", version),
-        ["openapi", "v3", "apis", group, version] => document(group, version),
-        _ => None,
-    }
+    let delegate = catalogue.delegate(group, version)?;
+    let learned = delegate.learned()?;
+    let is_meant = || {
+        let wanted = info.query.get("hash");
+        learned.third.as_deref().is_some_and(|hash| wanted.is_none_or(|wanted| wanted == hash))
+    };
+    (!is_document || is_meant()).then(|| Arc::clone(delegate))
 }
 
 /// What is no resource: health, discovery, schemas, metrics, traces.

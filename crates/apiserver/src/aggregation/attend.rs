@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::link::Link;
 use super::registration::Registration;
-use super::{availability, learn};
+use super::{Aggregation, availability, learn};
 use crate::api::Api;
 
 /// Somebody to attend to.
@@ -26,15 +26,15 @@ pub(super) struct Served {
 }
 
 /// Attends for ever.
-pub async fn follow(api: &Api) {
+pub async fn follow(api: &Api, aggregation: &Aggregation) {
     api.wait_bootstrapped().await;
-    let mut registrations = api.aggregation.registrations.subscribe();
+    let mut registrations = aggregation.registrations.subscribe();
     let mut under_way: BTreeMap<String, (Arc<Link>, AbortHandle)> = BTreeMap::new();
     let mut running: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     loop {
         let current = Arc::clone(&registrations.borrow_and_update());
         let wanted = current.iter().filter_map(|registration| {
-            let link = api.aggregation.link(&registration.name)?;
+            let link = aggregation.link(&registration.name)?;
             Some(Served { registration: registration.clone(), link, turned: Arc::default() })
         });
         let wanted: BTreeMap<String, Served> =
@@ -43,16 +43,19 @@ pub async fn follow(api: &Api) {
             let stays = wanted.get(name).is_some_and(|served| Arc::ptr_eq(&served.link, link));
             if !stays {
                 handle.abort();
-                api.aggregation.metrics.forget(name);
+                aggregation.metrics.forget(name);
             }
             stays
         });
+        for registration in current.iter() {
+            availability::is_local(api, aggregation, registration).await;
+        }
         for (name, served) in wanted {
             if under_way.contains_key(&name) {
                 continue;
             }
             let link = Arc::clone(&served.link);
-            let (attended, handle) = abortable(attend(api, served));
+            let (attended, handle) = abortable(attend((api, aggregation), served));
             running.push(attended.map(drop).boxed());
             under_way.insert(name, (link, handle));
         }
@@ -63,6 +66,6 @@ pub async fn follow(api: &Api) {
     }
 }
 
-async fn attend(api: &Api, served: Served) {
-    tokio::join!(availability::keep(api, &served), learn::keep(api, &served));
+async fn attend((api, aggregation): (&Api, &Aggregation), served: Served) {
+    tokio::join!(availability::keep(api, aggregation, &served), learn::keep(api, aggregation, &served));
 }

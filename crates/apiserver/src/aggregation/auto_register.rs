@@ -14,21 +14,21 @@ use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::registration::{DEFINED, OWN_GROUP};
 use crate::api::Api;
-use crate::bootstrap::{self, platform};
+use crate::bootstrap::platform::{MANAGED, ON_START, api_service, api_services};
 use crate::cache::interest::Interest;
+use crate::catalogue::priorities::{DEFINED, OWN_GROUP};
 use crate::kinds::Part;
+use crate::request;
 use crate::request_info::Verb;
 use crate::status::Result;
 use crate::tree::text;
-use crate::verbs::delete;
-use crate::verbs::options::DeleteOptions;
-use crate::verbs::update::change;
+use crate::write::Decoded;
+use crate::write::change::change;
+use crate::write::delete;
+use crate::write::options::DeleteOptions;
+use crate::write::own::ensure;
 
-const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
-/// Put right when the server starts.
-const ON_START: &str = "onstart";
 /// Put right always.
 const ALWAYS: &str = "true";
 const RESOURCE: (&str, &str, &str) = (OWN_GROUP, "v1", "apiservices");
@@ -90,26 +90,6 @@ pub async fn follow(api: &Api) {
     }
 }
 
-/// The APIService of a group-version that this server serves.
-pub(crate) fn local((group, version): (&str, &str), priorities: (i64, i64), label: &str) -> Value {
-    json!({
-        "metadata": {"name": format!("{version}.{group}"), "labels": {LABEL: label}},
-        "spec": {
-            "group": group,
-            "version": version,
-            "groupPriorityMinimum": priorities.0,
-            "versionPriority": priorities.1,
-        },
-    })
-}
-
-/// Those of built-in group-versions.
-pub(crate) fn builtin() -> impl Iterator<Item = Value> {
-    platform::PRIORITIES.iter().map(|(group, version, of_group, of_version)| {
-        local((group, version), (*of_group, *of_version), ON_START)
-    })
-}
-
 /// All that there should be, by name.
 fn wanted(definitions: &[Value]) -> BTreeMap<String, Value> {
     let by_name = |object: Value| (Metadata::of(&object).name().to_owned(), object);
@@ -124,8 +104,8 @@ fn wanted(definitions: &[Value]) -> BTreeMap<String, Value> {
         served.map(move |version| (group, text(version, "/name")))
     });
     let is_new = |named: &(&str, &str)| !named.0.is_empty() && !is_built_in(named);
-    let defined = versions.filter(is_new).map(|named| local(named, DEFINED, ALWAYS));
-    builtin().chain(defined).map(by_name).collect()
+    let defined = versions.filter(is_new).map(|named| api_service(named, DEFINED, ALWAYS));
+    api_services().chain(defined).map(by_name).collect()
 }
 
 /// What is to be done, in the order of names.
@@ -134,7 +114,7 @@ fn plan(wanted: &BTreeMap<String, Value>, there: &[Value], moment: Moment) -> Ve
     let absent = wanted.iter().filter(|(name, _)| !found.contains_key(name.as_str()));
     let mut steps: Vec<Step> = absent.map(|(_, object)| Step::Create(object.clone())).collect();
     for (name, one) in found {
-        let is_kept = match Metadata::of(one).label(LABEL) {
+        let is_kept = match Metadata::of(one).label(MANAGED) {
             Some(ALWAYS) => true,
             Some(ON_START) => moment == Moment::Start,
             _ => false,
@@ -168,25 +148,25 @@ async fn take(api: &Api, step: &Step) -> Result<()> {
     let (group, version, resource) = RESOURCE;
     let named = |name: &str| json!({"metadata": {"name": name}});
     match step {
-        Step::Create(object) => bootstrap::ensure(api, group, version, resource, "", object.clone()).await,
+        Step::Create(object) => ensure(api, group, version, resource, "", object.clone()).await,
         Step::Replace(name, spec) => {
-            let Some((request, _)) = bootstrap::request(api, RESOURCE, "", named(name), Verb::Update) else {
+            let Some((request, _)) = request::of_server(api, RESOURCE, "", named(name), Verb::Update) else {
                 return Ok(());
             };
             let changed = change(api, &request, Part::Object, |old| {
                 let mut new = old.clone();
                 metadata::remove(&mut new, "resourceVersion");
                 new["spec"] = spec.clone();
-                Ok(new)
+                Ok(Decoded::of_server(new))
             });
             unless_gone(changed.await.map(drop))
         }
         Step::Delete(name, uid) => {
-            let Some((request, _)) = bootstrap::request(api, RESOURCE, "", named(name), Verb::Delete) else {
+            let Some((request, _)) = request::of_server(api, RESOURCE, "", named(name), Verb::Delete) else {
                 return Ok(());
             };
             let options = DeleteOptions { uid: Some(uid.clone()), ..DeleteOptions::default() };
-            unless_gone(delete::delete_object(api, &request, &options).await.map(drop))
+            unless_gone(delete::delete(api, &request, &options).await.map(drop))
         }
     }
 }
@@ -194,7 +174,7 @@ async fn take(api: &Api, step: &Step) -> Result<()> {
 /// What somebody else has removed or replaced is looked at again when that is known here.
 fn unless_gone(done: Result<()>) -> Result<()> {
     match done {
-        Err(failure) if matches!(failure.reason, "NotFound" | "Conflict") => Ok(()),
+        Err(failure) if failure.reason == "NotFound" || failure.reason == "Conflict" => Ok(()),
         done => done,
     }
 }
@@ -228,11 +208,11 @@ mod tests {
         let all = wanted(&definitions);
         let defined: Vec<&str> = all
             .iter()
-            .filter(|(_, object)| Metadata::of(object).label(LABEL) == Some(ALWAYS))
+            .filter(|(_, object)| Metadata::of(object).label(MANAGED) == Some(ALWAYS))
             .map(|(name, _)| name.as_str())
             .collect();
         assert_eq!(defined, ["v1.example.com"]);
-        assert_eq!(all["v1.apps"]["metadata"]["labels"][LABEL], ON_START);
+        assert_eq!(all["v1.apps"]["metadata"]["labels"][MANAGED], ON_START);
     }
 
     #[test]
@@ -264,8 +244,8 @@ mod tests {
         let all = wanted(&[]);
         let mut there: Vec<Value> = all.values().cloned().map(as_stored).collect();
         there.retain(|one| Metadata::of(one).name() != "v1.apps");
-        there.push(as_stored(local(("example.com", "v1"), DEFINED, ALWAYS)));
-        let mut foreign = as_stored(local(("example.com", "v2"), DEFINED, ALWAYS));
+        there.push(as_stored(api_service(("example.com", "v1"), DEFINED, ALWAYS)));
+        let mut foreign = as_stored(api_service(("example.com", "v2"), DEFINED, ALWAYS));
         foreign["metadata"]["labels"] = Value::Null;
         there.push(foreign);
         let steps = plan(&all, &there, Moment::Later);

@@ -19,19 +19,22 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde_json::{Value, json};
 use tracing::warn;
 
+use super::Aggregation;
 use super::attend::Served;
-use super::registration::{self, condition};
+use super::registration::{Registration, condition};
 use super::remote;
 use crate::api::Api;
-use crate::bootstrap;
 use crate::cache::Watcher;
 use crate::cache::interest::Interest;
+use crate::catalogue::priorities::OWN_GROUP;
 use crate::kinds::Part;
+use crate::request;
 use crate::request_info::Verb;
 use crate::service_reference::{self, ServiceReference};
 use crate::status::{Error, Result};
 use crate::tree::text;
-use crate::verbs::update::change;
+use crate::write::Decoded;
+use crate::write::change::change;
 
 /// How often a server is asked. Source: the resync period of upstream's controller.
 const EVERY: Duration = Duration::from_secs(30);
@@ -136,18 +139,18 @@ impl Wakers {
 }
 
 /// Keeps the condition true to what is, for ever.
-pub(super) async fn keep(api: &Api, served: &Served) {
+pub(super) async fn keep(api: &Api, aggregation: &Aggregation, served: &Served) {
     let name = &served.registration.name;
     let mut backoff = Backoff::new(RETRY_FIRST, EVERY, 0.0);
     let mut before = None;
     loop {
         let Some(mut wakers) = Wakers::new(api, name, &served.link.target().service) else { return };
-        let verdict = look(api, served).await;
+        let verdict = look(api, aggregation, served).await;
         if before != Some(verdict.is_available) {
             before = Some(verdict.is_available);
             served.turned.notify_one();
         }
-        let written = write(api, served, &verdict).await;
+        let written = write(api, aggregation, &served.registration, &verdict).await;
         let is_well = written.is_ok() && (verdict.is_available || verdict.reason != "FailedDiscoveryCheck");
         let wait = match is_well {
             true => {
@@ -170,12 +173,26 @@ pub(super) async fn keep(api: &Api, served: &Served) {
     }
 }
 
-async fn look(api: &Api, served: &Served) -> Verdict {
+/// Says of an APIService that this server is who serves, if it says something else.
+///
+/// Source: `k8s.io/kube-aggregator/pkg/controllers/status/local`.
+pub(super) async fn is_local(api: &Api, aggregation: &Aggregation, registration: &Registration) {
+    if registration.target.is_some() || registration.is_said_local {
+        return;
+    }
+    let message = "Local APIServices are always available".to_owned();
+    let verdict = Verdict { is_available: true, reason: "Local", message };
+    if let Err(failure) = write(api, aggregation, registration, &verdict).await {
+        warn!(api = registration.name, %failure, "that an API is local was not written");
+    }
+}
+
+async fn look(api: &Api, aggregation: &Aggregation, served: &Served) -> Verdict {
     match endpoints(api, &served.link.target().service) {
         Ok(()) => {}
         Err(verdict) => return verdict,
     }
-    match asked(api, served).await {
+    match asked(api, aggregation, served).await {
         Ok(()) => Verdict { is_available: true, reason: "Passed", message: "all checks passed".to_owned() },
         Err(message) => Verdict::unavailable("FailedDiscoveryCheck", message),
     }
@@ -210,8 +227,8 @@ fn endpoints(api: &Api, reference: &ServiceReference) -> std::result::Result<(),
 }
 
 /// Asks for the group-version several times at once.
-async fn asked(api: &Api, served: &Served) -> std::result::Result<(), String> {
-    let Ok(_permit) = api.aggregation.asking.acquire().await else { return Err("stopping".to_owned()) };
+async fn asked(api: &Api, aggregation: &Aggregation, served: &Served) -> std::result::Result<(), String> {
+    let Ok(_permit) = aggregation.asking.acquire().await else { return Err("stopping".to_owned()) };
     let attempts: FuturesUnordered<_> = (0..ATTEMPTS).map(|_| attempt(api, served)).collect();
     let mut attempts = attempts;
     let mut last = Ok(());
@@ -255,31 +272,37 @@ pub(super) fn aggregator() -> UserInfo {
 }
 
 /// Writes the condition, if it says something else; answers up to which revision the APIService is known.
-async fn write(api: &Api, served: &Served, verdict: &Verdict) -> Result<u64> {
-    let (name, kind) = (&served.registration.name, super::kind(api).ok_or_else(Error::unknown_path)?);
+async fn write(
+    api: &Api,
+    aggregation: &Aggregation,
+    registration: &Registration,
+    verdict: &Verdict,
+) -> Result<u64> {
+    let (name, kind) = (&registration.name, super::kind(api).ok_or_else(Error::unknown_path)?);
     let Some(object) = kind.cache().get(&kind.key("", name)) else { return Ok(0) };
     let current = kind.value(&object);
-    let was_available = registration::condition(&current).is_some_and(|c| text(c, "/status") == "True");
-    api.aggregation.metrics.found(name, verdict, was_available);
+    let was_available = condition(&current).is_some_and(|c| text(c, "/status") == "True");
+    aggregation.metrics.found(name, verdict, was_available);
     if is_same(condition(&current), verdict) {
         return Ok(object.revision);
     }
     let identity = json!({"metadata": {"name": name}});
-    let resource = (registration::OWN_GROUP, "v1", "apiservices");
-    let Some((mut request, _)) = bootstrap::request(api, resource, "", identity, Verb::Update) else {
+    let resource = (OWN_GROUP, "v1", "apiservices");
+    let Some((request, _)) = request::of_server(api, resource, "", identity, Verb::Update) else {
         return Err(Error::unknown_path());
     };
-    request.resource.below("status");
+    let request = request.below("status");
     let since = metadata::time(api.clock.now());
     let uid = Metadata::of(&current).uid().to_owned();
     let committed = change(api, &request, Part::Status, |old| {
         let mut new = old.clone();
         metadata::remove(&mut new, "resourceVersion");
-        // Somebody else's by the same name, or of another Service, is looked at by itself.
-        if Metadata::of(old).uid() == uid && ServiceReference::of(&old["spec"]["service"]).is_some() {
+        // Somebody else's by the same name, or one that leads elsewhere by now, is looked at by itself.
+        let target = Registration::of(old).map(|found| found.target);
+        if Metadata::of(old).uid() == uid && target.as_ref() == Some(&registration.target) {
             set(&mut new, verdict, &since);
         }
-        Ok(new)
+        Ok(Decoded::of_server(new))
     })
     .await;
     match committed {

@@ -16,12 +16,13 @@ use schema::walk::decode::FieldValidation;
 use serde_json::Value;
 use tracing::{debug, warn};
 
+use super::Aggregation;
 use super::attend::Served;
 use super::availability::aggregator;
-use super::learned::{self, Learned};
 use super::remote;
-use super::specification::Specification;
 use crate::api::Api;
+use crate::catalogue::learned::{self, Learned};
+use crate::catalogue::specification::Specification;
 use crate::tree::text;
 
 /// How often a server is asked. Source: `discoveryRefreshInterval`, `successfulUpdateDelay`.
@@ -46,12 +47,12 @@ const JSON: &str = "application/json";
 type Failure = String;
 
 /// Keeps what is known of a server true to what it tells, for ever.
-pub(super) async fn keep(api: &Api, served: &Served) {
+pub(super) async fn keep(api: &Api, aggregation: &Aggregation, served: &Served) {
     let name = &served.registration.name;
     let mut backoff = Backoff::new(RETRY_FIRST, EVERY, 0.0);
     let mut tag = None;
     loop {
-        let is_stale = ask(api, served, &mut tag).await;
+        let is_stale = ask(api, aggregation, served, &mut tag).await;
         let wait = match is_stale {
             true => backoff.next(&api.random),
             false => {
@@ -68,12 +69,12 @@ pub(super) async fn keep(api: &Api, served: &Served) {
 }
 
 /// Asks once; says whether the answer is stale. `tag` is that of the OpenAPI document that is known.
-async fn ask(api: &Api, served: &Served, tag: &mut Option<String>) -> bool {
+async fn ask(api: &Api, aggregation: &Aggregation, served: &Served, tag: &mut Option<String>) -> bool {
     let name = &served.registration.name;
-    let before = api.aggregation.learned(name);
-    let Ok(permit) = api.aggregation.asking.acquire().await else { return true };
+    let before = aggregation.learned(name);
+    let Ok(permit) = aggregation.asking.acquire().await else { return true };
     let mut learned = Learned::clone(&before);
-    match tokio::time::timeout(DISCOVERY_MAX, resources(api, served, &before)).await {
+    match tokio::time::timeout(DISCOVERY_MAX, resources((api, aggregation), served, &before)).await {
         Ok(Ok(found)) => {
             (learned.resources, learned.etag, learned.is_stale) = (Some(found.0), found.1, false);
         }
@@ -85,20 +86,20 @@ async fn ask(api: &Api, served: &Served, tag: &mut Option<String>) -> bool {
     }
     let is_stale = learned.is_stale;
     // Discovery does not wait for documents that take their time.
-    api.aggregation.learn(api, &served.link, name, learned.clone()).await;
+    aggregation.learn(api, &served.link, name, learned.clone()).await;
     if !is_stale {
-        match tokio::time::timeout(DISCOVERY_MAX, third(api, served)).await {
+        match tokio::time::timeout(DISCOVERY_MAX, third((api, aggregation), served)).await {
             Ok(Ok(hash)) => learned.third = hash,
             Ok(Err(failure)) => debug!(api = name, failure, "no index of OpenAPI documents"),
             Err(_) => debug!(api = name, "the index of OpenAPI documents took too long"),
         }
-        match tokio::time::timeout(DOCUMENT_MAX, second(api, served, tag)).await {
+        match tokio::time::timeout(DOCUMENT_MAX, second((api, aggregation), served, tag)).await {
             Ok(Ok(Some(found))) => learned.second = Some(found),
             Ok(Ok(None)) => {}
             Ok(Err(failure)) => debug!(api = name, failure, "no OpenAPI document of version 2"),
             Err(_) => warn!(api = name, "the OpenAPI document of version 2 took too long"),
         }
-        api.aggregation.learn(api, &served.link, name, learned).await;
+        aggregation.learn(api, &served.link, name, learned).await;
     }
     drop(permit);
     is_stale
@@ -106,7 +107,7 @@ async fn ask(api: &Api, served: &Served, tag: &mut Option<String>) -> bool {
 
 /// The resources and what their form is called: aggregated, or of the group-version alone from older servers.
 async fn resources(
-    api: &Api,
+    (api, aggregation): (&Api, &Aggregation),
     served: &Served,
     before: &Learned,
 ) -> Result<(Arc<Vec<Value>>, Option<String>), Failure> {
@@ -124,7 +125,7 @@ async fn resources(
             let etag = header(&answer, ETAG).map(str::to_owned);
             let (group, version) = (group.clone(), version.clone());
             let read = move |document: Value| learned::of_aggregated(&document, &group, &version);
-            let found = parsed(api, answer.into_body(), read).await?.ok_or_else(other_document)?;
+            let found = parsed(aggregation, answer.into_body(), read).await?.ok_or_else(other_document)?;
             return Ok((Arc::new(found), etag));
         }
         _ => {}
@@ -136,12 +137,12 @@ async fn resources(
     }
     let (group, version) = (group.clone(), version.clone());
     let read = move |document: Value| learned::of_resource_list(&document, &group, &version);
-    let found = parsed(api, answer.into_body(), read).await?.ok_or_else(other_document)?;
+    let found = parsed(aggregation, answer.into_body(), read).await?.ok_or_else(other_document)?;
     Ok((Arc::new(found), None))
 }
 
 /// The hash of the group-version's OpenAPI document; nothing if there is none.
-async fn third(api: &Api, served: &Served) -> Result<Option<String>, Failure> {
+async fn third((api, aggregation): (&Api, &Aggregation), served: &Served) -> Result<Option<String>, Failure> {
     let answer = get(api, served, ("/openapi/v3", JSON), None, &reader()).await?;
     match answer.status() {
         StatusCode::OK => {}
@@ -153,7 +154,7 @@ async fn third(api: &Api, served: &Served) -> Result<Option<String>, Failure> {
         let entry = index.get("paths").and_then(|paths| paths.get(path.trim_start_matches('/')));
         entry.map(|entry| text(entry, "/serverRelativeURL").to_owned())
     };
-    let url = parsed(api, answer.into_body(), read).await?;
+    let url = parsed(aggregation, answer.into_body(), read).await?;
     Ok(url.map(|url| {
         let hash = url.split_once("hash=").map_or("", |(_, hash)| hash);
         let is_plain = !hash.is_empty()
@@ -174,7 +175,7 @@ fn hashed(text: &str) -> String {
 
 /// The part of its OpenAPI document of version 2 that is about the group-version; nothing if it is known.
 async fn second(
-    api: &Api,
+    (api, aggregation): (&Api, &Aggregation),
     served: &Served,
     tag: &mut Option<String>,
 ) -> Result<Option<Arc<Specification>>, Failure> {
@@ -187,7 +188,7 @@ async fn second(
     let etag = header(&answer, ETAG).map(str::to_owned);
     let (group, version) = (served.registration.group.clone(), served.registration.version.clone());
     let read = move |document: Value| Specification::of(document, &group, &version);
-    let made = parsed(api, answer.into_body(), read).await?.map_err(|failure| failure.to_string())?;
+    let made = parsed(aggregation, answer.into_body(), read).await?.map_err(|failure| failure.to_string())?;
     *tag = etag;
     Ok(Some(Arc::new(made)))
 }
@@ -214,11 +215,11 @@ async fn get(
 
 /// What is read from a document of bounded depth, whose tree has bounded room. One is read at a time.
 async fn parsed<T: Send + 'static>(
-    api: &Api,
+    aggregation: &Aggregation,
     bytes: Bytes,
     read: impl FnOnce(Value) -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    let _permit = api.aggregation.reading.acquire().await.map_err(|failure| failure.to_string())?;
+    let _permit = aggregation.reading.acquire().await.map_err(|failure| failure.to_string())?;
     let parsed = tokio::task::spawn_blocking(move || {
         let decoded = schema::text::json(&bytes, Room::Schemas, FieldValidation::Ignore);
         decoded.map(|decoded| read(decoded.value))

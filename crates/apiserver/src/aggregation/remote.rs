@@ -7,7 +7,7 @@
 //! Source: `proxyHandler` of `k8s.io/kube-aggregator/pkg/apiserver`, `SetAuthProxyHeaders` of client-go.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use auth::UserInfo;
@@ -16,16 +16,15 @@ use http::header::{CONNECTION, LOCATION, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 
-use super::learned::Learned;
 use super::link::{Held, Link};
 use super::registration::{Registration, Target};
 use crate::api::Api;
 use crate::backend;
 use crate::body::held::WhileBody;
 use crate::body::{self, Body};
-use crate::catalogue::delegates::{Asked, Delegate};
+use crate::catalogue::learned::Learned;
+use crate::catalogue::{Asked, Delegate, Told};
 use crate::kinds::Kind;
-use crate::request_info::RequestInfo;
 use crate::status::{Error, Result};
 
 /// How long discovery of a group-version may take. Source: `aggregatedDiscoveryTimeout`.
@@ -33,6 +32,8 @@ const DISCOVERY_MAX: Duration = Duration::from_secs(5);
 
 /// Serves a group-version by passing requests on.
 pub struct Remote {
+    /// Which has this, in turn, in its catalogue.
+    api: Weak<Api>,
     registration: Registration,
     link: Arc<Link>,
     learned: Arc<Learned>,
@@ -40,43 +41,12 @@ pub struct Remote {
 
 impl Remote {
     /// Of an APIService with a Service, what is known of whoever is behind it.
-    pub fn new(registration: Registration, link: Arc<Link>, learned: Arc<Learned>) -> Self {
-        Self { registration, link, learned }
-    }
-
-    /// What the APIService says.
-    pub fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
-    /// What its server has told of itself.
-    pub fn learned(&self) -> &Learned {
-        &self.learned
-    }
-
-    /// Passes on a request for discovery or a document below `/openapi/v3`.
-    ///
-    /// # Errors
-    /// If it cannot be passed on at all.
-    pub async fn tell(
-        &self,
-        api: &Api,
-        http: Request<Body>,
-        info: &RequestInfo,
-        user: &UserInfo,
-    ) -> Result<Response<Body>> {
-        // Other hashes than the one of the moment are for this server to judge.
-        let query = if info.path.starts_with("/openapi/") { "" } else { &info.raw_query };
-        let passed = self.pass(api, http, (&info.path, query), user);
-        match tokio::time::timeout(DISCOVERY_MAX, passed).await {
-            Ok(answer) => answer,
-            Err(_) => Ok(unreachable("context deadline exceeded")),
-        }
+    pub fn new(api: Weak<Api>, registration: Registration, link: Arc<Link>, learned: Arc<Learned>) -> Self {
+        Self { api, registration, link, learned }
     }
 
     async fn pass(
         &self,
-        api: &Api,
         mut http: Request<Body>,
         (path, query): (&str, &str),
         user: &UserInfo,
@@ -87,10 +57,11 @@ impl Remote {
         if !self.registration.is_available {
             return Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n"));
         }
+        let api = self.api.upgrade().ok_or_else(|| Error::unavailable("the server is stopping"))?;
         if let Some(fault) = self.link.fault() {
             return Ok(plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("{fault}\n")));
         }
-        let to = match self.link.target().service.resolve(api).await {
+        let to = match self.link.target().service.resolve(&api).await {
             Ok(to) => to,
             Err(failure) => {
                 tracing::warn!(api = self.registration.name, failure = failure.message, "not resolved");
@@ -101,7 +72,7 @@ impl Remote {
         let client = is_upgrade.then(|| hyper::upgrade::on(&mut http));
         let request = outgoing(http, (path, query), user)?;
         let Some(client) = client else {
-            let (response, held) = match self.link.send(api, &to, request).await {
+            let (response, held) = match self.link.send(&api, &to, request).await {
                 Ok(answered) => answered,
                 Err(failure) => return Ok(unreachable(&failure)),
             };
@@ -115,7 +86,7 @@ impl Remote {
             let (head, body) = backend::plain_answer(response).into_parts();
             return Ok(Response::from_parts(head, WhileBody::new(body, held).boxed_unsync()));
         };
-        let response = match self.link.switch(api, &to, request).await {
+        let response = match self.link.switch(&api, &to, request).await {
             Ok(response) => response,
             Err(failure) => return Ok(plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{failure}\n"))),
         };
@@ -124,7 +95,7 @@ impl Remote {
             let text = format!("invalid upgrade response: status code {}\n", status.as_u16());
             return Ok(plain(StatusCode::SERVICE_UNAVAILABLE, &text));
         }
-        Ok(backend::answer(api, response, client))
+        Ok(backend::answer(&api, response, client))
     }
 }
 
@@ -141,11 +112,24 @@ impl Delegate for Remote {
         Vec::new()
     }
 
-    fn remote(&self) -> Option<&Remote> {
-        Some(self)
+    fn learned(&self) -> Option<&Learned> {
+        Some(&self.learned)
     }
 
-    fn serve<'a>(&'a self, api: &'a Api, asked: Asked) -> BoxFuture<'a, Result<Response<Body>>> {
+    fn tell(&self, told: Told) -> BoxFuture<'_, Result<Response<Body>>> {
+        Box::pin(async move {
+            let Told { http, info, permit } = told;
+            // Other hashes than the one of the moment are for this server to judge.
+            let query = if info.path.starts_with("/openapi/") { "" } else { &info.raw_query };
+            let passed = self.pass(http, (&info.path, query), permit.user());
+            match tokio::time::timeout(DISCOVERY_MAX, passed).await {
+                Ok(answer) => answer,
+                Err(_) => Ok(unreachable("context deadline exceeded")),
+            }
+        })
+    }
+
+    fn serve(&self, asked: Asked) -> BoxFuture<'_, Result<Response<Body>>> {
         Box::pin(async move {
             let resource = &asked.resource;
             let names = [&resource.name, &resource.namespace, &resource.resource];
@@ -155,7 +139,7 @@ impl Delegate for Remote {
             let mut http = asked.http;
             forwarded(http.headers_mut(), asked.origin);
             let path = (asked.info.path.as_str(), asked.info.raw_query.as_str());
-            self.pass(api, http, path, &asked.user).await
+            self.pass(http, path, asked.permit.user()).await
         })
     }
 }

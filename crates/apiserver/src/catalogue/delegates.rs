@@ -6,22 +6,18 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use auth::UserInfo;
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::Response;
 
-use crate::aggregation::remote::Remote;
-use crate::api::Api;
-use crate::catalogue::Snapshot;
+use super::Snapshot;
+use super::learned::Learned;
+use crate::body::Body;
 use crate::kinds::Kind;
-use crate::negotiate::{Accept, View};
+use crate::negotiate::Accept;
 use crate::notes::Notes;
-use crate::place::Placed;
 use crate::request_info::{RequestInfo, ResourceInfo};
-use crate::respond::Body;
+use crate::security::Permit;
 use crate::status::{Error, Result};
-use crate::verbs::Request;
 
 /// Serves a group-version.
 pub trait Delegate: Send + Sync {
@@ -35,12 +31,27 @@ pub trait Delegate: Send + Sync {
     fn openapi(&self) -> Vec<u8>;
 
     /// What is known of whoever serves it elsewhere, for one that passes requests on: then the two above are empty.
-    fn remote(&self) -> Option<&Remote> {
+    fn learned(&self) -> Option<&Learned> {
         None
     }
 
+    /// Answers a request for discovery of it, or for its OpenAPI document of version 3, for one that passes requests on.
+    fn tell(&self, _told: Told) -> BoxFuture<'_, Result<Response<Body>>> {
+        Box::pin(async { Err(Error::unknown_path()) })
+    }
+
     /// Answers a request for a resource in it.
-    fn serve<'a>(&'a self, api: &'a Api, asked: Asked) -> BoxFuture<'a, Result<Response<Body>>>;
+    fn serve(&self, asked: Asked) -> BoxFuture<'_, Result<Response<Body>>>;
+}
+
+/// A request for what a server elsewhere tells of itself.
+pub struct Told {
+    /// As it came.
+    pub http: http::Request<Body>,
+    /// Method, path and query.
+    pub info: RequestInfo,
+    /// Who asks, and that they may.
+    pub permit: Permit,
 }
 
 /// A request that may be made, before its body was read.
@@ -51,8 +62,8 @@ pub struct Asked {
     pub info: RequestInfo,
     /// The resource part.
     pub resource: ResourceInfo,
-    /// Who.
-    pub user: UserInfo,
+    /// Who asks, and that they may.
+    pub permit: Permit,
     /// Where they are.
     pub origin: Option<IpAddr>,
     /// What they take; nothing that there is, if absent.
@@ -61,48 +72,4 @@ pub struct Asked {
     pub notes: Arc<Notes>,
     /// What was served when it came.
     pub catalogue: Arc<Snapshot>,
-}
-
-impl Asked {
-    /// The request for a kind that this server knows, without its body.
-    ///
-    /// # Errors
-    /// 404 and 405 as [`Placed::new`], 406 for what the client does not take.
-    pub fn of_kind(self, api: &Api, kind: &Kind) -> Result<Request> {
-        let resource = Placed::new(kind, self.resource)?;
-        let (parts, _) = self.http.into_parts();
-        let accept = accepted(kind, &resource, self.accept, &parts.headers)?;
-        Ok(Request {
-            info: self.info,
-            resource,
-            catalogue: self.catalogue,
-            kind: kind.clone(),
-            user: self.user,
-            origin: self.origin,
-            headers: parts.headers,
-            accept,
-            body: Bytes::new(),
-            received_us: api.clock.now().as_microsecond(),
-            cause: 0,
-            notes: self.notes,
-        })
-    }
-}
-
-/// What a client takes of a kind.
-///
-/// # Errors
-/// 406 if that is nothing.
-pub fn accepted(
-    kind: &Kind,
-    resource: &Placed,
-    accept: Option<Accept>,
-    headers: &http::HeaderMap,
-) -> Result<Accept> {
-    match accept.ok_or_else(Error::not_acceptable)? {
-        accept if accept.view == View::Table && !kind.has_table(&resource.subresource) => {
-            Accept::without_tables(headers)
-        }
-        accept => Ok(accept),
-    }
 }

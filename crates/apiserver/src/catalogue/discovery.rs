@@ -216,8 +216,8 @@ fn aggregated_group(snapshot: &Snapshot, group: &str, versions: &[&str]) -> Valu
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
-            if let Some(remote) = snapshot.remote(group, version) {
-                return remote.learned().aggregated(version);
+            if let Some(learned) = snapshot.learned(group, version) {
+                return learned.aggregated(version);
             }
             let resources: Vec<Value> =
                 kinds_of(snapshot, group, version).into_iter().map(aggregated_resource).collect();

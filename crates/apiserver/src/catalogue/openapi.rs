@@ -15,7 +15,7 @@ use schema::openapi::{Resource, Subresource, root_path, v2, v3};
 
 use super::Delegate;
 use super::Snapshot;
-use crate::aggregation::specification::Specification;
+use super::specification::Specification;
 use crate::body::finish::{gzip, takes_gzip};
 use crate::body::{Body, text};
 use crate::kinds::Kind;
@@ -140,15 +140,13 @@ impl Documents {
         // Nobody who asks for version 2 looks for what others serve.
         let own = |kind: &&Kind| snapshot.delegate(kind.group(), kind.version()).is_none();
         let kinds: Vec<Kind> = snapshot.iter().filter(own).cloned().collect();
-        let others: Vec<_> =
-            snapshot.remotes().filter_map(|remote| remote.learned().second.clone()).collect();
+        let others: Vec<_> = snapshot.elsewhere().filter_map(|(_, learned)| learned.second.clone()).collect();
         let hash = others.iter().fold(hash_of(("", ""), &kinds), |hash, other| {
             hex(&digest(&SHA256, format!("{hash} {}", other.hash()).as_bytes()))
         });
         let second = Second { kinds, plain, others, hash, json: OnceLock::new(), protobuf: OnceLock::new() };
-        let elsewhere = snapshot.remotes().filter_map(|remote| {
-            let (group, version) = (&remote.registration().group, &remote.registration().version);
-            Some((root_path(group, version), remote.learned().third.clone()?))
+        let elsewhere = snapshot.elsewhere().filter_map(|((group, version), learned)| {
+            Some((root_path(group, version), learned.third.clone()?))
         });
         Self { third, elsewhere: elsewhere.collect(), second }
     }

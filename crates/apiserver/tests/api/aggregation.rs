@@ -617,6 +617,21 @@ async fn built_in_groups_can_be_taken_and_are_given_back() {
     });
     refused.await.unwrap();
     assert_eq!(extension.last("/apis/apps/v1").headers["x-remote-user"], "system:kube-aggregator");
+    // Given back, it leads here again.
+    setup
+        .must("PATCH", &format!("{SERVICES}/v1.apps"), json!({"spec": {"service": null, "caBundle": null}}))
+        .await;
+    assert_eq!(setup.get(path).await.code, 200);
+    let said_local = tokio::time::timeout(SOON, async {
+        loop {
+            let found = setup.get(&format!("{SERVICES}/v1.apps")).await.body;
+            if found["status"]["conditions"][0]["reason"] == "Local" {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert_eq!(said_local.await.unwrap()["status"]["conditions"][0]["status"], "True");
     // Gone, it is made again, and leads here.
     setup.must("DELETE", &format!("{SERVICES}/v1.apps"), json!(null)).await;
     assert_eq!(setup.get(path).await.code, 200);
