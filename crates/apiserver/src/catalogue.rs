@@ -15,20 +15,30 @@ pub mod delegates;
 pub mod discovery;
 pub mod openapi;
 
+pub mod learned;
+pub mod priorities;
+pub mod specification;
+
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use resources::Resource;
 use schema::Schema;
-use store::StoreError;
-use tokio::sync::Mutex;
+use store::{Revision, StoreError};
+use tokio::sync::{Mutex, watch};
 
 use crate::cache::{Cache, Keys, ResourceCache, feed};
 use crate::kinds::Kind;
 pub use crate::kinds::Kinds;
 use crate::request_info::ResourceInfo;
-pub use delegates::{Asked, Delegate};
+pub use delegates::{Asked, Delegate, Told};
+use learned::Learned;
+use priorities::Priorities;
+
+/// How long a request waits for an APIService that was written before it.
+const FOLLOWED_MAX: Duration = Duration::from_secs(3);
 
 /// What makes a kind.
 #[derive(Clone, Debug)]
@@ -72,10 +82,31 @@ pub enum ChangeError {
     Store(#[from] StoreError),
 }
 
+/// Who serves group-versions instead of the catalogue's kinds.
+#[derive(Clone, Default)]
+struct Delegates {
+    /// Parts of this process.
+    own: Vec<Arc<dyn Delegate>>,
+    /// Servers elsewhere, which come before them.
+    remotes: Vec<Arc<dyn Delegate>>,
+    /// In which order all are discovered.
+    priorities: Arc<Priorities>,
+}
+
+impl Delegates {
+    /// Those that serve: the first for each group-version.
+    fn serving(&self) -> impl Iterator<Item = &Arc<dyn Delegate>> {
+        let is_left = |own: &&Arc<dyn Delegate>| {
+            self.remotes.iter().all(|remote| remote.group_version() != own.group_version())
+        };
+        self.remotes.iter().chain(self.own.iter().filter(is_left))
+    }
+}
+
 /// The kinds of one moment, and what follows from them.
 pub struct Snapshot {
     kinds: Kinds,
-    delegates: Vec<Arc<dyn Delegate>>,
+    delegates: Delegates,
     generation: u64,
     discovery: OnceLock<discovery::Documents>,
     openapi: OnceLock<openapi::Documents>,
@@ -113,7 +144,7 @@ impl Deref for Snapshot {
 }
 
 impl Snapshot {
-    fn new(kinds: Kinds, delegates: Vec<Arc<dyn Delegate>>, before: Option<&Self>) -> Self {
+    fn new(kinds: Kinds, delegates: Delegates, before: Option<&Self>) -> Self {
         let earlier = before.map(|before| match before.openapi.get() {
             Some(documents) => documents.known(),
             None => before.earlier.clone(),
@@ -149,13 +180,30 @@ impl Snapshot {
 
     /// Who serves a group-version instead of the catalogue's kinds.
     pub fn delegate(&self, group: &str, version: &str) -> Option<&Arc<dyn Delegate>> {
-        self.delegates.iter().find(|delegate| delegate.group_version() == (group, version))
+        self.delegates.serving().find(|delegate| delegate.group_version() == (group, version))
+    }
+
+    /// What is known of a group-version that is served elsewhere.
+    pub fn learned(&self, group: &str, version: &str) -> Option<&Learned> {
+        self.delegate(group, version).and_then(|delegate| delegate.learned())
+    }
+
+    /// All group-versions that are served elsewhere, and what is known of them.
+    pub fn elsewhere(&self) -> impl Iterator<Item = ((&str, &str), &Learned)> {
+        self.delegates.serving().filter_map(|delegate| Some((delegate.group_version(), delegate.learned()?)))
+    }
+
+    /// The groups that are served, in discovery's order, and the versions of each, best first.
+    pub fn group_versions(&self) -> Vec<(&str, Vec<&str>)> {
+        let kinds = self.kinds.iter().map(|kind| (kind.group(), kind.version()));
+        let others = self.delegates.serving().map(|delegate| delegate.group_version());
+        self.delegates.priorities.sorted(kinds.chain(others))
     }
 
     /// Everything that clients can discover: the catalogue's kinds, and then those of others.
     pub fn discoverable(&self) -> impl Iterator<Item = &Kind> {
         let own = |kind: &&Kind| self.delegate(kind.group(), kind.version()).is_none();
-        self.kinds.iter().filter(own).chain(self.delegates.iter().flat_map(|delegate| delegate.kinds()))
+        self.kinds.iter().filter(own).chain(self.delegates.serving().flat_map(|delegate| delegate.kinds()))
     }
 
     /// The documents of discovery.
@@ -181,13 +229,20 @@ pub struct Catalogue {
     current: RwLock<Arc<Snapshot>>,
     /// Whoever changes something has it.
     turn: Mutex<()>,
+    /// Up to where APIServices are followed.
+    followed: watch::Sender<Revision>,
 }
 
 impl Catalogue {
     /// A catalogue of nothing, whose objects will be in `cache`.
     pub fn new(cache: Arc<Cache>) -> Self {
-        let nothing = Snapshot::new(Kinds::default(), Vec::new(), None);
-        Self { cache, current: RwLock::new(Arc::new(nothing)), turn: Mutex::default() }
+        let nothing = Snapshot::new(Kinds::default(), Delegates::default(), None);
+        Self {
+            cache,
+            current: RwLock::new(Arc::new(nothing)),
+            turn: Mutex::default(),
+            followed: watch::Sender::new(0),
+        }
     }
 
     /// What is served now. It stays what it is as long as somebody has it.
@@ -271,10 +326,46 @@ impl Catalogue {
     }
 
     async fn route_to(&self, delegate: Option<&Arc<dyn Delegate>>, group_version: (&str, &str)) {
+        self.change_delegates(|delegates| {
+            delegates.own.retain(|other| other.group_version() != group_version);
+            delegates.own.extend(delegate.cloned());
+        })
+        .await;
+    }
+
+    /// Hands group-versions to servers elsewhere, and takes back all those that they had; says in which order all are
+    /// discovered.
+    pub async fn register(&self, remotes: Vec<Arc<dyn Delegate>>, priorities: Priorities) {
+        let priorities = Arc::new(priorities);
+        self.change_delegates(|delegates| {
+            delegates.remotes = remotes;
+            delegates.priorities = priorities;
+        })
+        .await;
+    }
+
+    /// Says that all APIServices up to a revision are followed.
+    pub fn follows(&self, revision: Revision) {
+        self.followed.send_replace(revision);
+    }
+
+    /// Waits until all APIServices up to a revision are followed: those that a client has written before it asks.
+    pub async fn caught_up(&self, revision: Revision) {
+        if revision <= *self.followed.borrow() {
+            return;
+        }
+        let mut followed = self.followed.subscribe();
+        let reached = followed.wait_for(|followed| *followed >= revision);
+        if tokio::time::timeout(FOLLOWED_MAX, reached).await.is_err() {
+            tracing::warn!(revision, "APIServices are not followed in time");
+        }
+    }
+
+    async fn change_delegates(&self, change: impl FnOnce(&mut Delegates)) {
         let _turn = self.turn.lock().await;
         let before = self.current();
-        let others = before.delegates.iter().filter(|other| other.group_version() != group_version);
-        let delegates = others.chain(delegate).cloned().collect();
+        let mut delegates = before.delegates.clone();
+        change(&mut delegates);
         *self.current.write() = Arc::new(Snapshot::new(before.kinds.clone(), delegates, Some(&before)));
     }
 

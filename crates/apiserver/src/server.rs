@@ -23,9 +23,11 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
+use crate::aggregation::{self, Aggregation};
 use crate::api::Api;
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
+use crate::body::held::WhileBody;
 use crate::cache::{Cache, CacheEvent, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
 use crate::cluster::Cluster;
@@ -89,10 +91,6 @@ pub enum StartError {
     #[error("cannot set up TLS: {0}")]
     Tls(String),
 }
-
-mod counted;
-
-use counted::Counted;
 
 impl From<ChangeError> for StartError {
     fn from(failure: ChangeError) -> Self {
@@ -249,8 +247,7 @@ async fn cluster(
     let dial: Arc<dyn Dial> = Arc::clone(dialer) as Arc<dyn Dial>;
     let conditions: Arc<dyn Compile> = Arc::new(NotEvaluated);
     let credentials = config.options.webhook_credentials.clone();
-    let webhooks =
-        Webhooks::new(&builtin, credentials, (&dial, tasks), &conditions, metrics.registry());
+    let webhooks = Webhooks::new(&builtin, credentials, (&dial, tasks), &conditions, metrics.registry());
     Ok(Cluster { config, bound: None, cache, catalogue, builtin, security, webhooks, metrics, clock, random })
 }
 
@@ -312,6 +309,7 @@ fn spawn_followers(api: &Arc<Api>) {
         addresses.wait_bootstrapped().await;
         service::repair::follow(&addresses).await;
     });
+    spawn_aggregation(api);
     let alive = Arc::clone(api);
     api.serving.spawn("identity lease", async move { crate::lease::identity::follow(&alive).await });
     if api.config.options.is_one_of_many {
@@ -325,6 +323,19 @@ fn spawn_followers(api: &Arc<Api>) {
             fair.flow.follow(&fair, maintain).await;
         });
     }
+}
+
+/// What follows APIServices, and whoever is behind them.
+fn spawn_aggregation(api: &Arc<Api>) {
+    let aggregation = Arc::new(Aggregation::new(api));
+    let (known, followed) = (Arc::clone(&aggregation), Arc::clone(api));
+    api.serving.spawn("api-services", async move { aggregation::follow(&followed, &known).await });
+    let attended = Arc::clone(api);
+    api.serving.spawn("aggregated apis", async move {
+        aggregation::attend::follow(&attended, &aggregation).await;
+    });
+    let own = Arc::clone(api);
+    api.serving.spawn("autoregister", async move { aggregation::auto_register::follow(&own).await });
 }
 
 /// Keeps flow control's own objects, once the first of them are there.
@@ -496,7 +507,7 @@ fn service(
         let answered = api.clone().oneshot(request);
         async move {
             let response = answered.await?;
-            Ok(response.map(|body| Counted { body, _underway: underway }.boxed_unsync()))
+            Ok(response.map(|body| WhileBody::new(body, underway).boxed_unsync()))
         }
     })
 }

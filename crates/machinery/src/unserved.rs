@@ -29,7 +29,6 @@ pub const UNSERVED: &[Unserved] = &[
         "server for custom resources",
         "its kind is not served",
     ),
-    row("apiregistration.k8s.io", "apiservices", "aggregation layer", "no request is passed on to it"),
     row(
         ADMISSION,
         "mutatingwebhookconfigurations",

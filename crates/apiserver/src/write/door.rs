@@ -195,6 +195,9 @@ impl Door {
         if is_token || POLICY.contains(&resource) {
             self.cache.policy_changed(revision);
         }
+        if resource == "apiservices" {
+            self.cache.registrations_changed(revision);
+        }
     }
 
     async fn put(&self, admitted: &Admitted, expect: Expect, cause: Bytes) -> Result<Committed, Refusal> {

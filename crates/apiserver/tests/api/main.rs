@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
 
 mod admission;
+mod aggregation;
 mod apply;
 mod at_rest;
 mod authentication;
