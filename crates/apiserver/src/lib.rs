@@ -20,7 +20,6 @@ pub mod eviction;
 pub mod proxy;
 pub mod resource_metrics;
 pub mod reviews;
-pub mod service_reference;
 pub mod tokens;
 
 pub mod verbs;
@@ -35,6 +34,8 @@ pub mod api;
 pub mod write;
 
 pub mod admission;
+
+pub mod service_reference;
 
 pub mod dial;
 pub mod flow_control;
