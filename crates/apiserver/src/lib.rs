@@ -21,6 +21,8 @@ pub mod proxy;
 pub mod resource_metrics;
 pub mod reviews;
 pub mod tokens;
+mod webhook_dial;
+pub mod webhooks;
 
 pub mod verbs;
 
@@ -83,6 +85,7 @@ pub mod negotiate;
 pub mod notes;
 pub mod request_info;
 pub mod status;
+pub mod scale;
 pub mod tree;
 
 pub use config::{Config, PortRange};

@@ -11,6 +11,7 @@ use crate::audit;
 use crate::authentication_config::Anonymous;
 use crate::event_rate_limits::EventRateLimits;
 use crate::front_proxy::FrontProxy;
+use crate::webhooks::AdmissionCredentials;
 use machinery::net::Cidr;
 
 /// The choices.
@@ -20,6 +21,8 @@ pub struct Options {
     pub admission_plugins: PluginChoice,
     /// How many Events there may be, for the plugin of that name. Source: `--admission-control-config-file`.
     pub event_rate_limits: Arc<EventRateLimits>,
+    /// What webhooks see of this server. Source: `--admission-control-config-file`.
+    pub webhook_credentials: AdmissionCredentials,
     /// Who may say in headers who their clients are. Source: `--requestheader-*`.
     pub front_proxy: Option<FrontProxy>,
     /// Issuers of tokens outside the cluster. Source: `--oidc-*`, `--authentication-config`.
@@ -78,6 +81,7 @@ impl Default for Options {
         Self {
             admission_plugins: PluginChoice::default(),
             event_rate_limits: Arc::default(),
+            webhook_credentials: AdmissionCredentials::default(),
             front_proxy: None,
             oidc: Vec::new(),
             anonymous: Anonymous::Everywhere,

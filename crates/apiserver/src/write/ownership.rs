@@ -117,7 +117,7 @@ fn refused(failure: &ApplyError) -> Error {
     let mut error = Error::bad_request(failure.to_string());
     if let ApplyError::Conflicts(conflicts) = failure {
         error.code = http::StatusCode::CONFLICT;
-        error.reason = "Conflict";
+        error.reason = crate::status::StatusReason::Own("Conflict");
         let causes = conflicts.0.iter().map(|conflict| {
             json!({
                 "reason": "FieldManagerConflict",
