@@ -21,7 +21,6 @@ pub mod eviction;
 pub mod proxy;
 pub mod resource_metrics;
 pub mod reviews;
-pub mod service_reference;
 pub mod tokens;
 mod webhook_dial;
 pub mod webhooks;
@@ -38,6 +37,8 @@ pub mod api;
 pub mod write;
 
 pub mod admission;
+
+pub mod service_reference;
 
 pub mod dial;
 pub mod flow_control;

@@ -182,7 +182,7 @@ async fn ask_both(
         }
         Ok(object)
     };
-    deadline::before(request.deadline, asking).await
+    deadline::before(environment.deadline, asking).await
 }
 
 fn environment<'a>(cluster: &'a Cluster, request: &'a Authorized) -> Environment<'a> {
