@@ -16,6 +16,7 @@ mod discovery;
 mod external_addresses;
 mod filters;
 mod fixtures;
+mod guests;
 mod matrix;
 mod nasty;
 mod nothing;
