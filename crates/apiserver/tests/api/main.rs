@@ -18,6 +18,7 @@ mod external_addresses;
 mod filters;
 mod fixtures;
 mod hook_server;
+mod guests;
 mod matrix;
 mod nasty;
 mod nothing;
