@@ -108,6 +108,20 @@ fn patterns_are_bounded() {
 }
 
 #[test]
+fn patterns_are_bounded_together() {
+    let of = |count| {
+        schema(properties(count, |n| json!({"type": "string", "pattern": format!("^\\w{{400}}x{n}$")})))
+    };
+    let text = ends("patterns", &of(3_000));
+    assert!(text.contains("all patterns together take more than 67108864 bytes of memory"), "{:.300}", text);
+    let same = schema(properties(
+        2_000,
+        |_| json!({"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}),
+    ));
+    assert_eq!(ends("the same pattern", &same), "");
+}
+
+#[test]
 fn definitions_without_sense_panic_nobody() {
     let shapes = [json!(null), json!(1), json!("x"), json!([]), json!({}), json!([{}]), json!({"a": []})];
     let pointers = [
