@@ -5,3 +5,6 @@
 
 pub mod conditions;
 pub mod names;
+
+mod definition;
+pub mod kind;

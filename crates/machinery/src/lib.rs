@@ -8,12 +8,14 @@ pub mod metadata;
 pub mod names;
 
 pub mod fields;
+pub mod jsonpath;
 pub mod labels;
 pub mod taints;
 
 pub mod duration;
 pub mod int_or_string;
 pub mod net;
+pub mod pattern;
 pub mod quantity;
 
 pub mod apply;

@@ -23,7 +23,7 @@ pub mod quota;
 pub mod sysctls;
 
 pub use resource::{
-    Deletion, Generation, NameRule, Propagation, Resource, Scope, StatusMetadata, Subresource,
+    Deletion, Generation, NameRule, Propagation, Resource, ScalePaths, Scope, StatusMetadata, Subresource,
 };
 pub use shared::{Names, Shared, Text};
 pub use strategies::{PartialStrategy, partial};
