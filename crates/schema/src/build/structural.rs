@@ -88,7 +88,7 @@ pub(super) fn relied_on(props: &Props, path: Path<'_>, found: &mut Report) {
 }
 
 /// How much memory the patterns of a schema may take together.
-const PATTERNS_BYTES_MAX: usize = 64 << 20;
+const PATTERNS_BYTES_MAX: usize = 32 << 20;
 
 struct Check<'f> {
     /// What the patterns take that were read, each where it stands; and each by itself, so that it is read once.

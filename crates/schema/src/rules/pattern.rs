@@ -75,14 +75,19 @@ impl Pattern {
 
     /// Whether it is found in `text`.
     pub fn is_match(&self, text: &str) -> bool {
-        let compiled = self.compiled.get_or_init(|| compile(&self.translated, self.bytes).ok());
-        compiled.as_ref().is_some_and(|pattern| pattern.is_match(text))
+        self.compiled().is_some_and(|pattern| pattern.is_match(text))
     }
 
     /// Where it is found in `text`, in bytes; what is found does not overlap.
     pub fn find_iter<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
-        let compiled = self.compiled.get_or_init(|| compile(&self.translated).ok());
-        compiled.iter().flat_map(move |pattern| pattern.find_iter(text)).map(|found| found.range())
+        self.compiled()
+            .into_iter()
+            .flat_map(move |pattern| pattern.find_iter(text))
+            .map(|found| found.range())
+    }
+
+    fn compiled(&self) -> Option<&Regex> {
+        self.compiled.get_or_init(|| compile(&self.translated, self.bytes).ok()).as_ref()
     }
 }
 

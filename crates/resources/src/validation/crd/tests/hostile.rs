@@ -7,7 +7,7 @@ use serde_json::Map;
 use super::*;
 
 /// How long a definition of a few megabytes may take, without optimisation and beside other tests.
-const TIME_MAX: Duration = Duration::from_secs(20);
+const TIME_MAX: Duration = Duration::from_secs(60);
 /// How much may be said of it.
 const TEXT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -113,7 +113,7 @@ fn patterns_are_bounded_together() {
         schema(properties(count, |n| json!({"type": "string", "pattern": format!("^\\w{{400}}x{n}$")})))
     };
     let text = ends("patterns", &of(3_000));
-    assert!(text.contains("all patterns together take more than 67108864 bytes of memory"), "{:.300}", text);
+    assert!(text.contains("all patterns together take more than 33554432 bytes of memory"), "{:.300}", text);
     let same = schema(properties(
         2_000,
         |_| json!({"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}),
