@@ -195,7 +195,7 @@ impl Planner<'_> {
         let args = match (function, args.len()) {
             ("_&&_", _) => return Ok(Node::And(args)),
             ("_||_", _) => return Ok(Node::Or(args)),
-            ("_?:_", 3) => return conditional(args),
+            ("_?_:_", 3) => return conditional(args),
             ("_==_" | "_!=_", 2) => {
                 return two(args).map(|pair| Node::Equals(Box::new(pair), function == "_==_"));
             }

@@ -5,17 +5,18 @@
 
 mod compare;
 mod json;
+mod moment;
 pub(crate) mod number;
 pub(crate) mod text;
 
 pub(crate) use compare::key_of;
+pub use moment::Moment;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use machinery::quantity::Quantity;
 use serde_json::Value as Json;
 
@@ -47,7 +48,7 @@ pub enum Value<'a> {
     /// A span of time, in nanoseconds.
     Duration(i64),
     /// A moment.
-    Timestamp(Timestamp),
+    Timestamp(Moment),
     /// A list.
     List(List<'a>),
     /// A map.

