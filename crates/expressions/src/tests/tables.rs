@@ -2,7 +2,8 @@
 //!
 //! A table is a text file. `schema` and `object` say in JSON what the rows below see as `self`; a row is
 //! `EXPRESSION ==> OUTCOME`, with ` # cost N` and ` # estimate MIN..MAX` behind it if they are known. An outcome is
-//! `true`, `false`, `ok` for whatever else, `fails PART` or `refused PART` with a part of the message. `⏎` is a new line.
+//! `true`, `false`, `any` if it is only about costs, `fails PART` or `refused PART` with a part of the message, `wrong
+//! PART` for either. `⏎` is a new line.
 
 use std::path::Path;
 
@@ -58,7 +59,7 @@ struct Row<'t> {
     expression: String,
     outcome: &'t str,
     cost: Option<u64>,
-    estimate: Option<(u64, u64)>,
+    estimate: Option<(Option<u64>, u64)>,
 }
 
 fn row(line: &str) -> Row<'_> {
@@ -71,12 +72,16 @@ fn row(line: &str) -> Row<'_> {
             Some(("cost", number)) => cost = number.parse().ok(),
             Some(("estimate", range)) => {
                 let (min, max) = range.split_once("..").expect("a range");
-                estimate = Some((min.parse().expect("a number"), max.parse().expect("a number")));
+                estimate = Some((min.parse().ok(), max.parse().expect("a number")));
             }
             _ => panic!("neither cost nor estimate: {line}"),
         }
     }
     Row { expression: expression.replace('⏎', "\n"), outcome, cost, estimate }
+}
+
+fn refused(outcome: &str) -> Option<&str> {
+    ["refused", "wrong"].iter().find_map(|kind| outcome.strip_prefix(kind))
 }
 
 /// What is wrong with a row, if anything is.
@@ -85,16 +90,16 @@ fn wrong(row: &Row<'_>, environment: &Environment, object: &Json, declared: &Dec
         Ok(program) => program,
         Err(problems) => {
             let text = problems.to_string();
-            let is_right = row.outcome.strip_prefix("refused").is_some_and(|part| text.contains(part.trim()));
+            let is_right = refused(row.outcome).is_some_and(|part| text.contains(part.trim()));
             return (!is_right).then(|| format!("refused: {text}"));
         }
     };
     let activation = Activation::new().with("self", Value::declared(object, declared));
     let evaluation = program.evaluate(&activation, &mut Budget::new(u64::MAX).per_call(u64::MAX));
     let is_right = match (row.outcome, &evaluation.result) {
-        ("true", Ok(Value::Bool(true))) | ("false", Ok(Value::Bool(false))) | ("ok", Ok(_)) => true,
+        ("true", Ok(Value::Bool(true))) | ("false", Ok(Value::Bool(false))) | ("any", _) => true,
         (outcome, Err(error)) => {
-            outcome.strip_prefix("fails").is_some_and(|part| error.to_string().contains(part.trim()))
+            ["fails", "wrong"].iter().find_map(|kind| outcome.strip_prefix(kind)).is_some_and(|part| error.to_string().contains(part.trim()))
         }
         _ => false,
     };
@@ -104,8 +109,8 @@ fn wrong(row: &Row<'_>, environment: &Environment, object: &Json, declared: &Dec
     if row.cost.is_some_and(|cost| cost != evaluation.cost) {
         return Some(format!("cost {}", evaluation.cost));
     }
-    let estimated = (program.cost().min, program.cost().max);
-    if row.estimate.is_some_and(|estimate| estimate != estimated) {
+    let estimated = program.cost();
+    if row.estimate.is_some_and(|(min, max)| min.is_some_and(|min| min != estimated.min) || max != estimated.max) {
         return Some(format!("was estimated {estimated:?}"));
     }
     None
@@ -156,6 +161,11 @@ fn mistakes_are_told_in_upstreams_words() {
 #[test]
 fn rules_of_custom_kinds_cost_what_they_cost_upstream() {
     check("rules.txt");
+}
+
+#[test]
+fn rules_of_custom_kinds_give_what_they_give_upstream() {
+    check("outcomes.txt");
 }
 
 #[test]
