@@ -230,10 +230,11 @@ impl<'a> Run<'a> {
         match node {
             Node::Const(value) => Ok(value.clone()),
             Node::Path(path) => {
-                let value = self.resolve(path)?;
-                let cost = u64::from(!matches!(path.base, Base::Conditional(_)));
-                self.context.charge(cost)?;
-                Ok(value)
+                let value = self.resolve(path);
+                if !matches!(path.base, Base::Conditional(_)) {
+                    self.context.charge(1)?;
+                }
+                value
             }
             other => stacker::maybe_grow(128 << 10, 2 << 20, || self.eval_deeper(other)),
         }
@@ -255,7 +256,7 @@ impl<'a> Run<'a> {
             }
             Node::Equals(operands, is_wanted) => {
                 let [one, other] = &**operands;
-                let (one, other) = (self.eval(one)?, self.eval(other)?);
+                let (one, other) = self.both(one, other)?;
                 self.context.charge(charge::equality(&one, &other))?;
                 Ok(Value::Bool(one.equals(&other) == *is_wanted))
             }
@@ -398,15 +399,18 @@ impl<'a> Run<'a> {
             }
             // Keys that are written down are the most frequent, and need not be copied.
             let found = match &step.by {
-                By::Const(key) => stepped(&value, key, is_optional)?,
+                By::Const(key) => stepped(&value, key, is_optional),
                 _ => {
                     let key = self.key(step)?;
-                    stepped(&value, &key, is_optional)?
+                    stepped(&value, &key, is_optional)
                 }
             };
-            let Some(found) = found else { return Ok(Value::Optional(None)) };
+            if matches!(found, Ok(None)) {
+                return Ok(Value::Optional(None));
+            }
+            // What leads nowhere costs as much as what leads somewhere.
             self.context.charge(1)?;
-            value = found;
+            value = found?.unwrap_or(Value::Null);
         }
         Ok(if is_optional { Value::some(value) } else { value })
     }
@@ -429,15 +433,33 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Both operands. If one fails the other one has been evaluated, and both have been looked at, all the same.
+    fn both(&mut self, one: &'a Node, other: &'a Node) -> Result<(Value<'a>, Value<'a>), EvalError> {
+        let one = self.eval(one);
+        if let Err(error) = &one
+            && error.is_final()
+        {
+            return Err(error.clone());
+        }
+        let other = self.eval(other);
+        if one.is_err() || other.is_err() {
+            self.context.charge(1)?;
+        }
+        Ok((one?, other?))
+    }
+
     fn call(&mut self, call: &'a PlannedCall) -> Answer<'a> {
         match call.args.as_slice() {
             [one] => {
-                let args = [self.eval(one)?];
-                self.called(call, &args)
+                let value = self.eval(one);
+                if value.is_err() {
+                    self.context.charge(1)?;
+                }
+                self.called(call, &[value?])
             }
             [one, two] => {
-                let args = [self.eval(one)?, self.eval(two)?];
-                self.called(call, &args)
+                let (one, two) = self.both(one, two)?;
+                self.called(call, &[one, two])
             }
             args => {
                 let args = args.iter().map(|arg| self.eval(arg)).collect::<Result<Vec<_>, _>>()?;
@@ -530,8 +552,9 @@ impl<'a> Run<'a> {
         let outcome = match &range {
             Value::List(list) => self.over_list(fold, list, base),
             Value::Map(map) => self.over_entries(fold, map.entries(), base),
-            Value::Object(Object::Json { members, .. }) => {
-                self.over_entries(fold, Map::Json { members, value: None }.entries(), base)
+            Value::Object(object) => {
+                let entries = object.entries().into_iter().map(|(name, value)| (Value::String(name), value));
+                self.over_entries(fold, entries.collect(), base)
             }
             _ => Err("no such overload".into()),
         };

@@ -237,7 +237,7 @@ impl Planner<'_> {
         }
         let is_regex = matches!(&*planned.function, "matches" | "find" | "findAll");
         if is_regex && let Some(Node::Const(Value::String(pattern))) = planned.args.get(1) {
-            planned.pattern = Pattern::new(pattern).ok().map(Arc::new);
+            planned.pattern = Some(Arc::new(Pattern::new(pattern)?));
         }
         Ok(Node::Call(Box::new(planned)))
     }

@@ -210,7 +210,13 @@ fn joined<'a>(context: &mut Context, one: &List<'a>, other: &List<'a>) -> Answer
             }
         }
     }
-    made_list(context, elements)
+    match one.kind() {
+        ListKind::Atomic => made_list(context, elements),
+        kind => {
+            context.allocate(elements.len().saturating_mul(size_of::<Value<'_>>()))?;
+            Ok(Value::List(List::Kept { elements: elements.into(), kind }))
+        }
+    }
 }
 
 fn subtract<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {

@@ -116,7 +116,8 @@ impl Parser<'_> {
         if *self.kind() == TokenKind::End {
             return Ok(root);
         }
-        Err(self.unexpected("extraneous input", "<EOF>"))
+        let is_last = *self.ahead(1) == TokenKind::End;
+        Err(self.unexpected(if is_last { "extraneous input" } else { "mismatched input" }, "<EOF>"))
     }
 
     fn token(&self) -> Token {
@@ -301,7 +302,7 @@ impl Parser<'_> {
         let name = match self.kind().clone() {
             TokenKind::Ident(name) => name,
             TokenKind::Escaped(name) => name,
-            _ => return Err(self.unexpected("no viable alternative at input", "IDENTIFIER")),
+            _ => return Err(self.unexpected("mismatched input", "IDENTIFIER")),
         };
         let is_plain = matches!(self.kind(), TokenKind::Ident(_));
         self.next += 1;

@@ -23,6 +23,9 @@ impl<'a> Value<'a> {
             (Self::Object(one), Self::Object(other)) => {
                 stacker::maybe_grow(64 << 10, 1 << 20, || objects(one, other))
             }
+            (Self::Object(object), Self::Map(map)) | (Self::Map(map), Self::Object(object)) => {
+                stacker::maybe_grow(64 << 10, 1 << 20, || as_map(object, map))
+            }
             (Self::Optional(one), Self::Optional(other)) => match (one, other) {
                 (Some(one), Some(other)) => one.equals(other),
                 (None, None) => true,
@@ -86,6 +89,7 @@ impl<'a> Value<'a> {
             Self::String(text) => text.is_empty(),
             Self::Bytes(bytes) => bytes.is_empty(),
             Self::Duration(nanos) => *nanos == 0,
+            Self::Timestamp(moment) => moment.is_zero(),
             Self::List(list) => list.is_empty(),
             Self::Map(map) => map.is_empty(),
             Self::Object(Object::Shared(made)) => made.fields.is_empty(),
@@ -145,6 +149,13 @@ fn maps<'a>(one: &Map<'a>, other: &Map<'a>) -> bool {
         return false;
     }
     one.entries().iter().all(|(key, value)| other.contains(key) && other.get(key).is_some_and(|same| value.equals(&same)))
+}
+
+/// Whether an object has what a map has.
+fn as_map<'a>(object: &Object<'a>, map: &Map<'a>) -> bool {
+    let entries = object.entries();
+    entries.len() == map.len()
+        && entries.iter().all(|(name, value)| map.field(name).is_some_and(|same| value.equals(&same)))
 }
 
 fn objects<'a>(one: &Object<'a>, other: &Object<'a>) -> bool {

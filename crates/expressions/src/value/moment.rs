@@ -1,5 +1,6 @@
 //! Moments, in the years 1 to 9999.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use jiff::civil::{Date, DateTime, Time, date};
@@ -12,17 +13,39 @@ const NANOS: i128 = 1_000_000_000;
 
 /// A moment. A type of its own because the last day of the year 9999, which people write for "never", is beyond what
 /// others hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 pub struct Moment {
     seconds: i64,
     nanos: u32,
+    /// Seconds east of Greenwich that it was written with, and is shown with. No two moments differ by it.
+    offset: i32,
+}
+
+impl PartialEq for Moment {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Moment {}
+
+impl PartialOrd for Moment {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Moment {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos().cmp(&other.nanos())
+    }
 }
 
 impl Moment {
     /// A moment by seconds since 1970 and nanoseconds in the second.
     #[must_use]
     pub fn new(seconds: i64, nanos: u32) -> Option<Self> {
-        (SECONDS.contains(&seconds) && nanos < 1_000_000_000).then_some(Self { seconds, nanos })
+        (SECONDS.contains(&seconds) && nanos < 1_000_000_000).then_some(Self { seconds, nanos, offset: 0 })
     }
 
     /// A moment by RFC 3339.
@@ -47,7 +70,8 @@ impl Moment {
         let (day, time) = civil.split_once('T')?;
         let (day, time) = (parsed_day(day)?, parsed_time(time)?);
         let since = day.to_datetime(time).duration_since(epoch());
-        Self::of_nanos(since.as_nanos() - i128::from(offset) * NANOS)
+        let moment = Self::of_nanos(since.as_nanos() - i128::from(offset) * NANOS)?;
+        Some(Self { offset: i32::try_from(offset).ok()?, ..moment })
     }
 
     /// The first moment of a day.
@@ -68,13 +92,18 @@ impl Moment {
         self.seconds
     }
 
+    /// Whether it is the beginning of the year 1, which Go takes for no moment at all.
+    pub(crate) fn is_zero(self) -> bool {
+        self.seconds == *SECONDS.start() && self.nanos == 0
+    }
+
     pub(crate) fn nanos(self) -> i128 {
         i128::from(self.seconds) * NANOS + i128::from(self.nanos)
     }
 
     /// The moment so many nanoseconds later.
     pub(crate) fn later(self, nanos: i64) -> Option<Self> {
-        Self::of_nanos(self.nanos() + i128::from(nanos))
+        Some(Self { offset: self.offset, ..Self::of_nanos(self.nanos() + i128::from(nanos))? })
     }
 
     /// What calendar and clock say in a time zone.
@@ -118,9 +147,12 @@ fn parsed_time(text: &str) -> Option<Time> {
 
 impl fmt::Display for Moment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.at(Offset::UTC) {
-            Some(civil) => write!(formatter, "{civil}Z"),
-            None => Err(fmt::Error),
+        let offset = Offset::from_seconds(self.offset).unwrap_or(Offset::UTC);
+        let civil = self.at(offset).ok_or(fmt::Error)?;
+        if self.offset == 0 {
+            return write!(formatter, "{civil}Z");
         }
+        let (sign, minutes) = (if self.offset < 0 { '-' } else { '+' }, self.offset.unsigned_abs() / 60);
+        write!(formatter, "{civil}{sign}{:02}:{:02}", minutes / 60, minutes % 60)
     }
 }
