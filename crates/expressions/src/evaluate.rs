@@ -114,13 +114,13 @@ pub struct Activation<'a> {
 #[derive(Clone, Debug)]
 enum Binding<'a> {
     Value(Value<'a>),
-    Computed(&'a dyn Fields<'a>),
+    Computed(&'a dyn Fields),
 }
 
 /// A variable whose fields are computed when they are asked for: `variables` of a policy.
-pub trait Fields<'a>: std::fmt::Debug {
+pub trait Fields: std::fmt::Debug {
     /// The value of a field; `None` if there is no such field. What it costs is the callee's to count.
-    fn field(&self, name: &str) -> Option<Result<Value<'a>, EvalError>>;
+    fn field<'a>(&'a self, name: &str) -> Option<Result<Value<'a>, EvalError>>;
 }
 
 impl<'a> Activation<'a> {
@@ -139,7 +139,7 @@ impl<'a> Activation<'a> {
 
     /// With a variable whose fields are computed.
     #[must_use]
-    pub fn computing(mut self, name: &'a str, fields: &'a dyn Fields<'a>) -> Self {
+    pub fn computing(mut self, name: &'a str, fields: &'a dyn Fields) -> Self {
         self.values.push((name, Binding::Computed(fields)));
         self
     }
@@ -204,9 +204,12 @@ pub(crate) fn evaluate<'a>(
     let mut run = Run { variables, activation, places: Vec::new(), context: Context::new(limit), interrupted };
     let result = run.eval(node);
     let cost = run.context.cost;
-    let is_over = cost > budget.remaining;
+    let is_last = budget.remaining < budget.per_call;
     budget.remaining = budget.remaining.saturating_sub(cost);
-    (if is_over { Err(EvalError::Budget) } else { result }, cost)
+    match result {
+        Err(EvalError::CostLimit) if is_last => (Err(EvalError::Budget), cost),
+        result => (result, cost),
+    }
 }
 
 struct Run<'a> {
@@ -354,7 +357,7 @@ impl<'a> Run<'a> {
 
     fn computed(
         &mut self,
-        fields: &'a dyn Fields<'a>,
+        fields: &'a dyn Fields,
         steps: &'a [Step],
     ) -> Result<(Value<'a>, &'a [Step]), EvalError> {
         let Some((Step { by: By::Const(Value::String(name)), .. }, rest)) = steps.split_first() else {

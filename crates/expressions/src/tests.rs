@@ -1,4 +1,5 @@
 //! Expressions as people write them.
 
+mod bounds;
 mod devices;
 mod tables;
