@@ -7,7 +7,7 @@ use crate::environment::Environment;
 use crate::estimate::{self, CostEstimate};
 use crate::evaluate::{Activation, Budget, EvalError, evaluate};
 use crate::plan::{Node, plan};
-use crate::problem::{Problem, Problems};
+use crate::problem::Problems;
 use crate::syntax::ast::{Expr, Kind};
 use crate::syntax::{Dialect, parse};
 use crate::types::Type;
@@ -24,6 +24,17 @@ pub struct Program {
     cost: CostEstimate,
 }
 
+/// Why an expression cannot be evaluated. `Display` is what upstream says of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// It is wrong, as far as its text tells.
+    #[error("compilation failed: {0}")]
+    Check(#[source] Problems),
+    /// A constant in it is none: `int('x')`.
+    #[error("program instantiation failed: {0}")]
+    Plan(String),
+}
+
 /// A value, and what it has cost.
 #[derive(Debug)]
 pub struct Evaluation<'a> {
@@ -38,15 +49,14 @@ impl Environment {
     ///
     /// # Errors
     /// All that is wrong with it, as cel-go tells it.
-    pub fn compile(&self, source: &str) -> Result<Program, Problems> {
-        let failed = |problems| Problems::new(source, problems);
+    pub fn compile(&self, source: &str) -> Result<Program, CompileError> {
+        let failed = |problems| CompileError::Check(Problems::new(source, problems));
         let parsed = parse(source, Dialect { has_bindings: self.has_bindings }).map_err(failed)?;
         let checked = check(self, parsed.root, parsed.nodes).map_err(failed)?;
         let cost = estimate::cost(self, &checked);
         let kind = checked.types.get(checked.root.id).cloned().unwrap_or(Type::Error);
-        let node = plan(&checked).map_err(|why| failed(vec![Problem::nowhere(why)]))?;
-        let variables: Vec<Arc<str>> =
-            self.variables().iter().map(|variable| variable.name.clone()).collect();
+        let node = plan(&checked).map_err(CompileError::Plan)?;
+        let variables: Vec<Arc<str>> = self.variables().iter().map(|variable| variable.name.clone()).collect();
         let mut mentioned = vec![false; variables.len()];
         for reference in &checked.references {
             if let crate::check::Reference::Variable(index) = reference

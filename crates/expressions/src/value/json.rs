@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use serde_json::Value as Json;
 
-use super::{List, Map, Object, Text, Value, text};
+use super::{List, Map, Moment, Object, Text, Value, text};
 use crate::declared::{Declared, ListKind, Scalar, Shape};
 
 /// Lists of which nobody has said more.
@@ -47,14 +45,9 @@ fn scalar(scalar: Scalar, json: &Json) -> Option<Value<'_>> {
             number.as_i64().or_else(|| super::number::whole(number.as_f64()?)).map(Value::Int)
         }
         (Scalar::Double, Json::Number(number)) => number.as_f64().map(Value::Double),
-        (Scalar::Bytes, Json::String(text)) => {
-            STANDARD.decode(text).ok().map(|bytes| Value::Bytes(Arc::from(bytes)))
-        }
-        (Scalar::Timestamp, Json::String(text)) => text::timestamp(text).map(Value::Timestamp),
-        (Scalar::Date, Json::String(text)) => {
-            let moment = text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?;
-            Some(Value::Timestamp(moment.timestamp()))
-        }
+        (Scalar::Bytes, Json::String(text)) => STANDARD.decode(text).ok().map(|bytes| Value::Bytes(Arc::from(bytes))),
+        (Scalar::Timestamp, Json::String(text)) => Moment::parse(text).map(Value::Timestamp),
+        (Scalar::Date, Json::String(text)) => Moment::of_day(text).map(Value::Timestamp),
         (Scalar::Duration, Json::String(text)) => text::loose_duration(text).map(Value::Duration),
         (Scalar::Quantity, Json::String(text)) => text.parse().ok().map(Value::Quantity),
         _ => None,
