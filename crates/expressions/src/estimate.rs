@@ -171,8 +171,8 @@ impl<'e> Estimator<'e> {
         let (first, steps) = path.split_first()?;
         let mut variables = self.environment.variables().iter().filter(|variable| variable.declared.is_some());
         let named = variables.clone().find(|variable| variable.name == *first);
-        // As upstream, where every path begins at the one root, whatever it says.
-        let root = named.or_else(|| variables.next())?.declared.clone()?;
+        // As upstream, where in rules of custom kinds every path begins at the one root, whatever it says.
+        let root = named.or_else(|| variables.find(|variable| &*variable.name == "self"))?.declared.clone()?;
         let found = steps.iter().try_fold(root, |declared, step| declared.below(step))?;
         Some(SizeEstimate { min: 0, max: found.elements_max() })
     }

@@ -641,7 +641,7 @@ impl<'a> Run<'a> {
 fn stepped<'a>(value: &Value<'a>, key: &Value<'a>, is_optional: bool) -> Result<Option<Value<'a>>, EvalError> {
     let found = match (value, key) {
         (Value::Object(object), Value::String(name)) => object.field(name),
-        (Value::Map(map), key) if is_optional => return Ok(map.contains(key).then(|| map.get(key)).flatten()),
+        (Value::Map(map), key) if is_optional => return Ok(map.get(key)),
         (Value::List(list), Value::Int(place)) if is_optional => {
             return Ok(usize::try_from(*place).ok().and_then(|place| list.get(place)));
         }

@@ -24,10 +24,7 @@ mod plan;
 mod functions;
 mod value;
 
-mod compile;
-mod cost;
 pub mod device;
-mod library;
 
 pub use authorizer::{
     Authorizer, AuthorizerValue, Decision, GroupCheck, PathCheck, Question, Resource, ResourceCheck, ServiceAccount,
@@ -45,7 +42,7 @@ pub use functions::format::NamedFormat;
 pub use functions::network::Range;
 pub use functions::url::Url;
 pub use problem::{Problem, Problems};
-pub use program::{CompileError, Evaluation, Program, texts};
+pub use program::{CompileError, Evaluation, Program};
 pub use types::{ObjectRef, Type};
 pub use value::{Entries, Key, List, Made, Map, Moment, Object, Text, Value};
 

@@ -8,7 +8,6 @@ use crate::estimate::{self, CostEstimate};
 use crate::evaluate::{Activation, Budget, EvalError, evaluate};
 use crate::plan::{Node, plan};
 use crate::problem::Problems;
-use crate::syntax::ast::{Expr, Kind};
 use crate::syntax::{Dialect, parse};
 use crate::types::Type;
 use crate::value::Value;
@@ -93,18 +92,4 @@ impl Program {
         let (result, cost) = evaluate(&self.node, &self.variables, activation, budget);
         Evaluation { result, cost }
     }
-}
-
-/// Every text that stands in an expression, if it is one.
-#[must_use]
-pub fn texts(source: &str) -> Vec<Arc<str>> {
-    let Ok(parsed) = parse(source, Dialect { has_bindings: true }) else { return Vec::new() };
-    let (mut rest, mut texts) = (vec![&parsed.root], Vec::new());
-    while let Some(expr) = rest.pop() {
-        if let Expr { kind: Kind::Literal(crate::syntax::ast::Literal::String(text)), .. } = expr {
-            texts.push(text.clone());
-        }
-        rest.extend(expr.children());
-    }
-    texts
 }

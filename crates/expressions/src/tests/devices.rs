@@ -50,7 +50,7 @@ fn quantities_and_versions_compare() {
 fn what_is_not_there_can_be_asked_for() {
     check("has(device.attributes['gpu.example.com'].nothing)", Ok(false));
     check("has(device.attributes['nobody.example.com'].model)", Ok(false));
-    check("device.attributes['nobody.example.com'].model == 'x'", Err("CEL runtime error: No such key"));
+    check("device.attributes['nobody.example.com'].model == 'x'", Err("CEL runtime error: no such key"));
     check("device.attributes['nobody.example.com'].?model.orValue('x') == 'x'", Ok(true));
     check("cel.bind(gpu, device.attributes['gpu.example.com'], gpu.healthy && gpu.index == 3)", Ok(true));
 }
@@ -58,8 +58,8 @@ fn what_is_not_there_can_be_asked_for() {
 #[test]
 fn what_is_no_selector_is_told() {
     check("device.driver ==", Err("CEL compile error: compilation failed"));
-    check("1 + 1", Err("must evaluate to bool, not int"));
-    check("'yes'", Err("CEL compile error: must evaluate to bool, not string"));
+    check("1 + 1", Err("must evaluate to bool or the unknown type, not int"));
+    check("'yes'", Err("CEL compile error: must evaluate to bool or the unknown type, not string"));
 }
 
 #[test]
@@ -86,9 +86,9 @@ fn what_could_run_for_ever_is_not_tried() {
 #[test]
 fn lists_and_sets_are_compared() {
     check("[1, 2, 2].isSorted() && ![2, 1].isSorted() && [].isSorted()", Ok(true));
-    check("[3, 1, 2].min() == 1 && ['a', 'b'].max() == 'b' && [1, 2].sum() == 3 && [].sum() == 0", Ok(true));
+    check("[3, 1, 2].min() == 1 && [1, 2].max() == 2 && [1, 2].sum() == 3 && [].sum() == 0", Ok(true));
     check("[].min() == 1", Err("min called on empty list"));
-    check("[1, 'a'].isSorted()", Err("no such overload"));
+    check("[1, 'a'].isSorted()", Err("expected type 'int' but found 'string'"));
     check("[9223372036854775807, 1].sum() == 0", Err("integer overflow"));
     check("sets.contains([1, 2, 3], [2, 2]) && !sets.contains([1], [2])", Ok(true));
     check("sets.equivalent([1, 2], [2, 1, 1]) && !sets.intersects([1], [2])", Ok(true));
@@ -105,7 +105,7 @@ fn texts_are_searched() {
         "'123 45 6'.findAll('[0-9]+') == ['123', '45', '6'] && '12'.findAll('[0-9]', 1) == ['1']",
         Ok(true),
     );
-    check("'abc'.find('[') == ''", Err("CEL runtime error"));
+    check("'abc'.find('[') == ''", Err("CEL compile error: program instantiation failed"));
 }
 
 #[test]

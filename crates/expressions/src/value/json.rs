@@ -33,7 +33,7 @@ pub(super) fn declared<'a>(json: &'a Json, declared: &'a Declared) -> Value<'a> 
         (Shape::List(element, kind), Json::Array(elements)) => {
             Value::List(List::Json { elements, element: Some(element), kind })
         }
-        (Shape::Map(value), Json::Object(members)) => Value::Map(Map::Json { members, value: Some(value) }),
+        (Shape::Map(value, _), Json::Object(members)) => Value::Map(Map::Json { members, value: Some(value) }),
         (Shape::Object(..), Json::Object(members)) => Value::Object(Object::Json { members, declared }),
         _ => dynamic(json),
     }
