@@ -165,7 +165,10 @@ impl Environment {
     }
 
     /// The functions of a name, from each library.
-    pub(crate) fn find_functions<'e>(&'e self, name: &'e str) -> impl Iterator<Item = &'static Function> + 'e {
+    pub(crate) fn find_functions<'e>(
+        &'e self,
+        name: &'e str,
+    ) -> impl Iterator<Item = &'static Function> + 'e {
         self.tables.iter().filter_map(move |table| table.get(name))
     }
 

@@ -30,8 +30,8 @@ pub mod device;
 mod library;
 
 pub use authorizer::{
-    Authorizer, AuthorizerValue, Decision, GroupCheck, PathCheck, Question, Resource, ResourceCheck, ServiceAccount,
-    Subject,
+    Authorizer, AuthorizerValue, Decision, GroupCheck, PathCheck, Question, Resource, ResourceCheck,
+    ServiceAccount, Subject,
 };
 pub use declared::{Declared, Field, ListKind, REQUEST_BYTES_MAX};
 pub use environment::{Environment, MadeType};

@@ -30,18 +30,6 @@ pub const UNSERVED: &[Unserved] = &[
         "its kind is not served",
     ),
     row("apiregistration.k8s.io", "apiservices", "aggregation layer", "no request is passed on to it"),
-    row(
-        ADMISSION,
-        "mutatingwebhookconfigurations",
-        "caller of admission webhooks",
-        "no request is changed by it",
-    ),
-    row(
-        ADMISSION,
-        "validatingwebhookconfigurations",
-        "caller of admission webhooks",
-        "no request is refused by it",
-    ),
     row(ADMISSION, "validatingadmissionpolicies", "policy engine", "no request is refused by it"),
     row(ADMISSION, "validatingadmissionpolicybindings", "policy engine", "no request is refused by it"),
     row(ADMISSION, "mutatingadmissionpolicies", "policy engine", "no request is changed by it"),

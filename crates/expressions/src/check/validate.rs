@@ -48,7 +48,8 @@ fn aggregate(checked: &Checked, expr: &Expr, problems: &mut Vec<Problem>) {
     };
     match &expr.kind {
         Kind::List(elements) => {
-            let mut kinds = elements.iter().map(|element| (&element.value, type_of(&element.value, element.is_optional)));
+            let mut kinds =
+                elements.iter().map(|element| (&element.value, type_of(&element.value, element.is_optional)));
             let Some((_, first)) = kinds.next() else { return };
             if let Some((value, other)) = kinds.find(|(_, kind)| *kind != first) {
                 tell(value.at, &first, &other);

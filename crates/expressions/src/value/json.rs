@@ -47,7 +47,9 @@ fn scalar(scalar: Scalar, json: &Json) -> Option<Value<'_>> {
             number.as_i64().or_else(|| super::number::whole(number.as_f64()?)).map(Value::Int)
         }
         (Scalar::Double, Json::Number(number)) => number.as_f64().map(Value::Double),
-        (Scalar::Bytes, Json::String(text)) => STANDARD.decode(text).ok().map(|bytes| Value::Bytes(Arc::from(bytes))),
+        (Scalar::Bytes, Json::String(text)) => {
+            STANDARD.decode(text).ok().map(|bytes| Value::Bytes(Arc::from(bytes)))
+        }
         (Scalar::Timestamp, Json::String(text)) => text::timestamp(text).map(Value::Timestamp),
         (Scalar::Date, Json::String(text)) => {
             let moment = text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?;

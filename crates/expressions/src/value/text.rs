@@ -25,7 +25,8 @@ pub(crate) fn timestamp(text: &str) -> Option<Timestamp> {
         || bytes.len().checked_sub(6).is_some_and(|sign| {
             matches!(bytes.get(sign), Some(b'+' | b'-')) && bytes.get(sign + 3) == Some(&b':')
         });
-    let has_seconds = bytes.get(16) == Some(&b':') && bytes.get(10) == Some(&b'T') && bytes.get(4) == Some(&b'-');
+    let has_seconds =
+        bytes.get(16) == Some(&b':') && bytes.get(10) == Some(&b'T') && bytes.get(4) == Some(&b'-');
     if !is_zoned || !has_seconds {
         return None;
     }
