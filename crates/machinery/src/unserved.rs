@@ -29,18 +29,6 @@ pub const UNSERVED: &[Unserved] = &[
         "server for custom resources",
         "its kind is not served",
     ),
-    row(
-        ADMISSION,
-        "mutatingwebhookconfigurations",
-        "caller of admission webhooks",
-        "no request is changed by it",
-    ),
-    row(
-        ADMISSION,
-        "validatingwebhookconfigurations",
-        "caller of admission webhooks",
-        "no request is refused by it",
-    ),
     row(ADMISSION, "validatingadmissionpolicies", "policy engine", "no request is refused by it"),
     row(ADMISSION, "validatingadmissionpolicybindings", "policy engine", "no request is refused by it"),
     row(ADMISSION, "mutatingadmissionpolicies", "policy engine", "no request is changed by it"),
