@@ -6,8 +6,8 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use apiserver::aggregation::learned;
-use apiserver::aggregation::specification::Specification;
+use apiserver::catalogue::learned;
+use apiserver::catalogue::specification::Specification;
 use apiserver::negotiate::{Accept, content_format};
 use apiserver::request_info::{Query, RequestInfo};
 use apiserver::verbs::list::{Continue, parse_revision};
