@@ -55,10 +55,10 @@ impl Cluster {
         Self { server, informers, metrics }
     }
 
-    /// Serves Widgets from now on, and tells whoever wants to know.
+    /// Serves Widgets from now on.
     async fn add_widgets(&self) {
         self.server.server.catalogue().add(vec![widgets()]).await.unwrap();
-        self.discover().await;
+        self.touch_a_service().await;
         self.eventually("Widgets are followed", async || {
             self.followed().is_some_and(|held| held.informer().is_synced())
         })
@@ -74,6 +74,15 @@ impl Cluster {
     fn followed(&self) -> Option<Arc<Held>> {
         let all = self.informers.all_held();
         all.into_iter().find(|held| held.resource().plural == "widgets")
+    }
+
+    /// Changes an APIService: controllers look at what is served when one changes.
+    async fn touch_a_service(&self) {
+        const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+        let number = format!("{:?}", std::time::Instant::now());
+        let patch = json!({"metadata": {"annotations": {"example.com/touched": number}}}).to_string();
+        let touched = self.server.call("PATCH", &format!("{SERVICES}/v1.apps"), &patch).await;
+        assert_eq!(touched.code, 200, "{}", touched.body);
     }
 
     async fn discover(&self) {

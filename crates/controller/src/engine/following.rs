@@ -39,13 +39,12 @@ impl Following {
             let wanted = self.wanted(&served);
             followed.retain(|resource, _| wanted.contains(resource));
             for resource in wanted {
-                if !followed.contains_key(&resource) {
+                followed.entry(resource).or_insert_with_key(|resource| {
                     let (stop, stopped) = oneshot::channel();
                     let kind = Kind { of: self, informers: informers.clone(), queue: queue.clone() };
-                    let held = informers.held(&resource);
-                    informers.tasks().spawn("source", kind.run(held, stopped));
-                    followed.insert(resource, stop);
-                }
+                    informers.tasks().spawn("source", kind.run(informers.held(resource), stopped));
+                    stop
+                });
             }
             if changes.changed().await.is_err() {
                 return;
