@@ -198,6 +198,13 @@ impl<'a> Value<'a> {
         json::declared(json, declared)
     }
 
+    /// The value as JSON, as it is stored: bytes in base64, moments and spans as texts. `None` for what has no such form,
+    /// as a type, or a map whose keys are no texts.
+    #[must_use]
+    pub fn to_json(&self) -> Option<Json> {
+        json::written(self)
+    }
+
     /// A text that has been made.
     #[must_use]
     pub fn text(text: impl Into<Arc<str>>) -> Self {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use crate::{
-    Activation, Authorizer, AuthorizerValue, Budget, Decision, Declared, Question, Environment, Field, Library, ListKind, Type, Value,
+    Activation, Authorizer, AuthorizerValue, Budget, Decision, Declared, EvalError, Fields, MadeType, Question, Environment, Field, Library, ListKind, Type, Value,
 };
 
 /// A schema as JSON has it. What a schema of a custom kind becomes is up to the crates above; this is the short form.
@@ -235,6 +235,62 @@ fn patches_are_made_only_where_they_are_known() {
     let evaluation = program.evaluate(&activation, &mut Budget::default());
     let Ok(Value::List(patches)) = evaluation.result else { panic!("no list") };
     let Some(Value::Object(patch)) = patches.get(0) else { panic!("no patch") };
+    let written = serde_json::json!({"op": "add", "path": "/a~1b~0c", "value": {"spec": {"n": 1}}});
+    assert_eq!(Value::Object(patch.clone()).to_json(), Some(written));
     assert!(matches!(patch.field("path"), Some(Value::String(path)) if &*path == "/a~1b~0c"));
     assert!(environment.compile("JSONPatch{operation: 'add'}").expect_err("a typo").to_string().contains("undefined field"));
+}
+
+/// `variables` of a policy: each is computed at most when it is asked for.
+#[derive(Debug)]
+struct Variables;
+
+impl Fields for Variables {
+    fn field<'a>(&'a self, name: &str) -> Option<Result<Value<'a>, EvalError>> {
+        match name {
+            "greeting" => Some(Ok(Value::text("hello"))),
+            "broken" => Some(Err(EvalError::from("division by zero"))),
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn variables_of_a_policy_are_computed_when_they_are_asked_for() {
+    let fields = [("greeting", Type::String), ("broken", Type::Int)];
+    let fields = Some(fields.into_iter().map(|(name, kind)| (name.to_owned(), kind)).collect());
+    let environment = Environment::new()
+        .variable("variables", Type::named("kubernetes.variables"))
+        .making(MadeType { name: "kubernetes.variables".to_owned(), fields });
+    let activation = Activation::new().computing("variables", &Variables);
+    let check = |expression: &str, expected: &str| {
+        let program = environment.compile(expression).expect("an expression");
+        let evaluation = program.evaluate(&activation, &mut Budget::default());
+        assert_eq!(format!("{:?}", evaluation.result.map(|value| value.to_json())), expected, "{expression}");
+    };
+    check("variables.greeting + '!'", "Ok(Some(String(\"hello!\")))");
+    check("variables.greeting == 'hello' || variables.broken == 1", "Ok(Some(Bool(true)))");
+    check("variables.broken == 1", "Err(Failed(\"division by zero\"))");
+    assert!(environment.compile("variables.nobody").expect_err("nobody").to_string().contains("undefined field 'nobody'"));
+    assert!(environment.compile("variables.greeting + 1").is_err());
+}
+
+/// How costs of a change are known: `oldSelf` that may not be there.
+#[test]
+fn old_values_may_be_optional() {
+    let declared = declared(&serde_json::json!({"type": "object", "properties": {"n": {"type": "integer"}}})).named("selfType");
+    let environment = Environment::new().declared("self", declared.clone()).optional("oldSelf", &declared);
+    let program = environment.compile("!oldSelf.hasValue() || oldSelf.value().n <= self.n").expect("a rule");
+    assert!(program.mentions("oldSelf"));
+    let check = |old: Option<i64>, expected: bool| {
+        let (object, old) = (serde_json::json!({"n": 5}), old.map(|n| serde_json::json!({"n": n})));
+        let old = old.as_ref().map_or(Value::Optional(None), |old| Value::some(Value::declared(old, &declared)));
+        let activation = Activation::new().with("self", Value::declared(&object, &declared)).with("oldSelf", old);
+        let evaluation = program.evaluate(&activation, &mut Budget::default());
+        assert!(matches!(evaluation.result, Ok(Value::Bool(yes)) if yes == expected));
+    };
+    check(None, true);
+    check(Some(4), true);
+    check(Some(6), false);
+    assert!(environment.compile("oldSelf.n == 1").is_err());
 }

@@ -39,6 +39,47 @@ pub(super) fn declared<'a>(json: &'a Json, declared: &'a Declared) -> Value<'a> 
     }
 }
 
+/// A value as JSON.
+pub(super) fn written(value: &Value<'_>) -> Option<Json> {
+    Some(match value {
+        Value::Null => Json::Null,
+        Value::Bool(yes) => Json::Bool(*yes),
+        Value::Int(number) => (*number).into(),
+        Value::Uint(number) => (*number).into(),
+        Value::Double(number) => serde_json::Number::from_f64(*number).map(Json::Number)?,
+        Value::String(text) => Json::String(text.to_string()),
+        Value::Bytes(bytes) => Json::String(STANDARD.encode(bytes)),
+        Value::Duration(nanos) => Json::String(text::duration_text(*nanos)),
+        Value::Timestamp(moment) => Json::String(moment.to_string()),
+        Value::Quantity(amount) => Json::String(amount.to_string()),
+        Value::List(List::Json { elements, .. }) => Json::Array(elements.to_vec()),
+        Value::List(list) => {
+            stacker::maybe_grow(64 << 10, 1 << 20, || list.iter().map(|value| written(&value)).collect::<Option<_>>())
+                .map(Json::Array)?
+        }
+        Value::Map(Map::Json { members, .. }) | Value::Object(Object::Json { members, .. }) => {
+            Json::Object((*members).clone())
+        }
+        Value::Map(map) => entries(map.entries().into_iter().map(|(key, value)| match key {
+            Value::String(key) => Some((key.to_string(), value)),
+            _ => None,
+        }))?,
+        Value::Object(object) => {
+            entries(object.entries().into_iter().map(|(name, value)| Some((name.to_string(), value))))?
+        }
+        Value::Optional(Some(value)) => written(value)?,
+        _ => return None,
+    })
+}
+
+fn entries<'a>(entries: impl Iterator<Item = Option<(String, Value<'a>)>>) -> Option<Json> {
+    let written = |entry: Option<(String, Value<'a>)>| {
+        let (name, value) = entry?;
+        Some((name, written(&value)?))
+    };
+    stacker::maybe_grow(64 << 10, 1 << 20, || entries.map(written).collect::<Option<_>>()).map(Json::Object)
+}
+
 fn scalar(scalar: Scalar, json: &Json) -> Option<Value<'_>> {
     match (scalar, json) {
         (Scalar::Int, Json::Number(number)) => {
