@@ -15,6 +15,7 @@ use crate::at_rest::AtRest;
 use crate::audit::Audit;
 use crate::cache::Cache;
 use crate::catalogue::{Catalogue, Kinds};
+use crate::custom::Progress;
 use crate::door::Door;
 use crate::flow_control::FlowControl;
 use crate::kinds::Kind;
@@ -126,6 +127,8 @@ pub struct Api {
     pub tasks: Tasks,
     /// What serves clients: goes on through the delay after readiness has failed, and ends when the drain begins.
     pub serving: Tasks,
+    /// How far CustomResourceDefinitions are served.
+    pub custom: Progress,
     /// What changes while it runs.
     pub state: State,
 }

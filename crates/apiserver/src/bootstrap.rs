@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use crate::api::Api;
+use crate::kinds::Kind;
 use crate::negotiate::Accept;
 use crate::place::Placed;
 use crate::request_info::{Query, RequestInfo, ResourceInfo, Scope, Verb};
@@ -196,21 +197,31 @@ pub(crate) fn request(
     api: &Api,
     (group, version, resource): (&str, &str, &str),
     namespace: &str,
+    object: Value,
+    verb: Verb,
+) -> Option<(Request, Value)> {
+    request_of(api, api.kind(group, version, resource)?, namespace, object, verb)
+}
+
+/// As [`request`], for a kind that is at hand.
+pub(crate) fn request_of(
+    api: &Api,
+    kind: &Kind,
+    namespace: &str,
     mut object: Value,
     verb: Verb,
 ) -> Option<(Request, Value)> {
-    let kind = api.kind(group, version, resource)?;
     let map = object.as_object_mut()?;
     map.insert("apiVersion".to_owned(), kind.api_version().into());
     map.insert("kind".to_owned(), kind.kind().into());
     let name = if verb == Verb::Create { String::new() } else { Metadata::of(&object).name().to_owned() };
     let resource = ResourceInfo {
         verb,
-        group: group.to_owned(),
-        version: version.to_owned(),
+        group: kind.group().to_owned(),
+        version: kind.version().to_owned(),
         scope: if namespace.is_empty() { Scope::Cluster } else { Scope::Namespace },
         namespace: namespace.to_owned(),
-        resource: resource.to_owned(),
+        resource: kind.resource().to_owned(),
         subresource: String::new(),
         name,
         rest: String::new(),

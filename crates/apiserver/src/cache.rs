@@ -7,6 +7,7 @@
 
 pub mod feed;
 pub mod filter;
+pub mod form;
 pub mod interest;
 pub mod object;
 pub mod part;
@@ -25,6 +26,7 @@ use tokio::sync::{Mutex, watch};
 use crate::at_rest::AtRest;
 use crate::status::{Error, Result};
 pub use filter::Filter;
+pub use form::StoredForm;
 pub use interest::Interest;
 pub use object::CachedObject;
 pub use resource::{CacheEvent, EventType, Keys, Listing, ResourceCache, Watcher};

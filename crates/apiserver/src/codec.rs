@@ -11,10 +11,11 @@ use machinery::field::{FieldError, Path};
 use schema::patch::PatchError;
 use schema::text;
 use schema::walk::budget::Room;
+use schema::walk::declared;
 use schema::walk::decode::{self, DecodeError};
 use schema::walk::default::Defaults;
 use schema::walk::nulls::Nulls;
-use schema::{SchemaRef, proto};
+use schema::{Schema, SchemaRef, proto};
 use serde_json::{Value, json};
 use tracing::warn;
 
@@ -186,10 +187,38 @@ fn mode(validation: FieldValidation) -> decode::FieldValidation {
 }
 
 /// Fills in defaults.
-pub fn default(kind: &Kind, value: &mut Value) {
-    if let Ok(schema) = schema_of(kind) {
-        DEFAULTS.apply(schema, value);
+///
+/// # Errors
+/// 413 if those of a custom kind take too much memory.
+pub fn default(kind: &Kind, value: &mut Value) -> Result<()> {
+    let Ok(schema) = schema_of(kind) else { return Ok(()) };
+    if kind.is_custom() {
+        return declared::apply(schema, value)
+            .map_err(|failure| Error::entity_too_large(failure.to_string()));
     }
+    DEFAULTS.apply(schema, value);
+    Ok(())
+}
+
+/// An object of a custom kind without the fields that a schema does not know. What does not fit it stays as it is.
+pub fn pruned(schema: &Schema, value: Value) -> Value {
+    schema.get().and_then(|schema| decode::known(schema, &value)).unwrap_or(value)
+}
+
+/// A stored object of a custom kind as it is read today: in this version, with all defaults, and with no field that the
+/// schema does not know.
+pub fn reread(schema: &Schema, api_version: &str, stored: &Value) -> Value {
+    let known = schema.get().and_then(|schema| decode::known(schema, stored));
+    let mut value = known.unwrap_or_else(|| stored.clone());
+    if let Some(map) = value.as_object_mut() {
+        map.insert("apiVersion".to_owned(), api_version.into());
+    }
+    if let Some(schema) = schema.get()
+        && let Err(failure) = declared::apply(schema, &mut value)
+    {
+        warn!(%failure, "a stored object is read without all of its defaults");
+    }
+    value
 }
 
 /// Writes null where Go does for what is not set: how an object is stored and sent.
@@ -241,6 +270,11 @@ pub fn encode_protobuf(value: &Value) -> Option<Bytes> {
 /// A stored object's message, without the envelope, in the form of `kind`.
 pub fn encode_protobuf_message(kind: &Kind, stored: &Value) -> Option<Bytes> {
     let value = kind.to_served(Cow::Borrowed(stored));
+    if kind.is_custom() {
+        // Only its metadata has such a form, and nothing else is asked for in it.
+        let schema = schema_named("meta.k8s.io/v1", "PartialObjectMetadata")?;
+        return logged(proto::encode_message(schema, &json!({"metadata": value.get("metadata")})));
+    }
     logged(proto::encode_message(schema_of(kind).ok()?, &value))
 }
 

@@ -14,7 +14,7 @@ use http::Response;
 use crate::api::Api;
 use crate::catalogue::Snapshot;
 use crate::kinds::Kind;
-use crate::negotiate::{Accept, View};
+use crate::negotiate::{Accept, Format, View};
 use crate::notes::Notes;
 use crate::place::Placed;
 use crate::request_info::{RequestInfo, ResourceInfo};
@@ -93,10 +93,13 @@ pub fn accepted(
     accept: Option<Accept>,
     headers: &http::HeaderMap,
 ) -> Result<Accept> {
-    match accept.ok_or_else(Error::not_acceptable)? {
-        accept if accept.view == View::Table && !kind.has_table(&resource.subresource) => {
-            Accept::without_tables(headers)
-        }
-        accept => Ok(accept),
-    }
+    let accept = accept.ok_or_else(Error::not_acceptable)?;
+    let (has_table, has_protobuf) =
+        (kind.has_table(&resource.subresource), kind.has_protobuf(&resource.subresource));
+    let is_possible = |accept: &Accept| match accept.view {
+        View::Table => has_table,
+        View::Object => has_protobuf || accept.format != Format::Protobuf,
+        View::Metadata | View::MetadataList => true,
+    };
+    if is_possible(&accept) { Ok(accept) } else { Accept::choose(headers, is_possible) }
 }

@@ -37,6 +37,7 @@ pub mod verbs;
 
 pub mod backend;
 pub mod component_statuses;
+pub mod custom;
 pub mod dial;
 pub mod eviction;
 pub mod kubelet_client;

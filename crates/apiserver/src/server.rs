@@ -28,6 +28,7 @@ use crate::at_rest::AtRest;
 use crate::audit::Audit;
 use crate::cache::{Cache, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
+use crate::custom::Definitions;
 use crate::door::Door;
 use crate::flow_control::FlowControl;
 use crate::kubelet_client::KubeletClient;
@@ -165,6 +166,7 @@ pub async fn start(
     let catalogue = Arc::new(Catalogue::new(Arc::clone(&cache)));
     catalogue.add(Offer::builtin()).await?;
     let builtin = Kinds::clone(&catalogue.current());
+    let definitions = Definitions::load(&builtin, &catalogue).await;
     catalogue.delegate(Arc::new(ResourceMetrics::default())).await;
     let trace = Arc::new(Trace::new(clock.clone()));
     let security = Arc::new(Security::new(&config, clock.clone()).map_err(StartError::Tls)?);
@@ -190,6 +192,7 @@ pub async fn start(
         door: Door::new(Arc::clone(&store), Arc::clone(&at_rest)),
         at_rest,
         metrics,
+        custom: crate::custom::Progress::default(),
         state: crate::api::State::new(config.requests_in_flight_max),
         cache: Arc::clone(&cache),
         catalogue: Arc::clone(&catalogue),
@@ -205,7 +208,7 @@ pub async fn start(
     tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
     // Requests that are under way while the server stops need the cache to the end.
     ending.spawn("watch-cache", feed::follow(cache, catalogue, trace, security, random_of_feed));
-    spawn_followers(&api);
+    spawn_followers(&api, definitions);
     let entrance = listener.zip(tls);
     if entrance.is_some() {
         info!(address = %address.map(|a| a.to_string()).unwrap_or_default(), "serving");
@@ -249,7 +252,9 @@ fn tls(config: &Config) -> Result<Tls, StartError> {
 }
 
 /// What makes the first objects, and what follows the cache beside requests.
-fn spawn_followers(api: &Arc<Api>) {
+fn spawn_followers(api: &Arc<Api>, definitions: Definitions) {
+    let custom = Arc::clone(api);
+    api.serving.spawn("custom-kinds", async move { definitions.follow(&custom).await });
     let bootstrap = Arc::clone(api);
     api.tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
     let addresses = Arc::clone(api);

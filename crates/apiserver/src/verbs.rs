@@ -191,6 +191,9 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
     if matches!(verb, Verb::Create | Verb::Update | Verb::Patch) {
         warn_of_unserved(request);
     }
+    if verb.is_write() {
+        crate::custom::settle(api, request).await?;
+    }
     Ok(answer)
 }
 
@@ -219,6 +222,9 @@ pub fn check(request: &Request) -> Result<()> {
 /// 405 if it cannot.
 pub fn check_verb(request: &Request) -> Result<()> {
     let (verb, is_collection) = (request.resource.verb, request.resource.name.is_empty());
+    if verb == Verb::Create && request.kind.row().is_terminating {
+        return Err(Error::ending(verb.as_str()));
+    }
     let needs_name = matches!(verb, Verb::Update | Verb::Patch);
     if !request.kind.has_verb(verb)
         || (needs_name && is_collection)

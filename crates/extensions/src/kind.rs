@@ -5,6 +5,7 @@
 //! Source: `k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go`, `pkg/registry/customresource`.
 
 mod columns;
+mod order;
 mod rules;
 mod scale;
 
@@ -105,8 +106,9 @@ pub fn kinds(definition: &Value, before: Option<Before<'_>>) -> Result<Vec<Custo
     let webhook = read.spec.conversion.as_ref().is_some_and(|conversion| conversion.strategy == "Webhook");
     let mut kinds = Vec::new();
     for version in read.spec.versions.iter().filter(|version| version.served || version.storage) {
-        // Nobody calls webhooks that convert: what would have to be converted cannot be asked for.
-        let is_served = version.served && (!webhook || version.storage);
+        // Nobody calls webhooks that convert: what would have to be converted cannot be asked for. While the definition
+        // goes, its objects are found by the version in which they are stored.
+        let is_served = version.served && (!webhook || version.storage) || is_terminating && version.storage;
         let schema = match before.and_then(|before| same(&before, definition, &read, version)) {
             Some(schema) => schema,
             None => made(&read, version)?,
@@ -114,6 +116,7 @@ pub fn kinds(definition: &Value, before: Option<Before<'_>>) -> Result<Vec<Custo
         let row = row(&read, version, storage, &schema, is_terminating);
         kinds.push(CustomKind { row, schema, is_served, is_storage: version.storage });
     }
+    kinds.sort_by(|left, right| order::compare(&right.row.version, &left.row.version));
     Ok(kinds)
 }
 
@@ -127,7 +130,8 @@ fn same(before: &Before<'_>, definition: &Value, read: &Definition, version: &Ve
         && known.row.group == read.spec.group;
     let schema = |definition: &Value| {
         let versions = definition.pointer("/spec/versions")?.as_array()?;
-        let found = versions.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(&version.name));
+        let found =
+            versions.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(&version.name));
         found?.pointer("/schema/openAPIV3Schema").cloned()
     };
     (is_named && schema(before.definition) == schema(definition)).then(|| known.schema.clone())

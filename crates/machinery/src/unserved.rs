@@ -23,12 +23,6 @@ pub const UNSERVED: &[Unserved] = &[
     row("batch", "cronjobs", "CronJob controller", "its Jobs are not created"),
     row("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler controller", "nothing is scaled"),
     row("networking.k8s.io", "networkpolicies", "network policy part", "no traffic is refused"),
-    row(
-        "apiextensions.k8s.io",
-        "customresourcedefinitions",
-        "server for custom resources",
-        "its kind is not served",
-    ),
     row("apiregistration.k8s.io", "apiservices", "aggregation layer", "no request is passed on to it"),
     row(
         ADMISSION,

@@ -38,6 +38,8 @@ pub struct CachedObject {
     pub revision: Revision,
     /// The final JSON.
     pub json: Bytes,
+    /// Whether it would be stored in another form today.
+    pub is_stale: bool,
     /// Where `"metadata"` begins in it: after the kind and the version.
     metadata_at: usize,
     labels: OnceLock<BTreeMap<String, String>>,
@@ -55,6 +57,7 @@ impl CachedObject {
             key,
             revision,
             json,
+            is_stale: false,
             metadata_at,
             labels: OnceLock::new(),
             fields: OnceLock::new(),
@@ -116,6 +119,7 @@ impl CachedObject {
             key: Arc::clone(&self.key),
             revision,
             json: self.json.clone(),
+            is_stale: self.is_stale,
             metadata_at: self.metadata_at,
             labels: OnceLock::new(),
             fields: OnceLock::new(),

@@ -9,6 +9,7 @@ use resources::{Resource, Text};
 use store::{ROOT, Revision};
 use tokio::sync::watch;
 
+use super::form::StoredForm;
 use super::interest::{Interest, Interests};
 use super::object::CachedObject;
 use crate::at_rest::Unreadable;
@@ -72,6 +73,8 @@ pub struct Keys {
     pub group: Text,
     /// The plural.
     pub resource: Text,
+    /// How objects of a custom kind are read; those of others are as they are stored.
+    pub form: Option<StoredForm>,
 }
 
 impl Keys {
@@ -82,14 +85,14 @@ impl Keys {
             Some((group, _)) if *group != *row.group => group.into(),
             _ => row.group.clone(),
         };
-        Self { prefix: row.storage_prefix.clone(), group, resource: row.plural.clone() }
+        Self { prefix: row.storage_prefix.clone(), group, resource: row.plural.clone(), form: None }
     }
 
     /// The keys below a prefix that no row has: `/registry/<resource>/` or `/registry/<group>/<resource>/`.
     pub fn below(prefix: &str) -> Self {
         let path = prefix.strip_prefix(ROOT).unwrap_or(prefix).trim_end_matches('/');
         let (group, resource) = path.split_once('/').unwrap_or(("", path));
-        Self { prefix: prefix.into(), group: group.into(), resource: resource.into() }
+        Self { prefix: prefix.into(), group: group.into(), resource: resource.into(), form: None }
     }
 }
 
@@ -260,6 +263,11 @@ impl ResourceCache {
     /// What it has.
     pub fn keys(&self) -> &Keys {
         &self.keys
+    }
+
+    /// The revision of its newest event.
+    pub fn newest(&self) -> Revision {
+        self.state.read().revision
     }
 
     /// Whether its objects are yet to be read.

@@ -61,7 +61,7 @@ pub async fn create_owned(
     if !Metadata::of(&object).resource_version().is_empty() {
         return Err(Error::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    crate::codec::default(&request.kind, &mut object);
+    crate::codec::default(&request.kind, &mut object)?;
     if ownership == Ownership::Track {
         managed::track(api, request, Part::Object, None, &mut object);
     }
@@ -83,7 +83,7 @@ pub async fn create_owned(
 async fn create_once(api: &Api, request: &Request, object: Value) -> Result<Committed> {
     let strategy = request.kind.strategy();
     let mut object = admission::mutate(api, request, Operation::Create, object, None)?;
-    crate::codec::default(&request.kind, &mut object);
+    crate::codec::default(&request.kind, &mut object)?;
     fill_system_metadata(api, &mut object);
     strategy.begin_create(&mut object);
     let warnings = (strategy.warnings)(&object);

@@ -6,7 +6,7 @@ use super::Request;
 use super::options::FieldValidation;
 use crate::codec;
 use crate::kinds::Kind;
-use crate::negotiate::content_format;
+use crate::negotiate::{Format, JSON, YAML, content_format};
 use crate::status::{Error, Result};
 
 /// Decodes the body as an object of the request's kind, pruned to the fields that the schema knows. What is wrong and
@@ -16,6 +16,9 @@ use crate::status::{Error, Result};
 /// 400, 415 or 422 with what is wrong.
 pub fn body(request: &Request) -> Result<Value> {
     let format = content_format(&request.headers)?;
+    if format == Format::Protobuf && !request.kind.has_protobuf(&request.resource.subresource) {
+        return Err(Error::unsupported_media_type(&format!("{JSON}, {YAML}")));
+    }
     let validation = FieldValidation::of(request);
     let (mut object, warnings) = codec::decode_kind(&request.kind, format, &request.body, validation)?;
     super::managed::keep_reset_of(&request.body, format, &mut object);

@@ -1,8 +1,9 @@
-//! The `scale` subresource: an `autoscaling/v1` Scale over `spec.replicas`.
+//! The `scale` subresource: an `autoscaling/v1` Scale over the fields that the kind's row names.
 
 use machinery::field::{FieldError, Path};
 use machinery::labels;
 use machinery::metadata::Metadata;
+use resources::ScalePaths;
 use serde_json::{Value, json};
 
 use super::managed::{self, Ownership};
@@ -16,6 +17,9 @@ use crate::negotiate::media_type;
 use crate::request_info::Verb;
 use crate::status::{Error, Result, Subject};
 
+/// Replicas that no client can mean, in place of those that an object does not have.
+const UNSET: i64 = i32::MIN as i64;
+
 /// Reads or writes the scale of an object.
 ///
 /// # Errors
@@ -24,7 +28,12 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
     match request.resource.verb {
         Verb::Get => {
             let object = current(api, request, &request.key()).await?;
-            Ok(Answer::value(scale_of(&request.kind.value(&object))))
+            let object = request.kind.value(&object);
+            if request.kind.is_custom() && object.pointer(&paths(request).spec_replicas).is_none() {
+                let path = dotted(&paths(request).spec_replicas);
+                return Err(Error::internal(format!("the spec replicas field {path:?} does not exist")));
+            }
+            Ok(Answer::value(scale_of(paths(request), &object)))
         }
         Verb::Update => {
             let wanted = decode::body_of(request, "autoscaling/v1", "Scale")?;
@@ -42,9 +51,17 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
 
 async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
     let committed = change(api, request, Part::Object, |old| {
-        let before = scale_of(old);
+        let mut before = scale_of(paths(request), old);
+        let is_unset = request.kind.is_custom() && old.pointer(&paths(request).spec_replicas).is_none();
+        if is_unset && let Some(spec) = before.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.insert("replicas".to_owned(), UNSET.into());
+        }
         let scale = wanted(&before)?;
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+        if is_unset && replicas == UNSET {
+            let path = dotted(&paths(request).spec_replicas);
+            return Err(Error::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
+        }
         check_replicas(request, replicas)?;
         let mut new = old.clone();
         let version = Metadata::of(&scale).resource_version();
@@ -53,13 +70,11 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
         } else {
             machinery::metadata::set(&mut new, "resourceVersion", version);
         }
-        if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
-            spec.insert("replicas".to_owned(), replicas.into());
-        }
+        put(&mut new, &paths(request).spec_replicas, replicas.into());
         Ok(new)
     })
     .await?;
-    let value = scale_of(&request.kind.value(&committed.object));
+    let value = scale_of(paths(request), &request.kind.value(&committed.object));
     Ok(Answer::value(value))
 }
 
@@ -74,10 +89,12 @@ async fn apply(api: &Api, request: &Request) -> Result<Answer> {
         "apiVersion": request.kind.api_version(),
         "kind": request.kind.kind(),
         "metadata": {"name": meta.name()},
-        "spec": {},
     });
+    if !request.kind.is_custom() {
+        config["spec"] = json!({});
+    }
     if let Some(replicas) = scale.pointer("/spec/replicas") {
-        config["spec"]["replicas"] = replicas.clone();
+        put(&mut config, &paths(request).spec_replicas, replicas.clone());
     }
     for name in ["uid", "resourceVersion"] {
         if let Some(value) = meta.get(name) {
@@ -87,15 +104,36 @@ async fn apply(api: &Api, request: &Request) -> Result<Answer> {
     let committed = change_owned(api, request, Part::Object, Ownership::Applied, |old| {
         let applied = managed::apply_config(api, request, Part::Object, Some(old), &config);
         let mut new = applied.map_err(|failure| in_scale(request, failure))?;
-        check_replicas(request, new.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0))?;
+        let replicas = new.pointer(&paths(request).spec_replicas).and_then(Value::as_i64);
+        check_replicas(request, replicas.unwrap_or(0))?;
         if meta.resource_version().is_empty() {
             machinery::metadata::remove(&mut new, "resourceVersion");
         }
         Ok(new)
     })
     .await?;
-    let value = scale_of(&request.kind.value(&committed.object));
+    let value = scale_of(paths(request), &request.kind.value(&committed.object));
     Ok(Answer::value(value))
+}
+
+fn paths(request: &Request) -> &ScalePaths {
+    &request.kind.row().scale
+}
+
+/// A pointer as people write it: `.spec.replicas`.
+fn dotted(pointer: &str) -> String {
+    pointer.replace('/', ".").replace("~1", "/").replace("~0", "~")
+}
+
+/// Writes a field, and the objects on the way to it that are not there.
+fn put(object: &mut Value, pointer: &str, value: Value) {
+    let mut at = object;
+    for name in pointer.split('/').skip(1) {
+        let name = name.replace("~1", "/").replace("~0", "~");
+        let Some(fields) = at.as_object_mut() else { return };
+        at = fields.entry(name).or_insert_with(|| json!({}));
+    }
+    *at = value;
 }
 
 /// Conflicts about a Scale name its version, not the object's.
@@ -136,12 +174,14 @@ fn check_replicas(request: &Request, replicas: i64) -> Result<()> {
     Err(Error::invalid(subject, &request.resource.name, &error.into()))
 }
 
-/// The Scale of an object with `spec.replicas`, `spec.selector` and `status.replicas`.
-pub fn scale_of(object: &Value) -> Value {
+/// The Scale of an object whose parts are at these places.
+pub fn scale_of(paths: &ScalePaths, object: &Value) -> Value {
     let metadata = Metadata::of(object);
     let replicas = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-    let mut status = json!({"replicas": replicas("/status/replicas")});
-    if let Some(selector) = selector_text(object.pointer("/spec/selector")) {
+    let mut status = json!({"replicas": replicas(&paths.status_replicas)});
+    if let Some(selector) =
+        selector_text(object.pointer(&paths.selector).filter(|_| !paths.selector.is_empty()))
+    {
         status["selector"] = selector.into();
     }
     json!({
@@ -154,14 +194,17 @@ pub fn scale_of(object: &Value) -> Value {
             "resourceVersion": metadata.resource_version(),
             "creationTimestamp": metadata.get("creationTimestamp").cloned().unwrap_or_default(),
         },
-        "spec": {"replicas": replicas("/spec/replicas")},
+        "spec": {"replicas": replicas(&paths.spec_replicas)},
         "status": status,
     })
 }
 
-/// The selector as text; ReplicationControllers have a plain map.
+/// The selector as text, as which custom kinds have it; ReplicationControllers have a plain map.
 fn selector_text(selector: Option<&Value>) -> Option<String> {
     let selector = selector?;
+    if let Some(text) = selector.as_str() {
+        return (!text.is_empty()).then(|| text.to_owned());
+    }
     let is_label_selector =
         selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
     if is_label_selector {

@@ -136,7 +136,7 @@ pub async fn change_owned(
         let old_value = request.kind.value(&old);
         let mut new = transform(&old_value)?;
         let is_conditional = check_preconditions(request, &new, &old_value)?;
-        crate::codec::default(&request.kind, &mut new);
+        crate::codec::default(&request.kind, &mut new)?;
         if let Some(strategy) = partial_of(request, part) {
             strategy.begin_update(&mut new, &old_value);
         }
