@@ -44,12 +44,13 @@ use serde_json::Value;
 
 use crate::api::Api;
 use crate::cache::CachedObject;
-use crate::cache::object::encode_stored;
 use crate::door::Committed;
 use crate::kinds::Kind;
+use crate::kinds::Part;
+use crate::object::encode_stored;
 use crate::status::{Error, Result};
+pub(crate) use crate::tree::{child, text};
 use crate::verbs::Request;
-use crate::verbs::update::Part;
 
 /// What is being done to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -392,23 +393,6 @@ pub async fn wait_for_prerequisites(api: &Api, request: &Request, object: &Value
     }
     namespace_lifecycle::wait(api, request).await?;
     resource_quota::wait(api, request).await
-}
-
-/// The object as text for plugins: `pointer`'s string, or empty.
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The object under `field`, made if absent.
-pub(crate) fn child<'a>(
-    object: &'a mut Value,
-    field: &str,
-) -> Option<&'a mut serde_json::Map<String, Value>> {
-    object
-        .as_object_mut()?
-        .entry(field.to_owned())
-        .or_insert_with(|| Value::Object(Default::default()))
-        .as_object_mut()
 }
 
 /// The served form of a stored object, for plugins that look others up.

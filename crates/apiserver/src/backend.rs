@@ -21,8 +21,8 @@ use tokio_rustls::TlsConnector;
 use tracing::debug;
 
 use crate::api::Api;
+use crate::body::finish::PassedOn;
 use crate::dial::Destination;
-use crate::respond::finish::PassedOn;
 use crate::respond::{Body, full};
 use crate::security::credentials;
 use crate::service::CAUSE_HEADER;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use crate::api::Api;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Part};
 use crate::negotiate::Accept;
 use crate::place::Placed;
 use crate::request_info::{Query, RequestInfo, ResourceInfo, Scope, Verb};
@@ -179,7 +179,7 @@ pub(crate) async fn put(
         return Ok(());
     };
     api.cache.fresh().await?;
-    update::change(api, &request, update::Part::Object, |old| {
+    update::change(api, &request, Part::Object, |old| {
         let mut new = wanted.clone();
         if let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) {
             new.insert("metadata".to_owned(), old.get("metadata").cloned().unwrap_or_default());

@@ -6,11 +6,7 @@
 //! ring of recent events, so a slow one holds nothing up and costs nothing. Bytes are encoded once and shared.
 
 pub mod feed;
-pub mod filter;
-pub mod form;
 pub mod interest;
-pub mod object;
-pub mod part;
 pub mod resource;
 
 use std::collections::HashMap;
@@ -24,12 +20,10 @@ use store::{ROOT, Revision, Store};
 use tokio::sync::{Mutex, watch};
 
 use crate::at_rest::AtRest;
+pub use crate::object::{CachedObject, Keys};
 use crate::status::{Error, Result};
-pub use filter::Filter;
-pub use form::StoredForm;
-pub use interest::Interest;
-pub use object::CachedObject;
-pub use resource::{CacheEvent, EventType, Keys, Listing, ResourceCache, Watcher};
+pub use interest::{Interest, ReadFields};
+pub use resource::{CacheEvent, EventType, Listing, ResourceCache, Watcher};
 
 /// How long a read waits for the cache to reach the revision it needs.
 pub const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);

@@ -11,8 +11,9 @@
 //!   what is not there, watches end, and with them goes the last memory of it.
 //! - Changes happen one after the other, and each as a whole or not at all.
 
-pub mod gate;
-pub mod kinds;
+pub mod delegates;
+pub mod discovery;
+pub mod openapi;
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -23,14 +24,13 @@ use schema::Schema;
 use store::StoreError;
 use tokio::sync::Mutex;
 
-use crate::cache::{Cache, Keys, ResourceCache, StoredForm, feed};
-use crate::delegates::Delegate;
-use crate::discovery;
+use crate::cache::{Cache, Keys, ResourceCache, feed};
+use crate::gate::Gate;
 use crate::kinds::Kind;
-use crate::openapi;
+pub use crate::kinds::Kinds;
+use crate::object::StoredForm;
 use crate::request_info::ResourceInfo;
-pub use gate::Gate;
-pub use kinds::Kinds;
+pub use delegates::Delegate;
 
 /// What makes a kind.
 #[derive(Clone, Debug)]

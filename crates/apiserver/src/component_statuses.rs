@@ -7,14 +7,16 @@
 use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
-use crate::admission::text;
+use crate::answer::Answer;
 use crate::api::Api;
-use crate::cache::object::encode_stored;
-use crate::cache::{CachedObject, Filter};
+use crate::cache::CachedObject;
+use crate::filter::Filter;
 use crate::kinds::Kind;
+use crate::object::encode_stored;
 use crate::request_info::Verb;
 use crate::status::{Error, Result, Subject};
-use crate::verbs::{Answer, Request};
+use crate::tree::text;
+use crate::verbs::Request;
 
 /// The parts, and the Leases in `kube-system` of those that lead.
 const PARTS: [(&str, Option<&str>); 3] = [

@@ -28,10 +28,11 @@ use crate::bootstrap;
 use crate::cache::interest::Interest;
 use crate::catalogue::{Catalogue, Kinds};
 use crate::kinds::Kind;
+use crate::kinds::Part;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
 use crate::verbs::Request;
-use crate::verbs::update::{Part, change};
+use crate::verbs::update::change;
 use serving::{Served, Step};
 
 /// The kind of definitions.

@@ -13,8 +13,8 @@ use tracing::error;
 use crate::admission::{Admitted, text};
 use crate::at_rest::AtRest;
 use crate::cache::CachedObject;
-use crate::cache::object::encode_stored;
 use crate::kinds::Kind;
+use crate::object::encode_stored;
 use crate::status::Error;
 
 /// Writes admitted objects.

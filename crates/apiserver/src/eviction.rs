@@ -12,13 +12,15 @@ use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
 use crate::admission::{served, text};
+use crate::answer::Answer;
 use crate::api::Api;
+use crate::kinds::Part;
 use crate::request_info::{ResourceInfo, Verb};
 use crate::status::{Error, Result, Subject, success};
 use crate::verbs::managed::Ownership;
 use crate::verbs::options::DeleteOptions;
-use crate::verbs::update::{Part, change, change_owned};
-use crate::verbs::{Answer, CONFLICT_RETRIES_MAX, Request, current, decode, delete};
+use crate::verbs::update::{change, change_owned};
+use crate::verbs::{CONFLICT_RETRIES_MAX, Request, current, decode, delete};
 
 /// The condition of a Pod that somebody lets go.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";

@@ -21,11 +21,11 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::admission::text;
 use crate::api::Api;
 use crate::bootstrap;
 use crate::cache::interest::Interest;
 use crate::request_info::RequestInfo;
+use crate::tree::text;
 use metrics::{FlowMetrics, Handles, Running};
 use queues::{Full, Id, Queues, Settings, Verdict};
 use rules::Schema;

@@ -3,6 +3,8 @@
 //! What is behind a handle never changes: a kind that changes gets another one, and requests that are under way keep
 //! theirs.
 
+pub mod all;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -14,12 +16,27 @@ use resources::{Resource, Scope, Strategy};
 use schema::{Schema, SchemaRef, Schemas};
 use serde_json::{Map, Value};
 
-use crate::cache::object::{Fields, encode_stored};
-use crate::cache::{CachedObject, ResourceCache};
-use crate::catalogue::gate::Gate;
+use crate::cache::{CachedObject, ReadFields, ResourceCache};
+use crate::gate::Gate;
+use crate::object::{Fields, encode_stored, form};
 use crate::request_info::Verb;
 use crate::status::Subject;
-use crate::verbs::update::Part;
+pub use all::Kinds;
+
+/// Which part of the object a write may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Everything but what has a subresource of its own.
+    Object,
+    /// `status`.
+    Status,
+    /// `status.conditions` of a CertificateSigningRequest.
+    Approval,
+    /// What the subresource of that name changes by its own strategy, such as `spec.ephemeralContainers`.
+    Partial(&'static str),
+    /// What the subresource's own code changes; nothing is restored.
+    Raw,
+}
 
 /// A handle to what is known of a kind; cheap to clone.
 #[derive(Clone, Debug)]
@@ -32,6 +49,15 @@ struct Served {
     schema: Option<Schema>,
     cache: Arc<ResourceCache>,
     gate: Option<Arc<Gate>>,
+}
+
+impl ReadFields for Served {
+    fn fields_of(&self, object: &CachedObject) -> Fields {
+        let all = &self.row.selectable_fields;
+        let object = object.part(&all.iter().flat_map(SelectableField::pointers).collect::<Vec<_>>());
+        let value = |label: &str| self.row.field_value(&object, label).into_owned();
+        all.iter().map(|field| (field.label.to_string(), value(&field.label))).collect()
+    }
 }
 
 impl Kind {
@@ -219,15 +245,20 @@ impl Kind {
     /// The selectable fields of a cached object.
     pub fn fields_of(&self, object: &CachedObject) -> Fields {
         let all = &self.0.row.selectable_fields;
-        let object = match self.is_converted() {
-            true => self.to_served(Cow::Owned(object.value())).into_owned(),
-            false => object.part(&all.iter().flat_map(SelectableField::pointers).collect::<Vec<_>>()),
-        };
+        if !self.is_converted() {
+            return self.0.fields_of(object);
+        }
+        let object = self.to_served(Cow::Owned(object.value())).into_owned();
         all.iter()
             .map(|field| {
                 (field.label.to_string(), self.0.row.field_value(&object, &field.label).into_owned())
             })
             .collect()
+    }
+
+    /// What reads the selectable fields of objects that are stored in the form that they are served in.
+    pub fn field_reader(&self) -> Arc<dyn ReadFields> {
+        Arc::<Served>::clone(&self.0)
     }
 
     /// Every broken rule of a new object.
@@ -273,7 +304,7 @@ impl Kind {
             self.convert(map, self.api_version(), self.0.row.conversion.map(|c| c.from_storage));
         }
         if let Some(schema) = self.0.schema.as_ref().filter(|schema| schema.made().is_some()) {
-            object = crate::codec::pruned(schema, object);
+            object = form::pruned(schema, object);
         }
         Cow::Owned(object)
     }
@@ -285,7 +316,7 @@ impl Kind {
         {
             self.convert(map, &self.0.row.storage_api_version, self.0.row.conversion.map(|c| c.to_storage));
             if let Some(form) = &self.cache().keys().form {
-                served = crate::codec::pruned(form.schema(), served);
+                served = form::pruned(form.schema(), served);
             }
         }
         served
@@ -309,7 +340,7 @@ impl Kind {
     /// The parsed, served form of a cached object.
     pub fn value(&self, object: &CachedObject) -> Value {
         let mut stored = object.value();
-        crate::codec::strip_nulls(&mut stored);
+        crate::formats::strip_nulls(&mut stored);
         self.to_served(Cow::Owned(stored)).into_owned()
     }
 
@@ -319,7 +350,7 @@ impl Kind {
             return object.value();
         }
         let mut value = self.value(object);
-        crate::codec::fill_nulls(&mut value);
+        crate::formats::fill_nulls(&mut value);
         value
     }
 

@@ -20,13 +20,13 @@ use serde_json::Value;
 use tokio_rustls::TlsConnector;
 use tracing::warn;
 
-use crate::admission::text;
 use crate::api::{Api, Config};
 use crate::backend::{self, Backend, Outgoing};
 use crate::dial::Destination;
 use crate::request_info::{ResourceInfo, Verb};
 use crate::respond::{Body, websocket};
 use crate::status::{Error, Result};
+use crate::tree::text;
 use crate::verbs::{Request, current};
 
 const KUBELET_PORT: u16 = 10250;

@@ -22,17 +22,23 @@ pub mod flow_control;
 pub mod status;
 
 pub mod admission;
+pub mod answer;
 pub mod at_rest;
+pub mod body;
 pub mod cache;
 pub mod catalogue;
 pub mod codec;
 mod compaction;
-pub mod delegates;
 pub mod door;
+pub mod filter;
+pub mod formats;
+pub mod gate;
 pub mod kinds;
+pub mod object;
 pub mod place;
 pub mod resource_metrics;
 pub mod respond;
+pub mod tree;
 pub mod verbs;
 
 pub mod backend;
@@ -43,13 +49,12 @@ pub mod eviction;
 pub mod kubelet_client;
 pub mod proxy;
 pub mod reviews;
+pub mod service_reference;
 pub mod tokens;
 
 pub mod bootstrap;
-pub mod discovery;
 pub mod health;
 pub mod metrics;
-pub mod openapi;
 mod peers;
 pub mod trace;
 

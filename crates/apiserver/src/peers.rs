@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use crate::api::Api;
 use crate::bootstrap;
 use crate::cache::Interest;
-use crate::cache::object::encode_stored;
+use crate::object::encode_stored;
 use crate::status::{Error, Result};
 
 /// Where the leases are.

@@ -20,18 +20,20 @@ use resources::strategy::VIRTUAL;
 use resources::{Resource, Scope, Shared, Text};
 use serde_json::{Map, Value, json};
 
-use crate::admission::text;
+use crate::answer::Answer;
 use crate::api::Api;
 use crate::backend::{self, Outgoing};
-use crate::cache::{CachedObject, Filter, Keys, ResourceCache};
-use crate::delegates::{Asked, Delegate};
+use crate::cache::{CachedObject, Keys, ResourceCache};
+use crate::catalogue::delegates::{Asked, Delegate};
+use crate::catalogue::openapi;
+use crate::filter::Filter;
 use crate::kinds::Kind;
 use crate::kubelet_client::kubelet;
-use crate::openapi;
 use crate::request_info::{ResourceInfo, Verb};
 use crate::respond::{self, Body};
 use crate::status::{Error, Result};
-use crate::verbs::{self, Answer, Request};
+use crate::tree::text;
+use crate::verbs::{self, Request};
 
 /// The group.
 const GROUP: &str = "metrics.k8s.io";

@@ -7,11 +7,13 @@ use http::StatusCode;
 use machinery::field::{FieldError, FieldErrors, Path};
 use serde_json::{Value, json};
 
-use crate::admission::text;
+use crate::answer::Answer;
 use crate::api::Api;
+use crate::audit::user_info;
 use crate::request_info::ResourceInfo;
 use crate::status::{Error, Result};
-use crate::verbs::{Answer, Request};
+use crate::tree::text;
+use crate::verbs::Request;
 
 /// Answers a review.
 ///
@@ -178,18 +180,6 @@ fn subject(object: &Value) -> UserInfo {
         groups: words(object.pointer("/spec/groups")),
         extra: extra.into_iter().flatten().map(|(k, v)| (k.clone(), words(Some(v)))).collect(),
     }
-}
-
-/// A user as the API shows it.
-pub fn user_info(user: &UserInfo) -> Value {
-    let mut value = json!({"username": user.name, "groups": user.groups});
-    if !user.uid.is_empty() {
-        value["uid"] = user.uid.as_str().into();
-    }
-    if !user.extra.is_empty() {
-        value["extra"] = json!(user.extra);
-    }
-    value
 }
 
 async fn token(api: &Api, object: &Value) -> Result<Value> {

@@ -24,22 +24,23 @@ use tracing::error;
 
 use crate::api::Api;
 use crate::audit::Trail;
+use crate::body::finish::Finish;
+use crate::catalogue::delegates::{self, Asked};
 use crate::catalogue::{Route, Snapshot};
+use crate::catalogue::{discovery, openapi};
 use crate::deadline;
-use crate::delegates::{self, Asked};
 use crate::flow_control::Admission;
+use crate::health;
 use crate::kinds::Kind;
 use crate::metrics::{Label, RequestLabels, VerbLabels};
 use crate::negotiate::{Accept, Format};
 use crate::notes::Notes;
 use crate::place::Placed;
 use crate::request_info::{RequestInfo, Verb};
-use crate::respond::finish::Finish;
 use crate::respond::{self, Body, BoxError};
 use crate::security::{Peer, Proof};
 use crate::status::{Error, Result};
 use crate::verbs::{self, Request};
-use crate::{discovery, health, openapi};
 
 /// The longest body that is read, in bytes.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;

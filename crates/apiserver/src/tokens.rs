@@ -9,10 +9,11 @@ use machinery::field::{FieldError, Path};
 use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
-use crate::admission::text;
+use crate::answer::Answer;
 use crate::api::Api;
 use crate::status::{Error, Result, Subject};
-use crate::verbs::{Answer, Request, current, decode};
+use crate::tree::text;
+use crate::verbs::{Request, current, decode};
 
 const SECONDS_DEFAULT: i64 = 3600;
 const SECONDS_MIN: i64 = 600;

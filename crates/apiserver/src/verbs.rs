@@ -24,8 +24,9 @@ use std::sync::Arc;
 use auth::UserInfo;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::answer::Answer;
 use crate::api::Api;
 use crate::cache::CachedObject;
 use crate::catalogue::Snapshot;
@@ -34,8 +35,7 @@ use crate::kinds::Kind;
 use crate::negotiate::Accept;
 use crate::notes::Notes;
 use crate::place::Placed;
-use crate::request_info::{RequestInfo, ResourceInfo, Verb};
-use crate::respond::Body;
+use crate::request_info::{RequestInfo, ResourceInfo, Verb, cut};
 use crate::status::{Error, Result, Subject};
 
 /// A component's name is kept up to here, a user's up to there: both are what a client says, and both are remembered with
@@ -121,42 +121,6 @@ impl Request {
     pub fn with_resource(&self, kind: &Kind, resource: ResourceInfo) -> Result<Self> {
         let resource = Placed::new(kind, resource)?;
         Ok(Self { kind: kind.clone(), resource, ..self.clone() })
-    }
-}
-
-/// The beginning of a text, in whole characters.
-pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
-}
-
-/// What a verb answers.
-pub enum Answer {
-    /// One stored object.
-    Object {
-        /// 200 or 201.
-        code: StatusCode,
-        /// The object.
-        object: Arc<CachedObject>,
-    },
-    /// Something that is not stored: a dry run's result, a Status, a Scale, a review.
-    Value {
-        /// The HTTP status.
-        code: StatusCode,
-        /// The object.
-        value: Value,
-    },
-    /// A collection.
-    List(list::Listed),
-    /// A collection of what is not stored.
-    Unstored(Vec<Value>),
-    /// A finished response: watches, streams.
-    Response(http::Response<Body>),
-}
-
-impl Answer {
-    /// 200 with a value.
-    pub fn value(value: Value) -> Self {
-        Self::Value { code: StatusCode::OK, value }
     }
 }
 

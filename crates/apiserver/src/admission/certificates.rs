@@ -9,8 +9,8 @@ use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
 use super::{Context, Operation, text};
+use crate::kinds::Part;
 use crate::status::{Error, Result};
-use crate::verbs::update::Part;
 
 const GROUP: &str = "certificates.k8s.io";
 /// Between our clock and a signer's.

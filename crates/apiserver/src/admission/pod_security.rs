@@ -13,8 +13,8 @@ use machinery::metadata::Metadata;
 use serde_json::Value;
 
 use super::{Context, Operation, served};
+use crate::kinds::Part;
 use crate::status::{Error, Result};
-use crate::verbs::update::Part;
 use checks::{Pod, Violation, evaluate};
 use policy::{Level, LevelVersion, Policy};
 

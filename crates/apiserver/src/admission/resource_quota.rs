@@ -16,9 +16,9 @@ use serde_json::Value;
 
 use super::{Admitted, Context, Operation};
 use crate::api::Api;
+use crate::kinds::Part;
 use crate::status::Result;
 use crate::verbs::Request;
-use crate::verbs::update::Part;
 pub use ledger::Ledger;
 
 /// Charges what a request adds to the quotas that count it.

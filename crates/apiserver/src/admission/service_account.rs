@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::{Context, Operation, child, text};
 use crate::api::Api;
-use crate::cache::{Filter, Interest};
+use crate::cache::Interest;
+use crate::filter::Filter;
 use crate::status::Result;
 use crate::verbs::Request;
 

@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use super::{ensure, request};
 use crate::api::Api;
 use crate::kinds::Kind;
+use crate::kinds::Part;
 use crate::request_info::Verb;
 use crate::status::Result;
 use crate::verbs::delete;
 use crate::verbs::options::DeleteOptions;
-use crate::verbs::update::{Part, change};
+use crate::verbs::update::change;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
@@ -75,7 +76,7 @@ async fn lead(api: &Api) -> Result<()> {
     api.cache.fresh().await?;
     let here = schemas.cache().list(schemas.prefix(), 0).objects;
     for schema in here.iter().map(|object| schemas.value(object)) {
-        let level = crate::admission::text(&schema, "/spec/priorityLevelConfiguration/name").to_owned();
+        let level = crate::tree::text(&schema, "/spec/priorityLevelConfiguration/name").to_owned();
         let is_there = levels.cache().get(&levels.key("", &level)).is_some();
         let now = api.clock.now();
         if dangling(&schema, &level, is_there, now).is_none() {

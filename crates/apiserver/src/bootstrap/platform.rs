@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::{ensure, request};
 use crate::api::Api;
+use crate::kinds::Part;
 use crate::request_info::Verb;
 use crate::status::Result;
-use crate::verbs::update::{Part, change};
+use crate::verbs::update::change;
 
 const DEFAULT: &str = "kubernetes";
 

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 
 use super::{ensure, request};
 use crate::api::Api;
+use crate::kinds::Part;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
-use crate::verbs::update::{Part, change};
+use crate::verbs::update::change;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -13,20 +13,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Backoff, Random};
+use futures::future::try_join_all;
 use store::{Batch, Event, Revision, StoreError};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::Cache;
-use super::object::CachedObject;
 use super::resource::{CacheEvent, Change, Loaded, ResourceCache};
 use crate::at_rest::{self, AtRest, Unreadable};
 use crate::catalogue::Catalogue;
+use crate::object::CachedObject;
 use crate::security::Security;
 use crate::trace::Trace;
 
 /// How often the store is read for new caches before the events that happen meanwhile are too many.
 const READINGS_MAX: usize = 8;
+/// How many kinds are read at a time: each is a round trip if the store is not in this process.
+const READS_MAX: usize = 16;
 
 /// Loads the caches that are not.
 ///
@@ -78,14 +81,18 @@ async fn read_all(
     cache: &Cache,
     resources: &[Arc<ResourceCache>],
 ) -> Result<(Revision, Vec<Loaded>), StoreError> {
-    let (mut at, mut all) = (None, Vec::with_capacity(resources.len()));
-    for resource in resources {
-        let loaded = read(cache, resource, at).await?;
-        at = Some(loaded.revision);
-        tell_of(resource, &loaded.unreadable);
-        all.push(loaded);
+    let Some((first, others)) = resources.split_first() else { return Ok((0, Vec::new())) };
+    let first = read(cache, first, None).await?;
+    let revision = first.revision;
+    let mut all = vec![first];
+    for some in others.chunks(READS_MAX) {
+        let reads: Vec<_> = some.iter().map(|resource| read(cache, resource, Some(revision))).collect();
+        all.extend(try_join_all(reads).await?);
     }
-    Ok((at.unwrap_or_default(), all))
+    for (resource, loaded) in resources.iter().zip(&all) {
+        tell_of(resource, &loaded.unreadable);
+    }
+    Ok((revision, all))
 }
 
 async fn read(cache: &Cache, resource: &ResourceCache, at: Option<Revision>) -> Result<Loaded, StoreError> {

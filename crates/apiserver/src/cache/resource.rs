@@ -5,14 +5,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use resources::{Resource, Text};
-use store::{ROOT, Revision};
+use store::Revision;
 use tokio::sync::watch;
 
-use super::form::StoredForm;
 use super::interest::{Interest, Interests};
-use super::object::CachedObject;
 use crate::at_rest::Unreadable;
+use crate::object::{CachedObject, Keys};
 use crate::status::{Error, Result};
 
 /// How many events a resource remembers. A watcher that is further behind is cut with 410.
@@ -62,38 +60,6 @@ pub struct Listing {
     pub objects: Vec<Arc<CachedObject>>,
     /// What the picture is of.
     pub revision: Revision,
-}
-
-/// Which objects a cache has: what all of their keys begin with, and the resource that configurations call them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keys {
-    /// What keys begin with, with a slash at its end.
-    pub prefix: Text,
-    /// The group; empty for core.
-    pub group: Text,
-    /// The plural.
-    pub resource: Text,
-    /// How objects of a custom kind are read; those of others are as they are stored.
-    pub form: Option<StoredForm>,
-}
-
-impl Keys {
-    /// The keys of a row's objects. Kinds that are served in two groups are stored in one, whose name counts.
-    pub fn of_row(row: &Resource) -> Self {
-        let stored = machinery::group::split_api_version(&row.storage_api_version);
-        let group = match stored {
-            Some((group, _)) if *group != *row.group => group.into(),
-            _ => row.group.clone(),
-        };
-        Self { prefix: row.storage_prefix.clone(), group, resource: row.plural.clone(), form: None }
-    }
-
-    /// The keys below a prefix that no row has: `/registry/<resource>/` or `/registry/<group>/<resource>/`.
-    pub fn below(prefix: &str) -> Self {
-        let path = prefix.strip_prefix(ROOT).unwrap_or(prefix).trim_end_matches('/');
-        let (group, resource) = path.split_once('/').unwrap_or(("", path));
-        Self { prefix: prefix.into(), group: group.into(), resource: resource.into(), form: None }
-    }
 }
 
 /// The cache of one resource.

@@ -17,13 +17,14 @@ use crate::api::Api;
 use crate::bootstrap;
 use crate::cache::CachedObject;
 use crate::cache::interest::Interest;
-use crate::catalogue::Gate;
+use crate::gate::Gate;
 use crate::kinds::Kind;
+use crate::kinds::Part;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
 use crate::verbs::delete::delete_object;
 use crate::verbs::options::DeleteOptions;
-use crate::verbs::update::{Part, change};
+use crate::verbs::update::change;
 
 /// Begins to clean up after a definition that is being deleted; goes on until it is gone.
 pub(super) fn begin(api: &Arc<Api>, name: &str, uid: &str, gate: &Arc<Gate>) {

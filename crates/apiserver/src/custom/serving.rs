@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 use tracing::{debug, warn};
 
 use crate::api::Api;
-use crate::cache::{CachedObject, StoredForm};
-use crate::catalogue::{Catalogue, ChangeError, Custom, Gate, Name, Offer};
+use crate::cache::CachedObject;
+use crate::catalogue::{Catalogue, ChangeError, Custom, Name, Offer};
+use crate::gate::Gate;
+use crate::object::StoredForm;
 use crate::status::{Error, Result};
 
 /// A definition, and what it has in the catalogue.

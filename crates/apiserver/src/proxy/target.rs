@@ -5,12 +5,12 @@
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use crate::admission::text;
 use crate::api::Api;
 use crate::backend::{Backend, unverified};
 use crate::dial::Destination;
 use crate::kubelet_client::{address, kubelet};
 use crate::status::{Error, Result};
+use crate::tree::text;
 use crate::verbs::Request;
 
 /// The parts of a proxied name.

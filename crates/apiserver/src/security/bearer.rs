@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use crate::admission::text;
 use crate::api::Api;
+use crate::tree::text;
 
 fn stored(api: &Api, resource: &str, namespace: &str, name: &str) -> Option<Value> {
     let kind = api.kind("", "v1", resource)?;

@@ -5,11 +5,12 @@ use machinery::metadata::{self, Metadata};
 use serde_json::Value;
 
 use super::managed::{self, Ownership};
-use super::update::Part;
-use super::{Answer, Request, answer, decode, refused};
+use super::{Request, answer, decode, refused};
 use crate::admission::{self, Operation};
+use crate::answer::Answer;
 use crate::api::Api;
 use crate::door::{Committed, Refusal};
+use crate::kinds::Part;
 use crate::status::{Error, Result, Subject};
 
 /// The longest prefix of a generated name; the rest is chance.

@@ -3,8 +3,7 @@
 use serde_json::Value;
 
 use super::Request;
-use super::options::FieldValidation;
-use crate::codec;
+use crate::codec::{self, FieldValidation};
 use crate::kinds::Kind;
 use crate::negotiate::{Format, JSON, YAML, content_format};
 use crate::status::{Error, Result};
@@ -19,7 +18,7 @@ pub fn body(request: &Request) -> Result<Value> {
     if format == Format::Protobuf && !request.kind.has_protobuf(&request.resource.subresource) {
         return Err(Error::unsupported_media_type(&format!("{JSON}, {YAML}")));
     }
-    let validation = FieldValidation::of(request);
+    let validation = FieldValidation::of(&request.info.query);
     let (mut object, warnings) = codec::decode_kind(&request.kind, format, &request.body, validation)?;
     super::managed::keep_reset_of(&request.body, format, &mut object);
     let object = check_kind(&request.kind, object)?;

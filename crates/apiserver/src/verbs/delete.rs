@@ -9,8 +9,9 @@ use resources::{Deletion, Strategy};
 use serde_json::{Value, json};
 
 use super::options::DeleteOptions;
-use super::{Answer, CONFLICT_RETRIES_MAX, Request, answer, current};
+use super::{CONFLICT_RETRIES_MAX, Request, answer, current};
 use crate::admission::{self, Operation};
+use crate::answer::Answer;
 use crate::api::Api;
 use crate::door::{Committed, Refusal};
 use crate::status::{self, Error, Result};

@@ -5,7 +5,8 @@
 //! Source: `Store.DeleteCollection` of `k8s.io/apiserver/pkg/registry/generic/registry`.
 
 use super::options::DeleteOptions;
-use super::{Answer, Request, delete, list};
+use super::{Request, delete, list};
+use crate::answer::Answer;
 use crate::api::Api;
 use crate::request_info::{ResourceInfo, Verb};
 use crate::status::Result;

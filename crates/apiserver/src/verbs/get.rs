@@ -2,7 +2,8 @@
 
 use http::StatusCode;
 
-use super::{Answer, Request};
+use super::Request;
+use crate::answer::Answer;
 use crate::api::Api;
 use crate::status::{Error, Result};
 

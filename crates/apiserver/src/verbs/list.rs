@@ -4,30 +4,17 @@
 //! possible the client is told with 410 and gets a token to go on inconsistently, as upstream does.
 //! Source: `k8s.io/apiserver/pkg/storage` (`continue.go`), KEP-365, KEP-2340.
 
-use std::sync::Arc;
-
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::{DecodeError, Engine};
 use serde::{Deserialize, Serialize};
 
+use super::Request;
 use super::list_options::{Purpose, validate};
-use super::{Answer, Request};
+use crate::answer::{Answer, Listed};
 use crate::api::Api;
-use crate::cache::{CachedObject, Filter, Listing, ResourceCache};
+use crate::cache::{Listing, ResourceCache};
+use crate::filter::Filter;
 use crate::status::{Error, Result};
-
-/// A collection, or a page of it.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    /// In key order.
-    pub objects: Vec<Arc<CachedObject>>,
-    /// The revision it is a picture of.
-    pub revision: u64,
-    /// Where the next page starts.
-    pub continue_token: Option<String>,
-    /// How many objects follow this page; unknown with selectors.
-    pub remaining: Option<usize>,
-}
 
 /// Upstream's continue token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::Request;
 use super::options::MANAGER_BYTES_MAX;
-use super::update::Part;
 use crate::api::Api;
 use crate::codec::Forms;
+use crate::kinds::Part;
 use crate::negotiate::Format;
 use crate::status::{Error, Result};
 

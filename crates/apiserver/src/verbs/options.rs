@@ -6,7 +6,7 @@ use resources::Propagation;
 use serde_json::Value;
 
 use super::Request;
-use super::patch::APPLY_PATCH;
+use crate::codec::{APPLY_PATCH, FieldValidation};
 use crate::negotiate::{View, media_type};
 use crate::request_info::Verb;
 use crate::status::{Error, Result, Subject};
@@ -259,31 +259,4 @@ fn check_manager(manager: &str, errors: &mut FieldErrors) {
 /// Whether a field manager's name may have the character: anything that is seen, and the plain space.
 pub fn is_printable(c: char) -> bool {
     c == ' ' || !(c.is_control() || c.is_whitespace())
-}
-
-/// What is done about unknown and duplicate fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldValidation {
-    /// Nothing.
-    Ignore,
-    /// A `Warning` header each; the default.
-    Warn,
-    /// 400.
-    Strict,
-}
-
-impl FieldValidation {
-    /// Reads `fieldValidation`, which [`check`] has looked at.
-    pub fn of(request: &Request) -> Self {
-        request.info.query.get("fieldValidation").and_then(Self::parse).unwrap_or(Self::Warn)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "Warn" => Some(Self::Warn),
-            "Ignore" => Some(Self::Ignore),
-            "Strict" => Some(Self::Strict),
-            _ => None,
-        }
-    }
 }

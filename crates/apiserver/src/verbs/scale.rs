@@ -7,12 +7,13 @@ use resources::ScalePaths;
 use serde_json::{Value, json};
 
 use super::managed::{self, Ownership};
-use super::options::FieldValidation;
-use super::patch::{APPLY_PATCH, Patch, check_config};
-use super::update::{Part, change, change_owned, check_name};
-use super::{Answer, Request, current, decode};
+use super::patch::check_config;
+use super::update::{change, change_owned, check_name};
+use super::{Request, current, decode};
+use crate::answer::Answer;
 use crate::api::Api;
-use crate::codec;
+use crate::codec::{self, APPLY_PATCH, FieldValidation, Patch};
+use crate::kinds::Part;
 use crate::negotiate::media_type;
 use crate::request_info::Verb;
 use crate::status::{Error, Result, Subject};
@@ -42,11 +43,21 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
         }
         Verb::Patch if media_type(&request.headers) == APPLY_PATCH => apply(api, request).await,
         Verb::Patch => {
-            let (patch, _) = Patch::of(request)?;
-            set(api, request, |scale| patch.apply_to_scale(scale)).await
+            let (patch, _) = Patch::of(&request.kind, &request.headers, &request.info.query, &request.body)?;
+            set(api, request, |scale| patched(&patch, scale)).await
         }
         _ => Err(Error::method_not_allowed()),
     }
+}
+
+/// The patched Scale.
+///
+/// # Errors
+/// As [`codec::patch_scale`], and 400 when the result is no Scale.
+fn patched(patch: &Patch, scale: &Value) -> Result<Value> {
+    let patched = codec::patch_scale(patch, scale)?;
+    check_claim(&patched)?;
+    codec::check_types("autoscaling/v1", "Scale", patched)
 }
 
 async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
@@ -80,7 +91,7 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
 
 /// Applies a Scale: the replicas of the object change hands under the subresource's name.
 async fn apply(api: &Api, request: &Request) -> Result<Answer> {
-    let (scale, warnings) = codec::apply_scale(&request.body, FieldValidation::of(request))?;
+    let (scale, warnings) = codec::apply_scale(&request.body, FieldValidation::of(&request.info.query))?;
     check_config(&scale, "autoscaling/v1", "Scale")?;
     request.notes.warn_all(warnings);
     let meta = Metadata::of(&scale);

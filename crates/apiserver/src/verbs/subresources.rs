@@ -4,9 +4,11 @@ use http::StatusCode;
 use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
-use super::update::{Part, change};
-use super::{Answer, Request, decode, get, patch, scale, update};
+use super::update::change;
+use super::{Request, decode, get, patch, scale, update};
+use crate::answer::Answer;
 use crate::api::Api;
+use crate::kinds::Part;
 use crate::request_info::Verb;
 use crate::status::{self, Error, Result};
 

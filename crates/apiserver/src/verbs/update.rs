@@ -9,28 +9,15 @@ use serde_json::Value;
 
 use super::managed::{self, Ownership};
 use super::options::precondition_failed;
-use super::{Answer, CONFLICT_RETRIES_MAX, Request, answer, current, decode};
+use super::{CONFLICT_RETRIES_MAX, Request, answer, current, decode};
 use crate::admission::{self, Operation};
+use crate::answer::Answer;
 use crate::api::Api;
 use crate::cache::CachedObject;
 use crate::door::{Committed, Refusal};
+use crate::kinds::Part;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
-
-/// Which part of the object a write may change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Everything but what has a subresource of its own.
-    Object,
-    /// `status`.
-    Status,
-    /// `status.conditions` of a CertificateSigningRequest.
-    Approval,
-    /// What the subresource of that name changes by its own strategy, such as `spec.ephemeralContainers`.
-    Partial(&'static str),
-    /// What the subresource's own code changes; nothing is restored.
-    Raw,
-}
 
 /// Replaces the object with the body.
 ///

@@ -16,10 +16,12 @@ use futures::stream::{self, Stream};
 use http::StatusCode;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::Request;
 use super::list_options::{Purpose, validate};
-use super::{Answer, Request};
+use crate::answer::Answer;
 use crate::api::Api;
-use crate::cache::{Cache, CacheEvent, CachedObject, EventType, Filter, Watcher};
+use crate::cache::{Cache, CacheEvent, CachedObject, EventType, Watcher};
+use crate::filter::Filter;
 use crate::metrics::{Label, UnderWay};
 use crate::respond::watch::Encoder;
 use crate::respond::{BoxError, watch_response};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use apiserver::api::Api;
 use apiserver::cache::{Keys, ResourceCache};
+use apiserver::catalogue::delegates::{Asked, Delegate};
 use apiserver::catalogue::{ChangeError, Offer};
-use apiserver::delegates::{Asked, Delegate};
 use apiserver::kinds::Kind;
 use apiserver::respond::Body;
 use apiserver::status::Error;

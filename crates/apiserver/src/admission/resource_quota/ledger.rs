@@ -403,7 +403,7 @@ mod tests {
     }
 
     fn kind() -> Kind {
-        crate::catalogue::kinds::builtin().find("", "v1", "configmaps").unwrap().clone()
+        crate::kinds::all::builtin().find("", "v1", "configmaps").unwrap().clone()
     }
 
     #[test]

@@ -18,9 +18,10 @@ use serde_json::{Value, json};
 use super::ledger::exceeded;
 use crate::api::Api;
 use crate::bootstrap;
+use crate::kinds::Part;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
-use crate::verbs::update::{Part, change};
+use crate::verbs::update::change;
 
 /// Longer than what another server has charged takes to be stored, and to be seen here.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
@@ -155,7 +156,7 @@ fn with_used(old: &Value, used: &Amounts) -> Value {
     let hard = old.pointer("/spec/hard").cloned().unwrap_or_default();
     let shown: BTreeMap<&String, String> =
         used.iter().filter(|(name, _)| hard.get(*name).is_some()).map(|(n, q)| (n, q.to_string())).collect();
-    let Some(status) = crate::admission::child(&mut new, "status") else { return new };
+    let Some(status) = crate::tree::child(&mut new, "status") else { return new };
     status.entry("hard").or_insert(hard);
     status.insert("used".to_owned(), json!(shown));
     new

@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use super::{Held, addresses, ports, ranges, services};
-use crate::admission::text;
 use crate::api::Api;
 use crate::bootstrap;
 use crate::cache::interest::Interest;
 use crate::cache::{CacheEvent, EventType};
 use crate::status::{Error, Result};
+use crate::tree::text;
 
 /// Longer than any request may take.
 const UNDER_WAY: SignedDuration = SignedDuration::from_secs(60);

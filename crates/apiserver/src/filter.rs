@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use machinery::{fields, labels};
 
-use super::interest::Interest;
-use super::object::CachedObject;
+use crate::cache::{CachedObject, Interest};
 use crate::kinds::Kind;
 use crate::request_info::{Query, ResourceInfo};
 use crate::status::{Error, Result};
@@ -93,7 +92,7 @@ impl Filter {
         match term {
             // The fields of objects that are stored in another form are not at hand.
             Some(term) if !self.kind.is_converted() => {
-                Interest::Field(self.kind.clone(), term.field.clone(), term.value.clone())
+                Interest::Field(self.kind.field_reader(), term.field.clone(), term.value.clone())
             }
             _ if self.prefix == self.kind.collection("") => Interest::Everything,
             _ => Interest::Namespace(self.prefix.clone()),

@@ -9,9 +9,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use schema::Schema;
+use schema::walk::{declared, decode};
+use serde_json::Value;
+use tracing::warn;
 
-use super::object::encode_stored;
-use crate::codec;
+use super::encode_stored;
+use crate::formats;
 
 /// A form of stored objects.
 #[derive(Clone, Debug)]
@@ -46,8 +49,29 @@ impl StoredForm {
 
     /// What is to be read instead of stored bytes; `None` if they are as they would be written today.
     pub(crate) fn read(&self, stored: &[u8]) -> Option<Bytes> {
-        let value = codec::decode_stored(stored)?;
-        let encoded = encode_stored(&codec::reread(&self.schema, &self.api_version, &value)).ok()?;
+        let value = formats::decode_stored(stored)?;
+        let encoded = encode_stored(&reread(&self.schema, &self.api_version, &value)).ok()?;
         (*encoded != *stored).then_some(encoded)
     }
+}
+
+/// An object of a custom kind without the fields that a schema does not know. What does not fit it stays as it is.
+pub fn pruned(schema: &Schema, value: Value) -> Value {
+    schema.get().and_then(|schema| decode::known(schema, &value)).unwrap_or(value)
+}
+
+/// A stored object of a custom kind as it is read today: in this version, with all defaults, and with no field that the
+/// schema does not know.
+fn reread(schema: &Schema, api_version: &str, stored: &Value) -> Value {
+    let known = schema.get().and_then(|schema| decode::known(schema, stored));
+    let mut value = known.unwrap_or_else(|| stored.clone());
+    if let Some(map) = value.as_object_mut() {
+        map.insert("apiVersion".to_owned(), api_version.into());
+    }
+    if let Some(schema) = schema.get()
+        && let Err(failure) = declared::apply(schema, &mut value)
+    {
+        warn!(%failure, "a stored object is read without all of its defaults");
+    }
+    value
 }

@@ -13,10 +13,10 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-use crate::catalogue::Snapshot;
+use super::Snapshot;
+use crate::body::{Body, json, serialised, text};
 use crate::kinds::Kind;
 use crate::negotiate::Accept;
-use crate::respond::{Body, json, serialised, text};
 use crate::status::{Error, Result};
 
 /// What is asked for most.

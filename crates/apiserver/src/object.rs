@@ -5,18 +5,23 @@
 //! revision is known only after the commit. Bytes in any other order are parsed and encoded again, and so is the
 //! protobuf that a kube-apiserver stores.
 
+pub mod form;
+pub mod part;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use machinery::apply::fields_v1;
+use resources::{Resource, Text};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use store::Revision;
+use store::{ROOT, Revision};
 
-use super::part::part;
-use crate::codec;
+use crate::formats;
+pub use form::StoredForm;
+use part::part;
 
 /// What comes before the kind and the version in every value that knarr stores, and after them.
 const TYPED: [&[u8]; 3] = [br#"{"kind":""#, br#"","apiVersion":""#, br#"","metadata":{"#];
@@ -28,6 +33,38 @@ const FIRST: [&str; 2] = ["kind", "apiVersion"];
 
 /// What selectors and columns may ask of an object's fields: name to value.
 pub type Fields = Vec<(String, String)>;
+
+/// Which objects a cache has: what all of their keys begin with, and the resource that configurations call them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// What keys begin with, with a slash at its end.
+    pub prefix: Text,
+    /// The group; empty for core.
+    pub group: Text,
+    /// The plural.
+    pub resource: Text,
+    /// How objects of a custom kind are read; those of others are as they are stored.
+    pub form: Option<StoredForm>,
+}
+
+impl Keys {
+    /// The keys of a row's objects. Kinds that are served in two groups are stored in one, whose name counts.
+    pub fn of_row(row: &Resource) -> Self {
+        let stored = machinery::group::split_api_version(&row.storage_api_version);
+        let group = match stored {
+            Some((group, _)) if *group != *row.group => group.into(),
+            _ => row.group.clone(),
+        };
+        Self { prefix: row.storage_prefix.clone(), group, resource: row.plural.clone(), form: None }
+    }
+
+    /// The keys below a prefix that no row has: `/registry/<resource>/` or `/registry/<group>/<resource>/`.
+    pub fn below(prefix: &str) -> Self {
+        let path = prefix.strip_prefix(ROOT).unwrap_or(prefix).trim_end_matches('/');
+        let (group, resource) = path.split_once('/').unwrap_or(("", path));
+        Self { prefix: prefix.into(), group: group.into(), resource: resource.into(), form: None }
+    }
+}
 
 /// One object at one revision.
 #[derive(Debug)]
@@ -209,7 +246,7 @@ fn splice(stored: &[u8], revision: Revision) -> Option<(Bytes, usize)> {
     let (stored, metadata_at) = match metadata_at(stored) {
         Some(at) => (stored, at),
         None => {
-            let mut value = codec::decode_stored(stored)?;
+            let mut value = formats::decode_stored(stored)?;
             value.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Default::default()));
             again = encode(&value).ok()?;
             (&*again.0, again.1)

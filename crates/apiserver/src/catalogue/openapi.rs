@@ -14,13 +14,13 @@ use schema::Schemas;
 use schema::openapi::plain::Plain;
 use schema::openapi::{Resource, Subresource, root_path, v2, v3};
 
-use crate::catalogue::Snapshot;
-use crate::delegates::Delegate;
+use super::Delegate;
+use super::Snapshot;
+use crate::body::finish::{gzip, takes_gzip};
+use crate::body::{Body, text};
 use crate::kinds::Kind;
 use crate::negotiate::JSON;
 use crate::request_info::RequestInfo;
-use crate::respond::finish::{gzip, takes_gzip};
-use crate::respond::{Body, text};
 use crate::status::{Error, Result};
 
 /// What a document is about.
@@ -345,7 +345,7 @@ fn unpacked(content_type: &'static str, packed: &Bytes, headers: &HeaderMap) -> 
     let mut document = Vec::new();
     match GzDecoder::new(packed.as_ref()).read_to_end(&mut document) {
         Ok(_) => text(StatusCode::OK, content_type, document),
-        Err(failure) => crate::respond::error(&Error::internal(failure), None),
+        Err(failure) => crate::body::error(&Error::internal(failure), None),
     }
 }
 

@@ -15,7 +15,6 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 
-use super::list::Finite;
 use super::{Body, BoxError};
 use crate::negotiate::JSON;
 use crate::request_info::RequestInfo;
@@ -28,6 +27,10 @@ const PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 /// Marks an answer that somebody else gave: it passes as it is.
 #[derive(Clone, Copy, Debug)]
 pub struct PassedOn;
+
+/// Marks a response whose body ends by itself though its length is not known, with a guess at that.
+#[derive(Clone, Copy, Debug)]
+pub struct Finite(pub u64);
 
 /// What a client wants of any answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
