@@ -1,12 +1,12 @@
 //! Custom kinds, from their definition to their end.
 
-use std::sync::Arc;
+mod hostile;
+mod life;
+mod many;
 
 use serde_json::{Value, json};
-use store::embedded::{Embedded, Options};
-use store::{Change, Durability, Expect, Store, Write};
 
-use crate::server::{self, Answer, TestServer, start, start_on};
+use crate::server::{self, Answer, TestServer, start};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
