@@ -23,6 +23,7 @@ use store::Revision;
 use tokio::sync::watch;
 use tracing::warn;
 
+use crate::answer::Answer;
 use crate::api::Api;
 use crate::bootstrap;
 use crate::cache::interest::Interest;
@@ -69,25 +70,51 @@ impl Progress {
     }
 }
 
-/// Waits, after a write of a definition, until what it says is served; other writes wait for nothing.
+/// Whether a write is of definitions, so that others follow from it.
+pub fn is_followed(request: &Request) -> bool {
+    let kind = &request.kind;
+    (kind.group(), kind.version(), kind.resource()) == DEFINITIONS && !request.is_dry_run()
+}
+
+/// Waits, after a write of a definition, until what it says is served. The answer is the definition with the status that it
+/// has then.
 ///
 /// # Errors
 /// 504 when the cache lags.
-pub async fn settle(api: &Api, request: &Request) -> Result<()> {
+pub async fn settle(api: &Api, request: &Request, answer: Answer) -> Result<Answer> {
     let kind = &request.kind;
-    if (kind.group(), kind.version(), kind.resource()) != DEFINITIONS || request.is_dry_run() {
-        return Ok(());
-    }
     api.cache.fresh().await?;
     api.custom.reached(kind.cache().newest()).await;
-    let name = kind.key("", &request.resource.name);
-    let written = kind.cache().get(&name).filter(|_| request.resource.verb != Verb::Delete);
-    if written.is_some_and(|written| extensions::kind::converts_by_webhook(&kind.value(&written))) {
+    let Answer::Object { code, object } = answer else { return Ok(answer) };
+    if request.resource.verb == Verb::Delete {
+        return Ok(Answer::Object { code, object });
+    }
+    api.cache.fresh().await?;
+    let newest = kind.cache().get(&object.key).unwrap_or_else(|| Arc::clone(&object));
+    let (written, settled) = (kind.value(&object), kind.value(&newest));
+    warn_of_unserved(api, request, &settled);
+    let (written, settled) = (Metadata::of(&written), Metadata::of(&settled));
+    // What somebody else has made of it meanwhile is not this answer.
+    let is_it = written.uid() == settled.uid() && written.generation() == settled.generation();
+    Ok(Answer::Object { code, object: if is_it { newest } else { object } })
+}
+
+/// Tells the writer of a definition what of it nothing acts on.
+fn warn_of_unserved(api: &Api, request: &Request, definition: &Value) {
+    if extensions::kind::converts_by_webhook(definition) {
         request.notes.warn(
             "this version of knarr calls no conversion webhooks: only the version in which objects are stored is served",
         );
     }
-    Ok(())
+    let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let name = (text("/spec/group"), text("/spec/names/plural"));
+    let current = api.catalogue.current();
+    let mut own = current.iter().filter(|kind| (kind.group(), kind.resource()) == name);
+    if own.any(|kind| kind.arena().is_some_and(|arena| arena.has_validations())) {
+        request.notes.warn(
+            "this version of knarr does not evaluate x-kubernetes-validations: no object is refused by them",
+        );
+    }
 }
 
 /// What is known of all definitions.

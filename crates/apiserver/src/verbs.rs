@@ -155,10 +155,10 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
     if matches!(verb, Verb::Create | Verb::Update | Verb::Patch) {
         warn_of_unserved(request);
     }
-    if verb.is_write() {
-        crate::custom::settle(api, request).await?;
+    match verb.is_write() && crate::custom::is_followed(request) {
+        true => Box::pin(crate::custom::settle(api, request, answer)).await,
+        false => Ok(answer),
     }
-    Ok(answer)
 }
 
 /// Tells whoever wrote an object that no part acts on it. Controllers know what they do: nobody reads what they are told.
