@@ -131,10 +131,10 @@ impl Definitions {
         let mut steps = Vec::new();
         for object in kind.cache().list(kind.prefix(), 0).objects {
             let definition = kind.value(&object);
-            match Served::new(object, definition, None).await {
+            match Served::new(Arc::clone(&object), &definition) {
                 Ok(Some(served)) => steps.push(served),
                 Ok(None) => {}
-                Err(why) => warn!(%why, "a stored definition is not served"),
+                Err(why) => warn!(%why, name = object.name(), "a stored definition is not served"),
             }
         }
         for served in serving::all(catalogue, steps).await {
@@ -213,15 +213,12 @@ impl Definitions {
         let planned = serving::plan(&definition, others.cloned().collect(), api.clock.now()).await?;
         let before = self.served.remove(name);
         let step = Step { object: Arc::clone(&object), definition: planned.clone(), before };
-        let served = step.take(api).await;
-        if let Some(served) = &served
-            && served.begins_cleanup()
-        {
+        let mut served = step.take(api).await;
+        if served.begins_cleanup() {
+            served.cleaning();
             cleanup::begin(api, name, &uid, served.gate());
         }
-        if let Some(served) = served {
-            self.served.insert(name.to_owned(), served);
-        }
+        self.served.insert(name.to_owned(), served);
         if planned.get("status") != definition.get("status") {
             let status = planned.get("status").cloned().unwrap_or_default();
             said(write_status(api, name, &status, Some(&definition)).await)?;

@@ -92,7 +92,11 @@ impl Cleanup {
         while !kind.cache().is_empty() {
             watcher.next().await?;
         }
-        Ok(())
+        // A cache that was replaced is empty, too.
+        match kind.cache().is_gone() {
+            true => Err(Error::internal("its objects are being loaded again")),
+            false => Ok(()),
+        }
     }
 
     /// Any of the definition's kinds: their objects are the same.

@@ -27,7 +27,8 @@ pub(super) struct Served {
     /// Group, version and plural of what is in the catalogue.
     offered: Vec<(String, String, String)>,
     gate: Arc<Gate>,
-    is_cleaned_up: bool,
+    /// Whether its objects are being deleted.
+    is_cleaning: bool,
 }
 
 /// A change of one definition.
@@ -58,21 +59,20 @@ pub(super) async fn plan(definition: &Value, others: Vec<Value>, now: Timestamp)
 
 impl Served {
     /// What a definition is to have, none of it in the catalogue yet; nothing, if it is not established.
-    pub(super) async fn new(
+    pub(super) fn new(
         object: Arc<CachedObject>,
-        definition: Value,
-        gate: Option<Arc<Gate>>,
+        definition: &Value,
     ) -> std::result::Result<Option<Self>, KindError> {
-        if !kinds::is_served(&definition) {
+        if !kinds::is_served(definition) {
             return Ok(None);
         }
-        let kinds = kinds::kinds(&definition, None)?;
-        Ok(Some(Self::of(object, &definition, kinds, gate.unwrap_or_default())))
+        let kinds = kinds::kinds(definition, None)?;
+        Ok(Some(Self::of(object, definition, kinds, Arc::default())))
     }
 
     fn of(object: Arc<CachedObject>, definition: &Value, kinds: Vec<CustomKind>, gate: Arc<Gate>) -> Self {
         let summary = summary(definition);
-        Self { object, summary, kinds, offered: Vec::new(), gate, is_cleaned_up: false }
+        Self { object, summary, kinds, offered: Vec::new(), gate, is_cleaning: false }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -102,7 +102,12 @@ impl Served {
 
     /// Whether its objects are to be deleted now, and are not yet.
     pub(super) fn begins_cleanup(&self) -> bool {
-        !self.is_cleaned_up && Metadata::of(&self.summary).is_terminating()
+        !self.is_cleaning && Metadata::of(&self.summary).is_terminating()
+    }
+
+    /// Its objects are being deleted from now on.
+    pub(super) fn cleaning(&mut self) {
+        self.is_cleaning = true;
     }
 
     /// What is to be in the catalogue.
@@ -138,15 +143,13 @@ impl Served {
 
 impl Step {
     /// Brings the catalogue in line with the definition. What cannot be served leaves it as it is.
-    pub(super) async fn take(self, api: &Api) -> Option<Served> {
+    pub(super) async fn take(self, api: &Api) -> Served {
         let Self { object, definition, before } = self;
         let name = Metadata::of(&definition).name().to_owned();
         if let Some(before) = before.as_ref()
             && is_same(before, &definition)
         {
-            let mut served = before_with(before, object, &definition);
-            served.is_cleaned_up = before.is_cleaned_up || before.begins_cleanup();
-            return Some(served);
+            return before_with(before, object, &definition);
         }
         let gate = before.as_ref().map(|before| Arc::clone(&before.gate)).unwrap_or_default();
         let kinds = match kinds::is_served(&definition) {
@@ -158,14 +161,13 @@ impl Step {
             Err(why) => {
                 warn!(%why, name, "a definition cannot be served");
                 let Some(before) = before else {
-                    return Some(Served::of(object, &definition, Vec::new(), gate));
+                    return Served::of(object, &definition, Vec::new(), gate);
                 };
-                return Some(before_with(&before, object, &definition));
+                return before_with(&before, object, &definition);
             }
         };
         let mut served = Served::of(object, &definition, kinds, gate);
-        served.is_cleaned_up =
-            before.as_ref().is_some_and(|before| before.is_cleaned_up || before.begins_cleanup());
+        served.is_cleaning = before.as_ref().is_some_and(|before| before.is_cleaning);
         let offers = served.offers();
         let gone = before.as_ref().map(|before| before.offered.clone()).unwrap_or_default();
         let gone: Vec<Name<'_>> = gone.iter().map(|(g, v, p)| (&**g, &**v, &**p)).collect();
@@ -178,7 +180,7 @@ impl Step {
             }
         }
         debug!(name, kinds = served.offered.len(), "a definition is served");
-        Some(served)
+        served
     }
 }
 
@@ -190,7 +192,7 @@ fn before_with(before: &Served, object: Arc<CachedObject>, definition: &Value) -
         kinds: before.kinds.clone(),
         offered: before.offered.clone(),
         gate: Arc::clone(&before.gate),
-        is_cleaned_up: before.is_cleaned_up,
+        is_cleaning: before.is_cleaning,
     }
 }
 

@@ -326,3 +326,23 @@ async fn stored_kinds_are_served_from_the_start_whatever_else_is_stored() {
         .await;
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_deletion_goes_on_after_a_restart() {
+    let (store, server) = with_store().await;
+    define(&server, &widgets()).await;
+    let mut held = widget("held", json!({"size": 1}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    assert_eq!(post(&server, &held).await.code, 201);
+    let path = format!("{DEFINITIONS}/{NAME}");
+    assert_eq!(server.call("DELETE", &path, "").await.code, 200);
+    server.stop().await;
+    let server = start_on(Arc::clone(&store), tempfile::tempdir().unwrap(), None, |_| {}).await;
+    assert_eq!(post(&server, &widget("new", json!({"size": 1}))).await.code, 405);
+    let patched =
+        server.call("PATCH", &format!("{WIDGETS}/held"), r#"{"metadata": {"finalizers": null}}"#).await;
+    assert_eq!(patched.code, 200, "{}", patched.body);
+    until("the definition goes", async || server.call("GET", &path, "").await.code == 404).await;
+    assert_eq!(stored(&store, "/registry/example.com/").await, []);
+    server.stop().await;
+}
