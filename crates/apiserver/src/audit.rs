@@ -25,7 +25,7 @@ use tracing::warn;
 use crate::body::{self, Body};
 use crate::formats;
 use crate::negotiate::{Format, content_format};
-use crate::notes::Notes;
+use crate::notes::{Detail, Notes};
 use crate::request_info::RequestInfo;
 use crate::request_info::cut;
 pub use log::LogFile;
@@ -288,7 +288,9 @@ impl Trail {
             status["message"] = failure.as_str().into();
         }
         self.event["responseStatus"] = status;
-        let annotations: BTreeMap<String, String> = notes.annotations();
+        let is_whole = self.verdict.level >= Level::Request;
+        let detail = if is_whole { Detail::Request } else { Detail::Metadata };
+        let annotations: BTreeMap<String, String> = notes.annotations(detail);
         if !annotations.is_empty() {
             self.event["annotations"] = json!(annotations);
         }

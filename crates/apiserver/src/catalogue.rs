@@ -30,7 +30,7 @@ use crate::kinds::Kind;
 pub use crate::kinds::Kinds;
 use crate::object::StoredForm;
 use crate::request_info::ResourceInfo;
-pub use delegates::Delegate;
+pub use delegates::{Asked, Delegate};
 
 /// What makes a kind.
 #[derive(Clone, Debug)]

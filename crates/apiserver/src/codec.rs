@@ -156,6 +156,15 @@ pub fn patched(
     Ok((decoded.value, decoded.warnings))
 }
 
+/// Prunes and checks what a webhook made of an object of `kind`.
+///
+/// # Errors
+/// 500 for wrong types: the client has nothing to do with it.
+pub fn of_webhook(kind: &Kind, value: Value) -> Result<Value> {
+    let decoded = walk::from_value(schema_of(kind)?, value, walk::FieldValidation::Ignore);
+    decoded.map(|decoded| decoded.value).map_err(Error::internal)
+}
+
 /// 422: what a patch makes of an object is none.
 pub fn invalid_patch(shown: &str, why: &str) -> Error {
     let error = FieldError::invalid(&Path::new("patch"), shown, why);
@@ -231,6 +240,14 @@ pub fn protobuf_watch_event(event_type: &str, object: &[u8]) -> Bytes {
 /// 400, 413 or 422 when it does not fit.
 pub fn patch(kind: &Kind, patch: &Patch, object: &Value) -> Result<Value> {
     patch_of(schema_of(kind)?, patch, object)
+}
+
+/// Applies a JSON patch that does not come from a client.
+///
+/// # Errors
+/// Why it cannot be applied.
+pub fn json_patch(object: Value, operations: &[u8]) -> std::result::Result<Value, String> {
+    schema::patch::json(object, operations).map_err(|failure| failure.to_string())
 }
 
 /// Applies a patch to a Scale of any kind.

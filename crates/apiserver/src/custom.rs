@@ -19,61 +19,31 @@ use std::time::Duration;
 use base::Backoff;
 use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
-use store::Revision;
-use tokio::sync::watch;
 use tracing::warn;
 
 use crate::answer::Answer;
 use crate::api::Api;
-use crate::bootstrap;
 use crate::cache::interest::Interest;
-use crate::catalogue::{Catalogue, Kinds};
-use crate::kinds::Kind;
-use crate::kinds::Part;
+use crate::catalogue::Catalogue;
+use crate::kinds::Kinds;
+use crate::kinds::{Kind, Part};
+use crate::request::{self, Authorized};
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
-use crate::verbs::Request;
-use crate::verbs::update::change;
+use crate::write::Decoded;
+use crate::write::change::change;
 use serving::{Served, Step};
 
 /// The kind of definitions.
 const DEFINITIONS: (&str, &str, &str) = ("apiextensions.k8s.io", "v1", "customresourcedefinitions");
 
-/// How long the writer of a definition waits until it is served. Whoever waits longer is answered without.
-const SETTLE_MAX: Duration = Duration::from_secs(10);
-
-/// Up to which revision of the definitions everything is served that is to be.
-#[derive(Debug)]
-pub struct Progress(watch::Sender<Revision>);
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self(watch::Sender::new(0))
-    }
-}
-
-impl Progress {
-    fn advance(&self, revision: Revision) {
-        self.0.send_if_modified(|now| {
-            let rises = revision > *now;
-            *now = revision.max(*now);
-            rises
-        });
-    }
-
-    async fn reached(&self, revision: Revision) {
-        let mut receiver = self.0.subscribe();
-        let reached = receiver.wait_for(|now| *now >= revision);
-        if !matches!(tokio::time::timeout(SETTLE_MAX, reached).await, Ok(Ok(_))) {
-            warn!(revision, "a definition is not served yet");
-        }
-    }
-}
-
 /// Whether a write is of definitions, so that others follow from it.
-pub fn is_followed(request: &Request) -> bool {
-    let kind = &request.kind;
-    (kind.group(), kind.version(), kind.resource()) == DEFINITIONS && !request.is_dry_run()
+pub fn is_followed(request: &Authorized) -> bool {
+    let (kind, resource) = (&request.kind, &request.resource);
+    resource.verb.is_write()
+        && resource.subresource.is_empty()
+        && (kind.group(), kind.version(), kind.resource()) == DEFINITIONS
+        && !request.is_dry_run()
 }
 
 /// Waits, after a write of a definition, until what it says is served. The answer is the definition with the status that it
@@ -81,7 +51,7 @@ pub fn is_followed(request: &Request) -> bool {
 ///
 /// # Errors
 /// 504 when the cache lags.
-pub async fn settle(api: &Api, request: &Request, answer: Answer) -> Result<Answer> {
+pub async fn settle(api: &Api, request: &Authorized, answer: Answer) -> Result<Answer> {
     let kind = &request.kind;
     api.cache.fresh().await?;
     api.custom.reached(kind.cache().newest()).await;
@@ -100,7 +70,7 @@ pub async fn settle(api: &Api, request: &Request, answer: Answer) -> Result<Answ
 }
 
 /// Tells the writer of a definition what of it nothing acts on.
-fn warn_of_unserved(api: &Api, request: &Request, definition: &Value) {
+fn warn_of_unserved(api: &Api, request: &Authorized, definition: &Value) {
     if extensions::kind::converts_by_webhook(definition) {
         request.notes.warn(
             "this version of knarr calls no conversion webhooks: only the version in which objects are stored is served",
@@ -235,19 +205,19 @@ fn find(kinds: &Kinds) -> Option<&Kind> {
 /// Somebody else's write in between, or the definition's end, is told by an event of its own.
 fn said(outcome: Result<()>) -> Result<()> {
     match outcome {
-        Err(error) if matches!(error.reason, "Conflict" | "NotFound") => Ok(()),
+        Err(error) if error.reason == "Conflict" || error.reason == "NotFound" => Ok(()),
         outcome => outcome,
     }
 }
 
 /// Writes the status of a definition; of nothing but `as_of`, if that is given.
 async fn write_status(api: &Api, name: &str, status: &Value, as_of: Option<&Value>) -> Result<()> {
-    let Some((mut request, _)) =
-        bootstrap::request(api, DEFINITIONS, "", json!({"metadata": {"name": name}}), Verb::Update)
+    let Some((request, _)) =
+        request::of_server(api, DEFINITIONS, "", json!({"metadata": {"name": name}}), Verb::Update)
     else {
         return Ok(());
     };
-    request.resource.below("status");
+    let request = request.below("status");
     let written = change(api, &request, Part::Status, |old| {
         let mut new = old.clone();
         match as_of {
@@ -259,7 +229,7 @@ async fn write_status(api: &Api, name: &str, status: &Value, as_of: Option<&Valu
         if let Some(new) = new.as_object_mut() {
             new.insert("status".to_owned(), status.clone());
         }
-        Ok(new)
+        Ok(Decoded::of_server(new))
     });
     Box::pin(written).await.map(drop)
 }

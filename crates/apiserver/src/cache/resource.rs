@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use store::Revision;
@@ -67,6 +68,8 @@ pub struct Listing {
 pub struct ResourceCache {
     keys: Keys,
     state: RwLock<State>,
+    /// How often the state has changed, for those who only want to know whether it has.
+    changes: AtomicU64,
     interests: Interests,
 }
 
@@ -223,7 +226,7 @@ impl ResourceCache {
 
     fn of(keys: Keys, life: Life, revision: Revision) -> Self {
         let state = RwLock::new(State::new(life, revision));
-        Self { keys, state, interests: Interests::new(revision) }
+        Self { keys, state, changes: AtomicU64::new(0), interests: Interests::new(revision) }
     }
 
     /// What it has.
@@ -234,6 +237,15 @@ impl ResourceCache {
     /// The revision of its newest event.
     pub fn newest(&self) -> Revision {
         self.state.read().revision
+    }
+
+    /// Counts up whenever an object has changed, before anybody is told of the revision.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether its objects are yet to be read.
@@ -260,6 +272,8 @@ impl ResourceCache {
         for (key, revision, change) in pending.changes {
             state.apply(&key, revision, change);
         }
+        drop(state);
+        self.changed();
         true
     }
 
@@ -272,6 +286,7 @@ impl ResourceCache {
             state.unreadable.clear();
             state.revision
         };
+        self.changed();
         self.interests.wake_all(revision);
     }
 
@@ -380,6 +395,7 @@ impl ResourceCache {
             state.life = Life::Ready;
             state.set(loaded);
         }
+        self.changed();
         self.interests.wake_all(revision);
     }
 
@@ -397,6 +413,7 @@ impl ResourceCache {
                 Life::Ready => state.apply(key, revision, change),
             }
         };
+        self.changed();
         if is_lost {
             self.interests.wake_all(revision);
         }

@@ -1,6 +1,6 @@
 //! The end of a definition: its objects are deleted, with their finalizers respected, and when the last is gone it goes too.
 //!
-//! Creates are refused first, and those under way are waited for (`catalogue/gate.rs`): what is found after that is all.
+//! Creates are refused first, and those under way are waited for (`gate.rs`): what is found after that is all.
 //! Source: `k8s.io/apiextensions-apiserver/pkg/controller/finalizer`.
 
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use tracing::{info, warn};
 
 use super::{DEFINITIONS, find, said, write_status};
 use crate::api::Api;
-use crate::bootstrap;
 use crate::cache::CachedObject;
 use crate::cache::interest::Interest;
 use crate::gate::Gate;
-use crate::kinds::Kind;
-use crate::kinds::Part;
+use crate::kinds::{Kind, Part};
+use crate::request;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
-use crate::verbs::delete::delete_object;
-use crate::verbs::options::DeleteOptions;
-use crate::verbs::update::change;
+use crate::write::Decoded;
+use crate::write::change::change;
+use crate::write::delete::delete;
+use crate::write::options::DeleteOptions;
 
 /// Begins to clean up after a definition that is being deleted; goes on until it is gone.
 pub(super) fn begin(api: &Arc<Api>, name: &str, uid: &str, gate: &Arc<Gate>) {
@@ -113,11 +113,11 @@ impl Cleanup {
     async fn delete(&self, kind: &Kind, object: &CachedObject) -> Result<()> {
         let namespace = object.key.rsplit('/').nth(1).filter(|_| kind.is_namespaced()).unwrap_or_default();
         let named = json!({"metadata": {"name": object.name()}});
-        let Some((request, _)) = bootstrap::request_of(&self.api, kind, namespace, named, Verb::Delete)
+        let Some((request, _)) = request::of_server_for(&self.api, kind, namespace, named, Verb::Delete)
         else {
             return Err(Error::internal("its objects are in no place"));
         };
-        match Box::pin(delete_object(&self.api, &request, &DeleteOptions::default())).await {
+        match Box::pin(delete(&self.api, &request, &DeleteOptions::default())).await {
             Ok(_) => Ok(()),
             Err(error) if error.reason == "NotFound" => Ok(()),
             Err(error) => Err(error),
@@ -137,7 +137,7 @@ impl Cleanup {
     /// Takes the finalizer away; with the last one goes the definition.
     async fn release(&self) -> Result<()> {
         let named = json!({"metadata": {"name": self.name}});
-        let Some((request, _)) = bootstrap::request(&self.api, DEFINITIONS, "", named, Verb::Update) else {
+        let Some((request, _)) = request::of_server(&self.api, DEFINITIONS, "", named, Verb::Update) else {
             return Ok(());
         };
         let written = change(&self.api, &request, Part::Raw, |old| {
@@ -148,7 +148,7 @@ impl Cleanup {
                 metadata::set_finalizers(&mut new, &finalizers);
             }
             metadata::remove(&mut new, "resourceVersion");
-            Ok(new)
+            Ok(Decoded::of_server(new))
         });
         said(Box::pin(written).await.map(drop))
     }

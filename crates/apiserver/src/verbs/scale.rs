@@ -1,22 +1,23 @@
 //! The `scale` subresource: an `autoscaling/v1` Scale over the fields that the kind's row names.
 
 use machinery::field::{FieldError, Path};
-use machinery::labels;
 use machinery::metadata::Metadata;
 use resources::ScalePaths;
 use serde_json::{Value, json};
 
-use super::managed::{self, Ownership};
 use super::patch::check_config;
-use super::update::{change, change_owned, check_name};
-use super::{Request, current, decode};
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::codec::{self, APPLY_PATCH, FieldValidation, Patch};
 use crate::kinds::Part;
 use crate::negotiate::media_type;
+use crate::request::Authorized;
 use crate::request_info::Verb;
+use crate::scale::{of as scale_of, set as set_field};
 use crate::status::{Error, Result, Subject};
+use crate::write::change::{change, change_owned, current};
+use crate::write::identity::check_name;
+use crate::write::{Decoded, Ownership, decoding, ownership};
 
 /// Replicas that no client can mean, in place of those that an object does not have.
 const UNSET: i64 = i32::MIN as i64;
@@ -25,7 +26,7 @@ const UNSET: i64 = i32::MIN as i64;
 ///
 /// # Errors
 /// What the client is told.
-pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
+pub async fn run(api: &Api, request: &Authorized) -> Result<Answer> {
     match request.resource.verb {
         Verb::Get => {
             let object = current(api, request, &request.key()).await?;
@@ -37,7 +38,7 @@ pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
             Ok(Answer::value(scale_of(paths(request), &object)))
         }
         Verb::Update => {
-            let wanted = decode::body_of(request, "autoscaling/v1", "Scale")?;
+            let wanted = decoding::body_of(request, "autoscaling/v1", "Scale")?;
             check_claim(&wanted)?;
             set(api, request, |_| Ok(wanted.clone())).await
         }
@@ -60,7 +61,7 @@ fn patched(patch: &Patch, scale: &Value) -> Result<Value> {
     codec::check_types("autoscaling/v1", "Scale", patched)
 }
 
-async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
+async fn set(api: &Api, request: &Authorized, wanted: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
     let committed = change(api, request, Part::Object, |old| {
         let mut before = scale_of(paths(request), old);
         let is_unset = request.kind.is_custom() && old.pointer(&paths(request).spec_replicas).is_none();
@@ -81,8 +82,8 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
         } else {
             machinery::metadata::set(&mut new, "resourceVersion", version);
         }
-        put(&mut new, &paths(request).spec_replicas, replicas.into());
-        Ok(new)
+        set_field(&mut new, &paths(request).spec_replicas, replicas.into());
+        Ok(Decoded::of_server(new))
     })
     .await?;
     let value = scale_of(paths(request), &request.kind.value(&committed.object));
@@ -90,7 +91,7 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
 }
 
 /// Applies a Scale: the replicas of the object change hands under the subresource's name.
-async fn apply(api: &Api, request: &Request) -> Result<Answer> {
+async fn apply(api: &Api, request: &Authorized) -> Result<Answer> {
     let (scale, warnings) = codec::apply_scale(&request.body, FieldValidation::of(&request.info.query))?;
     check_config(&scale, "autoscaling/v1", "Scale")?;
     request.notes.warn_all(warnings);
@@ -105,7 +106,7 @@ async fn apply(api: &Api, request: &Request) -> Result<Answer> {
         config["spec"] = json!({});
     }
     if let Some(replicas) = scale.pointer("/spec/replicas") {
-        put(&mut config, &paths(request).spec_replicas, replicas.clone());
+        set_field(&mut config, &paths(request).spec_replicas, replicas.clone());
     }
     for name in ["uid", "resourceVersion"] {
         if let Some(value) = meta.get(name) {
@@ -113,21 +114,21 @@ async fn apply(api: &Api, request: &Request) -> Result<Answer> {
         }
     }
     let committed = change_owned(api, request, Part::Object, Ownership::Applied, |old| {
-        let applied = managed::apply_config(api, request, Part::Object, Some(old), &config);
+        let applied = ownership::apply_config(api, request, Part::Object, Some(old), &config);
         let mut new = applied.map_err(|failure| in_scale(request, failure))?;
         let replicas = new.pointer(&paths(request).spec_replicas).and_then(Value::as_i64);
         check_replicas(request, replicas.unwrap_or(0))?;
         if meta.resource_version().is_empty() {
             machinery::metadata::remove(&mut new, "resourceVersion");
         }
-        Ok(new)
+        Ok(Decoded::of_server(new))
     })
     .await?;
     let value = scale_of(paths(request), &request.kind.value(&committed.object));
     Ok(Answer::value(value))
 }
 
-fn paths(request: &Request) -> &ScalePaths {
+fn paths(request: &Authorized) -> &ScalePaths {
     &request.kind.row().scale
 }
 
@@ -136,19 +137,8 @@ fn dotted(pointer: &str) -> String {
     pointer.replace('/', ".").replace("~1", "/").replace("~0", "~")
 }
 
-/// Writes a field, and the objects on the way to it that are not there.
-fn put(object: &mut Value, pointer: &str, value: Value) {
-    let mut at = object;
-    for name in pointer.split('/').skip(1) {
-        let name = name.replace("~1", "/").replace("~0", "~");
-        let Some(fields) = at.as_object_mut() else { return };
-        at = fields.entry(name).or_insert_with(|| json!({}));
-    }
-    *at = value;
-}
-
 /// Conflicts about a Scale name its version, not the object's.
-fn in_scale(request: &Request, mut failure: Error) -> Error {
+fn in_scale(request: &Authorized, mut failure: Error) -> Error {
     let (ours, scales) = (format!(" using {}", request.kind.api_version()), " using autoscaling/v1");
     failure.message = failure.message.replace(&ours, scales);
     for cause in failure.details.get_mut("causes").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -175,7 +165,7 @@ pub fn check_claim(scale: &Value) -> Result<()> {
     )))
 }
 
-fn check_replicas(request: &Request, replicas: i64) -> Result<()> {
+fn check_replicas(request: &Authorized, replicas: i64) -> Result<()> {
     if replicas >= 0 {
         return Ok(());
     }
@@ -183,43 +173,4 @@ fn check_replicas(request: &Request, replicas: i64) -> Result<()> {
     let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
     let subject = Subject { group: "autoscaling", resource: "Scale" };
     Err(Error::invalid(subject, &request.resource.name, &error.into()))
-}
-
-/// The Scale of an object whose parts are at these places.
-pub fn scale_of(paths: &ScalePaths, object: &Value) -> Value {
-    let metadata = Metadata::of(object);
-    let replicas = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-    let mut status = json!({"replicas": replicas(&paths.status_replicas)});
-    if let Some(selector) =
-        selector_text(object.pointer(&paths.selector).filter(|_| !paths.selector.is_empty()))
-    {
-        status["selector"] = selector.into();
-    }
-    json!({
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {
-            "name": metadata.name(),
-            "namespace": metadata.namespace(),
-            "uid": metadata.uid(),
-            "resourceVersion": metadata.resource_version(),
-            "creationTimestamp": metadata.get("creationTimestamp").cloned().unwrap_or_default(),
-        },
-        "spec": {"replicas": replicas(&paths.spec_replicas)},
-        "status": status,
-    })
-}
-
-/// The selector as text, as which custom kinds have it; ReplicationControllers have a plain map.
-fn selector_text(selector: Option<&Value>) -> Option<String> {
-    let selector = selector?;
-    if let Some(text) = selector.as_str() {
-        return (!text.is_empty()).then(|| text.to_owned());
-    }
-    let is_label_selector =
-        selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
-    if is_label_selector {
-        return labels::Selector::from_label_selector(Some(selector)).ok().map(|s| s.to_string());
-    }
-    Some(labels::Selector::from_labels(selector.as_object()?).to_string())
 }

@@ -63,8 +63,21 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap_or_else(|_| panic!("{what}"));
 }
 
+/// Waits until an object is gone; tells how far its definition was, if that takes too long.
+async fn goes(server: &TestServer, path: &str) {
+    let wait = async {
+        while server.call("GET", path, "").await.code != 404 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if tokio::time::timeout(Duration::from_secs(30), wait).await.is_err() {
+        panic!("{path} is there: {}", read(server, NAME).await["status"]);
+    }
+}
+
 fn two_versions() -> Value {
     let mut newer = version("v2", false);
+    newer.as_object_mut().unwrap().remove("selectableFields");
     newer["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["extra"] =
         json!({"type": "string"});
     let mut older = version("v1", true);
@@ -181,10 +194,7 @@ async fn a_definition_goes_after_its_objects() {
     let deleted = server.call("DELETE", &path, "").await;
     assert_eq!(deleted.code, 200, "{}", deleted.body);
     assert_eq!(deleted.body["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
-    until("the free object goes", async || {
-        server.call("GET", &format!("{WIDGETS}/free"), "").await.code == 404
-    })
-    .await;
+    goes(&server, &format!("{WIDGETS}/free")).await;
     let definition = read(&server, NAME).await;
     assert_eq!(condition(&definition, "Terminating"), ("True", "InstanceDeletionInProgress"));
     let refused = post(&server, &widget("new", json!({"size": 1}))).await;
@@ -205,7 +215,7 @@ async fn a_definition_goes_after_its_objects() {
     let patched =
         server.call("PATCH", &format!("{WIDGETS}/held"), r#"{"metadata": {"finalizers": null}}"#).await;
     assert_eq!(patched.code, 200, "{}", patched.body);
-    until("the definition goes", async || server.call("GET", &path, "").await.code == 404).await;
+    goes(&server, &path).await;
     until("the kind goes", async || server.call("GET", WIDGETS, "").await.code == 404).await;
     let told = told(body).await;
     assert_eq!(told.last().map(String::as_str), Some("DELETED held"), "{told:?}");
@@ -245,7 +255,7 @@ async fn nothing_that_is_created_meanwhile_stays_behind() {
             .await;
         let path = format!("{DEFINITIONS}/{NAME}");
         assert_eq!(server.call("DELETE", &path, "").await.code, 200);
-        until("the definition goes", async || server.call("GET", &path, "").await.code == 404).await;
+        goes(&server, &path).await;
         is_over.store(true, Ordering::Relaxed);
         let mut made = 0;
         for writer in writers {
@@ -316,7 +326,8 @@ async fn stored_kinds_are_served_from_the_start_whatever_else_is_stored() {
         put(&store, &format!("{prefix}/bad{}s.example.com", ['a', 'b', 'c', 'd', 'e'][at]), definition).await;
     }
     let server = start_on(Arc::clone(&store), tempfile::tempdir().unwrap(), None, |_| {}).await;
-    assert_eq!(server.call("GET", &format!("{WIDGETS}/a"), "").await.body["spec"]["size"], 1);
+    let found = server.call("GET", &format!("{WIDGETS}/a"), "").await;
+    assert_eq!(found.body["spec"]["size"], 1, "{}", found.body);
     assert_eq!(post(&server, &widget("b", json!({"size": 1}))).await.code, 201);
     // What another server defines is followed.
     let late = named("lates", &|_| {});
@@ -342,7 +353,7 @@ async fn a_deletion_goes_on_after_a_restart() {
     let patched =
         server.call("PATCH", &format!("{WIDGETS}/held"), r#"{"metadata": {"finalizers": null}}"#).await;
     assert_eq!(patched.code, 200, "{}", patched.body);
-    until("the definition goes", async || server.call("GET", &path, "").await.code == 404).await;
+    goes(&server, &path).await;
     assert_eq!(stored(&store, "/registry/example.com/").await, []);
     server.stop().await;
 }
