@@ -17,6 +17,7 @@ mod streams;
 pub mod aggregation;
 mod binding;
 pub mod component_statuses;
+pub mod custom;
 pub mod eviction;
 pub mod proxy;
 pub mod resource_metrics;
@@ -82,8 +83,10 @@ pub mod body;
 pub mod formats;
 
 pub mod deadline;
+pub mod gate;
 pub mod negotiate;
 pub mod notes;
+pub mod progress;
 pub mod request_info;
 pub mod scale;
 pub mod status;

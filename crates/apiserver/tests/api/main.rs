@@ -12,6 +12,7 @@ mod battery;
 mod catalogue;
 mod certificates;
 mod corpus;
+mod custom;
 mod dial;
 mod discovery;
 mod external_addresses;
