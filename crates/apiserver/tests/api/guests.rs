@@ -21,7 +21,7 @@ const WIDGETS: &str = "/apis/example.com/v1/namespaces/team/widgets";
 fn widgets() -> Offer {
     let mut row = Resource::made(("example.com", "v1"), "widgets", "widget", "Widget", Scope::Namespaced);
     row.strategy = resources::strategies::CONTENT.into();
-    Offer { row, schema: schema::builtin().kind("", "v1", "ConfigMap").map(Into::into) }
+    Offer { row, schema: schema::builtin().kind("", "v1", "ConfigMap").map(Into::into), custom: None }
 }
 
 /// A server, and the controllers for which kinds come and go.
