@@ -319,11 +319,12 @@ async fn stored_kinds_are_served_from_the_start_whatever_else_is_stored() {
         }),
         named("badbs", &|definition| definition["spec"]["versions"] = json!(7)),
         named("badcs", &|definition| definition["status"]["acceptedNames"]["kind"] = json!("")),
-        named("badds", &|definition| definition["status"]["acceptedNames"]["kind"] = json!("Widget")),
+        named("zadds", &|definition| definition["status"]["acceptedNames"]["kind"] = json!("Widget")),
         named("bades", &|definition| definition["spec"]["preserveUnknownFields"] = json!(true)),
     ];
-    for (at, definition) in bad.iter().enumerate() {
-        put(&store, &format!("{prefix}/bad{}s.example.com", ['a', 'b', 'c', 'd', 'e'][at]), definition).await;
+    for definition in &bad {
+        put(&store, &format!("{prefix}/{}", definition["metadata"]["name"].as_str().unwrap()), definition)
+            .await;
     }
     let server = start_on(Arc::clone(&store), tempfile::tempdir().unwrap(), None, |_| {}).await;
     let found = server.call("GET", &format!("{WIDGETS}/a"), "").await;
