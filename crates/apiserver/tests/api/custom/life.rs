@@ -228,7 +228,7 @@ async fn a_definition_goes_after_its_objects() {
     server.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_is_created_meanwhile_stays_behind() {
     let (store, server) = with_store().await;
     let server = Arc::new(server);
@@ -246,6 +246,7 @@ async fn nothing_that_is_created_meanwhile_stays_behind() {
                         }
                         let object = widget(&format!("w{writer}-{number}"), json!({"size": 1}));
                         made += u32::from(post(&server, &object).await.code == 201);
+                        tokio::task::yield_now().await;
                     }
                     made
                 })
