@@ -225,11 +225,11 @@ impl Declared {
             Shape::Map(value, keys) => Shape::Map(value.named(&format!("{name}.@elem")), *keys),
             Shape::Object(known, members) => {
                 let name = if &**known == ANONYMOUS { name } else { known };
-                let named = |(identifier, member): (&Box<str>, &Member)| {
+                let named = |identifier: &str, member: &Member| {
                     let declared = member.declared.named(&format!("{name}.{identifier}"));
-                    (identifier.clone(), Member { name: member.name.clone(), declared })
+                    (identifier.into(), Member { name: member.name.clone(), declared })
                 };
-                Shape::Object(name.into(), members.iter().map(named).collect())
+                Shape::Object(name.into(), members.iter().map(|(key, member)| named(key, member)).collect())
             }
         };
         let Inner { elements_max, bytes_min, .. } = *self.0;

@@ -201,7 +201,8 @@ pub(crate) fn evaluate<'a>(
     }
     let limit = budget.per_call.min(budget.remaining);
     let interrupted = budget.interrupted.clone();
-    let mut run = Run { variables, activation, places: Vec::new(), context: Context::new(limit), interrupted };
+    let mut run =
+        Run { variables, activation, places: Vec::new(), context: Context::new(limit), interrupted };
     let result = run.eval(node);
     let cost = run.context.cost;
     let is_last = budget.remaining < budget.per_call;
@@ -499,7 +500,8 @@ impl<'a> Run<'a> {
                 Value::Optional(value) if *is_optional => list.extend(value.map(|value| (*value).clone())),
                 other if *is_optional => {
                     let name = other.type_name();
-                    let message = format!("cannot initialize optional list element from non-optional value {name}");
+                    let message =
+                        format!("cannot initialize optional list element from non-optional value {name}");
                     return Err(message.into());
                 }
                 value => list.push(value),
@@ -614,7 +616,9 @@ impl<'a> Run<'a> {
             *place = next;
         }
         self.places.truncate(base + 1);
-        if round % CHECK_EVERY == 0 && self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+        if round.is_multiple_of(CHECK_EVERY)
+            && self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+        {
             return Err(EvalError::Interrupted);
         }
         Ok(true)
@@ -624,7 +628,8 @@ impl<'a> Run<'a> {
         let element = self.eval(element)?;
         self.context.charge(2 + list_cost)?;
         self.context.allocate(size_of::<Value<'_>>())?;
-        let taken = self.places.get_mut(place).map(|place| std::mem::replace(place, Place::Ready(Value::Null)));
+        let taken =
+            self.places.get_mut(place).map(|place| std::mem::replace(place, Place::Ready(Value::Null)));
         match taken {
             Some(Place::Ready(Value::List(List::Shared(mut list)))) => {
                 // Nobody else has the list, apart from the constant that it begins as.
@@ -638,7 +643,11 @@ impl<'a> Run<'a> {
 }
 
 /// What a step leads to; `None` if it leads nowhere and may.
-fn stepped<'a>(value: &Value<'a>, key: &Value<'a>, is_optional: bool) -> Result<Option<Value<'a>>, EvalError> {
+fn stepped<'a>(
+    value: &Value<'a>,
+    key: &Value<'a>,
+    is_optional: bool,
+) -> Result<Option<Value<'a>>, EvalError> {
     let found = match (value, key) {
         (Value::Object(object), Value::String(name)) => object.field(name),
         (Value::Map(map), key) if is_optional => return Ok(map.get(key)),

@@ -27,8 +27,8 @@ mod value;
 pub mod device;
 
 pub use authorizer::{
-    Authorizer, AuthorizerValue, Decision, GroupCheck, PathCheck, Question, Resource, ResourceCheck, ServiceAccount,
-    Subject,
+    Authorizer, AuthorizerValue, Decision, GroupCheck, PathCheck, Question, Resource, ResourceCheck,
+    ServiceAccount, Subject,
 };
 pub use declared::{Declared, Field, ListKind, REQUEST_BYTES_MAX};
 pub use environment::{Environment, MadeType};

@@ -55,7 +55,8 @@ impl Environment {
         let cost = estimate::cost(self, &checked);
         let kind = checked.types.get(checked.root.id).cloned().unwrap_or(Type::Error);
         let node = plan(&checked).map_err(CompileError::Plan)?;
-        let variables: Vec<Arc<str>> = self.variables().iter().map(|variable| variable.name.clone()).collect();
+        let variables: Vec<Arc<str>> =
+            self.variables().iter().map(|variable| variable.name.clone()).collect();
         let mut mentioned = vec![false; variables.len()];
         for reference in &checked.references {
             if let crate::check::Reference::Variable(index) = reference

@@ -376,7 +376,8 @@ impl<'a> Map<'a> {
             }
             Self::Shared(entries) => {
                 // A key of any lifetime compares as one of this one.
-                let found = entries.by_key.iter().find(|(key, _)| matches!(key, Key::String(key) if key == name));
+                let found =
+                    entries.by_key.iter().find(|(key, _)| matches!(key, Key::String(key) if key == name));
                 let found = if entries.by_key.len() > FEW {
                     entries.by_key.get(&Key::String(name.to_owned().into()))
                 } else {
@@ -393,7 +394,9 @@ impl<'a> Map<'a> {
         match self {
             Self::Json { .. } => self.get(key).is_some(),
             Self::Shared(entries) => match key {
-                Value::Double(key) => number::whole(*key).is_some_and(|key| entries.find(&Key::Int(key)).is_some()),
+                Value::Double(key) => {
+                    number::whole(*key).is_some_and(|key| entries.find(&Key::Int(key)).is_some())
+                }
                 key => key.key().is_some_and(|key| entries.find(&key).is_some()),
             },
         }

@@ -43,7 +43,10 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "split",
-        overloads: &[("split", "string.(string) -> list(string)"), ("split", "string.(string, int) -> list(string)")],
+        overloads: &[
+            ("split", "string.(string) -> list(string)"),
+            ("split", "string.(string, int) -> list(string)"),
+        ],
         body: split,
     },
     Row {

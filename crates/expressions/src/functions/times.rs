@@ -19,16 +19,32 @@ pub(super) const ROWS: &[Row] = &[
         overloads: PART,
         body: |_, args| part(args, |time| i64::from(time.day_of_year()) - 1),
     },
-    Row { name: "getDayOfMonth", overloads: PART, body: |_, args| part(args, |time| i64::from(time.day()) - 1) },
+    Row {
+        name: "getDayOfMonth",
+        overloads: PART,
+        body: |_, args| part(args, |time| i64::from(time.day()) - 1),
+    },
     Row { name: "getDate", overloads: PART, body: |_, args| part(args, |time| time.day().into()) },
     Row {
         name: "getDayOfWeek",
         overloads: PART,
         body: |_, args| part(args, |time| time.weekday().to_sunday_zero_offset().into()),
     },
-    Row { name: "getHours", overloads: BOTH, body: |_, args| either(args, 3_600_000_000_000, |time| time.hour().into()) },
-    Row { name: "getMinutes", overloads: BOTH, body: |_, args| either(args, 60_000_000_000, |time| time.minute().into()) },
-    Row { name: "getSeconds", overloads: BOTH, body: |_, args| either(args, 1_000_000_000, |time| time.second().into()) },
+    Row {
+        name: "getHours",
+        overloads: BOTH,
+        body: |_, args| either(args, 3_600_000_000_000, |time| time.hour().into()),
+    },
+    Row {
+        name: "getMinutes",
+        overloads: BOTH,
+        body: |_, args| either(args, 60_000_000_000, |time| time.minute().into()),
+    },
+    Row {
+        name: "getSeconds",
+        overloads: BOTH,
+        body: |_, args| either(args, 1_000_000_000, |time| time.second().into()),
+    },
     Row { name: "getMilliseconds", overloads: BOTH, body: milliseconds },
 ];
 
@@ -69,9 +85,10 @@ fn zone(name: &str) -> Result<TimeZone, EvalError> {
     let hours: i32 = hours.parse().map_err(|_| wrong())?;
     let minutes: u8 = minutes.parse().map_err(|_| wrong())?;
     let minutes = i32::from(minutes);
-    let total = hours.checked_mul(60).and_then(|total| {
-        if is_negative { total.checked_sub(minutes) } else { total.checked_add(minutes) }
-    });
-    let offset = total.and_then(|total| total.checked_mul(60)).and_then(|seconds| Offset::from_seconds(seconds).ok());
+    let total = hours
+        .checked_mul(60)
+        .and_then(|total| if is_negative { total.checked_sub(minutes) } else { total.checked_add(minutes) });
+    let offset =
+        total.and_then(|total| total.checked_mul(60)).and_then(|seconds| Offset::from_seconds(seconds).ok());
     offset.map(TimeZone::fixed).ok_or_else(wrong)
 }
