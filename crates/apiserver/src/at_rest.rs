@@ -13,7 +13,7 @@ use machinery::field::quote;
 use store::{Entry, Revision};
 use tokio::sync::watch;
 
-use crate::cache::{CachedObject, Keys};
+use crate::object::{CachedObject, Keys};
 use crate::status::Error;
 
 /// How values are stored.

@@ -22,13 +22,12 @@ use machinery::metadata;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use crate::codec;
+use crate::body::{self, Body};
+use crate::formats;
 use crate::negotiate::{Format, content_format};
-use crate::notes::Notes;
+use crate::notes::{Detail, Notes};
 use crate::request_info::RequestInfo;
-use crate::respond::{self, Body};
-use crate::reviews::user_info;
-use crate::verbs::cut;
+use crate::request_info::cut;
 pub use log::LogFile;
 use policy::{Level, Policy, Stage, Verdict};
 
@@ -185,7 +184,7 @@ fn object_of(headers: &HeaderMap, bytes: &[u8]) -> Option<Value> {
     match content_format(headers).ok()? {
         // Ours, and however long.
         Format::Json => serde_json::from_slice(bytes).ok(),
-        format => codec::decode(format, bytes).ok(),
+        format => formats::decode(format, bytes).ok(),
     }
 }
 
@@ -202,7 +201,7 @@ fn sent_name(headers: &HeaderMap, body: &Bytes) -> Option<String> {
     match content_format(headers).ok()? {
         Format::Json => serde_json::from_slice(body).ok().map(|object: Object| object.metadata.name),
         format => {
-            let object = codec::decode(format, body).ok()?;
+            let object = formats::decode(format, body).ok()?;
             Some(metadata::Metadata::of(&object).name().to_owned())
         }
     }
@@ -255,7 +254,7 @@ impl Trail {
         if self.verdict.level >= Level::Request
             && !body.is_empty()
             && let Ok(format) = content_format(headers)
-            && let Ok(object) = codec::decode(format, body)
+            && let Ok(object) = formats::decode(format, body)
         {
             self.event["requestObject"] = self.shown(object);
         }
@@ -267,7 +266,7 @@ impl Trail {
         let mut status = json!({"metadata": {}, "code": code.as_u16()});
         let wants_body =
             self.verdict.level == Level::RequestResponse || code.is_client_error() || code.is_server_error();
-        let is_whole = respond::finish::size(&response).is_some();
+        let is_whole = body::finish::size(&response).is_some();
         let response = if wants_body && is_whole && !self.is_watch {
             let (parts, body) = response.into_parts();
             let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
@@ -281,7 +280,7 @@ impl Trail {
                     self.event["responseObject"] = self.shown(object);
                 }
             }
-            Response::from_parts(parts, respond::full(bytes))
+            Response::from_parts(parts, body::full(bytes))
         } else {
             response
         };
@@ -289,7 +288,9 @@ impl Trail {
             status["message"] = failure.as_str().into();
         }
         self.event["responseStatus"] = status;
-        let annotations: BTreeMap<String, String> = notes.annotations();
+        let is_whole = self.verdict.level >= Level::Request;
+        let detail = if is_whole { Detail::Request } else { Detail::Metadata };
+        let annotations: BTreeMap<String, String> = notes.annotations(detail);
         if !annotations.is_empty() {
             self.event["annotations"] = json!(annotations);
         }
@@ -321,6 +322,18 @@ impl Trail {
         }
         self.audit.write(&event);
     }
+}
+
+/// A user as the API shows it.
+pub fn user_info(user: &UserInfo) -> Value {
+    let mut value = json!({"username": user.name, "groups": user.groups});
+    if !user.uid.is_empty() {
+        value["uid"] = user.uid.as_str().into();
+    }
+    if !user.extra.is_empty() {
+        value["extra"] = json!(user.extra);
+    }
+    value
 }
 
 #[cfg(test)]

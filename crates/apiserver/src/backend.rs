@@ -3,6 +3,8 @@
 //! A connection serves one request. When both sides switch protocols, their two ends are joined. What a client said
 //! to prove who it is stays here.
 
+pub mod kubelet;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,11 +23,11 @@ use tokio_rustls::TlsConnector;
 use tracing::debug;
 
 use crate::api::Api;
+use crate::body::finish::PassedOn;
 use crate::dial::Destination;
-use crate::respond::finish::PassedOn;
+use crate::request::CAUSE_HEADER;
 use crate::respond::{Body, full};
 use crate::security::credentials;
-use crate::service::CAUSE_HEADER;
 
 /// Headers of one connection, not of the request. Source: RFC 9110 section 7.6.1.
 const HOP_BY_HOP: [&str; 9] = [
@@ -161,7 +163,7 @@ pub async fn send(api: &Api, backend: &Backend, outgoing: Outgoing) -> Result<Re
 }
 
 /// The system's word for an error, as Go prints it.
-fn reason(error: &std::io::Error) -> String {
+pub(crate) fn reason(error: &std::io::Error) -> String {
     let text = error.to_string().to_lowercase();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }

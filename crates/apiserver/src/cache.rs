@@ -6,10 +6,7 @@
 //! ring of recent events, so a slow one holds nothing up and costs nothing. Bytes are encoded once and shared.
 
 pub mod feed;
-pub mod filter;
 pub mod interest;
-pub mod object;
-pub mod part;
 pub mod resource;
 
 use std::collections::HashMap;
@@ -23,11 +20,10 @@ use store::{ROOT, Revision, Store};
 use tokio::sync::{Mutex, watch};
 
 use crate::at_rest::AtRest;
+pub use crate::object::{CachedObject, Keys};
 use crate::status::{Error, Result};
-pub use filter::Filter;
-pub use interest::Interest;
-pub use object::CachedObject;
-pub use resource::{CacheEvent, EventType, Keys, Listing, ResourceCache, Watcher};
+pub use interest::{Interest, ReadFields};
+pub use resource::{CacheEvent, EventType, Listing, ResourceCache, Watcher};
 
 /// How long a read waits for the cache to reach the revision it needs.
 pub const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
@@ -51,6 +47,7 @@ pub struct Cache {
     reading: Mutex<()>,
     progress: watch::Sender<Revision>,
     compacted: AtomicU64,
+    policy: AtomicU64,
     loaded: AtomicBool,
 }
 
@@ -69,6 +66,7 @@ impl Cache {
             reading: Mutex::default(),
             progress: watch::Sender::new(0),
             compacted: AtomicU64::new(0),
+            policy: AtomicU64::new(0),
             loaded: AtomicBool::new(false),
         }
     }
@@ -82,6 +80,17 @@ impl Cache {
     /// when the store forgets is what clients see of upstream.
     pub fn is_compacted(&self, revision: Revision) -> bool {
         revision < self.compacted.load(Ordering::Relaxed)
+    }
+
+    /// Says that `revision` changed what other requests are judged by.
+    pub fn policy_changed(&self, revision: Revision) {
+        self.policy.fetch_max(revision, Ordering::AcqRel);
+    }
+
+    /// The last change of what other requests are judged by, that this server has made: namespaces, roles, quotas,
+    /// classes, tokens.
+    pub fn policy_revision(&self) -> Revision {
+        self.policy.load(Ordering::Acquire)
     }
 
     /// The cache of the objects under `prefix`: of a built-in kind, or of the server's own records. One that stays empty,

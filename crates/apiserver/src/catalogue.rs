@@ -11,24 +11,24 @@
 //!   what is not there, watches end, and with them goes the last memory of it.
 //! - Changes happen one after the other, and each as a whole or not at all.
 
-pub mod kinds;
+pub mod delegates;
+pub mod discovery;
+pub mod openapi;
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use resources::Resource;
-use schema::SchemaRef;
+use schema::Schema;
 use store::StoreError;
 use tokio::sync::Mutex;
 
 use crate::cache::{Cache, Keys, ResourceCache, feed};
-use crate::delegates::Delegate;
-use crate::discovery;
 use crate::kinds::Kind;
-use crate::openapi;
+pub use crate::kinds::Kinds;
 use crate::request_info::ResourceInfo;
-pub use kinds::Kinds;
+pub use delegates::{Asked, Delegate};
 
 /// What makes a kind.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct Offer {
     /// Its row.
     pub row: Resource,
     /// The schema of its objects, if they have any.
-    pub schema: Option<SchemaRef<'static>>,
+    pub schema: Option<Schema>,
 }
 
 impl Offer {
@@ -47,7 +47,7 @@ impl Offer {
     }
 
     fn of_builtin_schema(row: Resource) -> Self {
-        let schema = schema::builtin().kind(&row.group, &row.version, &row.kind);
+        let schema = schema::builtin().kind(&row.group, &row.version, &row.kind).map(Schema::from);
         Self { row, schema }
     }
 }
@@ -237,7 +237,7 @@ impl Catalogue {
         let mut all = kept;
         for Offer { row, schema } in &offers {
             let cache = self.cache_of(row, &offers, (&before, &all), &mut begun);
-            let kind = Kind::new(row.clone(), *schema, cache);
+            let kind = Kind::new(row.clone(), schema.clone(), cache);
             let at = place(&all, &before, &kind);
             all.insert(at, kind);
         }

@@ -1,5 +1,6 @@
 //! Between bytes and objects, and what the schema does to objects: the only module that names `schema`.
 
+mod patch;
 mod refusal;
 
 use std::borrow::Cow;
@@ -11,30 +12,58 @@ use machinery::field::{FieldError, Path};
 use schema::patch::PatchError;
 use schema::text;
 use schema::walk::budget::Room;
-use schema::walk::decode::{self, DecodeError};
+use schema::walk::decode::{self as walk, DecodeError};
 use schema::walk::default::Defaults;
-use schema::walk::nulls::Nulls;
 use schema::{SchemaRef, proto};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tracing::warn;
 
-use crate::catalogue::Kinds;
-use crate::kinds::Kind;
+pub use crate::formats::{check_types, decode, encode_protobuf, fill_nulls, strip_nulls};
+use crate::formats::{decode_protobuf, logged, schema_named};
+use crate::kinds::{Kind, Kinds};
 use crate::negotiate::Format;
+use crate::request_info::Query;
 use crate::status::{Error, Result, Subject};
-use crate::verbs::options::FieldValidation;
-use crate::verbs::patch::Patch;
+pub use patch::{APPLY_PATCH, Patch};
 pub use refusal::claim;
 pub use schema::text::TypeMeta;
 
 static DEFAULTS: LazyLock<Defaults> =
     LazyLock::new(|| Defaults::new(schema::builtin(), resources::defaults::rows()));
 
+/// What is done about unknown and duplicate fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Nothing.
+    Ignore,
+    /// A `Warning` header each; the default.
+    Warn,
+    /// 400.
+    Strict,
+}
+
+impl FieldValidation {
+    /// Reads `fieldValidation`; what makes no sense is refused elsewhere.
+    pub fn of(query: &Query) -> Self {
+        query.get("fieldValidation").and_then(Self::parse).unwrap_or(Self::Warn)
+    }
+
+    /// The validation of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "Warn" => Some(Self::Warn),
+            "Ignore" => Some(Self::Ignore),
+            "Strict" => Some(Self::Strict),
+            _ => None,
+        }
+    }
+}
+
 /// The schema of a kind.
 ///
 /// # Errors
 /// 500 for a row without a schema.
-fn schema_of(kind: &Kind) -> Result<SchemaRef<'static>> {
+fn schema_of(kind: &Kind) -> Result<SchemaRef<'_>> {
     kind.schema().ok_or_else(|| Error::internal(format!("{} has no schema", kind.kind())))
 }
 
@@ -56,7 +85,7 @@ impl Forms<'_> {
 }
 
 impl Versions for Forms<'_> {
-    fn schema(&self, api_version: &str) -> Option<SchemaRef<'static>> {
+    fn schema(&self, api_version: &str) -> Option<SchemaRef<'_>> {
         schema_of(self.in_version(api_version)?).ok()
     }
 
@@ -65,39 +94,6 @@ impl Versions for Forms<'_> {
         let stored = from.to_stored(object.clone());
         Some(self.in_version(api_version)?.to_served(Cow::Owned(stored)).into_owned())
     }
-}
-
-/// Parses a body of any type: nothing is pruned or checked.
-///
-/// # Errors
-/// 400 when it cannot be parsed, 413 when it would take too much memory.
-pub fn decode(format: Format, body: &[u8]) -> Result<Value> {
-    let ignore = decode::FieldValidation::Ignore;
-    let decoded = match format {
-        Format::Json => text::json(body, Room::Usual, ignore),
-        Format::Yaml => text::yaml(body, Room::Usual, ignore),
-        Format::Protobuf => return decode_protobuf(body).map_err(|failure| unreadable(&failure)),
-    };
-    decoded.map(|decoded| decoded.value).map_err(|failure| match failure {
-        DecodeError::Syntax(why) if format == Format::Json => {
-            Error::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
-        }
-        DecodeError::TooLarge => Error::entity_too_large(failure.to_string()),
-        _ => Error::bad_request(failure.to_string()),
-    })
-}
-
-fn unreadable(failure: &proto::ProtoError) -> Error {
-    match failure {
-        proto::ProtoError::TooLarge => Error::entity_too_large(failure.to_string()),
-        _ => Error::bad_request(failure.to_string()),
-    }
-}
-
-/// Parses a stored object: JSON, or the protobuf that a kube-apiserver writes. `None` if it is neither.
-pub fn decode_stored(bytes: &[u8]) -> Option<Value> {
-    let format = if bytes.starts_with(proto::MAGIC) { Format::Protobuf } else { Format::Json };
-    decode(format, bytes).ok()
 }
 
 /// Decodes the body of an object of `kind`: strict, pruned; answers the object and warnings.
@@ -114,13 +110,13 @@ pub fn decode_kind(
     let schema = schema_of(kind)?;
     let mode = mode(validation);
     let decoded = match format {
-        Format::Json => decode::from_json(schema, body, mode),
+        Format::Json => walk::from_json(schema, body, mode),
         Format::Yaml => from_yaml(kind, body, mode),
         Format::Protobuf => {
             let value =
                 decode_protobuf(body).map_err(|failure| refusal::of_protobuf(kind, body, &failure))?;
             claim(kind, &TypeMeta::of_value(&value))?;
-            decode::from_value(schema, value, mode)
+            walk::from_value(schema, value, mode)
         }
     };
     let decoded = decoded.map_err(|failure| refusal::of_kind(kind, format, body, &failure))?;
@@ -131,14 +127,14 @@ pub fn decode_kind(
 fn from_yaml(
     kind: &Kind,
     body: &[u8],
-    mode: decode::FieldValidation,
-) -> std::result::Result<decode::Decoded, DecodeError> {
+    mode: walk::FieldValidation,
+) -> std::result::Result<walk::Decoded, DecodeError> {
     let Ok(schema) = schema_of(kind) else { return Err(DecodeError::Syntax(String::new())) };
     let read = text::yaml(body, Room::of(schema.message_name()), mode)?;
     if claim(kind, &TypeMeta::of_value(&read.value)).is_err() {
         return Ok(read);
     }
-    let mut decoded = decode::from_value(schema, read.value, mode)?;
+    let mut decoded = walk::from_value(schema, read.value, mode)?;
     decoded.warnings.splice(..0, read.warnings);
     Ok(decoded)
 }
@@ -154,9 +150,18 @@ pub fn patched(
     validation: FieldValidation,
     shown: impl FnOnce() -> String,
 ) -> Result<(Value, Vec<String>)> {
-    let decoded = decode::from_value(schema_of(kind)?, value, mode(validation));
+    let decoded = walk::from_value(schema_of(kind)?, value, mode(validation));
     let decoded = decoded.map_err(|failure| invalid_patch(&shown(), &failure.to_string()))?;
     Ok((decoded.value, decoded.warnings))
+}
+
+/// Prunes and checks what a webhook made of an object of `kind`.
+///
+/// # Errors
+/// 500 for wrong types: the client has nothing to do with it.
+pub fn of_webhook(kind: &Kind, value: Value) -> Result<Value> {
+    let decoded = walk::from_value(schema_of(kind)?, value, walk::FieldValidation::Ignore);
+    decoded.map(|decoded| decoded.value).map_err(Error::internal)
 }
 
 /// 422: what a patch makes of an object is none.
@@ -165,23 +170,11 @@ pub fn invalid_patch(shown: &str, why: &str) -> Error {
     Error::invalid(Subject { group: "", resource: "" }, "", &error.into())
 }
 
-/// Checks an object of some other type than its row's, such as `Eviction`.
-///
-/// # Errors
-/// 400 for wrong types.
-pub fn check_types(api_version: &str, kind: &str, value: Value) -> Result<Value> {
-    let (group, version) = machinery::group::split_api_version(api_version).unwrap_or(("", api_version));
-    let Some(schema) = schema::builtin().kind(group, version, kind) else { return Ok(value) };
-    decode::from_value(schema, value, decode::FieldValidation::Ignore)
-        .map(|decoded| decoded.value)
-        .map_err(|failure| Error::bad_request(failure.to_string()))
-}
-
-fn mode(validation: FieldValidation) -> decode::FieldValidation {
+fn mode(validation: FieldValidation) -> walk::FieldValidation {
     match validation {
-        FieldValidation::Ignore => decode::FieldValidation::Ignore,
-        FieldValidation::Warn => decode::FieldValidation::Warn,
-        FieldValidation::Strict => decode::FieldValidation::Strict,
+        FieldValidation::Ignore => walk::FieldValidation::Ignore,
+        FieldValidation::Warn => walk::FieldValidation::Warn,
+        FieldValidation::Strict => walk::FieldValidation::Strict,
     }
 }
 
@@ -190,52 +183,6 @@ pub fn default(kind: &Kind, value: &mut Value) {
     if let Ok(schema) = schema_of(kind) {
         DEFAULTS.apply(schema, value);
     }
-}
-
-/// Writes null where Go does for what is not set: how an object is stored and sent.
-pub fn fill_nulls(object: &mut Value) {
-    if let Some(schema) = schema_of_object(object) {
-        Nulls::builtin().fill(schema, object);
-    }
-}
-
-/// Takes the nulls of [`fill_nulls`] out again: how an object is worked with.
-pub fn strip_nulls(object: &mut Value) {
-    if let Some(schema) = schema_of_object(object) {
-        Nulls::builtin().strip(schema, object);
-    }
-}
-
-/// The schema of what an object says that it is.
-fn schema_of_object(object: &Value) -> Option<SchemaRef<'static>> {
-    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (group, version) = machinery::group::split_api_version(text("apiVersion"))?;
-    schema::builtin().kind(group, version, text("kind"))
-}
-
-/// The schema of any type by `apiVersion` and kind; options, Status and tables are of every group.
-fn schema_named(api_version: &str, kind: &str) -> Option<SchemaRef<'static>> {
-    let (group, version) = machinery::group::split_api_version(api_version)?;
-    let schemas = schema::builtin();
-    schemas
-        .kind(group, version, kind)
-        .or_else(|| schemas.message(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}")))
-}
-
-fn decode_protobuf(body: &[u8]) -> std::result::Result<Value, proto::ProtoError> {
-    let envelope = proto::open(body)?;
-    match schema_named(envelope.api_version, envelope.kind) {
-        Some(schema) => proto::decode(schema, &envelope),
-        // Whoever knows what it must be says what is wrong.
-        None => Ok(json!({"apiVersion": envelope.api_version, "kind": envelope.kind})),
-    }
-}
-
-/// An object in protobuf, in its envelope; `None` if its type has no such form.
-pub fn encode_protobuf(value: &Value) -> Option<Bytes> {
-    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-    let schema = schema_named(text("apiVersion"), text("kind"))?;
-    logged(proto::encode(schema, value))
 }
 
 /// A stored object's message, without the envelope, in the form of `kind`.
@@ -274,16 +221,20 @@ pub fn protobuf_watch_event(event_type: &str, object: &[u8]) -> Bytes {
     Bytes::from(proto::watch_event(event_type, object))
 }
 
-fn logged(encoded: std::result::Result<Vec<u8>, proto::ProtoError>) -> Option<Bytes> {
-    encoded.map(Bytes::from).inspect_err(|failure| warn!(%failure, "an object has no protobuf form")).ok()
-}
-
 /// Applies a patch to a served object.
 ///
 /// # Errors
 /// 400, 413 or 422 when it does not fit.
 pub fn patch(kind: &Kind, patch: &Patch, object: &Value) -> Result<Value> {
     patch_of(schema_of(kind)?, patch, object)
+}
+
+/// Applies a JSON patch that does not come from a client.
+///
+/// # Errors
+/// Why it cannot be applied.
+pub fn json_patch(object: Value, operations: &[u8]) -> std::result::Result<Value, String> {
+    schema::patch::json(object, operations).map_err(|failure| failure.to_string())
 }
 
 /// Applies a patch to a Scale of any kind.
@@ -342,8 +293,8 @@ pub fn merge_patch(
     what: &str,
 ) -> Result<(Value, Vec<String>)> {
     let mode = match validation {
-        FieldValidation::Ignore => decode::FieldValidation::Ignore,
-        _ => decode::FieldValidation::Warn,
+        FieldValidation::Ignore => walk::FieldValidation::Ignore,
+        _ => walk::FieldValidation::Warn,
     };
     let refused = |why: &str| Error::bad_request(format!("{what}{why}"));
     let read = text::json(body, Room::of(schema_of(kind)?.message_name()), mode);
@@ -400,8 +351,8 @@ fn configuration(
     let refused = |why: &str| Error::bad_request(format!("error decoding YAML: {why}"));
     let room = Room::of(schema.message_name());
     let mode = match validation {
-        FieldValidation::Ignore => decode::FieldValidation::Ignore,
-        _ => decode::FieldValidation::Warn,
+        FieldValidation::Ignore => walk::FieldValidation::Ignore,
+        _ => walk::FieldValidation::Warn,
     };
     let read = match text::json(body, room, mode) {
         Err(DecodeError::Syntax(_)) => text::yaml(body, room, mode),

@@ -13,11 +13,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use machinery::net::Cidr;
-use serde_json::Value;
 use tokio::net::TcpStream;
 
-use crate::api::Api;
-use crate::peers;
+use crate::addresses;
+use crate::cluster::Cluster;
 use crate::status::{Error, Result};
 
 /// How long a connection may take. Source: `net.Dialer.Timeout` of upstream's transports.
@@ -38,7 +37,21 @@ impl Destination {
     ///
     /// # Errors
     /// 400 if one of them may not be connected to, or there is none.
-    pub async fn find(api: &Api, host: &str, port: u16) -> Result<Self> {
+    pub async fn find(cluster: &Cluster, host: &str, port: u16) -> Result<Self> {
+        let own = Own::of(cluster);
+        Self::checked(host, port, |address| own.allows(address)).await
+    }
+
+    /// The same for what only administrators name: they may lead the server anywhere but to an API server.
+    ///
+    /// # Errors
+    /// As [`Destination::find`].
+    pub async fn of_administrator(cluster: &Cluster, host: &str, port: u16) -> Result<Self> {
+        let own = Own::of(cluster);
+        Self::checked(host, port, |address| !own.has(address)).await
+    }
+
+    async fn checked(host: &str, port: u16, allows: impl Fn(SocketAddr) -> bool) -> Result<Self> {
         let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
             Ok(ip) => vec![SocketAddr::new(ip, port)],
             Err(_) => tokio::time::timeout(CONNECT_MAX, tokio::net::lookup_host((host, port)))
@@ -51,8 +64,7 @@ impl Destination {
         if addresses.is_empty() {
             return Err(Error::bad_request("no addresses for hostname"));
         }
-        let own = Own::of(api);
-        if addresses.iter().any(|address| !own.allows(*address)) {
+        if addresses.iter().any(|address| !allows(*address)) {
             return Err(Error::bad_request("address not allowed"));
         }
         Ok(Self { host: host.to_owned(), port, addresses })
@@ -62,9 +74,9 @@ impl Destination {
     ///
     /// # Errors
     /// 400 also for a name.
-    pub async fn of_address(api: &Api, address: &str, port: u16) -> Result<Self> {
+    pub async fn of_address(cluster: &Cluster, address: &str, port: u16) -> Result<Self> {
         match address.parse::<IpAddr>() {
-            Ok(_) => Self::find(api, address, port).await,
+            Ok(_) => Self::find(cluster, address, port).await,
             Err(_) => Err(Error::bad_request("address not allowed")),
         }
     }
@@ -113,16 +125,16 @@ struct Own {
 }
 
 impl Own {
-    fn of(api: &Api) -> Self {
-        let config = &api.config;
-        let bound = api.bound.or(config.bind);
-        let mut addresses = peers::alive(api);
+    fn of(cluster: &Cluster) -> Self {
+        let config = &cluster.config;
+        let bound = cluster.bound.or(config.bind);
+        let mut addresses = addresses::alive(cluster);
         addresses.extend(bound.map(|address| address.ip()));
         let advertised = config.advertise_address.port();
         Self {
             ports: [advertised, bound.map_or(advertised, |address| address.port())],
             addresses,
-            ranges: config.service_cidrs.iter().chain(service_cidrs(api)).collect(),
+            ranges: config.service_cidrs.iter().chain(addresses::service_networks(cluster)).collect(),
             allowed: config.options.dials_also.clone(),
         }
     }
@@ -132,26 +144,22 @@ impl Own {
         forms(address.ip()).into_iter().all(|ip| self.allows_form(ip, address.port()))
     }
 
+    /// Whether an address leads to an API server, in whichever form it is written.
+    fn has(&self, address: SocketAddr) -> bool {
+        forms(address.ip()).into_iter().any(|ip| self.has_form(ip, address.port()))
+    }
+
+    fn has_form(&self, ip: IpAddr, port: u16) -> bool {
+        self.ports.contains(&port) && (self.addresses.contains(&ip) || is_of_this_host(ip))
+    }
+
     fn allows_form(&self, ip: IpAddr, port: u16) -> bool {
-        let is_ours = self.addresses.contains(&ip) || is_of_this_host(ip);
-        if self.ports.contains(&port) && is_ours {
+        if self.has_form(ip, port) {
             return false;
         }
         self.allowed.contains(&ip)
             || (is_global_unicast(ip) && !self.ranges.iter().any(|range| range.contains(ip)))
     }
-}
-
-/// The ranges that ServiceCIDRs name.
-fn service_cidrs(api: &Api) -> Vec<Cidr> {
-    let Some(kind) = api.kind("networking.k8s.io", "v1", "servicecidrs") else { return Vec::new() };
-    let objects = kind.cache().list(kind.prefix(), 0).objects;
-    let values = objects.iter().map(|object| object.value());
-    let texts = values.flat_map(|value| {
-        let cidrs = value.pointer("/spec/cidrs").and_then(Value::as_array).cloned().unwrap_or_default();
-        cidrs.into_iter().filter_map(|cidr| cidr.as_str()?.parse().ok())
-    });
-    texts.collect()
 }
 
 /// Neither this host nor this link nor everybody. Source: Go's `net.IP.IsGlobalUnicast`.

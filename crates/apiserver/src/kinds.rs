@@ -3,6 +3,8 @@
 //! What is behind a handle never changes: a kind that changes gets another one, and requests that are under way keep
 //! theirs.
 
+pub mod all;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -11,14 +13,29 @@ use machinery::field::FieldErrors;
 use resources::columns::Column;
 use resources::fields::SelectableField;
 use resources::{Resource, Scope, Strategy};
-use schema::SchemaRef;
+use schema::{Schema, SchemaRef, Schemas};
 use serde_json::{Map, Value};
 
-use crate::cache::object::{Fields, encode_stored};
-use crate::cache::{CachedObject, ResourceCache};
+use crate::cache::{CachedObject, ReadFields, ResourceCache};
+use crate::object::{Fields, encode_stored};
 use crate::request_info::Verb;
 use crate::status::Subject;
-use crate::verbs::update::Part;
+pub use all::Kinds;
+
+/// Which part of the object a write may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Everything but what has a subresource of its own.
+    Object,
+    /// `status`.
+    Status,
+    /// `status.conditions` of a CertificateSigningRequest.
+    Approval,
+    /// What the subresource of that name changes by its own strategy, such as `spec.ephemeralContainers`.
+    Partial(&'static str),
+    /// What the subresource's own code changes; nothing is restored.
+    Raw,
+}
 
 /// A handle to what is known of a kind; cheap to clone.
 #[derive(Clone, Debug)]
@@ -28,14 +45,23 @@ pub struct Kind(Arc<Served>);
 struct Served {
     row: Resource,
     api_version: String,
-    schema: Option<SchemaRef<'static>>,
+    schema: Option<Schema>,
     cache: Arc<ResourceCache>,
+}
+
+impl ReadFields for Served {
+    fn fields_of(&self, object: &CachedObject) -> Fields {
+        let all = &self.row.selectable_fields;
+        let object = object.part(&all.iter().flat_map(SelectableField::pointers).collect::<Vec<_>>());
+        let value = |label: &str| self.row.field_value(&object, label).into_owned();
+        all.iter().map(|field| (field.label.to_string(), value(&field.label))).collect()
+    }
 }
 
 impl Kind {
     /// The kind of a row, whose objects have this schema, if they have any, and are kept in this cache. What is never
     /// stored has one that stays empty.
-    pub fn new(row: Resource, schema: Option<SchemaRef<'static>>, cache: Arc<ResourceCache>) -> Self {
+    pub fn new(row: Resource, schema: Option<Schema>, cache: Arc<ResourceCache>) -> Self {
         let api_version = row.api_version();
         Self(Arc::new(Served { row, api_version, schema, cache }))
     }
@@ -176,8 +202,13 @@ impl Kind {
     }
 
     /// The schema of the kind's objects.
-    pub fn schema(&self) -> Option<SchemaRef<'static>> {
-        self.0.schema
+    pub fn schema(&self) -> Option<SchemaRef<'_>> {
+        self.0.schema.as_ref().and_then(Schema::get)
+    }
+
+    /// The arena of the schema, if it was made at run time: that of a custom kind.
+    pub fn arena(&self) -> Option<&Arc<Schemas>> {
+        self.0.schema.as_ref().and_then(Schema::made)
     }
 
     /// Whether a field selector may name `field`.
@@ -188,15 +219,20 @@ impl Kind {
     /// The selectable fields of a cached object.
     pub fn fields_of(&self, object: &CachedObject) -> Fields {
         let all = &self.0.row.selectable_fields;
-        let object = match self.is_converted() {
-            true => self.to_served(Cow::Owned(object.value())).into_owned(),
-            false => object.part(&all.iter().flat_map(SelectableField::pointers).collect::<Vec<_>>()),
-        };
+        if !self.is_converted() {
+            return self.0.fields_of(object);
+        }
+        let object = self.to_served(Cow::Owned(object.value())).into_owned();
         all.iter()
             .map(|field| {
                 (field.label.to_string(), self.0.row.field_value(&object, &field.label).into_owned())
             })
             .collect()
+    }
+
+    /// What reads the selectable fields of objects that are stored in the form that they are served in.
+    pub fn field_reader(&self) -> Arc<dyn ReadFields> {
+        Arc::<Served>::clone(&self.0)
     }
 
     /// Every broken rule of a new object.
@@ -272,7 +308,7 @@ impl Kind {
     /// The parsed, served form of a cached object.
     pub fn value(&self, object: &CachedObject) -> Value {
         let mut stored = object.value();
-        crate::codec::strip_nulls(&mut stored);
+        crate::formats::strip_nulls(&mut stored);
         self.to_served(Cow::Owned(stored)).into_owned()
     }
 
@@ -282,7 +318,7 @@ impl Kind {
             return object.value();
         }
         let mut value = self.value(object);
-        crate::codec::fill_nulls(&mut value);
+        crate::formats::fill_nulls(&mut value);
         value
     }
 

@@ -22,6 +22,17 @@ pub struct Notes {
 struct Kept {
     warnings: Vec<String>,
     annotations: BTreeMap<String, String>,
+    /// Those that tell of what the client sent.
+    request_annotations: BTreeMap<String, String>,
+}
+
+/// How much an audit event tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Who asked for what.
+    Metadata,
+    /// What they sent, too.
+    Request,
 }
 
 impl Notes {
@@ -47,9 +58,20 @@ impl Notes {
         self.kept.lock().annotations.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     }
 
-    /// All annotations.
-    pub fn annotations(&self) -> BTreeMap<String, String> {
-        self.kept.lock().annotations.clone()
+    /// Annotates the audit event if it has what the client sent: the annotation tells of that.
+    pub fn annotate_request(&self, key: &str, value: &str) {
+        let mut kept = self.kept.lock();
+        kept.request_annotations.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+    }
+
+    /// All annotations, with those that belong to what the client sent or without.
+    pub fn annotations(&self, detail: Detail) -> BTreeMap<String, String> {
+        let kept = self.kept.lock();
+        let mut all = kept.annotations.clone();
+        if detail == Detail::Request {
+            all.extend(kept.request_annotations.iter().map(|(key, value)| (key.clone(), value.clone())));
+        }
+        all
     }
 
     /// Adds the warnings to a response's headers (RFC 7234, 5.5).

@@ -73,7 +73,7 @@ mod tests {
 
     fn check(method: Method, path: &str, expect: u16) {
         let resource = RequestInfo::parse(&method, path, None).resource.unwrap();
-        let kinds = crate::catalogue::kinds::builtin();
+        let kinds = crate::kinds::all::builtin();
         let kind = kinds.find(&resource.group, &resource.version, &resource.resource).unwrap();
         let code = Placed::new(kind, resource).map_or_else(|error| error.code.as_u16(), |_| 200);
         assert_eq!(code, expect, "{method} {path}");

@@ -218,6 +218,11 @@ fn decode(segment: &str) -> String {
     form_urlencoded::parse(escaped.as_bytes()).map(|(key, _)| key.into_owned()).collect()
 }
 
+/// The beginning of a text, in whole characters.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

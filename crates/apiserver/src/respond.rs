@@ -1,6 +1,5 @@
 //! From an answer to an HTTP response: the form that the client asked for, headers, the body.
 
-pub mod finish;
 pub mod list;
 pub mod protobuf;
 pub mod table;
@@ -10,56 +9,22 @@ pub mod websocket;
 use bytes::Bytes;
 use futures::Stream;
 use futures::StreamExt;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::Frame;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
 
+use crate::answer::Answer;
+use crate::answer::Listed;
+use crate::body::finish::Finite;
+pub use crate::body::{Body, BoxError, error, full, json, serialised, text};
 use crate::cache::CachedObject;
-use crate::codec;
-use crate::negotiate::{Accept, Format, JSON, PROTOBUF, View, YAML};
-use crate::status::{Error, Result};
-use crate::verbs::list::Listed;
-use crate::verbs::{Answer, Request};
-use list::{Finite, Pieces};
+use crate::negotiate::{Format, JSON, PROTOBUF, View};
+use crate::request::Request;
+use crate::status::Result;
+use list::Pieces;
 use table::Form;
-
-/// Why a body broke off.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// Every response's body.
-pub type Body = UnsyncBoxBody<Bytes, BoxError>;
-
-/// A body that is there at once.
-pub fn full(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
-}
-
-/// A response with some text.
-pub fn text(code: StatusCode, content_type: &'static str, bytes: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(full(bytes));
-    *response.status_mut() = code;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    response
-}
-
-/// A value as JSON.
-pub fn json(code: StatusCode, value: &Value) -> Response<Body> {
-    text(code, JSON, value.to_string())
-}
-
-/// An error as a Status.
-pub fn error(error: &Error, accept: Option<Accept>) -> Response<Body> {
-    let format = accept.map_or(Format::Json, |accept| accept.format);
-    let mut response = serialised(error.code, format, &error.status());
-    if let Some(seconds) = error.retry_after_seconds() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
-}
 
 /// The response of a verb.
 pub fn answer(request: &Request, answer: Answer, now: jiff::Timestamp) -> Response<Body> {
@@ -100,21 +65,6 @@ fn viewed(request: &Request, value: Value, now: jiff::Timestamp) -> Value {
         View::Object | View::MetadataList => value,
         View::Table => table::one(request, value, now),
         View::Metadata => partial(value, request.accept.meta_version),
-    }
-}
-
-/// A value in a format; as JSON if its type has no such form.
-pub fn serialised(code: StatusCode, format: Format, value: &Value) -> Response<Body> {
-    match format {
-        Format::Yaml => match serde_saphyr::to_string(value) {
-            Ok(yaml) => text(code, YAML, yaml),
-            Err(_) => json(code, value),
-        },
-        Format::Protobuf => match codec::encode_protobuf(value) {
-            Some(bytes) => text(code, PROTOBUF, bytes),
-            None => json(code, value),
-        },
-        Format::Json => json(code, value),
     }
 }
 

@@ -7,17 +7,21 @@ use http::StatusCode;
 use machinery::field::{FieldError, FieldErrors, Path};
 use serde_json::{Value, json};
 
-use crate::admission::text;
+use crate::admission::webhooks;
+use crate::answer::Answer;
 use crate::api::Api;
-use crate::request_info::ResourceInfo;
+use crate::audit::user_info;
+use crate::request::Authorized;
 use crate::status::{Error, Result};
-use crate::verbs::{Answer, Request};
+use crate::tree::text;
+use crate::write::decoding;
 
 /// Answers a review.
 ///
 /// # Errors
 /// 400 when the question cannot be understood.
-pub async fn review(api: &Api, request: &Request, mut object: Value) -> Result<Answer> {
+pub async fn review(api: &Api, request: &Authorized) -> Result<Answer> {
+    let mut object = webhooks::post(api, request, decoding::unstored(request)?).await?;
     let status = match request.kind.kind() {
         "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => {
             access(api, request, &object)?
@@ -27,11 +31,10 @@ pub async fn review(api: &Api, request: &Request, mut object: Value) -> Result<A
             if namespace.is_empty() {
                 return Err(Error::bad_request("no namespace on request"));
             }
-            api.security.rules(&request.user, namespace)
+            api.security.rules(request.user(), namespace)
         }
-        "SelfSubjectReview" => json!({"userInfo": user_info(&request.user)}),
+        "SelfSubjectReview" => json!({"userInfo": user_info(request.user())}),
         "TokenReview" => token(api, &object).await?,
-        "Binding" => return bind(api, request, object).await,
         _ => return Err(Error::method_not_allowed()),
     };
     if let Some(map) = object.as_object_mut() {
@@ -126,10 +129,10 @@ fn words(list: Option<&Value>) -> Vec<String> {
 }
 
 /// May I, may they, may they here: each asks a little differently.
-fn access(api: &Api, request: &Request, object: &Value) -> Result<Value> {
+fn access(api: &Api, request: &Authorized, object: &Value) -> Result<Value> {
     let is_self = request.kind.kind() == "SelfSubjectAccessReview";
     let path = Path::new("spec");
-    let user = if is_self { request.user.clone() } else { subject(object) };
+    let user = if is_self { request.user().clone() } else { subject(object) };
     let (attributes, mut errors) = match attributes(object) {
         Ok(attributes) => (attributes, FieldErrors::new()),
         Err(errors) => (Attributes::default(), errors),
@@ -180,41 +183,16 @@ fn subject(object: &Value) -> UserInfo {
     }
 }
 
-/// A user as the API shows it.
-pub fn user_info(user: &UserInfo) -> Value {
-    let mut value = json!({"username": user.name, "groups": user.groups});
-    if !user.uid.is_empty() {
-        value["uid"] = user.uid.as_str().into();
-    }
-    if !user.extra.is_empty() {
-        value["extra"] = json!(user.extra);
-    }
-    value
-}
-
 async fn token(api: &Api, object: &Value) -> Result<Value> {
     let token = text(object, "/spec/token");
     if token.is_empty() {
         return Err(Error::bad_request("token is required for TokenReview in authentication"));
     }
     let audiences = words(object.pointer("/spec/audiences"));
-    Ok(match api.security.check_token(api, token, &audiences).await {
+    Ok(match api.security.check_token(token, &audiences).await {
         Ok(found) => {
             json!({"authenticated": true, "user": user_info(&found.user), "audiences": found.audiences})
         }
         Err(why) => json!({"error": why, "user": {}}),
     })
-}
-
-/// POST of a Binding to the collection: the same as `pods/binding`.
-async fn bind(api: &Api, request: &Request, object: Value) -> Result<Answer> {
-    let Some(kind) = api.kind("", "v1", "pods") else { return Err(Error::unknown_path()) };
-    let resource = ResourceInfo {
-        resource: "pods".to_owned(),
-        subresource: "binding".to_owned(),
-        name: text(&object, "/metadata/name").to_owned(),
-        ..ResourceInfo::clone(&request.resource)
-    };
-    let one = request.with_resource(kind, resource)?;
-    crate::verbs::subresources::run(api, &one).await
 }

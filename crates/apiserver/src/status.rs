@@ -21,13 +21,38 @@ pub struct Error {
     /// The HTTP status.
     pub code: StatusCode,
     /// `Status.reason`; clients branch on it.
-    pub reason: &'static str,
+    pub reason: StatusReason,
     /// `Status.message`.
     pub message: String,
     /// `Status.details`, or null.
     pub details: Value,
     /// `Status.metadata.continue`: how a list whose revision is gone can go on.
     pub continue_token: Option<String>,
+}
+
+/// `Status.reason`. Whoever branches on one means what this server found: a stranger's is equal to none.
+#[derive(Clone, Debug)]
+pub enum StatusReason {
+    /// This server's.
+    Own(&'static str),
+    /// What somebody else says, such as a webhook.
+    Foreign(String),
+}
+
+impl StatusReason {
+    /// What clients are told.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Own(reason) => reason,
+            Self::Foreign(reason) => reason,
+        }
+    }
+}
+
+impl PartialEq<&str> for StatusReason {
+    fn eq(&self, reason: &&str) -> bool {
+        matches!(self, Self::Own(own) if own == reason)
+    }
 }
 
 /// Which resource (or kind) an error talks about.
@@ -66,6 +91,7 @@ impl Subject<'_> {
 
 impl Error {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        let reason = StatusReason::Own(reason);
         Self { code, reason, message: message.into(), details: Value::Null, continue_token: None }
     }
 
@@ -284,6 +310,11 @@ impl Error {
         }
     }
 
+    /// A refusal in somebody else's words.
+    pub fn foreign(code: StatusCode, reason: String, message: String, details: Value) -> Self {
+        Self { code, reason: StatusReason::Foreign(reason), message, details, continue_token: None }
+    }
+
     /// The `Status` object.
     pub fn status(&self) -> Value {
         let mut status = json!({
@@ -292,7 +323,7 @@ impl Error {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
+            "reason": self.reason.as_str(),
             "code": self.code.as_u16(),
         });
         if !self.details.is_null() {

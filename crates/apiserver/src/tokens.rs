@@ -9,10 +9,14 @@ use machinery::field::{FieldError, Path};
 use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
-use crate::admission::text;
+use crate::admission::webhooks;
+use crate::answer::Answer;
 use crate::api::Api;
+use crate::request::Authorized;
 use crate::status::{Error, Result, Subject};
-use crate::verbs::{Answer, Request, current, decode};
+use crate::tree::text;
+use crate::write::change::current;
+use crate::write::decoding;
 
 const SECONDS_DEFAULT: i64 = 3600;
 const SECONDS_MIN: i64 = 600;
@@ -22,8 +26,9 @@ const SECONDS_MAX: i64 = 1 << 32;
 ///
 /// # Errors
 /// 404 when the service account is absent, 409 when the bound object is another one, 422 for a bad lifetime.
-pub async fn request_token(api: &Api, request: &Request) -> Result<Answer> {
-    let mut object = decode::body_of(request, "authentication.k8s.io/v1", "TokenRequest")?;
+pub async fn request_token(api: &Api, request: &Authorized) -> Result<Answer> {
+    let mut object = decoding::body_of(request, "authentication.k8s.io/v1", "TokenRequest")?;
+    object = webhooks::post(api, request, object).await?;
     let account = request.kind.value(&*current(api, request, &request.key()).await?);
     let seconds =
         object.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(SECONDS_DEFAULT);

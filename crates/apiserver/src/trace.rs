@@ -25,8 +25,8 @@ use tokio::time::Instant;
 use crate::cache::Cache;
 use crate::kinds::Kind;
 use crate::request_info::Query;
+use crate::request_info::cut;
 use crate::status::{Error, Result};
-use crate::verbs::cut;
 
 /// How many commits are remembered.
 pub const COMMITS_MAX: usize = 16_384;

@@ -2,3 +2,9 @@
 //! status says. Pure functions of objects; nothing here does I/O or reads a clock.
 //!
 //! Source: `k8s.io/apiextensions-apiserver`.
+
+pub mod conditions;
+pub mod names;
+
+mod definition;
+pub mod kind;

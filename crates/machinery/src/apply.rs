@@ -80,7 +80,7 @@ pub struct Write<'a> {
 /// The versions of a kind. Entries of versions that are not served any more are dropped.
 pub trait Versions {
     /// The schema of the kind in a version.
-    fn schema(&self, api_version: &str) -> Option<SchemaRef<'static>>;
+    fn schema(&self, api_version: &str) -> Option<SchemaRef<'_>>;
 
     /// An object of any of the versions in another one.
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value>;
@@ -179,7 +179,7 @@ fn is_reset(list: &[Value]) -> bool {
 /// Gives what changed to the writer and takes it from everybody else.
 fn record<'a>(
     write: &Write<'a>,
-    versions: &dyn Versions,
+    versions: &'a dyn Versions,
     live: &'a Value,
     new: &'a Value,
     managers: &mut Managers<'a>,

@@ -9,15 +9,16 @@ use serde_json::{Map, Value};
 use crate::field::{FieldError, FieldErrors, Path};
 use crate::names;
 
-/// The errors of an object: first what resources within it say of themselves, then what its schema says.
+/// The errors of an object: what its schema says, what resources within it say of themselves, and what comes twice.
 ///
 /// The metadata of resources within is for the caller to check.
 pub fn errors(findings: Findings<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    for (path, object) in &findings.resources {
-        resource(path, object, &mut errors);
-    }
     errors.extend(findings.violations.into_iter().map(FieldError::from));
+    for (path, object) in &findings.resources {
+        errors.extend(resource(path, object));
+    }
+    errors.extend(findings.repeated.into_iter().map(FieldError::from));
     errors.leave_out(findings.left_out);
     errors
 }
@@ -46,8 +47,9 @@ impl From<Violation> for FieldError {
     }
 }
 
-/// Whether a resource says what it is.
-fn resource(path: &str, object: &Map<String, Value>, errors: &mut FieldErrors) {
+/// Whether a resource within an object says what it is.
+pub fn resource(path: &str, object: &Map<String, Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let path = if path.is_empty() { Path::default() } else { Path::new(path) };
     for (name, rule) in [("apiVersion", api_version as fn(&str) -> Option<String>), ("kind", kind)] {
         let path = path.child(name);
@@ -62,6 +64,7 @@ fn resource(path: &str, object: &Map<String, Value>, errors: &mut FieldErrors) {
         };
         errors.extend(why.map(|why| FieldError::invalid(&path, value, &why)));
     }
+    errors
 }
 
 fn api_version(text: &str) -> Option<String> {

@@ -8,6 +8,7 @@ pub mod metadata;
 pub mod names;
 
 pub mod fields;
+pub mod jsonpath;
 pub mod labels;
 pub mod taints;
 

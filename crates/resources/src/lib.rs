@@ -9,6 +9,7 @@ pub mod table;
 pub mod columns;
 pub mod conversion;
 pub mod defaults;
+pub mod definition;
 pub mod fields;
 pub mod flow_control;
 pub mod rows;
@@ -22,7 +23,7 @@ pub mod quota;
 pub mod sysctls;
 
 pub use resource::{
-    Deletion, Generation, NameRule, Propagation, Resource, Scope, StatusMetadata, Subresource,
+    Deletion, Generation, NameRule, Propagation, Resource, ScalePaths, Scope, StatusMetadata, Subresource,
 };
 pub use shared::{Names, Shared, Text};
 pub use strategies::{PartialStrategy, partial};

@@ -49,6 +49,8 @@ pub enum Generation {
     Content,
     /// When anything but `status` and the rest of `metadata` changes: EndpointSlices, which are found by label.
     ContentAndLabels,
+    /// When anything but `metadata` changes: custom kinds whose status is no subresource.
+    ContentAndStatus,
 }
 
 /// What of an object's metadata a write to its `/status` may change.
@@ -129,6 +131,30 @@ pub struct Resource {
     pub gate: Option<Feature>,
     /// The warning that every request gets, empty for none.
     pub deprecation: Text,
+    /// Where the numbers of a Scale are.
+    pub scale: ScalePaths,
+    /// The kind is about to go: nothing new is created, and clients are told of no other verbs than [`ENDING_VERBS`].
+    pub is_terminating: bool,
+}
+
+/// Where in an object the parts of its Scale are, as JSON pointers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScalePaths {
+    /// How many replicas are wanted.
+    pub spec_replicas: Text,
+    /// How many there are.
+    pub status_replicas: Text,
+    /// What their labels are: a text, or a selector; empty for nowhere.
+    pub selector: Text,
+}
+
+impl ScalePaths {
+    /// Those of built-in kinds.
+    pub const BUILT_IN: Self = Self {
+        spec_replicas: Text::Static("/spec/replicas"),
+        status_replicas: Text::Static("/status/replicas"),
+        selector: Text::Static("/spec/selector"),
+    };
 }
 
 /// Something served below an object.
@@ -162,6 +188,13 @@ pub const SCALE: Subresource = Subresource {
 /// Every verb of a stored resource.
 pub const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// The verbs of a custom resource, in the order in which upstream lists them.
+pub const CUSTOM_VERBS: &[&str] =
+    &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+
+/// The verbs of a custom resource that is about to go.
+pub const ENDING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 
 const CREATE_ONLY: &[&str] = &["create"];
 
@@ -198,6 +231,8 @@ impl Resource {
             is_default: true,
             gate: None,
             deprecation: Text::Static(""),
+            scale: ScalePaths::BUILT_IN,
+            is_terminating: false,
         }
     }
 
@@ -218,6 +253,7 @@ impl Resource {
         row.list_kind = format!("{kind}List").into();
         row.storage_prefix = format!("/registry/{group}/{plural}/").into();
         row.storage_api_version = row.api_version().into();
+        row.verbs = CUSTOM_VERBS;
         row
     }
 
@@ -381,6 +417,7 @@ impl Resource {
 
     /// Whether `verb` can be done on the resource itself.
     pub fn allows(&self, verb: &str) -> bool {
-        self.verbs.contains(&verb)
+        // What is there may still be changed, so that finalizers can end.
+        self.verbs.contains(&verb) || (self.is_terminating && matches!(verb, "patch" | "update"))
     }
 }

@@ -224,6 +224,9 @@ impl Strategy {
                 new.get("spec") != old.get("spec") || !same(annotations(new), annotations(old))
             }
             Generation::Content => content(new).ne(content(old)),
+            Generation::ContentAndStatus => {
+                content(new).ne(content(old)) || new.get("status") != old.get("status")
+            }
             Generation::ContentAndLabels => {
                 let labels = |object| Metadata::of(object).get("labels");
                 content(new).ne(content(old)) || !same(labels(new), labels(old))

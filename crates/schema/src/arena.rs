@@ -8,6 +8,7 @@ use crate::rows::{Field, Kind, List, ListKind, Message, Names, Schemas, Type};
 use crate::rules::{Place, Rules};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 static BUILTIN: Schemas = Schemas {
     messages: Cow::Borrowed(&messages::MESSAGES),
@@ -40,6 +41,47 @@ pub struct SchemaRef<'a> {
     pub(crate) schemas: &'a Schemas,
     pub(crate) index: u16,
     pub(crate) message: &'a Message,
+}
+
+/// An object type that keeps its arena: the program's own, which costs nothing, or one that was made at run time and
+/// goes with its last holder.
+#[derive(Clone, Debug)]
+pub struct Schema(Held);
+
+#[derive(Clone, Debug)]
+enum Held {
+    Builtin(SchemaRef<'static>),
+    Made(Arc<Schemas>, u16),
+}
+
+impl Schema {
+    /// The message behind a kind of an arena that was made at run time; `None` if the arena does not have it.
+    pub fn of_kind(schemas: Arc<Schemas>, (group, version, kind): (&str, &str, &str)) -> Option<Self> {
+        let index = schemas.own_kind(group, version, kind)?.index;
+        Some(Self(Held::Made(schemas, index)))
+    }
+
+    /// The type. It is always there: an arena never changes.
+    pub fn get(&self) -> Option<SchemaRef<'_>> {
+        match &self.0 {
+            Held::Builtin(schema) => Some(*schema),
+            Held::Made(schemas, index) => schemas.at(*index),
+        }
+    }
+
+    /// The arena, if it was made at run time.
+    pub fn made(&self) -> Option<&Arc<Schemas>> {
+        match &self.0 {
+            Held::Builtin(_) => None,
+            Held::Made(schemas, _) => Some(schemas),
+        }
+    }
+}
+
+impl From<SchemaRef<'static>> for Schema {
+    fn from(schema: SchemaRef<'static>) -> Self {
+        Self(Held::Builtin(schema))
+    }
 }
 
 /// A type within its arena.

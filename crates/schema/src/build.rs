@@ -10,6 +10,7 @@
 mod builtin;
 mod checks;
 mod complete;
+pub mod definition;
 mod lower;
 mod props;
 mod structural;
@@ -20,6 +21,7 @@ use crate::rows::Schemas;
 use crate::rules::violation::Violation;
 use crate::walk::path::Path;
 use crate::walk::stack::with_room;
+use crate::walk::validate::report::Report;
 use props::Props;
 
 /// How deep a schema may nest; parsers go no deeper.
@@ -71,21 +73,50 @@ pub enum BuildError {
 /// # Errors
 /// Everything that is wrong with the schema, in order of field.
 pub fn build(source: &Source<'_>) -> Result<Schemas, BuildError> {
-    if !is_shallow(source.schema, DEPTH_MAX) {
+    let path = Path::Base(source.path);
+    read(source.schema, |props| {
+        let mut found = Report::default();
+        structural::check(props, path, &mut found);
+        complete::check(props, path, &mut found);
+        structural::relied_on(props, path, &mut found);
+        if !found.is_valid() {
+            return Err(BuildError::NotStructural(sorted(found)));
+        }
+        lower::lower(source, props)
+    })
+}
+
+/// What keeps a schema from being structural, in order of field; nothing if it is. `path` is where it stands.
+///
+/// # Errors
+/// When it uses what no structural schema has.
+///
+/// Source: `ValidateStructural`.
+pub fn structural(schema: &Value, path: &str) -> Result<Vec<Violation>, BuildError> {
+    read(schema, |props| {
+        let mut found = Report::default();
+        structural::check(props, Path::Base(path), &mut found);
+        complete::check(props, Path::Base(path), &mut found);
+        Ok(sorted(found))
+    })
+}
+
+/// Reads a schema, and does with it what may recurse as deep as it does.
+fn read<T>(schema: &Value, act: impl FnOnce(&Props) -> Result<T, BuildError>) -> Result<T, BuildError> {
+    if !is_shallow(schema, DEPTH_MAX) {
         return Err(BuildError::TooLarge { what: "levels", max: DEPTH_MAX });
     }
     with_room(|| {
-        let props = Props::read(source.schema)?;
+        let props = Props::read(schema)?;
         structural::supported(&props)?;
-        let mut violations = Vec::new();
-        structural::check(&props, Path::Base(source.path), &mut violations);
-        complete::check(&props, Path::Base(source.path), &mut violations);
-        if !violations.is_empty() {
-            violations.sort_by(|left, right| (&left.path, &left.detail).cmp(&(&right.path, &right.detail)));
-            return Err(BuildError::NotStructural(violations));
-        }
-        lower::lower(source, &props)
+        act(&props)
     })
+}
+
+fn sorted(found: Report) -> Vec<Violation> {
+    let mut violations = found.into_violations();
+    violations.sort_by(|left, right| (&left.path, &left.detail).cmp(&(&right.path, &right.detail)));
+    violations
 }
 
 fn is_shallow(value: &Value, depth: usize) -> bool {

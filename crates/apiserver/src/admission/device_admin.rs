@@ -8,8 +8,8 @@ use machinery::metadata::Metadata;
 use serde_json::Value;
 
 use super::{Context, Operation};
+use crate::kinds::Part;
 use crate::status::{Error, Result};
-use crate::verbs::update::Part;
 
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 

@@ -7,8 +7,8 @@ use machinery::metadata::metadata_mut;
 use serde_json::{Map, Value};
 
 use super::{Context, Operation, text};
+use crate::kinds::Part;
 use crate::status::Result;
-use crate::verbs::update::Part;
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 

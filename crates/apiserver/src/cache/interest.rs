@@ -6,17 +6,23 @@
 //! sleeps, everybody is woken once in [`ALL_EVERY`] events.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use store::Revision;
 use tokio::sync::watch;
 
-use super::object::CachedObject;
 use super::resource::{CacheEvent, EVENTS_MAX};
-use crate::kinds::Kind;
+use crate::object::{CachedObject, Fields};
 
 /// After so many events every watcher is woken.
 const ALL_EVERY: usize = EVENTS_MAX / 4;
+
+/// Reads the selectable fields of objects: what a kind knows of them.
+pub trait ReadFields: std::fmt::Debug + Send + Sync {
+    /// The fields of an object.
+    fn fields_of(&self, object: &CachedObject) -> Fields;
+}
 
 /// What a watcher can be found by.
 #[derive(Clone, Debug)]
@@ -28,7 +34,7 @@ pub enum Interest {
     /// Objects of this name in any namespace.
     Name(String),
     /// Objects of the kind whose field has this value.
-    Field(Kind, String, String),
+    Field(Arc<dyn ReadFields>, String, String),
     /// Objects whose keys are this and a name.
     Namespace(String),
 }
@@ -47,7 +53,7 @@ struct Index {
     namespaces: Group,
     fields: BTreeMap<String, Group>,
     /// Reads the fields; set with the first interest in one.
-    kind: Option<Kind>,
+    kind: Option<Arc<dyn ReadFields>>,
     since_all: usize,
 }
 
@@ -194,9 +200,9 @@ mod tests {
     }
 
     fn interests() -> Vec<(&'static str, Interest)> {
-        let kinds = crate::catalogue::kinds::builtin();
+        let kinds = crate::kinds::all::builtin();
         let pods = kinds.find("", "v1", "pods").unwrap();
-        let node = |value: &str| Interest::Field(pods.clone(), "spec.nodeName".into(), value.into());
+        let node = |value: &str| Interest::Field(pods.field_reader(), "spec.nodeName".into(), value.into());
         vec![
             ("everything", Interest::Everything),
             ("key a/x", Interest::Key("/registry/pods/a/x".into())),

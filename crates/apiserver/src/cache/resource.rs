@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use resources::{Resource, Text};
-use store::{ROOT, Revision};
+use store::Revision;
 use tokio::sync::watch;
 
 use super::interest::{Interest, Interests};
-use super::object::CachedObject;
 use crate::at_rest::Unreadable;
+use crate::object::{CachedObject, Keys};
 use crate::status::{Error, Result};
 
 /// How many events a resource remembers. A watcher that is further behind is cut with 410.
@@ -63,41 +63,13 @@ pub struct Listing {
     pub revision: Revision,
 }
 
-/// Which objects a cache has: what all of their keys begin with, and the resource that configurations call them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keys {
-    /// What keys begin with, with a slash at its end.
-    pub prefix: Text,
-    /// The group; empty for core.
-    pub group: Text,
-    /// The plural.
-    pub resource: Text,
-}
-
-impl Keys {
-    /// The keys of a row's objects. Kinds that are served in two groups are stored in one, whose name counts.
-    pub fn of_row(row: &Resource) -> Self {
-        let stored = machinery::group::split_api_version(&row.storage_api_version);
-        let group = match stored {
-            Some((group, _)) if *group != *row.group => group.into(),
-            _ => row.group.clone(),
-        };
-        Self { prefix: row.storage_prefix.clone(), group, resource: row.plural.clone() }
-    }
-
-    /// The keys below a prefix that no row has: `/registry/<resource>/` or `/registry/<group>/<resource>/`.
-    pub fn below(prefix: &str) -> Self {
-        let path = prefix.strip_prefix(ROOT).unwrap_or(prefix).trim_end_matches('/');
-        let (group, resource) = path.split_once('/').unwrap_or(("", path));
-        Self { prefix: prefix.into(), group: group.into(), resource: resource.into() }
-    }
-}
-
 /// The cache of one resource.
 #[derive(Debug)]
 pub struct ResourceCache {
     keys: Keys,
     state: RwLock<State>,
+    /// How often the state has changed, for those who only want to know whether it has.
+    changes: AtomicU64,
     interests: Interests,
 }
 
@@ -254,12 +226,21 @@ impl ResourceCache {
 
     fn of(keys: Keys, life: Life, revision: Revision) -> Self {
         let state = RwLock::new(State::new(life, revision));
-        Self { keys, state, interests: Interests::new(revision) }
+        Self { keys, state, changes: AtomicU64::new(0), interests: Interests::new(revision) }
     }
 
     /// What it has.
     pub fn keys(&self) -> &Keys {
         &self.keys
+    }
+
+    /// Counts up whenever an object has changed, before anybody is told of the revision.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether its objects are yet to be read.
@@ -286,6 +267,8 @@ impl ResourceCache {
         for (key, revision, change) in pending.changes {
             state.apply(&key, revision, change);
         }
+        drop(state);
+        self.changed();
         true
     }
 
@@ -298,6 +281,7 @@ impl ResourceCache {
             state.unreadable.clear();
             state.revision
         };
+        self.changed();
         self.interests.wake_all(revision);
     }
 
@@ -406,6 +390,7 @@ impl ResourceCache {
             state.life = Life::Ready;
             state.set(loaded);
         }
+        self.changed();
         self.interests.wake_all(revision);
     }
 
@@ -423,6 +408,7 @@ impl ResourceCache {
                 Life::Ready => state.apply(key, revision, change),
             }
         };
+        self.changed();
         if is_lost {
             self.interests.wake_all(revision);
         }

@@ -128,12 +128,12 @@ mod tests {
     use expect_test::{Expect, expect};
 
     fn check(body: &[u8], expect: Expect) {
-        let kinds = crate::catalogue::kinds::builtin();
+        let kinds = crate::kinds::all::builtin();
         let decoded = crate::codec::decode_kind(
             kinds.find("", "v1", "pods").unwrap(),
             Format::Json,
             body,
-            crate::verbs::options::FieldValidation::Strict,
+            crate::codec::FieldValidation::Strict,
         );
         expect.assert_eq(&decoded.unwrap_err().message);
     }

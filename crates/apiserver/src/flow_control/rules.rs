@@ -6,8 +6,8 @@ use auth::{SERVICE_ACCOUNT_PREFIX, UserInfo};
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use crate::admission::text;
 use crate::request_info::RequestInfo;
+use crate::tree::text;
 
 /// What tells the flows of a schema apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,10 +21,6 @@ const FRAME_BYTES: usize = 64 * 1024;
 /// Pieces of this length are frames of their own.
 const LARGE_BYTES: usize = 16 * 1024;
 
-/// Marks a response whose body ends by itself though its length is not known, with a guess at that.
-#[derive(Clone, Copy, Debug)]
-pub struct Finite(pub u64);
-
 /// What makes the bytes of an object.
 type Encode = Box<dyn FnMut(&CachedObject) -> Bytes + Send>;
 

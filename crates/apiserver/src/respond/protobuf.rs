@@ -4,11 +4,11 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::list::Pieces;
+use crate::answer::Listed;
 use crate::cache::CachedObject;
 use crate::codec;
 use crate::kinds::Kind;
 use crate::negotiate::{Accept, View};
-use crate::verbs::list::Listed;
 
 /// An object's message without its envelope, in the view that is asked for. That of the object is kept with it unless
 /// it is stored in another form.

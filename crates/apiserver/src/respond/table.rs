@@ -5,10 +5,10 @@ use resources::columns::Column;
 use serde_json::{Value, json};
 
 use super::partial;
+use crate::answer::Listed;
 use crate::kinds::Kind;
 use crate::negotiate::View;
-use crate::verbs::Request;
-use crate::verbs::list::Listed;
+use crate::request::Request;
 
 /// What a row carries beside its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,30 +4,17 @@
 //! possible the client is told with 410 and gets a token to go on inconsistently, as upstream does.
 //! Source: `k8s.io/apiserver/pkg/storage` (`continue.go`), KEP-365, KEP-2340.
 
-use std::sync::Arc;
-
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::{DecodeError, Engine};
 use serde::{Deserialize, Serialize};
 
 use super::list_options::{Purpose, validate};
-use super::{Answer, Request};
+use crate::answer::{Answer, Listed};
 use crate::api::Api;
-use crate::cache::{CachedObject, Filter, Listing, ResourceCache};
+use crate::cache::{Listing, ResourceCache};
+use crate::filter::Filter;
+use crate::request::Authorized;
 use crate::status::{Error, Result};
-
-/// A collection, or a page of it.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    /// In key order.
-    pub objects: Vec<Arc<CachedObject>>,
-    /// The revision it is a picture of.
-    pub revision: u64,
-    /// Where the next page starts.
-    pub continue_token: Option<String>,
-    /// How many objects follow this page; unknown with selectors.
-    pub remaining: Option<usize>,
-}
 
 /// Upstream's continue token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +30,7 @@ const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 ///
 /// # Errors
 /// 400 for contradictory options, 410 for revisions that are gone, 504 for such that do not come.
-pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
+pub async fn list(api: &Api, request: &Authorized) -> Result<Answer> {
     read(api, request).await.map(Answer::List)
 }
 
@@ -51,7 +38,7 @@ pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
 ///
 /// # Errors
 /// As [`list`].
-pub async fn read(api: &Api, request: &Request) -> Result<Listed> {
+pub async fn read(api: &Api, request: &Authorized) -> Result<Listed> {
     let query = &request.info.query;
     validate(query, Purpose::List)?;
     let filter = Filter::of(&request.kind, &request.resource, query)?;
@@ -68,7 +55,7 @@ pub async fn read(api: &Api, request: &Request) -> Result<Listed> {
     Ok(page(listing, &filter, limit, token.as_ref()))
 }
 
-async fn first_source(api: &Api, request: &Request, filter: &Filter, limit: usize) -> Result<Listing> {
+async fn first_source(api: &Api, request: &Authorized, filter: &Filter, limit: usize) -> Result<Listing> {
     let query = &request.info.query;
     let version = query.get("resourceVersion");
     let cache = request.kind.cache();
@@ -96,7 +83,7 @@ fn list_at(api: &Api, cache: &ResourceCache, filter: &Filter, revision: u64) -> 
     cache.list_at(&filter.prefix, revision)
 }
 
-async fn page_source(api: &Api, request: &Request, filter: &Filter, token: &Continue) -> Result<Listing> {
+async fn page_source(api: &Api, request: &Authorized, filter: &Filter, token: &Continue) -> Result<Listing> {
     if request.info.query.get("resourceVersion").is_some_and(|version| version != "0") {
         return Err(Error::bad_request("specifying resource version is not allowed when using continue"));
     }

@@ -1,46 +1,58 @@
 //! The `scale` subresource: an `autoscaling/v1` Scale over `spec.replicas`.
 
 use machinery::field::{FieldError, Path};
-use machinery::labels;
 use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
-use super::managed::{self, Ownership};
-use super::options::FieldValidation;
-use super::patch::{APPLY_PATCH, Patch, check_config};
-use super::update::{Part, change, change_owned, check_name};
-use super::{Answer, Request, current, decode};
+use super::patch::check_config;
+use crate::answer::Answer;
 use crate::api::Api;
-use crate::codec;
+use crate::codec::{self, APPLY_PATCH, FieldValidation, Patch};
+use crate::kinds::Part;
 use crate::negotiate::media_type;
+use crate::request::Authorized;
 use crate::request_info::Verb;
+use crate::scale::of as scale_of;
 use crate::status::{Error, Result, Subject};
+use crate::write::change::{change, change_owned, current};
+use crate::write::identity::check_name;
+use crate::write::{Decoded, Ownership, decoding, ownership};
 
 /// Reads or writes the scale of an object.
 ///
 /// # Errors
 /// What the client is told.
-pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
+pub async fn run(api: &Api, request: &Authorized) -> Result<Answer> {
     match request.resource.verb {
         Verb::Get => {
             let object = current(api, request, &request.key()).await?;
             Ok(Answer::value(scale_of(&request.kind.value(&object))))
         }
         Verb::Update => {
-            let wanted = decode::body_of(request, "autoscaling/v1", "Scale")?;
+            let wanted = decoding::body_of(request, "autoscaling/v1", "Scale")?;
             check_claim(&wanted)?;
             set(api, request, |_| Ok(wanted.clone())).await
         }
         Verb::Patch if media_type(&request.headers) == APPLY_PATCH => apply(api, request).await,
         Verb::Patch => {
-            let (patch, _) = Patch::of(request)?;
-            set(api, request, |scale| patch.apply_to_scale(scale)).await
+            let (patch, _) = Patch::of(&request.kind, &request.headers, &request.info.query, &request.body)?;
+            set(api, request, |scale| patched(&patch, scale)).await
         }
         _ => Err(Error::method_not_allowed()),
     }
 }
 
-async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
+/// The patched Scale.
+///
+/// # Errors
+/// As [`codec::patch_scale`], and 400 when the result is no Scale.
+fn patched(patch: &Patch, scale: &Value) -> Result<Value> {
+    let patched = codec::patch_scale(patch, scale)?;
+    check_claim(&patched)?;
+    codec::check_types("autoscaling/v1", "Scale", patched)
+}
+
+async fn set(api: &Api, request: &Authorized, wanted: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
     let committed = change(api, request, Part::Object, |old| {
         let before = scale_of(old);
         let scale = wanted(&before)?;
@@ -56,7 +68,7 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
         if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
             spec.insert("replicas".to_owned(), replicas.into());
         }
-        Ok(new)
+        Ok(Decoded::of_server(new))
     })
     .await?;
     let value = scale_of(&request.kind.value(&committed.object));
@@ -64,8 +76,8 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
 }
 
 /// Applies a Scale: the replicas of the object change hands under the subresource's name.
-async fn apply(api: &Api, request: &Request) -> Result<Answer> {
-    let (scale, warnings) = codec::apply_scale(&request.body, FieldValidation::of(request))?;
+async fn apply(api: &Api, request: &Authorized) -> Result<Answer> {
+    let (scale, warnings) = codec::apply_scale(&request.body, FieldValidation::of(&request.info.query))?;
     check_config(&scale, "autoscaling/v1", "Scale")?;
     request.notes.warn_all(warnings);
     let meta = Metadata::of(&scale);
@@ -85,13 +97,13 @@ async fn apply(api: &Api, request: &Request) -> Result<Answer> {
         }
     }
     let committed = change_owned(api, request, Part::Object, Ownership::Applied, |old| {
-        let applied = managed::apply_config(api, request, Part::Object, Some(old), &config);
+        let applied = ownership::apply_config(api, request, Part::Object, Some(old), &config);
         let mut new = applied.map_err(|failure| in_scale(request, failure))?;
         check_replicas(request, new.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0))?;
         if meta.resource_version().is_empty() {
             machinery::metadata::remove(&mut new, "resourceVersion");
         }
-        Ok(new)
+        Ok(Decoded::of_server(new))
     })
     .await?;
     let value = scale_of(&request.kind.value(&committed.object));
@@ -99,7 +111,7 @@ async fn apply(api: &Api, request: &Request) -> Result<Answer> {
 }
 
 /// Conflicts about a Scale name its version, not the object's.
-fn in_scale(request: &Request, mut failure: Error) -> Error {
+fn in_scale(request: &Authorized, mut failure: Error) -> Error {
     let (ours, scales) = (format!(" using {}", request.kind.api_version()), " using autoscaling/v1");
     failure.message = failure.message.replace(&ours, scales);
     for cause in failure.details.get_mut("causes").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -126,7 +138,7 @@ pub fn check_claim(scale: &Value) -> Result<()> {
     )))
 }
 
-fn check_replicas(request: &Request, replicas: i64) -> Result<()> {
+fn check_replicas(request: &Authorized, replicas: i64) -> Result<()> {
     if replicas >= 0 {
         return Ok(());
     }
@@ -134,38 +146,4 @@ fn check_replicas(request: &Request, replicas: i64) -> Result<()> {
     let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
     let subject = Subject { group: "autoscaling", resource: "Scale" };
     Err(Error::invalid(subject, &request.resource.name, &error.into()))
-}
-
-/// The Scale of an object with `spec.replicas`, `spec.selector` and `status.replicas`.
-pub fn scale_of(object: &Value) -> Value {
-    let metadata = Metadata::of(object);
-    let replicas = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-    let mut status = json!({"replicas": replicas("/status/replicas")});
-    if let Some(selector) = selector_text(object.pointer("/spec/selector")) {
-        status["selector"] = selector.into();
-    }
-    json!({
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {
-            "name": metadata.name(),
-            "namespace": metadata.namespace(),
-            "uid": metadata.uid(),
-            "resourceVersion": metadata.resource_version(),
-            "creationTimestamp": metadata.get("creationTimestamp").cloned().unwrap_or_default(),
-        },
-        "spec": {"replicas": replicas("/spec/replicas")},
-        "status": status,
-    })
-}
-
-/// The selector as text; ReplicationControllers have a plain map.
-fn selector_text(selector: Option<&Value>) -> Option<String> {
-    let selector = selector?;
-    let is_label_selector =
-        selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
-    if is_label_selector {
-        return labels::Selector::from_label_selector(Some(selector)).ok().map(|s| s.to_string());
-    }
-    Some(labels::Selector::from_labels(selector.as_object()?).to_string())
 }

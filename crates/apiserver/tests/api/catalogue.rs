@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use apiserver::api::Api;
 use apiserver::cache::{Keys, ResourceCache};
+use apiserver::catalogue::{Asked, Delegate};
 use apiserver::catalogue::{ChangeError, Offer};
-use apiserver::delegates::{Asked, Delegate};
 use apiserver::kinds::Kind;
 use apiserver::respond::Body;
 use apiserver::status::Error;
@@ -76,7 +75,7 @@ fn offer(plural: &str, singular: &str, kind: &str, colours: &'static [&'static s
         absent: "".into(),
     }]
     .into();
-    Offer { row, schema: schema::builtin().kind("", "v1", "ConfigMap") }
+    Offer { row, schema: schema::builtin().kind("", "v1", "ConfigMap").map(Into::into) }
 }
 
 fn widgets() -> Offer {
@@ -222,8 +221,9 @@ impl Delegate for Word {
         br#"{"openapi": "3.0.0", "info": {"title": "a word", "version": "1"}}"#.to_vec()
     }
 
-    fn serve<'a>(&'a self, _: &'a Api, asked: Asked) -> BoxFuture<'a, Result<http::Response<Body>, Error>> {
-        let said = json!({"kind": "Word", "user": asked.user.name, "resource": asked.resource.resource});
+    fn serve(&self, asked: Asked) -> BoxFuture<'_, Result<http::Response<Body>, Error>> {
+        let said =
+            json!({"kind": "Word", "user": asked.permit.user().name, "resource": asked.resource.resource});
         Box::pin(async move { Ok(apiserver::respond::json(http::StatusCode::OK, &said)) })
     }
 }

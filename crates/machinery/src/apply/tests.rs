@@ -6,7 +6,7 @@ use serde_json::json;
 struct One(&'static str, &'static str);
 
 impl Versions for One {
-    fn schema(&self, api_version: &str) -> Option<SchemaRef<'static>> {
+    fn schema(&self, api_version: &str) -> Option<SchemaRef<'_>> {
         let (group, version) = self.0.split_once('/').unwrap_or(("", self.0));
         (api_version == self.0).then(|| schema::builtin().kind(group, version, self.1)).flatten()
     }

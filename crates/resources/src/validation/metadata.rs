@@ -2,7 +2,7 @@
 //!
 //! Source: `k8s.io/apimachinery/pkg/api/validation`.
 
-use machinery::field::{FieldError, FieldErrors, quote};
+use machinery::field::{FieldError, FieldErrors, Path, quote};
 use machinery::names;
 use serde_json::Value;
 
@@ -48,6 +48,26 @@ pub fn create(resource: &Resource, object: &Value) -> FieldErrors {
         (true, text) => errors.extend(namespace.all(names::dns1123_label(text))),
         (false, "") => {}
         (false, _) => errors.push(namespace.forbidden("not allowed on this type")),
+    }
+    common(&metadata, &mut errors);
+    errors
+}
+
+/// Every broken rule of the metadata of a resource within another one, which need not have a name.
+///
+/// Source: `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta`.
+pub fn within(path: &Path, metadata: &Value) -> FieldErrors {
+    let metadata = At { value: metadata, path: path.clone() };
+    let mut errors = FieldErrors::new();
+    for field in ["generateName", "name"] {
+        let at = metadata.get(field);
+        if !at.text().is_empty() {
+            errors.extend(at.all(NameRule::PathSegment.check(at.text())));
+        }
+    }
+    let namespace = metadata.get("namespace");
+    if !namespace.text().is_empty() {
+        errors.extend(namespace.all(names::dns1123_label(namespace.text())));
     }
     common(&metadata, &mut errors);
     errors

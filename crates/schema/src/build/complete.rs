@@ -5,14 +5,15 @@
 use super::props::Props;
 use crate::rules::violation::{Problem, Violation};
 use crate::walk::path::{Path, Style};
+use crate::walk::validate::report::Report;
 
 /// What the rules at the root speak of that the schema itself does not have; upstream looks no further.
-pub(super) fn check(props: &Props, path: Path<'_>, found: &mut Vec<Violation>) {
+pub(super) fn check(props: &Props, path: Path<'_>, found: &mut Report) {
     rules(props, props, [path, path], found);
 }
 
 /// The schemas within the rules of `rule`, which apply to what has the schema `base`; their paths in the opposite order.
-fn rules(rule: &Props, base: &Props, [base_path, path]: [Path<'_>; 2], found: &mut Vec<Violation>) {
+fn rules(rule: &Props, base: &Props, [base_path, path]: [Path<'_>; 2], found: &mut Report) {
     if let Some(not) = &rule.not {
         nested(not, base, [base_path, Path::Field(&path, "not")], found);
     }
@@ -23,7 +24,7 @@ fn rules(rule: &Props, base: &Props, [base_path, path]: [Path<'_>; 2], found: &m
     }
 }
 
-fn nested(rule: &Props, base: &Props, [base_path, path]: [Path<'_>; 2], found: &mut Vec<Violation>) {
+fn nested(rule: &Props, base: &Props, [base_path, path]: [Path<'_>; 2], found: &mut Report) {
     rules(rule, base, [base_path, path], found);
     if let Some(item) = rule.item() {
         let at = [Path::Field(&base_path, "items"), Path::Field(&path, "items")];
@@ -37,12 +38,14 @@ fn nested(rule: &Props, base: &Props, [base_path, path]: [Path<'_>; 2], found: &
     }
 }
 
-fn part(rule: &Props, base: Option<&Props>, [base_path, path]: [Path<'_>; 2], found: &mut Vec<Violation>) {
+fn part(rule: &Props, base: Option<&Props>, [base_path, path]: [Path<'_>; 2], found: &mut Report) {
     match base {
         Some(base) => nested(rule, base, [base_path, path], found),
         None => {
-            let why = format!("because it is defined in {}", path.to_text(Style::Fields));
-            found.push(Violation::plain(base_path.to_text(Style::Fields), Problem::Required, why));
+            found.push(|| {
+                let why = format!("because it is defined in {}", path.to_text(Style::Fields));
+                Violation::plain(base_path.to_text(Style::Fields), Problem::Required, why)
+            });
         }
     }
 }

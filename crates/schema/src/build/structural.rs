@@ -9,6 +9,7 @@ use super::props::{Additional, Items, Props};
 use crate::rules::pattern::Pattern;
 use crate::rules::violation::{Problem, Violation};
 use crate::walk::path::{Path, Style};
+use crate::walk::validate::report::Report;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -46,25 +47,60 @@ pub(super) fn supported(props: &Props) -> Result<(), BuildError> {
 }
 
 /// What is wrong with a whole schema.
-pub(super) fn check(props: &Props, path: Path<'_>, found: &mut Vec<Violation>) {
+pub(super) fn check(props: &Props, path: Path<'_>, found: &mut Report) {
     Check { found }.base(props, Level::Root, path);
 }
 
+/// What an arena relies on besides: types that there are, and fields that are either named or not.
+pub(super) fn relied_on(props: &Props, path: Path<'_>, found: &mut Report) {
+    let child = |name| Path::Field(&path, name);
+    let at = child("type");
+    match &*props.ty {
+        "" => {}
+        "null" => {
+            let why = "type cannot be set to null, use nullable as an alternative";
+            found.push(|| Violation::plain(at.to_text(Style::Fields), Problem::Forbidden, why));
+        }
+        ty if !TYPES.contains(&ty) => {
+            found.push(|| Violation {
+                supported: TYPES.map(str::to_owned).into(),
+                ..Violation::new(at.to_text(Style::Fields), Problem::NotSupported, ty.into(), "")
+            });
+        }
+        _ => {}
+    }
+    let is_closed = !matches!(props.additional_properties, None | Some(Additional::Allowed(true)));
+    if is_closed && !props.properties.is_empty() {
+        let why = "additionalProperties and properties are mutual exclusive";
+        let at = child("additionalProperties");
+        found.push(|| Violation::plain(at.to_text(Style::Fields), Problem::Forbidden, why));
+    }
+    for (name, property) in &props.properties {
+        relied_on(property, Path::Key(&child("properties"), name), found);
+    }
+    for (name, part) in [("items", props.item()), ("additionalProperties", props.additional())] {
+        if let Some(part) = part {
+            relied_on(part, child(name), found);
+        }
+    }
+}
+
 struct Check<'f> {
-    found: &'f mut Vec<Violation>,
+    found: &'f mut Report,
 }
 
 impl Check<'_> {
     fn forbidden(&mut self, path: Path<'_>, detail: &str) {
-        self.found.push(Violation::plain(path.to_text(Style::Fields), Problem::Forbidden, detail));
+        self.found.push(|| Violation::plain(path.to_text(Style::Fields), Problem::Forbidden, detail));
     }
 
     fn required(&mut self, path: Path<'_>, detail: &str) {
-        self.found.push(Violation::plain(path.to_text(Style::Fields), Problem::Required, detail));
+        self.found.push(|| Violation::plain(path.to_text(Style::Fields), Problem::Required, detail));
     }
 
     fn invalid(&mut self, path: Path<'_>, value: impl Into<Value>, detail: &str) {
-        self.found.push(Violation::new(path.to_text(Style::Fields), Problem::Invalid, value.into(), detail));
+        self.found
+            .push(|| Violation::new(path.to_text(Style::Fields), Problem::Invalid, value.into(), detail));
     }
 
     /// A schema that is not part of a rule.
@@ -84,11 +120,6 @@ impl Check<'_> {
             }
             if props.embedded {
                 let why = "must not be used if x-kubernetes-embedded-resource is set";
-                self.forbidden(child("additionalProperties"), why);
-            }
-            let is_open = props.additional_properties == Some(Additional::Allowed(true));
-            if !props.properties.is_empty() && !is_open {
-                let why = "additionalProperties and properties are mutual exclusive";
                 self.forbidden(child("additionalProperties"), why);
             }
         }
@@ -130,14 +161,6 @@ impl Check<'_> {
         }
         if level == Level::Root && !ty.is_empty() && ty != "object" {
             self.invalid(at, ty, "must be object at the root");
-        }
-        if ty == "null" {
-            self.forbidden(at, "type cannot be set to null, use nullable as an alternative");
-        } else if !ty.is_empty() && !TYPES.contains(&ty) {
-            let mut violation =
-                Violation::new(at.to_text(Style::Fields), Problem::NotSupported, ty.into(), "");
-            violation.supported = TYPES.map(str::to_owned).into();
-            self.found.push(violation);
         }
     }
 

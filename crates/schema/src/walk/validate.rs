@@ -10,7 +10,7 @@
 mod junctors;
 mod lists;
 mod number;
-mod report;
+pub(crate) mod report;
 mod scalar;
 
 use serde_json::Value;
@@ -27,7 +27,9 @@ use report::Report;
 /// What a walk has found.
 #[derive(Clone, Debug, Default)]
 pub struct Findings<'v> {
-    /// The broken rules: first those of sets and maps, then all others.
+    /// Elements of sets and maps that come twice.
+    pub repeated: Vec<Violation>,
+    /// All other broken rules.
     pub violations: Vec<Violation>,
     /// How many more there are.
     pub left_out: usize,
@@ -37,14 +39,76 @@ pub struct Findings<'v> {
 
 /// Checks a whole object.
 pub fn validate<'v>(schema: SchemaRef<'_>, value: &'v Value) -> Findings<'v> {
+    root(schema, Seen::new(value))
+}
+
+/// Checks a whole object that is to take the place of `old`: what was wrong before and has not changed may stay, apart from
+/// elements that come twice.
+pub fn validate_update<'v>(schema: SchemaRef<'_>, value: &'v Value, old: &'v Value) -> Findings<'v> {
+    root(schema, Seen { new: value, old: Some(old) })
+}
+
+fn root<'v>(schema: SchemaRef<'_>, seen: Seen<'v>) -> Findings<'v> {
+    let rules = schema.schemas.rules(Place::Root(schema.index));
+    run(schema, |walk, report| walk.place(Type::Message(schema.index), rules, seen, Path::Root, report))
+}
+
+/// Checks one field of an object, which may have had another value before: as [`validate_update`].
+pub fn validate_field<'v>(
+    schema: SchemaRef<'_>,
+    name: &str,
+    value: &'v Value,
+    old: Option<&'v Value>,
+) -> Findings<'v> {
+    let Some((index, field)) = schema.message.field(name) else { return Findings::default() };
+    let place = u16::try_from(index).ok().map(|index| Place::Field(schema.index, index));
+    let rules = place.and_then(|place| schema.schemas.rules(place));
+    run(schema, |walk, report| {
+        walk.place(field.ty, rules, Seen { new: value, old }, Path::Field(&Path::Root, name), report);
+    })
+}
+
+fn run<'a, 'v>(schema: SchemaRef<'a>, check: impl FnOnce(&mut Walk<'a, 'v>, &mut Report)) -> Findings<'v> {
     let mut walk = Walk { schemas: schema.schemas, lists: Report::default(), resources: Vec::new() };
     let mut report = Report::default();
-    let rules = schema.schemas.rules(Place::Root(schema.index));
-    with_room(|| walk.place(Type::Message(schema.index), rules, value, Path::Root, &mut report));
-    let reports = [walk.lists, report];
-    let left_out = reports.iter().map(Report::left_out).sum();
-    let violations = reports.into_iter().flat_map(Report::into_violations).collect();
-    Findings { violations, left_out, resources: walk.resources }
+    with_room(|| check(&mut walk, &mut report));
+    let left_out = walk.lists.left_out() + report.left_out();
+    Findings {
+        repeated: walk.lists.into_violations(),
+        violations: report.into_violations(),
+        left_out,
+        resources: walk.resources,
+    }
+}
+
+/// A value, and what stood in its place before.
+#[derive(Clone, Copy)]
+struct Seen<'v> {
+    new: &'v Value,
+    old: Option<&'v Value>,
+}
+
+impl<'v> Seen<'v> {
+    fn new(value: &'v Value) -> Self {
+        Self { new: value, old: None }
+    }
+
+    fn is_same(self) -> bool {
+        self.old.is_some_and(|old| old == self.new)
+    }
+
+    /// A part that is found by name.
+    fn part(self, name: &str, new: &'v Value) -> Self {
+        Self { new, old: self.old.and_then(|old| old.get(name)) }
+    }
+}
+
+/// What the rules of one place say of a value there, as paths below it; of lists only how long they are.
+pub(crate) fn value_at(schemas: &Schemas, ty: Type, rules: &Rules, value: &Value) -> Vec<Violation> {
+    let mut walk = Walk { schemas, lists: Report::default(), resources: Vec::new() };
+    let mut report = Report::default();
+    with_room(|| walk.place(ty, Some(rules), Seen::new(value), Path::Root, &mut report));
+    report.into_violations()
 }
 
 struct Walk<'a, 'v> {
@@ -65,11 +129,14 @@ impl<'a, 'v> Walk<'a, 'v> {
         &mut self,
         ty: Type,
         rules: Option<&'a Rules>,
-        value: &'v Value,
+        value: Seen<'v>,
         path: Path<'_>,
         report: &mut Report,
     ) {
-        match (ty, value) {
+        // What was wrong before and is as it was counts for nothing.
+        let mut unchanged = Report::default();
+        let report = if value.is_same() { &mut unchanged } else { report };
+        match (ty, value.new) {
             (Type::List(index), Value::Array(items)) => {
                 if let Some(list) = self.schemas.list(index) {
                     lists::check(list, items, path, &mut self.lists);
@@ -97,21 +164,23 @@ impl<'a, 'v> Walk<'a, 'v> {
         &mut self,
         checks: &'a Checks,
         parts: Parts<'a>,
-        value: &'v Value,
+        value: Seen<'v>,
         path: Path<'_>,
         report: &mut Report,
     ) {
         report.matched(1);
+        let seen = value;
+        let value = seen.new;
         scalar::types(checks, value, path, report);
         if !value.is_null() {
             report.matched(2);
             if let Some(junctors) = checks.junctors.as_deref() {
-                self.junctors(junctors, value, path, report);
+                self.junctors(junctors, seen, path, report);
             }
             scalar::text(checks, value, path, report);
             number::check(checks, value, path, report);
             if let Value::Array(items) = value {
-                self.parts(parts, value, path, report);
+                self.parts(parts, seen, path, report);
                 lists::counts(checks, items, path, report);
             }
         }
@@ -121,7 +190,7 @@ impl<'a, 'v> Walk<'a, 'v> {
             if let Some(counts) = checks.properties {
                 properties(counts, object.len(), path, report);
             }
-            self.parts(parts, value, path, report);
+            self.parts(parts, seen, path, report);
             for name in checks.required.iter().filter(|name| !object.contains_key(*name)) {
                 let at = Path::Field(&path, name);
                 report.push(|| Violation::plain(at.to_text(Style::Dotted), Problem::Required, ""));
@@ -129,62 +198,61 @@ impl<'a, 'v> Walk<'a, 'v> {
         }
     }
 
-    fn parts(&mut self, parts: Parts<'a>, value: &'v Value, path: Path<'_>, report: &mut Report) {
+    fn parts(&mut self, parts: Parts<'a>, value: Seen<'v>, path: Path<'_>, report: &mut Report) {
         match parts {
             Parts::Typed(ty) => self.typed(ty, value, path, report),
             Parts::Nested(nested) => self.nested(nested, value, path, report),
         }
     }
 
-    fn typed(&mut self, ty: Type, value: &'v Value, path: Path<'_>, report: &mut Report) {
+    fn typed(&mut self, ty: Type, value: Seen<'v>, path: Path<'_>, report: &mut Report) {
         let schemas = self.schemas;
-        match (ty, value) {
+        match (ty, value.new) {
             (Type::Message(index), Value::Object(object)) => {
                 let Some(schema) = schemas.at(index).filter(|schema| schema.message.is_lenient()) else {
                     return;
                 };
-                for (name, value) in object {
+                for (name, part) in object {
                     let Some((at, field)) = schema.message.field(name) else { continue };
                     let place = u16::try_from(at).ok().map(|at| Place::Field(index, at));
                     let rules = place.and_then(|place| schemas.rules(place));
-                    self.place(field.ty, rules, value, Path::Field(&path, name), report);
+                    self.place(field.ty, rules, value.part(name, part), Path::Field(&path, name), report);
                 }
             }
             (Type::List(index), Value::Array(items)) => {
                 let (ty, rules) = (schemas.item(index), schemas.rules(Place::Item(index)));
+                let before = lists::Before::of(schemas.list(index), value.old);
                 for (at, item) in items.iter().enumerate() {
+                    let item = Seen { new: item, old: before.of_element(item) };
                     self.place(ty, rules, item, Path::Index(&path, at), report);
                 }
             }
             (Type::Map(index), Value::Object(entries)) => {
                 let (ty, rules) = (schemas.map(index), schemas.rules(Place::Value(index)));
                 for (key, entry) in entries {
-                    self.place(ty, rules, entry, Path::Key(&path, key), report);
+                    self.place(ty, rules, value.part(key, entry), Path::Key(&path, key), report);
                 }
             }
             _ => {}
         }
     }
 
-    fn nested(&mut self, nested: &'a Nested, value: &'v Value, path: Path<'_>, report: &mut Report) {
-        match value {
+    fn nested(&mut self, nested: &'a Nested, value: Seen<'v>, path: Path<'_>, report: &mut Report) {
+        match value.new {
             Value::Object(object) => {
                 for (name, part) in &nested.properties {
-                    if let Some(value) = object.get(name) {
-                        self.check(
-                            &part.checks,
-                            Parts::Nested(part),
-                            value,
-                            Path::Field(&path, name),
-                            report,
-                        );
-                    }
+                    let Some(field) = object.get(name) else { continue };
+                    let (seen, path) = (value.part(name, field), Path::Field(&path, name));
+                    let mut unchanged = Report::default();
+                    let report = if seen.is_same() { &mut unchanged } else { &mut *report };
+                    self.check(&part.checks, Parts::Nested(part), seen, path, report);
                 }
             }
             Value::Array(items) => {
                 let Some(part) = nested.items.as_deref() else { return };
                 for (at, item) in items.iter().enumerate() {
-                    self.check(&part.checks, Parts::Nested(part), item, Path::Index(&path, at), report);
+                    let path = Path::Index(&path, at);
+                    self.check(&part.checks, Parts::Nested(part), Seen::new(item), path, report);
                 }
             }
             _ => {}

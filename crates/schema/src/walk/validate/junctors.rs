@@ -1,9 +1,7 @@
 //! Several ways in which a value must be right. If it is right in none, the way that got furthest says why.
 
-use serde_json::Value;
-
 use super::report::Report;
-use super::{Parts, Walk};
+use super::{Parts, Seen, Walk};
 use crate::go::quote;
 use crate::rules::violation::{Problem, Violation};
 use crate::rules::{Junctors, Nested};
@@ -13,7 +11,7 @@ impl<'a, 'v> Walk<'a, 'v> {
     pub(super) fn junctors(
         &mut self,
         junctors: &'a Junctors,
-        value: &'v Value,
+        value: Seen<'v>,
         path: Path<'_>,
         report: &mut Report,
     ) {
@@ -27,13 +25,13 @@ impl<'a, 'v> Walk<'a, 'v> {
         }
     }
 
-    fn way(&mut self, way: &'a Nested, value: &'v Value, path: Path<'_>) -> Report {
+    fn way(&mut self, way: &'a Nested, value: Seen<'v>, path: Path<'_>) -> Report {
         let mut report = Report::default();
         self.check(&way.checks, Parts::Nested(way), value, path, &mut report);
         report
     }
 
-    fn any_of(&mut self, ways: &'a [Nested], value: &'v Value, path: Path<'_>, report: &mut Report) {
+    fn any_of(&mut self, ways: &'a [Nested], value: Seen<'v>, path: Path<'_>, report: &mut Report) {
         let mut best = None;
         for way in ways {
             let found = self.way(way, value, path);
@@ -49,7 +47,7 @@ impl<'a, 'v> Walk<'a, 'v> {
         }
     }
 
-    fn one_of(&mut self, ways: &'a [Nested], value: &'v Value, path: Path<'_>, report: &mut Report) {
+    fn one_of(&mut self, ways: &'a [Nested], value: Seen<'v>, path: Path<'_>, report: &mut Report) {
         let (mut best, mut first, mut valid) = (None, None, 0usize);
         for way in ways {
             let found = self.way(way, value, path);
@@ -72,7 +70,7 @@ impl<'a, 'v> Walk<'a, 'v> {
         say(report, path, &format!("must validate one and only one schema (oneOf). {why}"));
     }
 
-    fn all_of(&mut self, ways: &'a [Nested], value: &'v Value, path: Path<'_>, report: &mut Report) {
+    fn all_of(&mut self, ways: &'a [Nested], value: Seen<'v>, path: Path<'_>, report: &mut Report) {
         let mut valid = 0;
         for way in ways {
             let found = self.way(way, value, path);

@@ -11,7 +11,7 @@ const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Violations, each once.
 #[derive(Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     kept: Vec<Violation>,
     bytes: usize,
     left_out: usize,
@@ -20,24 +20,29 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn is_valid(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         self.kept.is_empty() && self.left_out == 0
     }
 
-    pub(super) fn left_out(&self) -> usize {
+    pub(crate) fn left_out(&self) -> usize {
         self.left_out
     }
 
-    pub(super) fn matches(&self) -> usize {
+    /// Counts what nobody will read.
+    pub(crate) fn leave_out(&mut self, violations: usize) {
+        self.left_out += violations;
+    }
+
+    pub(crate) fn matches(&self) -> usize {
         self.matches
     }
 
-    pub(super) fn matched(&mut self, checks: usize) {
+    pub(crate) fn matched(&mut self, checks: usize) {
         self.matches += checks;
     }
 
     /// Adds a violation; it is not even made if there is no room for it.
-    pub(super) fn push(&mut self, violation: impl FnOnce() -> Violation) {
+    pub(crate) fn push(&mut self, violation: impl FnOnce() -> Violation) {
         if self.kept.len() >= VIOLATIONS_MAX || self.bytes >= BYTES_MAX {
             self.left_out += 1;
             return;
@@ -50,13 +55,13 @@ impl Report {
     }
 
     /// Adds what another report has.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.matches += other.matches;
         self.left_out += other.left_out;
         other.kept.into_iter().for_each(|violation| self.push(|| violation));
     }
 
-    pub(super) fn into_violations(self) -> Vec<Violation> {
+    pub(crate) fn into_violations(self) -> Vec<Violation> {
         self.kept
     }
 }

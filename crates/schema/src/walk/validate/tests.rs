@@ -20,7 +20,7 @@ fn found(schema: &Value, spec: &Value) -> Vec<String> {
             _ => format!("{path}: {problem:?} {value}: {detail}"),
         }
     };
-    findings.violations.iter().map(line).collect()
+    findings.repeated.iter().chain(&findings.violations).map(line).collect()
 }
 
 fn check(schema: &Value, spec: &Value, expect: &Expect) {
@@ -374,7 +374,7 @@ fn elements_of_sets_and_maps_come_once() {
     let kind = schemas.kind("example.com", "v1", "Foo").expect("a kind");
     let mut object = json!({"spec": [{"name": "a", "protocol": "TCP"}, {"name": "a"}]});
     crate::walk::declared::apply(kind, &mut object).expect("little memory");
-    assert_eq!(validate(kind, &object).violations.len(), 1);
+    assert_eq!(validate(kind, &object).repeated.len(), 1);
     let nested = json!({"type": "object", "additionalProperties": set});
     check(&nested, &json!({"k": ["a", "a"]}), &expect![[r#"spec[k][1]: Duplicate "a""#]]);
 }
@@ -406,4 +406,57 @@ fn no_object_makes_more_errors_than_can_be_read() {
     assert!(findings.violations.len() < 100, "each repeats the choices: {}", findings.violations.len());
     let object = json!({"spec": vec!["choice-19999"; 20_000]});
     assert!(validate(kind, &object).violations.is_empty());
+}
+
+#[test]
+fn what_was_wrong_and_stays_as_it_was_is_let_be() {
+    let schemas = arena(&json!({"type": "object", "maxProperties": 4, "properties": {
+        "short": {"type": "string", "maxLength": 1},
+        "atomic": {"type": "array", "items": {"type": "integer", "maximum": 1}},
+        "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "integer", "maximum": 1}}}},
+        "map": {"type": "object", "additionalProperties": {"type": "integer", "maximum": 1}},
+        "way": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+            "allOf": [{"properties": {"a": {"enum": ["x"]}}}]}}}));
+    let kind = schemas.kind("example.com", "v1", "Foo").expect("a kind");
+    for (name, old, new, expect) in [
+        ("as it was", json!({"short": "long"}), json!({"short": "long"}), vec![]),
+        ("another is wrong", json!({"short": "long"}), json!({"short": "other"}), vec!["spec.short"]),
+        ("beside it", json!({"short": "long"}), json!({"short": "long", "atomic": [1]}), vec![]),
+        ("new", json!({}), json!({"short": "long"}), vec!["spec.short"]),
+        ("elements without keys", json!({"atomic": [7]}), json!({"atomic": [7, 1]}), vec!["spec.atomic[0]"]),
+        (
+            "elements with keys",
+            json!({"keyed": [{"name": "a", "size": 7}, {"name": "b", "size": 7}]}),
+            json!({"keyed": [{"name": "c", "size": 7}, {"name": "b", "size": 8}, {"name": "a", "size": 7}]}),
+            vec!["spec.keyed[0].size", "spec.keyed[1].size"],
+        ),
+        ("entries", json!({"map": {"a": 7}}), json!({"map": {"a": 7, "b": 7}}), vec!["spec.map.b"]),
+        (
+            "of the whole",
+            json!({"1": 1, "2": 1, "3": 1, "4": 1, "5": 1}),
+            json!({"1": 1, "2": 1, "3": 1, "4": 1, "5": 2}),
+            vec!["spec"],
+        ),
+        ("ways", json!({"way": {"a": "y"}}), json!({"way": {"a": "y", "b": ""}}), vec![]),
+        ("null before", json!({"short": null}), json!({"short": "long"}), vec!["spec.short"]),
+        (
+            "another type before",
+            json!({"keyed": "x"}),
+            json!({"keyed": [{"name": "a", "size": 7}]}),
+            vec!["spec.keyed[0].size"],
+        ),
+    ] {
+        let object = |spec: Value| json!({ "spec": spec });
+        let (old, new) = (object(old), object(new));
+        let findings = validate_update(kind, &new, &old);
+        let paths: Vec<&str> = findings.violations.iter().map(|violation| &*violation.path).collect();
+        assert_eq!(paths, expect, "{name}");
+        let of_field = validate_field(kind, "spec", &new["spec"], Some(&old["spec"]));
+        assert_eq!(of_field.violations, findings.violations, "{name}");
+    }
+    let value = json!({"short": "long"});
+    let alone = validate_field(kind, "spec", &value, None);
+    assert_eq!(alone.violations.len(), 1);
+    assert!(validate_field(kind, "nothing", &json!(1), None).violations.is_empty());
 }

@@ -1,0 +1,199 @@
+//! What asking has in common, whether a webhook may change anything or not.
+
+use std::time::Duration;
+
+use base::Random;
+use tokio::time::Instant;
+
+use super::attributes::{Attributes, Form};
+use super::client::CallError;
+use super::conditions::Input;
+use super::hooks::{FailurePolicy, Hook};
+use super::metrics::{About, Refusal, WebhookMetrics};
+use super::review::{self, AnswerError, Duty, Shown, Verdict};
+use crate::notes::Notes;
+use crate::status::{Error, Result};
+
+/// What a round of asking works with.
+#[derive(Clone, Copy)]
+pub struct Environment<'a> {
+    /// Warnings and annotations of the request.
+    pub notes: &'a Notes,
+    /// Counts.
+    pub metrics: &'a WebhookMetrics,
+    /// Chance, for uids.
+    pub random: &'a Random,
+    /// When the request must be over.
+    pub deadline: Instant,
+}
+
+impl Environment<'_> {
+    /// Whether there is time left for anything.
+    ///
+    /// # Errors
+    /// 504 if there is not.
+    pub fn check_time(&self) -> Result<()> {
+        match Instant::now() < self.deadline {
+            true => Ok(()),
+            false => Err(Error::timeout("request did not complete within requested timeout")),
+        }
+    }
+}
+
+/// Why a webhook could not be asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Calling {
+    why: String,
+    code: u16,
+}
+
+impl Calling {
+    /// For a reason that nobody counts apart.
+    pub fn other(why: String) -> Self {
+        Self { why, code: 503 }
+    }
+}
+
+/// Why a request does not go on, as far as one webhook is concerned.
+#[derive(Debug)]
+pub enum Failure {
+    /// It could not be asked: the failure policy decides.
+    Calling(Calling),
+    /// It refuses.
+    Refused(Error),
+    /// What it wants cannot be done.
+    Internal(Error),
+}
+
+impl Failure {
+    /// What the client is told.
+    pub fn into_error(self, hook: &Hook) -> Error {
+        match self {
+            Self::Calling(failure) => {
+                tracing::warn!(webhook = hook.name, %failure, "a webhook could not be asked: the request is refused");
+                Error::internal(format!("failed calling webhook {:?}: {failure}", hook.name))
+            }
+            Self::Refused(error) | Self::Internal(error) => error,
+        }
+    }
+}
+
+/// Asks one webhook, and passes on to client and audit log what it says beside its verdict.
+///
+/// # Errors
+/// As [`Failure`].
+pub async fn ask(
+    environment: &Environment<'_>,
+    (hook, duty): (&Hook, Duty),
+    attributes: &Attributes<'_>,
+    form: &Form,
+    shown: Shown<'_>,
+) -> Result<Verdict, Failure> {
+    if attributes.is_dry_run && !hook.takes_dry_run {
+        let why = format!("admission webhook {:?} does not support dry run", hook.name);
+        return Err(Failure::Internal(Error::bad_request(why)));
+    }
+    let calling = |code: u16, why: String| Failure::Calling(Calling { why, code });
+    let uncreated = |why: &str| calling(400, format!("could not create admission objects: {why}"));
+    let version = hook.review.ok_or_else(|| {
+        uncreated("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
+    })?;
+    let uid = environment.random.uuid();
+    let body = review::request(version, &uid, attributes, form, shown)
+        .map_err(|failure| uncreated(&failure.to_string()))?;
+    let client = hook.client.as_ref();
+    let client = client.map_err(|why| calling(500, format!("could not get REST client: {why}")))?;
+    let deadline = environment.deadline.min(Instant::now() + hook.timeout);
+    let failed = |failure: CallError| {
+        calling(failure.code, format!("failed to call webhook: {failure}"))
+    };
+    let answer = client.post(body, deadline).await.map_err(failed)?;
+    let verdict = review::verdict(version, &uid, duty, &answer).map_err(|failure| match failure {
+        AnswerError::Unreadable(why) => failed(CallError::unreadable(why)),
+        AnswerError::Invalid(why) => calling(503, format!("received invalid webhook response: {why}")),
+    })?;
+    tell(environment, hook, &verdict);
+    if !verdict.is_allowed {
+        return Err(Failure::Refused(review::refusal(&hook.name, verdict.status)));
+    }
+    Ok(verdict)
+}
+
+fn tell(environment: &Environment<'_>, hook: &Hook, verdict: &Verdict) {
+    for (key, value) in &verdict.annotations {
+        let key = format!("{}/{key}", hook.name);
+        if review::is_annotation_key(&key) {
+            environment.notes.annotate(&key, value);
+        } else {
+            tracing::warn!(webhook = hook.name, key, "an audit annotation has no valid key");
+        }
+    }
+    environment.notes.warn_all(verdict.warnings.iter().cloned());
+}
+
+/// Whether a webhook's conditions let it be asked.
+///
+/// # Errors
+/// 403 if they cannot be evaluated and the webhook's failures count.
+pub fn meets_conditions(
+    environment: &Environment<'_>,
+    (hook, about): (&Hook, About<'_>),
+    attributes: &Attributes<'_>,
+    (form, object): (&Form, Option<&serde_json::Value>),
+) -> Result<bool> {
+    let Some(conditions) = &hook.conditions else { return Ok(true) };
+    let shown = object.map(|object| attributes.shown(object, form));
+    let old = attributes.old.map(|old| attributes.shown(old, form));
+    let input = Input { attributes, form, object: shown.as_ref(), old: old.as_ref() };
+    match conditions.evaluate(&input) {
+        Ok(true) => Ok(true),
+        Ok(false) => {
+            environment.metrics.excluded(about);
+            Ok(false)
+        }
+        Err(errors) => {
+            environment.metrics.condition_failed(about);
+            match hook.failure_policy {
+                FailurePolicy::Ignore => Ok(false),
+                FailurePolicy::Fail => {
+                    let why = match errors.as_slice() {
+                        [one] => one.clone(),
+                        many => format!("[{}]", many.join(", ")),
+                    };
+                    Err(Error::forbidden(attributes.kind.subject(), attributes.name, &why))
+                }
+            }
+        }
+    }
+}
+
+/// Counts what came of asking.
+pub fn count<T>(
+    environment: &Environment<'_>,
+    about: About<'_>,
+    hook: &Hook,
+    took: Duration,
+    outcome: &Result<T, Failure>,
+) {
+    let metrics = environment.metrics;
+    let (code, is_rejected) = match outcome {
+        Ok(_) => (200, false),
+        Err(Failure::Calling(failure)) => {
+            let is_rejected = hook.failure_policy == FailurePolicy::Fail;
+            if is_rejected {
+                metrics.rejected(about, Refusal::Calling, failure.code);
+            }
+            (failure.code, is_rejected)
+        }
+        Err(Failure::Refused(error)) => {
+            metrics.rejected(about, Refusal::ByWebhook, error.code.as_u16());
+            (error.code.as_u16(), true)
+        }
+        Err(Failure::Internal(_)) => {
+            metrics.rejected(about, Refusal::Internal, 0);
+            (0, true)
+        }
+    };
+    metrics.asked(about, took, (code, is_rejected));
+}

@@ -1,0 +1,176 @@
+//! One client for all webhooks: HTTPS to a URL or to a Service, with the authorities that a configuration names.
+//!
+//! It knows nothing of what is asked. Connections are kept for the next call, bounded in number and in how long they
+//! wait; a call that finds a kept one closed is made again on a new one. Answers are bounded in size and in time, and
+//! nobody is led elsewhere: a redirect is a failure.
+//!
+//! Source: `k8s.io/apiserver/pkg/util/webhook/client.go`, `k8s.io/client-go/rest/request.go`.
+
+pub mod address;
+pub mod credentials;
+
+mod connector;
+mod failure;
+mod tls;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use base::Tasks;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::Request;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioTimer;
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use connector::{Connector, Spawner};
+
+pub use address::{Address, ServiceReference};
+pub use credentials::Credentials;
+pub use failure::CallError;
+
+/// The longest answer that is read. Source: `MaxRequestBodyBytes` of upstream's servers, whose bodies webhooks get.
+pub const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// How long a call may take, whatever else is said. Source: `setGlobalDefaults` of upstream's `authentication.go`.
+pub const CALL_MAX: Duration = Duration::from_secs(30);
+/// How many calls one webhook gets at a time; others wait, as long as they may.
+const CALLS_MAX: usize = 256;
+/// How many connections to one place wait for the next call, and for how long.
+const IDLE_CONNECTIONS_MAX: usize = 25;
+const IDLE_MAX: Duration = Duration::from_secs(90);
+
+/// Where a webhook is, and who vouches for it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Where it is.
+    pub address: Address,
+    /// PEM; the host's own authorities if empty.
+    pub ca_bundle: Vec<u8>,
+}
+
+/// Opens connections: to a place that somebody names, as far as that is allowed.
+pub trait Dial: Send + Sync {
+    /// Connects to a host by name or address.
+    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<TcpStream, String>>;
+
+    /// Connects to something that is ready to serve a Service.
+    fn service<'a>(&'a self, service: &'a ServiceReference) -> BoxFuture<'a, Result<TcpStream, String>>;
+}
+
+/// Clients by where they lead: whoever is called by the same address and authorities shares connections.
+pub struct Clients {
+    dial: Arc<dyn Dial>,
+    credentials: Credentials,
+    tasks: Tasks,
+    known: Mutex<HashMap<Config, Weak<Client>>>,
+}
+
+impl Clients {
+    /// No clients yet. Connections live in `tasks`.
+    pub fn new(dial: Arc<dyn Dial>, credentials: Credentials, tasks: Tasks) -> Self {
+        Self { dial, credentials, tasks, known: Mutex::default() }
+    }
+
+    /// The client for a configuration.
+    ///
+    /// # Errors
+    /// That the certificates or credentials cannot be used.
+    pub fn client(&self, config: &Config) -> Result<Arc<Client>, String> {
+        let mut known = self.known.lock();
+        if let Some(client) = known.get(config).and_then(Weak::upgrade) {
+            return Ok(client);
+        }
+        let client = Arc::new(self.make(config)?);
+        known.retain(|_, client| client.strong_count() > 0);
+        known.insert(config.clone(), Arc::downgrade(&client));
+        Ok(client)
+    }
+
+    fn make(&self, config: &Config) -> Result<Client, String> {
+        let address = &config.address;
+        let credential = self.credentials.of(&address.target());
+        let tls = tls::connector(config, &credential)?;
+        let connector = Connector::new(address.clone(), Arc::clone(&self.dial), tls);
+        let http = hyper_util::client::legacy::Client::builder(Spawner(self.tasks.clone()))
+            .pool_idle_timeout(IDLE_MAX)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .build(connector);
+        let calls = Semaphore::new(CALLS_MAX);
+        Ok(Client { url: address.url(), authorization: credential.authorization()?, http, calls })
+    }
+}
+
+/// Calls one webhook.
+#[derive(Debug)]
+pub struct Client {
+    url: String,
+    authorization: Option<HeaderValue>,
+    http: hyper_util::client::legacy::Client<Connector, Full<Bytes>>,
+    calls: Semaphore,
+}
+
+impl Client {
+    /// Posts a JSON document and answers what comes back with a good status. The other end is told how long it has.
+    ///
+    /// # Errors
+    /// That it could not be reached, did not answer in time, too much, or with another status.
+    pub async fn post(&self, body: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
+        let now = Instant::now();
+        let left = deadline.saturating_duration_since(now).min(CALL_MAX);
+        let url = match left.is_zero() {
+            true => self.url.clone(),
+            false => format!("{}?timeout={}s", self.url, left.as_millis().div_ceil(1000)),
+        };
+        let exchanged = tokio::time::timeout_at(now + left, self.exchange(&url, body)).await;
+        exchanged.unwrap_or_else(|_| Err(CallError::of_transport(&url, "context deadline exceeded")))
+    }
+
+    async fn exchange(&self, url: &str, body: Bytes) -> Result<Bytes, CallError> {
+        let failed = |why: &str| CallError::of_transport(url, why);
+        let _call = self.calls.acquire().await.map_err(|_| failed("the server stops"))?;
+        let mut request = Request::post(url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, */*")
+            .header(USER_AGENT, "kube-apiserver-admission")
+            .body(Full::new(body))
+            .map_err(|failure| failed(&failure.to_string()))?;
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        let response = self.http.request(request).await.map_err(|error| failed(&failure::reason(&error)))?;
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| {
+            match error.downcast_ref::<http_body_util::LengthLimitError>() {
+                Some(_) => failed(&format!("the answer is longer than {ANSWER_BYTES_MAX} bytes")),
+                None => failed(&failure::reason(&*error)),
+            }
+        })?;
+        check(&parts, body.to_bytes())
+    }
+}
+
+/// The body of a good answer.
+fn check(parts: &http::response::Parts, body: Bytes) -> Result<Bytes, CallError> {
+    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = content_type.unwrap_or_default();
+    let code = parts.status.as_u16();
+    if !(200..=206).contains(&code) {
+        return Err(CallError::of_status(parts.status, content_type, &body));
+    }
+    if body.is_empty() {
+        return Err(CallError::empty(code, content_type));
+    }
+    Ok(body)
+}
+
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Which webhooks a request concerns, and in which form they get its object.
+//!
+//! Source: `ShouldCallHook` of `plugin/webhook/generic`, `predicates/{namespace,object}`.
+
+use serde_json::Value;
+
+use super::attributes::{Attributes, Form};
+use super::hooks::Hook;
+use crate::status::{Error, Result};
+
+/// The form in which the webhook is to be asked; `None` if it is not.
+///
+/// # Errors
+/// 404 for a namespace that is not there, 500 for selectors that cannot be read: both only where the rules match.
+pub fn form(hook: &Hook, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<Option<Form>> {
+    let Some(form) = by_rules(hook, attributes) else { return Ok(None) };
+    let in_namespace = is_in_namespaces(hook, attributes, object);
+    if matches!(in_namespace, Ok(false)) {
+        return Ok(None);
+    }
+    let is_selected = is_selected(hook, attributes, object);
+    if matches!(is_selected, Ok(false)) {
+        return Ok(None);
+    }
+    in_namespace?;
+    is_selected?;
+    Ok(Some(form))
+}
+
+/// The first rule that names the resource itself wins; else, if the webhook wants that, the first that names another
+/// version of it.
+fn by_rules(hook: &Hook, attributes: &Attributes<'_>) -> Option<Form> {
+    let target = attributes.target(attributes.kind);
+    if hook.rules.iter().any(|rule| rule.matches(&target)) {
+        return Some(Form(attributes.kind.clone()));
+    }
+    if !hook.is_equivalent {
+        return None;
+    }
+    let found = hook.rules.iter().find_map(|rule| {
+        attributes.equivalents().find(|kind| rule.matches(&attributes.target(kind)))
+    });
+    found.cloned().map(Form)
+}
+
+/// What is in no namespace is never left out, but for Namespaces.
+fn is_in_namespaces(hook: &Hook, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<bool> {
+    if attributes.namespace.is_empty() && attributes.kind.resource() != "namespaces" {
+        return Ok(true);
+    }
+    let selector = hook.namespace_selector.as_ref().map_err(Error::internal)?;
+    if selector.is_everything() {
+        return Ok(true);
+    }
+    Ok(selector.matches(attributes.namespace_labels(object)?.as_ref()))
+}
+
+/// Either what is to be or what was.
+fn is_selected(hook: &Hook, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<bool> {
+    let selector = hook.object_selector.as_ref().map_err(Error::internal)?;
+    if selector.is_everything() {
+        return Ok(true);
+    }
+    let matches = |object: Option<&Value>| {
+        // What has no metadata, such as the options of a stream, has no labels to be asked for.
+        object.and_then(|object| object.get("metadata")).is_some_and(|metadata| {
+            selector.matches(metadata.get("labels").and_then(Value::as_object))
+        })
+    };
+    Ok(matches(object) || matches(attributes.old))
+}
+
+#[cfg(test)]
+mod tests;
