@@ -50,8 +50,8 @@ use crate::kinds::Part;
 use crate::options::PluginChoice;
 use crate::request::Authorized;
 use crate::status::{Error, Result};
-use crate::webhooks::mutating::Rounds;
 pub(crate) use crate::tree::{child, text};
+use crate::webhooks::mutating::Rounds;
 
 /// What is being done to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -83,8 +83,8 @@ pub mod deadline;
 pub mod negotiate;
 pub mod notes;
 pub mod request_info;
-pub mod status;
 pub mod scale;
+pub mod status;
 pub mod tree;
 
 pub use config::{Config, PortRange};

@@ -249,8 +249,7 @@ async fn cluster(
     let dial: Arc<dyn Dial> = Arc::clone(dialer) as Arc<dyn Dial>;
     let conditions: Arc<dyn Compile> = Arc::new(NotEvaluated);
     let credentials = config.options.webhook_credentials.clone();
-    let webhooks =
-        Webhooks::new(&builtin, credentials, (&dial, tasks), &conditions, metrics.registry());
+    let webhooks = Webhooks::new(&builtin, credentials, (&dial, tasks), &conditions, metrics.registry());
     Ok(Cluster { config, bound: None, cache, catalogue, builtin, security, webhooks, metrics, clock, random })
 }
 

@@ -181,7 +181,8 @@ mod tests {
         assert_eq!(endpoints(&slice, "https"), both);
         assert_eq!(endpoints(&slice, "none"), []);
         assert_eq!(endpoints(&slice, ""), []);
-        let unnamed = json!({"ports": [{"name": "", "port": 443}], "endpoints": [{"addresses": ["10.0.0.1"]}]});
+        let unnamed =
+            json!({"ports": [{"name": "", "port": 443}], "endpoints": [{"addresses": ["10.0.0.1"]}]});
         assert_eq!(endpoints(&unnamed, ""), [("10.0.0.1".to_owned(), 443)]);
     }
 }

@@ -178,8 +178,11 @@ fn session_options(request: &Authorized) -> Value {
     let query = &request.info.query;
     let kind = match request.resource.subresource.as_str() {
         "portforward" => {
-            let ports: Vec<i64> =
-                query.all("ports").flat_map(|all| all.split(',')).filter_map(|port| port.parse().ok()).collect();
+            let ports: Vec<i64> = query
+                .all("ports")
+                .flat_map(|all| all.split(','))
+                .filter_map(|port| port.parse().ok())
+                .collect();
             let mut options = json!({"kind": "PodPortForwardOptions", "apiVersion": "v1"});
             if !ports.is_empty() {
                 options["ports"] = json!(ports);

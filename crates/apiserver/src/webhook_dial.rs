@@ -49,7 +49,6 @@ impl Dial for Dialer {
 
 async fn connect(to: &Destination) -> Result<TcpStream, String> {
     let connected = to.connect().await;
-    connected.map_err(|failure| {
-        format!("dial tcp {}: connect: {}", to.authority(), backend::reason(&failure))
-    })
+    connected
+        .map_err(|failure| format!("dial tcp {}: connect: {}", to.authority(), backend::reason(&failure)))
 }

@@ -3,8 +3,7 @@
 //! Source: cel-go's `interpreter/runtimecost.go`; `k8s.io/apiserver/pkg/cel/library/cost.go` (`CallCost`); cel-go's
 //! `ext/lists.go`, version 3.
 
-use crate::functions::format::NamedFormat;
-use crate::value::{Map, Object, Value};
+use crate::value::{Map, NamedFormat, Object, Value};
 
 /// An authorizer's answer: two are all that an expression can afford.
 pub(crate) const CHECK: u64 = 350_000;

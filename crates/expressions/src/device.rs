@@ -11,12 +11,12 @@ use std::sync::Arc;
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
 use parking_lot::Mutex;
 
-use crate::declared::{Declared, Field};
 use crate::environment::Environment;
 use crate::evaluate::{Activation, Budget};
 use crate::functions::Library;
 use crate::program::Program;
 use crate::types::Type;
+use crate::types::{Declared, Field};
 use crate::value::{Entries, Key, Made, Map, Object, Text, Value};
 
 /// What expressions see.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::declared::Declared;
 use crate::functions::{self, Function, Library, Table};
+use crate::types::Declared;
 use crate::types::Type;
 
 /// What can be seen in one place where expressions are written.

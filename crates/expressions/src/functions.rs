@@ -6,9 +6,9 @@
 
 mod authz;
 mod convert;
-pub(crate) mod format;
+mod format;
 mod lists;
-pub(crate) mod network;
+mod network;
 mod operators;
 mod optionals;
 mod patches;
@@ -18,12 +18,12 @@ mod regexes;
 mod sets;
 mod strings;
 mod times;
-pub(crate) mod url;
+mod url;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::types::{Type, parse, split};
 use crate::value::{List, Text, Value};
 

@@ -5,7 +5,7 @@
 //! Source: `k8s.io/apiserver/pkg/cel`, the definition of CEL at cel.dev.
 
 mod authorizer;
-mod declared;
+mod context;
 mod environment;
 mod escape;
 mod evaluate;
@@ -30,21 +30,16 @@ pub use authorizer::{
     Authorizer, AuthorizerValue, Decision, GroupCheck, PathCheck, Question, Resource, ResourceCheck,
     ServiceAccount, Subject,
 };
-pub use declared::{Declared, Field, ListKind, REQUEST_BYTES_MAX};
+pub use context::EvalError;
 pub use environment::{Environment, MadeType};
 pub use escape::escape;
 pub use estimate::CostEstimate;
-pub use evaluate::{
-    Activation, Budget, EvalError, Fields, MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, RUNTIME_BUDGET,
-};
+pub use evaluate::{Activation, Budget, Fields, MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, RUNTIME_BUDGET};
 pub use functions::Library;
-pub use functions::format::NamedFormat;
-pub use functions::network::Range;
-pub use functions::url::Url;
 pub use problem::{Problem, Problems};
 pub use program::{CompileError, Evaluation, Program};
-pub use types::{ObjectRef, Type};
-pub use value::{Entries, Key, List, Made, Map, Moment, Object, Text, Value};
+pub use types::{Declared, Field, ListKind, ObjectRef, REQUEST_BYTES_MAX, Type};
+pub use value::{Entries, Key, List, Made, Map, Moment, NamedFormat, Object, Range, Text, Url, Value};
 
 #[cfg(test)]
 mod tests;

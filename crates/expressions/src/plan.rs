@@ -8,7 +8,7 @@ use std::sync::Arc;
 use machinery::pattern::Pattern;
 
 use crate::check::{Checked, Reference};
-use crate::evaluate::Context;
+use crate::context::Context;
 use crate::functions::Body;
 use crate::syntax::ast::{Call, Expr, Fold, Kind, Literal, Select};
 use crate::types::Type;

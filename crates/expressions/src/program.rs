@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::check::check;
+use crate::context::EvalError;
 use crate::environment::Environment;
 use crate::estimate::{self, CostEstimate};
-use crate::evaluate::{Activation, Budget, EvalError, evaluate};
+use crate::evaluate::{Activation, Budget, evaluate};
 use crate::plan::{Node, plan};
 use crate::problem::Problems;
 use crate::syntax::{Dialect, parse};

@@ -1,9 +1,12 @@
 //! The types that expressions are checked with.
 
+mod declared;
+
 use std::fmt;
 use std::sync::Arc;
 
-use crate::declared::Declared;
+pub use declared::{Declared, Field, ListKind, REQUEST_BYTES_MAX};
+pub(crate) use declared::{Scalar, Shape};
 
 /// A type of CEL. `Display` is how cel-go names it in messages.
 #[derive(Clone, Debug, PartialEq)]

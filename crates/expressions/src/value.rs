@@ -4,13 +4,20 @@
 //! cheap to clone.
 
 mod compare;
+mod format;
 mod json;
 mod moment;
+mod network;
 pub(crate) mod number;
 pub(crate) mod text;
+mod url;
 
 pub(crate) use compare::key_of;
+pub use format::NamedFormat;
 pub use moment::Moment;
+pub use network::Range;
+pub(crate) use network::address;
+pub use url::Url;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,10 +28,7 @@ use machinery::quantity::Quantity;
 use serde_json::Value as Json;
 
 use crate::authorizer::{AuthorizerValue, Decision, GroupCheck, PathCheck, ResourceCheck};
-use crate::declared::{Declared, ListKind};
-use crate::functions::format::NamedFormat;
-use crate::functions::network::Range;
-use crate::functions::url::Url;
+use crate::types::{Declared, ListKind};
 
 type JsonMap = serde_json::Map<String, Json>;
 

@@ -127,7 +127,8 @@ fn same(before: &Before<'_>, definition: &Value, read: &Definition, version: &Ve
         && known.row.group == read.spec.group;
     let schema = |definition: &Value| {
         let versions = definition.pointer("/spec/versions")?.as_array()?;
-        let found = versions.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(&version.name));
+        let found =
+            versions.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(&version.name));
         found?.pointer("/schema/openAPIV3Schema").cloned()
     };
     (is_named && schema(before.definition) == schema(definition)).then(|| known.schema.clone())

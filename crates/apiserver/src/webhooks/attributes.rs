@@ -83,9 +83,13 @@ impl<'a> Attributes<'a> {
     /// The resource's other versions, and other groups that share its objects, where the subresource is served too.
     pub fn equivalents(&self) -> impl Iterator<Item = &'a Kind> {
         let (kind, subresource) = (self.kind, self.subresource);
-        let is_served = move |other: &Kind| subresource.is_empty() || other.row().subresource(subresource).is_some();
+        let is_served =
+            move |other: &Kind| subresource.is_empty() || other.row().subresource(subresource).is_some();
         let is_equivalent = move |other: &&'a Kind| {
-            !kind.prefix().is_empty() && other.prefix() == kind.prefix() && !other.is(kind) && is_served(other)
+            !kind.prefix().is_empty()
+                && other.prefix() == kind.prefix()
+                && !other.is(kind)
+                && is_served(other)
         };
         self.kinds.iter().filter(is_equivalent)
     }

@@ -20,8 +20,8 @@ use std::time::Duration;
 use base::Tasks;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::Request;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
@@ -170,7 +170,6 @@ fn check(parts: &http::response::Parts, body: Bytes) -> Result<Bytes, CallError>
     }
     Ok(body)
 }
-
 
 #[cfg(test)]
 mod tests;

@@ -104,9 +104,8 @@ impl Compiler {
 
     fn hook(&self, hook: &Value, name: String, (configuration, uid): (Arc<str>, String)) -> Hook {
         let text = |name: &str| hook.get(name).and_then(Value::as_str);
-        let selector = |name: &str| {
-            Selector::from_label_selector(hook.get(name)).map_err(|failure| failure.to_string())
-        };
+        let selector =
+            |name: &str| Selector::from_label_selector(hook.get(name)).map_err(|failure| failure.to_string());
         let items = |name: &str| hook.get(name).and_then(Value::as_array).into_iter().flatten();
         let mut versions = items("admissionReviewVersions").filter_map(|version| match version.as_str()? {
             "v1" => Some(ReviewVersion::V1),
@@ -270,7 +269,9 @@ pub(crate) mod tests {
         let versions = |all: Value| json!({"admissionReviewVersions": all});
         check(versions(json!(["v9", "v1beta1", "v1"])), |hook| hook.review == Some(ReviewVersion::V1Beta1));
         check(versions(json!(["v1"])), |hook| hook.review == Some(ReviewVersion::V1));
-        check(json!({"matchConditions": [{"name": "a", "expression": "true"}]}), |hook| hook.conditions.is_some());
+        check(json!({"matchConditions": [{"name": "a", "expression": "true"}]}), |hook| {
+            hook.conditions.is_some()
+        });
         check(json!({"matchConditions": []}), |hook| hook.conditions.is_none());
         let config = |bundle: &str| json!({"clientConfig": {"url": "https://a", "caBundle": bundle}});
         check(config("%"), |hook| hook.client.as_ref().is_err_and(|why| why.starts_with("caBundle: ")));

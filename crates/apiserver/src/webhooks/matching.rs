@@ -37,9 +37,10 @@ fn by_rules(hook: &Hook, attributes: &Attributes<'_>) -> Option<Form> {
     if !hook.is_equivalent {
         return None;
     }
-    let found = hook.rules.iter().find_map(|rule| {
-        attributes.equivalents().find(|kind| rule.matches(&attributes.target(kind)))
-    });
+    let found = hook
+        .rules
+        .iter()
+        .find_map(|rule| attributes.equivalents().find(|kind| rule.matches(&attributes.target(kind))));
     found.cloned().map(Form)
 }
 
@@ -63,9 +64,9 @@ fn is_selected(hook: &Hook, attributes: &Attributes<'_>, object: Option<&Value>)
     }
     let matches = |object: Option<&Value>| {
         // What has no metadata, such as the options of a stream, has no labels to be asked for.
-        object.and_then(|object| object.get("metadata")).is_some_and(|metadata| {
-            selector.matches(metadata.get("labels").and_then(Value::as_object))
-        })
+        object
+            .and_then(|object| object.get("metadata"))
+            .is_some_and(|metadata| selector.matches(metadata.get("labels").and_then(Value::as_object)))
     };
     Ok(matches(object) || matches(attributes.old))
 }

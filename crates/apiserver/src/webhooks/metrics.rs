@@ -137,8 +137,7 @@ impl WebhookMetrics {
     pub fn asked(&self, about: About<'_>, took: Duration, (code, is_rejected): (u16, bool)) {
         let About { name, step, operation } = about;
         let (name, rejected) = (name.to_owned(), if is_rejected { "true" } else { "false" });
-        let asked =
-            Asked { name: name.clone(), r#type: step, operation, code: code.min(CODE_MAX), rejected };
+        let asked = Asked { name: name.clone(), r#type: step, operation, code: code.min(CODE_MAX), rejected };
         self.requests.get_or_create(&asked).inc();
         let duty = Duty { name, r#type: step, operation, rejected };
         self.durations.get_or_create(&duty).observe(took.as_secs_f64());

@@ -185,7 +185,9 @@ impl Asked<'_> {
         let operations = operations.map_err(|failure| undecodable(failure.message))?;
         match operations.is_array() {
             true => Ok(operations),
-            false => Err(undecodable("json: cannot unmarshal into Go value of type jsonpatch.Patch".to_owned())),
+            false => {
+                Err(undecodable("json: cannot unmarshal into Go value of type jsonpatch.Patch".to_owned()))
+            }
         }
     }
 }

@@ -126,7 +126,10 @@ async fn answer(request: Request<Incoming>, behaviour: Behaviour) -> Result<Resp
     Ok(match behaviour(path, review).await {
         Answer::Says(mut response) => {
             response["uid"] = uid;
-            whole(200, json!({"apiVersion": version, "kind": "AdmissionReview", "response": response}).to_string())
+            whole(
+                200,
+                json!({"apiVersion": version, "kind": "AdmissionReview", "response": response}).to_string(),
+            )
         }
         Answer::Whole(value) => whole(200, value.to_string()),
         Answer::Raw(status, text) => whole(status, text),

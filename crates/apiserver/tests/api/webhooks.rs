@@ -151,7 +151,8 @@ async fn warnings_reach_the_client() {
     let headers = [("content-type", "application/yaml")];
     let body = "{metadata: {name: a}}";
     let user = Some(crate::server::admin());
-    let answer = crate::server::send(server.server.service(), user, "POST", CONFIG_MAPS, &headers, body).await;
+    let answer =
+        crate::server::send(server.server.service(), user, "POST", CONFIG_MAPS, &headers, body).await;
     assert_eq!(answer.status(), 201);
     let texts: Vec<String> = answer
         .headers()
@@ -187,18 +188,18 @@ const LIARS: &[(&str, &str)] = &[
 
 fn lie(path: &str, review: &Value) -> Reply {
     let uid = review["request"]["uid"].clone();
-    let review = |response: Value| {
-        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
-    };
+    let review = |response: Value| json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
     let with_patch = |kind: &str, patch: &str| {
         review(json!({"uid": uid, "allowed": true, "patchType": kind, "patch": STANDARD.encode(patch)}))
     };
     match path {
         "/wrong-uid" => Reply::Whole(review(json!({"uid": "other", "allowed": true}))),
-        "/wrong-kind" => {
-            Reply::Whole(json!({"apiVersion": "v1", "kind": "Pod", "response": {"uid": uid, "allowed": true}}))
+        "/wrong-kind" => Reply::Whole(
+            json!({"apiVersion": "v1", "kind": "Pod", "response": {"uid": uid, "allowed": true}}),
+        ),
+        "/no-response" => {
+            Reply::Whole(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}))
         }
-        "/no-response" => Reply::Whole(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"})),
         "/patch-without-type" => Reply::Whole(review(json!({"uid": uid, "allowed": true, "patch": "W10="}))),
         "/type-without-patch" => {
             Reply::Whole(review(json!({"uid": uid, "allowed": true, "patchType": "JSONPatch"})))
@@ -229,7 +230,11 @@ async fn who_lies_or_fails_is_told_from_who_refuses() {
         let name = path.trim_start_matches('/');
         install(&server, (MUTATING, "liar"), &[hook(&hooks, "liar", path, fields.clone())]).await;
         let refused = create(&server, name).await;
-        assert_eq!((refused.code.as_u16(), &refused.body["reason"]), (500, &json!("InternalError")), "{path}");
+        assert_eq!(
+            (refused.code.as_u16(), &refused.body["reason"]),
+            (500, &json!("InternalError")),
+            "{path}"
+        );
         let text = message(&refused);
         let opening = "Internal error occurred: failed calling webhook \"liar.example.com\": ";
         assert!(text.starts_with(opening) && text.contains(said), "{path}: {text}");
@@ -295,7 +300,8 @@ async fn an_objects_identity_stays_on_update() {
     })
     .await;
     for field in ["name", "uid", "namespace"] {
-        install(&server, (MUTATING, "moves"), &[hook(&hooks, "moves", &format!("/{field}"), json!({}))]).await;
+        install(&server, (MUTATING, "moves"), &[hook(&hooks, "moves", &format!("/{field}"), json!({}))])
+            .await;
         let refused = server.call("PATCH", &format!("{CONFIG_MAPS}/a"), r#"{"data": {"x": "y"}}"#).await;
         assert!(refused.code.is_client_error(), "{field}: {} {}", refused.code, refused.body);
         remove(&server, (MUTATING, "moves")).await;
@@ -365,7 +371,8 @@ async fn a_dry_run_asks_only_who_has_no_side_effects() {
     let hooks = HookServer::start(appending(&asked)).await;
     let dry = format!("{CONFIG_MAPS}?dryRun=All");
     let body = "{metadata: {name: a}, data: {a: b}}";
-    install(&server, (MUTATING, "m"), &[hook(&hooks, "m", "/m", json!({"sideEffects": "NoneOnDryRun"}))]).await;
+    install(&server, (MUTATING, "m"), &[hook(&hooks, "m", "/m", json!({"sideEffects": "NoneOnDryRun"}))])
+        .await;
     let run = server.call("POST", &dry, body).await;
     assert_eq!((run.code.as_u16(), &run.body["data"]["seen"]), (201, &json!("m,")), "{}", run.body);
     let request = asked.lock().unwrap()[0][1].clone();
@@ -405,7 +412,11 @@ async fn selectors_choose_namespaces_and_objects() {
     remove(&server, (VALIDATING, "ns")).await;
     assert_eq!(server.call("PATCH", "/api/v1/namespaces/test", relabelled).await.code, 200);
     install(&server, (VALIDATING, "ns"), &selecting("namespaceSelector")).await;
-    assert_eq!(post("/api/v1/namespaces/test/configmaps", "{}").await, 400, "right after the label was written");
+    assert_eq!(
+        post("/api/v1/namespaces/test/configmaps", "{}").await,
+        400,
+        "right after the label was written"
+    );
     remove(&server, (VALIDATING, "ns")).await;
     install(&server, (VALIDATING, "objects"), &selecting("objectSelector")).await;
     assert_eq!(post("/api/v1/namespaces/prod/configmaps", "{env: prod}").await, 400);
@@ -559,7 +570,8 @@ async fn what_is_below_an_object_is_shown_as_what_it_is() {
     let account = "/api/v1/namespaces/default/serviceaccounts/default/token".to_owned();
     check(("POST", account), "{spec: {}}", ["CREATE", "TokenRequest", "token", "TokenRequest"]).await;
     let eviction = "{apiVersion: policy/v1, kind: Eviction, metadata: {name: p}}";
-    check(("POST", format!("{PODS}/p/eviction")), eviction, ["CREATE", "Eviction", "eviction", "Eviction"]).await;
+    check(("POST", format!("{PODS}/p/eviction")), eviction, ["CREATE", "Eviction", "eviction", "Eviction"])
+        .await;
     server.stop().await;
 }
 

@@ -266,24 +266,34 @@ fn custom_objects_are_collected_like_others_and_patched_as_they_can_be() {
               patch widgets web {"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"kind":"Deployment","name":"d2","uid":"d2"}],"resourceVersion":"7","uid":"r1"}}
         "#]],
     );
-    check_widget(&format!("{DELETING}, finalizers: [orphan]"), &[], &[PART], &expect![[r#"
+    check_widget(
+        &format!("{DELETING}, finalizers: [orphan]"),
+        &[],
+        &[PART],
+        &expect![[r#"
         step
           patch widgets a {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"s","uid":"s1"}],"resourceVersion":"7","uid":"w2"}}
         step
           patch widgets web {"metadata":{"finalizers":[],"resourceVersion":"7","uid":"r1"}}
-    "#]]);
+    "#]],
+    );
     check_widget(&format!("{DELETING}, finalizers: [foregroundDeletion]"), &[], &[PART], &expect![[""]]);
     // A circle: whoever is waited for waits too.
     let circle = PART.replace(
         "name: a,",
         "name: a, deletionTimestamp: '2026-01-01T11:00:00Z', finalizers: [foregroundDeletion],",
     );
-    check_widget(&owned(&[("d1", true)]), &[Owner::Waiting], &[&circle], &expect![[r#"
+    check_widget(
+        &owned(&[("d1", true)]),
+        &[Owner::Waiting],
+        &[&circle],
+        &expect![[r#"
         step
           patch widgets web {"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":false,"kind":"Deployment","name":"d1","uid":"d1"}],"resourceVersion":"7","uid":"r1"}}
         step
           delete widgets web
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::{Answer, Row, fail, no_overload};
 use crate::authorizer::{
     AuthorizerValue, Decision, GroupCheck, PathCheck, Resource, ResourceCheck, ServiceAccount, Subject,
 };
-use crate::evaluate::Context;
+use crate::context::Context;
 use crate::value::{Text, Value};
 
 macro_rules! of {

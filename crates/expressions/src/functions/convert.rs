@@ -5,7 +5,7 @@ use std::sync::Arc;
 use machinery::duration;
 
 use super::{Answer, Row, fail, made_text, no_overload};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::{Moment, Text, Value, number, text};
 
 pub(super) const ROWS: &[Row] = &[

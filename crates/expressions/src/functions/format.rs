@@ -4,19 +4,8 @@ use machinery::names;
 use machinery::pattern::Format;
 
 use super::{Answer, Row, no_overload};
-use crate::evaluate::Context;
-use crate::value::Value;
-
-/// What texts may look like.
-#[derive(Debug)]
-pub struct NamedFormat {
-    /// Its name.
-    pub name: &'static str,
-    /// What is wrong with a text.
-    pub validate: fn(&str) -> Vec<String>,
-    /// What it costs as a regular expression of so many characters.
-    pub(crate) pattern_size: u64,
-}
+use crate::context::Context;
+use crate::value::{NamedFormat, Value};
 
 const MADE: &str = "() -> kubernetes.NamedFormat";
 

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 use super::{Answer, Row, fail, made_list, no_overload, operators};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::{List, Value};
 
 pub(super) const ROWS: &[Row] = &[
@@ -85,7 +85,7 @@ fn sum<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let mut elements = list(args)?.iter();
     let Some(first) = elements.next() else {
         // Of an empty list of what, only its type says; numbers of all types are equal to this one.
-        return Ok(context.zero_sum());
+        return Ok(context.zero.clone());
     };
     if !matches!(first, Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Duration(_)) {
         return no_overload();

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use super::{Answer, Row, fail, made_list, made_text, no_overload};
-use crate::declared::ListKind;
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
+use crate::types::ListKind;
 use crate::value::{List, Moment, Object, Value, number, text};
 
 const ORDERED: &str = "(<bool|int|uint|double|timestamp|duration>, <>) -> bool";

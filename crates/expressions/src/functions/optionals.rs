@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Answer, Row, fail, made_list, no_overload};
-use crate::evaluate::Context;
+use crate::context::Context;
 use crate::value::{Entries, Map, Value};
 
 pub(super) const ROWS: &[Row] = &[

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use super::{Answer, Row, fail, made_text, no_overload};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::{Value, text};
 
 /// Digits after the point that may be asked for.

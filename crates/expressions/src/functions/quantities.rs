@@ -7,7 +7,7 @@ use machinery::quantity::{Format, Quantity};
 use semver::Version;
 
 use super::{Answer, Row, fail, no_overload};
-use crate::evaluate::Context;
+use crate::context::Context;
 use crate::value::Value;
 
 pub(super) const ROWS: &[Row] = &[

@@ -1,7 +1,7 @@
 //! Regular expressions. Source: cel-go's `matches`; `k8s.io/apiserver/pkg/cel/library/regex.go`.
 
 use super::{Answer, Row, made_list, made_text, no_overload};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::{Text, Value};
 
 pub(super) const ROWS: &[Row] = &[

@@ -1,7 +1,7 @@
 //! Lists as sets. Source: cel-go's `ext/sets.go`.
 
 use super::{Answer, Row, no_overload};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::{List, Value};
 
 const SETS: &str = "(list(T), list(T)) -> bool";

@@ -4,7 +4,7 @@ use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 
 use super::{Answer, Row, no_overload};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::Value;
 
 const PART: &[(&str, &str)] =

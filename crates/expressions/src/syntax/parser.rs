@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::ast::{Call, Element, Entry, Expr, Field, Kind, Literal, Select};
 use super::lexer::{Token, TokenKind, tokens};
 use super::{Dialect, Outcome, Parsed, macros};
+use crate::escape::RESERVED;
 use crate::problem::Problem;
 
 /// Levels of nesting. Source: cel-go's `maxRecursionDepth`.
@@ -13,30 +14,6 @@ const DEPTH_MAX: usize = 250;
 const CHARACTERS_MAX: usize = 100_000;
 /// Nodes of a tree: macros copy what they are applied to, so that few characters can become many nodes.
 const NODES_MAX: usize = 200_000;
-/// Words that no variable may be named.
-pub(crate) const RESERVED: &[&str] = &[
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "false",
-    "for",
-    "function",
-    "if",
-    "import",
-    "in",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "null",
-    "return",
-    "true",
-    "var",
-    "void",
-    "while",
-];
 const OPERAND: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, \
     STRING, BYTES, IDENTIFIER}";
 

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::number::{int_to_double, uint_to_double};
 use super::{List, Map, Object, Value};
-use crate::declared::ListKind;
+use crate::types::ListKind;
 
 impl<'a> Value<'a> {
     /// Whether two values are the same. Values of different types are not, apart from numbers.

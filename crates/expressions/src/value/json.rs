@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value as Json;
 
 use super::{List, Map, Moment, Object, Text, Value, text};
-use crate::declared::{Declared, ListKind, Scalar, Shape};
+use crate::types::{Declared, ListKind, Scalar, Shape};
 
 /// Lists of which nobody has said more.
 static ATOMIC: ListKind = ListKind::Atomic;

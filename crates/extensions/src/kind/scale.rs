@@ -47,7 +47,9 @@ fn replicas(path: &str, object: &Value) -> FieldErrors {
     let at = Path::new(path);
     match number(path, object) {
         Err(why) => FieldError::invalid(&at, 0, &why).into(),
-        Ok(number) if number < 0 => FieldError::invalid(&at, number, "should be a non-negative integer").into(),
+        Ok(number) if number < 0 => {
+            FieldError::invalid(&at, number, "should be a non-negative integer").into()
+        }
         Ok(number) if number > i64::from(i32::MAX) => {
             let why = format!("should be less than or equal to {}", i32::MAX);
             FieldError::invalid(&at, number, &why).into()

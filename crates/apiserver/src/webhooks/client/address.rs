@@ -191,7 +191,12 @@ mod tests {
                 "example.com",
                 "example.com:443",
             ),
-            (json!({"url": "https://example.com:99"}), "https://example.com:99/", "example.com", "example.com:99"),
+            (
+                json!({"url": "https://example.com:99"}),
+                "https://example.com:99/",
+                "example.com",
+                "example.com:99",
+            ),
             (json!({"url": "https://[::1]:9/x"}), "https://[::1]:9/x", "::1", "[::1]:9"),
         ] {
             let address = Address::of(&config).unwrap();

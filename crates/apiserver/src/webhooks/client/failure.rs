@@ -135,9 +135,9 @@ fn of_certificate(why: &CertificateError) -> String {
             let expected = expected.to_str();
             let names: Vec<&str> = presented.iter().map(|name| inner_name(name)).collect();
             match names.is_empty() {
-                true => format!(
-                    "x509: certificate is not valid for any names, but wanted to match {expected}"
-                ),
+                true => {
+                    format!("x509: certificate is not valid for any names, but wanted to match {expected}")
+                }
                 false => format!("x509: certificate is valid for {}, not {expected}", names.join(", ")),
             }
         }

@@ -142,7 +142,9 @@ async fn a_connection_is_kept_and_shows_who_calls() {
     for _ in 0..3 {
         let head = call(&client, 9_500).await.unwrap();
         assert!(head.starts_with("post /hook?timeout=10s http/1.1"), "{head}");
-        for line in ["user-agent: kube-apiserver-admission", "content-type: application/json", "bearer secret"] {
+        for line in
+            ["user-agent: kube-apiserver-admission", "content-type: application/json", "bearer secret"]
+        {
             assert!(head.contains(line), "{head}");
         }
     }

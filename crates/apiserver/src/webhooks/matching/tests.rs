@@ -113,7 +113,8 @@ fn the_namespaces_own_labels_decide() {
 fn a_selector_that_cannot_be_read_matters_only_where_the_rules_match() {
     let kinds = builtin();
     let broken = json!({"matchExpressions": [{"key": "a", "operator": "Loves"}]});
-    let rules = json!([{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]);
+    let rules =
+        json!([{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]);
     for field in ["namespaceSelector", "objectSelector"] {
         let hook = hook(json!({field: broken, "rules": rules}));
         check(&hook, &asked(&kinds, ("", "v1", "pods"), "default"), Err(500));
@@ -138,9 +139,8 @@ fn either_the_old_or_the_new_object_is_selected() {
         check(&selecting, &Asked { object: object(new), old: object(old), ..pod }, Ok(expect));
     }
     // Options of a stream have no labels, and are not said to have none.
-    let absent = hook(
-        json!({"objectSelector": {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}}),
-    );
+    let absent =
+        hook(json!({"objectSelector": {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}}));
     let pod = || asked(&kinds, ("", "v1", "pods"), "default");
     check(&absent, &Asked { object: Some(json!({"kind": "PodExecOptions"})), ..pod() }, Ok(""));
     check(&absent, &pod(), Ok("v1"));

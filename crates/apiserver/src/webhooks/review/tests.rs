@@ -25,7 +25,10 @@ fn an_answer_is_to_what_was_asked() {
     let mutating = |answer: Value, expect| check(ReviewVersion::V1, Duty::Mutating, answer, expect);
     mutating(answer(json!({"uid": UID, "allowed": true})), Ok(true));
     mutating(answer(json!({"uid": UID})), Ok(false));
-    mutating(answer(json!({"uid": UID, "allowed": null, "warnings": null, "auditAnnotations": null})), Ok(false));
+    mutating(
+        answer(json!({"uid": UID, "allowed": null, "warnings": null, "auditAnnotations": null})),
+        Ok(false),
+    );
     mutating(answer(json!({"uid": UID, "allowed": true, "more": {"than": "is known"}})), Ok(true));
     mutating(json!({}), Err("webhook response was absent"));
     mutating(answer(Value::Null), Err("webhook response was absent"));
@@ -199,7 +202,9 @@ fn check_request(sent_as: Option<TypeName<'_>>, subresource: &str, expect: Expec
     let review = request(ReviewVersion::V1, UID, &attributes, &form, shown).unwrap();
     let value: Value = serde_json::from_slice(&review).unwrap();
     let text = String::from_utf8(review.to_vec()).unwrap();
-    assert!(text.starts_with(r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"#));
+    assert!(
+        text.starts_with(r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"#)
+    );
     expect.assert_eq(&value["request"].to_string());
 }
 
@@ -208,12 +213,16 @@ fn a_review_says_what_was_asked_for_and_what_it_is_shown_as() {
     check_request(
         None,
         "",
-        expect![[r#"{"dryRun":true,"kind":{"group":"autoscaling","kind":"HorizontalPodAutoscaler","version":"v2"},"name":"a","namespace":"default","object":{"kind":"X"},"oldObject":null,"operation":"UPDATE","options":{"apiVersion":"meta.k8s.io/v1","kind":"UpdateOptions"},"requestKind":{"group":"autoscaling","kind":"HorizontalPodAutoscaler","version":"v1"},"requestResource":{"group":"autoscaling","resource":"horizontalpodautoscalers","version":"v1"},"resource":{"group":"autoscaling","resource":"horizontalpodautoscalers","version":"v2"},"uid":"5f2a","userInfo":{"extra":{"scopes":["a"]},"groups":["devs","system:authenticated"],"uid":"u1","username":"alice"}}"#]],
+        expect![[
+            r#"{"dryRun":true,"kind":{"group":"autoscaling","kind":"HorizontalPodAutoscaler","version":"v2"},"name":"a","namespace":"default","object":{"kind":"X"},"oldObject":null,"operation":"UPDATE","options":{"apiVersion":"meta.k8s.io/v1","kind":"UpdateOptions"},"requestKind":{"group":"autoscaling","kind":"HorizontalPodAutoscaler","version":"v1"},"requestResource":{"group":"autoscaling","resource":"horizontalpodautoscalers","version":"v1"},"resource":{"group":"autoscaling","resource":"horizontalpodautoscalers","version":"v2"},"uid":"5f2a","userInfo":{"extra":{"scopes":["a"]},"groups":["devs","system:authenticated"],"uid":"u1","username":"alice"}}"#
+        ]],
     );
     let scale = TypeName { group: "autoscaling", version: "v1", kind: "Scale" };
     check_request(
         Some(scale),
         "scale",
-        expect![[r#"{"dryRun":true,"kind":{"group":"autoscaling","kind":"Scale","version":"v1"},"name":"a","namespace":"default","object":{"kind":"X"},"oldObject":null,"operation":"UPDATE","options":{"apiVersion":"meta.k8s.io/v1","kind":"UpdateOptions"},"requestKind":{"group":"autoscaling","kind":"Scale","version":"v1"},"requestResource":{"group":"autoscaling","resource":"horizontalpodautoscalers","version":"v1"},"requestSubResource":"scale","resource":{"group":"autoscaling","resource":"horizontalpodautoscalers","version":"v2"},"subResource":"scale","uid":"5f2a","userInfo":{"extra":{"scopes":["a"]},"groups":["devs","system:authenticated"],"uid":"u1","username":"alice"}}"#]],
+        expect![[
+            r#"{"dryRun":true,"kind":{"group":"autoscaling","kind":"Scale","version":"v1"},"name":"a","namespace":"default","object":{"kind":"X"},"oldObject":null,"operation":"UPDATE","options":{"apiVersion":"meta.k8s.io/v1","kind":"UpdateOptions"},"requestKind":{"group":"autoscaling","kind":"Scale","version":"v1"},"requestResource":{"group":"autoscaling","resource":"horizontalpodautoscalers","version":"v1"},"requestSubResource":"scale","resource":{"group":"autoscaling","resource":"horizontalpodautoscalers","version":"v2"},"subResource":"scale","uid":"5f2a","userInfo":{"extra":{"scopes":["a"]},"groups":["devs","system:authenticated"],"uid":"u1","username":"alice"}}"#
+        ]],
     );
 }

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Type;
 use crate::escape::escape;
-use crate::types::Type;
 
 /// Bytes of the largest request that is accepted, and so of the largest object.
 pub const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
