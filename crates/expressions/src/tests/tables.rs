@@ -33,37 +33,42 @@ pub(super) fn declared(schema: &Json) -> Declared {
         (Some("string"), Some("duration")) => Declared::duration(),
         (Some("string"), _) => Declared::string(number("maxLength")),
         (Some("array"), _) => {
-            let kind = match schema.get("listType").and_then(Json::as_str) {
-                Some("set") => ListKind::Set,
-                Some("map") => {
-                    let keys = schema["listMapKeys"].as_array().expect("keys");
-                    ListKind::Map(keys.iter().map(|key| key.as_str().expect("a key").into()).collect())
-                }
-                _ => ListKind::Atomic,
-            };
-            Declared::list(declared(&schema["items"]), kind, number("maxItems"))
+            Declared::list(declared(&schema["items"]), list_kind(schema), number("maxItems"))
         }
         (Some("object"), _) => match schema.get("additionalProperties") {
             Some(value) => Declared::map(declared(value), number("maxProperties")),
-            None => {
-                let no_properties = serde_json::Map::new();
-                let properties = schema.get("properties").and_then(Json::as_object).unwrap_or(&no_properties);
-                Declared::object(
-                    properties
-                        .iter()
-                        .filter(|(_, schema)| {
-                            schema.get("type").is_some() || schema.get("intOrString").is_some()
-                        })
-                        .map(|(name, schema)| Field {
-                            name: name.clone(),
-                            declared: declared(schema),
-                            is_required: false,
-                        }),
-                )
-            }
+            None if is("embedded") => Declared::object(fields(schema)).with_object_meta(),
+            None => Declared::object(fields(schema)),
         },
         _ => Declared::dynamic(),
     }
+}
+
+fn list_kind(schema: &Json) -> ListKind {
+    match schema.get("listType").and_then(Json::as_str) {
+        Some("set") => ListKind::Set,
+        Some("map") => {
+            let keys = schema["listMapKeys"].as_array().expect("keys");
+            ListKind::Map(keys.iter().map(|key| key.as_str().expect("a key").into()).collect())
+        }
+        _ => ListKind::Atomic,
+    }
+}
+
+fn is_typed(schema: &Json) -> bool {
+    let inner = ["items", "additionalProperties"].iter().find_map(|inner| schema.get(inner));
+    (schema.get("type").is_some() || schema.get("intOrString").is_some()) && inner.is_none_or(is_typed)
+}
+
+/// Fields that rules see: those of which a type is known.
+fn fields(schema: &Json) -> Vec<Field> {
+    let properties = schema.get("properties").and_then(Json::as_object);
+    properties
+        .into_iter()
+        .flatten()
+        .filter(|(_, schema)| is_typed(schema))
+        .map(|(name, schema)| Field { name: name.clone(), declared: declared(schema), is_required: false })
+        .collect()
 }
 
 struct Row<'t> {
