@@ -10,6 +10,8 @@ use crate::value::Value;
 /// Bytes that one evaluation may make. Upstream counts no bytes; what it allows in cost is far less than this for everything
 /// but lists that are doubled, and texts whose every letter becomes a long one.
 const BYTES_MAX: usize = 64 << 20;
+/// What a regular expression counts for that has to be compiled: a thousand are too many for one evaluation.
+const PATTERN_BYTES: usize = 64 << 10;
 
 /// Why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,13 +57,15 @@ pub(crate) struct Context {
     bytes: usize,
     /// The regular expression among the arguments of the call, if it is constant.
     pub(crate) pattern: Option<Arc<Pattern>>,
+    /// The regular expression that was compiled last.
+    compiled: Option<Arc<Pattern>>,
     /// The sum of nothing, of the type that the call has.
     pub(crate) zero: Value<'static>,
 }
 
 impl Context {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { cost: 0, limit, bytes: 0, pattern: None, zero: Value::Int(0) }
+        Self { cost: 0, limit, bytes: 0, pattern: None, compiled: None, zero: Value::Int(0) }
     }
 
     /// Counts a cost.
@@ -86,11 +90,17 @@ impl Context {
         self.cost.saturating_add(cost) > self.limit
     }
 
-    /// The regular expression among the arguments.
-    pub(crate) fn pattern(&self, text: &str) -> Result<Arc<Pattern>, String> {
-        match &self.pattern {
-            Some(pattern) => Ok(pattern.clone()),
-            None => Pattern::new(text).map(Arc::new),
+    /// The regular expression among the arguments. What is no constant is compiled, which takes as long as much memory.
+    pub(crate) fn regex(&mut self, text: &str) -> Result<Result<Arc<Pattern>, String>, EvalError> {
+        if let Some(pattern) = &self.pattern {
+            return Ok(Ok(pattern.clone()));
         }
+        if let Some(known) = self.compiled.as_ref().filter(|known| known.as_str() == text) {
+            return Ok(Ok(known.clone()));
+        }
+        self.allocate(PATTERN_BYTES)?;
+        let pattern = Pattern::new(text).map(Arc::new);
+        self.compiled = pattern.as_ref().ok().cloned();
+        Ok(pattern)
     }
 }

@@ -209,6 +209,7 @@ impl<'a> Run<'a> {
                 value
             }
             Node::Append { place, element, list_cost } => self.append(*place, element, *list_cost),
+            Node::Insert { place, entry } => self.insert(*place, entry),
         }
     }
 
@@ -401,7 +402,7 @@ impl<'a> Run<'a> {
             self.context.zero = call.zero.clone();
         }
         // An expensive function is not run only to find that it was too expensive.
-        if matches!(&*call.function, "matches" | "find" | "findAll" | "distinct" | "sort" | "check") {
+        if is_expensive(&call.function) {
             let cost = charge::call(&call.function, call.overload, args, &Value::Null);
             if self.context.is_beyond(cost) {
                 self.context.charge(cost)?;
@@ -543,6 +544,35 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
+    fn insert(&mut self, place: usize, entry: &'a [Node]) -> Answer<'a> {
+        let entry = entry.iter().map(|node| self.eval(node)).collect::<Result<Vec<_>, _>>()?;
+        self.context.charge(2)?;
+        let added = match <[Value<'a>; 2]>::try_from(entry) {
+            Ok([key, value]) => vec![(key, value)],
+            Err(entry) => match entry.into_iter().next() {
+                Some(Value::Map(map)) => map.entries(),
+                _ => return Err("no such overload".into()),
+            },
+        };
+        self.context.allocate(added.len().saturating_mul(2 * size_of::<Value<'_>>()))?;
+        let taken =
+            self.places.get_mut(place).map(|place| std::mem::replace(place, Place::Ready(Value::Null)));
+        let mut entries = match taken {
+            Some(Place::Ready(Value::Map(Map::Shared(entries)))) => entries,
+            Some(Place::Failed(error)) => return Err(error),
+            _ => return Err("no such overload".into()),
+        };
+        // Nobody else has the map, apart from the constant that it begins as.
+        let by_key = &mut Arc::make_mut(&mut entries).by_key;
+        for (key, value) in added {
+            let Some(known) = key.key() else { return Err("unsupported key type".into()) };
+            if by_key.insert(known, value).is_some() {
+                return Err("insert failed: key already exists".into());
+            }
+        }
+        Ok(Value::Map(Map::Shared(entries)))
+    }
+
     fn append(&mut self, place: usize, element: &'a Node, list_cost: u64) -> Answer<'a> {
         let element = self.eval(element)?;
         self.context.charge(2 + list_cost)?;
@@ -580,4 +610,21 @@ fn stepped<'a>(
         None if is_optional && matches!(value, Value::Object(_)) => Ok(None),
         None => index(value, key),
     }
+}
+
+/// Whether a function can take much longer than its arguments are large.
+fn is_expensive(function: &str) -> bool {
+    matches!(
+        function,
+        "matches"
+            | "find"
+            | "findAll"
+            | "distinct"
+            | "sort"
+            | "@sortByAssociatedKeys"
+            | "sets.contains"
+            | "sets.equivalent"
+            | "sets.intersects"
+            | "check"
+    )
 }

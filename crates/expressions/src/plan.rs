@@ -42,6 +42,11 @@ pub(crate) enum Node {
         element: Box<Self>,
         list_cost: u64,
     },
+    /// The map at a place with one more entry: a key and a value, or a map of one.
+    Insert {
+        place: usize,
+        entry: Vec<Self>,
+    },
 }
 
 /// A call of a function.
@@ -378,9 +383,12 @@ fn constants_of(args: Vec<Node>) -> Result<Node, Vec<Node>> {
     }
 }
 
-/// A step that adds an element to the running list, which nobody else has.
+/// A step that adds to the running list or map, which nobody else has.
 fn appending(step: Node, place: usize) -> Node {
     match step {
+        Node::Call(mut call) if &*call.function == "cel.@mapInsert" && is_place(call.args.first(), place) => {
+            Node::Insert { place, entry: call.args.split_off(1) }
+        }
         Node::Call(mut call) if &*call.function == "_+_" && is_place(call.args.first(), place) => {
             match call.args.pop() {
                 Some(Node::List(mut elements)) if matches!(elements.as_slice(), [(_, false)]) => {

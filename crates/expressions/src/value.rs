@@ -12,7 +12,7 @@ pub(crate) mod number;
 pub(crate) mod text;
 mod url;
 
-pub(crate) use compare::key_of;
+pub(crate) use compare::{key_of, set_key};
 pub use format::NamedFormat;
 pub use moment::Moment;
 pub use network::Range;

@@ -194,12 +194,9 @@ fn joined<'a>(context: &mut Context, one: &List<'a>, other: &List<'a>) -> Answer
     match one.kind() {
         ListKind::Atomic => elements.extend(other.iter()),
         ListKind::Set => {
-            for element in other.iter() {
-                context.allocate(elements.len())?;
-                if !elements.iter().any(|known| known.equals(&element)) {
-                    elements.push(element);
-                }
-            }
+            let key_of = |element: &Value<'a>| crate::value::set_key(element).unwrap_or_default();
+            let mut known: std::collections::HashSet<String> = elements.iter().map(key_of).collect();
+            elements.extend(other.iter().filter(|element| known.insert(key_of(element))));
         }
         ListKind::Map(keys) => {
             let key_of = |element: &Value<'a>| crate::value::key_of(element, keys);

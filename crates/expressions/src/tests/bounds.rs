@@ -81,6 +81,8 @@ fn costs_and_memory_are_bounded() {
         LIMIT,
     );
     fails("lists.range(50000).distinct() == []", LIMIT);
+    fails("sets.contains(lists.range(50000), lists.range(50000))", LIMIT);
+    assert_eq!(run("lists.range(5000).transformMap(i, v, i + v).size() == 5000"), Ok(()));
     // Types that double.
     let typed = format!(
         "{}.size() == 1",
@@ -97,6 +99,7 @@ fn costs_and_memory_are_bounded() {
 fn regular_expressions_are_bounded() {
     fails("'a'.matches('(((a{1000}){1000}){1000}){1000}')", "invalid matches argument");
     fails("self[0].find(self.map(x, '(a{1000}){1000}')[0]) == ''", "Illegal regex");
+    fails("lists.range(20000).exists(x, 'a'.matches('(a{100}){10}' + string(x)))", "cost limit exceeded");
     assert_eq!(run("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!'.matches('^(a+)+$') == false"), Ok(()));
 }
 

@@ -1,6 +1,7 @@
 //! Which values are equal, and which come before others.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use serde_json::Value as Json;
 
@@ -117,17 +118,21 @@ fn lists<'a>(one: &List<'a>, other: &List<'a>) -> bool {
     }
 }
 
-/// Elements that a set is looked through for, before it is sorted.
+/// Elements that are compared with each other before they are looked up by what they are in JSON.
 const FEW: usize = 16;
 
 fn sets<'a>(one: &List<'a>, other: &List<'a>) -> bool {
-    if let (List::Json { elements: one, .. }, List::Json { elements: other, .. }) = (one, other)
-        && one.len() > FEW
+    if one.len() > FEW
+        && let Some(known) = one.iter().map(|element| set_key(&element)).collect::<Option<HashSet<_>>>()
     {
-        let known: std::collections::HashSet<String> = one.iter().map(Json::to_string).collect();
-        return other.iter().all(|element| known.contains(&element.to_string()));
+        return other.iter().all(|element| set_key(&element).is_some_and(|key| known.contains(&key)));
     }
     other.iter().all(|element| one.iter().any(|known| known.equals(&element)))
+}
+
+/// What an element of a set is known by.
+pub(crate) fn set_key(element: &Value<'_>) -> Option<String> {
+    element.to_json().map(|json| json.to_string())
 }
 
 fn by_keys<'a>(one: &List<'a>, other: &List<'a>, keys: &[Box<str>]) -> bool {
