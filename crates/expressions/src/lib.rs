@@ -1,8 +1,17 @@
-//! Expressions of the Common Expression Language as Kubernetes has it: what it adds to the language, and what it bounds.
+//! Expressions of the Common Expression Language as Kubernetes 1.35 has it: what it adds to the language, and what it
+//! bounds.
 //!
 //! Whoever writes an expression runs it in somebody else's process: none is run that is nested too deeply or could cost
-//! too much, and none panics. What expressions are about has a module of its own each.
-//! Source: `k8s.io/apiserver/pkg/cel`, the definition of CEL at cel.dev.
+//! too much, none takes more memory than it may, and none panics. An [`Environment`] says what an expression sees, and
+//! compiles it to a [`Program`], which knows the type of what comes out and what it can cost. A program is evaluated with
+//! an [`Activation`], which has the variables' values, and a [`Budget`], which it draws on; many can do so at a time.
+//!
+//! For rules of custom kinds a schema becomes a [`Declared`], whose objects get names ([`Declared::named`]); of the root
+//! and of embedded resources, [`Declared::with_object_meta`]. Its values are read with [`Value::declared`].
+//!
+//! Everything is there that version 1.35 has for expressions that are stored already; what is newer than the oldest
+//! version that one may go back to is not refused in new ones.
+//! Source: `k8s.io/apiserver/pkg/cel`, cel-go, the definition of CEL at cel.dev.
 
 mod authorizer;
 mod context;

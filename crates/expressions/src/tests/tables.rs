@@ -333,3 +333,11 @@ fn old_values_may_be_optional() {
     check(Some(6), false);
     assert!(environment.compile("oldSelf.n == 1").is_err());
 }
+
+#[test]
+fn programs_are_for_many_threads() {
+    const fn shared<T: Send + Sync>() {}
+    const { shared::<crate::Program>() };
+    const { shared::<Environment>() };
+    const { shared::<Value<'static>>() };
+}
