@@ -17,6 +17,7 @@ mod streams;
 mod binding;
 pub mod component_statuses;
 pub mod eviction;
+mod match_conditions;
 pub mod proxy;
 pub mod resource_metrics;
 pub mod reviews;
