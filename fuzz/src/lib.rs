@@ -6,6 +6,8 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
+use apiserver::catalogue::learned;
+use apiserver::catalogue::specification::Specification;
 use apiserver::negotiate::{Accept, content_format};
 use apiserver::request_info::{Query, RequestInfo};
 use apiserver::verbs::list::{Continue, parse_revision};
@@ -35,6 +37,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("request", request),
     ("spdy", spdy),
     ("cel", cel),
+    ("aggregated", aggregated),
 ];
 
 const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"default",
@@ -239,6 +242,32 @@ fn frames(bytes: &[u8], piece: usize) -> (Vec<String>, usize) {
         }
     }
     (control, data)
+}
+
+/// What a server elsewhere tells of itself: of whatever it says, only that of its own group-version joins ours, and the
+/// whole refers to nothing that it does not have.
+pub fn aggregated(bytes: &[u8]) {
+    let Ok(told) = text::json(bytes, Room::Schemas, FieldValidation::Ignore) else { return };
+    let _ = learned::of_aggregated(&told.value, "example.com", "v1");
+    let _ = learned::of_resource_list(&told.value, "example.com", "v1");
+    let Ok(found) = Specification::of(told.value, "example.com", "v1") else { return };
+    let ours = serde_json::json!({"paths": {"/api/v1/pods": {}}, "definitions": {"Pod": {}, "Thing": {"type": "integer"}}});
+    let mut whole = ours.clone();
+    found.join(&mut whole);
+    for part in ["paths", "definitions"] {
+        let kept = ours[part].as_object().into_iter().flatten();
+        assert!(kept.into_iter().all(|(name, value)| whole[part].get(name) == Some(value)));
+    }
+    let _ = schema::openapi::v2::to_protobuf(&whole);
+    if let Ok(again) = Specification::of(
+        serde_json::json!({"swagger": "2.0", "paths": whole["paths"], "definitions": whole["definitions"]}),
+        "example.com",
+        "v1",
+    ) {
+        assert!(!again.hash().is_empty());
+    } else {
+        panic!("a reference leads nowhere");
+    }
 }
 
 /// What may be run ends soon, whatever it says.

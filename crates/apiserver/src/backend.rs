@@ -78,8 +78,16 @@ pub fn unverified() -> Result<TlsConnector, rustls::Error> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
+/// Takes any certificate, as long as whoever shows it has its key.
 #[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
+pub(crate) struct AnyCertificate(Arc<CryptoProvider>);
+
+impl AnyCertificate {
+    /// By a provider's algorithms.
+    pub(crate) fn new(provider: Arc<CryptoProvider>) -> Self {
+        Self(provider)
+    }
+}
 
 impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
@@ -168,7 +176,15 @@ pub(crate) fn reason(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-async fn exchange<S>(api: &Api, stream: S, request: HttpRequest<Body>) -> Result<Response<Incoming>, String>
+/// Sends a request on a connection that is for it alone.
+///
+/// # Errors
+/// As [`send`].
+pub(crate) async fn exchange<S>(
+    api: &Api,
+    stream: S,
+    request: HttpRequest<Body>,
+) -> Result<Response<Incoming>, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -223,17 +239,22 @@ pub fn empty() -> Body {
     Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync()
 }
 
+/// A backend's response as the client's, where nobody wanted to switch protocols.
+pub fn plain_answer(response: Response<Incoming>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    parts.headers = response_headers(&parts.headers);
+    parts.headers.remove(http::header::UPGRADE);
+    parts.headers.remove(http::header::CONNECTION);
+    parts.extensions.insert(PassedOn);
+    Response::from_parts(parts, body.map_err(Into::into).boxed_unsync())
+}
+
 /// A backend's response as the client's. If the backend has switched protocols, so does the client.
 pub fn answer(api: &Api, mut response: Response<Incoming>, client: OnUpgrade) -> Response<Body> {
-    let headers = response_headers(response.headers());
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        let (mut parts, body) = response.into_parts();
-        parts.headers = headers;
-        parts.headers.remove(http::header::UPGRADE);
-        parts.headers.remove(http::header::CONNECTION);
-        parts.extensions.insert(PassedOn);
-        return Response::from_parts(parts, body.map_err(Into::into).boxed_unsync());
+        return plain_answer(response);
     }
+    let headers = response_headers(response.headers());
     let backend = hyper::upgrade::on(&mut response);
     api.serving.spawn("stream", async move {
         match tokio::try_join!(client, backend) {

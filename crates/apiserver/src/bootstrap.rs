@@ -4,7 +4,7 @@
 //! Everything is created as clients create it, as `system:apiserver`; what is there already is left alone.
 
 pub(crate) mod flow;
-mod platform;
+pub(crate) mod platform;
 mod rbac;
 
 use std::collections::BTreeSet;

@@ -48,6 +48,7 @@ pub struct Cache {
     progress: watch::Sender<Revision>,
     compacted: AtomicU64,
     policy: AtomicU64,
+    registrations: AtomicU64,
     loaded: AtomicBool,
 }
 
@@ -67,6 +68,7 @@ impl Cache {
             progress: watch::Sender::new(0),
             compacted: AtomicU64::new(0),
             policy: AtomicU64::new(0),
+            registrations: AtomicU64::new(0),
             loaded: AtomicBool::new(false),
         }
     }
@@ -91,6 +93,16 @@ impl Cache {
     /// classes, tokens.
     pub fn policy_revision(&self) -> Revision {
         self.policy.load(Ordering::Acquire)
+    }
+
+    /// Says that this server has changed who serves group-versions elsewhere: an APIService.
+    pub fn registrations_changed(&self, revision: Revision) {
+        self.registrations.fetch_max(revision, Ordering::AcqRel);
+    }
+
+    /// The last of such changes.
+    pub fn registrations_revision(&self) -> Revision {
+        self.registrations.load(Ordering::Acquire)
     }
 
     /// The cache of the objects under `prefix`: of a built-in kind, or of the server's own records. One that stays empty,

@@ -15,20 +15,32 @@ pub mod delegates;
 pub mod discovery;
 pub mod openapi;
 
+pub mod learned;
+pub mod priorities;
+pub mod specification;
+
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use resources::Resource;
 use schema::Schema;
-use store::StoreError;
-use tokio::sync::Mutex;
+use store::{Revision, StoreError};
+use tokio::sync::{Mutex, watch};
 
 use crate::cache::{Cache, Keys, ResourceCache, feed};
+use crate::gate::Gate;
 use crate::kinds::Kind;
 pub use crate::kinds::Kinds;
+use crate::object::StoredForm;
 use crate::request_info::ResourceInfo;
-pub use delegates::{Asked, Delegate};
+pub use delegates::{Asked, Delegate, Told};
+use learned::Learned;
+use priorities::Priorities;
+
+/// How long a request waits for an APIService that was written before it.
+const FOLLOWED_MAX: Duration = Duration::from_secs(3);
 
 /// What makes a kind.
 #[derive(Clone, Debug)]
@@ -37,9 +49,25 @@ pub struct Offer {
     pub row: Resource,
     /// The schema of its objects, if they have any.
     pub schema: Option<Schema>,
+    /// What custom kinds have beside.
+    pub custom: Option<Custom>,
+}
+
+/// What all versions of a custom kind share.
+#[derive(Clone, Debug)]
+pub struct Custom {
+    /// How its objects are stored.
+    pub form: StoredForm,
+    /// Whether more of them can be created.
+    pub gate: Arc<Gate>,
 }
 
 impl Offer {
+    /// A kind that is no custom one.
+    pub fn new(row: Resource, schema: Option<Schema>) -> Self {
+        Self { row, schema, custom: None }
+    }
+
     /// The built-in kinds that this process serves, in discovery's order.
     pub fn builtin() -> Vec<Self> {
         let served = resources::table().iter().filter(|row| row.is_served());
@@ -48,7 +76,7 @@ impl Offer {
 
     fn of_builtin_schema(row: Resource) -> Self {
         let schema = schema::builtin().kind(&row.group, &row.version, &row.kind).map(Schema::from);
-        Self { row, schema }
+        Self::new(row, schema)
     }
 }
 
@@ -72,10 +100,31 @@ pub enum ChangeError {
     Store(#[from] StoreError),
 }
 
+/// Who serves group-versions instead of the catalogue's kinds.
+#[derive(Clone, Default)]
+struct Delegates {
+    /// Parts of this process.
+    own: Vec<Arc<dyn Delegate>>,
+    /// Servers elsewhere, which come before them.
+    remotes: Vec<Arc<dyn Delegate>>,
+    /// In which order all are discovered.
+    priorities: Arc<Priorities>,
+}
+
+impl Delegates {
+    /// Those that serve: the first for each group-version.
+    fn serving(&self) -> impl Iterator<Item = &Arc<dyn Delegate>> {
+        let is_left = |own: &&Arc<dyn Delegate>| {
+            self.remotes.iter().all(|remote| remote.group_version() != own.group_version())
+        };
+        self.remotes.iter().chain(self.own.iter().filter(is_left))
+    }
+}
+
 /// The kinds of one moment, and what follows from them.
 pub struct Snapshot {
     kinds: Kinds,
-    delegates: Vec<Arc<dyn Delegate>>,
+    delegates: Delegates,
     generation: u64,
     discovery: OnceLock<discovery::Documents>,
     openapi: OnceLock<openapi::Documents>,
@@ -113,7 +162,7 @@ impl Deref for Snapshot {
 }
 
 impl Snapshot {
-    fn new(kinds: Kinds, delegates: Vec<Arc<dyn Delegate>>, before: Option<&Self>) -> Self {
+    fn new(kinds: Kinds, delegates: Delegates, before: Option<&Self>) -> Self {
         let earlier = before.map(|before| match before.openapi.get() {
             Some(documents) => documents.known(),
             None => before.earlier.clone(),
@@ -149,13 +198,30 @@ impl Snapshot {
 
     /// Who serves a group-version instead of the catalogue's kinds.
     pub fn delegate(&self, group: &str, version: &str) -> Option<&Arc<dyn Delegate>> {
-        self.delegates.iter().find(|delegate| delegate.group_version() == (group, version))
+        self.delegates.serving().find(|delegate| delegate.group_version() == (group, version))
+    }
+
+    /// What is known of a group-version that is served elsewhere.
+    pub fn learned(&self, group: &str, version: &str) -> Option<&Learned> {
+        self.delegate(group, version).and_then(|delegate| delegate.learned())
+    }
+
+    /// All group-versions that are served elsewhere, and what is known of them.
+    pub fn elsewhere(&self) -> impl Iterator<Item = ((&str, &str), &Learned)> {
+        self.delegates.serving().filter_map(|delegate| Some((delegate.group_version(), delegate.learned()?)))
+    }
+
+    /// The groups that are served, in discovery's order, and the versions of each, best first.
+    pub fn group_versions(&self) -> Vec<(&str, Vec<&str>)> {
+        let kinds = self.kinds.iter().map(|kind| (kind.group(), kind.version()));
+        let others = self.delegates.serving().map(|delegate| delegate.group_version());
+        self.delegates.priorities.sorted(kinds.chain(others))
     }
 
     /// Everything that clients can discover: the catalogue's kinds, and then those of others.
     pub fn discoverable(&self) -> impl Iterator<Item = &Kind> {
         let own = |kind: &&Kind| self.delegate(kind.group(), kind.version()).is_none();
-        self.kinds.iter().filter(own).chain(self.delegates.iter().flat_map(|delegate| delegate.kinds()))
+        self.kinds.iter().filter(own).chain(self.delegates.serving().flat_map(|delegate| delegate.kinds()))
     }
 
     /// The documents of discovery.
@@ -181,13 +247,20 @@ pub struct Catalogue {
     current: RwLock<Arc<Snapshot>>,
     /// Whoever changes something has it.
     turn: Mutex<()>,
+    /// Up to where APIServices are followed.
+    followed: watch::Sender<Revision>,
 }
 
 impl Catalogue {
     /// A catalogue of nothing, whose objects will be in `cache`.
     pub fn new(cache: Arc<Cache>) -> Self {
-        let nothing = Snapshot::new(Kinds::default(), Vec::new(), None);
-        Self { cache, current: RwLock::new(Arc::new(nothing)), turn: Mutex::default() }
+        let nothing = Snapshot::new(Kinds::default(), Delegates::default(), None);
+        Self {
+            cache,
+            current: RwLock::new(Arc::new(nothing)),
+            turn: Mutex::default(),
+            followed: watch::Sender::new(0),
+        }
     }
 
     /// What is served now. It stays what it is as long as somebody has it.
@@ -235,9 +308,10 @@ impl Catalogue {
         check(&kept, &offers)?;
         let mut begun = Begun { cache: &self.cache, caches: Vec::new() };
         let mut all = kept;
-        for Offer { row, schema } in &offers {
-            let cache = self.cache_of(row, &offers, (&before, &all), &mut begun);
-            let kind = Kind::new(row.clone(), schema.clone(), cache);
+        for offer in &offers {
+            let cache = self.cache_of(offer, &offers, (&before, &all), &mut begun);
+            let gate = offer.custom.as_ref().map(|custom| Arc::clone(&custom.gate));
+            let kind = Kind::new(offer.row.clone(), offer.schema.clone(), cache).behind(gate);
             let at = place(&all, &before, &kind);
             all.insert(at, kind);
         }
@@ -271,18 +345,54 @@ impl Catalogue {
     }
 
     async fn route_to(&self, delegate: Option<&Arc<dyn Delegate>>, group_version: (&str, &str)) {
+        self.change_delegates(|delegates| {
+            delegates.own.retain(|other| other.group_version() != group_version);
+            delegates.own.extend(delegate.cloned());
+        })
+        .await;
+    }
+
+    /// Hands group-versions to servers elsewhere, and takes back all those that they had; says in which order all are
+    /// discovered.
+    pub async fn register(&self, remotes: Vec<Arc<dyn Delegate>>, priorities: Priorities) {
+        let priorities = Arc::new(priorities);
+        self.change_delegates(|delegates| {
+            delegates.remotes = remotes;
+            delegates.priorities = priorities;
+        })
+        .await;
+    }
+
+    /// Says that all APIServices up to a revision are followed.
+    pub fn follows(&self, revision: Revision) {
+        self.followed.send_replace(revision);
+    }
+
+    /// Waits until all APIServices up to a revision are followed: those that a client has written before it asks.
+    pub async fn caught_up(&self, revision: Revision) {
+        if revision <= *self.followed.borrow() {
+            return;
+        }
+        let mut followed = self.followed.subscribe();
+        let reached = followed.wait_for(|followed| *followed >= revision);
+        if tokio::time::timeout(FOLLOWED_MAX, reached).await.is_err() {
+            tracing::warn!(revision, "APIServices are not followed in time");
+        }
+    }
+
+    async fn change_delegates(&self, change: impl FnOnce(&mut Delegates)) {
         let _turn = self.turn.lock().await;
         let before = self.current();
-        let others = before.delegates.iter().filter(|other| other.group_version() != group_version);
-        let delegates = others.chain(delegate).cloned().collect();
+        let mut delegates = before.delegates.clone();
+        change(&mut delegates);
         *self.current.write() = Arc::new(Snapshot::new(before.kinds.clone(), delegates, Some(&before)));
     }
 
-    /// The cache for a row: that of kinds with the same objects, unless other fields of them are to be found by than
-    /// before; else a new one.
+    /// The cache for an offer: that of kinds with the same objects, unless these are to be read in another form than before,
+    /// or other fields of them are to be found by; else a new one.
     fn cache_of(
         &self,
-        row: &Resource,
+        Offer { row, custom, .. }: &Offer,
         offers: &[Offer],
         (before, all): (&Snapshot, &[Kind]),
         begun: &mut Begun<'_>,
@@ -297,12 +407,17 @@ impl Catalogue {
         let stored = offers.iter().map(|offer| &offer.row).find(|one| {
             one.storage_prefix == row.storage_prefix && one.storage_api_version == one.api_version()
         });
-        let finds =
-            |kind: &&Kind| stored.is_some_and(|row| kind.row().selectable_fields == row.selectable_fields);
-        if let Some(kind) = before.stored_below(prefix).filter(finds) {
+        let form = custom.as_ref().map(|custom| custom.form.clone());
+        // Of objects that are found by fields those of the version in whose form they are stored are kept.
+        let is_found = |kind: &Kind| match stored {
+            Some(row) => !kind.is_converted() && kind.row().selectable_fields == row.selectable_fields,
+            None => custom.is_some(),
+        };
+        let mut known = before.iter().filter(|kind| kind.prefix() == prefix);
+        if let Some(kind) = known.find(|kind| kind.cache().keys().form == form && is_found(kind)) {
             return Arc::clone(kind.cache());
         }
-        let cache = self.cache.begin(Keys::of_row(row));
+        let cache = self.cache.begin(Keys { form, ..Keys::of_row(row) });
         begun.caches.push(Arc::clone(&cache));
         cache
     }

@@ -1,5 +1,6 @@
 //! What operators may choose beyond keys and addresses; the defaults are upstream's.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,21 @@ use crate::front_proxy::FrontProxy;
 use crate::webhooks::AdmissionCredentials;
 use machinery::net::Cidr;
 
+/// A client certificate of a front proxy.
+#[derive(Clone)]
+pub struct ProxyClient {
+    /// The certificate's chain, PEM.
+    pub certificate_pem: Vec<u8>,
+    /// Its key, PEM.
+    pub key_pem: Vec<u8>,
+}
+
+impl fmt::Debug for ProxyClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProxyClient").finish_non_exhaustive()
+    }
+}
+
 /// The choices.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -25,6 +41,9 @@ pub struct Options {
     pub webhook_credentials: AdmissionCredentials,
     /// Who may say in headers who their clients are. Source: `--requestheader-*`.
     pub front_proxy: Option<FrontProxy>,
+    /// What this server shows to aggregated APIs, which believe it of whom it asks for. Source: `--proxy-client-cert-file`,
+    /// `--proxy-client-key-file`.
+    pub proxy_client: Option<ProxyClient>,
     /// Issuers of tokens outside the cluster. Source: `--oidc-*`, `--authentication-config`.
     pub oidc: Vec<Issuer>,
     /// Where requests need not say who sends them. Source: `--anonymous-auth`,
@@ -83,6 +102,7 @@ impl Default for Options {
             event_rate_limits: Arc::default(),
             webhook_credentials: AdmissionCredentials::default(),
             front_proxy: None,
+            proxy_client: None,
             oidc: Vec::new(),
             anonymous: Anonymous::Everywhere,
             audit: None,

@@ -37,7 +37,7 @@ use crate::tree::text;
 use crate::verbs;
 
 /// The group.
-const GROUP: &str = "metrics.k8s.io";
+pub const GROUP: &str = "metrics.k8s.io";
 const VERSION: &str = "v1beta1";
 /// What the names of its types begin with.
 const PACKAGE: &str = "io.k8s.metrics.pkg.apis.metrics.v1beta1";

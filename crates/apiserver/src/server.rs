@@ -23,18 +23,22 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
+use crate::aggregation::{self, Aggregation};
 use crate::api::Api;
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
+use crate::body::held::WhileBody;
 use crate::cache::{Cache, CacheEvent, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::custom::Definitions;
 use crate::flow_control::FlowControl;
 use crate::kubelet_client::KubeletClient;
 use crate::match_conditions::MatchConditions;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::resource_metrics::ResourceMetrics;
 use crate::respond::Body;
 use crate::security::Security;
@@ -90,10 +94,6 @@ pub enum StartError {
     #[error("cannot set up TLS: {0}")]
     Tls(String),
 }
-
-mod counted;
-
-use counted::Counted;
 
 impl From<ChangeError> for StartError {
     fn from(failure: ChangeError) -> Self {
@@ -171,6 +171,7 @@ pub async fn start(
     let at_rest = Arc::new(at_rest(&config, &metrics, &clock, &tasks).await);
     let dialer = Arc::new(Dialer::default());
     let cluster = cluster(config, (&store, &at_rest), metrics, (clock, random), (&dialer, &tasks)).await?;
+    let definitions = Definitions::load(&cluster.builtin, &cluster.catalogue).await;
     // Nobody is let in before there is something to read.
     let listener = bind(cluster.config.bind).await?;
     let tls = listener.as_ref().map(|_| tls(&cluster.config)).transpose()?;
@@ -197,6 +198,7 @@ pub async fn start(
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max, cluster.metrics.registry()),
         kubelets: KubeletClient::new(config),
+        custom: Progress::default(),
         state: crate::api::State::new(config.requests_in_flight_max),
         writer: Writer {
             door: Door::new(store, Arc::clone(&at_rest), cache),
@@ -212,7 +214,7 @@ pub async fn start(
     });
     dialer.is_for(&api);
     api.catalogue.delegate(Arc::new(ResourceMetrics::new(Arc::downgrade(&api)))).await;
-    spawn_followers(&api);
+    spawn_followers(&api, definitions);
     if let Some(address) = bound {
         info!(%address, "serving");
     }
@@ -304,7 +306,9 @@ fn tls(config: &Config) -> Result<Tls, StartError> {
 }
 
 /// What makes the first objects, and what follows the cache beside requests.
-fn spawn_followers(api: &Arc<Api>) {
+fn spawn_followers(api: &Arc<Api>, definitions: Definitions) {
+    let custom = Arc::clone(api);
+    api.serving.spawn("custom-kinds", async move { definitions.follow(&custom).await });
     let bootstrap = Arc::clone(api);
     api.tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
     let addresses = Arc::clone(api);
@@ -312,6 +316,7 @@ fn spawn_followers(api: &Arc<Api>) {
         addresses.wait_bootstrapped().await;
         service::repair::follow(&addresses).await;
     });
+    spawn_aggregation(api);
     let alive = Arc::clone(api);
     api.serving.spawn("identity lease", async move { crate::lease::identity::follow(&alive).await });
     if api.config.options.is_one_of_many {
@@ -325,6 +330,19 @@ fn spawn_followers(api: &Arc<Api>) {
             fair.flow.follow(&fair, maintain).await;
         });
     }
+}
+
+/// What follows APIServices, and whoever is behind them.
+fn spawn_aggregation(api: &Arc<Api>) {
+    let aggregation = Arc::new(Aggregation::new(api));
+    let (known, followed) = (Arc::clone(&aggregation), Arc::clone(api));
+    api.serving.spawn("api-services", async move { aggregation::follow(&followed, &known).await });
+    let attended = Arc::clone(api);
+    api.serving.spawn("aggregated apis", async move {
+        aggregation::attend::follow(&attended, &aggregation).await;
+    });
+    let own = Arc::clone(api);
+    api.serving.spawn("autoregister", async move { aggregation::auto_register::follow(&own).await });
 }
 
 /// Keeps flow control's own objects, once the first of them are there.
@@ -496,7 +514,7 @@ fn service(
         let answered = api.clone().oneshot(request);
         async move {
             let response = answered.await?;
-            Ok(response.map(|body| Counted { body, _underway: underway }.boxed_unsync()))
+            Ok(response.map(|body| WhileBody::new(body, underway).boxed_unsync()))
         }
     })
 }

@@ -25,8 +25,7 @@ use tracing::error;
 use crate::api::Api;
 use crate::audit::Trail;
 use crate::body::finish::Finish;
-use crate::catalogue::Asked;
-use crate::catalogue::{Route, Snapshot};
+use crate::catalogue::{Asked, Delegate, Route, Snapshot, Told};
 use crate::catalogue::{discovery, openapi};
 use crate::deadline;
 use crate::flow_control::Admission;
@@ -107,6 +106,7 @@ async fn answer(api: &Api, http: HttpRequest<RequestBody>) -> Response<Body> {
     let start = Instant::now();
     let info = RequestInfo::parse(http.method(), http.uri().path(), http.uri().query());
     let accept = Accept::of(http.headers());
+    api.catalogue.caught_up(api.cache.registrations_revision()).await;
     let catalogue = api.catalogue.current();
     let route = info.resource.as_ref().and_then(|resource| catalogue.route(resource));
     let found = info.resource.as_ref().zip(route.as_ref()).and_then(|(r, route)| route.kind(&r.resource));
@@ -185,7 +185,7 @@ async fn handle(
     place: (Arc<Snapshot>, Option<Route>),
     passage: &mut Passage,
 ) -> Result<Response<Body>> {
-    let is_long = is_long_running(&info);
+    let is_long = is_long_running(&info, place.1.as_ref());
     let limit = deadline::of(&info, api.config.options.request_timeout)?;
     passage.deadline = (!is_long).then(|| tokio::time::Instant::now() + limit);
     let address = http.extensions().get::<Arc<Peer>>().and_then(|peer| peer.address);
@@ -293,11 +293,20 @@ async fn serve(
     }
     let permit = decided?;
     let Some(resource) = info.resource.clone() else {
+        if let Some(delegate) = told_elsewhere(&catalogue, &info) {
+            return delegate.tell(Told { http, info, permit }).await;
+        }
         return other(api, &catalogue, http, &info).await;
     };
     let kind = match route {
         Some(Route::Kind(kind)) => kind,
         Some(Route::Delegate(delegate)) => {
+            // What is logged there can be found by what is logged here.
+            if let Some(id) =
+                passage.trail.as_ref().and_then(|trail| http::HeaderValue::from_str(trail.id()).ok())
+            {
+                http.headers_mut().insert("audit-id", id);
+            }
             let (origin, accept, notes) = (passage.origin, passage.accept, Arc::clone(&passage.notes));
             let asked = Asked { http, info, resource, permit, origin, accept, notes, catalogue };
             return delegate.serve(asked).await;
@@ -367,9 +376,36 @@ async fn authenticate(
     }
 }
 
-fn is_long_running(info: &RequestInfo) -> bool {
+/// Source: `BasicLongRunningRequestCheck` as upstream's server sets it up, for what is passed on.
+fn is_long_running(info: &RequestInfo, route: Option<&Route>) -> bool {
     let Some(resource) = &info.resource else { return false };
-    resource.verb == Verb::Watch || crate::streams::is_stream(resource)
+    let is_passed_on = matches!(route, Some(Route::Delegate(_)));
+    let is_stream =
+        || ["attach", "exec", "proxy", "log", "portforward"].contains(&resource.subresource.as_str());
+    resource.verb == Verb::Watch || crate::streams::is_stream(resource) || (is_passed_on && is_stream())
+}
+
+/// Who answers a request for discovery of a group-version, or for its OpenAPI document of version 3, if that is not this
+/// server. Whoever names a hash that is not the document's is sent to the right one by this server.
+fn told_elsewhere(catalogue: &Snapshot, info: &RequestInfo) -> Option<Arc<dyn Delegate>> {
+    if !matches!(info.method, Method::GET | Method::HEAD) {
+        return None;
+    }
+    let parts: Vec<&str> = info.path.split('/').filter(|part| !part.is_empty()).collect();
+    let (group, version, is_document) = match parts.as_slice() {
+        ["api", version] => ("", *version, false),
+        ["apis", group, version] => (*group, *version, false),
+        ["openapi", "v3", "api", version] => ("", *version, true),
+        ["openapi", "v3", "apis", group, version] => (*group, *version, true),
+        _ => return None,
+    };
+    let delegate = catalogue.delegate(group, version)?;
+    let learned = delegate.learned()?;
+    let is_meant = || {
+        let wanted = info.query.get("hash");
+        learned.third.as_deref().is_some_and(|hash| wanted.is_none_or(|wanted| wanted == hash))
+    };
+    (!is_document || is_meant()).then(|| Arc::clone(delegate))
 }
 
 /// What is no resource: health, discovery, schemas, metrics, traces.
@@ -447,7 +483,7 @@ fn nowhere(catalogue: &Snapshot, path: &str) -> Result<Response<Body>> {
     let is_claimed = match (parts.next().unwrap_or_default(), parts.next()) {
         ("api" | "version", _) => true,
         ("apis", Some(group)) => {
-            catalogue.discoverable().any(|kind| !kind.group().is_empty() && kind.group() == group)
+            !group.is_empty() && catalogue.group_versions().iter().any(|(served, _)| *served == group)
         }
         _ => false,
     };
@@ -485,11 +521,8 @@ fn root_paths(catalogue: &Snapshot) -> serde_json::Value {
     ]
     .map(str::to_owned)
     .to_vec();
-    for kind in catalogue.discoverable().filter(|kind| !kind.group().is_empty()) {
-        let path = format!("/apis/{}", kind.api_version());
-        if !paths.contains(&path) {
-            paths.push(path);
-        }
+    for (group, versions) in catalogue.group_versions().into_iter().filter(|(group, _)| !group.is_empty()) {
+        paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
     }
     paths.sort();
     serde_json::json!({ "paths": paths })

@@ -8,12 +8,12 @@
 
 use serde_json::Value;
 
-use crate::admission::text;
-use crate::api::Api;
 use crate::cache::CachedObject;
+use crate::cluster::Cluster;
 use crate::dial::Destination;
 use crate::kinds::Kind;
 use crate::status::{Error, Result, Subject};
+use crate::tree::text;
 
 /// The port of a reference that names none. Source: `ServiceReference.port`.
 const PORT_DEFAULT: u16 = 443;
@@ -59,11 +59,11 @@ impl ServiceReference {
     /// # Errors
     /// 404 without the Service, 503 without the port or an endpoint, 400 for an address that the server does not
     /// connect to, 500 for a type of Service that leads nowhere.
-    pub async fn resolve(&self, api: &Api) -> Result<Destination> {
-        let service = self.service(api)?;
+    pub async fn resolve(&self, cluster: &Cluster) -> Result<Destination> {
+        let service = self.service(cluster)?;
         match text(&service, "/spec/type") {
             "ExternalName" => {
-                return Destination::find(api, text(&service, "/spec/externalName"), self.port).await;
+                return Destination::find(cluster, text(&service, "/spec/externalName"), self.port).await;
             }
             "" | "ClusterIP" | "NodePort" | "LoadBalancer" => {}
             other => return Err(Error::internal(format!("unsupported service type {other:?}"))),
@@ -74,7 +74,7 @@ impl ServiceReference {
         })?;
         let family = text(&service, "/spec/ipFamilies/0");
         let (mut main, mut others) = (Vec::new(), Vec::new());
-        for slice in self.slices(api)? {
+        for slice in self.slices(cluster)? {
             let of_family = if text(&slice, "/addressType") == family { &mut main } else { &mut others };
             of_family.extend(endpoints(&slice, port_name));
         }
@@ -82,17 +82,17 @@ impl ServiceReference {
         if found.is_empty() {
             return Err(Error::unavailable(format!("no endpoints available for service {:?}", self.name)));
         }
-        let chosen = usize::try_from(api.random.below(found.len() as u64)).unwrap_or(0);
+        let chosen = usize::try_from(cluster.random.below(found.len() as u64)).unwrap_or(0);
         let (address, port) = found.swap_remove(chosen.min(found.len() - 1));
-        Destination::of_address(api, &address, port).await
+        Destination::of_address(cluster, &address, port).await
     }
 
     /// The Service.
     ///
     /// # Errors
     /// 404 if it is not there.
-    pub fn service(&self, api: &Api) -> Result<Value> {
-        let kind = api.kind("", "v1", "services").ok_or_else(Error::unknown_path)?;
+    pub fn service(&self, cluster: &Cluster) -> Result<Value> {
+        let kind = cluster.kind("", "v1", "services").ok_or_else(Error::unknown_path)?;
         let found = kind.cache().get(&kind.key(&self.namespace, &self.name));
         found.map(|object| kind.value(&object)).ok_or_else(|| Error::not_found(SERVICE, &self.name))
     }
@@ -107,9 +107,9 @@ impl ServiceReference {
     ///
     /// # Errors
     /// If they are not served.
-    pub fn slices(&self, api: &Api) -> Result<Vec<Value>> {
-        let kind = endpoint_slices(api)?;
-        let objects = kind.cache().list(&kind.collection(&self.namespace), api.cache.revision()).objects;
+    pub fn slices(&self, cluster: &Cluster) -> Result<Vec<Value>> {
+        let kind = endpoint_slices(cluster)?;
+        let objects = kind.cache().list(&kind.collection(&self.namespace), cluster.cache.revision()).objects;
         let is_its = |object: &CachedObject| object.labels().get(SERVICE_NAME) == Some(&self.name);
         Ok(objects.iter().filter(|object| is_its(object)).map(|object| kind.value(object)).collect())
     }
@@ -119,8 +119,8 @@ impl ServiceReference {
 ///
 /// # Errors
 /// If they are not served.
-pub fn endpoint_slices(api: &Api) -> Result<&Kind> {
-    api.kind("discovery.k8s.io", "v1", "endpointslices").ok_or_else(Error::unknown_path)
+pub fn endpoint_slices(cluster: &Cluster) -> Result<&Kind> {
+    cluster.kind("discovery.k8s.io", "v1", "endpointslices").ok_or_else(Error::unknown_path)
 }
 
 /// The ready endpoints of a slice for a port, each by the first of its addresses.

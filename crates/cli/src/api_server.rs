@@ -72,6 +72,12 @@ pub struct ApiServerArgs {
     /// The names of front proxies that are believed; any if not given
     #[arg(long, value_delimiter = ',')]
     pub requestheader_allowed_names: Vec<String>,
+    /// What the server shows to aggregated APIs; a certificate of its own if front proxies have the cluster's authority
+    #[arg(long, requires = "proxy_client_key_file")]
+    pub proxy_client_cert_file: Option<PathBuf>,
+    /// The key of that certificate
+    #[arg(long, requires = "proxy_client_cert_file")]
+    pub proxy_client_key_file: Option<PathBuf>,
     /// How values are encrypted in the store: an EncryptionConfiguration; Secrets under a key of the cluster's own if
     /// not given
     #[arg(long, value_name = "FILE")]
@@ -106,6 +112,8 @@ impl ApiServerArgs {
             &mut self.encryption_provider_config,
             &mut self.oidc_ca_file,
             &mut self.requestheader_client_ca_file,
+            &mut self.proxy_client_cert_file,
+            &mut self.proxy_client_key_file,
         ]
         .into_iter()
         .flatten()

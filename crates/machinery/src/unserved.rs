@@ -23,13 +23,6 @@ pub const UNSERVED: &[Unserved] = &[
     row("batch", "cronjobs", "CronJob controller", "its Jobs are not created"),
     row("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler controller", "nothing is scaled"),
     row("networking.k8s.io", "networkpolicies", "network policy part", "no traffic is refused"),
-    row(
-        "apiextensions.k8s.io",
-        "customresourcedefinitions",
-        "server for custom resources",
-        "its kind is not served",
-    ),
-    row("apiregistration.k8s.io", "apiservices", "aggregation layer", "no request is passed on to it"),
     row(ADMISSION, "validatingadmissionpolicies", "policy engine", "no request is refused by it"),
     row(ADMISSION, "validatingadmissionpolicybindings", "policy engine", "no request is refused by it"),
     row(ADMISSION, "mutatingadmissionpolicies", "policy engine", "no request is changed by it"),

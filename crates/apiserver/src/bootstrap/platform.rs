@@ -5,6 +5,7 @@ use machinery::metadata;
 use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::catalogue::priorities::PRIORITIES;
 use crate::kinds::Part;
 use crate::request::of_server;
 use crate::request_info::Verb;
@@ -15,30 +16,10 @@ use crate::write::own::ensure;
 
 const DEFAULT: &str = "kubernetes";
 
-/// Which group an unqualified name is looked for first, and then which of its versions: upstream's numbers.
-const PRIORITIES: &[(&str, &str, i64, i64)] = &[
-    ("", "v1", 18_000, 1),
-    ("apps", "v1", 17_800, 15),
-    ("events.k8s.io", "v1", 17_750, 5),
-    ("authentication.k8s.io", "v1", 17_700, 15),
-    ("authorization.k8s.io", "v1", 17_600, 15),
-    ("autoscaling", "v1", 17_500, 15),
-    ("autoscaling", "v2", 17_500, 30),
-    ("batch", "v1", 17_400, 15),
-    ("certificates.k8s.io", "v1", 17_300, 15),
-    ("networking.k8s.io", "v1", 17_200, 15),
-    ("policy", "v1", 17_100, 15),
-    ("rbac.authorization.k8s.io", "v1", 17_000, 15),
-    ("storage.k8s.io", "v1", 16_800, 15),
-    ("apiextensions.k8s.io", "v1", 16_700, 15),
-    ("admissionregistration.k8s.io", "v1", 16_700, 15),
-    ("scheduling.k8s.io", "v1", 16_600, 15),
-    ("coordination.k8s.io", "v1", 16_500, 15),
-    ("node.k8s.io", "v1", 16_300, 15),
-    ("discovery.k8s.io", "v1", 16_200, 12),
-    ("flowcontrol.apiserver.k8s.io", "v1", 16_100, 21),
-    ("resource.k8s.io", "v1", 15_900, 15),
-];
+/// Says which APIServices are this server's own.
+pub(crate) const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+/// Its value where they are put right when the server starts.
+pub(crate) const ON_START: &str = "onstart";
 
 /// A resource and an object of it.
 type Row = ((&'static str, &'static str, &'static str), Value);
@@ -66,23 +47,27 @@ pub(super) async fn service_range(api: &Api) -> Result<()> {
 }
 
 fn rows() -> Vec<Row> {
-    PRIORITIES.iter().map(api_service).collect()
+    api_services().map(|object| (("apiregistration.k8s.io", "v1", "apiservices"), object)).collect()
 }
 
-fn api_service((group, version, group_priority, version_priority): &(&str, &str, i64, i64)) -> Row {
-    let object = json!({
-        "metadata": {
-            "name": format!("{version}.{group}"),
-            "labels": {"kube-aggregator.kubernetes.io/automanaged": "onstart"},
-        },
+/// The APIServices of built-in group-versions.
+pub(crate) fn api_services() -> impl Iterator<Item = Value> {
+    PRIORITIES.iter().map(|(group, version, of_group, of_version)| {
+        api_service((group, version), (*of_group, *of_version), ON_START)
+    })
+}
+
+/// The APIService of a group-version that this server serves.
+pub(crate) fn api_service((group, version): (&str, &str), priorities: (i64, i64), managed: &str) -> Value {
+    json!({
+        "metadata": {"name": format!("{version}.{group}"), "labels": {MANAGED: managed}},
         "spec": {
             "group": group,
             "version": version,
-            "groupPriorityMinimum": group_priority,
-            "versionPriority": version_priority,
+            "groupPriorityMinimum": priorities.0,
+            "versionPriority": priorities.1,
         },
-    });
-    (("apiregistration.k8s.io", "v1", "apiservices"), object)
+    })
 }
 
 async fn service_range_is_ready(api: &Api, range: Value) -> Result<()> {

@@ -10,13 +10,14 @@ use futures::future::BoxFuture;
 use http::Response;
 
 use super::Snapshot;
+use super::learned::Learned;
 use crate::body::Body;
 use crate::kinds::Kind;
 use crate::negotiate::Accept;
 use crate::notes::Notes;
 use crate::request_info::{RequestInfo, ResourceInfo};
 use crate::security::Permit;
-use crate::status::Result;
+use crate::status::{Error, Result};
 
 /// Serves a group-version.
 pub trait Delegate: Send + Sync {
@@ -29,8 +30,28 @@ pub trait Delegate: Send + Sync {
     /// Its OpenAPI document, version 3, in JSON.
     fn openapi(&self) -> Vec<u8>;
 
+    /// What is known of whoever serves it elsewhere, for one that passes requests on: then the two above are empty.
+    fn learned(&self) -> Option<&Learned> {
+        None
+    }
+
+    /// Answers a request for discovery of it, or for its OpenAPI document of version 3, for one that passes requests on.
+    fn tell(&self, _told: Told) -> BoxFuture<'_, Result<Response<Body>>> {
+        Box::pin(async { Err(Error::unknown_path()) })
+    }
+
     /// Answers a request for a resource in it.
     fn serve(&self, asked: Asked) -> BoxFuture<'_, Result<Response<Body>>>;
+}
+
+/// A request for what a server elsewhere tells of itself.
+pub struct Told {
+    /// As it came.
+    pub http: http::Request<Body>,
+    /// Method, path and query.
+    pub info: RequestInfo,
+    /// Who asks, and that they may.
+    pub permit: Permit,
 }
 
 /// A request that may be made, before its body was read.

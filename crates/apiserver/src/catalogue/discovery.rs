@@ -38,13 +38,15 @@ impl Documents {
             let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
             (value, format!("\"{hex}\""))
         };
-        let names = group_names(snapshot);
-        let groups: Vec<Value> = names.iter().map(|group| group_document(snapshot, group)).collect();
+        let all = snapshot.group_versions();
+        let (core, named): (Vec<_>, Vec<_>) = all.into_iter().partition(|(group, _)| group.is_empty());
+        let groups: Vec<Value> =
+            named.iter().map(|(group, versions)| group_document(group, versions)).collect();
         Self {
             core_versions: json!({"kind": "APIVersions", "versions": ["v1"]}),
             groups: json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
-            aggregated_core: AGGREGATED.map(|version| with_etag(aggregated(snapshot, &[""], version))),
-            aggregated_groups: AGGREGATED.map(|version| with_etag(aggregated(snapshot, &names, version))),
+            aggregated_core: AGGREGATED.map(|version| with_etag(aggregated(snapshot, &core, version))),
+            aggregated_groups: AGGREGATED.map(|version| with_etag(aggregated(snapshot, &named, version))),
         }
     }
 }
@@ -77,10 +79,10 @@ pub fn discover(
         },
         ["api", version] => resource_list(snapshot, "", version)?,
         ["apis", group] => {
-            let mut document = group_document(snapshot, group);
-            if document["versions"] == json!([]) {
-                return Err(Error::unknown_path());
-            }
+            let all = snapshot.group_versions();
+            let found = all.iter().find(|(name, _)| name == group && !group.is_empty());
+            let (_, versions) = found.ok_or_else(Error::unknown_path)?;
+            let mut document = group_document(group, versions);
             document["kind"] = "APIGroup".into();
             document["apiVersion"] = "v1".into();
             document
@@ -128,44 +130,8 @@ fn aggregated_response(
     response
 }
 
-/// The groups apart from core, in the order of their kinds.
-fn group_names(snapshot: &Snapshot) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for kind in snapshot.discoverable().filter(|kind| !kind.group().is_empty()) {
-        if !names.contains(&kind.group()) {
-            names.push(kind.group());
-        }
-    }
-    names
-}
-
-fn versions<'a>(snapshot: &'a Snapshot, group: &str) -> Vec<&'a str> {
-    let mut versions: Vec<&str> = Vec::new();
-    for kind in snapshot.discoverable().filter(|kind| kind.group() == group) {
-        if !versions.contains(&kind.version()) {
-            versions.push(kind.version());
-        }
-    }
-    versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
-    versions
-}
-
-/// Stable before beta before alpha, and newer first. Source: `k8s.io/apimachinery/pkg/version`.
-fn priority(version: &str) -> (u8, u32, u32) {
-    let rest = version.strip_prefix('v').unwrap_or(version);
-    let digits =
-        |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
-    let major: u32 = digits(rest);
-    let minor = |word: &str| rest.split_once(word).map_or(0, |(_, tail)| digits(tail));
-    match rest {
-        _ if rest.contains("alpha") => (0, major, minor("alpha")),
-        _ if rest.contains("beta") => (1, major, minor("beta")),
-        _ => (2, major, 0),
-    }
-}
-
-fn group_document(snapshot: &Snapshot, group: &str) -> Value {
-    let entries: Vec<Value> = versions(snapshot, group)
+fn group_document(group: &str, versions: &[&str]) -> Value {
+    let entries: Vec<Value> = versions
         .iter()
         .map(|version| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
         .collect();
@@ -235,8 +201,9 @@ fn resource_list(snapshot: &Snapshot, group: &str, version: &str) -> Result<Valu
     }))
 }
 
-fn aggregated(snapshot: &Snapshot, groups: &[&str], version: &str) -> Value {
-    let items: Vec<Value> = groups.iter().map(|group| aggregated_group(snapshot, group)).collect();
+fn aggregated(snapshot: &Snapshot, groups: &[(&str, Vec<&str>)], version: &str) -> Value {
+    let items: Vec<Value> =
+        groups.iter().map(|(group, versions)| aggregated_group(snapshot, group, versions)).collect();
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": format!("apidiscovery.k8s.io/{version}"),
@@ -245,10 +212,13 @@ fn aggregated(snapshot: &Snapshot, groups: &[&str], version: &str) -> Value {
     })
 }
 
-fn aggregated_group(snapshot: &Snapshot, group: &str) -> Value {
-    let versions: Vec<Value> = versions(snapshot, group)
+fn aggregated_group(snapshot: &Snapshot, group: &str, versions: &[&str]) -> Value {
+    let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
+            if let Some(learned) = snapshot.learned(group, version) {
+                return learned.aggregated(version);
+            }
             let resources: Vec<Value> =
                 kinds_of(snapshot, group, version).into_iter().map(aggregated_resource).collect();
             json!({"version": version, "freshness": "Current", "resources": resources})

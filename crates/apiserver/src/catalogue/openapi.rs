@@ -10,11 +10,13 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, ETAG, EXPIRES, IF_NO
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use jiff::{Timestamp, ToSpan};
 use ring::digest::{Digest, SHA256, digest};
+use schema::Schemas;
 use schema::openapi::plain::Plain;
 use schema::openapi::{Resource, Subresource, root_path, v2, v3};
 
 use super::Delegate;
 use super::Snapshot;
+use super::specification::Specification;
 use crate::body::finish::{gzip, takes_gzip};
 use crate::body::{Body, text};
 use crate::kinds::Kind;
@@ -78,12 +80,22 @@ impl Document {
 }
 
 fn hash_of((group, version): (&str, &str), kinds: &[Kind]) -> String {
-    with_resources(kinds, |resources| v3::hash(group, version, resources))
+    let arenas: String =
+        kinds.iter().filter_map(|kind| kind.arena()).map(|arena| arena.fingerprint()).collect();
+    with_resources(kinds, |resources| v3::hash(group, version, resources, &arenas))
 }
 
-/// The document of kinds with built-in schemas.
+/// The document of kinds.
 pub fn of_kinds((group, version): (&str, &str), kinds: &[Kind]) -> Vec<u8> {
-    with_resources(kinds, |resources| v3::document(schema::builtin(), group, version, resources))
+    let arenas = arenas(kinds);
+    with_resources(kinds, |resources| v3::document(&*arenas, group, version, resources))
+}
+
+/// The arenas of kinds' schemas: the program's own, and those of custom ones.
+fn arenas(kinds: &[Kind]) -> Vec<&Schemas> {
+    std::iter::once(schema::builtin())
+        .chain(kinds.iter().filter_map(|kind| kind.arena()).map(|arena| &**arena))
+        .collect()
 }
 
 /// Documents by their paths. Of two states of the catalogue those are the same that are about the same kinds.
@@ -92,6 +104,8 @@ pub type Known = BTreeMap<String, Arc<Document>>;
 /// All documents of what is served.
 pub struct Documents {
     third: Known,
+    /// The hashes of those that servers elsewhere have, by path.
+    elsewhere: BTreeMap<String, String>,
     second: Second,
 }
 
@@ -99,6 +113,8 @@ pub struct Documents {
 struct Second {
     kinds: Vec<Kind>,
     plain: Vec<Plain>,
+    /// Of servers elsewhere.
+    others: Vec<Arc<Specification>>,
     hash: String,
     json: OnceLock<Bytes>,
     protobuf: OnceLock<Bytes>,
@@ -135,9 +151,15 @@ impl Documents {
         // Nobody who asks for version 2 looks for what others serve.
         let own = |kind: &&Kind| snapshot.delegate(kind.group(), kind.version()).is_none();
         let kinds: Vec<Kind> = snapshot.iter().filter(own).cloned().collect();
-        let hash = hash_of(("", ""), &kinds);
-        let second = Second { kinds, plain, hash, json: OnceLock::new(), protobuf: OnceLock::new() };
-        Self { third, second }
+        let others: Vec<_> = snapshot.elsewhere().filter_map(|(_, learned)| learned.second.clone()).collect();
+        let hash = others.iter().fold(hash_of(("", ""), &kinds), |hash, other| {
+            hex(&digest(&SHA256, format!("{hash} {}", other.hash()).as_bytes()))
+        });
+        let second = Second { kinds, plain, others, hash, json: OnceLock::new(), protobuf: OnceLock::new() };
+        let elsewhere = snapshot.elsewhere().filter_map(|((group, version), learned)| {
+            Some((root_path(group, version), learned.third.clone()?))
+        });
+        Self { third, elsewhere: elsewhere.collect(), second }
     }
 
     /// The documents of version 3.
@@ -148,7 +170,12 @@ impl Documents {
 
 impl Second {
     fn packed(&self, form: Form) -> &Bytes {
-        let value = || with_resources(&self.kinds, |all| v2::document(schema::builtin(), all, &self.plain));
+        let arenas = arenas(&self.kinds);
+        let value = || {
+            let mut document = with_resources(&self.kinds, |all| v2::document(&*arenas, all, &self.plain));
+            self.others.iter().for_each(|other| other.join(&mut document));
+            document
+        };
         match form {
             Form::Json => self.json.get_or_init(|| packed(value().to_string().as_bytes())),
             Form::Protobuf => self.protobuf.get_or_init(|| packed(&v2::to_protobuf(&value()))),
@@ -245,14 +272,14 @@ pub fn document(
 ) -> Result<Response<Body>> {
     match version {
         "v2" => Ok(second(&documents.second, headers)),
-        "v3" => third(&documents.third, path, info, headers, now),
+        "v3" => third(documents, path, info, headers, now),
         _ => Err(Error::unknown_path()),
     }
 }
 
 /// The index, which is JSON always, or a document. Who names the document's hash may keep it; who names another is sent to the right one.
 fn third(
-    documents: &Known,
+    documents: &Documents,
     path: &str,
     info: &RequestInfo,
     headers: &HeaderMap,
@@ -260,7 +287,9 @@ fn third(
 ) -> Result<Response<Body>> {
     let rest = path.trim_start_matches("/openapi/v3").trim_start_matches('/');
     if rest.is_empty() {
-        let hashes = documents.iter().map(|(path, document)| (path.as_str(), document.hash.as_str()));
+        let own = documents.third.iter().map(|(path, document)| (path.as_str(), document.hash.as_str()));
+        let others = documents.elsewhere.iter().map(|(path, hash)| (path.as_str(), hash.as_str()));
+        let hashes = own.chain(others);
         let index = v3::index(hashes);
         let etag = format!("\"{}\"", hex(&digest(&SHA256, &index)));
         return Ok(match is_known(headers, &etag) {
@@ -268,7 +297,10 @@ fn third(
             false => tagged(text(StatusCode::OK, JSON, index), &etag),
         });
     }
-    let document = documents.get(rest).ok_or_else(Error::unknown_path)?;
+    if let Some(hash) = documents.elsewhere.get(rest) {
+        return Ok(moved(&v3::url(rest, hash)));
+    }
+    let document = documents.third.get(rest).ok_or_else(Error::unknown_path)?;
     let Some(form) = form(headers, "v3") else { return Ok(not_acceptable()) };
     let content_type = if form == Form::Json { JSON } else { v3::PROTOBUF_MEDIA_TYPE };
     let etag = format!("\"{}\"", document.hash);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
 
 mod admission;
+mod aggregation;
 mod apply;
 mod at_rest;
 mod authentication;
@@ -11,12 +12,14 @@ mod battery;
 mod catalogue;
 mod certificates;
 mod corpus;
+mod custom;
 mod dial;
 mod discovery;
 mod external_addresses;
 mod filters;
 mod fixtures;
 mod hook_server;
+mod guests;
 mod matrix;
 mod nasty;
 mod nothing;

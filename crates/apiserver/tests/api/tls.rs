@@ -60,7 +60,7 @@ async fn a_certificate_says_who_it_is_and_rbac_what_they_may() {
 }
 
 /// Connects to the server's port over TLS, offering `protocols`, with a certificate if there is one.
-async fn connected(
+pub(crate) async fn connected(
     server: &TestServer,
     protocols: &[&[u8]],
     identity: Option<&Identity>,

@@ -23,10 +23,9 @@ const BAD_WHEN_TRUE: &[&str] = &[
     "NamespaceFinalizersRemaining",
 ];
 
-/// Whether no part of this version acts on it. What the API server itself serves needs none.
+/// Whether no part of this version acts on it.
 pub(super) fn lacks_its_part(object: &Value, group: &str, plural: &str) -> bool {
-    let is_local = plural == "apiservices" && object.pointer("/spec/service").is_none_or(Value::is_null);
-    row_of(group, plural).is_some() && !is_local && text(object, "/metadata/deletionTimestamp").is_empty()
+    row_of(group, plural).is_some() && text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
 pub(super) fn unserved(object: &Value, group: &str, plural: &str) -> Found {

@@ -159,10 +159,7 @@ fn waiting_for(
     row: &'static Unserved,
     objects: &[(Value, (String, String))],
 ) -> Option<(String, usize, &'static Unserved)> {
-    let is_local = |object: &Value| row.resource == "apiservices" && object["spec"]["service"].is_null();
-    let found = objects.iter().filter(|(object, (group, plural))| {
-        group == row.group && plural == row.resource && !is_local(object)
-    });
+    let found = objects.iter().filter(|(_, (group, plural))| group == row.group && plural == row.resource);
     let count = found.count();
     (count > 0).then(|| (row.resource.to_owned(), count, row))
 }

@@ -11,7 +11,7 @@ use apiserver::Options;
 use apiserver::admission;
 use apiserver::admission::configuration::Configured;
 use apiserver::audit::{self, LogFile, policy::Policy};
-use apiserver::options::PluginChoice;
+use apiserver::options::{PluginChoice, ProxyClient};
 use apiserver::security::authentication_config::{Anonymous, Authentication};
 use apiserver::security::front_proxy::FrontProxy;
 use auth::oidc::Issuer;
@@ -50,6 +50,7 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Res
         webhook_credentials: configured.webhook_credentials,
         admission_plugins: plugins,
         front_proxy: Some(front_proxy(args, tls)?),
+        proxy_client: proxy_client(args, tls)?,
         oidc: authentication.issuers,
         anonymous,
         audit: audit(args)?,
@@ -119,6 +120,24 @@ fn front_proxy(args: &ApiServerArgs, tls: &Path) -> Result<FrontProxy> {
         }
     }
     Ok(FrontProxy { allowed_names: args.requestheader_allowed_names.clone(), ..FrontProxy::new(given) })
+}
+
+/// What this server shows to aggregated APIs: the certificate of this cluster's own front proxy, or that which flags name.
+///
+/// Nothing, if another authority is believed and no certificate of it is there: nobody would believe ours.
+fn proxy_client(args: &ApiServerArgs, tls: &Path) -> Result<Option<ProxyClient>> {
+    let (certificate, key) = (&args.proxy_client_cert_file, &args.proxy_client_key_file);
+    if let Some((certificate, key)) = certificate.as_ref().zip(key.as_ref()) {
+        return Ok(Some(ProxyClient {
+            certificate_pem: read("--proxy-client-cert-file", certificate)?,
+            key_pem: read("--proxy-client-key-file", key)?,
+        }));
+    }
+    if args.requestheader_client_ca_file.is_some() {
+        return Ok(None);
+    }
+    let own = |end: &str| authorities::read(tls, &format!("{FRONT_PROXY_CLIENT}.{end}"));
+    Ok(Some(ProxyClient { certificate_pem: own("crt")?.into_bytes(), key_pem: own("key")?.into_bytes() }))
 }
 
 /// Files that the configuration names lie beside it, unless it says where.
@@ -240,6 +259,12 @@ mod tests {
         assert_eq!((owner("new"), owner("new/folder")), (0, UID));
     }
 
+    /// The certificate of the cluster's own front proxy.
+    fn own_client(all: &Authorities, tls: &Path, now: jiff::Timestamp) -> Vec<u8> {
+        let subject = auth::pki::Subject::user(FRONT_PROXY_CLIENT, FRONT_PROXY_CLIENT);
+        all.front_proxy.issue(tls, &subject, now).unwrap().certificate_pem.into_bytes()
+    }
+
     #[test]
     fn front_proxies_have_an_authority_of_their_own() {
         let folder = std::env::temp_dir().join(format!("knarr-front-proxy-{}", std::process::id()));
@@ -248,6 +273,9 @@ mod tests {
         let own = front_proxy(&ApiServerArgs::default(), &tls).unwrap();
         assert_eq!(own.client_ca_pem, all.front_proxy.certificate_pem().as_bytes());
         assert!(own.believes("front-proxy-client") && !own.believes("admin"));
+
+        let shown = own_client(&all, &tls, now);
+        assert_eq!(proxy_client(&ApiServerArgs::default(), &tls).unwrap().unwrap().certificate_pem, shown);
 
         let other = Authority::named(&folder, "other", now).unwrap().certificate_pem().to_owned();
         let check = |name: &str, content: &str, expected: Option<&str>| {
@@ -262,6 +290,16 @@ mod tests {
         };
         const TAKEN: Option<&str> = Some("must not be an authority of clients or Nodes of this cluster");
         check("other", &other, None);
+        let mut args = ApiServerArgs {
+            requestheader_client_ca_file: Some(folder.join("other")),
+            ..ApiServerArgs::default()
+        };
+        assert!(proxy_client(&args, &tls).unwrap().is_none(), "nobody would believe it");
+        args.proxy_client_cert_file = Some(folder.join("other"));
+        args.proxy_client_key_file = Some(folder.join("absent"));
+        assert!(proxy_client(&args, &tls).is_err());
+        args.proxy_client_key_file = Some(folder.join("other"));
+        assert_eq!(proxy_client(&args, &tls).unwrap().unwrap().certificate_pem, other.as_bytes());
         check("clients", all.clients.certificate_pem(), TAKEN);
         check("serving", all.serving.certificate_pem(), TAKEN);
         check("kubelets", all.kubelet_serving.certificate_pem(), TAKEN);

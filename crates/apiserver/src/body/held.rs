@@ -1,21 +1,27 @@
-//! A response's body, whose request is under way for as long as it lasts.
+//! A response's body, and what lasts as long as it does: a request that is under way, a place on a connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use base::connections::Underway;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use crate::respond::{Body, BoxError};
+use super::{Body, BoxError};
 
-/// A body whose request is under way until it is through.
-pub(super) struct Counted {
-    pub(super) body: Body,
-    pub(super) _underway: Underway,
+/// A body with which something is held.
+pub struct WhileBody<T> {
+    body: Body,
+    _held: T,
 }
 
-impl http_body::Body for Counted {
+impl<T> WhileBody<T> {
+    /// Holds something until `body` is through.
+    pub fn new(body: Body, held: T) -> Self {
+        Self { body, _held: held }
+    }
+}
+
+impl<T: Unpin> http_body::Body for WhileBody<T> {
     type Data = Bytes;
     type Error = BoxError;
 

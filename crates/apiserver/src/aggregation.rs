@@ -1,0 +1,176 @@
+//! The aggregation layer: group-versions that servers elsewhere serve, as APIServices say.
+//!
+//! An APIService with a Service makes a [`Remote`](remote::Remote), which is looked up before kinds; one without leads to
+//! the catalogue. Whoever has made, changed or deleted one on this server finds it followed with the next request. What the
+//! others tell of themselves (`catalogue/{learned,specification}.rs`) is read here once in a while, never while somebody asks, and kept
+//! as it was when they do not answer: one that lies or hangs harms nobody but itself.
+//!
+//! Source: `k8s.io/kube-aggregator`.
+
+pub mod attend;
+pub mod auto_register;
+pub mod availability;
+pub mod learn;
+pub mod link;
+pub mod registration;
+pub mod remote;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+
+use crate::api::Api;
+use crate::cache::interest::Interest;
+use crate::catalogue::Delegate;
+use crate::catalogue::learned::Learned;
+use crate::catalogue::priorities::{OWN_GROUP, Priorities};
+use crate::kinds::Kind;
+use link::Link;
+use registration::{Registration, Target};
+use remote::Remote;
+
+/// How many servers elsewhere are asked something by this server itself at a time.
+const ASKED_MAX: usize = 16;
+
+/// What is known of APIServices and of whoever is behind them.
+pub struct Aggregation {
+    api: Weak<Api>,
+    known: Mutex<Known>,
+    registrations: watch::Sender<Arc<Vec<Registration>>>,
+    /// Whoever changes what the catalogue knows of this has it.
+    turn: tokio::sync::Mutex<()>,
+    /// Whoever asks a server elsewhere on its own account.
+    asking: Semaphore,
+    /// Whoever reads a document of one, which takes more room than it has bytes.
+    reading: Semaphore,
+    metrics: availability::Metrics,
+}
+
+#[derive(Default)]
+struct Known {
+    links: BTreeMap<String, Arc<Link>>,
+    learned: BTreeMap<String, Arc<Learned>>,
+}
+
+impl Aggregation {
+    /// Of a server, of which nothing is known yet.
+    pub fn new(api: &Arc<Api>) -> Self {
+        Self {
+            api: Arc::downgrade(api),
+            known: Mutex::default(),
+            registrations: watch::Sender::default(),
+            turn: tokio::sync::Mutex::default(),
+            asking: Semaphore::new(ASKED_MAX),
+            reading: Semaphore::new(1),
+            metrics: availability::Metrics::new(api.metrics.registry()),
+        }
+    }
+
+    /// The way to whoever serves what a registration is about.
+    fn link(&self, name: &str) -> Option<Arc<Link>> {
+        self.known.lock().links.get(name).cloned()
+    }
+
+    /// Takes over what a server elsewhere has told; says so to clients if it is something else than before.
+    async fn learn(&self, api: &Api, link: &Arc<Link>, name: &str, learned: Learned) {
+        {
+            let mut known = self.known.lock();
+            if !known.links.get(name).is_some_and(|current| Arc::ptr_eq(current, link)) {
+                return;
+            }
+            let before = known.learned.insert(name.to_owned(), Arc::new(learned.clone()));
+            if before.is_some_and(|before| before.is_same(&learned)) {
+                return;
+            }
+        }
+        self.publish(api).await;
+    }
+
+    /// What is known of whoever serves what a registration is about.
+    fn learned(&self, name: &str) -> Arc<Learned> {
+        self.known.lock().learned.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Takes over what APIServices say.
+    async fn apply(&self, api: &Api, registrations: Vec<Registration>) {
+        if **self.registrations.borrow() == registrations {
+            return;
+        }
+        let before = self.known.lock().links.clone();
+        let mut links = BTreeMap::new();
+        for one in &registrations {
+            let Some(target) = &one.target else { continue };
+            let link = match before.get(&one.name).filter(|link| link.target() == target) {
+                Some(kept) => Arc::clone(kept),
+                None => made(api, target.clone()).await,
+            };
+            links.insert(one.name.clone(), link);
+        }
+        {
+            let mut known = self.known.lock();
+            // What another server has told is not this one's.
+            let is_same = |name: &String| {
+                let pair = before.get(name).zip(links.get(name));
+                pair.is_some_and(|(before, now)| Arc::ptr_eq(before, now))
+            };
+            known.learned.retain(|name, _| is_same(name));
+            known.links = links;
+        }
+        self.registrations.send_replace(Arc::new(registrations));
+        self.publish(api).await;
+    }
+
+    /// Makes what is known the catalogue's.
+    async fn publish(&self, api: &Api) {
+        let _turn = self.turn.lock().await;
+        let registrations = Arc::clone(&self.registrations.borrow());
+        let remotes: Vec<Arc<dyn Delegate>> = {
+            let known = self.known.lock();
+            let made = registrations.iter().filter_map(|one| {
+                let link = Arc::clone(known.links.get(&one.name)?);
+                let learned = known.learned.get(&one.name).cloned().unwrap_or_default();
+                let remote = Remote::new(self.api.clone(), one.clone(), link, learned);
+                Some(Arc::new(remote) as Arc<dyn Delegate>)
+            });
+            made.collect()
+        };
+        let priorities = registrations.iter().map(|one| {
+            let group_version = (one.group.as_str(), one.version.as_str());
+            (group_version, (one.group_priority, one.version_priority))
+        });
+        api.catalogue.register(remotes, Priorities::of(priorities)).await;
+    }
+}
+
+/// A new way to a server elsewhere. Whom the host believes is read from its files.
+async fn made(api: &Api, target: Target) -> Arc<Link> {
+    let client = api.config.options.proxy_client.clone();
+    let making = target.clone();
+    let made = tokio::task::spawn_blocking(move || Link::new(making, client.as_ref())).await;
+    Arc::new(made.unwrap_or_else(|failure| Link::faulty(target, failure.to_string())))
+}
+
+/// APIServices.
+fn kind(api: &Api) -> Option<&Kind> {
+    api.kind(OWN_GROUP, "v1", "apiservices")
+}
+
+/// Follows APIServices for ever.
+pub async fn follow(api: &Api, aggregation: &Aggregation) {
+    let Some(kind) = kind(api) else { return };
+    loop {
+        let revision = api.cache.revision();
+        let mut changes = kind.cache().watch(revision, Interest::Everything);
+        let listing = kind.cache().list(kind.prefix(), revision);
+        let found = listing.objects.iter().filter_map(|object| Registration::of(&kind.value(object)));
+        aggregation.apply(api, found.collect()).await;
+        api.catalogue.follows(listing.revision);
+        changes.skip_to(listing.revision);
+        // It says that something changed, or that too much did: in both cases all is read again.
+        if let Err(failure) = changes.next().await {
+            tracing::debug!(%failure, "APIServices are read again");
+        }
+    }
+}
