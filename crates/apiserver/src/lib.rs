@@ -19,6 +19,7 @@ mod binding;
 pub mod component_statuses;
 pub mod custom;
 pub mod eviction;
+mod match_conditions;
 pub mod proxy;
 pub mod resource_metrics;
 pub mod reviews;

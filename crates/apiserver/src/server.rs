@@ -35,6 +35,7 @@ use crate::config::Config;
 use crate::custom::Definitions;
 use crate::flow_control::FlowControl;
 use crate::kubelet_client::KubeletClient;
+use crate::match_conditions::MatchConditions;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::progress::Progress;
@@ -47,7 +48,7 @@ use crate::trace::Trace;
 use crate::webhook_dial::Dialer;
 use crate::webhooks::Webhooks;
 use crate::webhooks::client::Dial;
-use crate::webhooks::conditions::{Compile, NotEvaluated};
+use crate::webhooks::conditions::Compile;
 use crate::write::Writer;
 use crate::write::allocation::quota::Ledger;
 use crate::write::allocation::service::{self, NodePorts};
@@ -249,7 +250,7 @@ async fn cluster(
     let security = Arc::new(security.map_err(StartError::Tls)?);
     security.load(&cache);
     let dial: Arc<dyn Dial> = Arc::clone(dialer) as Arc<dyn Dial>;
-    let conditions: Arc<dyn Compile> = Arc::new(NotEvaluated);
+    let conditions: Arc<dyn Compile> = Arc::new(MatchConditions(Arc::clone(&security)));
     let credentials = config.options.webhook_credentials.clone();
     let webhooks = Webhooks::new(&builtin, credentials, (&dial, tasks), &conditions, metrics.registry());
     Ok(Cluster { config, bound: None, cache, catalogue, builtin, security, webhooks, metrics, clock, random })
