@@ -160,7 +160,7 @@ pub fn patched(
 /// # Errors
 /// 500 for wrong types: the client has nothing to do with it.
 pub fn of_webhook(kind: &Kind, value: Value) -> Result<Value> {
-    let decoded = decode::from_value(schema_of(kind)?, value, decode::FieldValidation::Ignore);
+    let decoded = walk::from_value(schema_of(kind)?, value, walk::FieldValidation::Ignore);
     decoded.map(|decoded| decoded.value).map_err(Error::internal)
 }
 

@@ -130,7 +130,7 @@ async fn session(api: &Api, request: &Request, client: OnUpgrade) -> Result<Resp
         if let Some(resource) = &mut info.resource {
             resource.verb = Verb::Create;
         }
-        api.security.authorize(&request.user, &info)?;
+        api.security.authorize(&request.user, &info).await?;
     }
     let pod = request.kind.value(&*current(api, request, &request.key()).await?);
     let node = text(&pod, "/spec/nodeName");

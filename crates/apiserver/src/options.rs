@@ -11,6 +11,7 @@ use crate::admission::event_rate_limit::EventRateLimits;
 use crate::admission::{Plugin, chosen};
 use crate::audit;
 use crate::security::authentication_config::Anonymous;
+use crate::security::authorization_config::Authorization;
 use crate::security::front_proxy::FrontProxy;
 use machinery::net::Cidr;
 
@@ -28,6 +29,8 @@ pub struct Options {
     /// Where requests need not say who sends them. Source: `--anonymous-auth`,
     /// `--authentication-config`.
     pub anonymous: Anonymous,
+    /// Who is asked whether somebody may. Source: `--authorization-*`.
+    pub authorization: Authorization,
     /// What is written to the audit log. Source: `--audit-*`.
     pub audit: Option<audit::Config>,
     /// How values are encrypted in the store. Source: `--encryption-provider-config`.
@@ -64,6 +67,7 @@ impl Default for Options {
             front_proxy: None,
             oidc: Vec::new(),
             anonymous: Anonymous::Everywhere,
+            authorization: Authorization::default(),
             audit: None,
             encryption: None,
             reloads_encryption: false,

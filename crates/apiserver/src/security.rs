@@ -1,19 +1,30 @@
 //! Who is it, and may they: joins `auth` to requests and to the cached RBAC objects.
 
+mod access_review;
+mod answers;
 pub mod authentication_config;
+pub mod authorization_config;
+mod authorization_metrics;
 mod bearer;
+mod chain;
 pub mod credentials;
 pub mod front_proxy;
 pub mod impersonation;
 mod index;
+mod match_conditions;
 mod oidc;
 pub mod peer;
 pub mod proof;
+mod webhook_authorizer;
+
+use std::sync::Arc;
 
 use auth::authorizer::{Authorizer, forbidden_message};
 use auth::token::{Lookup, TokenError, Tokens};
 use auth::{Attributes, Decision, UserInfo, escalation};
-use base::Clock;
+use base::metrics::Metrics as Registry;
+use base::{Clock, Random, Tasks};
+use futures::FutureExt;
 use http::HeaderMap;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use machinery::metadata::Metadata;
@@ -27,9 +38,14 @@ use crate::cache::{Cache, CacheEvent};
 use crate::catalogue::Catalogue;
 use crate::request_info::RequestInfo;
 use crate::status::{Error, Result, Subject};
+use authorization_config::Authorization;
+use authorization_metrics::AuthorizationMetrics;
+use chain::Chain;
+pub use chain::Verdict;
 use front_proxy::FrontProxy;
 pub use peer::Peer;
 pub use proof::{Proof, Verified};
+use webhook_authorizer::WebhookAuthorizer;
 
 /// What everybody may see, also before there are roles. Source: the default of `--authorization-always-allow-paths`.
 const ALWAYS_ALLOWED: [&str; 3] = ["/healthz", "/readyz", "/livez"];
@@ -44,6 +60,8 @@ pub struct Security {
     /// Where the keys of our tokens are read.
     keys_url: String,
     authorizer: RwLock<Authorizer>,
+    chain: RwLock<Arc<Chain>>,
+    outside: Outside,
     clock: Clock,
     front_proxy: Option<FrontProxy>,
     oidc: oidc::Oidc,
@@ -51,12 +69,23 @@ pub struct Security {
     pub quota: Ledger,
 }
 
+/// What is needed to ask others.
+pub struct Outside {
+    /// Where connections live.
+    pub tasks: Tasks,
+    /// Chance, for delays.
+    pub random: Random,
+    /// Where calls are counted.
+    pub registry: Registry,
+}
+
 impl Security {
     /// Reads the configured keys.
     ///
     /// # Errors
     /// What cannot be used.
-    pub fn new(config: &Config, clock: Clock) -> std::result::Result<Self, String> {
+    pub fn new(config: &Config, clock: Clock, outside: Outside) -> std::result::Result<Self, String> {
+        let chain = chain(config.options.authorization.clone(), &outside)?;
         let tokens = Tokens::new(
             &config.service_account_key,
             &config.service_account_issuer,
@@ -67,6 +96,8 @@ impl Security {
             issuer: config.service_account_issuer.clone(),
             keys_url: format!("https://{}/openid/v1/jwks", config.advertise_address),
             authorizer: RwLock::new(Authorizer::new()),
+            chain: RwLock::new(Arc::new(chain)),
+            outside,
             clock,
             front_proxy: config.options.front_proxy.clone(),
             oidc: oidc::Oidc::new(config.options.oidc.clone()),
@@ -138,12 +169,12 @@ impl Security {
     ///
     /// # Errors
     /// 400 when something but no user is asked for, 403 when they may not.
-    pub fn impersonate(&self, user: &UserInfo, headers: &HeaderMap) -> Result<Option<UserInfo>> {
+    pub async fn impersonate(&self, user: &UserInfo, headers: &HeaderMap) -> Result<Option<UserInfo>> {
         let Some(wanted) = impersonation::wanted(headers).map_err(Error::bad_request)? else {
             return Ok(None);
         };
         for attributes in &wanted.attributes {
-            match self.decide(user, attributes) {
+            match self.decide(user, attributes).await.decision {
                 Decision::Allow(_) => {}
                 Decision::NoOpinion(why) | Decision::Deny(why) => {
                     return Err(forbidden(user, attributes, &why));
@@ -156,28 +187,56 @@ impl Security {
     /// Lets a request pass, or not; answers why it may.
     ///
     /// # Errors
-    /// 403 with upstream's text.
-    pub fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<String> {
+    /// 403 with upstream's text; 500 if somebody could not be asked who might have let it pass.
+    pub async fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<String> {
         let is_read = matches!(info.method, http::Method::GET | http::Method::HEAD);
         let is_always_allowed = is_read && ALWAYS_ALLOWED.contains(&info.path.as_str());
         if user.is_in(auth::MASTERS) || is_always_allowed {
             return Ok(String::new());
         }
         let attributes = attributes(info);
-        match self.decide(user, &attributes) {
-            Decision::Allow(why) => Ok(why),
-            Decision::NoOpinion(why) | Decision::Deny(why) => Err(forbidden(user, &attributes, &why)),
+        let Verdict { decision, error } = self.decide(user, &attributes).await;
+        match (decision, error) {
+            (Decision::Allow(why), _) => Ok(why),
+            (_, Some(why)) => Err(Error::internal(why)),
+            (Decision::NoOpinion(why) | Decision::Deny(why), None) => Err(forbidden(user, &attributes, &why)),
         }
     }
 
-    /// What the authorizers say.
-    pub fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
-        self.authorizer.read().authorize(user, attributes)
+    /// What the authorizers say. Webhooks among them may take their time.
+    pub async fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Verdict {
+        let chain = Arc::clone(&self.chain.read());
+        chain.decide(&self.authorizer, user, attributes).await
+    }
+
+    /// What the authorizers say at once. Where a webhook would have to be asked it is no.
+    pub fn decide_at_once(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
+        let decided = self.decide(user, attributes).now_or_never();
+        let late = || Decision::Deny("an authorization webhook would have to be asked".to_owned());
+        decided.map_or_else(late, |verdict| verdict.decision)
+    }
+
+    /// Has others asked from now on; says whether they are others. What was answered before is forgotten.
+    ///
+    /// # Errors
+    /// That it cannot take the place of what there is. Then nothing changes.
+    pub fn reload_authorization(
+        &self,
+        first: &Authorization,
+        config: Authorization,
+    ) -> std::result::Result<bool, String> {
+        config.may_replace(first)?;
+        if self.chain.read().config == config {
+            return Ok(false);
+        }
+        let chain = chain(config, &self.outside)?;
+        *self.chain.write() = Arc::new(chain);
+        Ok(true)
     }
 
     /// The rules that a user has in a namespace: the status of a SelfSubjectRulesReview.
     pub fn rules(&self, user: &UserInfo, namespace: &str) -> Value {
-        let found = self.authorizer.read().rbac().rules_for(user, namespace);
+        let found = self.chain.read().rules(&self.authorizer.read(), user, namespace);
         let (mut resources, mut others) = (Vec::new(), Vec::new());
         for rule in &found.rules {
             if rule.non_resource_urls.as_ref().is_some_and(|urls| !urls.is_empty()) {
@@ -317,6 +376,15 @@ impl Security {
     }
 }
 
+/// The authorizers of a configuration, and clients for those that are somebody else's.
+fn chain(config: Authorization, outside: &Outside) -> std::result::Result<Chain, String> {
+    let metrics = outside.registry.part(AuthorizationMetrics::new);
+    Chain::new(config, &metrics, |webhook| {
+        let client = webhook.target.client(&outside.tasks)?;
+        Ok(WebhookAuthorizer::new(webhook, client, Arc::clone(&metrics), outside.random.clone()))
+    })
+}
+
 /// Whoever is known is in `system:authenticated`, unless a proxy says that they are not.
 fn known(mut user: UserInfo) -> UserInfo {
     let is_said = user.is_in(auth::AUTHENTICATED) || user.is_in(auth::UNAUTHENTICATED);
@@ -383,14 +451,26 @@ pub fn attributes(info: &RequestInfo) -> Attributes {
         name: selected_name(info).unwrap_or_else(|| resource.name.clone()),
         path: info.path.clone(),
         field_selector: info.query.get("fieldSelector").unwrap_or_default().to_owned(),
+        label_selector: label_selector(info).to_owned(),
         is_resource: true,
     }
+}
+
+fn is_of_many(verb: &str) -> bool {
+    matches!(verb, "list" | "watch" | "deletecollection")
+}
+
+/// What labels a request for many objects asks for.
+fn label_selector(info: &RequestInfo) -> &str {
+    let is_asked = info.resource.as_ref().is_some_and(|resource| is_of_many(resource.verb.as_str()));
+    let asked = is_asked.then(|| info.query.get("labelSelector")).flatten();
+    asked.unwrap_or_default()
 }
 
 /// A list of the one object that `fieldSelector=metadata.name=` names is a request for that object.
 fn selected_name(info: &RequestInfo) -> Option<String> {
     let resource = info.resource.as_ref().filter(|resource| resource.name.is_empty())?;
-    if !matches!(resource.verb.as_str(), "list" | "watch" | "deletecollection") {
+    if !is_of_many(resource.verb.as_str()) {
         return None;
     }
     let selector = machinery::fields::Selector::parse(info.query.get("fieldSelector")?).ok()?;

@@ -35,7 +35,7 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::resource_metrics::ResourceMetrics;
 use crate::respond::Body;
-use crate::security::Security;
+use crate::security::{Outside, Security};
 use crate::security::peer::{Certificates, Presented};
 use crate::service::ApiService;
 use crate::trace::Trace;
@@ -167,7 +167,12 @@ pub async fn start(
     let builtin = Kinds::clone(&catalogue.current());
     catalogue.delegate(Arc::new(ResourceMetrics::default())).await;
     let trace = Arc::new(Trace::new(clock.clone()));
-    let security = Arc::new(Security::new(&config, clock.clone()).map_err(StartError::Tls)?);
+    let outside = Outside {
+        tasks: tasks.clone(),
+        random: random.clone(),
+        registry: metrics.registry().clone(),
+    };
+    let security = Arc::new(Security::new(&config, clock.clone(), outside).map_err(StartError::Tls)?);
     security.load(&cache);
     let listener = bind(config.bind).await?;
     let tls = listener.as_ref().map(|_| tls(&config)).transpose()?;

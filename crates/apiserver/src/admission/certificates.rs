@@ -164,6 +164,6 @@ fn may(context: &Context<'_>, verb: &str, signer: &str) -> bool {
             is_resource: true,
             ..Attributes::default()
         };
-        matches!(context.api.security.decide(&context.request.user, &attributes), Decision::Allow(_))
+        matches!(context.api.security.decide_at_once(&context.request.user, &attributes), Decision::Allow(_))
     })
 }

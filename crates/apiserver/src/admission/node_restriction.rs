@@ -58,7 +58,7 @@ pub fn validate_audience(api: &Api, request: &Request, posted: &Value, pod: Opti
         is_resource: true,
         ..Attributes::default()
     };
-    if matches!(api.security.decide(&request.user, &attributes), Decision::Allow(_)) {
+    if matches!(api.security.decide_at_once(&request.user, &attributes), Decision::Allow(_)) {
         return Ok(());
     }
     Err(forbidden(&format!(

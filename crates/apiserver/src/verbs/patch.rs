@@ -72,7 +72,7 @@ async fn apply(api: &Api, request: &Request, part: Part) -> Result<Answer> {
             );
             return Err(Error::conflict(request.subject(), &request.resource.name, &why));
         }
-        update::authorize_create(api, request)?;
+        update::authorize_create(api, request).await?;
         let object = apply_to(None)?;
         match create_owned(api, request, object, Ownership::Applied).await {
             Ok(committed) => return Ok(answer(StatusCode::CREATED, committed)),

@@ -49,7 +49,7 @@ pub async fn replace(api: &Api, request: &Request, part: Part) -> Result<Answer>
         Err(error)
             if error.reason == "NotFound" && strategy.allow_create_on_update && part == Part::Object =>
         {
-            authorize_create(api, request)?;
+            authorize_create(api, request).await?;
             let mut object = object;
             let uid = Metadata::of(&object).uid();
             if !uid.is_empty() {
@@ -84,12 +84,12 @@ pub fn check_name(request: &Request, name: &str) -> Result<()> {
 ///
 /// # Errors
 /// 403.
-pub fn authorize_create(api: &Api, request: &Request) -> Result<()> {
+pub async fn authorize_create(api: &Api, request: &Request) -> Result<()> {
     let mut info = request.info.clone();
     if let Some(resource) = &mut info.resource {
         resource.verb = Verb::Create;
     }
-    api.security.authorize(&request.user, &info).map(drop)
+    api.security.authorize(&request.user, &info).await.map(drop)
 }
 
 /// Changes an existing object: `transform` makes the new object out of the current one (served form), and is called
