@@ -1,11 +1,13 @@
-//! Rules that no compiler checks: the layers and edges of the crates, file length, module docs, duplication, features.
+//! Rules that no compiler checks: the layers and edges of the crates, circles among modules, file length, module docs,
+//! duplication, features.
 //!
-//! `docs/crates.toml` is the golden graph: a new edge shows up there first. What counts as a copy is in [`clones`], and
-//! why every crate is to be built with the same libraries in [`features`].
+//! `docs/crates.toml` is the golden graph: a new edge shows up there first. What counts as a copy is in [`clones`],
+//! what as a circle in [`modules`], and why every crate is to be built with the same libraries in [`features`].
 
 mod clones;
 mod features;
 mod functions;
+mod modules;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +24,10 @@ pub(crate) fn run() -> Result<()> {
     let root = root()?;
     let mut breaches = Vec::new();
     let crates = read_real()?;
-    check_graph(&root, &crates, &mut breaches)?;
+    let golden = read_golden(&fs::read_to_string(root.join(GOLDEN)).context("read docs/crates.toml")?)?;
+    check_graph(&golden, &crates, &mut breaches);
+    let circles = golden.iter().map(|(name, known)| (name.as_str(), known.circle));
+    modules::check(&root, circles.filter(|(name, _)| crates.contains_key(*name)), &mut breaches)?;
     features::check(&root, crates.keys().map(String::as_str), &mut breaches)?;
     let mut functions = Vec::new();
     for file in rust_files(&root)? {
@@ -40,7 +45,9 @@ pub(crate) fn run() -> Result<()> {
     if !breaches.is_empty() {
         bail!("{} rules are broken", breaches.len());
     }
-    eprintln!("tidy: layers, file lengths, module docs and features are in order, and nothing is said twice");
+    eprintln!(
+        "tidy: layers, circles, file lengths, module docs and features are in order, and nothing is said twice"
+    );
     Ok(())
 }
 
@@ -89,11 +96,16 @@ fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
 #[derive(Debug, PartialEq)]
 struct Golden {
     layer: u32,
+    /// How many of its modules are in a circle.
+    circle: usize,
     edges: Vec<String>,
 }
 
-fn check_graph(root: &Path, real: &BTreeMap<String, Vec<String>>, breaches: &mut Vec<String>) -> Result<()> {
-    let golden = read_golden(&fs::read_to_string(root.join(GOLDEN)).context("read docs/crates.toml")?)?;
+fn check_graph(
+    golden: &BTreeMap<String, Golden>,
+    real: &BTreeMap<String, Vec<String>>,
+    breaches: &mut Vec<String>,
+) {
     for (name, edges) in real {
         let Some(known) = golden.get(name) else {
             breaches.push(format!("{GOLDEN}: crate {name} is missing"));
@@ -114,7 +126,6 @@ fn check_graph(root: &Path, real: &BTreeMap<String, Vec<String>>, breaches: &mut
     for name in golden.keys().filter(|name| !real.contains_key(*name)) {
         breaches.push(format!("{GOLDEN}: there is no crate {name}"));
     }
-    Ok(())
 }
 
 /// Reads lines like `base = { layer = 0, edges = [] }`.
@@ -123,10 +134,11 @@ fn read_golden(text: &str) -> Result<BTreeMap<String, Golden>> {
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (name, rest) = line.split_once('=').with_context(|| format!("{GOLDEN}: {line}"))?;
         let layer = between(rest, "layer =", ",").with_context(|| format!("{GOLDEN}: no layer in {line}"))?;
+        let circle = between(rest, "circle =", ",").map_or(Ok(0), |circle| circle.trim().parse())?;
         let edges = between(rest, "[", "]").with_context(|| format!("{GOLDEN}: no edges in {line}"))?;
         let edges = edges.split(',').map(|edge| edge.trim().trim_matches('"').to_owned());
         let edges = edges.filter(|edge| !edge.is_empty()).collect();
-        crates.insert(name.trim().to_owned(), Golden { layer: layer.trim().parse()?, edges });
+        crates.insert(name.trim().to_owned(), Golden { layer: layer.trim().parse()?, circle, edges });
     }
     Ok(crates)
 }
@@ -167,10 +179,11 @@ mod tests {
     #[test]
     fn the_golden_graph_is_read() {
         let golden = read_golden(
-            "# layers\nbase = { layer = 0, edges = [] }\nstore = { layer = 1, edges = [\"base\"] }\n",
+            "# layers\nbase = { layer = 0, edges = [] }\nstore = { layer = 1, circle = 3, edges = [\"base\"] }\n",
         );
         let golden = golden.expect("valid");
-        assert_eq!(golden["store"], Golden { layer: 1, edges: vec!["base".into()] });
+        assert_eq!(golden["base"].circle, 0);
+        assert_eq!(golden["store"], Golden { layer: 1, circle: 3, edges: vec!["base".into()] });
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! A connection serves one request. When both sides switch protocols, their two ends are joined. What a client said
 //! to prove who it is stays here.
 
+pub mod kubelet;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,9 +25,9 @@ use tracing::debug;
 use crate::api::Api;
 use crate::body::finish::PassedOn;
 use crate::dial::Destination;
+use crate::request::CAUSE_HEADER;
 use crate::respond::{Body, full};
 use crate::security::credentials;
-use crate::service::CAUSE_HEADER;
 
 /// Headers of one connection, not of the request. Source: RFC 9110 section 7.6.1.
 const HOP_BY_HOP: [&str; 9] = [

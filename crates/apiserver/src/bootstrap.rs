@@ -1,30 +1,21 @@
 //! What a new cluster has from the start: namespaces, priority classes, the `kubernetes` Service, RBAC defaults,
 //! flow control.
 //!
-//! Everything is created through the verbs, as `system:apiserver`; what is there already is left alone.
+//! Everything is created as clients create it, as `system:apiserver`; what is there already is left alone.
 
 pub(crate) mod flow;
 mod platform;
 mod rbac;
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
-use auth::UserInfo;
-use bytes::Bytes;
 use futures::future::try_join_all;
-use http::HeaderMap;
-use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use crate::api::Api;
-use crate::kinds::Part;
-use crate::negotiate::Accept;
-use crate::place::Placed;
-use crate::request_info::{Query, RequestInfo, ResourceInfo, Scope, Verb};
 use crate::status::{Error, Result};
-use crate::verbs::{Request, create, update};
+use crate::write::own::{ensure, put};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
@@ -109,147 +100,9 @@ async fn kubernetes_service(api: &Api) -> Result<()> {
     });
     ensure(api, "", "v1", "services", "default", service).await?;
     if api.config.options.is_one_of_many {
-        return crate::peers::begin(api).await;
+        return crate::lease::begin(api).await;
     }
-    kubernetes_endpoints(api, &BTreeSet::from([endpoint.ip()])).await
-}
-
-/// Where the `kubernetes` Service leads: the API servers at `addresses`.
-pub(crate) async fn kubernetes_endpoints(api: &Api, addresses: &BTreeSet<IpAddr>) -> Result<()> {
-    let (port, is_ipv4) = (api.config.advertise_address.port(), api.config.advertise_address.is_ipv4());
-    let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
-    let skip = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
-    let subset = json!({
-        "addresses": addresses.iter().map(|ip| json!({"ip": ip.to_string()})).collect::<Vec<_>>(),
-        "ports": ports,
-    });
-    let subsets = if addresses.is_empty() { json!([]) } else { json!([subset]) };
-    let endpoints = json!({"metadata": {"name": "kubernetes", "labels": skip}, "subsets": subsets});
-    put(api, "", "v1", "endpoints", "default", endpoints).await?;
-    let endpoint = |ip: &IpAddr| json!({"addresses": [ip.to_string()], "conditions": {"ready": true}});
-    let slice = json!({
-        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
-        "addressType": if is_ipv4 { "IPv4" } else { "IPv6" },
-        "endpoints": addresses.iter().map(endpoint).collect::<Vec<_>>(),
-        "ports": ports,
-    });
-    put(api, "discovery.k8s.io", "v1", "endpointslices", "default", slice).await
-}
-
-/// Creates an object unless it is there.
-pub(crate) async fn ensure(
-    api: &Api,
-    group: &str,
-    version: &str,
-    resource: &str,
-    namespace: &str,
-    object: Value,
-) -> Result<()> {
-    let Some((request, object)) = request(api, (group, version, resource), namespace, object, Verb::Create)
-    else {
-        return Ok(());
-    };
-    let key = request.kind.key(namespace, Metadata::of(&object).name());
-    api.cache.fresh().await?;
-    if request.kind.cache().get(&key).is_some() {
-        return Ok(());
-    }
-    match create::create_object(api, &request, object).await {
-        Ok(_) => Ok(()),
-        Err(error) if error.reason == "AlreadyExists" => Ok(()),
-        Err(error) => {
-            warn!(key, %error, "a bootstrap object was refused");
-            Err(error)
-        }
-    }
-}
-
-/// Creates an object, or replaces all of it but its metadata.
-pub(crate) async fn put(
-    api: &Api,
-    group: &str,
-    version: &str,
-    resource: &str,
-    namespace: &str,
-    object: Value,
-) -> Result<()> {
-    ensure(api, group, version, resource, namespace, object.clone()).await?;
-    let Some((request, wanted)) = request(api, (group, version, resource), namespace, object, Verb::Update)
-    else {
-        return Ok(());
-    };
-    api.cache.fresh().await?;
-    update::change(api, &request, Part::Object, |old| {
-        let mut new = wanted.clone();
-        if let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) {
-            new.insert("metadata".to_owned(), old.get("metadata").cloned().unwrap_or_default());
-        }
-        // Without it nobody else's change in between is a conflict.
-        metadata::remove(&mut new, "resourceVersion");
-        Ok(new)
-    })
-    .await?;
-    Ok(())
-}
-
-/// A request of the API server to itself.
-pub(crate) fn request(
-    api: &Api,
-    (group, version, resource): (&str, &str, &str),
-    namespace: &str,
-    mut object: Value,
-    verb: Verb,
-) -> Option<(Request, Value)> {
-    let kind = api.kind(group, version, resource)?;
-    let map = object.as_object_mut()?;
-    map.insert("apiVersion".to_owned(), kind.api_version().into());
-    map.insert("kind".to_owned(), kind.kind().into());
-    let name = if verb == Verb::Create { String::new() } else { Metadata::of(&object).name().to_owned() };
-    let resource = ResourceInfo {
-        verb,
-        group: group.to_owned(),
-        version: version.to_owned(),
-        scope: if namespace.is_empty() { Scope::Cluster } else { Scope::Namespace },
-        namespace: namespace.to_owned(),
-        resource: resource.to_owned(),
-        subresource: String::new(),
-        name,
-        rest: String::new(),
-    };
-    let info = RequestInfo {
-        method: http::Method::POST,
-        path: String::new(),
-        raw_query: String::new(),
-        query: Query::default(),
-        resource: Some(resource.clone()),
-    };
-    let mut headers = HeaderMap::new();
-    headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("kube-apiserver"));
-    let request = Request {
-        info,
-        resource: Placed::new(kind, resource).ok()?,
-        catalogue: api.catalogue.current(),
-        kind: kind.clone(),
-        user: system_user(),
-        origin: None,
-        headers,
-        accept: Accept::JSON,
-        body: Bytes::new(),
-        received_us: api.clock.now().as_microsecond(),
-        cause: 0,
-        notes: Default::default(),
-    };
-    Some((request, object))
-}
-
-/// The API server's own identity. It may everything because it makes the roles that everybody else's rights come from; it
-/// is a value in this process and no certificate or token is for it. Source: upstream's loopback client.
-pub fn system_user() -> UserInfo {
-    UserInfo {
-        name: "system:apiserver".to_owned(),
-        groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
-        ..UserInfo::default()
-    }
+    crate::lease::kubernetes_endpoints(api, &BTreeSet::from([endpoint.ip()])).await
 }
 
 /// Waits for bootstrap to succeed, with backoff, and says so once.

@@ -47,6 +47,7 @@ pub struct Cache {
     reading: Mutex<()>,
     progress: watch::Sender<Revision>,
     compacted: AtomicU64,
+    policy: AtomicU64,
     loaded: AtomicBool,
 }
 
@@ -65,6 +66,7 @@ impl Cache {
             reading: Mutex::default(),
             progress: watch::Sender::new(0),
             compacted: AtomicU64::new(0),
+            policy: AtomicU64::new(0),
             loaded: AtomicBool::new(false),
         }
     }
@@ -78,6 +80,17 @@ impl Cache {
     /// when the store forgets is what clients see of upstream.
     pub fn is_compacted(&self, revision: Revision) -> bool {
         revision < self.compacted.load(Ordering::Relaxed)
+    }
+
+    /// Says that `revision` changed what other requests are judged by.
+    pub fn policy_changed(&self, revision: Revision) {
+        self.policy.fetch_max(revision, Ordering::AcqRel);
+    }
+
+    /// The last change of what other requests are judged by, that this server has made: namespaces, roles, quotas,
+    /// classes, tokens.
+    pub fn policy_revision(&self) -> Revision {
+        self.policy.load(Ordering::Acquire)
     }
 
     /// The cache of the objects under `prefix`: of a built-in kind, or of the server's own records. One that stays empty,

@@ -28,7 +28,7 @@ use crate::cache::{Cache, Keys, ResourceCache, feed};
 use crate::kinds::Kind;
 pub use crate::kinds::Kinds;
 use crate::request_info::ResourceInfo;
-pub use delegates::Delegate;
+pub use delegates::{Asked, Delegate};
 
 /// What makes a kind.
 #[derive(Clone, Debug)]

@@ -11,12 +11,11 @@ use crate::answer::Answer;
 use crate::api::Api;
 use crate::cache::CachedObject;
 use crate::filter::Filter;
-use crate::kinds::Kind;
 use crate::object::encode_stored;
+use crate::request::Authorized;
 use crate::request_info::Verb;
 use crate::status::{Error, Result, Subject};
 use crate::tree::text;
-use crate::verbs::Request;
 
 /// The parts, and the Leases in `kube-system` of those that lead.
 const PARTS: [(&str, Option<&str>); 3] = [
@@ -25,16 +24,11 @@ const PARTS: [(&str, Option<&str>); 3] = [
     ("etcd-0", None),
 ];
 
-/// Whether a kind is this one.
-pub fn is_kind(kind: &Kind) -> bool {
-    kind.group().is_empty() && kind.resource() == "componentstatuses"
-}
-
 /// Answers a GET or LIST.
 ///
 /// # Errors
 /// 404 for a part that there is not, 400 for bad selectors, 504 when the cache lags.
-pub async fn read(api: &Api, request: &Request) -> Result<Answer> {
+pub async fn read(api: &Api, request: &Authorized) -> Result<Answer> {
     let filter = Filter::of(&request.kind, &request.resource, &request.info.query)?;
     api.cache.fresh().await?;
     let mut found = Vec::new();

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use machinery::duration;
+use tokio::time::Instant;
 
 use crate::request_info::RequestInfo;
 use crate::status::{Error, Result};
@@ -33,6 +34,17 @@ pub async fn within<T>(limit: Duration, work: impl Future<Output = Result<T>>) -
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
         Err(Error::timeout("request did not complete within requested timeout - context deadline exceeded"))
     })
+}
+
+/// Waits for a part of a request's work until nobody waits for its answer any more.
+///
+/// # Errors
+/// As [`within`].
+pub async fn before<T>(end: Option<Instant>, work: impl Future<Output = Result<T>>) -> Result<T> {
+    match end {
+        Some(end) => within(end.saturating_duration_since(Instant::now()), work).await,
+        None => work.await,
+    }
 }
 
 #[cfg(test)]

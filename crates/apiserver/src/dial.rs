@@ -13,11 +13,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use machinery::net::Cidr;
-use serde_json::Value;
 use tokio::net::TcpStream;
 
-use crate::api::Api;
-use crate::peers;
+use crate::addresses;
+use crate::cluster::Cluster;
 use crate::status::{Error, Result};
 
 /// How long a connection may take. Source: `net.Dialer.Timeout` of upstream's transports.
@@ -38,7 +37,7 @@ impl Destination {
     ///
     /// # Errors
     /// 400 if one of them may not be connected to, or there is none.
-    pub async fn find(api: &Api, host: &str, port: u16) -> Result<Self> {
+    pub async fn find(cluster: &Cluster, host: &str, port: u16) -> Result<Self> {
         let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
             Ok(ip) => vec![SocketAddr::new(ip, port)],
             Err(_) => tokio::time::timeout(CONNECT_MAX, tokio::net::lookup_host((host, port)))
@@ -51,7 +50,7 @@ impl Destination {
         if addresses.is_empty() {
             return Err(Error::bad_request("no addresses for hostname"));
         }
-        let own = Own::of(api);
+        let own = Own::of(cluster);
         if addresses.iter().any(|address| !own.allows(*address)) {
             return Err(Error::bad_request("address not allowed"));
         }
@@ -62,9 +61,9 @@ impl Destination {
     ///
     /// # Errors
     /// 400 also for a name.
-    pub async fn of_address(api: &Api, address: &str, port: u16) -> Result<Self> {
+    pub async fn of_address(cluster: &Cluster, address: &str, port: u16) -> Result<Self> {
         match address.parse::<IpAddr>() {
-            Ok(_) => Self::find(api, address, port).await,
+            Ok(_) => Self::find(cluster, address, port).await,
             Err(_) => Err(Error::bad_request("address not allowed")),
         }
     }
@@ -113,16 +112,16 @@ struct Own {
 }
 
 impl Own {
-    fn of(api: &Api) -> Self {
-        let config = &api.config;
-        let bound = api.bound.or(config.bind);
-        let mut addresses = peers::alive(api);
+    fn of(cluster: &Cluster) -> Self {
+        let config = &cluster.config;
+        let bound = cluster.bound.or(config.bind);
+        let mut addresses = addresses::alive(cluster);
         addresses.extend(bound.map(|address| address.ip()));
         let advertised = config.advertise_address.port();
         Self {
             ports: [advertised, bound.map_or(advertised, |address| address.port())],
             addresses,
-            ranges: config.service_cidrs.iter().chain(service_cidrs(api)).collect(),
+            ranges: config.service_cidrs.iter().chain(addresses::service_networks(cluster)).collect(),
             allowed: config.options.dials_also.clone(),
         }
     }
@@ -140,18 +139,6 @@ impl Own {
         self.allowed.contains(&ip)
             || (is_global_unicast(ip) && !self.ranges.iter().any(|range| range.contains(ip)))
     }
-}
-
-/// The ranges that ServiceCIDRs name.
-fn service_cidrs(api: &Api) -> Vec<Cidr> {
-    let Some(kind) = api.kind("networking.k8s.io", "v1", "servicecidrs") else { return Vec::new() };
-    let objects = kind.cache().list(kind.prefix(), 0).objects;
-    let values = objects.iter().map(|object| object.value());
-    let texts = values.flat_map(|value| {
-        let cidrs = value.pointer("/spec/cidrs").and_then(Value::as_array).cloned().unwrap_or_default();
-        cidrs.into_iter().filter_map(|cidr| cidr.as_str()?.parse().ok())
-    });
-    texts.collect()
 }
 
 /// Neither this host nor this link nor everybody. Source: Go's `net.IP.IsGlobalUnicast`.

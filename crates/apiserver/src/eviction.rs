@@ -11,16 +11,18 @@ use machinery::labels;
 use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
-use crate::admission::{served, text};
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::kinds::Part;
+use crate::request::Authorized;
 use crate::request_info::{ResourceInfo, Verb};
 use crate::status::{Error, Result, Subject, success};
-use crate::verbs::managed::Ownership;
-use crate::verbs::options::DeleteOptions;
-use crate::verbs::update::{change, change_owned};
-use crate::verbs::{CONFLICT_RETRIES_MAX, Request, current, decode, delete};
+use crate::tree::text;
+use crate::write::Ownership;
+use crate::write::change::current;
+use crate::write::change::{change, change_owned};
+use crate::write::options::DeleteOptions;
+use crate::write::{CONFLICT_RETRIES_MAX, Decoded, decoding, delete};
 
 /// The condition of a Pod that somebody lets go.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
@@ -32,8 +34,8 @@ const DISRUPTED_PODS_MAX: usize = 2000;
 ///
 /// # Errors
 /// 429 when a budget does not allow it now, 500 when several budgets are about the Pod.
-pub async fn evict(api: &Api, request: &Request) -> Result<Answer> {
-    let eviction = decode::body_of(request, "policy/v1", "Eviction")?;
+pub async fn evict(api: &Api, request: &Authorized) -> Result<Answer> {
+    let eviction = decoding::body_of(request, "policy/v1", "Eviction")?;
     if Metadata::of(&eviction).name() != request.resource.name {
         return Err(Error::bad_request("name in URL does not match name in Eviction object"));
     }
@@ -109,29 +111,28 @@ fn changed_meanwhile(budget: &str) -> Error {
 }
 
 /// Says in the Pod's status why it goes, then deletes it.
-async fn mark_and_delete(api: &Api, request: &Request, mut options: DeleteOptions) -> Result<()> {
+async fn mark_and_delete(api: &Api, request: &Authorized, mut options: DeleteOptions) -> Result<()> {
     if !options.is_dry_run {
         let status = ResourceInfo {
             verb: Verb::Update,
             subresource: "status".to_owned(),
             ..(*request.resource).clone()
         };
-        let marking = request.with_resource(&request.kind, status)?;
-        let marking = Request { user: crate::bootstrap::system_user(), ..marking };
+        let marking = request.with_resource(&request.kind, status)?.as_server();
         let now = metadata::time(api.clock.now());
         let marked = change_owned(api, &marking, Part::Status, Ownership::Applied, |pod| {
             options.check(request, pod)?;
             let mut new = pod.clone();
             metadata::remove(&mut new, "resourceVersion");
             mark(&mut new, &now);
-            Ok(new)
+            Ok(Decoded::of_server(new))
         });
         let marked = marked.await?;
         if options.resource_version.is_some() {
             options.resource_version = Some(marked.revision.to_string());
         }
     }
-    delete::delete_object(api, request, &options).await.map(drop)
+    delete::delete(api, request, &options).await.map(drop)
 }
 
 /// Sets the condition `DisruptionTarget`, by which a Job's failure policy knows an eviction from a failure.
@@ -170,7 +171,7 @@ fn is_finished(pod: &Value) -> bool {
 }
 
 /// Takes one disruption from the budget that is about the Pod, if there is one.
-async fn charge(api: &Api, request: &Request, pod: &Value, is_dry_run: bool) -> Result<Leave> {
+async fn charge(api: &Api, request: &Authorized, pod: &Value, is_dry_run: bool) -> Result<Leave> {
     let Some(kind) = api.kind("policy", "v1", "poddisruptionbudgets") else { return Ok(Leave::Granted) };
     let namespace = &request.resource.namespace;
     let all = kind.cache().list(&kind.collection(namespace), 0).objects;
@@ -178,7 +179,7 @@ async fn charge(api: &Api, request: &Request, pod: &Value, is_dry_run: bool) -> 
         let selector = labels::Selector::from_label_selector(budget.pointer("/spec/selector"));
         selector.is_ok_and(|selector| selector.matches(Metadata::of(pod).labels()))
     };
-    let budgets: Vec<Value> = all.iter().map(|object| served(kind, object)).filter(is_about).collect();
+    let budgets: Vec<Value> = all.iter().map(|object| kind.value(object)).filter(is_about).collect();
     let budget = match budgets.as_slice() {
         [] => return Ok(Leave::Granted),
         [one] => one,
@@ -202,12 +203,14 @@ async fn charge(api: &Api, request: &Request, pod: &Value, is_dry_run: bool) -> 
         rest: String::new(),
     };
     // The allowance is taken by the server: whoever may evict need not be allowed to write budgets.
-    let taking = Request { user: crate::bootstrap::system_user(), ..request.with_resource(kind, resource)? };
+    let taking = request.with_resource(kind, resource)?.as_server();
     let (name, now) = (request.resource.name.as_str(), metadata::time(api.clock.now()));
     if is_dry_run {
         return decrement(budget, name, &now).map(|_| Leave::Granted);
     }
-    change(api, &taking, Part::Status, |budget| decrement(budget, name, &now)).await.map(|_| Leave::Granted)
+    change(api, &taking, Part::Status, |budget| decrement(budget, name, &now).map(Decoded::of_server))
+        .await
+        .map(|_| Leave::Granted)
 }
 
 fn is_ready(pod: &Value) -> bool {

@@ -15,16 +15,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::{MASTERS, UserInfo};
+use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use machinery::metadata::Metadata;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::api::Api;
-use crate::bootstrap;
 use crate::cache::interest::Interest;
+use crate::cluster::Cluster;
 use crate::request_info::RequestInfo;
+use crate::status::Error;
 use crate::tree::text;
 use metrics::{FlowMetrics, Handles, Running};
 use queues::{Full, Id, Queues, Settings, Verdict};
@@ -46,6 +47,7 @@ pub struct FlowControl {
     seats_max: u32,
     hasher: RandomState,
     plan: RwLock<Arc<Plan>>,
+    metrics: FlowMetrics,
 }
 
 /// One reading of all schemas and levels.
@@ -127,22 +129,22 @@ impl Admission {
 
 impl FlowControl {
     /// With room for so many requests; until schemas are read, everybody shares them.
-    pub fn new(seats_max: usize) -> Self {
+    pub fn new(seats_max: usize, registry: &base::Metrics) -> Self {
         let seats_max = u32::try_from(seats_max).unwrap_or(u32::MAX).max(1);
         let plan = RwLock::new(Arc::new(Plan::of(&[], &[], seats_max)));
-        Self { seats_max, hasher: RandomState::new(), plan }
+        Self { seats_max, hasher: RandomState::new(), plan, metrics: FlowMetrics::new(registry) }
     }
 
     /// Takes over the schemas and levels that the cache holds.
-    pub fn load(&self, api: &Api) {
+    pub fn load(&self, cluster: &Cluster) {
         let read = |resource: &str| -> Vec<Value> {
-            let Some(kind) = api.kind(GROUP, "v1", resource) else { return Vec::new() };
+            let Some(kind) = cluster.kind(GROUP, "v1", resource) else { return Vec::new() };
             let listing = kind.cache().list(kind.prefix(), 0);
             listing.objects.iter().map(|object| kind.value(object)).collect()
         };
         let (schemas, levels) = (read("flowschemas"), read("prioritylevelconfigurations"));
         let mut plan = Plan::of(&schemas, &levels, self.seats_max);
-        plan.count(&api.metrics.flow, &levels);
+        plan.count(&self.metrics, &levels);
         let mut current = self.plan.write();
         if current.schemas != plan.schemas || current.settings != plan.settings {
             // Requests that run or wait keep the plan that they came under.
@@ -150,20 +152,23 @@ impl FlowControl {
         }
     }
 
-    /// Follows the schemas and levels for ever.
-    pub async fn follow(&self, api: &Api) {
-        let kinds = ["flowschemas", "prioritylevelconfigurations"].map(|name| api.kind(GROUP, "v1", name));
+    /// Follows the schemas and levels for ever; `maintain` keeps those that there must be.
+    pub async fn follow<'a>(
+        &self,
+        cluster: &Cluster,
+        maintain: impl Fn() -> BoxFuture<'a, Result<(), Error>> + Send,
+    ) {
+        let kinds =
+            ["flowschemas", "prioritylevelconfigurations"].map(|name| cluster.kind(GROUP, "v1", name));
         let [Some(schemas), Some(levels)] = kinds else { return };
         loop {
-            let revision = api.cache.revision();
+            let revision = cluster.cache.revision();
             let (mut schemas, mut levels) = (
                 schemas.cache().watch(revision, Interest::Everything),
                 levels.cache().watch(revision, Interest::Everything),
             );
-            self.load(api);
-            if api.is_bootstrapped()
-                && let Err(failure) = bootstrap::flow::maintain(api).await
-            {
+            self.load(cluster);
+            if let Err(failure) = maintain().await {
                 tracing::warn!(%failure, "flow control's own objects could not be kept");
             }
             // Either says that something changed, or that too much did: in both cases all is read again.
@@ -178,7 +183,12 @@ impl FlowControl {
     ///
     /// # Errors
     /// When there is none, or none in time.
-    pub async fn admit(&self, api: &Api, user: &UserInfo, info: &RequestInfo) -> Result<Admission, Rejected> {
+    pub async fn admit(
+        &self,
+        cluster: &Cluster,
+        user: &UserInfo,
+        info: &RequestInfo,
+    ) -> Result<Admission, Rejected> {
         let plan = Arc::clone(&self.plan.read());
         let Some((number, found)) =
             plan.schemas.iter().enumerate().find(|(_, one)| one.schema.matches(user, info))
@@ -198,7 +208,7 @@ impl FlowControl {
             return Ok(Admission { seats: None, _running: running, headers });
         };
         let flow = self.hasher.hash_one((&found.schema.name, found.schema.flow(user, info)));
-        let width = width(api, info);
+        let width = width(cluster, info);
         match seat(&plan, level, flow, width).await {
             Ok(seats) => {
                 let running = waiting.map(|waiting| waiting.run(width));
@@ -215,11 +225,11 @@ impl FlowControl {
 }
 
 /// How many seats a request takes: a list by its length, anything else one. Source: `listWorkEstimator`.
-fn width(api: &Api, info: &RequestInfo) -> u32 {
+fn width(cluster: &Cluster, info: &RequestInfo) -> u32 {
     let Some(resource) = info.resource.as_ref().filter(|r| r.verb == crate::request_info::Verb::List) else {
         return 1;
     };
-    let catalogue = api.catalogue.current();
+    let catalogue = cluster.catalogue.current();
     let kind = catalogue.find(&resource.group, &resource.version, &resource.resource);
     let Some(kind) = kind.filter(|kind| kind.row().is_stored()) else { return 1 };
     let count = kind.cache().len();

@@ -1,63 +1,93 @@
 //! HTTP in, `Status` out: the API server.
 //!
-//! A request moves through `service` (who, may they, is there room), `verbs` (what), `admission` (may this object
-//! be), `door` (commit), `cache` (everyone is told) and `respond` (in which form). Each stage takes the type that
-//! the one before it makes. Verbs name no kind: where kinds differ, their rows say so. What is served is in the
-//! `catalogue`, can change, and is pinned by each request. Reads come from the watch cache; only `door` writes to the
-//! store, and only what `admission` let through.
+//! A request moves through `service` (who, may they, is there room), `handlers` and `verbs` (what), `write` (its stages,
+//! `admission` among them), `write::door` (commit), `cache` (everyone is told) and `respond` (in which form). Each stage
+//! takes the type that the one before it makes. Verbs name no kind: where kinds differ, their rows say so. What is served
+//! is in the `catalogue`, can change, and is pinned by each request. Reads come from the watch cache; only the door writes
+//! to the store, and only what was admitted.
+//!
+//! Modules stand on those below them, and on nothing above: in this list, from the top down.
 
-pub mod api;
-pub mod options;
 pub mod server;
 pub mod service;
 
-pub mod negotiate;
-pub mod notes;
-pub mod request_info;
-pub mod security;
+mod handlers;
+mod streams;
 
-pub mod audit;
-pub mod deadline;
-pub mod flow_control;
-pub mod status;
-
-pub mod admission;
-pub mod answer;
-pub mod at_rest;
-pub mod body;
-pub mod cache;
-pub mod catalogue;
-pub mod codec;
-mod compaction;
-pub mod door;
-pub mod filter;
-pub mod formats;
-pub mod kinds;
-pub mod object;
-pub mod place;
-pub mod resource_metrics;
-pub mod respond;
-pub mod tree;
-pub mod verbs;
-
-pub mod backend;
+mod binding;
 pub mod component_statuses;
-pub mod dial;
 pub mod eviction;
-pub mod kubelet_client;
 pub mod proxy;
+pub mod resource_metrics;
 pub mod reviews;
 pub mod service_reference;
 pub mod tokens;
 pub mod webhooks;
 
+pub mod verbs;
+
+pub mod backend;
 pub mod bootstrap;
 pub mod health;
+mod lease;
+
+pub mod api;
+
+pub mod write;
+
+pub mod admission;
+
+pub mod dial;
+pub mod flow_control;
+pub mod kubelet_client;
+pub mod respond;
+
+mod addresses;
+pub mod request;
+
+pub mod answer;
+pub mod cluster;
+pub mod place;
+
+pub mod catalogue;
+
 pub mod metrics;
-mod peers;
+pub mod security;
 pub mod trace;
 
-pub use api::{Config, PortRange};
+pub mod config;
+pub mod options;
+
+pub mod audit;
+pub mod authentication_config;
+pub mod authorization_config;
+pub mod event_rate_limits;
+pub mod front_proxy;
+mod impersonation;
+
+pub mod codec;
+pub mod filter;
+pub mod kinds;
+
+mod compaction;
+pub mod webhook_client;
+
+pub mod cache;
+
+pub mod at_rest;
+pub mod object;
+
+pub mod body;
+pub mod formats;
+
+pub mod deadline;
+pub mod negotiate;
+pub mod notes;
+pub mod request_info;
+pub mod status;
+pub mod tree;
+
+pub use config::{Config, PortRange};
 pub use options::Options;
 pub use server::{ApiServer, StartError, start};
 pub use service::ApiService;

@@ -10,8 +10,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use resources::Text;
 
-use crate::flow_control::metrics::FlowMetrics;
-
 /// A text of a kind's row.
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub struct Label(pub Text);
@@ -92,8 +90,6 @@ pub struct Metrics {
     /// Reads and writes: what every request counts in is at hand.
     in_flight: [Gauge; 2],
     long_running: Family<VerbLabels, Gauge>,
-    /// `apiserver_flowcontrol_*`
-    pub flow: FlowMetrics,
     /// What `/metrics/slis` shows. Source: `k8s.io/component-base/metrics/prometheus/slis`.
     slis: Registry,
     health: Family<CheckLabels, Gauge>,
@@ -118,7 +114,6 @@ impl Default for Metrics {
         registry.register("apiserver_longrunning_requests", "Watches under way", &long_running);
         let in_flight = ["readOnly", "mutating"]
             .map(|request_kind| in_flight.get_or_create_owned(&KindLabels { request_kind }));
-        let flow = FlowMetrics::new(&registry);
         let (slis, health, healths) = (Registry::new(), Family::default(), Family::default());
         slis.register(
             "kubernetes_healthcheck",
@@ -130,7 +125,7 @@ impl Default for Metrics {
             "This metric records the results of all healthcheck",
             &healths,
         );
-        Self { registry, requests, durations, in_flight, long_running, flow, slis, health, healths }
+        Self { registry, requests, durations, in_flight, long_running, slis, health, healths }
     }
 }
 

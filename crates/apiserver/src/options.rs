@@ -7,19 +7,18 @@ use std::time::Duration;
 use auth::oidc::Issuer;
 use base::connections;
 
-use crate::admission::event_rate_limit::EventRateLimits;
-use crate::admission::{Plugin, chosen};
 use crate::audit;
-use crate::security::authentication_config::Anonymous;
-use crate::security::authorization_config::Authorization;
-use crate::security::front_proxy::FrontProxy;
+use crate::authentication_config::Anonymous;
+use crate::authorization_config::Authorization;
+use crate::event_rate_limits::EventRateLimits;
+use crate::front_proxy::FrontProxy;
 use machinery::net::Cidr;
 
 /// The choices.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The admission plugins that run, in order. Source: `--enable-admission-plugins`, `--disable-admission-plugins`.
-    pub admission_plugins: Vec<Plugin>,
+    /// Which admission plugins run. Source: `--enable-admission-plugins`, `--disable-admission-plugins`.
+    pub admission_plugins: PluginChoice,
     /// How many Events there may be, for the plugin of that name. Source: `--admission-control-config-file`.
     pub event_rate_limits: Arc<EventRateLimits>,
     /// Who may say in headers who their clients are. Source: `--requestheader-*`.
@@ -59,10 +58,28 @@ pub struct Options {
     pub trace_file: Option<std::path::PathBuf>,
 }
 
+/// Which admission plugins run: the default ones, unless they are named here. Source: `--enable-admission-plugins`,
+/// `--disable-admission-plugins`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginChoice {
+    /// Those that run besides.
+    pub enabled: Vec<String>,
+    /// Those that do not.
+    pub disabled: Vec<String>,
+}
+
+impl PluginChoice {
+    /// Whether the plugin of a name runs that does so, or does not, by default.
+    pub fn has(&self, name: &str, by_default: bool) -> bool {
+        let is_in = |list: &[String]| list.iter().any(|one| one == name);
+        !is_in(&self.disabled) && (by_default || is_in(&self.enabled))
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
-            admission_plugins: chosen(&[], &[]).unwrap_or_default(),
+            admission_plugins: PluginChoice::default(),
             event_rate_limits: Arc::default(),
             front_proxy: None,
             oidc: Vec::new(),

@@ -16,9 +16,9 @@ use hyper::upgrade::OnUpgrade;
 use self::rewrite::Rewrite;
 use crate::api::Api;
 use crate::backend::{self, Outgoing};
+use crate::request::Authorized;
 use crate::respond::{Body, text};
 use crate::status::{Error, Result};
-use crate::verbs::Request;
 
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
@@ -26,7 +26,7 @@ const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 ///
 /// # Errors
 /// 400 for names and addresses that cannot be proxied to, 503 when nothing answers there.
-pub async fn proxy(api: &Api, request: &Request, client: OnUpgrade, body: Body) -> Result<Response<Body>> {
+pub async fn proxy(api: &Api, request: &Authorized, client: OnUpgrade, body: Body) -> Result<Response<Body>> {
     let (prefix, path) = split(request);
     let query = match request.info.raw_query.as_str() {
         "" => String::new(),
@@ -61,7 +61,7 @@ pub async fn proxy(api: &Api, request: &Request, client: OnUpgrade, body: Body) 
 }
 
 /// The path up to and with `proxy`, and what follows.
-fn split(request: &Request) -> (&str, &str) {
+fn split(request: &Authorized) -> (&str, &str) {
     let path = request.info.path.as_str();
     let segments = if request.resource.namespace.is_empty() { 5 } else { 7 };
     let mut at = 0;

@@ -5,7 +5,7 @@
 //! and whose kubelet does not answer.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,18 +22,19 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::Answer;
 use crate::api::Api;
+use crate::backend::kubelet::kubelet;
 use crate::backend::{self, Outgoing};
 use crate::cache::{CachedObject, Keys, ResourceCache};
 use crate::catalogue::delegates::{Asked, Delegate};
 use crate::catalogue::openapi;
 use crate::filter::Filter;
 use crate::kinds::Kind;
-use crate::kubelet_client::kubelet;
+use crate::request::{self, Authorized};
 use crate::request_info::{ResourceInfo, Verb};
 use crate::respond::{self, Body};
 use crate::status::{Error, Result};
 use crate::tree::text;
-use crate::verbs::{self, Request};
+use crate::verbs;
 
 /// The group.
 const GROUP: &str = "metrics.k8s.io";
@@ -54,11 +55,13 @@ const WINDOW: &str = "10s";
 /// Serves the group.
 pub struct ResourceMetrics {
     kinds: Vec<Kind>,
+    /// Which finds the kubelets; it has this, in turn, in its catalogue.
+    api: Weak<Api>,
 }
 
-impl Default for ResourceMetrics {
+impl ResourceMetrics {
     /// The group's two kinds, which can only be read.
-    fn default() -> Self {
+    pub fn new(api: Weak<Api>) -> Self {
         let kind = |plural, kind, scope, columns: &'static [Column]| {
             let mut row = Resource::made((GROUP, VERSION), plural, "", kind, scope);
             row.verbs = &["get", "list"];
@@ -70,7 +73,7 @@ impl Default for ResourceMetrics {
         };
         let nodes = kind("nodes", "NodeMetrics", Scope::Cluster, NODE_METRICS);
         let pods = kind("pods", "PodMetrics", Scope::Namespaced, POD_METRICS);
-        Self { kinds: vec![nodes, pods] }
+        Self { kinds: vec![nodes, pods], api }
     }
 }
 
@@ -87,16 +90,18 @@ impl Delegate for ResourceMetrics {
         with_definitions(&openapi::of_kinds(self.group_version(), &self.kinds))
     }
 
-    fn serve<'a>(&'a self, api: &'a Api, asked: Asked) -> BoxFuture<'a, Result<Response<Body>>> {
+    fn serve(&self, asked: Asked) -> BoxFuture<'_, Result<Response<Body>>> {
         Box::pin(async move {
+            let api = self.api.upgrade().ok_or_else(|| Error::unavailable("the server is stopping"))?;
             let kind = self.kinds.iter().find(|kind| kind.resource() == asked.resource.resource);
-            let request = asked.of_kind(api, kind.ok_or_else(Error::unknown_path)?)?;
+            let kind = kind.ok_or_else(Error::unknown_path)?;
+            let request = request::of_delegate(asked, kind, api.clock.now())?;
             verbs::check(&request)?;
             if !request.resource.subresource.is_empty() {
                 return Err(Error::unknown_path());
             }
             verbs::check_verb(&request)?;
-            let answer = read(api, &request).await?;
+            let answer = read(&api, &request).await?;
             Ok(respond::answer(&request, answer, api.clock.now()))
         })
     }
@@ -106,7 +111,7 @@ impl Delegate for ResourceMetrics {
 ///
 /// # Errors
 /// 404 for what is not there or has no measures, 400 for bad selectors.
-async fn read(api: &Api, request: &Request) -> Result<Answer> {
+async fn read(api: &Api, request: &Authorized) -> Result<Answer> {
     let measured = &request.kind;
     let of = api.kind("", "v1", measured.resource()).ok_or_else(Error::unknown_path)?;
     let mut resource = ResourceInfo::clone(&request.resource);

@@ -21,8 +21,8 @@ use crate::body::finish::Finite;
 pub use crate::body::{Body, BoxError, error, full, json, serialised, text};
 use crate::cache::CachedObject;
 use crate::negotiate::{Format, JSON, PROTOBUF, View};
+use crate::request::Request;
 use crate::status::Result;
-use crate::verbs::Request;
 use list::Pieces;
 use table::Form;
 

@@ -10,16 +10,17 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::audit::user_info;
-use crate::request_info::ResourceInfo;
+use crate::request::Authorized;
 use crate::status::{Error, Result};
 use crate::tree::text;
-use crate::verbs::Request;
+use crate::write::decoding;
 
 /// Answers a review.
 ///
 /// # Errors
 /// 400 when the question cannot be understood.
-pub async fn review(api: &Api, request: &Request, mut object: Value) -> Result<Answer> {
+pub async fn review(api: &Api, request: &Authorized) -> Result<Answer> {
+    let mut object = decoding::unstored(request)?;
     let status = match request.kind.kind() {
         "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => {
             access(api, request, &object).await?
@@ -29,11 +30,10 @@ pub async fn review(api: &Api, request: &Request, mut object: Value) -> Result<A
             if namespace.is_empty() {
                 return Err(Error::bad_request("no namespace on request"));
             }
-            api.security.rules(&request.user, namespace)
+            api.security.rules(request.user(), namespace)
         }
-        "SelfSubjectReview" => json!({"userInfo": user_info(&request.user)}),
+        "SelfSubjectReview" => json!({"userInfo": user_info(request.user())}),
         "TokenReview" => token(api, &object).await?,
-        "Binding" => return bind(api, request, object).await,
         _ => return Err(Error::method_not_allowed()),
     };
     if let Some(map) = object.as_object_mut() {
@@ -154,10 +154,10 @@ fn words(list: Option<&Value>) -> Vec<String> {
 }
 
 /// May I, may they, may they here: each asks a little differently.
-async fn access(api: &Api, request: &Request, object: &Value) -> Result<Value> {
+async fn access(api: &Api, request: &Authorized, object: &Value) -> Result<Value> {
     let is_self = request.kind.kind() == "SelfSubjectAccessReview";
     let path = Path::new("spec");
-    let user = if is_self { request.user.clone() } else { subject(object) };
+    let user = if is_self { request.user().clone() } else { subject(object) };
     let (attributes, mut errors) = match attributes(object) {
         Ok(attributes) => (attributes, FieldErrors::new()),
         Err(errors) => (Attributes::default(), errors),
@@ -219,23 +219,10 @@ async fn token(api: &Api, object: &Value) -> Result<Value> {
         return Err(Error::bad_request("token is required for TokenReview in authentication"));
     }
     let audiences = words(object.pointer("/spec/audiences"));
-    Ok(match api.security.check_token(api, token, &audiences).await {
+    Ok(match api.security.check_token(token, &audiences).await {
         Ok(found) => {
             json!({"authenticated": true, "user": user_info(&found.user), "audiences": found.audiences})
         }
         Err(why) => json!({"error": why, "user": {}}),
     })
-}
-
-/// POST of a Binding to the collection: the same as `pods/binding`.
-async fn bind(api: &Api, request: &Request, object: Value) -> Result<Answer> {
-    let Some(kind) = api.kind("", "v1", "pods") else { return Err(Error::unknown_path()) };
-    let resource = ResourceInfo {
-        resource: "pods".to_owned(),
-        subresource: "binding".to_owned(),
-        name: text(&object, "/metadata/name").to_owned(),
-        ..ResourceInfo::clone(&request.resource)
-    };
-    let one = request.with_resource(kind, resource)?;
-    crate::verbs::subresources::run(api, &one).await
 }

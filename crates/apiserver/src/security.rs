@@ -2,22 +2,15 @@
 
 mod access_review;
 mod answers;
-pub mod authentication_config;
-pub mod authorization_config;
 mod authorization_metrics;
 mod bearer;
 mod chain;
 pub mod credentials;
-pub mod front_proxy;
-pub mod impersonation;
 mod index;
-mod match_conditions;
 mod oidc;
 pub mod peer;
 pub mod proof;
 mod webhook_authorizer;
-
-use std::sync::Arc;
 
 use auth::authorizer::{Authorizer, forbidden_message};
 use auth::token::{Lookup, TokenError, Tokens};
@@ -32,17 +25,21 @@ use parking_lot::RwLock;
 use serde_json::{Value, json};
 use tracing::debug;
 
-use crate::admission::resource_quota::Ledger;
-use crate::api::{Api, Config};
+use crate::config::Config;
+use std::sync::Arc;
+
+pub use crate::authentication_config;
+use crate::authorization_config::Authorization;
 use crate::cache::{Cache, CacheEvent};
-use crate::catalogue::Catalogue;
+pub use crate::front_proxy;
+use crate::front_proxy::FrontProxy;
+use crate::impersonation;
+use crate::kinds::Kinds;
 use crate::request_info::RequestInfo;
 use crate::status::{Error, Result, Subject};
-use authorization_config::Authorization;
 use authorization_metrics::AuthorizationMetrics;
 use chain::Chain;
 pub use chain::Verdict;
-use front_proxy::FrontProxy;
 pub use peer::Peer;
 pub use proof::{Proof, Verified};
 use webhook_authorizer::WebhookAuthorizer;
@@ -52,6 +49,40 @@ const ALWAYS_ALLOWED: [&str; 3] = ["/healthz", "/readyz", "/livez"];
 
 /// How long a token is good after what it is bound to was to be deleted. Source: `jwt.DefaultLeeway`.
 const DELETION_LEEWAY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+
+/// That somebody may do what they ask for. Only [`Security::permit`] makes one, and the server for itself.
+#[derive(Clone, Debug)]
+pub struct Permit {
+    user: UserInfo,
+    reason: String,
+}
+
+impl Permit {
+    /// What the server does on its own account.
+    pub(crate) fn server() -> Self {
+        Self { user: system_user(), reason: String::new() }
+    }
+
+    /// Who.
+    pub fn user(&self) -> &UserInfo {
+        &self.user
+    }
+
+    /// Why they may.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+/// The API server's own identity. It may everything because it makes the roles that everybody else's rights come from; it
+/// is a value in this process and no certificate or token is for it. Source: upstream's loopback client.
+pub fn system_user() -> UserInfo {
+    UserInfo {
+        name: "system:apiserver".to_owned(),
+        groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
+        ..UserInfo::default()
+    }
+}
 
 /// Authenticators and authorizers.
 pub struct Security {
@@ -65,8 +96,8 @@ pub struct Security {
     clock: Clock,
     front_proxy: Option<FrontProxy>,
     oidc: oidc::Oidc,
-    /// What the objects of namespaces with quotas cost.
-    pub quota: Ledger,
+    cache: Arc<Cache>,
+    builtin: Kinds,
 }
 
 /// What is needed to ask others.
@@ -84,7 +115,12 @@ impl Security {
     ///
     /// # Errors
     /// What cannot be used.
-    pub fn new(config: &Config, clock: Clock, outside: Outside) -> std::result::Result<Self, String> {
+    pub fn new(
+        config: &Config,
+        clock: Clock,
+        (cache, builtin): (Arc<Cache>, Kinds),
+        outside: Outside,
+    ) -> std::result::Result<Self, String> {
         let chain = chain(config.options.authorization.clone(), &outside)?;
         let tokens = Tokens::new(
             &config.service_account_key,
@@ -101,7 +137,8 @@ impl Security {
             clock,
             front_proxy: config.options.front_proxy.clone(),
             oidc: oidc::Oidc::new(config.options.oidc.clone()),
-            quota: Ledger::default(),
+            cache,
+            builtin,
         })
     }
 
@@ -128,7 +165,6 @@ impl Security {
     /// 401 when something was presented and none of it is good.
     pub async fn authenticate(
         &self,
-        api: &Api,
         headers: &HeaderMap,
         peer: Option<&Peer>,
     ) -> Result<Option<(UserInfo, Proof)>> {
@@ -144,12 +180,12 @@ impl Security {
         let tokens = credentials::tokens(headers);
         if !tokens.is_empty() {
             // What this server has made or taken back of tokens and accounts counts at once.
-            api.cache.reached(api.door.policy_revision()).await?;
+            self.cache.reached(self.cache.policy_revision()).await?;
         }
         for token in tokens {
             is_refused = true;
             let checked = match token {
-                Ok(token) => self.check_token(api, &token, &[]).await,
+                Ok(token) => self.check_token(&token, &[]).await,
                 Err(malformed) => Err(malformed.0.to_owned()),
             };
             match checked {
@@ -201,6 +237,15 @@ impl Security {
             (_, Some(why)) => Err(Error::internal(why)),
             (Decision::NoOpinion(why) | Decision::Deny(why), None) => Err(forbidden(user, &attributes, &why)),
         }
+    }
+
+    /// Lets a request of somebody who is known pass, or not.
+    ///
+    /// # Errors
+    /// As [`Security::authorize`].
+    pub async fn permit(&self, user: UserInfo, info: &RequestInfo) -> Result<Permit> {
+        let reason = self.authorize(&user, info).await?;
+        Ok(Permit { user, reason })
     }
 
     /// What the authorizers say. Webhooks among them may take their time.
@@ -263,13 +308,12 @@ impl Security {
     /// Why it is not valid.
     pub async fn check_token(
         &self,
-        api: &Api,
         token: &str,
         audiences: &[String],
     ) -> std::result::Result<Verified, String> {
         let accepted = if audiences.is_empty() { self.tokens.audiences() } else { audiences };
-        let now = api.clock.now();
-        let verified = self.tokens.verify(token, audiences, now, &Existing(api));
+        let now = self.clock.now();
+        let verified = self.tokens.verify(token, audiences, now, &Existing(&self.builtin, now));
         let why = match verified {
             Ok((user, claims)) => {
                 let audiences =
@@ -290,10 +334,10 @@ impl Security {
             return Err("invalid bearer token".to_owned());
         }
         let verified = |user, proof| Verified { user, audiences: own.clone(), proof };
-        if let Some(user) = self.of_secret(api, token).await? {
+        if let Some(user) = self.of_secret(token).await? {
             return Ok(verified(user, Proof::SecretToken));
         }
-        if let Some(user) = bearer::bootstrap(api, token, now) {
+        if let Some(user) = bearer::bootstrap(&self.builtin, token, now) {
             return Ok(verified(user, Proof::BootstrapToken));
         }
         match self.oidc.user(token, now).await {
@@ -311,13 +355,13 @@ impl Security {
 
     /// The service account of a token that lies in a Secret. The Secret may be so new that only the store knows it; anybody
     /// may send anything, and only what our key has signed is worth a question to the store.
-    async fn of_secret(&self, api: &Api, token: &str) -> std::result::Result<Option<UserInfo>, String> {
+    async fn of_secret(&self, token: &str) -> std::result::Result<Option<UserInfo>, String> {
         let Ok(claims) = self.tokens.verify_legacy(token) else { return Ok(None) };
-        if let Some(user) = bearer::legacy(api, &claims, token) {
+        if let Some(user) = bearer::legacy(&self.builtin, &claims, token) {
             return Ok(Some(user));
         }
-        api.cache.fresh().await.map_err(|failure| failure.to_string())?;
-        Ok(bearer::legacy(api, &claims, token))
+        self.cache.fresh().await.map_err(|failure| failure.to_string())?;
+        Ok(bearer::legacy(&self.builtin, &claims, token))
     }
 
     /// Whether the user may grant what a role or binding grants.
@@ -364,12 +408,10 @@ impl Security {
             }
         }
         *self.authorizer.write() = authorizer;
-        self.quota.clear();
     }
 
     /// Takes note of a change, so that decisions are never behind the cache.
-    pub fn observe(&self, catalogue: &Catalogue, prefix: &str, event: &CacheEvent) {
-        self.quota.observe(catalogue, prefix, event, self.clock.now());
+    pub fn observe(&self, prefix: &str, event: &CacheEvent) {
         if let Some(update) = index::update(prefix, event) {
             update(&mut self.authorizer.write());
         }
@@ -395,11 +437,11 @@ fn known(mut user: UserInfo) -> UserInfo {
 }
 
 /// Whether what a token is bound to is still there.
-struct Existing<'a>(&'a Api);
+struct Existing<'a>(&'a Kinds, jiff::Timestamp);
 
 impl Existing<'_> {
     fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-        let kind = self.0.kind("", "v1", resource)?;
+        let kind = self.0.find("", "v1", resource)?;
         kind.cache().get(&kind.key(namespace, name)).map(|object| object.value())
     }
 
@@ -407,7 +449,7 @@ impl Existing<'_> {
     fn uid(&self, resource: &str, namespace: &str, name: &str) -> Option<String> {
         let object = self.object(resource, namespace, name)?;
         let metadata = Metadata::of(&object);
-        let is_over = |deletion: jiff::Timestamp| deletion + DELETION_LEEWAY < self.0.clock.now();
+        let is_over = |deletion: jiff::Timestamp| deletion + DELETION_LEEWAY < self.1;
         (!metadata.deletion_timestamp().is_some_and(is_over)).then(|| metadata.uid().to_owned())
     }
 }

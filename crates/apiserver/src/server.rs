@@ -8,6 +8,7 @@ use std::time::Duration;
 use base::connections::{self, Activity, Connections, Kept, Limits, Place};
 use base::{Backoff, Clock, Random, Tasks};
 use encryption::Encryption;
+use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -22,13 +23,13 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
-use crate::admission::service_addresses::{self, NodePorts};
-use crate::api::{Api, Config};
+use crate::api::Api;
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
-use crate::cache::{Cache, Keys, feed};
+use crate::cache::{Cache, CacheEvent, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
-use crate::door::Door;
+use crate::cluster::Cluster;
+use crate::config::Config;
 use crate::flow_control::FlowControl;
 use crate::kubelet_client::KubeletClient;
 use crate::metrics::Metrics;
@@ -39,6 +40,10 @@ use crate::security::{Outside, Security};
 use crate::security::peer::{Certificates, Presented};
 use crate::service::ApiService;
 use crate::trace::Trace;
+use crate::write::Writer;
+use crate::write::allocation::quota::Ledger;
+use crate::write::allocation::service::{self, NodePorts};
+use crate::write::door::Door;
 
 /// How long a client may take to ask for something. Source: `ReadHeaderTimeout` of upstream's server.
 const FIRST_REQUEST_MAX: Duration = Duration::from_secs(32);
@@ -159,65 +164,54 @@ pub async fn start(
 ) -> Result<ApiServer, StartError> {
     let metrics = Metrics::default();
     let at_rest = Arc::new(at_rest(&config, &metrics, &clock, &tasks).await);
-    let cache = Arc::new(Cache::encrypted(Arc::clone(&store), Arc::clone(&at_rest)));
-    cache.begin(Keys::below(crate::peers::PREFIX));
-    cache.begin(Keys::below(service_addresses::PREFIX));
-    let catalogue = Arc::new(Catalogue::new(Arc::clone(&cache)));
-    catalogue.add(Offer::builtin()).await?;
-    let builtin = Kinds::clone(&catalogue.current());
-    catalogue.delegate(Arc::new(ResourceMetrics::default())).await;
-    let trace = Arc::new(Trace::new(clock.clone()));
-    let outside = Outside {
-        tasks: tasks.clone(),
-        random: random.clone(),
-        registry: metrics.registry().clone(),
-    };
-    let security = Arc::new(Security::new(&config, clock.clone(), outside).map_err(StartError::Tls)?);
-    security.load(&cache);
-    let listener = bind(config.bind).await?;
-    let tls = listener.as_ref().map(|_| tls(&config)).transpose()?;
+    let cluster = cluster(config, (&store, &at_rest), metrics, (clock, random, &tasks)).await?;
+    // Nobody is let in before there is something to read.
+    let listener = bind(cluster.config.bind).await?;
+    let tls = listener.as_ref().map(|_| tls(&cluster.config)).transpose()?;
+    let bound = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let cluster = Cluster { bound, ..cluster };
+    let (config, clock, cache) = (&cluster.config, cluster.clock.clone(), Arc::clone(&cluster.cache));
     let (serving, ending) = (tasks.outlasting(), tasks.outlasting());
     let audit = config.options.audit.clone();
     let audit = audit
-        .map(|audit| Audit::start(audit, &ending, clock.clone(), random.clone()).map(Arc::new))
+        .map(|audit| Audit::start(audit, &ending, clock.clone(), cluster.random.clone()).map(Arc::new))
         .transpose()
         .map_err(StartError::Audit)?;
-    let random_of_feed = random.clone();
-    let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let trace = Arc::new(Trace::new(clock.clone()));
     let file = config.options.trace_file.clone();
     tasks.spawn("trace", Arc::clone(&trace).remember(file, Arc::clone(&cache), cache.revision()));
-    let api = Arc::new(Api {
-        flow: FlowControl::new(config.requests_in_flight_max),
-        audit,
-        node_ports: NodePorts::new(config.node_ports),
-        kubelets: KubeletClient::new(&config),
-        security: Arc::clone(&security),
-        door: Door::new(Arc::clone(&store), Arc::clone(&at_rest)),
-        at_rest,
-        metrics,
-        state: crate::api::State::new(config.requests_in_flight_max),
-        cache: Arc::clone(&cache),
-        catalogue: Arc::clone(&catalogue),
-        builtin,
-        trace: Arc::clone(&trace),
-        tasks: tasks.clone(),
-        serving,
-        bound: address,
-        config,
-        clock,
-        random,
-    });
-    tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
+    let quota = Arc::new(Ledger::default());
+    let (catalogue, security) = (Arc::clone(&cluster.catalogue), Arc::clone(&cluster.security));
+    let followers =
+        Followers { catalogue, trace: Arc::clone(&trace), security, quota: Arc::clone(&quota), clock };
     // Requests that are under way while the server stops need the cache to the end.
-    ending.spawn("watch-cache", feed::follow(cache, catalogue, trace, security, random_of_feed));
+    let follow = feed::follow(Arc::clone(&cache), Arc::new(followers), cluster.random.clone());
+    ending.spawn("watch-cache", follow);
+    tasks.spawn("compaction", crate::compaction::run(Arc::clone(&cache), Arc::clone(&store)));
+    let api = Arc::new(Api {
+        flow: FlowControl::new(config.requests_in_flight_max, cluster.metrics.registry()),
+        kubelets: KubeletClient::new(config),
+        state: crate::api::State::new(config.requests_in_flight_max),
+        writer: Writer {
+            door: Door::new(store, Arc::clone(&at_rest), cache),
+            node_ports: NodePorts::new(config.node_ports),
+            quota,
+            cluster,
+        },
+        at_rest,
+        audit,
+        trace,
+        tasks,
+        serving,
+    });
+    api.catalogue.delegate(Arc::new(ResourceMetrics::new(Arc::downgrade(&api)))).await;
     spawn_followers(&api);
-    let entrance = listener.zip(tls);
-    if entrance.is_some() {
-        info!(address = %address.map(|a| a.to_string()).unwrap_or_default(), "serving");
+    if let Some(address) = bound {
+        info!(%address, "serving");
     }
     let served = Arc::clone(&api);
-    tasks.spawn_to_end("listener", async move {
-        match entrance {
+    api.tasks.spawn_to_end("listener", async move {
+        match listener.zip(tls) {
             Some((listener, tls)) => listen(served, listener, tls).await,
             None => {
                 closing(&served).await;
@@ -226,7 +220,54 @@ pub async fn start(
         }
         ending.stop();
     });
-    Ok(ApiServer { api, address })
+    Ok(ApiServer { api, address: bound })
+}
+
+/// What is known at the start: the built-in kinds, what the store has of them, and who may what.
+async fn cluster(
+    config: Config,
+    (store, at_rest): (&Arc<dyn Store>, &Arc<AtRest>),
+    metrics: Metrics,
+    (clock, random, tasks): (Clock, Random, &Tasks),
+) -> Result<Cluster, StartError> {
+    let cache = Arc::new(Cache::encrypted(Arc::clone(store), Arc::clone(at_rest)));
+    cache.begin(Keys::below(crate::addresses::PREFIX));
+    cache.begin(Keys::below(service::PREFIX));
+    let catalogue = Arc::new(Catalogue::new(Arc::clone(&cache)));
+    catalogue.add(Offer::builtin()).await?;
+    let builtin = Kinds::clone(&catalogue.current());
+    let known = (Arc::clone(&cache), builtin.clone());
+    let registry = metrics.registry().clone();
+    let outside = Outside { tasks: tasks.clone(), random: random.clone(), registry };
+    let security = Security::new(&config, clock.clone(), known, outside);
+    let security = Arc::new(security.map_err(StartError::Tls)?);
+    security.load(&cache);
+    Ok(Cluster { config, bound: None, cache, catalogue, builtin, security, metrics, clock, random })
+}
+
+/// Who is told of every change before clients are.
+struct Followers {
+    catalogue: Arc<Catalogue>,
+    trace: Arc<Trace>,
+    security: Arc<Security>,
+    quota: Arc<Ledger>,
+    clock: Clock,
+}
+
+impl feed::Observer for Followers {
+    fn loaded(&self, cache: &Cache) {
+        self.security.load(cache);
+        self.quota.clear();
+    }
+
+    fn committed(&self, cache: &Cache, event: &store::Event) {
+        self.trace.committed(cache, event);
+    }
+
+    fn changed(&self, prefix: &str, event: &CacheEvent) {
+        self.quota.observe(&self.catalogue, prefix, event, self.clock.now());
+        self.security.observe(prefix, event);
+    }
 }
 
 async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
@@ -258,18 +299,33 @@ fn spawn_followers(api: &Arc<Api>) {
     let bootstrap = Arc::clone(api);
     api.tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
     let addresses = Arc::clone(api);
-    api.serving
-        .spawn("service-addresses", async move { service_addresses::repair::follow(&addresses).await });
+    api.serving.spawn("service-addresses", async move {
+        addresses.wait_bootstrapped().await;
+        service::repair::follow(&addresses).await;
+    });
     let alive = Arc::clone(api);
-    api.serving.spawn("identity lease", async move { crate::peers::identity::follow(&alive).await });
+    api.serving.spawn("identity lease", async move { crate::lease::identity::follow(&alive).await });
     if api.config.options.is_one_of_many {
         let alive = Arc::clone(api);
-        api.tasks.spawn_to_end("master lease", async move { crate::peers::follow(&alive).await });
+        api.tasks.spawn_to_end("master lease", async move { crate::lease::follow(&alive).await });
     }
     if api.config.options.is_fair {
         let fair = Arc::clone(api);
-        api.serving.spawn("flow-control", async move { fair.flow.follow(&fair).await });
+        api.serving.spawn("flow-control", async move {
+            let maintain = || bootstrap_flow(&fair);
+            fair.flow.follow(&fair, maintain).await;
+        });
     }
+}
+
+/// Keeps flow control's own objects, once the first of them are there.
+fn bootstrap_flow(api: &Api) -> BoxFuture<'_, crate::status::Result<()>> {
+    Box::pin(async move {
+        if !api.is_bootstrapped() {
+            return Ok(());
+        }
+        crate::bootstrap::flow::maintain(api).await
+    })
 }
 
 fn acceptor(config: &Config, certificates: Arc<Certificates>) -> Result<TlsAcceptor, StartError> {

@@ -25,30 +25,28 @@ use tracing::error;
 use crate::api::Api;
 use crate::audit::Trail;
 use crate::body::finish::Finish;
-use crate::catalogue::delegates::{self, Asked};
+use crate::catalogue::Asked;
 use crate::catalogue::{Route, Snapshot};
 use crate::catalogue::{discovery, openapi};
 use crate::deadline;
 use crate::flow_control::Admission;
+use crate::handlers;
 use crate::health;
 use crate::kinds::Kind;
 use crate::metrics::{Label, RequestLabels, VerbLabels};
 use crate::negotiate::{Accept, Format};
 use crate::notes::Notes;
 use crate::place::Placed;
+use crate::request::{self, CAUSE_HEADER, Request};
 use crate::request_info::{RequestInfo, Verb};
 use crate::respond::{self, Body, BoxError};
 use crate::security::{Peer, Proof};
 use crate::status::{Error, Result};
-use crate::verbs::{self, Request};
 
 /// The longest body that is read, in bytes.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// How much of a body that is too long is read before the client is told.
 const DRAIN_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Names the revision that made a client act.
-pub const CAUSE_HEADER: &str = "knarr-cause";
-
 /// A request's body, whatever it came from.
 type RequestBody = Body;
 
@@ -160,6 +158,8 @@ struct Passage {
     trail: Option<Trail>,
     /// Where whoever is meant asks from.
     origin: Option<IpAddr>,
+    /// When nobody waits any more.
+    deadline: Option<tokio::time::Instant>,
 }
 
 impl Passage {
@@ -187,6 +187,7 @@ async fn handle(
 ) -> Result<Response<Body>> {
     let is_long = is_long_running(&info);
     let limit = deadline::of(&info, api.config.options.request_timeout)?;
+    passage.deadline = (!is_long).then(|| tokio::time::Instant::now() + limit);
     let address = http.extensions().get::<Arc<Peer>>().and_then(|peer| peer.address);
     let (own, proof) = match authenticate(api, &mut http, &info).await {
         Ok(known) => known,
@@ -279,18 +280,18 @@ async fn serve(
     passage: &mut Passage,
 ) -> Result<Response<Body>> {
     // Policy that was acknowledged holds for every request after it.
-    api.cache.reached(api.door.policy_revision()).await?;
-    let decided = api.security.authorize(&user, &info).await;
+    api.cache.reached(api.cache.policy_revision()).await?;
+    let decided = api.security.permit(user, &info).await;
     if passage.trail.is_some() {
         let reason = match &decided {
-            Ok(reason) => reason,
+            Ok(permit) => permit.reason(),
             Err(error) => &error.message,
         };
         let decision = if decided.is_ok() { "allow" } else { "forbid" };
         passage.notes.annotate("authorization.k8s.io/decision", decision);
         passage.notes.annotate("authorization.k8s.io/reason", reason);
     }
-    decided?;
+    let permit = decided?;
     let Some(resource) = info.resource.clone() else {
         return other(api, &catalogue, http, &info).await;
     };
@@ -298,15 +299,15 @@ async fn serve(
         Some(Route::Kind(kind)) => kind,
         Some(Route::Delegate(delegate)) => {
             let (origin, accept, notes) = (passage.origin, passage.accept, Arc::clone(&passage.notes));
-            let asked = Asked { http, info, resource, user, origin, accept, notes, catalogue };
-            return delegate.serve(api, asked).await;
+            let asked = Asked { http, info, resource, permit, origin, accept, notes, catalogue };
+            return delegate.serve(asked).await;
         }
         None => return nowhere(&catalogue, &info.path),
     };
     let resource = Placed::new(&kind, resource)?;
-    let accept = delegates::accepted(&kind, &resource, passage.accept, http.headers())?;
+    let accept = request::accepted(&kind, &resource, passage.accept, http.headers())?;
     let cause = header(http.headers(), CAUSE_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
-    let is_stream = crate::kubelet_client::is_stream(&resource);
+    let is_stream = crate::streams::is_stream(&resource);
     let is_socket = resource.verb == Verb::Watch && respond::websocket::is_wanted(http.headers());
     let upgrade = (is_stream || is_socket).then(|| hyper::upgrade::on(&mut http));
     let (parts, body) = http.into_parts();
@@ -323,7 +324,6 @@ async fn serve(
         resource,
         catalogue,
         kind,
-        user,
         origin: passage.origin,
         headers: parts.headers,
         accept,
@@ -331,14 +331,16 @@ async fn serve(
         received_us: api.clock.now().as_microsecond(),
         cause,
         notes: Arc::clone(&passage.notes),
-    };
+        deadline: passage.deadline,
+    }
+    .authorized(permit);
     let upgrade = match (upgrade, streamed) {
         (Some(upgrade), Some(body)) => {
-            return crate::kubelet_client::stream(api, &request, upgrade, body).await;
+            return crate::streams::stream(api, &request, upgrade, body).await;
         }
         (upgrade, _) => upgrade,
     };
-    let answer = verbs::run(api, &request).await?;
+    let answer = handlers::run(api, &request).await?;
     let response = respond::answer(&request, answer, api.clock.now());
     Ok(match upgrade {
         Some(client) => respond::websocket::switched(&api.serving, &request.headers, response, client),
@@ -356,7 +358,7 @@ async fn authenticate(
     let user = match http.extensions_mut().remove::<UserInfo>() {
         // Connections from outside carry a `Peer`; what they bring in extensions counts for nothing.
         Some(user) if peer.is_none() => Some((user, Proof::InProcess)),
-        _ => api.security.authenticate(api, http.headers(), peer.as_deref()).await?,
+        _ => api.security.authenticate(http.headers(), peer.as_deref()).await?,
     };
     match user {
         Some(known) => Ok(known),
@@ -367,7 +369,7 @@ async fn authenticate(
 
 fn is_long_running(info: &RequestInfo) -> bool {
     let Some(resource) = &info.resource else { return false };
-    resource.verb == Verb::Watch || crate::kubelet_client::is_stream(resource)
+    resource.verb == Verb::Watch || crate::streams::is_stream(resource)
 }
 
 /// What is no resource: health, discovery, schemas, metrics, traces.

@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::api::Api;
+use crate::request::Authorized;
 use crate::status::{Error, Result, Subject};
 use crate::tree::text;
-use crate::verbs::{Request, current, decode};
+use crate::write::change::current;
+use crate::write::decoding;
 
 const SECONDS_DEFAULT: i64 = 3600;
 const SECONDS_MIN: i64 = 600;
@@ -23,8 +25,8 @@ const SECONDS_MAX: i64 = 1 << 32;
 ///
 /// # Errors
 /// 404 when the service account is absent, 409 when the bound object is another one, 422 for a bad lifetime.
-pub async fn request_token(api: &Api, request: &Request) -> Result<Answer> {
-    let mut object = decode::body_of(request, "authentication.k8s.io/v1", "TokenRequest")?;
+pub async fn request_token(api: &Api, request: &Authorized) -> Result<Answer> {
+    let mut object = decoding::body_of(request, "authentication.k8s.io/v1", "TokenRequest")?;
     let account = request.kind.value(&*current(api, request, &request.key()).await?);
     let seconds =
         object.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(SECONDS_DEFAULT);

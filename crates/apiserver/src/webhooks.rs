@@ -6,7 +6,7 @@
 //!
 //! Source: `k8s.io/apiserver/pkg/admission/plugin/webhook`, `k8s.io/apiserver/pkg/util/webhook`.
 
-pub mod client;
+pub use crate::webhook_client as client;
 
 pub mod hooks;
 pub mod rules;
@@ -21,3 +21,57 @@ pub mod review;
 pub mod call;
 pub mod mutating;
 pub mod validating;
+
+use std::sync::Arc;
+
+use base::Tasks;
+use base::metrics::Metrics as Registry;
+
+use crate::kinds::Kinds;
+use client::{Clients, Credentials, Dial};
+use conditions::Compile;
+use hooks::{Compiler, Hooks};
+use metrics::WebhookMetrics;
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// What a server knows of its admission webhooks.
+pub struct Webhooks {
+    /// Those that may change objects.
+    pub mutating: Hooks,
+    /// Those that only refuse.
+    pub validating: Hooks,
+    /// What is counted about them.
+    pub metrics: Arc<WebhookMetrics>,
+}
+
+/// Which credentials the two sorts of webhooks see. Source: `--admission-control-config-file`.
+#[derive(Clone, Debug, Default)]
+pub struct AdmissionCredentials {
+    /// Those that may change objects.
+    pub mutating: Credentials,
+    /// Those that only refuse.
+    pub validating: Credentials,
+}
+
+impl Webhooks {
+    /// The webhooks that configurations name. `dial` opens connections, which live in `tasks`.
+    pub fn new(
+        builtin: &Kinds,
+        credentials: AdmissionCredentials,
+        (dial, tasks): (&Arc<dyn Dial>, &Tasks),
+        conditions: &Arc<dyn Compile>,
+        registry: &Registry,
+    ) -> Self {
+        let hooks = |resource, credentials| {
+            let clients = Clients::new(Arc::clone(dial), credentials, tasks.clone());
+            let compiler = Compiler { clients, conditions: Arc::clone(conditions) };
+            Hooks::new(builtin.find(GROUP, "v1", resource).cloned(), Arc::new(compiler))
+        };
+        Self {
+            mutating: hooks("mutatingwebhookconfigurations", credentials.mutating),
+            validating: hooks("validatingwebhookconfigurations", credentials.validating),
+            metrics: registry.part(WebhookMetrics::new),
+        }
+    }
+}

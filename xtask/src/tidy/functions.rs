@@ -81,7 +81,7 @@ impl<'ast> Visit<'ast> for Collector<'_> {
 }
 
 /// `#[test]`, `#[tokio::test]`, `#[cfg(test)]`.
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+pub(super) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let is_test = attribute.path().segments.last().is_some_and(|segment| segment.ident == "test");
         let is_config = attribute.path().is_ident("cfg");

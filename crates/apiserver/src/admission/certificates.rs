@@ -30,7 +30,7 @@ pub(super) fn requester(context: &Context<'_>, request: &mut Value) -> Result<()
     if context.operation != Operation::Create || !is_request(context, "") {
         return Ok(());
     }
-    let user = &context.request.user;
+    let user = context.request.user();
     let Some(spec) = super::child(request, "spec") else { return Ok(()) };
     for field in ["username", "uid", "groups", "extra"] {
         spec.remove(field);
@@ -116,7 +116,7 @@ pub(super) fn pod_certificate(context: &Context<'_>, request: &Value) -> Result<
     };
     let begins = text(request, "/status/notBefore");
     if let Ok(begins_at) = begins.parse::<Timestamp>()
-        && context.api.clock.now().duration_since(begins_at).abs() >= SKEW_MAX
+        && context.cluster.clock.now().duration_since(begins_at).abs() >= SKEW_MAX
     {
         let path = Path::new("status").child("notBefore");
         let rule = "must be set to within 5 minutes of kube-apiserver's current time";
@@ -128,7 +128,7 @@ pub(super) fn pod_certificate(context: &Context<'_>, request: &Value) -> Result<
     }
     let path = Path::new("spec").child("signerName");
     let why =
-        format!("User {:?} is not permitted to \"sign\" for signer {signer:?}", context.request.user.name);
+        format!("User {:?} is not permitted to \"sign\" for signer {signer:?}", context.request.user().name);
     refuse(FieldError::forbidden(&path, &why))
 }
 
@@ -164,6 +164,6 @@ fn may(context: &Context<'_>, verb: &str, signer: &str) -> bool {
             is_resource: true,
             ..Attributes::default()
         };
-        matches!(context.api.security.decide_at_once(&context.request.user, &attributes), Decision::Allow(_))
+        matches!(context.cluster.security.decide_at_once(context.request.user(), &attributes), Decision::Allow(_))
     })
 }

@@ -5,8 +5,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Plugin;
 use super::event_rate_limit::EventRateLimits;
+use super::is_on;
+use crate::options::PluginChoice;
 
 const VERSIONS: [&str; 2] = ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1alpha1"];
 const EVENTS: &str = "EventRateLimit";
@@ -33,7 +34,7 @@ struct Told {
 /// # Errors
 /// What is wrong with the file; that a plugin runs that needs one.
 pub fn event_rate_limits(
-    plugins: &[Plugin],
+    chosen: &PluginChoice,
     text: Option<&str>,
     read: impl Fn(&str) -> Result<String, String>,
 ) -> Result<EventRateLimits, String> {
@@ -50,7 +51,7 @@ pub fn event_rate_limits(
         };
         limits = EventRateLimits::parse(&text).map_err(|why| format!("{EVENTS}: {why}"))?;
     }
-    if limits.is_empty() && plugins.iter().any(|plugin| plugin.name == EVENTS) {
+    if limits.is_empty() && is_on(chosen, EVENTS) {
         return Err(format!("{EVENTS}: limits: Invalid value: null: must not be empty"));
     }
     Ok(limits)
@@ -82,7 +83,7 @@ mod tests {
         let without = chosen(&[], &[]).unwrap();
         let read =
             |path: &str| if path == "events.yaml" { Ok(limits.to_owned()) } else { Err("gone".to_owned()) };
-        let check = |plugins: &[Plugin], text: Option<String>, expect: Result<bool, &str>| {
+        let check = |plugins: &PluginChoice, text: Option<String>, expect: Result<bool, &str>| {
             let found = event_rate_limits(plugins, text.as_deref(), read).map(|limits| !limits.is_empty());
             assert_eq!(found.as_ref().copied().map_err(String::as_str), expect, "{text:?}");
         };

@@ -5,7 +5,7 @@
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use super::{Context, Operation, child, served};
+use super::{Context, Operation, child};
 use crate::status::Result;
 
 const STORAGE_DEFAULT: [&str; 2] =
@@ -56,9 +56,9 @@ pub(super) fn ingress(context: &Context<'_>, ingress: &mut Value) -> Result<()> 
 
 /// The default classes, newest first, then by name.
 fn defaults(context: &Context<'_>, group: &str, resource: &str, annotations: &[&str]) -> Vec<String> {
-    let Some(kind) = context.api.kind(group, "v1", resource) else { return Vec::new() };
+    let Some(kind) = context.cluster.kind(group, "v1", resource) else { return Vec::new() };
     let listing = kind.cache().list(kind.prefix(), 0);
-    let classes = listing.objects.iter().map(|object| served(kind, object)).collect();
+    let classes = listing.objects.iter().map(|object| kind.value(object)).collect();
     ranked(classes, annotations)
 }
 

@@ -13,9 +13,9 @@ use machinery::metadata::Metadata;
 use machinery::net::{Cidr, legacy_ip};
 use serde_json::Value;
 
-use super::{Context, Operation, service_addresses, text};
-use crate::api::Api;
-use crate::peers;
+use super::{Context, Operation, text};
+use crate::addresses;
+use crate::cluster::Cluster;
 use crate::status::{Error, Result};
 
 /// Refuses new external addresses that belong to somebody.
@@ -29,7 +29,7 @@ pub(super) fn validate(context: &Context<'_>, service: &Value) -> Result<()> {
     if new.is_empty() {
         return Ok(());
     }
-    let own = Own::of(context.api);
+    let own = Own::of(context.cluster);
     let mut errors = FieldErrors::new();
     for one in &new {
         if let Some(why) = own.refusal(one) {
@@ -94,22 +94,22 @@ fn external(service: &Value) -> Vec<External> {
 struct Own {
     service_ranges: Vec<Cidr>,
     pod_ranges: Vec<Cidr>,
-    api: Vec<IpAddr>,
+    cluster: Vec<IpAddr>,
     /// And whose it is.
     nodes: BTreeMap<IpAddr, String>,
 }
 
 impl Own {
-    fn of(api: &Api) -> Self {
-        let config = &api.config;
+    fn of(cluster: &Cluster) -> Self {
+        let config = &cluster.config;
         let mut own = Self {
-            service_ranges: service_addresses::networks(api),
+            service_ranges: addresses::service_networks(cluster),
             pod_ranges: config.options.pod_cidrs.clone(),
-            api: peers::alive(api).into_iter().chain(config.bind.map(|bind| bind.ip())).collect(),
+            cluster: addresses::alive(cluster).into_iter().chain(config.bind.map(|bind| bind.ip())).collect(),
             nodes: BTreeMap::new(),
         };
         own.service_ranges.extend(config.service_cidrs.iter());
-        let nodes = api.kind("", "v1", "nodes");
+        let nodes = cluster.kind("", "v1", "nodes");
         let nodes = nodes.map(|kind| kind.cache().list(kind.prefix(), 0).objects);
         for node in nodes.unwrap_or_default() {
             own.add_node(&node.part(&["/metadata/name", "/spec/podCIDRs", "/status/addresses"]));
@@ -142,7 +142,7 @@ impl Own {
         if external.field == Field::ProxyIngress {
             return None;
         }
-        if self.api.contains(&ip) {
+        if self.cluster.contains(&ip) {
             return Some("may not be an address of the API server".to_owned());
         }
         self.nodes.get(&ip).map(|node| format!("may not be an address of Node {node:?}"))

@@ -7,7 +7,7 @@ use machinery::quantity::Quantity;
 use resources::pod_resources::{Amounts, Half, amounts, of_container, without_overhead};
 use serde_json::{Map, Value};
 
-use super::{Context, Operation, child, served, text};
+use super::{Context, Operation, child, text};
 use crate::status::Result;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -33,10 +33,10 @@ fn subject(context: &Context<'_>) -> Option<Subject> {
 
 /// The limits of the request's namespace, LimitRange by LimitRange.
 fn ranges(context: &Context<'_>) -> Vec<Vec<Value>> {
-    let Some(kind) = context.api.kind("", "v1", "limitranges") else { return Vec::new() };
+    let Some(kind) = context.cluster.kind("", "v1", "limitranges") else { return Vec::new() };
     let listing = kind.cache().list(&kind.collection(&context.request.resource.namespace), 0);
     let limits = |range: Value| range.pointer("/spec/limits").and_then(Value::as_array).cloned();
-    listing.objects.iter().filter_map(|object| limits(served(kind, object))).collect()
+    listing.objects.iter().filter_map(|object| limits(kind.value(object))).collect()
 }
 
 /// Fills in the defaults of type `Container`.

@@ -3,17 +3,34 @@
 use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
-use super::{Context, Operation, child};
-use crate::api::Api;
+use super::{Context, Operation, Step, child};
 use crate::status::{Error, Result, Subject};
-use crate::verbs::Request;
 
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
+/// Waits until the cache has what was committed before, if it does not know a new object's namespace yet; then gives new
+/// namespaces what they need.
+pub(super) fn mutate<'a>(context: &'a Context<'a>, object: &'a mut Value) -> Step<'a> {
+    if context.operation == Operation::Create && is_unknown(context) {
+        return Step::Later(Box::pin(async { context.cluster.cache.fresh().await.map(drop) }));
+    }
+    complete(context, object);
+    Step::Done(Ok(()))
+}
+
+fn is_unknown(context: &Context<'_>) -> bool {
+    let request = context.request;
+    request.kind.is_namespaced()
+        && context
+            .cluster
+            .kind("", "v1", "namespaces")
+            .is_some_and(|kind| kind.cache().get(&kind.key("", &request.resource.namespace)).is_none())
+}
+
 /// Gives new namespaces the finalizer and the label that upstream's registry gives them.
-pub(super) fn mutate(context: &Context<'_>, object: &mut Value) -> Result<()> {
+fn complete(context: &Context<'_>, object: &mut Value) {
     if !context.is_core("namespaces") {
-        return Ok(());
+        return;
     }
     let name = Metadata::of(object).name().to_owned();
     if context.operation == Operation::Create
@@ -29,7 +46,6 @@ pub(super) fn mutate(context: &Context<'_>, object: &mut Value) -> Result<()> {
             labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
         }
     }
-    Ok(())
 }
 
 /// Refuses creates in namespaces that are absent or going, and deletes of the first namespaces.
@@ -57,18 +73,6 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
         "field": "metadata.namespace",
     }]);
     Err(error)
-}
-
-/// Waits until the cache has what was committed before, if it does not know the namespace yet.
-pub(super) async fn wait(api: &Api, request: &Request) -> Result<()> {
-    if !request.kind.is_namespaced() {
-        return Ok(());
-    }
-    let Some(kind) = api.kind("", "v1", "namespaces") else { return Ok(()) };
-    if kind.cache().get(&kind.key("", &request.resource.namespace)).is_none() {
-        api.cache.fresh().await?;
-    }
-    Ok(())
 }
 
 fn missing(namespace: &str) -> Error {

@@ -9,10 +9,10 @@ use machinery::metadata::Metadata;
 use serde_json::Value;
 
 use super::{Context, Operation, text};
-use crate::api::Api;
+use crate::cluster::Cluster;
+use crate::request::Authorized;
 use crate::security::attributes;
 use crate::status::{Error, Result};
-use crate::verbs::Request;
 
 /// Refuses what is none of the node's business.
 pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
@@ -21,7 +21,7 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
     let stored = if is_delete { Some(object) } else { context.old };
     let is_create = context.operation == Operation::Create;
     let is_certificate = is_create && context.request.kind.resource() == "podcertificaterequests";
-    let node = context.request.user.node().filter(|_| is_create && (is_pod || is_certificate));
+    let node = context.request.user().node().filter(|_| is_create && (is_pod || is_certificate));
     let node = node.and_then(|name| context.lookup("", "v1", "nodes", "", name));
     let named = |resource: &str, pointer: &str| {
         node.as_ref().filter(|_| is_certificate)?;
@@ -43,11 +43,18 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
 ///
 /// # Errors
 /// 403 with upstream's text.
-pub fn validate_audience(api: &Api, request: &Request, posted: &Value, pod: Option<&Value>) -> Result<()> {
-    let (Some(_), Some(pod)) = (request.user.node(), pod) else { return Ok(()) };
+pub fn validate_audience(
+    cluster: &Cluster,
+    request: &Authorized,
+    posted: &Value,
+    pod: Option<&Value>,
+) -> Result<()> {
+    let (Some(_), Some(pod)) = (request.user().node(), pod) else { return Ok(()) };
     let forbidden = |why: &str| Error::forbidden(request.subject(), &request.resource.name, why);
     let audience = audience(posted).map_err(|why| forbidden(&why))?;
-    if projects_audience(pod, audience) || drivers(api, pod).iter().any(|driver| asks_for(driver, audience)) {
+    if projects_audience(pod, audience)
+        || drivers(cluster, pod).iter().any(|driver| asks_for(driver, audience))
+    {
         return Ok(());
     }
     let attributes = Attributes {
@@ -58,20 +65,20 @@ pub fn validate_audience(api: &Api, request: &Request, posted: &Value, pod: Opti
         is_resource: true,
         ..Attributes::default()
     };
-    if matches!(api.security.decide_at_once(&request.user, &attributes), Decision::Allow(_)) {
+    if matches!(cluster.security.decide_at_once(request.user(), &attributes), Decision::Allow(_)) {
         return Ok(());
     }
     Err(forbidden(&format!(
         "audience {audience:?} not found in pod spec volume, {} is not authorized to request tokens for this audience",
-        request.user.name
+        request.user().name
     )))
 }
 
 /// The CSI drivers of a Pod's volumes, its own and those behind claims.
-fn drivers(api: &Api, pod: &Value) -> Vec<Value> {
+fn drivers(cluster: &Cluster, pod: &Value) -> Vec<Value> {
     let metadata = Metadata::of(pod);
     let lookup = |(group, resource): (&str, &str), namespace: &str, name: &str| {
-        let kind = api.kind(group, "v1", resource)?;
+        let kind = cluster.kind(group, "v1", resource)?;
         Some(kind.value(&*kind.cache().get(&kind.key(namespace, name))?))
     };
     let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array).into_iter().flatten();
@@ -99,14 +106,14 @@ fn asks_for(driver: &Value, audience: &str) -> bool {
 ///
 /// # Errors
 /// 403 with upstream's text.
-pub fn validate_posted(request: &Request, posted: &Value, pod: Option<&Value>) -> Result<()> {
+pub fn validate_posted(request: &Authorized, posted: &Value, pod: Option<&Value>) -> Result<()> {
     refuse(request, Objects { new: Some(posted), pod, ..Objects::default() }, &request.resource.name)
 }
 
-fn refuse(request: &Request, objects: Objects<'_>, name: &str) -> Result<()> {
+fn refuse(request: &Authorized, objects: Objects<'_>, name: &str) -> Result<()> {
     let mut attributes = attributes(&request.info);
     if attributes.name.is_empty() {
         attributes.name = name.to_owned();
     }
-    check(&request.user, &attributes, objects).map_err(|why| Error::forbidden(request.subject(), name, &why))
+    check(request.user(), &attributes, objects).map_err(|why| Error::forbidden(request.subject(), name, &why))
 }

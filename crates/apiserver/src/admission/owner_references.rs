@@ -78,5 +78,5 @@ fn same(one: &Value, other: &Value) -> bool {
 }
 
 fn is_allowed(context: &Context<'_>, attributes: &Attributes) -> bool {
-    matches!(context.api.security.decide_at_once(&context.request.user, attributes), Decision::Allow(_))
+    matches!(context.cluster.security.decide_at_once(context.request.user(), attributes), Decision::Allow(_))
 }

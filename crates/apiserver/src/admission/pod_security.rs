@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use super::{Context, Operation, served};
+use super::{Context, Operation};
 use crate::kinds::Part;
 use crate::status::{Error, Result};
 use checks::{Pod, Violation, evaluate};
@@ -74,9 +74,9 @@ fn namespace(context: &Context<'_>, object: &Value) -> Result<()> {
 
 /// What to say about the Pods that are there already.
 fn existing(context: &Context<'_>, namespace: &str, level: LevelVersion) -> Vec<String> {
-    let Some(kind) = context.api.kind("", "v1", "pods") else { return Vec::new() };
+    let Some(kind) = context.cluster.kind("", "v1", "pods") else { return Vec::new() };
     let listing = kind.cache().list(&kind.collection(namespace), 0);
-    let pods: Vec<Value> = listing.objects.iter().map(|object| served(kind, object)).collect();
+    let pods: Vec<Value> = listing.objects.iter().map(|object| kind.value(object)).collect();
     let total = pods.len();
     let mut by_warning: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for pod in ranked(&pods).into_iter().take(EXISTING_PODS_MAX) {

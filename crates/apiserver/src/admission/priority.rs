@@ -95,7 +95,7 @@ fn lookup(context: &Context<'_>, name: &str) -> Option<Class> {
 }
 
 fn defaults(context: &Context<'_>) -> Vec<Value> {
-    let Some(kind) = context.api.kind(GROUP, "v1", "priorityclasses") else { return Vec::new() };
+    let Some(kind) = context.cluster.kind(GROUP, "v1", "priorityclasses") else { return Vec::new() };
     let listing = kind.cache().list(kind.prefix(), 0);
     let classes = listing.objects.iter().map(|object| object.part(&WANTED));
     classes.filter(is_default).collect()

@@ -17,9 +17,9 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
     if context.old.is_some_and(|old| is_for_collection(object, old)) {
         return Ok(());
     }
-    let security = &context.api.security;
+    let security = &context.cluster.security;
     security
-        .may_grant(&context.request.user, kind.resource(), object, context.old)
+        .may_grant(context.request.user(), kind.resource(), object, context.old)
         .map_err(|why| context.forbidden(Metadata::of(object).name(), &why))
 }
 

@@ -6,15 +6,13 @@ mod secrets;
 
 use std::time::Duration;
 
-use machinery::metadata::{self, Metadata};
+use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
-use super::{Context, Operation, child, text};
-use crate::api::Api;
+use super::{Context, Operation, Step, child, text};
 use crate::cache::Interest;
 use crate::filter::Filter;
 use crate::status::Result;
-use crate::verbs::Request;
 
 const ACCOUNTS: (&str, &str, &str) = ("", "v1", "serviceaccounts");
 const DEFAULT_NAME: &str = "default";
@@ -32,11 +30,22 @@ fn is_mirror(pod: &Value) -> bool {
     Metadata::of(pod).annotation(MIRROR_ANNOTATION).is_some()
 }
 
-/// Names the service account, and mounts its token into every container that has nothing at that path.
-pub(super) fn mutate(context: &Context<'_>, pod: &mut Value) -> Result<()> {
+/// Gives a Pod its service account, which a controller makes just after the namespace: waits a moment for it.
+pub(super) fn mutate<'a>(context: &'a Context<'a>, pod: &'a mut Value) -> Step<'a> {
     if !applies(context) || is_mirror(pod) {
-        return Ok(());
+        return Step::Done(Ok(()));
     }
+    if is_known(context, pod) {
+        return Step::Done(complete(context, pod));
+    }
+    Step::Later(Box::pin(async {
+        wait(context, pod).await?;
+        complete(context, pod)
+    }))
+}
+
+/// Names the service account, and mounts its token into every container that has nothing at that path.
+fn complete(context: &Context<'_>, pod: &mut Value) -> Result<()> {
     if text(pod, "/spec/serviceAccountName").is_empty()
         && let Some(spec) = child(pod, "spec")
     {
@@ -108,7 +117,8 @@ fn mount_token(context: &Context<'_>, pod: &mut Value) {
             .map(str::to_owned)
     });
     let is_new = existing.is_none();
-    let name = existing.unwrap_or_else(|| format!("kube-api-access-{}", context.api.random.name_suffix(5)));
+    let name =
+        existing.unwrap_or_else(|| format!("kube-api-access-{}", context.cluster.random.name_suffix(5)));
     let mut is_used = false;
     let Some(spec) = child(pod, "spec") else { return };
     for list in ["initContainers", "containers"] {
@@ -152,18 +162,25 @@ fn token_volume(name: &str) -> Value {
     })
 }
 
-/// Waits a moment for the service account of a Pod, which a controller makes just after the namespace.
-pub(super) async fn wait(api: &Api, request: &Request, pod: &Value) -> Result<()> {
-    let Some(kind) = api.kind("", "v1", "serviceaccounts") else { return Ok(()) };
+/// The account that a Pod names, or gets if it names none.
+fn wanted(pod: &Value) -> &str {
     let name = text(pod, "/spec/serviceAccountName");
-    let name = if name.is_empty() { DEFAULT_NAME } else { name };
-    let namespace = &request.resource.namespace;
-    let key = kind.key(namespace, name);
-    let cache = kind.cache();
-    if cache.get(&key).is_some() || metadata::Metadata::of(pod).annotation(MIRROR_ANNOTATION).is_some() {
-        return Ok(());
-    }
-    let revision = api.cache.fresh().await?;
+    if name.is_empty() { DEFAULT_NAME } else { name }
+}
+
+fn is_known(context: &Context<'_>, pod: &Value) -> bool {
+    context.cluster.kind("", "v1", "serviceaccounts").is_none_or(|kind| {
+        kind.cache().get(&kind.key(&context.request.resource.namespace, wanted(pod))).is_some()
+    })
+}
+
+/// Waits a moment for the service account of a Pod.
+async fn wait(context: &Context<'_>, pod: &Value) -> Result<()> {
+    let cluster = context.cluster;
+    let Some(kind) = cluster.kind("", "v1", "serviceaccounts") else { return Ok(()) };
+    let (name, namespace) = (wanted(pod), &context.request.resource.namespace);
+    let (key, cache) = (kind.key(namespace, name), kind.cache());
+    let revision = cluster.cache.fresh().await?;
     if name != DEFAULT_NAME {
         return Ok(());
     }

@@ -9,15 +9,17 @@ use machinery::metadata::{self, Metadata};
 use resources::flow_control;
 use serde_json::{Value, json};
 
-use super::{ensure, request};
 use crate::api::Api;
 use crate::kinds::Kind;
 use crate::kinds::Part;
+use crate::request::of_server;
 use crate::request_info::Verb;
 use crate::status::Result;
-use crate::verbs::delete;
-use crate::verbs::options::DeleteOptions;
-use crate::verbs::update::change;
+use crate::write::Decoded;
+use crate::write::change::change;
+use crate::write::delete;
+use crate::write::options::DeleteOptions;
+use crate::write::own::ensure;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
@@ -83,9 +85,9 @@ async fn lead(api: &Api) -> Result<()> {
             continue;
         }
         let object = json!({"metadata": {"name": Metadata::of(&schema).name()}});
-        let asked = request(api, (GROUP, "v1", schemas.resource()), "", object, Verb::Update);
-        let Some((mut request, _)) = asked else { continue };
-        request.resource.below("status");
+        let asked = of_server(api, (GROUP, "v1", schemas.resource()), "", object, Verb::Update);
+        let Some((request, _)) = asked else { continue };
+        let request = request.below("status");
         let outcome = change(api, &request, Part::Status, |old| {
             let mut new = old.clone();
             metadata::remove(&mut new, "resourceVersion");
@@ -94,7 +96,7 @@ async fn lead(api: &Api) -> Result<()> {
                 let all: Vec<Value> = others.cloned().chain([condition.clone()]).collect();
                 new["status"] = json!({"conditions": all});
             }
-            Ok(new)
+            Ok(Decoded::of_server(new))
         });
         match outcome.await {
             Err(failure) if failure.reason != "NotFound" => return Err(failure),
@@ -136,7 +138,8 @@ async fn keep(api: &Api, kind: &Kind, wanted: &Value) -> Result<()> {
     let Some(current) = kind.cache().get(&kind.key("", &name)) else {
         return ensure(api, GROUP, "v1", resource, "", wanted.clone()).await;
     };
-    let Some((request, mut wanted)) = request(api, (GROUP, "v1", resource), "", wanted.clone(), Verb::Update)
+    let Some((request, mut wanted)) =
+        of_server(api, (GROUP, "v1", resource), "", wanted.clone(), Verb::Update)
     else {
         return Ok(());
     };
@@ -158,7 +161,7 @@ async fn keep(api: &Api, kind: &Kind, wanted: &Value) -> Result<()> {
                 new["spec"] = spec.clone();
             }
         }
-        Ok(new)
+        Ok(Decoded::of_server(new))
     });
     match outcome.await {
         Err(failure) if failure.reason != "NotFound" => Err(failure),
@@ -168,10 +171,10 @@ async fn keep(api: &Api, kind: &Kind, wanted: &Value) -> Result<()> {
 
 async fn remove(api: &Api, resource: &str, name: &str) -> Result<()> {
     let object = json!({"metadata": {"name": name}});
-    let Some((request, _)) = request(api, (GROUP, "v1", resource), "", object, Verb::Delete) else {
+    let Some((request, _)) = of_server(api, (GROUP, "v1", resource), "", object, Verb::Delete) else {
         return Ok(());
     };
-    match delete::delete_object(api, &request, &DeleteOptions::default()).await {
+    match delete::delete(api, &request, &DeleteOptions::default()).await {
         Err(failure) if failure.reason != "NotFound" => Err(failure),
         _ => Ok(()),
     }

@@ -4,12 +4,14 @@
 use machinery::metadata;
 use serde_json::{Value, json};
 
-use super::{ensure, request};
 use crate::api::Api;
 use crate::kinds::Part;
+use crate::request::of_server;
 use crate::request_info::Verb;
 use crate::status::Result;
-use crate::verbs::update::change;
+use crate::write::Decoded;
+use crate::write::change::change;
+use crate::write::own::ensure;
 
 const DEFAULT: &str = "kubernetes";
 
@@ -84,12 +86,12 @@ fn api_service((group, version, group_priority, version_priority): &(&str, &str,
 }
 
 async fn service_range_is_ready(api: &Api, range: Value) -> Result<()> {
-    let Some((mut request, _)) =
-        request(api, ("networking.k8s.io", "v1", "servicecidrs"), "", range, Verb::Update)
+    let Some((request, _)) =
+        of_server(api, ("networking.k8s.io", "v1", "servicecidrs"), "", range, Verb::Update)
     else {
         return Ok(());
     };
-    request.resource.below("status");
+    let request = request.below("status");
     api.cache.fresh().await?;
     let is_ready = |range: &Value| range.pointer("/status/conditions/0").is_some();
     if request.kind.cache().get(&request.key()).is_some_and(|range| is_ready(&range.value())) {
@@ -108,7 +110,7 @@ async fn service_range_is_ready(api: &Api, range: Value) -> Result<()> {
         if let Some(map) = new.as_object_mut() {
             map.insert("status".to_owned(), json!({"conditions": [condition]}));
         }
-        Ok(new)
+        Ok(Decoded::of_server(new))
     })
     .await?;
     Ok(())

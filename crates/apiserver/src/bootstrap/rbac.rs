@@ -9,12 +9,14 @@ use machinery::metadata::{self, Metadata};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{ensure, request};
 use crate::api::Api;
 use crate::kinds::Part;
+use crate::request::of_server;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
-use crate::verbs::update::change;
+use crate::write::Decoded;
+use crate::write::change::change;
+use crate::write::own::ensure;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -71,7 +73,7 @@ fn add<K: Serialize>(all: &mut Vec<Wanted>, resource: &'static str, objects: Vec
 /// Creates an object, or adds what it lacks.
 pub(super) async fn reconcile(api: &Api, (resource, wanted): Wanted) -> Result<()> {
     let namespace = Metadata::of(&wanted).namespace().to_owned();
-    let Some((request, wanted)) = request(api, (GROUP, "v1", resource), &namespace, wanted, Verb::Update)
+    let Some((request, wanted)) = of_server(api, (GROUP, "v1", resource), &namespace, wanted, Verb::Update)
     else {
         return Ok(());
     };
@@ -84,7 +86,7 @@ pub(super) async fn reconcile(api: &Api, (resource, wanted): Wanted) -> Result<(
     change(api, &request, Part::Object, |old| {
         let mut new = merged(resource, old, &wanted).unwrap_or_else(|| old.clone());
         metadata::remove(&mut new, "resourceVersion");
-        Ok(new)
+        Ok(Decoded::of_server(new))
     })
     .await?;
     Ok(())

@@ -21,15 +21,24 @@ use tracing::{error, info, warn};
 use super::Cache;
 use super::resource::{CacheEvent, Change, Loaded, ResourceCache};
 use crate::at_rest::{self, AtRest, Unreadable};
-use crate::catalogue::Catalogue;
 use crate::object::CachedObject;
-use crate::security::Security;
-use crate::trace::Trace;
 
 /// How often the store is read for new caches before the events that happen meanwhile are too many.
 const READINGS_MAX: usize = 8;
 /// How many kinds are read at a time: each is a round trip if the store is not in this process.
 const READS_MAX: usize = 16;
+
+/// Whoever is told of everything, before anybody can read it from the cache.
+pub trait Observer: Send + Sync {
+    /// The cache holds another picture than before: what was observed counts no more.
+    fn loaded(&self, cache: &Cache);
+
+    /// Something was committed, whatever key it has.
+    fn committed(&self, cache: &Cache, event: &Event);
+
+    /// An object under `prefix` has changed.
+    fn changed(&self, prefix: &str, event: &CacheEvent);
+}
 
 /// Loads the caches that are not.
 ///
@@ -116,7 +125,7 @@ fn key_changes(cache: &Cache) -> Option<u64> {
 
 /// Reads again what could not be read, because it may be readable now: as of what the watch has told, so that it tells
 /// all that follows.
-async fn heal(cache: &Cache, security: &Security) {
+async fn heal(cache: &Cache, observer: &dyn Observer) {
     let lost: Vec<_> = cache.all().into_iter().filter(|resource| resource.is_unreadable()).collect();
     for resource in &lost {
         match read(cache, resource, Some(cache.revision())).await {
@@ -132,7 +141,7 @@ async fn heal(cache: &Cache, security: &Security) {
         }
     }
     if !lost.is_empty() {
-        security.load(cache);
+        observer.loaded(cache);
     }
 }
 
@@ -158,13 +167,7 @@ async fn keys_changed(changed: &mut Option<watch::Receiver<u64>>) {
 
 /// Follows the store for ever; starts over when the store forgot what comes next. While the store does not answer,
 /// what is here stays as it was.
-pub async fn follow(
-    cache: Arc<Cache>,
-    catalogue: Arc<Catalogue>,
-    trace: Arc<Trace>,
-    security: Arc<Security>,
-    random: Random,
-) {
+pub async fn follow(cache: Arc<Cache>, observer: Arc<dyn Observer>, random: Random) {
     let mut keys = cache.at_rest.changed();
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2), 0.5);
     loop {
@@ -173,14 +176,14 @@ pub async fn follow(
                 let batch = tokio::select! {
                     batch = watch.batches.recv() => batch,
                     () = keys_changed(&mut keys) => {
-                        heal(&cache, &security).await;
+                        heal(&cache, &*observer).await;
                         continue;
                     }
                 };
                 match batch {
                     Some(Ok(batch)) => {
                         backoff.reset();
-                        take(&cache, &catalogue, &trace, &security, &batch).await;
+                        take(&cache, &*observer, &batch).await;
                     }
                     Some(Err(failure)) => break failure,
                     None => return,
@@ -192,7 +195,7 @@ pub async fn follow(
         if !matches!(ended, StoreError::Unavailable(_)) {
             match reload(&cache).await {
                 Ok(()) => {
-                    security.load(&cache);
+                    observer.loaded(&cache);
                     continue;
                 }
                 Err(failure) => error!(%failure, "cannot load from the store"),
@@ -202,13 +205,13 @@ pub async fn follow(
     }
 }
 
-async fn take(cache: &Cache, catalogue: &Catalogue, trace: &Trace, security: &Security, batch: &Batch) {
+async fn take(cache: &Cache, observer: &dyn Observer, batch: &Batch) {
     let mut touched: Vec<Arc<ResourceCache>> = Vec::new();
     for event in &batch.events {
-        trace.committed(cache, event);
+        observer.committed(cache, event);
         for resource in cache.of_key(&event.key) {
             if let Some(change) = apply(&cache.at_rest, &resource, event).await {
-                security.observe(catalogue, &resource.keys().prefix, &change);
+                observer.changed(&resource.keys().prefix, &change);
             }
             if !touched.iter().any(|seen| Arc::ptr_eq(seen, &resource)) {
                 touched.push(resource);

@@ -6,21 +6,17 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use auth::UserInfo;
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::Response;
 
-use crate::api::Api;
-use crate::catalogue::Snapshot;
+use super::Snapshot;
+use crate::body::Body;
 use crate::kinds::Kind;
-use crate::negotiate::{Accept, View};
+use crate::negotiate::Accept;
 use crate::notes::Notes;
-use crate::place::Placed;
 use crate::request_info::{RequestInfo, ResourceInfo};
-use crate::respond::Body;
-use crate::status::{Error, Result};
-use crate::verbs::Request;
+use crate::security::Permit;
+use crate::status::Result;
 
 /// Serves a group-version.
 pub trait Delegate: Send + Sync {
@@ -34,7 +30,7 @@ pub trait Delegate: Send + Sync {
     fn openapi(&self) -> Vec<u8>;
 
     /// Answers a request for a resource in it.
-    fn serve<'a>(&'a self, api: &'a Api, asked: Asked) -> BoxFuture<'a, Result<Response<Body>>>;
+    fn serve(&self, asked: Asked) -> BoxFuture<'_, Result<Response<Body>>>;
 }
 
 /// A request that may be made, before its body was read.
@@ -45,8 +41,8 @@ pub struct Asked {
     pub info: RequestInfo,
     /// The resource part.
     pub resource: ResourceInfo,
-    /// Who.
-    pub user: UserInfo,
+    /// Who asks, and that they may.
+    pub permit: Permit,
     /// Where they are.
     pub origin: Option<IpAddr>,
     /// What they take; nothing that there is, if absent.
@@ -55,48 +51,4 @@ pub struct Asked {
     pub notes: Arc<Notes>,
     /// What was served when it came.
     pub catalogue: Arc<Snapshot>,
-}
-
-impl Asked {
-    /// The request for a kind that this server knows, without its body.
-    ///
-    /// # Errors
-    /// 404 and 405 as [`Placed::new`], 406 for what the client does not take.
-    pub fn of_kind(self, api: &Api, kind: &Kind) -> Result<Request> {
-        let resource = Placed::new(kind, self.resource)?;
-        let (parts, _) = self.http.into_parts();
-        let accept = accepted(kind, &resource, self.accept, &parts.headers)?;
-        Ok(Request {
-            info: self.info,
-            resource,
-            catalogue: self.catalogue,
-            kind: kind.clone(),
-            user: self.user,
-            origin: self.origin,
-            headers: parts.headers,
-            accept,
-            body: Bytes::new(),
-            received_us: api.clock.now().as_microsecond(),
-            cause: 0,
-            notes: self.notes,
-        })
-    }
-}
-
-/// What a client takes of a kind.
-///
-/// # Errors
-/// 406 if that is nothing.
-pub fn accepted(
-    kind: &Kind,
-    resource: &Placed,
-    accept: Option<Accept>,
-    headers: &http::HeaderMap,
-) -> Result<Accept> {
-    match accept.ok_or_else(Error::not_acceptable)? {
-        accept if accept.view == View::Table && !kind.has_table(&resource.subresource) => {
-            Accept::without_tables(headers)
-        }
-        accept => Ok(accept),
-    }
 }

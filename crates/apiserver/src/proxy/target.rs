@@ -6,12 +6,12 @@ use machinery::metadata::Metadata;
 use serde_json::Value;
 
 use crate::api::Api;
+use crate::backend::kubelet::{address, kubelet};
 use crate::backend::{Backend, unverified};
 use crate::dial::Destination;
-use crate::kubelet_client::{address, kubelet};
+use crate::request::Authorized;
 use crate::status::{Error, Result};
 use crate::tree::text;
-use crate::verbs::Request;
 
 /// The parts of a proxied name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl<'a> Place<'a> {
 ///
 /// # Errors
 /// 400 for malformed names and addresses that may not be reached, 404, 503 when nothing is there.
-pub(super) async fn find(api: &Api, request: &Request) -> Result<Backend> {
+pub(super) async fn find(api: &Api, request: &Authorized) -> Result<Backend> {
     let id = request.resource.name.as_str();
     let (resource, namespace) = (request.resource.resource.as_str(), request.resource.namespace.as_str());
     let singular = &request.kind.row().singular;

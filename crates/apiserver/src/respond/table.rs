@@ -8,7 +8,7 @@ use super::partial;
 use crate::answer::Listed;
 use crate::kinds::Kind;
 use crate::negotiate::View;
-use crate::verbs::Request;
+use crate::request::Request;
 
 /// What a row carries beside its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

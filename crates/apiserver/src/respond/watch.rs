@@ -12,8 +12,8 @@ use crate::cache::{CachedObject, EventType};
 use crate::codec;
 use crate::kinds::Kind;
 use crate::negotiate::{Accept, Format, View};
+use crate::request::Request;
 use crate::status::Error;
-use crate::verbs::Request;
 
 /// Turns events into frames.
 #[derive(Debug)]

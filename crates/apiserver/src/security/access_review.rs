@@ -7,7 +7,7 @@ use machinery::{fields, labels};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::authorization_config::ReviewVersion;
+use crate::authorization_config::ReviewVersion;
 
 const GROUP: &str = "authorization.k8s.io";
 const KIND: &str = "SubjectAccessReview";

@@ -6,25 +6,25 @@ use jiff::Timestamp;
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use crate::api::Api;
+use crate::kinds::Kinds;
 use crate::tree::text;
 
-fn stored(api: &Api, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-    let kind = api.kind("", "v1", resource)?;
+fn stored(kinds: &Kinds, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+    let kind = kinds.find("", "v1", resource)?;
     kind.cache().get(&kind.key(namespace, name)).map(|object| kind.value(&object))
 }
 
 /// The service account of a Secret's token, while both are there. Source: `pkg/serviceaccount/legacy.go`.
 /// `claims` are the token's, which our key has signed.
-pub(super) fn legacy(api: &Api, claims: &Legacy, token: &str) -> Option<UserInfo> {
-    let secret = stored(api, "secrets", &claims.namespace, &claims.secret)?;
+pub(super) fn legacy(kinds: &Kinds, claims: &Legacy, token: &str) -> Option<UserInfo> {
+    let secret = stored(kinds, "secrets", &claims.namespace, &claims.secret)?;
     let held =
         base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text(&secret, "/data/token"))
             .ok()?;
     if Metadata::of(&secret).is_terminating() || held != token.as_bytes() {
         return None;
     }
-    let account = stored(api, "serviceaccounts", &claims.namespace, &claims.account)?;
+    let account = stored(kinds, "serviceaccounts", &claims.namespace, &claims.account)?;
     let metadata = Metadata::of(&account);
     if metadata.is_terminating() || metadata.uid() != claims.uid {
         return None;
@@ -33,8 +33,8 @@ pub(super) fn legacy(api: &Api, claims: &Legacy, token: &str) -> Option<UserInfo
 }
 
 /// The node-to-be behind a bootstrap token.
-pub(super) fn bootstrap(api: &Api, token: &str, now: Timestamp) -> Option<UserInfo> {
+pub(super) fn bootstrap(kinds: &Kinds, token: &str, now: Timestamp) -> Option<UserInfo> {
     let (id, given) = bootstrap_token::split(token)?;
-    let secret = stored(api, "secrets", "kube-system", &bootstrap_token::secret_name(id))?;
+    let secret = stored(kinds, "secrets", "kube-system", &bootstrap_token::secret_name(id))?;
     bootstrap_token::user_of(&secret, id, given, now)
 }

@@ -11,7 +11,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 
-use super::authorization_config::{Authorization, Authorizer, Webhook};
+use crate::authorization_config::{Authorization, Authorizer, Webhook};
 use super::authorization_metrics::AuthorizationMetrics;
 use super::webhook_authorizer::WebhookAuthorizer;
 

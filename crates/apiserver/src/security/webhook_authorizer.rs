@@ -15,11 +15,11 @@ use tracing::warn;
 
 use super::access_review::{self, Status};
 use super::answers::{Answers, Key};
-use super::authorization_config::{FailurePolicy, Webhook};
+use crate::authorization_config::{FailurePolicy, Webhook};
 use super::authorization_metrics::{AuthorizationMetrics, CallResult};
 use super::chain::Verdict;
-use crate::webhooks::client::retry::{Retries, Retry};
-use crate::webhooks::client::{CallError, Client};
+use crate::webhook_client::retry::{Retries, Retry};
+use crate::webhook_client::{CallError, Client};
 
 /// How many answers are kept. Source: `cache.NewLRUExpireCache` in `newWithBackoff`.
 const ANSWERS_MAX: usize = 8192;

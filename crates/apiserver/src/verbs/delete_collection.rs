@@ -4,18 +4,20 @@
 //! were deleted, and with a limit the token that goes on.
 //! Source: `Store.DeleteCollection` of `k8s.io/apiserver/pkg/registry/generic/registry`.
 
-use super::options::DeleteOptions;
-use super::{Request, delete, list};
+use super::list;
 use crate::answer::Answer;
 use crate::api::Api;
+use crate::request::Authorized;
 use crate::request_info::{ResourceInfo, Verb};
 use crate::status::Result;
+use crate::write::delete;
+use crate::write::options::DeleteOptions;
 
 /// Deletes what the selectors see.
 ///
 /// # Errors
 /// The first failure that is not a 404.
-pub async fn delete_collection(api: &Api, request: &Request) -> Result<Answer> {
+pub async fn delete_collection(api: &Api, request: &Authorized) -> Result<Answer> {
     let options = DeleteOptions::of(request)?;
     let listed = list::read(api, request).await?;
     for object in &listed.objects {
@@ -29,7 +31,7 @@ pub async fn delete_collection(api: &Api, request: &Request) -> Result<Answer> {
                 ..ResourceInfo::clone(&request.resource)
             },
         )?;
-        match delete::delete_object(api, &one, &options).await {
+        match delete::delete(api, &one, &options).await {
             Err(error) if error.reason != "NotFound" => return Err(error),
             Ok(_) | Err(_) => {}
         }

@@ -2,9 +2,9 @@
 
 use http::StatusCode;
 
-use super::Request;
 use crate::answer::Answer;
 use crate::api::Api;
+use crate::request::Authorized;
 use crate::status::{Error, Result};
 
 /// Reads one object. `resourceVersion=0` takes what is there; N waits for N; nothing waits for everything that was
@@ -12,7 +12,7 @@ use crate::status::{Error, Result};
 ///
 /// # Errors
 /// 404, or 504 when the revision asked for does not come.
-pub async fn get(api: &Api, request: &Request) -> Result<Answer> {
+pub async fn get(api: &Api, request: &Authorized) -> Result<Answer> {
     match request.info.query.get("resourceVersion") {
         Some("0") => {}
         Some(text) => {

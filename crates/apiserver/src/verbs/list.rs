@@ -8,12 +8,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::{DecodeError, Engine};
 use serde::{Deserialize, Serialize};
 
-use super::Request;
 use super::list_options::{Purpose, validate};
 use crate::answer::{Answer, Listed};
 use crate::api::Api;
 use crate::cache::{Listing, ResourceCache};
 use crate::filter::Filter;
+use crate::request::Authorized;
 use crate::status::{Error, Result};
 
 /// Upstream's continue token.
@@ -30,7 +30,7 @@ const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 ///
 /// # Errors
 /// 400 for contradictory options, 410 for revisions that are gone, 504 for such that do not come.
-pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
+pub async fn list(api: &Api, request: &Authorized) -> Result<Answer> {
     read(api, request).await.map(Answer::List)
 }
 
@@ -38,7 +38,7 @@ pub async fn list(api: &Api, request: &Request) -> Result<Answer> {
 ///
 /// # Errors
 /// As [`list`].
-pub async fn read(api: &Api, request: &Request) -> Result<Listed> {
+pub async fn read(api: &Api, request: &Authorized) -> Result<Listed> {
     let query = &request.info.query;
     validate(query, Purpose::List)?;
     let filter = Filter::of(&request.kind, &request.resource, query)?;
@@ -55,7 +55,7 @@ pub async fn read(api: &Api, request: &Request) -> Result<Listed> {
     Ok(page(listing, &filter, limit, token.as_ref()))
 }
 
-async fn first_source(api: &Api, request: &Request, filter: &Filter, limit: usize) -> Result<Listing> {
+async fn first_source(api: &Api, request: &Authorized, filter: &Filter, limit: usize) -> Result<Listing> {
     let query = &request.info.query;
     let version = query.get("resourceVersion");
     let cache = request.kind.cache();
@@ -83,7 +83,7 @@ fn list_at(api: &Api, cache: &ResourceCache, filter: &Filter, revision: u64) -> 
     cache.list_at(&filter.prefix, revision)
 }
 
-async fn page_source(api: &Api, request: &Request, filter: &Filter, token: &Continue) -> Result<Listing> {
+async fn page_source(api: &Api, request: &Authorized, filter: &Filter, token: &Continue) -> Result<Listing> {
     if request.info.query.get("resourceVersion").is_some_and(|version| version != "0") {
         return Err(Error::bad_request("specifying resource version is not allowed when using continue"));
     }

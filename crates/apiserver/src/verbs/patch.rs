@@ -4,22 +4,24 @@ use http::StatusCode;
 use machinery::metadata::{self, Metadata};
 use serde_json::Value;
 
-use super::create::create_owned;
-use super::managed::{self, Ownership};
-use super::update::{self, change, change_owned};
-use super::{CONFLICT_RETRIES_MAX, Request, answer, decode};
+use super::answer;
+use super::update::authorize_create;
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::codec::{self, APPLY_PATCH, FieldValidation, Patch};
 use crate::kinds::Part;
 use crate::negotiate::media_type;
+use crate::request::Authorized;
 use crate::status::{Error, Result};
+use crate::write::change::{change, change_owned};
+use crate::write::create::create_owned;
+use crate::write::{CONFLICT_RETRIES_MAX, Decoded, Ownership, decoding, identity, ownership};
 
 /// Changes part of an object.
 ///
 /// # Errors
 /// What the client is told.
-pub async fn patch(api: &Api, request: &Request) -> Result<Answer> {
+pub async fn patch(api: &Api, request: &Authorized) -> Result<Answer> {
     patch_part(api, request, Part::Object).await
 }
 
@@ -27,7 +29,7 @@ pub async fn patch(api: &Api, request: &Request) -> Result<Answer> {
 ///
 /// # Errors
 /// What the client is told.
-pub async fn patch_part(api: &Api, request: &Request, part: Part) -> Result<Answer> {
+pub async fn patch_part(api: &Api, request: &Authorized, part: Part) -> Result<Answer> {
     if media_type(&request.headers) == APPLY_PATCH {
         return apply(api, request, part).await;
     }
@@ -39,7 +41,7 @@ pub async fn patch_part(api: &Api, request: &Request, part: Part) -> Result<Answ
             let why = format!("strict decoding error: {}", strict.join(", "));
             return Err(codec::invalid_patch(&patch.shown(&request.kind, old), &why));
         }
-        managed::keep_reset(&mut patched);
+        ownership::keep_reset(&mut patched);
         request.notes.warn_all(strict.iter().cloned());
         finish(request, old, patched, validation, || patch.shown(&request.kind, old))
     })
@@ -48,13 +50,13 @@ pub async fn patch_part(api: &Api, request: &Request, part: Part) -> Result<Answ
 }
 
 /// Applies a configuration; what is not there is created.
-async fn apply(api: &Api, request: &Request, part: Part) -> Result<Answer> {
+async fn apply(api: &Api, request: &Authorized, part: Part) -> Result<Answer> {
     let validation = FieldValidation::of(&request.info.query);
     let (config, warnings) = codec::apply_config(&request.kind, &request.body, validation)?;
     check_config(&config, request.kind.api_version(), request.kind.kind())?;
     request.notes.warn_all(warnings);
     let apply_to = |live: Option<&Value>| {
-        let merged = managed::apply_config(api, request, part, live, &config)?;
+        let merged = ownership::apply_config(api, request, part, live, &config)?;
         finish(request, live.unwrap_or(&Value::Null), merged, FieldValidation::Ignore, || config.to_string())
     };
     // Somebody else may create or delete the object at any time.
@@ -72,7 +74,7 @@ async fn apply(api: &Api, request: &Request, part: Part) -> Result<Answer> {
             );
             return Err(Error::conflict(request.subject(), &request.resource.name, &why));
         }
-        update::authorize_create(api, request).await?;
+        authorize_create(api, request).await?;
         let object = apply_to(None)?;
         match create_owned(api, request, object, Ownership::Applied).await {
             Ok(committed) => return Ok(answer(StatusCode::CREATED, committed)),
@@ -103,17 +105,17 @@ pub fn check_config(config: &Value, api_version: &str, kind: &str) -> Result<()>
 /// The patched object, checked against its schema and its URL. Only a revision that the patch itself names is a
 /// precondition.
 fn finish(
-    request: &Request,
+    request: &Authorized,
     old: &Value,
     mut patched: Value,
     validation: FieldValidation,
     shown: impl FnOnce() -> String,
-) -> Result<Value> {
+) -> Result<Decoded> {
     if Metadata::of(old).resource_version() == Metadata::of(&patched).resource_version() {
         metadata::remove(&mut patched, "resourceVersion");
     }
-    let mut object = decode::patched(request, patched, validation, shown)?;
-    super::create::take_namespace(request, &mut object)?;
-    update::check_name(request, Metadata::of(&object).name())?;
+    let mut object = decoding::patched(request, patched, validation, shown)?;
+    identity::take_namespace(request, object.object_mut())?;
+    identity::check_name(request, Metadata::of(object.object()).name())?;
     Ok(object)
 }

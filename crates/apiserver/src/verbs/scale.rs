@@ -5,30 +5,31 @@ use machinery::labels;
 use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
-use super::managed::{self, Ownership};
 use super::patch::check_config;
-use super::update::{change, change_owned, check_name};
-use super::{Request, current, decode};
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::codec::{self, APPLY_PATCH, FieldValidation, Patch};
 use crate::kinds::Part;
 use crate::negotiate::media_type;
+use crate::request::Authorized;
 use crate::request_info::Verb;
 use crate::status::{Error, Result, Subject};
+use crate::write::change::{change, change_owned, current};
+use crate::write::identity::check_name;
+use crate::write::{Decoded, Ownership, decoding, ownership};
 
 /// Reads or writes the scale of an object.
 ///
 /// # Errors
 /// What the client is told.
-pub async fn run(api: &Api, request: &Request) -> Result<Answer> {
+pub async fn run(api: &Api, request: &Authorized) -> Result<Answer> {
     match request.resource.verb {
         Verb::Get => {
             let object = current(api, request, &request.key()).await?;
             Ok(Answer::value(scale_of(&request.kind.value(&object))))
         }
         Verb::Update => {
-            let wanted = decode::body_of(request, "autoscaling/v1", "Scale")?;
+            let wanted = decoding::body_of(request, "autoscaling/v1", "Scale")?;
             check_claim(&wanted)?;
             set(api, request, |_| Ok(wanted.clone())).await
         }
@@ -51,7 +52,7 @@ fn patched(patch: &Patch, scale: &Value) -> Result<Value> {
     codec::check_types("autoscaling/v1", "Scale", patched)
 }
 
-async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
+async fn set(api: &Api, request: &Authorized, wanted: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
     let committed = change(api, request, Part::Object, |old| {
         let before = scale_of(old);
         let scale = wanted(&before)?;
@@ -67,7 +68,7 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
         if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
             spec.insert("replicas".to_owned(), replicas.into());
         }
-        Ok(new)
+        Ok(Decoded::of_server(new))
     })
     .await?;
     let value = scale_of(&request.kind.value(&committed.object));
@@ -75,7 +76,7 @@ async fn set(api: &Api, request: &Request, wanted: impl Fn(&Value) -> Result<Val
 }
 
 /// Applies a Scale: the replicas of the object change hands under the subresource's name.
-async fn apply(api: &Api, request: &Request) -> Result<Answer> {
+async fn apply(api: &Api, request: &Authorized) -> Result<Answer> {
     let (scale, warnings) = codec::apply_scale(&request.body, FieldValidation::of(&request.info.query))?;
     check_config(&scale, "autoscaling/v1", "Scale")?;
     request.notes.warn_all(warnings);
@@ -96,13 +97,13 @@ async fn apply(api: &Api, request: &Request) -> Result<Answer> {
         }
     }
     let committed = change_owned(api, request, Part::Object, Ownership::Applied, |old| {
-        let applied = managed::apply_config(api, request, Part::Object, Some(old), &config);
+        let applied = ownership::apply_config(api, request, Part::Object, Some(old), &config);
         let mut new = applied.map_err(|failure| in_scale(request, failure))?;
         check_replicas(request, new.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0))?;
         if meta.resource_version().is_empty() {
             machinery::metadata::remove(&mut new, "resourceVersion");
         }
-        Ok(new)
+        Ok(Decoded::of_server(new))
     })
     .await?;
     let value = scale_of(&request.kind.value(&committed.object));
@@ -110,7 +111,7 @@ async fn apply(api: &Api, request: &Request) -> Result<Answer> {
 }
 
 /// Conflicts about a Scale name its version, not the object's.
-fn in_scale(request: &Request, mut failure: Error) -> Error {
+fn in_scale(request: &Authorized, mut failure: Error) -> Error {
     let (ours, scales) = (format!(" using {}", request.kind.api_version()), " using autoscaling/v1");
     failure.message = failure.message.replace(&ours, scales);
     for cause in failure.details.get_mut("causes").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -137,7 +138,7 @@ pub fn check_claim(scale: &Value) -> Result<()> {
     )))
 }
 
-fn check_replicas(request: &Request, replicas: i64) -> Result<()> {
+fn check_replicas(request: &Authorized, replicas: i64) -> Result<()> {
     if replicas >= 0 {
         return Ok(());
     }

@@ -16,13 +16,13 @@ use futures::stream::{self, Stream};
 use http::StatusCode;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Request;
 use super::list_options::{Purpose, validate};
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::cache::{Cache, CacheEvent, CachedObject, EventType, Watcher};
 use crate::filter::Filter;
 use crate::metrics::{Label, UnderWay};
+use crate::request::Authorized;
 use crate::respond::watch::Encoder;
 use crate::respond::{BoxError, watch_response};
 use crate::status::Result;
@@ -38,7 +38,7 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(30 * 60);
 ///
 /// # Errors
 /// 400 for contradictory options. A revision that is gone is told inside the stream.
-pub async fn watch(api: &Api, request: &Request) -> Result<Answer> {
+pub async fn watch(api: &Api, request: &Authorized) -> Result<Answer> {
     let query = &request.info.query;
     let filter = Filter::of(&request.kind, &request.resource, query)?;
     let bookmarks = query.flag("allowWatchBookmarks");

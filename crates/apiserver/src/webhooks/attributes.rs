@@ -6,9 +6,8 @@ use auth::UserInfo;
 use serde_json::{Map, Value};
 
 use super::rules::{Operation, Target};
-use crate::catalogue::Kinds;
 use crate::codec;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Kinds};
 use crate::status::{Error, Result, Subject};
 
 /// What all webhooks of one request are told, the object itself apart: that changes.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -145,11 +145,15 @@ impl Compiler {
 
 /// The webhooks of all configurations of a kind, in the order in which they are asked.
 pub struct Hooks {
-    kind: Kind,
+    /// Absent where such configurations are not served.
+    kind: Option<Kind>,
     compiler: Arc<Compiler>,
     /// How often the cache had changed when the list was made, and one more; 0 if it never was.
     seen: AtomicU64,
-    current: RwLock<Arc<[Arc<Hook>]>>,
+    /// `None` if there are none.
+    current: RwLock<Option<Arc<[Arc<Hook>]>>>,
+    /// Whether there is any: most servers have none, and then nothing else is looked at.
+    has_some: AtomicBool,
     known: Mutex<HashMap<Arc<str>, Known>>,
 }
 
@@ -161,41 +165,52 @@ struct Known {
 
 impl Hooks {
     /// The webhooks of a kind's objects; nothing is compiled yet.
-    pub fn new(kind: Kind, compiler: Arc<Compiler>) -> Self {
-        let current = RwLock::new(Arc::from(Vec::new()));
-        Self { kind, compiler, seen: AtomicU64::new(0), current, known: Mutex::default() }
+    pub fn new(kind: Option<Kind>, compiler: Arc<Compiler>) -> Self {
+        Self {
+            kind,
+            compiler,
+            seen: AtomicU64::new(0),
+            current: RwLock::new(None),
+            has_some: AtomicBool::new(false),
+            known: Mutex::default(),
+        }
     }
 
-    /// All of them, as of what the cache holds: by name of the configuration, and then in its order.
+    /// All of them, as of what the cache holds: by name of the configuration, and then in its order. `None` if there are
+    /// none.
     ///
     /// # Errors
     /// 500 if a configuration cannot be read: nobody knows what it would refuse.
-    pub fn current(&self) -> Result<Arc<[Arc<Hook>]>> {
-        let changes = self.kind.cache().changes() + 1;
-        if self.seen.load(Ordering::Acquire) != changes {
-            self.compile()?;
+    pub fn current(&self) -> Result<Option<Arc<[Arc<Hook>]>>> {
+        let Some(kind) = &self.kind else { return Ok(None) };
+        if self.seen.load(Ordering::Acquire) != kind.cache().changes() + 1 {
+            self.compile(kind)?;
         }
-        Ok(Arc::clone(&self.current.read()))
+        match self.has_some.load(Ordering::Acquire) {
+            true => Ok(self.current.read().clone()),
+            false => Ok(None),
+        }
     }
 
-    fn compile(&self) -> Result<()> {
+    fn compile(&self, kind: &Kind) -> Result<()> {
         let mut known = self.known.lock();
         // Counted before it is read: what comes in between is found by the next request.
-        let changes = self.kind.cache().changes() + 1;
-        let listing = self.kind.cache().read_list(self.kind.prefix(), 0)?;
+        let changes = kind.cache().changes() + 1;
+        let listing = kind.cache().read_list(kind.prefix(), 0)?;
         let mut now = HashMap::with_capacity(listing.objects.len());
         let mut all = Vec::new();
         for object in listing.objects {
             let same = known.remove(&object.key).filter(|same| same.object.revision == object.revision);
             let one = same.unwrap_or_else(|| {
-                let hooks = self.compiler.configuration(&self.kind.value(&object));
+                let hooks = self.compiler.configuration(&kind.value(&object));
                 Known { object: Arc::clone(&object), hooks }
             });
             all.extend(one.hooks.iter().cloned());
             now.insert(Arc::clone(&object.key), one);
         }
         *known = now;
-        *self.current.write() = all.into();
+        self.has_some.store(!all.is_empty(), Ordering::Release);
+        *self.current.write() = Some(all.into());
         self.seen.store(changes, Ordering::Release);
         Ok(())
     }

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use apiserver::api::Api;
 use apiserver::cache::{Keys, ResourceCache};
-use apiserver::catalogue::delegates::{Asked, Delegate};
+use apiserver::catalogue::{Asked, Delegate};
 use apiserver::catalogue::{ChangeError, Offer};
 use apiserver::kinds::Kind;
 use apiserver::respond::Body;
@@ -222,8 +221,9 @@ impl Delegate for Word {
         br#"{"openapi": "3.0.0", "info": {"title": "a word", "version": "1"}}"#.to_vec()
     }
 
-    fn serve<'a>(&'a self, _: &'a Api, asked: Asked) -> BoxFuture<'a, Result<http::Response<Body>, Error>> {
-        let said = json!({"kind": "Word", "user": asked.user.name, "resource": asked.resource.resource});
+    fn serve(&self, asked: Asked) -> BoxFuture<'_, Result<http::Response<Body>, Error>> {
+        let said =
+            json!({"kind": "Word", "user": asked.permit.user().name, "resource": asked.resource.resource});
         Box::pin(async move { Ok(apiserver::respond::json(http::StatusCode::OK, &said)) })
     }
 }

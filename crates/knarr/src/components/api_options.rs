@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use apiserver::Options;
+use apiserver::admission;
 use apiserver::admission::event_rate_limit::EventRateLimits;
-use apiserver::admission::{self, Plugin};
 use apiserver::audit::{self, LogFile, policy::Policy};
+use apiserver::options::PluginChoice;
 use apiserver::security::authentication_config::{Anonymous, Authentication};
 use apiserver::security::front_proxy::FrontProxy;
 use auth::oidc::Issuer;
@@ -119,7 +120,7 @@ fn front_proxy(args: &ApiServerArgs, tls: &Path) -> Result<FrontProxy> {
 }
 
 /// Files that the configuration names lie beside it, unless it says where.
-fn event_rate_limits(args: &ApiServerArgs, plugins: &[Plugin]) -> Result<EventRateLimits> {
+fn event_rate_limits(args: &ApiServerArgs, plugins: &PluginChoice) -> Result<EventRateLimits> {
     const FLAG: &str = "--admission-control-config-file";
     let text = |path: &Path| Ok::<_, anyhow::Error>(String::from_utf8(read(FLAG, path)?)?);
     let file = args.admission_control_config_file.as_deref();

@@ -126,7 +126,7 @@ impl Facts {
         Self {
             args: args.clone(),
             files: all.filter_map(mode).collect(),
-            plugins: plugins.map(|plugins| plugins.iter().map(|plugin| plugin.name).collect()),
+            plugins: plugins.map(|plugins| apiserver::admission::running(&plugins).collect()),
             kubelet: args.runs(Part::Kubelet).then(|| kubelet(args, layout)),
             certificates: state::certificates(layout),
             now_second: jiff::Timestamp::now().as_second(),

@@ -4,8 +4,8 @@ use auth::UserInfo;
 use serde_json::json;
 
 use super::*;
-use crate::catalogue::Kinds;
-use crate::catalogue::kinds::builtin;
+use crate::kinds::Kinds;
+use crate::kinds::all::builtin;
 use crate::webhooks::rules::Operation;
 
 /// A webhook with these fields, about everything unless they say otherwise.

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::*;
-use crate::catalogue::kinds::builtin;
+use crate::kinds::all::builtin;
 use crate::webhooks::rules::Operation;
 
 const UID: &str = "5f2a";

@@ -16,23 +16,22 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use super::{Held, addresses, ports, ranges, services};
-use crate::api::Api;
-use crate::bootstrap;
 use crate::cache::interest::Interest;
 use crate::cache::{CacheEvent, EventType};
 use crate::status::{Error, Result};
 use crate::tree::text;
+use crate::write::Writer;
+use crate::write::own::ensure;
 
 /// Longer than any request may take.
 const UNDER_WAY: SignedDuration = SignedDuration::from_secs(60);
 /// How long a repair that failed waits for the next try.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Follows for ever.
-pub async fn follow(api: &Api) {
-    api.wait_bootstrapped().await;
+/// Follows for ever, once the first objects are there.
+pub async fn follow(writer: &Writer) {
     loop {
-        if let Err(failure) = follow_once(api).await {
+        if let Err(failure) = follow_once(writer).await {
             warn!(%failure, "service addresses could not be repaired; it is tried again");
             tokio::time::sleep(RETRY).await;
         }
@@ -52,88 +51,89 @@ impl Suspects {
     }
 }
 
-async fn follow_once(api: &Api) -> Result<()> {
-    let (Some(services), Some(addresses)) = (api.kind("", "v1", "services"), addresses::kind(api)) else {
+async fn follow_once(writer: &Writer) -> Result<()> {
+    let (Some(services), Some(addresses)) = (writer.kind("", "v1", "services"), addresses::kind(writer))
+    else {
         return Err(Error::internal("Services or IPAddresses are not served"));
     };
-    let revision = api.cache.revision();
+    let revision = writer.cache.revision();
     let mut of_services = services.cache().watch(revision, Interest::Everything);
     let mut of_addresses = addresses.cache().watch(revision, Interest::Everything);
-    let mut of_ports = api.cache.resource(ports::PREFIX).watch(revision, Interest::Everything);
+    let mut of_ports = writer.cache.resource(ports::PREFIX).watch(revision, Interest::Everything);
     let mut suspects = Suspects::default();
-    check_everything(api, &mut suspects).await?;
+    check_everything(writer, &mut suspects).await?;
     loop {
         let due = suspects.first_due();
         tokio::select! {
             events = of_services.next() => {
                 for event in events? {
-                    check_service(api, &event.object.value()).await?;
+                    check_service(writer, &event.object.value()).await?;
                 }
             }
             events = of_addresses.next() => {
                 for event in events? {
-                    address_changed(api, &event, &mut suspects).await?;
+                    address_changed(writer, &event, &mut suspects).await?;
                 }
             }
             events = of_ports.next() => {
                 events?;
-                check_ports(api, &mut suspects).await?;
+                check_ports(writer, &mut suspects).await?;
             }
-            () = until(api, due) => look_again(api, &mut suspects).await?,
+            () = until(writer, due) => look_again(writer, &mut suspects).await?,
         }
     }
 }
 
-async fn until(api: &Api, due: Option<Timestamp>) {
+async fn until(writer: &Writer, due: Option<Timestamp>) {
     let Some(due) = due else { return std::future::pending().await };
-    let left = due.duration_since(api.clock.now());
+    let left = due.duration_since(writer.clock.now());
     tokio::time::sleep(Duration::try_from(left).unwrap_or_default()).await;
 }
 
-async fn check_everything(api: &Api, suspects: &mut Suspects) -> Result<()> {
-    for service in services(api).collect::<Vec<_>>() {
-        check_service(api, &service).await?;
+async fn check_everything(writer: &Writer, suspects: &mut Suspects) -> Result<()> {
+    for service in services(writer).collect::<Vec<_>>() {
+        check_service(writer, &service).await?;
     }
-    let Some(kind) = addresses::kind(api) else { return Ok(()) };
+    let Some(kind) = addresses::kind(writer) else { return Ok(()) };
     for object in kind.cache().list(kind.prefix(), 0).objects {
-        check_address(api, &kind.value(&object), suspects).await?;
+        check_address(writer, &kind.value(&object), suspects).await?;
     }
-    check_ports(api, suspects).await
+    check_ports(writer, suspects).await
 }
 
-async fn look_again(api: &Api, suspects: &mut Suspects) -> Result<()> {
-    let now = api.clock.now();
+async fn look_again(writer: &Writer, suspects: &mut Suspects) -> Result<()> {
+    let now = writer.clock.now();
     let due: Vec<IpAddr> =
         suspects.addresses.iter().filter(|(_, at)| **at <= now).map(|(address, _)| *address).collect();
     for address in due {
         suspects.addresses.remove(&address);
-        if let Some(object) = find(api, address) {
-            check_address(api, &object, suspects).await?;
+        if let Some(object) = find(writer, address) {
+            check_address(writer, &object, suspects).await?;
         }
     }
-    check_ports(api, suspects).await
+    check_ports(writer, suspects).await
 }
 
-async fn address_changed(api: &Api, event: &CacheEvent, suspects: &mut Suspects) -> Result<()> {
+async fn address_changed(writer: &Writer, event: &CacheEvent, suspects: &mut Suspects) -> Result<()> {
     let object = event.object.value();
     if event.event_type != EventType::Deleted {
-        return check_address(api, &object, suspects).await;
+        return check_address(writer, &object, suspects).await;
     }
     // Whoever took it away may have taken it from a Service.
     let Some((namespace, name)) = addresses::parent(&object) else { return Ok(()) };
-    match service(api, namespace, name) {
-        Some(service) => check_service(api, &service).await,
+    match service(writer, namespace, name) {
+        Some(service) => check_service(writer, &service).await,
         None => Ok(()),
     }
 }
 
-fn find(api: &Api, address: IpAddr) -> Option<Value> {
-    let kind = addresses::kind(api)?;
+fn find(writer: &Writer, address: IpAddr) -> Option<Value> {
+    let kind = addresses::kind(writer)?;
     kind.cache().get(&kind.key("", &address.to_string())).map(|object| kind.value(&object))
 }
 
-fn service(api: &Api, namespace: &str, name: &str) -> Option<Value> {
-    let kind = api.kind("", "v1", "services")?;
+fn service(writer: &Writer, namespace: &str, name: &str) -> Option<Value> {
+    let kind = writer.kind("", "v1", "services")?;
     kind.cache().get(&kind.key(namespace, name)).map(|object| object.value())
 }
 
@@ -170,26 +170,27 @@ fn fault(
     }
 }
 
-async fn check_service(api: &Api, seen: &Value) -> Result<()> {
+async fn check_service(writer: &Writer, seen: &Value) -> Result<()> {
     let of = (Metadata::of(seen).namespace(), Metadata::of(seen).name());
-    let cidrs = addresses::service_cidrs(api);
+    let cidrs = addresses::service_cidrs(writer);
     for address in Held::of(seen).addresses {
         let has = |namespace: &str, name: &str| {
-            service(api, namespace, name).is_some_and(|other| Held::of(&other).addresses.contains(&address))
+            service(writer, namespace, name)
+                .is_some_and(|other| Held::of(&other).addresses.contains(&address))
         };
         let is_inside = ranges::is_inside(address, cidrs.iter());
-        let found = fault(find(api, address).as_ref(), of, is_inside, has);
+        let found = fault(find(writer, address).as_ref(), of, is_inside, has);
         // The Service may have let go of it in between: only then it looks as if the record were missing.
         if let Some(fault) = found
             && has(of.0, of.1)
         {
-            mend(api, seen, address, &fault).await?;
+            mend(writer, seen, address, &fault).await?;
         }
     }
     Ok(())
 }
 
-async fn mend(api: &Api, service: &Value, address: IpAddr, fault: &Fault) -> Result<()> {
+async fn mend(writer: &Writer, service: &Value, address: IpAddr, fault: &Fault) -> Result<()> {
     let of = (Metadata::of(service).namespace(), Metadata::of(service).name());
     let family = Family::of(address).as_str();
     let (namespace, name) = of;
@@ -218,22 +219,22 @@ async fn mend(api: &Api, service: &Value, address: IpAddr, fault: &Fault) -> Res
         Fault::Labels => ("", String::new()),
     };
     if !reason.is_empty() {
-        tell(api, service, "Service", reason, "ClusterIPAllocation", &note).await;
+        tell(writer, service, "Service", reason, "ClusterIPAllocation", &note).await;
     }
     if matches!(fault, Fault::OutOfRange | Fault::Twice) {
         return Ok(());
     }
     if *fault != Fault::Missing {
-        addresses::unmake(api, &address.to_string()).await?;
+        addresses::unmake(writer, &address.to_string()).await?;
     }
-    match addresses::make(api, addresses::object(address, namespace, name)).await {
+    match addresses::make(writer, addresses::object(address, namespace, name)).await {
         Err(failure) if failure.reason != "AlreadyExists" => Err(failure),
         _ => Ok(()),
     }
 }
 
 /// Removes an IPAddress that was made for a Service which has it not.
-async fn check_address(api: &Api, object: &Value, suspects: &mut Suspects) -> Result<()> {
+async fn check_address(writer: &Writer, object: &Value, suspects: &mut Suspects) -> Result<()> {
     let name = Metadata::of(object).name();
     let (true, Ok(address)) = (addresses::is_managed(object), name.parse::<IpAddr>()) else {
         return Ok(());
@@ -247,13 +248,13 @@ async fn check_address(api: &Api, object: &Value, suspects: &mut Suspects) -> Re
                 reference(object)
             ),
         ),
-        Some((namespace, parent)) => match service(api, namespace, parent) {
+        Some((namespace, parent)) => match service(writer, namespace, parent) {
             Some(service) if Held::of(&service).addresses.contains(&address) => return Ok(()),
             // An update that is under way has taken it, perhaps.
             found => {
                 let made = Metadata::of(object).creation_timestamp().unwrap_or_default();
                 let due = made + UNDER_WAY;
-                if due > api.clock.now() {
+                if due > writer.clock.now() {
                     suspects.addresses.insert(address, due);
                     return Ok(());
                 }
@@ -264,8 +265,8 @@ async fn check_address(api: &Api, object: &Value, suspects: &mut Suspects) -> Re
             }
         },
     };
-    tell(api, object, "IPAddress", reason, "IPAddressAllocation", &note).await;
-    addresses::unmake(api, name).await
+    tell(writer, object, "IPAddress", reason, "IPAddressAllocation", &note).await;
+    addresses::unmake(writer, name).await
 }
 
 fn reference(object: &Value) -> String {
@@ -274,18 +275,18 @@ fn reference(object: &Value) -> String {
 }
 
 /// Brings the record of the node ports in step with the Services.
-async fn check_ports(api: &Api, suspects: &mut Suspects) -> Result<()> {
+async fn check_ports(writer: &Writer, suspects: &mut Suspects) -> Result<()> {
     let mut problems: Vec<(Value, &str, String)> = Vec::new();
     let known = std::mem::take(&mut suspects.ports);
-    let due = api.clock.now() + UNDER_WAY;
-    let range = api.node_ports.range();
+    let due = writer.clock.now() + UNDER_WAY;
+    let range = writer.node_ports.range();
     // The record first, then the Services: a port that is taken in between makes the write fail, and all starts over.
-    let left = api
+    let left = writer
         .node_ports
-        .change(api, |given| {
+        .change(writer, |given| {
             problems.clear();
             let mut owners: HashMap<u16, usize> = HashMap::new();
-            let all: Vec<Value> = services(api).collect();
+            let all: Vec<Value> = services(writer).collect();
             for (index, service) in all.iter().enumerate() {
                 for port in Held::of(service).ports {
                     let found = if !range.contains(port) {
@@ -312,7 +313,7 @@ async fn check_ports(api: &Api, suspects: &mut Suspects) -> Result<()> {
             let mut left = BTreeMap::new();
             for port in given.ports().filter(|port| !owners.contains_key(port)).collect::<Vec<_>>() {
                 match known.get(&port) {
-                    Some(at) if *at <= api.clock.now() => given.clear(port),
+                    Some(at) if *at <= writer.clock.now() => given.clear(port),
                     at => {
                         left.insert(port, at.copied().unwrap_or(due));
                     }
@@ -323,20 +324,20 @@ async fn check_ports(api: &Api, suspects: &mut Suspects) -> Result<()> {
         .await?;
     suspects.ports = left;
     for (service, reason, note) in problems {
-        tell(api, &service, "Service", reason, "", &note).await;
+        tell(writer, &service, "Service", reason, "", &note).await;
     }
     Ok(())
 }
 
 /// Records a Warning about an object.
-async fn tell(api: &Api, object: &Value, kind: &str, reason: &str, action: &str, note: &str) {
+async fn tell(writer: &Writer, object: &Value, kind: &str, reason: &str, action: &str, note: &str) {
     const REPORTER: &str = "ipallocator-repair-controller";
     let about = Metadata::of(object);
     let (group, namespace) = match kind {
         "IPAddress" => ("networking.k8s.io/v1", "default"),
         _ => ("v1", about.namespace()),
     };
-    let now = api.clock.now();
+    let now = writer.clock.now();
     let name = format!("{}.{:x}", about.name(), now.as_nanosecond());
     warn!(object = about.name(), reason, note, "a service address was not in order");
     let event = json!({
@@ -352,7 +353,7 @@ async fn tell(api: &Api, object: &Value, kind: &str, reason: &str, action: &str,
             "apiVersion": group, "kind": kind, "namespace": about.namespace(), "name": about.name(), "uid": about.uid(),
         },
     });
-    if let Err(failure) = bootstrap::ensure(api, "events.k8s.io", "v1", "events", namespace, event).await {
+    if let Err(failure) = ensure(writer, "events.k8s.io", "v1", "events", namespace, event).await {
         warn!(%failure, "the event could not be recorded");
     }
 }

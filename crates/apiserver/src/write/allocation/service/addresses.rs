@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use super::ranges::{self, Range};
-use crate::admission::{Context, text};
-use crate::api::Api;
-use crate::bootstrap;
+use crate::admission::{Context, Effect};
 use crate::kinds::Kind;
+use crate::request;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
-use crate::verbs::options::DeleteOptions;
-use crate::verbs::{create, delete};
+use crate::tree::text;
+use crate::write::options::DeleteOptions;
+use crate::write::{Decoded, Writer, create, delete};
 
 pub(super) const GROUP: &str = "networking.k8s.io";
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
@@ -53,42 +53,42 @@ pub(super) fn parent(object: &Value) -> Option<(&str, &str)> {
     (of("group").is_empty() && of("resource") == "services").then(|| (of("namespace"), of("name")))
 }
 
-pub(super) fn kind(api: &Api) -> Option<&Kind> {
-    api.kind(GROUP, "v1", "ipaddresses")
+pub(super) fn kind(writer: &Writer) -> Option<&Kind> {
+    writer.kind(GROUP, "v1", "ipaddresses")
 }
 
 /// The cached ServiceCIDRs.
-pub(super) fn service_cidrs(api: &Api) -> Vec<Value> {
-    let Some(kind) = api.kind(GROUP, "v1", "servicecidrs") else { return Vec::new() };
+pub(super) fn service_cidrs(writer: &Writer) -> Vec<Value> {
+    let Some(kind) = writer.kind(GROUP, "v1", "servicecidrs") else { return Vec::new() };
     kind.cache().list(kind.prefix(), 0).objects.iter().map(|one| kind.value(one)).collect()
 }
 
 /// Makes an IPAddress.
-pub(super) async fn make(api: &Api, object: Value) -> Result<()> {
+pub(super) async fn make(writer: &Writer, object: Value) -> Result<()> {
     let resource = (GROUP, "v1", "ipaddresses");
-    let Some((request, object)) = bootstrap::request(api, resource, "", object, Verb::Create) else {
+    let Some((request, object)) = request::of_server(writer, resource, "", object, Verb::Create) else {
         return Ok(());
     };
     // A create within a create: the compiler wants it on the heap.
-    Box::pin(create::create_object(api, &request, object)).await.map(drop)
+    Box::pin(create::create(writer, &request, Decoded::of_server(object))).await.map(drop)
 }
 
 /// Removes an IPAddress.
-pub(super) async fn unmake(api: &Api, name: &str) -> Result<()> {
+pub(super) async fn unmake(writer: &Writer, name: &str) -> Result<()> {
     let resource = (GROUP, "v1", "ipaddresses");
     let object = json!({"metadata": {"name": name}});
-    let Some((request, _)) = bootstrap::request(api, resource, "", object, Verb::Delete) else {
+    let Some((request, _)) = request::of_server(writer, resource, "", object, Verb::Delete) else {
         return Ok(());
     };
-    match Box::pin(delete::delete_object(api, &request, &DeleteOptions::default())).await {
+    match Box::pin(delete::delete(writer, &request, &DeleteOptions::default())).await {
         Err(failure) if failure.reason != "NotFound" => Err(failure),
         _ => Ok(()),
     }
 }
 
 /// Gives an address back that a Service had, unless another one has it by now.
-pub(super) async fn release(api: &Api, address: IpAddr, (namespace, name): (&str, &str)) {
-    let found = kind(api).and_then(|kind| kind.cache().get(&kind.key("", &address.to_string())));
+pub(super) async fn release(writer: &Writer, address: IpAddr, (namespace, name): (&str, &str)) {
+    let found = kind(writer).and_then(|kind| kind.cache().get(&kind.key("", &address.to_string())));
     let is_others = found.is_some_and(|found| {
         let found = found.value();
         parent(&found).is_some_and(|parent| parent != (namespace, name))
@@ -96,60 +96,66 @@ pub(super) async fn release(api: &Api, address: IpAddr, (namespace, name): (&str
     if is_others {
         return;
     }
-    if let Err(failure) = unmake(api, &address.to_string()).await {
+    if let Err(failure) = unmake(writer, &address.to_string()).await {
         warn!(%address, %failure, "an address could not be given back; it will be when it is missed");
     }
 }
 
 /// Takes the address `wanted` for a Service; the error is upstream's word for why not.
 pub(super) async fn take(
-    context: &Context<'_>,
+    (writer, context): (&Writer, &Context<'_>),
     service: (&str, &str),
     wanted: IpAddr,
 ) -> Result<Result<(), &'static str>> {
-    let ranges = ranges::offered(service_cidrs(context.api).iter());
+    let ranges = ranges::offered(service_cidrs(writer).iter());
     if !ranges.iter().any(|range| range.has(wanted)) {
         return Ok(Err("the provided network does not match the current range"));
     }
-    let is_taken = if context.request.is_dry_run() {
-        is_known(context.api, wanted)
+    let is_taken = if context.effect == Effect::DryRun {
+        is_known(writer, wanted)
     } else {
-        !claim(context.api, service, wanted).await?
+        !claim(writer, service, wanted).await?
     };
     Ok(if is_taken { Err("provided IP is already allocated") } else { Ok(()) })
 }
 
 /// Takes any address of a family for a Service.
-pub(super) async fn take_any(context: &Context<'_>, service: (&str, &str), family: Family) -> Result<IpAddr> {
-    let api = context.api;
-    let ranges = ranges::offered(service_cidrs(api).iter());
+pub(super) async fn take_any(
+    (writer, context): (&Writer, &Context<'_>),
+    service: (&str, &str),
+    family: Family,
+) -> Result<IpAddr> {
+    let ranges = ranges::offered(service_cidrs(writer).iter());
     for range in ranges.iter().filter(|range| range.family() == family) {
-        if let Some(address) = take_from(context, service, range).await? {
+        if let Some(address) = take_from((writer, context), service, range).await? {
             return Ok(address);
         }
     }
     Err(Error::internal("failed to allocate a serviceIP: range is full"))
 }
 
-async fn take_from(context: &Context<'_>, service: (&str, &str), range: &Range) -> Result<Option<IpAddr>> {
-    let api = context.api;
-    for address in range.candidates(&api.random) {
-        if is_known(api, address) {
+async fn take_from(
+    (writer, context): (&Writer, &Context<'_>),
+    service: (&str, &str),
+    range: &Range,
+) -> Result<Option<IpAddr>> {
+    for address in range.candidates(&writer.random) {
+        if is_known(writer, address) {
             continue;
         }
-        if context.request.is_dry_run() || claim(api, service, address).await? {
+        if context.effect == Effect::DryRun || claim(writer, service, address).await? {
             return Ok(Some(address));
         }
     }
     Ok(None)
 }
 
-fn is_known(api: &Api, address: IpAddr) -> bool {
-    kind(api).is_some_and(|kind| kind.cache().get(&kind.key("", &address.to_string())).is_some())
+fn is_known(writer: &Writer, address: IpAddr) -> bool {
+    kind(writer).is_some_and(|kind| kind.cache().get(&kind.key("", &address.to_string())).is_some())
 }
 
-async fn claim(api: &Api, (namespace, name): (&str, &str), address: IpAddr) -> Result<bool> {
-    match make(api, object(address, namespace, name)).await {
+async fn claim(writer: &Writer, (namespace, name): (&str, &str), address: IpAddr) -> Result<bool> {
+    match make(writer, object(address, namespace, name)).await {
         Ok(()) => Ok(true),
         Err(failure) if failure.reason == "AlreadyExists" => Ok(false),
         Err(failure) => Err(failure),

@@ -16,14 +16,13 @@ use store::StoreError;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::addresses::{PREFIX, alive, key};
 use crate::api::Api;
-use crate::bootstrap;
 use crate::cache::Interest;
 use crate::object::encode_stored;
 use crate::status::{Error, Result};
+use crate::write::own::put;
 
-/// Where the leases are.
-pub(crate) const PREFIX: &str = "/registry/masterleases/";
 /// How long a server that says nothing counts as alive. Source: `DefaultEndpointReconcilerTTL`.
 const TTL_SECONDS: u32 = 15;
 /// How often a server says that it lives. Source: `DefaultEndpointReconcilerInterval`.
@@ -106,10 +105,6 @@ enum Failure {
     Refused(#[from] Error),
 }
 
-fn key(address: IpAddr) -> String {
-    format!("{PREFIX}{address}")
-}
-
 /// Puts the lease's end off. The generation rises, as upstream's does, or there would be nothing to write.
 async fn renew(api: &Api) -> std::result::Result<(), StoreError> {
     let own = api.config.advertise_address.ip();
@@ -129,23 +124,12 @@ async fn renew(api: &Api) -> std::result::Result<(), StoreError> {
     }
 }
 
-/// The addresses of those who have a lease, and this server's own: that it asks says that it lives.
-pub(crate) fn alive(api: &Api) -> BTreeSet<IpAddr> {
-    let leases = api.cache.resource(PREFIX).list(PREFIX, 0).objects;
-    let held = leases.iter().filter_map(|lease| address(&lease.value()));
-    held.chain([api.config.advertise_address.ip()]).collect()
-}
-
-fn address(lease: &Value) -> Option<IpAddr> {
-    lease.pointer("/subsets/0/addresses/0/ip")?.as_str()?.parse().ok()
-}
-
 /// Writes where the `kubernetes` Service leads, if that is something else.
 async fn publish(api: &Api, addresses: &BTreeSet<IpAddr>) -> Result<()> {
     if is_published(api, addresses) {
         return Ok(());
     }
-    bootstrap::kubernetes_endpoints(api, addresses).await?;
+    kubernetes_endpoints(api, addresses).await?;
     info!(?addresses, "the kubernetes Service leads to these API servers");
     Ok(())
 }
@@ -173,18 +157,24 @@ fn list<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value>
     object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lease_says_where_its_server_is() {
-        let lease = json!({"subsets": [{"addresses": [{"ip": "192.0.2.7"}]}]});
-        assert_eq!(address(&lease), Some(IpAddr::from([192, 0, 2, 7])));
-        for nothing in [json!({}), json!({"subsets": []}), json!({"subsets": [{"addresses": [{"ip": "x"}]}]})]
-        {
-            assert_eq!(address(&nothing), None, "{nothing}");
-        }
-        assert_eq!(key(IpAddr::from([192, 0, 2, 7])), "/registry/masterleases/192.0.2.7");
-    }
+/// Where the `kubernetes` Service leads: the API servers at `addresses`.
+pub(crate) async fn kubernetes_endpoints(api: &Api, addresses: &BTreeSet<IpAddr>) -> Result<()> {
+    let (port, is_ipv4) = (api.config.advertise_address.port(), api.config.advertise_address.is_ipv4());
+    let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
+    let skip = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+    let subset = json!({
+        "addresses": addresses.iter().map(|ip| json!({"ip": ip.to_string()})).collect::<Vec<_>>(),
+        "ports": ports,
+    });
+    let subsets = if addresses.is_empty() { json!([]) } else { json!([subset]) };
+    let endpoints = json!({"metadata": {"name": "kubernetes", "labels": skip}, "subsets": subsets});
+    put(api, "", "v1", "endpoints", "default", endpoints).await?;
+    let endpoint = |ip: &IpAddr| json!({"addresses": [ip.to_string()], "conditions": {"ready": true}});
+    let slice = json!({
+        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": if is_ipv4 { "IPv4" } else { "IPv6" },
+        "endpoints": addresses.iter().map(endpoint).collect::<Vec<_>>(),
+        "ports": ports,
+    });
+    put(api, "discovery.k8s.io", "v1", "endpointslices", "default", slice).await
 }

@@ -11,10 +11,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::api::{Api, PortRange};
 use crate::cache::CachedObject;
-use crate::door::{Record, Refusal};
+use crate::config::PortRange;
 use crate::status::{Error, Result};
+use crate::write::Writer;
+use crate::write::door::{Record, Refusal};
 
 /// What the record's key begins with.
 pub const PREFIX: &str = "/registry/ranges/";
@@ -129,11 +130,11 @@ impl NodePorts {
     }
 
     /// What is given out, as far as the cache knows.
-    pub(super) fn given(&self, api: &Api) -> Given {
-        let record = api.cache.resource(PREFIX).get(KEY);
+    pub(super) fn given(&self, writer: &Writer) -> Given {
+        let record = writer.cache.resource(PREFIX).get(KEY);
         record
             .and_then(|record| Given::read(&record.value(), self.range))
-            .unwrap_or_else(|| super::in_use(api))
+            .unwrap_or_else(|| super::in_use(writer))
     }
 
     /// Changes what is given out. `change` is called again when another server wrote in between; what it answers
@@ -143,11 +144,11 @@ impl NodePorts {
     /// What `change` refuses; 409 if others were always quicker; those of the store.
     pub(super) async fn change<T>(
         &self,
-        api: &Api,
+        writer: &Writer,
         mut change: impl FnMut(&mut Given) -> Result<T>,
     ) -> Result<T> {
         let mut newest = self.newest.lock().await;
-        let cached = api.cache.resource(PREFIX).get(KEY);
+        let cached = writer.cache.resource(PREFIX).get(KEY);
         let is_newer = |one: &CachedObject| newest.as_ref().is_none_or(|known| known.revision < one.revision);
         if cached.as_deref().is_some_and(is_newer) {
             *newest = cached;
@@ -159,15 +160,15 @@ impl NodePorts {
                 Some(given) => given.clone(),
                 None => {
                     // There is no record yet, or it is of another range: what Services have counts.
-                    api.cache.fresh().await?;
-                    super::in_use(api)
+                    writer.cache.fresh().await?;
+                    super::in_use(writer)
                 }
             };
             let answer = change(&mut given)?;
             if read.as_ref() == Some(&given) {
                 return Ok(answer);
             }
-            match api.door.record(&given.record(), current.as_ref().map(|record| record.revision)).await {
+            match writer.door.record(&given.record(), current.as_ref().map(|record| record.revision)).await {
                 Ok(written) => {
                     *newest = Some(written);
                     return Ok(answer);

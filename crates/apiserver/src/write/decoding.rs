@@ -2,24 +2,64 @@
 
 use serde_json::Value;
 
-use super::Request;
 use crate::codec::{self, FieldValidation};
 use crate::kinds::Kind;
 use crate::negotiate::content_format;
+use crate::request::Authorized;
 use crate::status::{Error, Result};
+
+/// An object of the request's kind, as a body or a patch has it, or as the server makes it: nothing else is written.
+#[derive(Clone, Debug)]
+pub struct Decoded(Value);
+
+impl Decoded {
+    /// What the server's own code makes, mostly out of what is stored.
+    pub(crate) fn of_server(object: Value) -> Self {
+        Self(object)
+    }
+
+    /// The object.
+    pub fn object(&self) -> &Value {
+        &self.0
+    }
+
+    /// The object, for the stages that complete it.
+    pub(crate) fn object_mut(&mut self) -> &mut Value {
+        &mut self.0
+    }
+
+    /// The object itself.
+    pub fn into_object(self) -> Value {
+        self.0
+    }
+}
 
 /// Decodes the body as an object of the request's kind, pruned to the fields that the schema knows. What is wrong and
 /// passes is warned of, whatever comes of the request.
 ///
 /// # Errors
 /// 400, 415 or 422 with what is wrong.
-pub fn body(request: &Request) -> Result<Value> {
+pub fn body(request: &Authorized) -> Result<Decoded> {
     let format = content_format(&request.headers)?;
     let validation = FieldValidation::of(&request.info.query);
     let (mut object, warnings) = codec::decode_kind(&request.kind, format, &request.body, validation)?;
-    super::managed::keep_reset_of(&request.body, format, &mut object);
+    super::ownership::keep_reset_of(&request.body, format, &mut object);
     let object = check_kind(&request.kind, object)?;
     request.notes.warn_all(warnings);
+    Ok(Decoded(object))
+}
+
+/// Decodes the body as an object of a kind that is never stored, and checks it.
+///
+/// # Errors
+/// As [`body`]; 400 for another namespace than the URL's, 422 with every broken field.
+pub fn unstored(request: &Authorized) -> Result<Value> {
+    let mut object = body(request)?.into_object();
+    super::identity::take_namespace(request, &mut object)?;
+    let errors = request.kind.validate_create(&object);
+    if !errors.is_empty() {
+        return Err(Error::invalid(request.kind.kind_subject(), "", &errors));
+    }
     Ok(object)
 }
 
@@ -27,7 +67,7 @@ pub fn body(request: &Request) -> Result<Value> {
 ///
 /// # Errors
 /// 400 or 415.
-pub fn body_of(request: &Request, api_version: &str, kind: &str) -> Result<Value> {
+pub fn body_of(request: &Authorized, api_version: &str, kind: &str) -> Result<Value> {
     let format = content_format(&request.headers)?;
     if request.body.is_empty() {
         return Ok(serde_json::json!({"apiVersion": api_version, "kind": kind}));
@@ -49,7 +89,7 @@ pub fn body_of(request: &Request, api_version: &str, kind: &str) -> Result<Value
 ///
 /// # Errors
 /// 400 or 415.
-pub fn options_body(request: &Request) -> Result<Option<Value>> {
+pub fn options_body(request: &Authorized) -> Result<Option<Value>> {
     if request.body.is_empty() {
         return Ok(None);
     }
@@ -67,14 +107,14 @@ pub fn options_body(request: &Request) -> Result<Option<Value>> {
 /// # Errors
 /// 400 if it is of another kind now, 422 about the patch with the field that is wrong.
 pub fn patched(
-    request: &Request,
+    request: &Authorized,
     value: Value,
     validation: FieldValidation,
     shown: impl FnOnce() -> String,
-) -> Result<Value> {
+) -> Result<Decoded> {
     let (object, warnings) = codec::patched(&request.kind, value, validation, shown)?;
     request.notes.warn_all(warnings);
-    check_kind(&request.kind, object)
+    check_kind(&request.kind, object).map(Decoded)
 }
 
 /// The object must be what the URL says it is; what it does not say is filled in.

@@ -16,12 +16,13 @@ use resources::quota::{self, Amounts};
 use serde_json::{Value, json};
 
 use super::ledger::exceeded;
-use crate::api::Api;
-use crate::bootstrap;
 use crate::kinds::Part;
+use crate::request;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
-use crate::verbs::update::change;
+use crate::write::Decoded;
+use crate::write::Writer;
+use crate::write::change::change;
 
 /// Longer than what another server has charged takes to be stored, and to be seen here.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
@@ -105,39 +106,39 @@ fn fill(quota: &quota::Quota, mut sum: Amounts, entries: &[Entry]) -> (Amounts, 
 
 /// Writes `entries` into the status of a quota; answers which are refused, and why.
 pub(super) async fn write(
-    api: &Api,
+    writer: &Writer,
     namespace: &str,
     name: &str,
     entries: &[Entry],
 ) -> Result<BTreeMap<String, String>> {
     let object = json!({"metadata": {"name": name, "namespace": namespace}});
     let resource = ("", "v1", "resourcequotas");
-    let Some((mut request, _)) = bootstrap::request(api, resource, namespace, object, Verb::Update) else {
+    let Some((request, _)) = request::of_server(writer, resource, namespace, object, Verb::Update) else {
         return Ok(BTreeMap::new());
     };
-    request.resource.below("status");
+    let request = request.below("status");
     for look in 0..=LOOKS_MAX {
         let mut refused = None;
-        // Written through the verbs, which come back here: the compiler wants it on the heap.
-        let written = Box::pin(change(api, &request, Part::Status, |old| {
+        // Written through all stages, which come back here: the compiler wants it on the heap.
+        let written = Box::pin(change(writer, &request, Part::Status, |old| {
             refused = None;
             let revision = Metadata::of(old).resource_version().parse().unwrap_or_default();
-            let now = api.clock.now();
-            let own = api.security.quota.own(namespace, name, revision, now);
+            let now = writer.clock.now();
+            let own = writer.quota.own(namespace, name, revision, now);
             let used = amounts(old.pointer("/status/used"));
             let is_quiet = own.is_quiet(now);
             match decide(&quota::Quota::of(old), &used, &own, entries, (is_quiet, look < LOOKS_MAX)) {
-                Decision::Wait => Ok(old.clone()),
+                Decision::Wait => Ok(Decoded::of_server(old.clone())),
                 Decision::Write(used, keys) => {
                     refused = Some(keys);
-                    Ok(with_used(old, &used))
+                    Ok(Decoded::of_server(with_used(old, &used)))
                 }
             }
         }))
         .await;
         match (written, refused) {
             (Ok(written), Some(refused)) => {
-                api.security.quota.wrote(namespace, name, written.revision);
+                writer.quota.wrote(namespace, name, written.revision);
                 return Ok(refused);
             }
             (Ok(_), None) => tokio::time::sleep(LOOK_AGAIN).await,

@@ -12,7 +12,7 @@ const EXTRA_PREFIX: &str = "impersonate-extra-";
 
 /// Whom a request wants to act as, and what its sender must be allowed for that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// Each must be allowed.
     pub attributes: Vec<Attributes>,
     /// Whom.
@@ -23,7 +23,7 @@ pub struct Wanted {
 ///
 /// # Errors
 /// Upstream's text, when something but no user is asked for.
-pub fn wanted(headers: &HeaderMap) -> Result<Option<Wanted>, String> {
+pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<Wanted>, String> {
     let first = |name: &str| headers.get(name).and_then(text).unwrap_or_default().to_owned();
     let name = first("impersonate-user");
     let uid = first("impersonate-uid");
@@ -50,7 +50,7 @@ fn text(value: &http::HeaderValue) -> Option<&str> {
 }
 
 /// Headers with a prefix, which are keys with percent escapes.
-pub(super) fn extra(headers: &HeaderMap, prefix: &str) -> BTreeMap<String, Vec<String>> {
+pub(crate) fn extra(headers: &HeaderMap, prefix: &str) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in headers {
         if let (Some(key), Some(value)) = (name.as_str().strip_prefix(prefix), text(value)) {

@@ -5,7 +5,7 @@
 use auth::UserInfo;
 use http::HeaderMap;
 
-use super::impersonation::extra;
+use crate::impersonation::extra;
 
 /// Which proxies are believed, and which headers they send. Source: `--requestheader-*`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use machinery::metadata::{self, Metadata};
 use resources::{StatusMetadata, Strategy};
 use serde_json::{Value, json};
 
-use super::Request;
 use super::options::MANAGER_BYTES_MAX;
-use crate::api::Api;
+use crate::cluster::Cluster;
 use crate::codec::Forms;
 use crate::kinds::Part;
 use crate::negotiate::Format;
+use crate::request::Authorized;
 use crate::status::{Error, Result};
 
 /// Whether a write has its managed fields already.
@@ -55,15 +55,15 @@ fn ignored(strategy: &Strategy, part: Part) -> Set<'static> {
 }
 
 /// Sets the managed fields of what a create (`live` is absent) or an update is about to store.
-pub fn track(api: &Api, request: &Request, part: Part, live: Option<&Value>, new: &mut Value) {
+pub fn track(cluster: &Cluster, request: &Authorized, part: Part, live: Option<&Value>, new: &mut Value) {
     match (part, live) {
         // What the server does on its own account is nobody's.
         (Part::Raw, Some(live)) => apply::keep(live, new),
-        _ => with_write(api, request, part, |write| apply::track(write, &forms(request), live, new)),
+        _ => with_write(cluster, request, part, |write| apply::track(write, &forms(request), live, new)),
     }
 }
 
-fn forms(request: &Request) -> Forms<'_> {
+fn forms(request: &Authorized) -> Forms<'_> {
     Forms { kinds: &request.catalogue, kind: &request.kind }
 }
 
@@ -72,8 +72,8 @@ fn forms(request: &Request) -> Forms<'_> {
 /// # Errors
 /// 400 if it does not fit the schema, 409 if others own fields of it.
 pub fn apply_config(
-    api: &Api,
-    request: &Request,
+    cluster: &Cluster,
+    request: &Authorized,
     part: Part,
     live: Option<&Value>,
     config: &Value,
@@ -83,9 +83,9 @@ pub fn apply_config(
         false => OnConflict::Refuse,
     };
     // What the subresource does not change is not applied either, and nobody comes to own it.
-    let reduced = super::update::partial_of(request, part).map(|strategy| strategy.only(config));
+    let reduced = super::preparation::partial_of(&request.kind, part).map(|strategy| strategy.only(config));
     let config = reduced.as_ref().unwrap_or(config);
-    let applied = with_write(api, request, part, |write| {
+    let applied = with_write(cluster, request, part, |write| {
         apply::apply(write, &forms(request), live, config, on_conflict)
     });
     applied.map_err(|failure| refused(&failure))
@@ -130,8 +130,13 @@ fn refused(failure: &ApplyError) -> Error {
     error
 }
 
-fn with_write<T>(api: &Api, request: &Request, part: Part, run: impl FnOnce(&Write<'_>) -> T) -> T {
-    let (manager, now) = (manager(request), metadata::time(api.clock.now()));
+fn with_write<T>(
+    cluster: &Cluster,
+    request: &Authorized,
+    part: Part,
+    run: impl FnOnce(&Write<'_>) -> T,
+) -> T {
+    let (manager, now) = (manager(request), metadata::time(cluster.clock.now()));
     run(&Write {
         manager: &manager,
         api_version: request.kind.api_version(),
@@ -142,7 +147,7 @@ fn with_write<T>(api: &Api, request: &Request, part: Part, run: impl FnOnce(&Wri
 }
 
 /// The field manager: what the client says, or its program's name.
-fn manager(request: &Request) -> String {
+fn manager(request: &Authorized) -> String {
     if let Some(manager) = request.info.query.get("fieldManager") {
         return manager.to_owned();
     }

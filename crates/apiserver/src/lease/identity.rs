@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::api::Api;
-use crate::bootstrap;
+use crate::request::of_server;
 use crate::request_info::Verb;
 use crate::status::Result;
-use crate::verbs::delete;
-use crate::verbs::options::DeleteOptions;
+use crate::write::delete;
+use crate::write::options::DeleteOptions;
+use crate::write::own::put;
 
 const NAMESPACE: &str = "kube-system";
 const RESOURCE: (&str, &str, &str) = ("coordination.k8s.io", "v1", "leases");
@@ -83,7 +84,7 @@ async fn renew(api: &Api, name: &str, holder: &str) -> Result<()> {
         },
     });
     let (group, version, resource) = RESOURCE;
-    bootstrap::put(api, group, version, resource, NAMESPACE, lease).await
+    put(api, group, version, resource, NAMESPACE, lease).await
 }
 
 async fn remove_stale(api: &Api) {
@@ -94,11 +95,10 @@ async fn remove_stale(api: &Api) {
         if !is_stale(&lease, api.clock.now()) {
             continue;
         }
-        let Some((request, _)) = bootstrap::request(api, RESOURCE, NAMESPACE, lease.clone(), Verb::Delete)
-        else {
+        let Some((request, _)) = of_server(api, RESOURCE, NAMESPACE, lease.clone(), Verb::Delete) else {
             continue;
         };
-        match delete::delete_object(api, &request, &DeleteOptions::default()).await {
+        match delete::delete(api, &request, &DeleteOptions::default()).await {
             Ok(_) => {}
             Err(failure) if failure.reason == "NotFound" => {}
             Err(failure) => warn!(lease = Metadata::of(&lease).name(), %failure, "a Lease was not removed"),

@@ -13,9 +13,9 @@ use resources::quota::{self, Amounts, Quota};
 use serde_json::Value;
 
 use super::record::{Entry, Own};
-use crate::api::Api;
 use crate::cache::{CacheEvent, CachedObject, EventType};
 use crate::catalogue::{Catalogue, Snapshot};
+use crate::cluster::Cluster;
 use crate::kinds::Kind;
 
 /// How long an admitted object that never came is held: longer than any request may take.
@@ -76,15 +76,15 @@ impl Ledger {
     /// Charges, or says why not.
     pub(super) fn charge(
         &self,
-        api: &Api,
+        cluster: &Cluster,
         namespace: &str,
         stored: &[Arc<CachedObject>],
         charge: &Charge<'_>,
     ) -> Result<(), String> {
-        let now = api.clock.now();
+        let now = cluster.clock.now();
         let mut accounts = self.accounts.lock();
         let revisions: Vec<u64> = stored.iter().map(|object| object.revision).collect();
-        let catalogue = api.catalogue.current();
+        let catalogue = cluster.catalogue.current();
         let generation = catalogue.generation();
         let is_current = |account: &Account| account.generation == generation;
         let is_known = accounts

@@ -1,28 +1,27 @@
 //! The one door to the data: the only file that writes to the store. It takes nothing but [`Admitted`] objects,
-//! and only `admission::admit` makes one; the one [`Record`] of admission's own that no client can name; and this
+//! and only `validation::admit` makes one; the one [`Record`] of admission's own that no client can name; and this
 //! server's own sign of life, which is no object of the API.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use serde_json::Value;
 use store::{Change, Durability, Expect, Revision, Store, StoreError, Write};
 use tracing::error;
 
-use crate::admission::{Admitted, text};
+use super::Admitted;
 use crate::at_rest::AtRest;
-use crate::cache::CachedObject;
+use crate::cache::{Cache, CachedObject};
 use crate::kinds::Kind;
 use crate::object::encode_stored;
 use crate::status::Error;
+use crate::tree::text;
 
 /// Writes admitted objects.
 pub struct Door {
     store: Arc<dyn Store>,
     at_rest: Arc<AtRest>,
-    /// The last change of what other requests are judged by.
-    policy: AtomicU64,
+    cache: Arc<Cache>,
 }
 
 /// What admission keeps for itself in the store, beside the objects: which node ports are given out.
@@ -54,13 +53,8 @@ pub enum Refusal {
 
 impl Door {
     /// A door to `store`, where values lie as `at_rest` says.
-    pub fn new(store: Arc<dyn Store>, at_rest: Arc<AtRest>) -> Self {
-        Self { store, at_rest, policy: AtomicU64::new(0) }
-    }
-
-    /// The revision of the last change of what other requests are judged by: namespaces, roles, quotas, classes, tokens.
-    pub fn policy_revision(&self) -> Revision {
-        self.policy.load(Ordering::Acquire)
+    pub fn new(store: Arc<dyn Store>, at_rest: Arc<AtRest>, cache: Arc<Cache>) -> Self {
+        Self { store, at_rest, cache }
     }
 
     /// Makes an object that must not exist.
@@ -197,7 +191,7 @@ impl Door {
         let resource = admitted.kind().resource();
         let is_token = resource == "secrets" && TOKENS.contains(&text(admitted.object(), "/type"));
         if is_token || POLICY.contains(&resource) {
-            self.policy.fetch_max(revision, Ordering::AcqRel);
+            self.cache.policy_changed(revision);
         }
     }
 

@@ -23,9 +23,10 @@ use tracing::warn;
 
 use self::families::{Spec, texts};
 use self::ports::Given;
-use super::{Context, Operation, child};
-use crate::api::Api;
+use super::Writer;
+use crate::admission::{Context, Effect, Operation};
 use crate::status::{Error, Result, Subject};
+use crate::tree::{child, text};
 
 pub use ports::{NodePorts, PREFIX};
 
@@ -67,7 +68,7 @@ impl Held {
 
 /// What a write took, and what it gives back once it is done.
 #[derive(Debug)]
-pub(super) struct Allocation {
+pub struct Allocation {
     /// Namespace and name of the Service.
     service: (String, String),
     taken: Held,
@@ -75,22 +76,17 @@ pub(super) struct Allocation {
 }
 
 /// The node ports that the cached Services have.
-fn in_use(api: &Api) -> Given {
-    let mut given = Given::none(api.node_ports.range());
-    for service in services(api) {
+fn in_use(writer: &Writer) -> Given {
+    let mut given = Given::none(writer.node_ports.range());
+    for service in services(writer) {
         Held::of(&service).ports.into_iter().for_each(|port| given.set(port));
     }
     given
 }
 
-/// The networks of all ServiceCIDRs, ready or not.
-pub(super) fn networks(api: &Api) -> Vec<Cidr> {
-    addresses::service_cidrs(api).iter().flat_map(ranges::networks).collect()
-}
-
 /// The cached Services.
-fn services(api: &Api) -> impl Iterator<Item = Value> {
-    let kind = api.kind("", "v1", "services");
+fn services(writer: &Writer) -> impl Iterator<Item = Value> {
+    let kind = writer.kind("", "v1", "services");
     let all = kind.map(|kind| kind.cache().list(kind.prefix(), 0).objects).unwrap_or_default();
     all.into_iter().map(|object| object.value())
 }
@@ -99,19 +95,23 @@ fn services(api: &Api) -> impl Iterator<Item = Value> {
 ///
 /// # Errors
 /// 422 when something is taken or outside of the range; 500 when there is nothing left.
-pub(super) async fn allocate(context: &Context<'_>, service: &mut Value) -> Result<Option<Allocation>> {
+pub(super) async fn allocate(
+    writer: &Writer,
+    context: &Context<'_>,
+    service: &mut Value,
+) -> Result<Option<Allocation>> {
     if !context.is_core("services") || context.operation == Operation::Delete {
         return Ok(None);
     }
     let key = (Metadata::of(service).namespace().to_owned(), Metadata::of(service).name().to_owned());
     let mut allocation = Allocation { service: key, taken: Held::default(), freed: Held::default() };
-    let outcome = take(context, service, &mut allocation).await;
-    if context.request.is_dry_run() {
+    let outcome = take((writer, context), service, &mut allocation).await;
+    if context.effect == Effect::DryRun {
         allocation.taken = Held::default();
         return outcome.map(|()| None);
     }
     if let Err(error) = outcome {
-        allocation.undo(context.api).await;
+        allocation.undo(writer).await;
         return Err(error);
     }
     if let Some(old) = context.old {
@@ -122,25 +122,25 @@ pub(super) async fn allocate(context: &Context<'_>, service: &mut Value) -> Resu
 
 impl Allocation {
     /// Gives back what was taken for a Service that was not stored after all.
-    pub(super) async fn undo(&self, api: &Api) {
-        self.give_back(api, &self.taken).await;
+    pub(super) async fn undo(&self, writer: &Writer) {
+        self.give_back(writer, &self.taken).await;
     }
 
     /// Gives back what the Service, stored now, no longer has.
-    pub(super) async fn commit(&self, api: &Api) {
-        self.give_back(api, &self.freed).await;
+    pub(super) async fn commit(&self, writer: &Writer) {
+        self.give_back(writer, &self.freed).await;
     }
 
-    async fn give_back(&self, api: &Api, held: &Held) {
+    async fn give_back(&self, writer: &Writer, held: &Held) {
         let service = (self.service.0.as_str(), self.service.1.as_str());
         for address in &held.addresses {
-            addresses::release(api, *address, service).await;
+            addresses::release(writer, *address, service).await;
         }
-        release_ports(api, &held.ports).await;
+        release_ports(writer, &held.ports).await;
     }
 }
 
-async fn release_ports(api: &Api, ports: &[u16]) {
+async fn release_ports(writer: &Writer, ports: &[u16]) {
     if ports.is_empty() {
         return;
     }
@@ -148,16 +148,16 @@ async fn release_ports(api: &Api, ports: &[u16]) {
         ports.iter().for_each(|port| given.clear(*port));
         Ok(())
     };
-    if let Err(failure) = api.node_ports.change(api, clear).await {
+    if let Err(failure) = writer.node_ports.change(writer, clear).await {
         warn!(?ports, %failure, "node ports could not be given back; they will be when they are missed");
     }
 }
 
 /// Gives back all that a deleted Service had.
-pub(super) async fn deleted(api: &Api, service: &Value) {
+pub(super) async fn deleted(writer: &Writer, service: &Value) {
     let metadata = Metadata::of(service);
     let key = (metadata.namespace().to_owned(), metadata.name().to_owned());
-    Allocation { service: key, taken: Held::default(), freed: Held::of(service) }.commit(api).await;
+    Allocation { service: key, taken: Held::default(), freed: Held::of(service) }.commit(writer).await;
 }
 
 fn invalid(service: &Value, error: FieldError) -> Error {
@@ -165,15 +165,19 @@ fn invalid(service: &Value, error: FieldError) -> Error {
     Error::invalid(subject, Metadata::of(service).name(), &error.into())
 }
 
-async fn take(context: &Context<'_>, service: &mut Value, allocation: &mut Allocation) -> Result<()> {
-    let cluster: Vec<Family> = context.api.config.service_cidrs.iter().map(Cidr::family).collect();
+async fn take(
+    (writer, context): (&Writer, &Context<'_>),
+    service: &mut Value,
+    allocation: &mut Allocation,
+) -> Result<()> {
+    let cluster: Vec<Family> = writer.config.service_cidrs.iter().map(Cidr::family).collect();
     let name = Metadata::of(service).name().to_owned();
     let old = context.old.and_then(|old| old.get("spec")?.as_object());
     let Some(spec) = child(service, "spec") else { return Ok(()) };
     families::settle(spec, old, &cluster)
         .map_err(|errors| Error::invalid(Subject { group: "", resource: "Service" }, &name, &errors))?;
-    take_addresses(context, service, allocation).await?;
-    take_ports(context, service, allocation).await
+    take_addresses((writer, context), service, allocation).await?;
+    take_ports((writer, context), service, allocation).await
 }
 
 /// Which of the Service's addresses are to be taken now: all of a new one's, the second of one that becomes dual.
@@ -193,7 +197,7 @@ fn missing(spec: &Spec, old: Option<&Spec>) -> std::ops::Range<usize> {
 }
 
 async fn take_addresses(
-    context: &Context<'_>,
+    (writer, context): (&Writer, &Context<'_>),
     service: &mut Value,
     allocation: &mut Allocation,
 ) -> Result<()> {
@@ -212,7 +216,7 @@ async fn take_addresses(
         let Some(family) = families.get(index).copied() else { break };
         let wanted = addresses.get(index).map(String::as_str).unwrap_or_default();
         let address = if wanted.is_empty() {
-            addresses::take_any(context, key, family).await?
+            addresses::take_any((writer, context), key, family).await?
         } else {
             let refused = |why: &str| {
                 let path = Path::new("spec").child("clusterIPs");
@@ -220,10 +224,10 @@ async fn take_addresses(
                 invalid(service, FieldError::invalid(&path, &shown, &why))
             };
             let address: IpAddr = wanted.parse().map_err(|_| refused("it is no IP address"))?;
-            addresses::take(context, key, address).await?.map_err(refused)?;
+            addresses::take((writer, context), key, address).await?.map_err(refused)?;
             address
         };
-        if !context.request.is_dry_run() {
+        if context.effect == Effect::Stored {
             allocation.taken.addresses.push(address);
         }
         addresses.truncate(index);
@@ -237,24 +241,27 @@ async fn take_addresses(
 }
 
 /// Takes the node ports and the health check's port, all in one change of the record.
-async fn take_ports(context: &Context<'_>, service: &mut Value, allocation: &mut Allocation) -> Result<()> {
+async fn take_ports(
+    (writer, context): (&Writer, &Context<'_>),
+    service: &mut Value,
+    allocation: &mut Allocation,
+) -> Result<()> {
     let had = context.old.map(|old| Held::of(old).ports).unwrap_or_default();
     let asks = Held::of(service).ports.iter().any(|port| !had.contains(port));
     if !asks && !needs_any_port(service) {
         return Ok(());
     }
-    let api = context.api;
     let decide = |given: &mut Given| {
         let mut filled = service.clone();
-        let mut turn = Turn { given, had: &had, taken: Vec::new(), random: &api.random };
+        let mut turn = Turn { given, had: &had, taken: Vec::new(), random: &writer.random };
         turn.node_ports(&mut filled, context.old.is_none())?;
         turn.health_check_port(&mut filled)?;
         Ok((filled, turn.taken))
     };
-    let (filled, taken) = if context.request.is_dry_run() {
-        decide(&mut api.node_ports.given(api))?
+    let (filled, taken) = if context.effect == Effect::DryRun {
+        decide(&mut writer.node_ports.given(writer))?
     } else {
-        api.node_ports.change(api, decide).await?
+        writer.node_ports.change(writer, decide).await?
     };
     *service = filled;
     allocation.taken.ports = taken;
@@ -262,7 +269,7 @@ async fn take_ports(context: &Context<'_>, service: &mut Value, allocation: &mut
 }
 
 fn type_of(service: &Value) -> &str {
-    super::text(service, "/spec/type")
+    text(service, "/spec/type")
 }
 
 fn has_node_ports(service: &Value) -> bool {
@@ -277,7 +284,7 @@ fn gets_node_ports(service: &Value) -> bool {
 
 /// Whether load balancers must be told which nodes have endpoints.
 fn needs_health_check(service: &Value) -> bool {
-    type_of(service) == "LoadBalancer" && super::text(service, "/spec/externalTrafficPolicy") == "Local"
+    type_of(service) == "LoadBalancer" && text(service, "/spec/externalTrafficPolicy") == "Local"
 }
 
 fn number(value: &Value, field: &str) -> u64 {
@@ -382,7 +389,7 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-    use crate::api::PortRange;
+    use crate::config::PortRange;
 
     fn parse(yaml: &str) -> Value {
         json!({"metadata": {"name": "a"}, "spec": serde_saphyr::from_str::<Value>(yaml).unwrap()})

@@ -1,0 +1,245 @@
+//! A request for a resource, and the same once it may be made.
+//!
+//! Only a [`Permit`] of `security` turns a [`Request`] into an [`Authorized`], and verbs and writes take nothing else.
+
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use auth::UserInfo;
+use bytes::Bytes;
+use http::HeaderMap;
+use machinery::metadata::Metadata;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::catalogue::{Asked, Snapshot};
+use crate::cluster::Cluster;
+use crate::kinds::Kind;
+use crate::negotiate::{Accept, View};
+use crate::notes::Notes;
+use crate::place::Placed;
+use crate::request_info::{Query, RequestInfo, ResourceInfo, Scope, Verb, cut};
+use crate::security::Permit;
+use crate::status::{Error, Result, Subject};
+
+/// Names the revision that made a client act.
+pub const CAUSE_HEADER: &str = "knarr-cause";
+/// A component's name is kept up to here, a user's up to there: both are what a client says, and both are remembered with
+/// every write.
+const COMPONENT_BYTES_MAX: usize = 64;
+const USER_BYTES_MAX: usize = 256;
+/// A request for a resource, whoever may have sent it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Method, path and query.
+    pub info: RequestInfo,
+    /// The resource part.
+    pub resource: Placed,
+    /// The kinds as they are for this request, whatever changes meanwhile.
+    pub catalogue: Arc<Snapshot>,
+    /// The one that it is about.
+    pub kind: Kind,
+    /// Where they are; absent inside this process, behind a front proxy, and for those whom somebody acts as.
+    pub origin: Option<IpAddr>,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// What the client wants.
+    pub accept: Accept,
+    /// The body; empty for reads.
+    pub body: Bytes,
+    /// Unix time of arrival in microseconds.
+    pub received_us: i64,
+    /// The revision that made the client act; 0 if unknown.
+    pub cause: u64,
+    /// Warnings and audit annotations; shared by copies.
+    pub notes: Arc<Notes>,
+    /// When nobody waits for the answer any more; never, for what the server does on its own account.
+    pub deadline: Option<Instant>,
+}
+
+impl Request {
+    /// The request of somebody who may make it.
+    pub fn authorized(self, permit: Permit) -> Authorized {
+        Authorized { permit, request: self }
+    }
+
+    /// The resource, as errors name it.
+    pub fn subject(&self) -> Subject<'_> {
+        self.kind.subject()
+    }
+
+    /// The store's key of the object that the request names.
+    pub fn key(&self) -> String {
+        self.kind.key(&self.resource.namespace, &self.resource.name)
+    }
+
+    /// Whether nothing may be stored.
+    pub fn is_dry_run(&self) -> bool {
+        self.info.query.get("dryRun") == Some("All")
+    }
+
+    /// Which component it is: the ServiceAccount that a controller's `User-Agent` ends with, else its first word.
+    pub fn component(&self) -> &str {
+        let agent = self.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let agent = agent.unwrap_or_default();
+        let component = match agent.split_once("/system:serviceaccount:kube-system:") {
+            Some((_, controller)) => controller,
+            None => agent.split([' ', '/']).next().unwrap_or_default(),
+        };
+        cut(component, COMPONENT_BYTES_MAX)
+    }
+}
+
+/// An authenticated and authorised request for a resource. It stays as it is.
+#[derive(Clone, Debug)]
+pub struct Authorized {
+    permit: Permit,
+    request: Request,
+}
+
+impl Deref for Authorized {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        &self.request
+    }
+}
+
+impl Authorized {
+    /// Who asks.
+    pub fn user(&self) -> &UserInfo {
+        self.permit.user()
+    }
+
+    /// The same, on the server's own account: for what a client may ask for and has no right to itself.
+    #[must_use]
+    pub fn as_server(self) -> Self {
+        Self { permit: Permit::server(), ..self }
+    }
+
+    /// The same object's subresource.
+    #[must_use]
+    pub fn below(mut self, subresource: &str) -> Self {
+        self.request.resource.below(subresource);
+        self
+    }
+
+    /// What is stored beside the revision that this request makes.
+    pub fn cause_bytes(&self) -> Bytes {
+        let cause = json!({
+            "parent": self.cause,
+            "component": self.component(),
+            "user": cut(&self.permit.user().name, USER_BYTES_MAX),
+            "verb": self.resource.verb.as_str(),
+            "subresource": self.resource.subresource,
+            "at_us": self.received_us,
+        });
+        Bytes::from(cause.to_string())
+    }
+
+    /// The same client asking for something else, for what one request does on behalf of another.
+    ///
+    /// # Errors
+    /// As [`Placed::new`].
+    pub fn with_resource(&self, kind: &Kind, resource: ResourceInfo) -> Result<Self> {
+        let resource = Placed::new(kind, resource)?;
+        Ok(Self {
+            permit: self.permit.clone(),
+            request: Request { kind: kind.clone(), resource, ..self.request.clone() },
+        })
+    }
+}
+
+/// What a delegate is asked, for a kind that this server knows, without its body.
+///
+/// # Errors
+/// 404 and 405 as [`Placed::new`], 406 for what the client does not take.
+pub fn of_delegate(asked: Asked, kind: &Kind, now: jiff::Timestamp) -> Result<Authorized> {
+    let resource = Placed::new(kind, asked.resource)?;
+    let (parts, _) = asked.http.into_parts();
+    let accept = accepted(kind, &resource, asked.accept, &parts.headers)?;
+    let request = Request {
+        info: asked.info,
+        resource,
+        catalogue: asked.catalogue,
+        kind: kind.clone(),
+        origin: asked.origin,
+        headers: parts.headers,
+        accept,
+        body: Bytes::new(),
+        received_us: now.as_microsecond(),
+        cause: 0,
+        notes: asked.notes,
+        deadline: None,
+    };
+    Ok(request.authorized(asked.permit))
+}
+
+/// A request of the API server to itself.
+pub(crate) fn of_server(
+    cluster: &Cluster,
+    (group, version, resource): (&str, &str, &str),
+    namespace: &str,
+    mut object: Value,
+    verb: Verb,
+) -> Option<(Authorized, Value)> {
+    let kind = cluster.kind(group, version, resource)?;
+    let map = object.as_object_mut()?;
+    map.insert("apiVersion".to_owned(), kind.api_version().into());
+    map.insert("kind".to_owned(), kind.kind().into());
+    let name = if verb == Verb::Create { String::new() } else { Metadata::of(&object).name().to_owned() };
+    let resource = ResourceInfo {
+        verb,
+        group: group.to_owned(),
+        version: version.to_owned(),
+        scope: if namespace.is_empty() { Scope::Cluster } else { Scope::Namespace },
+        namespace: namespace.to_owned(),
+        resource: resource.to_owned(),
+        subresource: String::new(),
+        name,
+        rest: String::new(),
+    };
+    let info = RequestInfo {
+        method: http::Method::POST,
+        path: String::new(),
+        raw_query: String::new(),
+        query: Query::default(),
+        resource: Some(resource.clone()),
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("kube-apiserver"));
+    let request = Request {
+        info,
+        resource: Placed::new(kind, resource).ok()?,
+        catalogue: cluster.catalogue.current(),
+        kind: kind.clone(),
+        origin: None,
+        headers,
+        accept: Accept::JSON,
+        body: Bytes::new(),
+        received_us: cluster.clock.now().as_microsecond(),
+        cause: 0,
+        notes: Arc::default(),
+        deadline: None,
+    };
+    Some((request.authorized(Permit::server()), object))
+}
+
+/// What a client takes of a kind.
+///
+/// # Errors
+/// 406 if that is nothing.
+pub fn accepted(
+    kind: &Kind,
+    resource: &Placed,
+    accept: Option<Accept>,
+    headers: &http::HeaderMap,
+) -> Result<Accept> {
+    match accept.ok_or_else(Error::not_acceptable)? {
+        accept if accept.view == View::Table && !kind.has_table(&resource.subresource) => {
+            Accept::without_tables(headers)
+        }
+        accept => Ok(accept),
+    }
+}

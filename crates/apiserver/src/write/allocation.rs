@@ -1,0 +1,78 @@
+//! What an object takes that no other may have: a Service's addresses and ports, and the room of a namespace's quotas.
+//!
+//! The first are needed to validate a Service, the second is taken last, from what has passed all else. Both are written
+//! down before the object is: a crash leaves too much taken, never too little. Whoever took something either commits it or
+//! gives it back. A dry run takes nothing.
+
+pub mod quota;
+pub mod service;
+
+use serde_json::Value;
+
+use super::Writer;
+use crate::admission::{self, Context};
+use crate::cache::CachedObject;
+use crate::kinds::Kind;
+use crate::status::Result;
+
+/// What one write has taken.
+#[derive(Debug, Default)]
+pub struct Allocated {
+    addresses: Option<service::Allocation>,
+    charged: Option<quota::Charged>,
+}
+
+impl Allocated {
+    /// Takes what validation looks at: addresses and ports, which go into the object.
+    ///
+    /// # Errors
+    /// 422 when something is taken or outside of its range; 500 when there is nothing left.
+    pub(super) async fn before_validation(
+        writer: &Writer,
+        context: &Context<'_>,
+        object: &mut Value,
+    ) -> Result<Self> {
+        let addresses = service::allocate(writer, context, object).await?;
+        Ok(Self { addresses, charged: None })
+    }
+
+    /// Charges the quotas for what has passed validation, if there are to be any.
+    ///
+    /// # Errors
+    /// 403 when one has no room for it.
+    pub(super) async fn charge(
+        &mut self,
+        writer: &Writer,
+        context: &Context<'_>,
+        object: &Value,
+    ) -> Result<()> {
+        if admission::is_on(&writer.config.options.admission_plugins, admission::RESOURCE_QUOTA) {
+            self.charged = quota::charge(writer, context, object).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives back what the object no longer holds, now that it is stored.
+    pub(super) async fn commit(&self, writer: &Writer) {
+        if let Some(addresses) = &self.addresses {
+            addresses.commit(writer).await;
+        }
+    }
+
+    /// Gives back all that was taken: the object was not stored after all.
+    pub(super) async fn undo(&self, writer: &Writer) {
+        if let Some(charged) = &self.charged {
+            charged.undo(writer);
+        }
+        if let Some(addresses) = &self.addresses {
+            addresses.undo(writer).await;
+        }
+    }
+}
+
+/// Gives back what a deleted object held.
+pub(super) async fn deleted(writer: &Writer, kind: &Kind, object: &CachedObject) {
+    if kind.resource() == "services" && kind.group().is_empty() {
+        service::deleted(writer, &object.value()).await;
+    }
+}

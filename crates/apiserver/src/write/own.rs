@@ -1,0 +1,69 @@
+//! What the server writes on its own account: through the same path as everybody else, as `system:apiserver`.
+
+use machinery::metadata::{self, Metadata};
+use serde_json::Value;
+use tracing::warn;
+
+use super::{Decoded, Writer, change, create};
+use crate::kinds::Part;
+use crate::request;
+use crate::request_info::Verb;
+use crate::status::Result;
+
+/// Creates an object unless it is there.
+pub(crate) async fn ensure(
+    writer: &Writer,
+    group: &str,
+    version: &str,
+    resource: &str,
+    namespace: &str,
+    object: Value,
+) -> Result<()> {
+    let Some((request, object)) =
+        request::of_server(writer, (group, version, resource), namespace, object, Verb::Create)
+    else {
+        return Ok(());
+    };
+    let key = request.kind.key(namespace, Metadata::of(&object).name());
+    writer.cache.fresh().await?;
+    if request.kind.cache().get(&key).is_some() {
+        return Ok(());
+    }
+    match create::create(writer, &request, Decoded::of_server(object)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.reason == "AlreadyExists" => Ok(()),
+        Err(error) => {
+            warn!(key, %error, "a bootstrap object was refused");
+            Err(error)
+        }
+    }
+}
+
+/// Creates an object, or replaces all of it but its metadata.
+pub(crate) async fn put(
+    writer: &Writer,
+    group: &str,
+    version: &str,
+    resource: &str,
+    namespace: &str,
+    object: Value,
+) -> Result<()> {
+    ensure(writer, group, version, resource, namespace, object.clone()).await?;
+    let Some((request, wanted)) =
+        request::of_server(writer, (group, version, resource), namespace, object, Verb::Update)
+    else {
+        return Ok(());
+    };
+    writer.cache.fresh().await?;
+    change::change(writer, &request, Part::Object, |old| {
+        let mut new = wanted.clone();
+        if let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) {
+            new.insert("metadata".to_owned(), old.get("metadata").cloned().unwrap_or_default());
+        }
+        // Without it nobody else's change in between is a conflict.
+        metadata::remove(&mut new, "resourceVersion");
+        Ok(Decoded::of_server(new))
+    })
+    .await?;
+    Ok(())
+}
