@@ -10,14 +10,16 @@ mod index;
 mod oidc;
 pub mod peer;
 pub mod proof;
+mod token_review;
+mod webhook_authenticator;
 mod webhook_authorizer;
 
 use auth::authorizer::{Authorizer, forbidden_message};
 use auth::token::{Lookup, TokenError, Tokens};
-use auth::{Attributes, Decision, UserInfo, escalation};
+use auth::escalation::Grant;
+use auth::{Attributes, Decision, UserInfo};
 use base::metrics::Metrics as Registry;
 use base::{Clock, Random, Tasks};
-use futures::FutureExt;
 use http::HeaderMap;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use machinery::metadata::Metadata;
@@ -42,6 +44,7 @@ use chain::Chain;
 pub use chain::Verdict;
 pub use peer::Peer;
 pub use proof::{Proof, Verified};
+use webhook_authenticator::WebhookAuthenticator;
 use webhook_authorizer::WebhookAuthorizer;
 
 /// What everybody may see, also before there are roles. Source: the default of `--authorization-always-allow-paths`.
@@ -96,6 +99,7 @@ pub struct Security {
     clock: Clock,
     front_proxy: Option<FrontProxy>,
     oidc: oidc::Oidc,
+    token_webhook: Option<WebhookAuthenticator>,
     cache: Arc<Cache>,
     builtin: Kinds,
 }
@@ -122,6 +126,10 @@ impl Security {
         outside: Outside,
     ) -> std::result::Result<Self, String> {
         let chain = chain(config.options.authorization.clone(), &outside)?;
+        let token_webhook = config.options.token_webhook.clone().map(|webhook| {
+            WebhookAuthenticator::new(webhook, &outside.tasks, outside.random.clone(), &outside.registry)
+        });
+        let token_webhook = token_webhook.transpose()?;
         let tokens = Tokens::new(
             &config.service_account_key,
             &config.service_account_issuer,
@@ -137,6 +145,7 @@ impl Security {
             clock,
             front_proxy: config.options.front_proxy.clone(),
             oidc: oidc::Oidc::new(config.options.oidc.clone()),
+            token_webhook,
             cache,
             builtin,
         })
@@ -254,13 +263,6 @@ impl Security {
         chain.decide(&self.authorizer, user, attributes).await
     }
 
-    /// What the authorizers say at once. Where a webhook would have to be asked it is no.
-    pub fn decide_at_once(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
-        let decided = self.decide(user, attributes).now_or_never();
-        let late = || Decision::Deny("an authorization webhook would have to be asked".to_owned());
-        decided.map_or_else(late, |verdict| verdict.decision)
-    }
-
     /// Has others asked from now on; says whether they are others. What was answered before is forgotten.
     ///
     /// # Errors
@@ -302,11 +304,37 @@ impl Security {
         status
     }
 
-    /// Whom a token stands for: service accounts', bootstrap tokens, outside issuers'.
+    /// Whom a token stands for: service accounts', bootstrap tokens, outside issuers', what the webhook knows.
     ///
     /// # Errors
     /// Why it is not valid.
     pub async fn check_token(
+        &self,
+        token: &str,
+        audiences: &[String],
+    ) -> std::result::Result<Verified, String> {
+        let why = match (self.check_own_token(token, audiences).await, &self.token_webhook) {
+            (Ok(found), _) => return Ok(found),
+            (Err(why), None) => return Err(why),
+            (Err(why), Some(_)) => why,
+        };
+        self.ask_about(token, audiences).await.ok_or(why)
+    }
+
+    /// Whom the webhook knows by a token; `None` also if it cannot be asked.
+    async fn ask_about(&self, token: &str, audiences: &[String]) -> Option<Verified> {
+        let accepted = if audiences.is_empty() { self.tokens.audiences() } else { audiences };
+        let known = self.token_webhook.as_ref()?.known(token, accepted).await.ok()??;
+        // A webhook that does not care for audiences means this server.
+        let named = if known.audiences.is_empty() { self.tokens.audiences() } else { &known.audiences };
+        let audiences: Vec<String> =
+            accepted.iter().filter(|audience| named.contains(audience)).cloned().collect();
+        let is_for_one = !audiences.is_empty();
+        is_for_one.then(|| Verified { user: known.user.clone(), audiences, proof: Proof::Webhook })
+    }
+
+    /// Whom a token stands for that this server can check.
+    async fn check_own_token(
         &self,
         token: &str,
         audiences: &[String],
@@ -368,7 +396,7 @@ impl Security {
     ///
     /// # Errors
     /// Upstream's text of what is missing.
-    pub fn may_grant(
+    pub async fn may_grant(
         &self,
         user: &UserInfo,
         resource: &str,
@@ -376,25 +404,28 @@ impl Security {
         old: Option<&Value>,
     ) -> std::result::Result<(), String> {
         let metadata = Metadata::of(object);
-        let authorizer = self.authorizer.read();
+        let (namespace, name) = (metadata.namespace(), metadata.name());
         let read = |field: &str| object.get(field).cloned().unwrap_or_default();
-        let checked = if resource.ends_with("bindings") {
+        if resource.ends_with("bindings") {
             let role = serde_json::from_value(read("roleRef"))
                 .map_err(|why| format!("roleRef cannot be read: {why}"))?;
-            escalation::check_binding(&authorizer, user, metadata.namespace(), &role)
-        } else {
-            let aggregates =
-                |object: &Value| object.get("aggregationRule").is_some_and(|rule| !rule.is_null());
-            if aggregates(object) || old.is_some_and(aggregates) {
-                escalation::check_aggregation(&authorizer, user, metadata.name())
-                    .map_err(|why| why.to_string())?;
-            }
-            let rules: Option<Vec<PolicyRule>> = serde_json::from_value(read("rules"))
-                .map_err(|why| format!("rules cannot be read: {why}"))?;
-            let rules = rules.unwrap_or_default();
-            escalation::check_role(&authorizer, user, metadata.namespace(), metadata.name(), &rules)
-        };
-        checked.map_err(|why| why.to_string())
+            return self.may(user, Grant::Binding { namespace, role: &role }).await;
+        }
+        let aggregates =
+            |object: &Value| object.get("aggregationRule").is_some_and(|rule| !rule.is_null());
+        if aggregates(object) || old.is_some_and(aggregates) {
+            self.may(user, Grant::Aggregation { name }).await?;
+        }
+        let rules: Option<Vec<PolicyRule>> =
+            serde_json::from_value(read("rules")).map_err(|why| format!("rules cannot be read: {why}"))?;
+        self.may(user, Grant::Role { namespace, name, rules: &rules.unwrap_or_default() }).await
+    }
+
+    async fn may(&self, user: &UserInfo, grant: Grant<'_>) -> std::result::Result<(), String> {
+        if let Decision::Allow(_) = self.decide(user, &grant.exemption()).await.decision {
+            return Ok(());
+        }
+        grant.check(self.authorizer.read().rbac(), user).map_err(|why| why.to_string())
     }
 
     /// Takes over what the cache holds.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use auth::authorizer::Authorizer as Known;
 use auth::rbac::Rules;
-use auth::{Attributes, Decision, MASTERS, UserInfo};
-use k8s_openapi::api::rbac::v1::PolicyRule;
+use auth::{Attributes, Decision, MASTERS, UserInfo, escalation};
 use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 
@@ -76,11 +75,6 @@ impl Chain {
         Ok(Self { links, config })
     }
 
-    /// Whether somebody outside is asked.
-    pub(super) fn has_webhooks(&self) -> bool {
-        self.links.iter().any(|link| matches!(link.authorizer, Asked::Webhook(_)))
-    }
-
     /// Decides. `NoOpinion` means no.
     pub(super) async fn decide(
         &self,
@@ -114,7 +108,7 @@ impl Chain {
                     rules.rules.extend(found.rules);
                     rules.errors.extend(found.errors);
                 }
-                Asked::AlwaysAllow => rules.rules.extend(all()),
+                Asked::AlwaysAllow => rules.rules.extend(escalation::everything()),
                 Asked::Webhook(_) => {
                     rules.errors.push("webhook authorizer does not support user rule resolution".to_owned());
                 }
@@ -123,20 +117,6 @@ impl Chain {
         }
         rules
     }
-}
-
-/// Rules by which everybody may do everything.
-fn all() -> [PolicyRule; 2] {
-    let star = || vec!["*".to_owned()];
-    [
-        PolicyRule {
-            verbs: star(),
-            api_groups: Some(star()),
-            resources: Some(star()),
-            ..PolicyRule::default()
-        },
-        PolicyRule { verbs: star(), non_resource_urls: Some(star()), ..PolicyRule::default() },
-    ]
 }
 
 impl Asked {
