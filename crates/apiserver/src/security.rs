@@ -10,6 +10,8 @@ mod index;
 mod oidc;
 pub mod peer;
 pub mod proof;
+mod reloads;
+mod reviewed;
 mod token_review;
 mod webhook_authenticator;
 mod webhook_authorizer;
@@ -31,7 +33,7 @@ use crate::config::Config;
 use std::sync::Arc;
 
 pub use crate::authentication_config;
-use crate::authorization_config::Authorization;
+use crate::authorization_config::{Authorization, Read};
 use crate::cache::{Cache, CacheEvent};
 pub use crate::front_proxy;
 use crate::front_proxy::FrontProxy;
@@ -44,6 +46,7 @@ use chain::Chain;
 pub use chain::Verdict;
 pub use peer::Peer;
 pub use proof::{Proof, Verified};
+use reloads::{Outcome, Reloads};
 use webhook_authenticator::WebhookAuthenticator;
 use webhook_authorizer::WebhookAuthorizer;
 
@@ -95,6 +98,9 @@ pub struct Security {
     keys_url: String,
     authorizer: RwLock<Authorizer>,
     chain: RwLock<Arc<Chain>>,
+    /// What the server was started with.
+    first: Authorization,
+    reloads: Reloads,
     outside: Outside,
     clock: Clock,
     front_proxy: Option<FrontProxy>,
@@ -141,6 +147,8 @@ impl Security {
             keys_url: format!("https://{}/openid/v1/jwks", config.advertise_address),
             authorizer: RwLock::new(Authorizer::new()),
             chain: RwLock::new(Arc::new(chain)),
+            first: config.options.authorization.clone(),
+            reloads: Reloads::new(&outside.registry, "authorization", &config.advertise_address.to_string()),
             outside,
             clock,
             front_proxy: config.options.front_proxy.clone(),
@@ -263,16 +271,24 @@ impl Security {
         chain.decide(&self.authorizer, user, attributes).await
     }
 
-    /// Has others asked from now on; says whether they are others. What was answered before is forgotten.
+    /// Has those asked from now on whom a file names; says whether they are others. What webhooks answered before is
+    /// forgotten then. `read` reads what the file names.
     ///
     /// # Errors
-    /// That it cannot take the place of what there is. Then nothing changes.
-    pub fn reload_authorization(
-        &self,
-        first: &Authorization,
-        config: Authorization,
-    ) -> std::result::Result<bool, String> {
-        config.may_replace(first)?;
+    /// That it cannot be used. Then nothing changes.
+    pub fn reload_authorization(&self, text: &str, read: impl Read) -> std::result::Result<bool, String> {
+        let taken = Authorization::parse(text, read).and_then(|config| self.replace(config));
+        let outcome = match &taken {
+            Ok(true) => Outcome::Taken,
+            Ok(false) => Outcome::Same,
+            Err(_) => Outcome::Refused,
+        };
+        self.reloads.record(outcome, text, self.clock.now());
+        taken
+    }
+
+    fn replace(&self, config: Authorization) -> std::result::Result<bool, String> {
+        config.may_replace(&self.first)?;
         if self.chain.read().config == config {
             return Ok(false);
         }

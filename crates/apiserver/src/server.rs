@@ -25,6 +25,7 @@ use tracing::{debug, info, warn};
 
 use crate::api::Api;
 use crate::at_rest::AtRest;
+use crate::authorization_config::Read;
 use crate::audit::Audit;
 use crate::cache::{Cache, CacheEvent, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
@@ -145,6 +146,15 @@ impl ApiServer {
         }
     }
 
+    /// Has those asked whether somebody may whom an AuthorizationConfiguration names; says whether they are others.
+    /// `read` reads what it names.
+    ///
+    /// # Errors
+    /// If it cannot be used. Then nothing changes.
+    pub fn reload_authorization(&self, text: &str, read: impl Read) -> Result<bool, String> {
+        self.api.security.reload_authorization(text, read)
+    }
+
     /// Waits until the bootstrap objects are there.
     pub async fn ready(&self) {
         self.api.wait_bootstrapped().await;
@@ -174,7 +184,10 @@ pub async fn start(
     let (serving, ending) = (tasks.outlasting(), tasks.outlasting());
     let audit = config.options.audit.clone();
     let audit = audit
-        .map(|audit| Audit::start(audit, &ending, clock.clone(), cluster.random.clone()).map(Arc::new))
+        .map(|audit| {
+            let (registry, random) = (cluster.metrics.registry(), cluster.random.clone());
+            Audit::start(audit, &ending, registry, clock.clone(), random).map(Arc::new)
+        })
         .transpose()
         .map_err(StartError::Audit)?;
     let trace = Arc::new(Trace::new(clock.clone()));

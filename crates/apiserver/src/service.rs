@@ -208,7 +208,7 @@ async fn handle(
     let acting_as = deadline::within(limit, api.security.impersonate(&own, http.headers())).await;
     if let Some(audit) = &api.audit {
         let target = acting_as.as_ref().ok().and_then(Option::as_ref);
-        passage.trail = audit.begin((&own, target), &info, http.headers(), address);
+        passage.trail = audit.begin((&own, target), &info, http.headers(), address).await?;
         proof.annotate(&passage.notes);
     }
     let acting_as = acting_as?;

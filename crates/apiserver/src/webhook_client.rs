@@ -141,6 +141,22 @@ impl Client {
     /// # Errors
     /// That it could not be reached, did not answer in time, too much, or with another status.
     pub async fn post(&self, body: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
+        let answered = self.call(body, deadline).await?;
+        match answered.body.is_empty() {
+            true => Err(CallError::empty(answered.code, &answered.content_type)),
+            false => Ok(answered.body),
+        }
+    }
+
+    /// Posts a JSON document to somebody who need not answer anything but a good status.
+    ///
+    /// # Errors
+    /// As [`Client::post`].
+    pub async fn deliver(&self, body: Bytes, deadline: Instant) -> Result<(), CallError> {
+        self.call(body, deadline).await.map(drop)
+    }
+
+    async fn call(&self, body: Bytes, deadline: Instant) -> Result<Answered, CallError> {
         let now = Instant::now();
         let left = deadline.saturating_duration_since(now).min(CALL_MAX);
         let url = match left.is_zero() {
@@ -151,7 +167,7 @@ impl Client {
         exchanged.unwrap_or_else(|_| Err(CallError::of_deadline(&url)))
     }
 
-    async fn exchange(&self, url: &str, body: Bytes) -> Result<Bytes, CallError> {
+    async fn exchange(&self, url: &str, body: Bytes) -> Result<Answered, CallError> {
         let failed = |why: &str| CallError::of_transport(url, why);
         let _call = self.calls.acquire().await.map_err(|_| failed("the server stops"))?;
         let mut request = Request::post(url)
@@ -176,8 +192,14 @@ impl Client {
     }
 }
 
-/// The body of a good answer.
-fn check(parts: &http::response::Parts, body: Bytes) -> Result<Bytes, CallError> {
+/// A good answer.
+struct Answered {
+    code: u16,
+    content_type: String,
+    body: Bytes,
+}
+
+fn check(parts: &http::response::Parts, body: Bytes) -> Result<Answered, CallError> {
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default();
     let code = parts.status.as_u16();
@@ -186,10 +208,7 @@ fn check(parts: &http::response::Parts, body: Bytes) -> Result<Bytes, CallError>
         let may_be_asked_again = parts.headers.contains_key(RETRY_AFTER);
         return Err(if may_be_asked_again { failure.to_be_asked_again() } else { failure });
     }
-    if body.is_empty() {
-        return Err(CallError::empty(code, content_type));
-    }
-    Ok(body)
+    Ok(Answered { code, content_type: content_type.to_owned(), body })
 }
 
 

@@ -7,6 +7,7 @@ use machinery::{fields, labels};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::reviewed::{self, Kind};
 use crate::authorization_config::ReviewVersion;
 
 const GROUP: &str = "authorization.k8s.io";
@@ -117,14 +118,6 @@ pub(super) fn request(version: ReviewVersion, spec: &Map<String, Value>) -> Valu
 /// # Errors
 /// What is wrong with it.
 pub(super) fn status(version: ReviewVersion, answer: &[u8]) -> Result<Status, String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
-    #[derive(Default)]
-    struct Review {
-        api_version: String,
-        kind: String,
-        status: Option<Said>,
-    }
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Said {
@@ -132,22 +125,10 @@ pub(super) fn status(version: ReviewVersion, answer: &[u8]) -> Result<Status, St
         denied: bool,
         reason: String,
     }
-    let review: Review = serde_json::from_slice(answer).map_err(|why| format!("the answer is no {KIND}: {why}"))?;
-    let expected = format!("{GROUP}/{}", version.as_str());
-    if review.kind != KIND || review.api_version != expected {
-        let (kind, api_version) = (cut(&review.kind), cut(&review.api_version));
-        return Err(format!("the answer is {kind:?} of {api_version:?}, not {KIND} of {expected}"));
-    }
-    let said = review.status.unwrap_or_default();
-    Ok(Status { allowed: said.allowed, denied: said.denied, reason: cut(&said.reason).to_owned() })
-}
-
-fn cut(text: &str) -> &str {
-    let mut end = text.len().min(REASON_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or_default()
+    let kind = Kind { group: GROUP, version: version.as_str(), kind: KIND };
+    let said: Said = reviewed::status(kind, answer)?;
+    let reason = reviewed::cut(&said.reason, REASON_BYTES_MAX).to_owned();
+    Ok(Status { allowed: said.allowed, denied: said.denied, reason })
 }
 
 /// Whether an answer may be kept.
@@ -219,12 +200,13 @@ mod tests {
         check(&good("{\"allowed\": 1}"), Err("invalid type"));
         check(&good("[true]"), Err("invalid type"));
         check("{}", Err("the answer is \"\" of \"\""));
-        check("", Err("EOF"));
-        check("null", Err("invalid type"));
+        check("", Err("no object"));
+        check("null", Err("no object"));
+        check("[\"authorization.k8s.io/v1\", \"SubjectAccessReview\", {\"allowed\": true}]", Err("no object"));
         check("{\"status\": {\"allowed\": true}}", Err("not SubjectAccessReview"));
         check(&good("{\"allowed\": true}").replace("/v1", "/v1beta1"), Err("of \"authorization.k8s.io/v1beta1\""));
         check(&good("{\"allowed\": true}").replace("Subject", "SelfSubject"), Err("SelfSubjectAccessReview"));
-        check(&"[".repeat(100_000), Err("recursion"));
+        check(&"{\"a\":".repeat(100_000), Err("recursion"));
         let long = good(&format!("{{\"reason\": \"{}\"}}", "ä".repeat(5000)));
         assert_eq!(status(ReviewVersion::V1, long.as_bytes()).unwrap().reason.len(), REASON_BYTES_MAX);
     }

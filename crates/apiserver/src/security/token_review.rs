@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use auth::UserInfo;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::reviewed::{self, Kind};
 use crate::authorization_config::ReviewVersion;
 
 const GROUP: &str = "authentication.k8s.io";
@@ -35,18 +36,10 @@ pub(super) fn request(version: ReviewVersion, token: &str, audiences: &[String])
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Review {
-    api_version: String,
-    kind: String,
-    status: Option<Status>,
-}
-
-#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
     authenticated: bool,
-    user: User,
+    user: Option<Map<String, Value>>,
     audiences: Option<Vec<String>>,
 }
 
@@ -64,17 +57,13 @@ struct User {
 /// # Errors
 /// What is wrong with the answer.
 pub(super) fn known(version: ReviewVersion, answer: &[u8]) -> Result<Option<Known>, String> {
-    let review: Review =
-        serde_json::from_slice(answer).map_err(|why| format!("the answer is no {KIND}: {why}"))?;
-    let expected = format!("{GROUP}/{}", version.as_str());
-    if review.kind != KIND || review.api_version != expected {
-        return Err(format!("the answer is no {KIND} of {expected}"));
-    }
-    let status = review.status.unwrap_or_default();
+    let kind = Kind { group: GROUP, version: version.as_str(), kind: KIND };
+    let status: Status = reviewed::status(kind, answer)?;
     if !status.authenticated {
         return Ok(None);
     }
-    let User { username, uid, groups, extra } = status.user;
+    let User { username, uid, groups, extra } =
+        reviewed::read(status.user).map_err(|why| format!("status.user: {why}"))?;
     if username.is_empty() {
         return Err("the webhook knows the user, and does not say who it is".to_owned());
     }
@@ -142,6 +131,8 @@ mod tests {
             Ok(Some("jane 7 [\"dev\"] {\"k\": [\"v\"]} [\"a\"]")),
         );
         check("{\"authenticated\": true}", Err("does not say who"));
+        check("[true, {\"username\": \"jane\"}]", Err("invalid type"));
+        check("{\"authenticated\": true, \"user\": [\"jane\"]}", Err("invalid type"));
         check("{\"authenticated\": \"true\"}", Err("invalid type"));
         check("{\"authenticated\": true, \"user\": {\"username\": 7}}", Err("invalid type"));
         let long = format!("{{\"authenticated\": true, \"user\": {{\"username\": \"{}\"}}}}", "a".repeat(70_000));

@@ -6,6 +6,7 @@
 mod admission;
 mod apply;
 mod at_rest;
+mod audit_webhook;
 mod authentication;
 mod battery;
 mod catalogue;
@@ -19,6 +20,7 @@ mod fixtures;
 mod matrix;
 mod nasty;
 mod nothing;
+mod outside_authority;
 mod partial;
 mod poison;
 mod scopes;
