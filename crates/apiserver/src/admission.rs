@@ -36,6 +36,8 @@ pub mod configuration;
 pub mod deny_external_ips;
 pub mod external_addresses;
 
+pub mod webhooks;
+
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -49,6 +51,7 @@ use crate::kinds::Part;
 use crate::options::PluginChoice;
 use crate::request::Authorized;
 use crate::status::{Error, Result};
+use crate::webhooks::mutating::Rounds;
 pub(crate) use crate::tree::{child, text};
 
 /// What is being done to the object.
@@ -176,6 +179,8 @@ pub enum Mutate {
     Now(fn(&Context<'_>, &mut Value) -> Result<()>),
     /// Perhaps later: it may wait for others, and for as long as the request does.
     Later(for<'a> fn(&'a Context<'a>, &'a mut Value) -> Step<'a>),
+    /// As `Later`; what it changes all mutating plugins see once more, in a second round, and nothing after that.
+    InRounds(for<'a> fn(&'a Context<'a>, &'a mut Value, &'a mut Rounds) -> Step<'a>),
 }
 
 /// Refuses the object, or lets it pass.
@@ -319,6 +324,16 @@ pub const PLUGINS: &[Plugin] = &[
     may_wait(POD_CERTIFICATES, certificates::pod_certificate),
     // Upstream has no such rule.
     plugin(EXTERNAL_ADDRESSES, None, Some(external_addresses::validate)),
+    Plugin {
+        mutate: Some(Mutate::InRounds(webhooks::mutate)),
+        side_effects: SideEffects::NoneOnDryRun,
+        ..plugin(webhooks::MUTATING, None, None)
+    },
+    Plugin {
+        validate: Some(Validate::Later(webhooks::validate)),
+        side_effects: SideEffects::NoneOnDryRun,
+        ..plugin(webhooks::VALIDATING, None, None)
+    },
     // Charging is a stage of its own, after all validation; here is what it waits for.
     Plugin {
         validate: Some(Validate::Later(resource_quota::validate)),
@@ -361,17 +376,30 @@ pub fn is_on(chosen: &PluginChoice, name: &str) -> bool {
     running(chosen).any(|running| running == name)
 }
 
-/// Runs the mutating plugins, one after the other.
+/// Runs the mutating plugins, one after the other; all of them twice, if the last ones have changed what the others saw.
 ///
 /// # Errors
 /// What the first plugin that refuses says; 504 if one takes longer than the request may.
 pub async fn mutate(context: &Context<'_>, object: &mut Value) -> Result<()> {
+    let mut rounds = Rounds::default();
+    mutate_once(context, object, &mut rounds).await?;
+    if rounds.needs_second() {
+        rounds.begin_second();
+        mutate_once(context, object, &mut rounds).await?;
+    }
+    Ok(())
+}
+
+async fn mutate_once(context: &Context<'_>, object: &mut Value, rounds: &mut Rounds) -> Result<()> {
     let chosen = &context.cluster.config.options.admission_plugins;
     for plugin in PLUGINS {
         match plugin.mutate {
             Some(Mutate::Now(mutate)) if plugin.runs(chosen, context.effect) => mutate(context, object)?,
             Some(Mutate::Later(mutate)) if plugin.runs(chosen, context.effect) => {
                 mutate(context, object).done(context).await?;
+            }
+            Some(Mutate::InRounds(mutate)) if plugin.runs(chosen, context.effect) => {
+                mutate(context, object, rounds).done(context).await?;
             }
             _ => {}
         }

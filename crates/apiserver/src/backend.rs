@@ -163,7 +163,7 @@ pub async fn send(api: &Api, backend: &Backend, outgoing: Outgoing) -> Result<Re
 }
 
 /// The system's word for an error, as Go prints it.
-fn reason(error: &std::io::Error) -> String {
+pub(crate) fn reason(error: &std::io::Error) -> String {
     let text = error.to_string().to_lowercase();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }

@@ -6,6 +6,7 @@ use http::StatusCode;
 use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
+use crate::admission::webhooks;
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::kinds::Part;
@@ -22,7 +23,7 @@ use crate::write::{Decoded, decoding};
 /// # Errors
 /// As [`bind`].
 pub(crate) async fn bind_named(api: &Api, request: &Authorized) -> Result<Answer> {
-    let object = decoding::unstored(request)?;
+    let object = webhooks::post(api, request, decoding::unstored(request)?).await?;
     let Some(kind) = api.kind("", "v1", "pods") else { return Err(Error::unknown_path()) };
     let resource = ResourceInfo {
         resource: "pods".to_owned(),
@@ -30,7 +31,7 @@ pub(crate) async fn bind_named(api: &Api, request: &Authorized) -> Result<Answer
         name: text(&object, "/metadata/name").to_owned(),
         ..ResourceInfo::clone(&request.resource)
     };
-    bind(api, &request.with_resource(kind, resource)?).await
+    bind_to(api, &request.with_resource(kind, resource)?, &object).await
 }
 
 /// Gives a Pod to a node.
@@ -39,20 +40,25 @@ pub(crate) async fn bind_named(api: &Api, request: &Authorized) -> Result<Answer
 /// 404 without the Pod, 409 if it has a node, is going, or is to wait; 422 for what is no binding.
 pub(crate) async fn bind(api: &Api, request: &Authorized) -> Result<Answer> {
     let binding = decoding::body_of(request, "v1", "Binding")?;
+    let binding = webhooks::post(api, request, binding).await?;
+    bind_to(api, request, &binding).await
+}
+
+async fn bind_to(api: &Api, request: &Authorized, binding: &Value) -> Result<Answer> {
     let name = &request.resource.name;
-    if Metadata::of(&binding).name() != *name {
+    if Metadata::of(binding).name() != *name {
         return Err(Error::bad_request("name in URL does not match name in Binding object"));
     }
     let strategy = api.kind("", "v1", "bindings").map(|kind| kind.strategy());
-    let errors = strategy.map(|strategy| (strategy.validate_create)(&binding)).unwrap_or_default();
+    let errors = strategy.map(|strategy| (strategy.validate_create)(binding)).unwrap_or_default();
     if !errors.is_empty() {
         let subject = status::Subject { group: "", resource: "Binding" };
         return Err(Error::invalid(subject, name, &errors));
     }
     let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default();
-    let uid = Metadata::of(&binding).uid().to_owned();
+    let uid = Metadata::of(binding).uid().to_owned();
     change(api, request, Part::Raw, |old| {
-        bound(request, old, &binding, node, &uid, api.clock.now()).map(Decoded::of_server)
+        bound(request, old, binding, node, &uid, api.clock.now()).map(Decoded::of_server)
     })
     .await?;
     Ok(Answer::Value {

@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::kinds::{Kind, Kinds};
 use crate::metrics::Metrics;
 use crate::security::Security;
+use crate::webhooks::Webhooks;
 
 /// What can be known and asked without a write.
 pub struct Cluster {
@@ -28,6 +29,8 @@ pub struct Cluster {
     pub builtin: Kinds,
     /// Who is it, may they.
     pub security: Arc<Security>,
+    /// Whom administrators want to be asked.
+    pub webhooks: Webhooks,
     /// Counters.
     pub metrics: Metrics,
     /// Time.

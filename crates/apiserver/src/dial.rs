@@ -38,6 +38,20 @@ impl Destination {
     /// # Errors
     /// 400 if one of them may not be connected to, or there is none.
     pub async fn find(cluster: &Cluster, host: &str, port: u16) -> Result<Self> {
+        let own = Own::of(cluster);
+        Self::checked(host, port, |address| own.allows(address)).await
+    }
+
+    /// The same for what only administrators name: they may lead the server anywhere but to an API server.
+    ///
+    /// # Errors
+    /// As [`Destination::find`].
+    pub async fn of_administrator(cluster: &Cluster, host: &str, port: u16) -> Result<Self> {
+        let own = Own::of(cluster);
+        Self::checked(host, port, |address| !own.has(address)).await
+    }
+
+    async fn checked(host: &str, port: u16, allows: impl Fn(SocketAddr) -> bool) -> Result<Self> {
         let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
             Ok(ip) => vec![SocketAddr::new(ip, port)],
             Err(_) => tokio::time::timeout(CONNECT_MAX, tokio::net::lookup_host((host, port)))
@@ -50,8 +64,7 @@ impl Destination {
         if addresses.is_empty() {
             return Err(Error::bad_request("no addresses for hostname"));
         }
-        let own = Own::of(cluster);
-        if addresses.iter().any(|address| !own.allows(*address)) {
+        if addresses.iter().any(|address| !allows(*address)) {
             return Err(Error::bad_request("address not allowed"));
         }
         Ok(Self { host: host.to_owned(), port, addresses })
@@ -131,9 +144,17 @@ impl Own {
         forms(address.ip()).into_iter().all(|ip| self.allows_form(ip, address.port()))
     }
 
+    /// Whether an address leads to an API server, in whichever form it is written.
+    fn has(&self, address: SocketAddr) -> bool {
+        forms(address.ip()).into_iter().any(|ip| self.has_form(ip, address.port()))
+    }
+
+    fn has_form(&self, ip: IpAddr, port: u16) -> bool {
+        self.ports.contains(&port) && (self.addresses.contains(&ip) || is_of_this_host(ip))
+    }
+
     fn allows_form(&self, ip: IpAddr, port: u16) -> bool {
-        let is_ours = self.addresses.contains(&ip) || is_of_this_host(ip);
-        if self.ports.contains(&port) && is_ours {
+        if self.has_form(ip, port) {
             return false;
         }
         self.allowed.contains(&ip)

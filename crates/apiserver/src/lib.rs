@@ -22,6 +22,7 @@ pub mod resource_metrics;
 pub mod reviews;
 pub mod service_reference;
 pub mod tokens;
+mod webhook_dial;
 pub mod webhooks;
 
 pub mod verbs;
@@ -85,6 +86,7 @@ pub mod negotiate;
 pub mod notes;
 pub mod request_info;
 pub mod status;
+pub mod scale;
 pub mod tree;
 
 pub use config::{Config, PortRange};

@@ -12,6 +12,7 @@ use crate::authentication_config::{Anonymous, TokenWebhook};
 use crate::authorization_config::Authorization;
 use crate::event_rate_limits::EventRateLimits;
 use crate::front_proxy::FrontProxy;
+use crate::webhooks::AdmissionCredentials;
 use machinery::net::Cidr;
 
 /// The choices.
@@ -21,6 +22,8 @@ pub struct Options {
     pub admission_plugins: PluginChoice,
     /// How many Events there may be, for the plugin of that name. Source: `--admission-control-config-file`.
     pub event_rate_limits: Arc<EventRateLimits>,
+    /// What webhooks see of this server. Source: `--admission-control-config-file`.
+    pub webhook_credentials: AdmissionCredentials,
     /// Who may say in headers who their clients are. Source: `--requestheader-*`.
     pub front_proxy: Option<FrontProxy>,
     /// Issuers of tokens outside the cluster. Source: `--oidc-*`, `--authentication-config`.
@@ -83,6 +86,7 @@ impl Default for Options {
         Self {
             admission_plugins: PluginChoice::default(),
             event_rate_limits: Arc::default(),
+            webhook_credentials: AdmissionCredentials::default(),
             front_proxy: None,
             oidc: Vec::new(),
             anonymous: Anonymous::Everywhere,

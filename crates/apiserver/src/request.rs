@@ -112,6 +112,11 @@ impl Authorized {
         self.permit.user()
     }
 
+    /// Whether the server does this on its own account.
+    pub fn is_servers(&self) -> bool {
+        self.permit.is_servers()
+    }
+
     /// The same, on the server's own account: for what a client may ask for and has no right to itself.
     #[must_use]
     pub fn as_server(self) -> Self {

@@ -61,17 +61,23 @@ const DELETION_LEEWAY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60
 pub struct Permit {
     user: UserInfo,
     reason: String,
+    is_servers: bool,
 }
 
 impl Permit {
     /// What the server does on its own account.
     pub(crate) fn server() -> Self {
-        Self { user: system_user(), reason: String::new() }
+        Self { user: system_user(), reason: String::new(), is_servers: true }
     }
 
     /// Who.
     pub fn user(&self) -> &UserInfo {
         &self.user
+    }
+
+    /// Whether it is the server's own account, and not that of somebody who may be called the same.
+    pub fn is_servers(&self) -> bool {
+        self.is_servers
     }
 
     /// Why they may.
@@ -262,7 +268,7 @@ impl Security {
     /// As [`Security::authorize`].
     pub async fn permit(&self, user: UserInfo, info: &RequestInfo) -> Result<Permit> {
         let reason = self.authorize(&user, info).await?;
-        Ok(Permit { user, reason })
+        Ok(Permit { user, reason, is_servers: false })
     }
 
     /// What the authorizers say. Webhooks among them may take their time.

@@ -41,6 +41,10 @@ use crate::security::{Outside, Security};
 use crate::security::peer::{Certificates, Presented};
 use crate::service::ApiService;
 use crate::trace::Trace;
+use crate::webhook_dial::Dialer;
+use crate::webhooks::Webhooks;
+use crate::webhooks::client::Dial;
+use crate::webhooks::conditions::{Compile, NotEvaluated};
 use crate::write::Writer;
 use crate::write::allocation::quota::Ledger;
 use crate::write::allocation::service::{self, NodePorts};
@@ -174,7 +178,8 @@ pub async fn start(
 ) -> Result<ApiServer, StartError> {
     let metrics = Metrics::default();
     let at_rest = Arc::new(at_rest(&config, &metrics, &clock, &tasks).await);
-    let cluster = cluster(config, (&store, &at_rest), metrics, (clock, random, &tasks)).await?;
+    let dialer = Arc::new(Dialer::default());
+    let cluster = cluster(config, (&store, &at_rest), metrics, (clock, random), (&dialer, &tasks)).await?;
     // Nobody is let in before there is something to read.
     let listener = bind(cluster.config.bind).await?;
     let tls = listener.as_ref().map(|_| tls(&cluster.config)).transpose()?;
@@ -217,6 +222,7 @@ pub async fn start(
         tasks,
         serving,
     });
+    dialer.is_for(&api);
     api.catalogue.delegate(Arc::new(ResourceMetrics::new(Arc::downgrade(&api)))).await;
     spawn_followers(&api);
     if let Some(address) = bound {
@@ -241,7 +247,8 @@ async fn cluster(
     config: Config,
     (store, at_rest): (&Arc<dyn Store>, &Arc<AtRest>),
     metrics: Metrics,
-    (clock, random, tasks): (Clock, Random, &Tasks),
+    (clock, random): (Clock, Random),
+    (dialer, tasks): (&Arc<Dialer>, &Tasks),
 ) -> Result<Cluster, StartError> {
     let cache = Arc::new(Cache::encrypted(Arc::clone(store), Arc::clone(at_rest)));
     cache.begin(Keys::below(crate::addresses::PREFIX));
@@ -255,7 +262,12 @@ async fn cluster(
     let security = Security::new(&config, clock.clone(), known, outside);
     let security = Arc::new(security.map_err(StartError::Tls)?);
     security.load(&cache);
-    Ok(Cluster { config, bound: None, cache, catalogue, builtin, security, metrics, clock, random })
+    let dial: Arc<dyn Dial> = Arc::clone(dialer) as Arc<dyn Dial>;
+    let conditions: Arc<dyn Compile> = Arc::new(NotEvaluated);
+    let credentials = config.options.webhook_credentials.clone();
+    let webhooks =
+        Webhooks::new(&builtin, credentials, (&dial, tasks), &conditions, metrics.registry());
+    Ok(Cluster { config, bound: None, cache, catalogue, builtin, security, webhooks, metrics, clock, random })
 }
 
 /// Who is told of every change before clients are.

@@ -11,13 +11,14 @@ use http::{HeaderMap, HeaderName, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::admission::webhooks;
 use crate::api::Api;
 use crate::backend::kubelet::kubelet;
 use crate::backend::{self, Outgoing};
 use crate::request::Authorized;
-use crate::request_info::{ResourceInfo, Verb};
+use crate::request_info::{Query, ResourceInfo, Verb};
 use crate::respond::{Body, websocket};
 use crate::status::{Error, Result};
 use crate::tree::text;
@@ -61,7 +62,14 @@ pub(crate) async fn stream(
         return Err(Error::method_not_allowed());
     }
     match subresource {
-        "proxy" => crate::proxy::proxy(api, request, client, body).await,
+        "proxy" => {
+            let asked = webhooks::connect(api, request, || proxy_options(request)).await?;
+            if asked.is_some_and(|left| left != proxy_options(request)) {
+                // Upstream would go to the other path; here it has been authorised already.
+                return Err(Error::internal("admission webhooks may not change where a proxy leads"));
+            }
+            crate::proxy::proxy(api, request, client, body).await
+        }
         "log" => log(api, request, client).await,
         _ => session(api, request, client).await,
     }
@@ -77,13 +85,15 @@ async fn session(api: &Api, request: &Authorized, client: OnUpgrade) -> Result<R
         }
         api.security.authorize(request.user(), &info).await?;
     }
+    let asked = webhooks::connect(api, request, || session_options(request)).await?;
+    let query = asked.map_or_else(|| request.info.query.clone(), |options| query_of_options(&options));
     let pod = request.kind.value(&*current(api, request, &request.key()).await?);
     let node = text(&pod, "/spec/nodeName");
     if node.is_empty() {
         let name = &request.resource.name;
         return Err(Error::bad_request(format!("pod {name} does not have a host assigned")));
     }
-    let path = session_path(request, &pod)?;
+    let path = session_path(request, &query, &pod)?;
     if request.headers.get(http::header::UPGRADE).is_none() {
         return Err(Error::bad_request("Upgrade request required"));
     }
@@ -163,10 +173,70 @@ fn query_of(query: &str) -> String {
     if query.is_empty() { String::new() } else { format!("?{query}") }
 }
 
-/// The kubelet's path for a session.
-fn session_path(request: &Authorized, pod: &Value) -> Result<String> {
-    let (namespace, name) = (&request.resource.namespace, &request.resource.name);
+/// The options of a session as an object: `PodExecOptions`, `PodAttachOptions`, `PodPortForwardOptions`.
+fn session_options(request: &Authorized) -> Value {
     let query = &request.info.query;
+    let kind = match request.resource.subresource.as_str() {
+        "portforward" => {
+            let ports: Vec<i64> =
+                query.all("ports").flat_map(|all| all.split(',')).filter_map(|port| port.parse().ok()).collect();
+            let mut options = json!({"kind": "PodPortForwardOptions", "apiVersion": "v1"});
+            if !ports.is_empty() {
+                options["ports"] = json!(ports);
+            }
+            return options;
+        }
+        "attach" => "PodAttachOptions",
+        _ => "PodExecOptions",
+    };
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    for flag in ["stdin", "stdout", "stderr", "tty"] {
+        if query.flag(flag) {
+            options[flag] = true.into();
+        }
+    }
+    if let Some(container) = query.get("container") {
+        options["container"] = container.into();
+    }
+    if kind == "PodExecOptions" {
+        options["command"] = query.all("command").collect();
+    }
+    options
+}
+
+/// The query that such options come from.
+fn query_of_options(options: &Value) -> Query {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in options.as_object().into_iter().flatten() {
+        match value {
+            Value::Bool(true) => drop(query.append_pair(name, "true")),
+            Value::String(value) => drop(query.append_pair(name, value)),
+            Value::Array(all) => all.iter().for_each(|one| {
+                query.append_pair(name, one.as_str().unwrap_or(&one.to_string()));
+            }),
+            _ => {}
+        }
+    }
+    Query::parse(&query.finish())
+}
+
+/// The options of a proxy as an object.
+fn proxy_options(request: &Authorized) -> Value {
+    let kind = match request.resource.resource.as_str() {
+        "services" => "ServiceProxyOptions",
+        "nodes" => "NodeProxyOptions",
+        _ => "PodProxyOptions",
+    };
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    if !request.resource.rest.is_empty() {
+        options["path"] = request.resource.rest.as_str().into();
+    }
+    options
+}
+
+/// The kubelet's path for a session.
+fn session_path(request: &Authorized, query: &Query, pod: &Value) -> Result<String> {
+    let (namespace, name) = (&request.resource.namespace, &request.resource.name);
     let mut options = form_urlencoded::Serializer::new(String::new());
     if request.resource.subresource == "portforward" {
         for port in query.all("ports") {

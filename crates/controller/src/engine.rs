@@ -4,19 +4,22 @@
 //! of that key decides on its own writes and never acts twice on a stale picture.
 
 mod execute;
+mod following;
+mod source;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::informer::{Change, Informers, Kind, PartialObject, Scope};
+use crate::informer::Informers;
 use crate::plan::Plan;
 use crate::record::{Recorder, component_of};
-use crate::resource_ref::ResourceRef;
 use crate::workqueue::WorkQueue;
 use crate::{cause, plan::Action};
 use execute::Executor;
+pub use following::Following;
+pub use source::{Source, owner_key};
 
 /// Runs of one controller at a time. Source: upstream's `--concurrent-*-syncs` defaults are 5 to 20.
 const WORKERS_PER_CONTROLLER: usize = 8;
@@ -34,94 +37,6 @@ pub struct Controller {
     pub sources: fn(&Informers) -> Vec<Source>,
     /// What it decides for a key: a pure function of what the informers hold and of `now`.
     pub reconcile: fn(&Informers, &str, Timestamp) -> Plan,
-}
-
-/// One thing that wakes keys.
-pub struct Source {
-    start: Box<dyn FnOnce(Informers, Arc<WorkQueue>) + Send>,
-    synced: Box<dyn FnOnce(Informers) -> futures::future::BoxFuture<'static, ()> + Send>,
-}
-
-impl Source {
-    /// Changes of `K`, mapped to the keys that they wake.
-    pub fn of<K: Kind>(keys: fn(&Change<K>, &Informers) -> Vec<String>) -> Self {
-        Self::scoped(Scope::default(), keys)
-    }
-
-    /// Changes of some `K`, mapped to the keys that they wake.
-    pub fn scoped<K: Kind>(scope: Scope, keys: fn(&Change<K>, &Informers) -> Vec<String>) -> Self {
-        let of = scope.clone();
-        Self {
-            start: Box::new(move |informers, queue| {
-                let mut changes = informers.scoped::<K>(scope).subscribe();
-                let known = informers.clone();
-                informers.tasks().spawn("source", async move {
-                    loop {
-                        for change in changes.next().await {
-                            for key in keys(&change, &known) {
-                                queue.add(key, change.revision);
-                            }
-                        }
-                    }
-                });
-            }),
-            synced: Box::new(move |informers| {
-                let informer = informers.scoped::<K>(of);
-                Box::pin(async move { informer.synced().await })
-            }),
-        }
-    }
-
-    /// Changes of `K` that wake the object itself.
-    pub fn itself<K: Kind>() -> Self {
-        Self::of::<K>(|change, _| vec![change.key.clone()])
-    }
-
-    /// Changes of `K` that wake its controller owner if that is an `Owner`.
-    pub fn owned_by<K: Kind, Owner: Kind>() -> Self {
-        Self::of::<K>(|change, _| {
-            let both = [change.old.as_deref(), change.new.as_deref()];
-            both.into_iter().flatten().filter_map(|object| owner_key::<Owner>(object.metadata())).collect()
-        })
-    }
-
-    /// Changes of the metadata of any object of `resource`.
-    pub fn metadata_of(
-        resource: ResourceRef,
-        keys: fn(&Change<PartialObject>, &ResourceRef, &Informers) -> Vec<String>,
-    ) -> Self {
-        let of = resource.clone();
-        Self {
-            start: Box::new(move |informers, queue| {
-                let mut changes = informers.metadata(&resource).subscribe();
-                let known = informers.clone();
-                informers.tasks().spawn("source", async move {
-                    loop {
-                        for change in changes.next().await {
-                            for key in keys(&change, &resource, &known) {
-                                queue.add(key, change.revision);
-                            }
-                        }
-                    }
-                });
-            }),
-            synced: Box::new(move |informers| {
-                let informer = informers.metadata(&of);
-                Box::pin(async move { informer.synced().await })
-            }),
-        }
-    }
-}
-
-/// The key of the controller owner, if its kind is `Owner`.
-pub fn owner_key<Owner: Kind>(
-    meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-) -> Option<String> {
-    let owners = meta.owner_references.as_deref().unwrap_or_default();
-    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
-    let is_kind = owner.kind == Owner::KIND
-        && owner.api_version.split('/').next() == Owner::API_VERSION.split('/').next();
-    is_kind.then(|| crate::resource_ref::key_of(meta.namespace.as_deref(), &owner.name))
 }
 
 /// Runs controllers over one set of informers.

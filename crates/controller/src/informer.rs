@@ -8,11 +8,12 @@ mod reflector;
 
 mod decode;
 mod follower;
+mod held;
 mod shared;
 mod trim;
 
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
 
 use base::{Clock, Random, Tasks};
@@ -20,6 +21,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, Metadata, Resource};
 use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -32,6 +34,7 @@ use decode::Identity;
 use follower::Follower;
 pub(crate) use follower::Followers;
 pub use follower::STALLED_AFTER;
+pub use held::Held;
 use reflector::{Form, Reflector};
 use shared::Shared;
 pub use shared::{Change, Changes};
@@ -100,6 +103,8 @@ struct Factory {
     random: Random,
     metrics: ClientMetrics,
     running: Mutex<HashMap<(TypeId, ResourceRef, Scope), Running>>,
+    /// Informers that stop when nobody holds them any more.
+    held: Mutex<BTreeMap<ResourceRef, Weak<Held>>>,
     settings: Mutex<Settings>,
     /// Tells of objects that cannot be decoded; made when there is the first.
     recorder: OnceLock<Recorder>,
@@ -140,8 +145,9 @@ impl Informers {
         random: Random,
         metrics: ClientMetrics,
     ) -> Self {
-        let (running, settings, recorder) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        Self(Arc::new(Factory { client, tasks, clock, random, metrics, running, settings, recorder }))
+        let (running, held, settings) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let recorder = OnceLock::new();
+        Self(Arc::new(Factory { client, tasks, clock, random, metrics, running, held, settings, recorder }))
     }
 
     /// The client that the informers use.
@@ -208,11 +214,23 @@ impl Informers {
     /// The progress of the whole-cluster informers that hold `resource`.
     pub(crate) fn progress_of(&self, resource: &ResourceRef) -> Vec<Arc<dyn Progress>> {
         let running = self.0.running.lock();
-        running
+        let mut all: Vec<Arc<dyn Progress>> = running
             .iter()
             .filter(|((_, of, _), running)| running.whole && of == resource)
             .map(|(_, running)| running.progress.clone())
-            .collect()
+            .collect();
+        drop(running);
+        // One that never got its list shows nothing that anybody could decide on.
+        let held = self.find_held(resource).filter(|held| held.informer().is_synced());
+        all.extend(held.map(|held| held.informer().shared.clone() as Arc<dyn Progress>));
+        all
+    }
+
+    /// The informer of the metadata of `resource`, if it runs.
+    fn running_metadata(&self, resource: &ResourceRef) -> Option<Informer<PartialObject>> {
+        let id = (TypeId::of::<PartialObject>(), resource.clone(), Scope::default());
+        let shared = self.0.running.lock().get(&id)?.informer.clone().downcast().ok()?;
+        Some(Informer { shared })
     }
 
     fn start<K: Kind>(&self, resource: ResourceRef, scope: Scope, form: Form) -> Informer<K> {
@@ -221,7 +239,11 @@ impl Informers {
         if let Some(found) = running.get(&id).and_then(|r| r.informer.clone().downcast::<Shared<K>>().ok()) {
             return Informer { shared: found };
         }
-        let follower = self.follower(&resource, &scope);
+        let follower = self.follower(&resource, self.0.metrics.left_out(&resource.full_name()));
+        // In a namespace it is somebody's look at an object or two, and not what the part stands on.
+        if scope.namespace.is_none() {
+            self.0.metrics.followers().add(&follower);
+        }
         let shared = Arc::new(Shared::<K>::new(follower.clone()));
         let whole = scope == Scope::default();
         let reflector = Reflector::new(self.sender(), &resource, &scope, form, (shared.clone(), follower));
@@ -230,17 +252,11 @@ impl Informers {
         Informer { shared }
     }
 
-    fn follower(&self, resource: &ResourceRef, scope: &Scope) -> Arc<Follower> {
+    fn follower(&self, resource: &ResourceRef, meter: Gauge) -> Arc<Follower> {
         let (of, factory) = (resource.clone(), Arc::downgrade(&self.0));
         let name = resource.full_name();
-        let meter = self.0.metrics.left_out(&name);
         let tell = Box::new(move |identity: &Identity, cause: &str| tell(&factory, &of, identity, cause));
-        let follower = Arc::new(Follower::new(name, meter, tell));
-        // In a namespace it is somebody's look at an object or two, and not what the part stands on.
-        if scope.namespace.is_none() {
-            self.0.metrics.followers().add(&follower);
-        }
-        follower
+        Arc::new(Follower::new(name, meter, tell))
     }
 }
 
@@ -320,6 +336,11 @@ impl<K: Kind> Informer<K> {
     /// The newest revision seen; 0 before the first list.
     pub fn revision(&self) -> u64 {
         *self.shared.revisions().borrow()
+    }
+
+    /// Whether the first list is complete.
+    pub fn is_synced(&self) -> bool {
+        self.revision() > 0
     }
 
     /// Waits until the first list is complete.

@@ -9,7 +9,10 @@
 //! `kube::Client`.
 
 pub mod cause;
+pub mod discovery;
 pub mod engine;
+#[cfg(test)]
+mod fake;
 pub mod informer;
 
 pub mod lease;
@@ -26,8 +29,9 @@ pub mod trace;
 pub mod volume;
 pub mod workqueue;
 
-pub use engine::{Controller, Engine, Hands, Source};
-pub use informer::{Change, Changes, Informer, Informers, Kind, PartialObject, Scope};
+pub use discovery::{Discovered, Discovery};
+pub use engine::{Controller, Engine, Following, Hands, Source};
+pub use informer::{Change, Changes, Held, Informer, Informers, Kind, PartialObject, Scope};
 pub use metrics::ClientMetrics;
 pub use plan::{Action, EventType, Patch, Plan, Propagation};
 pub use question::{Answer, Answers, Question};

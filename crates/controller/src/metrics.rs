@@ -37,6 +37,11 @@ struct RequestLabels {
     host: &'static str,
 }
 
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Part {
+    part: &'static str,
+}
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Left {
     part: &'static str,
@@ -70,6 +75,7 @@ struct Inner {
     requests: Family<RequestLabels, Counter>,
     leads: Family<Named, Gauge>,
     left_out: Family<Left, Gauge>,
+    undiscovered: Family<Part, Gauge>,
 }
 
 impl Default for ClientMetrics {
@@ -93,6 +99,7 @@ impl ClientMetrics {
             requests: Family::default(),
             leads: Family::default(),
             left_out: Family::default(),
+            undiscovered: Family::default(),
         };
         metrics.register("workqueue_depth", "Current depth of the workqueue", &inner.depth);
         metrics.register("workqueue_adds", "Adds handled by the workqueue", &inner.adds);
@@ -132,6 +139,11 @@ impl ClientMetrics {
             "Objects that informers of this part have left out because they cannot be decoded",
             &inner.left_out,
         );
+        metrics.register(
+            "knarr_discovery_failed_group_versions",
+            "Group-versions whose resources this part could not discover when it last asked",
+            &inner.undiscovered,
+        );
         Self { inner: Arc::new(inner), part: "knarr", followers: Arc::default() }
     }
 
@@ -157,6 +169,11 @@ impl ClientMetrics {
     pub(crate) fn left_out(&self, resource: &str) -> Gauge {
         let labels = Left { part: self.part, resource: resource.to_owned() };
         self.inner.left_out.get_or_create_owned(&labels)
+    }
+
+    /// The gauge of the group-versions that could not be discovered.
+    pub(crate) fn undiscovered(&self) -> Gauge {
+        self.inner.undiscovered.get_or_create_owned(&Part { part: self.part })
     }
 
     /// The registry, for what a part counts itself.

@@ -14,13 +14,10 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
+use crate::discovery::{Discovery, Watcher};
 use crate::informer::{Informers, PartialObject};
 use crate::resource_ref::ResourceRef;
 use crate::sender::Sender;
-
-mod discovery;
-
-pub use discovery::{Discovered, Discovery};
 
 /// Answers that are kept; the oldest go first.
 const ANSWERS_MAX: usize = 4_096;
@@ -41,6 +38,8 @@ pub enum Question {
     ///
     /// The uid is of those who ask: one that is not there will never be there again, whatever has its name.
     Object(ResourceRef, String, String, String),
+    /// The subresource `scale` of one object: resource, namespace, name.
+    Scale(ResourceRef, String, String),
 }
 
 /// What was answered.
@@ -52,6 +51,17 @@ pub enum Answer {
     Content(Arc<Content>),
     /// To [`Question::Object`]; nothing if the server says that it is not there, or another one is.
     Object(Option<Arc<PartialObject>>),
+    /// To [`Question::Scale`]; nothing if the server says that the object is not there.
+    Scale(Option<Scale>),
+}
+
+/// How many Pods an object wants. Source: `autoscaling/v1.Scale`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Of the object.
+    pub uid: String,
+    /// `spec.replicas`
+    pub replicas: i32,
 }
 
 /// What is left of a resource in a namespace.
@@ -110,9 +120,9 @@ impl Answers {
 }
 
 /// Asks the server.
-pub(crate) async fn ask(sender: &Sender, question: &Question) -> Result<Answer, String> {
+pub(crate) async fn ask(sender: &Sender, watcher: &Watcher, question: &Question) -> Result<Answer, String> {
     match question {
-        Question::Resources => discovery::ask(sender).await.map(|found| Answer::Resources(Arc::new(found))),
+        Question::Resources => watcher.discover().await.map(|found| Answer::Resources(Arc::new(found))),
         Question::Content(resource, namespace) => {
             let path = format!("{}?limit={CONTENT_MAX}", resource.collection_path(namespace));
             let body = get(sender, &path, METADATA_LIST).await?.found()?;
@@ -128,7 +138,32 @@ pub(crate) async fn ask(sender: &Sender, question: &Question) -> Result<Answer, 
             let found = object.metadata.uid.as_deref().ok_or("the object has no uid")?;
             Ok(Answer::Object((found == uid).then(|| Arc::new(object.clone()))))
         }
+        Question::Scale(resource, namespace, name) => {
+            let path = format!("{}/scale", resource.object_path(namespace, name));
+            let reply = get(sender, &path, "application/json").await?;
+            if reply.says_there_is_no(name) {
+                return Ok(Answer::Scale(None));
+            }
+            scale(&reply.found()?).map(|scale| Answer::Scale(Some(scale)))
+        }
     }
+}
+
+fn scale(body: &[u8]) -> Result<Scale, String> {
+    #[derive(Deserialize)]
+    struct Body {
+        kind: String,
+        metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+        /// Go leaves it out if it is empty.
+        #[serde(default)]
+        spec: Option<k8s_openapi::api::autoscaling::v1::ScaleSpec>,
+    }
+    let body: Body = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    if body.kind != "Scale" {
+        return Err(format!("the subresource scale is a {}", body.kind));
+    }
+    let uid = body.metadata.uid.ok_or("the Scale has no uid")?;
+    Ok(Scale { uid, replicas: body.spec.and_then(|spec| spec.replicas).unwrap_or_default() })
 }
 
 fn content(body: &[u8]) -> Result<Content, String> {
@@ -154,19 +189,26 @@ impl Reply {
         if self.status.is_success() {
             return Ok(self.body);
         }
-        Err(self.refusal().message.unwrap_or_else(|| self.status.to_string()))
+        Err(refusal(self.status, &self.body))
     }
 
     /// Whether there is no object of this name. A server that does not serve the resource says less: then nothing is
     /// known of the object.
     fn says_there_is_no(&self, name: &str) -> bool {
-        let named = self.refusal().details.and_then(|details| details.name);
-        self.status == http::StatusCode::NOT_FOUND && named.as_deref() == Some(name)
+        self.status == http::StatusCode::NOT_FOUND && names_missing(&self.body, name)
     }
+}
 
-    fn refusal(&self) -> Status {
-        serde_json::from_slice(&self.body).unwrap_or_default()
-    }
+/// Whether a refusal with 404 is about the object of this name, and not about its resource.
+pub(crate) fn names_missing(body: &[u8], name: &str) -> bool {
+    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    status.details.and_then(|details| details.name).as_deref() == Some(name)
+}
+
+/// What a server said instead of an answer, as text for people.
+pub(crate) fn refusal(code: http::StatusCode, body: &[u8]) -> String {
+    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    status.message.unwrap_or_else(|| code.to_string())
 }
 
 async fn get(sender: &Sender, path: &str, accept: &str) -> Result<Reply, String> {
@@ -243,5 +285,26 @@ mod tests {
         assert_eq!(cut(r#"{"continue":"x","remainingItemCount":7}"#).others, 7);
         assert_eq!(cut(r#"{"continue":"x"}"#).others, 1);
         assert!(content(br#"{"kind":"Status"}"#).is_err(), "no list is no empty list");
+    }
+
+    #[test]
+    fn a_scale_says_whose_it_is_and_how_many_are_wanted() {
+        let check = |body: &str| scale(body.as_bytes()).map(|scale| (scale.uid, scale.replicas)).ok();
+        let five = r#"{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"a","uid":"u"},"spec":{"replicas":5}}"#;
+        assert_eq!(check(five), Some(("u".to_owned(), 5)));
+        let none = r#"{"kind":"Scale","metadata":{"uid":"u"},"spec":{},"status":{"replicas":3}}"#;
+        assert_eq!(
+            (check(none), check(&none.replace("\"spec\":{},", ""))),
+            (Some(("u".to_owned(), 0)), Some(("u".to_owned(), 0)))
+        );
+        for body in [
+            r#"{"kind":"Status","metadata":{}}"#,
+            r#"{"kind":"Scale","metadata":{"name":"a"},"spec":{"replicas":5}}"#,
+            r#"{"kind":"Scale","metadata":{"uid":"u"},"spec":{"replicas":"many"}}"#,
+            r#"{"kind":"Widget","metadata":{"uid":"u"},"spec":{"replicas":5}}"#,
+            "",
+        ] {
+            assert_eq!(check(body), None, "{body}");
+        }
     }
 }

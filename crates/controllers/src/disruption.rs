@@ -1,12 +1,16 @@
 //! The disruption controller: how many Pods of each PodDisruptionBudget may be evicted now.
 //!
+//! How many Pods a controller wants is known of built-in ones; others are asked for their subresource `scale`
+//! (`disruption/scale.rs`).
 //! Source: `pkg/controller/disruption`, `policy/v1`.
+
+mod scale;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::{Action, Change, Controller, EventType, Informers, Plan, Source};
+use controller::{Action, Change, Controller, EventType, Informers, Plan, Question, Source};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
@@ -22,6 +26,8 @@ use controller::selector::selects;
 /// How long an eviction counts although its Pod is not seen to go.
 const EVICTION_SEEN_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 const CONDITION: &str = "DisruptionAllowed";
+/// When to ask again for a scale that could not be had.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// The controller's row. Keys are budgets.
 pub const CONTROLLER: Controller = Controller {
@@ -39,7 +45,7 @@ pub const CONTROLLER: Controller = Controller {
         ]
     },
     reconcile: |informers, key, now| {
-        gather(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+        gather(informers, key, now).map_or_else(Plan::nothing, |seen| plan(&seen, now))
     },
 };
 
@@ -49,8 +55,11 @@ pub struct Snapshot {
     pub budget: Arc<PodDisruptionBudget>,
     /// The Pods that it selects.
     pub pods: Vec<Arc<Pod>>,
-    /// How many Pods each of their controllers wants, by uid; `None` where the controller is not known.
-    pub scales: BTreeMap<String, Option<i32>>,
+    /// How many Pods each of their controllers wants, by uid; `None` where the controller is not there, and why where it
+    /// cannot be known. Filled in where it matters.
+    pub scales: BTreeMap<String, Result<Option<i32>, String>>,
+    /// What the server has to be asked before.
+    pub questions: Vec<Question>,
 }
 
 fn selector(budget: &PodDisruptionBudget) -> Option<&LabelSelector> {
@@ -81,42 +90,34 @@ fn budgets_of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
     budgets.iter().filter(|budget| is_about(budget)).map(|budget| key(&budget.metadata)).collect()
 }
 
-fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
+fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> {
     let budget = informers.informer::<PodDisruptionBudget>().get(key)?;
     let place = namespace(&budget.metadata).to_owned();
     let mut pods = informers.informer::<Pod>().in_namespace(&place);
     let chosen = selector(&budget);
     pods.retain(|pod| chosen.is_some_and(|selector| selects(selector, pod.metadata.labels.as_ref())));
-    let mut scales = BTreeMap::new();
-    for owner in pods.iter().filter_map(|pod| controller_of(&pod.metadata)) {
-        if !scales.contains_key(&owner.uid) {
-            let key = format!("{place}/{}", owner.name);
-            scales.insert(owner.uid.clone(), scale(informers, &owner.kind, &key, &place));
+    let (mut scales, mut questions) = (BTreeMap::new(), Vec::new());
+    let owners = pods.iter().filter(|_| is_relative(&budget)).filter_map(|pod| controller_of(&pod.metadata));
+    for owner in owners {
+        if scales.contains_key(&owner.uid) {
+            continue;
+        }
+        match scale::of(informers, owner, &place, now) {
+            Ok(known) => {
+                scales.insert(owner.uid.clone(), known);
+            }
+            Err(question) if !questions.contains(&*question) => questions.push(*question),
+            Err(_) => {}
         }
     }
-    Some(Snapshot { budget, pods, scales })
+    Some(Snapshot { budget, pods, scales, questions })
 }
 
-/// How many Pods a controller wants; a ReplicaSet of a Deployment as many as that.
-fn scale(informers: &Informers, kind: &str, key: &str, place: &str) -> Option<i32> {
-    let or_one = |replicas: Option<i32>| replicas.unwrap_or(1);
-    match kind {
-        "ReplicaSet" => {
-            let set = informers.informer::<ReplicaSet>().get(key)?;
-            let owner = controller_of(&set.metadata).filter(|owner| owner.kind == "Deployment");
-            match owner
-                .and_then(|owner| informers.informer::<Deployment>().get(&format!("{place}/{}", owner.name)))
-            {
-                Some(deployment) => Some(or_one(deployment.spec.as_ref()?.replicas)),
-                None => Some(or_one(set.spec.as_ref()?.replicas)),
-            }
-        }
-        "StatefulSet" => Some(or_one(informers.informer::<StatefulSet>().get(key)?.spec.as_ref()?.replicas)),
-        "ReplicationController" => {
-            Some(or_one(informers.informer::<ReplicationController>().get(key)?.spec.as_ref()?.replicas))
-        }
-        _ => None,
-    }
+/// Whether the budget depends on how many Pods there should be.
+fn is_relative(budget: &PodDisruptionBudget) -> bool {
+    budget.spec.as_ref().is_some_and(|spec| {
+        spec.max_unavailable.is_some() || matches!(spec.min_available, Some(IntOrString::String(_)))
+    })
 }
 
 /// Decides what the budget's status says.
@@ -124,6 +125,10 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let budget = &*snapshot.budget;
     if is_deleting(&budget.metadata) {
+        return plan;
+    }
+    if !snapshot.questions.is_empty() {
+        plan.questions.clone_from(&snapshot.questions);
         return plan;
     }
     let (disrupted, look_again) = disrupted(snapshot, now);
@@ -172,6 +177,9 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         plan.push(Action::update_status(&PodDisruptionBudget { status: Some(status), ..budget.clone() }));
     }
     plan.requeue_after = look_again;
+    if snapshot.scales.values().any(Result::is_err) {
+        plan.requeue(LOOK_AGAIN);
+    }
     plan
 }
 
@@ -216,8 +224,9 @@ fn wanted(snapshot: &Snapshot) -> Result<i32, String> {
     let mut total = 0_i32;
     for (uid, scale) in &snapshot.scales {
         match scale {
-            Some(scale) => total = total.saturating_add(*scale),
-            None => {
+            Ok(Some(scale)) => total = total.saturating_add(*scale),
+            Err(why) => return Err(why.clone()),
+            Ok(None) => {
                 let of = snapshot.pods.iter().filter_map(|pod| controller_of(&pod.metadata));
                 let kind = of.into_iter().find(|owner| owner.uid == *uid).map_or("", |owner| &owner.kind);
                 let pod = snapshot
@@ -262,6 +271,15 @@ mod tests {
     use crate::fixture::{list, noon, parse};
 
     fn check(name: &str, spec: &str, status: &str, scale: Option<i32>, expect: &str) {
+        check_with(name, (spec, status), Ok(scale), expect);
+    }
+
+    fn check_with(
+        name: &str,
+        (spec, status): (&str, &str),
+        scale: Result<Option<i32>, String>,
+        expect: &str,
+    ) {
         let budget = format!("{{metadata: {{name: b, generation: 3}}, spec: {spec}, status: {status}}}");
         let pod = |name: &str, more: &str, ready: &str| {
             format!(
@@ -280,6 +298,7 @@ mod tests {
             budget: Arc::new(parse(&budget)),
             pods: list(&pods),
             scales: [("r".to_owned(), scale)].into(),
+            questions: Vec::new(),
         };
         let plan = plan(&snapshot, noon());
         let written = plan.actions().find_map(|action| match action {
@@ -308,6 +327,13 @@ mod tests {
         check("max percent", "{maxUnavailable: 34%}", "{}", Some(3), "2/1/3/1 SufficientPods null None");
         check("nothing wanted", "{maxUnavailable: 1}", "{}", Some(0), "2/0/0/0 InsufficientPods null None");
         check("unknown owner", "{maxUnavailable: 1}", "{}", None, "0/0/0/0 SyncFailed null None");
+        let away = || Err("away".to_owned());
+        check_with(
+            "scale not told",
+            ("{maxUnavailable: 1}", "{}"),
+            away(),
+            "0/0/0/0 SyncFailed null Some(30s)",
+        );
     }
 
     #[test]

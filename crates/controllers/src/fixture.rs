@@ -48,6 +48,9 @@ pub(crate) fn render(plan: &Plan) -> String {
                 format!("ask which {} there are in {namespace}\n", resource.plural)
             }
             Question::Object(resource, _, name, _) => format!("ask for {} {name}\n", resource.plural),
+            Question::Scale(resource, _, name) => {
+                format!("ask for the scale of {} {name}\n", resource.plural)
+            }
         });
     }
     if let Some(delay) = plan.requeue_after {

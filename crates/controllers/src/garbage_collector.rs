@@ -4,11 +4,14 @@
 //! - Foreground: the owner stays, with a finalizer, until no dependent blocks it any more.
 //! - Orphan: the owner stays, with a finalizer, until its dependents have forgotten it.
 //!
-//! It knows metadata only, of every stored resource. The watches of two resources do not wait for each other, so
-//! an owner counts as gone only when its informer is as new as the dependent; otherwise the server is asked. So it is for
-//! owners of kinds that no informer knows (`garbage_collector/foreign.rs`): where the server cannot say, nothing goes.
+//! It knows metadata only, of every stored resource: built-in ones, and those that discovery names as long as it does.
+//! The watches of two resources do not wait for each other, so an owner counts as gone only when its informer is as new as
+//! the dependent; otherwise the server is asked. Revisions of kinds that came may be of another store: there the server is
+//! always asked, unless the owner was seen to go (`memory.rs`). So it is for owners of kinds that no informer knows
+//! (`foreign.rs`). Where the server cannot say, nothing goes: a kind that is out of sight takes nobody with it.
 
 mod foreign;
+mod memory;
 #[cfg(test)]
 mod tests;
 
@@ -18,15 +21,17 @@ use std::time::Duration;
 use controller::informer::PartialObject;
 use controller::plan::{EventAction, EventType};
 use controller::{
-    Action, Answers, Change, Controller, Informers, Patch, Plan, Propagation, Question, ResourceRef, Source,
+    Action, Answers, Change, Controller, Following, Informer, Informers, Patch, Plan, Propagation, Question,
+    ResourceRef, Source,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 
-use crate::kinds;
+use crate::kinds::{self, Followed};
 use crate::object::{is_deleting, key, name, namespace, uid};
+use memory::Memory;
 
 /// Keeps a deleted owner until its dependents are gone. Source: meta/v1.
 const FOREGROUND: &str = "foregroundDeletion";
@@ -34,14 +39,43 @@ const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 /// When to look again at an owner that no informer tells of.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// When to look again while informers get their first lists.
+const SYNC: Duration = Duration::from_secs(1);
 
 /// The controller's row. Keys are `group/plural/` and the object's own key.
 pub const CONTROLLER: Controller = Controller {
     name: "garbage-collector-controller",
     queue: "garbage_collector_attempt_to_delete",
-    sources: |_| kinds::watched().map(|resource| Source::metadata_of(resource.clone(), woken)).collect(),
+    sources: |_| {
+        let built_in = kinds::built_in().map(|resource| Source::metadata_of(resource.clone(), woken));
+        built_in.chain([Source::discovered(GUESTS)]).collect()
+    },
     reconcile: |informers, key, now| {
         gather(informers, key, now).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+    },
+};
+
+/// Kinds that come and go.
+const GUESTS: Following = Following {
+    wants: kinds::is_guest,
+    changed: |change, resource, informers| {
+        let replaced = |old: &&Arc<PartialObject>| {
+            change.new.as_ref().map(|new| uid(&new.metadata)) != Some(uid(&old.metadata))
+        };
+        if let Some(gone) = change.old.as_ref().filter(replaced) {
+            Memory::of(informers).saw_go(&resource.group, &resource.kind, uid(&gone.metadata));
+        }
+        woken(change, resource, informers)
+    },
+    // Whoever waits for owners of this kind can learn of them now.
+    came: |resource, informers| Memory::of(informers).take_waiting(&resource.group, &resource.kind),
+    // Owners have nothing to wait for any more, and dependents wait until the kind is back.
+    went: |resource, left, informers| {
+        let out_of_sight = |object: &Arc<PartialObject>| {
+            let (key, old) = (key(&object.metadata), Some(object.clone()));
+            woken(&Change { key, old, new: None, revision: 0 }, resource, informers)
+        };
+        left.iter().flat_map(out_of_sight).collect()
     },
 };
 
@@ -61,7 +95,7 @@ impl Item {
 }
 
 /// What is known about an owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// It is there and stays.
     Solid,
@@ -75,8 +109,8 @@ pub enum Owner {
     Waiting,
     /// It is not there, nor will it appear.
     Gone,
-    /// It was not seen, but may have been made too recently: the server has to be asked.
-    NotSeen,
+    /// It was not seen, but may have been made too recently: the server has to be asked for this resource.
+    NotSeen(Box<ResourceRef>),
 }
 
 /// What a decision about one object is made from.
@@ -87,6 +121,8 @@ pub struct Snapshot {
     pub owners: Vec<Owner>,
     /// What has this object as an owner; filled in where it matters.
     pub dependents: Vec<Item>,
+    /// Whether it may have dependents that are not known yet.
+    pub is_incomplete: bool,
     /// What the server has to be asked before anything can be known about the owners.
     pub questions: Vec<Question>,
 }
@@ -94,43 +130,71 @@ pub struct Snapshot {
 fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> {
     let mut parts = key.splitn(3, '/');
     let (group, plural, object_key) = (parts.next()?, parts.next()?, parts.next()?);
-    let resource = kinds::by_plural(group, plural)?.clone();
-    let object = informers.metadata(&resource).get(object_key)?;
-    let meta = &object.metadata;
-    let answers = Answers::of(informers);
+    let followed = Followed::of(informers);
+    let (resource, informer) = followed.by_plural(group, plural)?;
+    let item = Item { object: informer.get(object_key)?, resource };
+    let meta = item.meta();
     let (mut owners, mut questions) = (Vec::new(), Vec::new());
     for owner in meta.owner_references.iter().flatten() {
-        let found = match resource_of(owner) {
-            Some(resource) => Ok(look_up(informers, resource, owner, meta)),
-            None => foreign::look_up(&answers, owner, namespace(meta), now),
-        };
-        match found {
+        match look_up(informers, &followed, (owner, &item), now) {
+            Ok(Owner::Unknown) => {
+                let (group, kind) = kind_of(owner);
+                Memory::of(informers).wait(group, kind, key);
+                owners.push(Owner::Unknown);
+            }
             Ok(state) => owners.push(state),
             Err(question) => questions.push(*question),
         }
     }
     let is_looked_at = is_deleting(meta) || owners.contains(&Owner::Waiting);
-    let dependents = if is_looked_at { dependents(informers, uid(meta)) } else { Vec::new() };
-    Some(Snapshot { item: Item { resource, object }, owners, dependents, questions })
+    let dependents = if is_looked_at { dependents(&followed, uid(meta)) } else { Vec::new() };
+    let is_incomplete = is_held(meta) && followed.is_incomplete(now);
+    Some(Snapshot { item, owners, dependents, is_incomplete, questions })
 }
 
+/// What is known about an owner of something, or what has to be asked first.
 fn look_up(
     informers: &Informers,
+    followed: &Followed<'_>,
+    (owner, dependent): (&OwnerReference, &Item),
+    now: Timestamp,
+) -> Result<Owner, Box<Question>> {
+    let (group, kind) = kind_of(owner);
+    if let Some(resource) = kinds::by_kind(group, kind) {
+        return Ok(see(resource, &informers.metadata(resource), owner, dependent));
+    }
+    if Memory::of(informers).has_gone(group, kind, &owner.uid) {
+        return Ok(Owner::Gone);
+    }
+    match followed.guest_by_kind(group, kind) {
+        Some((resource, informer)) if informer.is_synced() => Ok(see(&resource, &informer, owner, dependent)),
+        _ => foreign::look_up(&Answers::of(informers), owner, namespace(dependent.meta()), now),
+    }
+}
+
+/// What an informer shows of an owner.
+fn see(
     resource: &ResourceRef,
+    informer: &Informer<PartialObject>,
     owner: &OwnerReference,
-    dependent: &ObjectMeta,
+    dependent: &Item,
 ) -> Owner {
-    let namespace = namespace(dependent);
+    let meta = dependent.meta();
+    let namespace = namespace(meta);
     if resource.namespaced && namespace.is_empty() {
         return Owner::Impossible;
     }
-    let informer = informers.metadata(resource);
     match informer.get(&owner_key(resource, namespace, owner)) {
         Some(found) if uid(&found.metadata) == owner.uid => state_of(&found.metadata, Owner::Solid),
         _ => {
-            let revision = dependent.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
+            let revision = meta.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
             let has_caught_up = revision.is_some_and(|revision| informer.revision() >= revision);
-            if has_caught_up { Owner::Gone } else { Owner::NotSeen }
+            let is_of_one_store = kinds::is_built_in(resource) && kinds::is_built_in(&dependent.resource);
+            if has_caught_up && is_of_one_store {
+                Owner::Gone
+            } else {
+                Owner::NotSeen(Box::new(resource.clone()))
+            }
         }
     }
 }
@@ -139,21 +203,21 @@ fn state_of(owner: &ObjectMeta, solid: Owner) -> Owner {
     if is_deleting_dependents(owner) { Owner::Waiting } else { solid }
 }
 
-fn resource_of(owner: &OwnerReference) -> Option<&'static ResourceRef> {
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    kinds::by_kind(group, &owner.kind)
+/// The group and the kind of an owner.
+fn kind_of(owner: &OwnerReference) -> (&str, &str) {
+    (owner.api_version.split_once('/').map_or("", |(group, _)| group), &owner.kind)
 }
 
 fn owner_key(resource: &ResourceRef, namespace: &str, owner: &OwnerReference) -> String {
     if resource.namespaced { format!("{namespace}/{}", owner.name) } else { owner.name.clone() }
 }
 
-fn dependents(informers: &Informers, uid: &str) -> Vec<Item> {
-    let of = |resource: &'static ResourceRef| {
-        let found = informers.metadata(resource).dependents_of(uid);
-        found.into_iter().map(|object| Item { resource: resource.clone(), object })
+fn dependents(followed: &Followed<'_>, uid: &str) -> Vec<Item> {
+    let of = |(resource, informer): (ResourceRef, Informer<PartialObject>)| {
+        let found = informer.dependents_of(uid);
+        found.into_iter().map(move |object| Item { resource: resource.clone(), object })
     };
-    kinds::watched().flat_map(of).collect()
+    followed.all().flat_map(of).collect()
 }
 
 fn key_of(resource: &ResourceRef, object_key: &str) -> String {
@@ -175,18 +239,21 @@ fn woken(change: &Change<PartialObject>, resource: &ResourceRef, informers: &Inf
     {
         keys.push(key_of(resource, &change.key));
     }
+    let followed = Followed::of(informers);
     let is_replaced = new.map(uid) != old.map(uid);
     let gone = old.filter(|_| is_replaced);
     let going = new.filter(|meta| is_deleting(meta));
     for meta in [gone, going].into_iter().flatten() {
-        let all = dependents(informers, uid(meta));
+        let all = dependents(&followed, uid(meta));
         keys.extend(all.iter().map(|item| key_of(&item.resource, &key(item.meta()))));
     }
     if let Some(meta) = old {
         let owners = meta.owner_references.iter().flatten();
         keys.extend(owners.filter_map(|owner| {
-            let resource = resource_of(owner)?;
-            Some(key_of(resource, &owner_key(resource, namespace(meta), owner)))
+            let (group, kind) = kind_of(owner);
+            let guest = || followed.guest_by_kind(group, kind).map(|(resource, _)| resource);
+            let resource = kinds::by_kind(group, kind).cloned().or_else(guest)?;
+            Some(key_of(&resource, &owner_key(&resource, namespace(meta), owner)))
         }));
     }
     keys
@@ -198,7 +265,10 @@ pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
     let item = &snapshot.item;
     let meta = item.meta();
     if is_deleting(meta) {
-        if has_finalizer(meta, ORPHAN) {
+        if is_held(meta) && snapshot.is_incomplete {
+            // Whoever is not known yet would not be orphaned, and lost.
+            plan.requeue(SYNC);
+        } else if has_finalizer(meta, ORPHAN) {
             plan.push_step(
                 snapshot.dependents.iter().map(|dependent| forget(dependent, &[uid(meta)])).collect(),
             );
@@ -225,10 +295,10 @@ pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
         return plan;
     }
     let references = meta.owner_references.iter().flatten().zip(&snapshot.owners);
-    let unseen = references.filter(|(_, state)| **state == Owner::NotSeen).filter_map(|(owner, _)| {
-        let resource = resource_of(owner)?.clone();
+    let unseen = references.filter_map(|(owner, state)| {
+        let Owner::NotSeen(resource) = state else { return None };
         let namespace = if resource.namespaced { namespace(meta) } else { "" };
-        Some(Action::require_absent(resource, namespace, &owner.name, &owner.uid))
+        Some(Action::require_absent((**resource).clone(), namespace, &owner.name, &owner.uid))
     });
     plan.push_step(unseen.collect());
     let is_solid = |owner: &Owner| matches!(owner, Owner::Solid | Owner::SolidForeign);
@@ -296,6 +366,11 @@ fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|own| own == finalizer)
 }
 
+/// Whether it stays until something has become of its dependents.
+fn is_held(meta: &ObjectMeta) -> bool {
+    is_deleting(meta) && (has_finalizer(meta, ORPHAN) || has_finalizer(meta, FOREGROUND))
+}
+
 fn is_deleting_dependents(meta: &ObjectMeta) -> bool {
     is_deleting(meta) && has_finalizer(meta, FOREGROUND)
 }
@@ -306,26 +381,38 @@ fn is_blocking(dependent: &Item, owner_uid: &str) -> bool {
 }
 
 fn forget(item: &Item, owner_uids: &[&str]) -> Action {
-    let references: Vec<Value> =
-        owner_uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
+    if kinds::is_built_in(&item.resource) {
+        let references = owner_uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid}));
+        return patch_references(item, references.collect());
+    }
+    let owners = item.meta().owner_references.iter().flatten();
+    let left = owners.filter(|owner| !owner_uids.contains(&owner.uid.as_str()));
+    replace_references(item, left.map(|owner| json!(owner)).collect())
+}
+
+fn unblock(item: &Item) -> Action {
+    let owners = item.meta().owner_references.iter().flatten();
+    if kinds::is_built_in(&item.resource) {
+        let references = owners.map(|owner| json!({"uid": owner.uid, "blockOwnerDeletion": false}));
+        return patch_references(item, references.collect());
+    }
+    let unblocked = owners.map(|owner| OwnerReference { block_owner_deletion: Some(false), ..owner.clone() });
+    replace_references(item, unblocked.map(|owner| json!(owner)).collect())
+}
+
+fn patch_references(item: &Item, references: Vec<Value>) -> Action {
     patch(
         item,
         Patch::Strategic(json!({"metadata": {"uid": uid(item.meta()), "ownerReferences": references}})),
     )
 }
 
-fn unblock(item: &Item) -> Action {
-    let references: Vec<Value> = item
-        .meta()
-        .owner_references
-        .iter()
-        .flatten()
-        .map(|owner| json!({"uid": owner.uid, "blockOwnerDeletion": false}))
-        .collect();
-    patch(
-        item,
-        Patch::Strategic(json!({"metadata": {"uid": uid(item.meta()), "ownerReferences": references}})),
-    )
+/// For kinds that may not know strategic merge patches: all references, as of what was seen.
+fn replace_references(item: &Item, references: Vec<Value>) -> Action {
+    let meta = item.meta();
+    let metadata =
+        json!({"uid": uid(meta), "resourceVersion": meta.resource_version, "ownerReferences": references});
+    patch(item, Patch::Merge(json!({ "metadata": metadata })))
 }
 
 fn without_finalizer(item: &Item, finalizer: &str) -> Action {

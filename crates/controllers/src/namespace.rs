@@ -37,7 +37,7 @@ pub const CONTROLLER: Controller = Controller {
     name: "namespace-controller",
     queue: "namespace",
     sources: |_| {
-        let content = kinds::watched().filter(|resource| resource.namespaced);
+        let content = kinds::built_in().filter(|resource| resource.namespaced);
         let content = content.map(|resource| Source::metadata_of(resource.clone(), woken));
         [Source::itself::<Namespace>()].into_iter().chain(content).collect()
     },
@@ -58,7 +58,7 @@ pub struct Snapshot {
 
 fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> {
     let namespace = informers.informer::<Namespace>().get(key).filter(|ns| is_deleting(&ns.metadata))?;
-    let content: Vec<(ResourceRef, Vec<Arc<PartialObject>>)> = kinds::watched()
+    let content: Vec<(ResourceRef, Vec<Arc<PartialObject>>)> = kinds::built_in()
         .filter(|resource| resource.namespaced)
         .map(|resource| (resource.clone(), informers.metadata(resource).in_namespace(key)))
         .filter(|(_, objects)| !objects.is_empty())

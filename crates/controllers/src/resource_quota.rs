@@ -2,13 +2,16 @@
 //!
 //! Admission has charged every object that is made. This controller counts what is used when a quota is new or changed
 //! and when objects go, and now and then in case something was missed; it does not when objects come, since what is
-//! charged and not seen yet would be lost. Source: `pkg/controller/resourcequota`.
+//! charged and not seen yet would be lost. What cannot be counted now, since its kind is not served or its objects are not
+//! at hand, keeps what was written of it. Source: `pkg/controller/resourcequota`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::{Action, Change, Controller, Informers, PartialObject, Plan, ResourceRef, Source};
+use controller::{
+    Action, Change, Controller, Following, Informers, PartialObject, Plan, ResourceRef, Source,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -17,7 +20,7 @@ use resources::quota::{self, Amounts, Quota};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::kinds;
+use crate::kinds::{self, Followed};
 use crate::object::{is_deleting, key, namespace};
 use crate::pod::is_finished;
 
@@ -50,13 +53,35 @@ pub const CONTROLLER: Controller = Controller {
                 )
             }),
         ];
-        let counted = kinds::watched().filter(|resource| resource.namespaced && !is_read_whole(resource));
+        let counted = kinds::built_in().filter(|resource| resource.namespaced && !is_read_whole(resource));
         sources.extend(counted.map(|resource| Source::metadata_of(resource.clone(), of_counted)));
+        sources.push(Source::discovered(GUESTS));
         sources
     },
     reconcile: |informers, key, now| {
         gather(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))
     },
+};
+
+/// Kinds that come and go. Source: `GetQuotableResources`.
+const GUESTS: Following = Following {
+    wants: |found| {
+        kinds::is_guest(found)
+            && found.resource.namespaced
+            && found.allows(&["create", "delete", "list", "watch"])
+    },
+    changed: of_counted,
+    came: |resource, informers| {
+        let name = format!("count/{}", resource.full_name());
+        let quotas = informers.informer::<ResourceQuota>().list();
+        let counts = |quota: &&Arc<ResourceQuota>| {
+            let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
+            hard.is_some_and(|hard| hard.contains_key(&name))
+        };
+        quotas.iter().filter(counts).map(|quota| key(&quota.metadata)).collect()
+    },
+    // What was written of it stays.
+    went: |_, _, _| Vec::new(),
 };
 
 /// What a decision about one quota is made from.
@@ -65,6 +90,8 @@ pub struct Snapshot {
     pub quota: Arc<ResourceQuota>,
     /// What may count: group, plural, and the object; of most kinds only that it is there.
     pub objects: Vec<(String, String, Value)>,
+    /// Which of the quota's names can be counted.
+    pub countable: BTreeSet<String>,
 }
 
 /// Kinds whose objects cost more than their number, and quotas: a second informer of them may not know yet of the one that
@@ -109,9 +136,14 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
     let quota = informers.informer::<ResourceQuota>().get(key)?;
     let read = Quota::of(&serde_json::to_value(&*quota).unwrap_or_default());
     let place = namespace(&quota.metadata).to_owned();
-    let mut objects = Vec::new();
-    let counted = kinds::watched().filter(|one| one.namespaced && read.counts(&one.group, &one.plural));
-    for resource in counted {
+    let (mut objects, mut countable) = (Vec::new(), BTreeSet::new());
+    let followed = Followed::of(informers);
+    let counted = followed.all().filter(|(one, _)| one.namespaced && read.counts(&one.group, &one.plural));
+    for (resource, informer) in counted {
+        if !is_read_whole(&resource) && !informer.is_synced() {
+            continue;
+        }
+        countable.extend(read.names(&resource.group, &resource.plural).into_iter().map(str::to_owned));
         let values: Vec<Value> = match (resource.group.as_str(), resource.plural.as_str()) {
             ("", "pods") => whole(&informers.informer::<Pod>().in_namespace(&place)),
             ("", "services") => whole(&informers.informer::<Service>().in_namespace(&place)),
@@ -121,12 +153,12 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
             ("", "resourcequotas") => {
                 vec![Value::Null; informers.informer::<ResourceQuota>().in_namespace(&place).len()]
             }
-            _ => vec![Value::Null; informers.metadata(resource).in_namespace(&place).len()],
+            _ => vec![Value::Null; informer.in_namespace(&place).len()],
         };
         objects
             .extend(values.into_iter().map(|value| (resource.group.clone(), resource.plural.clone(), value)));
     }
-    Some(Snapshot { quota, objects })
+    Some(Snapshot { quota, objects, countable })
 }
 
 fn whole<K: Serialize>(objects: &[Arc<K>]) -> Vec<Value> {
@@ -145,7 +177,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     let hard = snapshot.quota.spec.as_ref().and_then(|spec| spec.hard.clone());
     plan.requeue(SYNC_PERIOD);
-    let status = ResourceQuotaStatus { hard, used: Some(shown(&used)) };
+    let mut used = shown(&used);
+    let written = snapshot.quota.status.as_ref().and_then(|status| status.used.as_ref());
+    for (name, amount) in used.iter_mut().filter(|(name, _)| !snapshot.countable.contains(*name)) {
+        if let Some(before) = written.and_then(|written| written.get(name)) {
+            amount.clone_from(before);
+        }
+    }
+    let status = ResourceQuotaStatus { hard, used: Some(used) };
     if snapshot.quota.status.as_ref() != Some(&status) {
         plan.push(Action::update_status(&ResourceQuota {
             status: Some(status),
@@ -198,7 +237,7 @@ mod tests {
         let quota = json!({"metadata": metadata, "spec": {"hard": {"resourcequotas": "3"}}});
         let informers = lagging(&quota);
         let quotas = informers.informer::<ResourceQuota>();
-        let second = kinds::watched().find(|one| one.plural == "resourcequotas").unwrap();
+        let second = kinds::built_in().find(|one| one.plural == "resourcequotas").unwrap();
         let second = informers.metadata(second);
         quotas.synced().await;
         assert_eq!((quotas.len(), second.revision()), (1, 0), "the second one lags");
@@ -211,9 +250,14 @@ mod tests {
     }
 
     fn check(status: &str, expect: Option<&str>) {
+        check_with(&["configmaps", "pods", "requests.cpu"], status, expect);
+    }
+
+    fn check_with(countable: &[&str], status: &str, expect: Option<&str>) {
         let quota = format!(
             "{{metadata: {{name: q}}, spec: {{hard: {{pods: '5', requests.cpu: '2', configmaps: '3'}}}}, status: {status}}}"
         );
+        let countable = countable.iter().map(|&name| name.to_owned()).collect();
         let pod = |cpu: &str| {
             let yaml =
                 format!("{{spec: {{containers: [{{name: a, resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}");
@@ -221,7 +265,7 @@ mod tests {
         };
         let map = || (String::new(), "configmaps".to_owned(), Value::Null);
         let objects = vec![pod("500m"), pod("'1'"), map(), map()];
-        let plan = plan(&Snapshot { quota: Arc::new(parse(&quota)), objects }, noon());
+        let plan = plan(&Snapshot { quota: Arc::new(parse(&quota)), objects, countable }, noon());
         let written = plan.actions().next().map(|action| match action {
             Action::Request(request) => request.body["status"]["used"].to_string(),
             Action::Event(_) => String::new(),
@@ -234,6 +278,22 @@ mod tests {
         check("{}", Some(r#"{"configmaps":"2","pods":"2","requests.cpu":"1500m"}"#));
         check(
             "{hard: {pods: '5', requests.cpu: '2', configmaps: '3'}, used: {pods: '2', requests.cpu: 1500m, configmaps: '2'}}",
+            None,
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_counted_keeps_what_was_written() {
+        let hard = "hard: {pods: '5', requests.cpu: '2', configmaps: '3'}";
+        let seen = &["pods", "requests.cpu"][..];
+        check_with(
+            seen,
+            &format!("{{{hard}, used: {{pods: '7', requests.cpu: 1500m, configmaps: '9'}}}}"),
+            Some(r#"{"configmaps":"9","pods":"2","requests.cpu":"1500m"}"#),
+        );
+        check_with(
+            seen,
+            &format!("{{{hard}, used: {{pods: '2', requests.cpu: 1500m, configmaps: '9'}}}}"),
             None,
         );
     }

@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 use machinery::field::quote;
 use serde_json::{Map, Value};
 
+/// How many short names that somebody else has are told.
+const CONFLICTS_MAX: usize = 50;
+
 /// The names that definitions of one group have been given.
 #[derive(Clone, Debug, Default)]
 pub struct Taken<'a> {
@@ -84,13 +87,10 @@ pub fn give(definition: &Value, taken: &Taken<'_>) -> Given {
 /// Whether the short names can be had: all or none.
 fn short_names(wanted: &Value, had: &Value, taken: &Taken<'_>) -> Result<(), String> {
     let own: BTreeSet<&str> = list(had, "shortNames").collect();
-    let mut messages: Vec<String> = Vec::new();
-    for name in list(wanted, "shortNames").filter(|name| !own.contains(name)) {
-        let message = in_use(name);
-        if taken.resources.contains(name) && !messages.contains(&message) {
-            messages.push(message);
-        }
-    }
+    let mut seen = BTreeSet::new();
+    let conflicts = list(wanted, "shortNames")
+        .filter(|name| !own.contains(name) && taken.resources.contains(name) && seen.insert(*name));
+    let messages: Vec<String> = conflicts.take(CONFLICTS_MAX).map(in_use).collect();
     match messages.as_slice() {
         [] => Ok(()),
         [message] => Err(message.clone()),

@@ -15,6 +15,7 @@ pub mod taints;
 pub mod duration;
 pub mod int_or_string;
 pub mod net;
+pub mod pattern;
 pub mod quantity;
 
 pub mod apply;

@@ -68,6 +68,11 @@ impl Quantity {
         i64::try_from(up).unwrap_or(if up < 0 { i64::MIN } else { i64::MAX })
     }
 
+    /// The amount in billionths.
+    pub fn to_nanos(self) -> i128 {
+        self.nanos
+    }
+
     /// -1, 0 or 1.
     pub fn signum(self) -> i32 {
         match self.nanos.cmp(&0) {

@@ -1,12 +1,60 @@
-//! What a CustomResourceDefinition says of itself that its validation and its status judge alike.
+//! What a CustomResourceDefinition says of itself that its validation and its status judge alike; and its validation, for
+//! those who can tell more of its expressions than that they are there.
+
+use std::fmt::Debug;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use machinery::field::quote;
+use machinery::field::{FieldErrors, quote};
 use machinery::metadata::Metadata;
+use schema::SchemaRef;
 use schema::rules::format::Format;
 use serde_json::Value;
 use x509_parser::pem::Pem;
+
+use crate::validation::crd;
+
+/// What the expressions in definitions (`x-kubernetes-validations`) are checked by: whether they compile, and what they
+/// cost. It is asked about schemas in which nothing else is wrong.
+pub trait Expressions: Debug + Send + Sync {
+    /// What is wrong with the expressions of a schema.
+    fn check(&self, schema: &VersionSchema<'_>) -> FieldErrors;
+}
+
+/// A schema of a definition whose expressions are to be checked.
+#[derive(Clone, Copy, Debug)]
+pub struct VersionSchema<'a> {
+    /// Where it stands, such as `spec.versions[0].schema.openAPIV3Schema`.
+    pub path: &'a str,
+    /// The schema (`JSONSchemaProps`).
+    pub schema: &'a Value,
+    /// The objects that it describes; group, version and kind are not the definition's.
+    pub root: SchemaRef<'a>,
+    /// The `spec` of the stored definition: expressions that it has may be in versions of old.
+    pub old_spec: Option<&'a Value>,
+    /// Whether the stored definition has the very same schema; its expressions may cost what they cost.
+    pub is_unchanged: bool,
+}
+
+/// Takes every expression.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyExpression;
+
+impl Expressions for AnyExpression {
+    fn check(&self, _: &VersionSchema<'_>) -> FieldErrors {
+        FieldErrors::new()
+    }
+}
+
+/// Every broken rule of a new definition, metadata apart.
+pub fn validate_create(definition: &Value, expressions: &dyn Expressions) -> FieldErrors {
+    crd::check(definition, expressions)
+}
+
+/// Every broken rule of an update, metadata apart.
+pub fn validate_update(new: &Value, old: &Value, expressions: &dyn Expressions) -> FieldErrors {
+    crd::update(new, old, expressions)
+}
 
 /// The annotation of definitions in the community's groups: where the API was reviewed, or that it was not.
 pub const APPROVAL_ANNOTATION: &str = "api-approved.kubernetes.io";

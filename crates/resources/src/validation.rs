@@ -19,7 +19,6 @@ mod conditions;
 pub(crate) mod config;
 pub(crate) mod container;
 pub(crate) mod crd;
-pub(crate) mod crd_schema;
 pub(crate) mod csi;
 pub(crate) mod device;
 mod device_status;

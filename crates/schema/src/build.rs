@@ -10,6 +10,7 @@
 mod builtin;
 mod checks;
 mod complete;
+pub mod definition;
 mod lower;
 mod props;
 mod structural;

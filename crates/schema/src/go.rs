@@ -1,5 +1,19 @@
 //! Values as Go prints them.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+#[expect(clippy::expect_used, reason = "a test of this module uses the expression")]
+static PRINTABLE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^[ \p{L}\p{M}\p{N}\p{P}\p{S}]$").expect("an expression that is part of the program")
+});
+
+/// Whether a character can be seen, or is a plain space, as Go's `unicode.IsPrint` has it.
+pub fn is_print(c: char) -> bool {
+    matches!(c, ' '..='~') || (!c.is_ascii() && PRINTABLE.is_match(c.encode_utf8(&mut [0; 4])))
+}
+
 /// `text` in double quotes, escaped as Go's `%q` does for what names and labels can hold.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -34,6 +48,16 @@ pub(crate) fn float(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn what_is_seen_is_printable() {
+        for c in ['a', ' ', '~', 'é', '世', '№', '\u{301}', '🙂'] {
+            assert!(super::is_print(c), "{c:?}");
+        }
+        for c in ['\n', '\t', '\u{7f}', '\u{a0}', '\u{200b}', '\u{2028}', '\u{e000}', '\u{378}'] {
+            assert!(!super::is_print(c), "{c:?}");
+        }
+    }
+
     #[test]
     fn numbers_read_as_go_prints_them() {
         let cases = [

@@ -1,7 +1,6 @@
 //! The `scale` subresource: an `autoscaling/v1` Scale over `spec.replicas`.
 
 use machinery::field::{FieldError, Path};
-use machinery::labels;
 use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
@@ -13,6 +12,7 @@ use crate::kinds::Part;
 use crate::negotiate::media_type;
 use crate::request::Authorized;
 use crate::request_info::Verb;
+use crate::scale::of as scale_of;
 use crate::status::{Error, Result, Subject};
 use crate::write::change::{change, change_owned, current};
 use crate::write::identity::check_name;
@@ -146,38 +146,4 @@ fn check_replicas(request: &Authorized, replicas: i64) -> Result<()> {
     let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
     let subject = Subject { group: "autoscaling", resource: "Scale" };
     Err(Error::invalid(subject, &request.resource.name, &error.into()))
-}
-
-/// The Scale of an object with `spec.replicas`, `spec.selector` and `status.replicas`.
-pub fn scale_of(object: &Value) -> Value {
-    let metadata = Metadata::of(object);
-    let replicas = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-    let mut status = json!({"replicas": replicas("/status/replicas")});
-    if let Some(selector) = selector_text(object.pointer("/spec/selector")) {
-        status["selector"] = selector.into();
-    }
-    json!({
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {
-            "name": metadata.name(),
-            "namespace": metadata.namespace(),
-            "uid": metadata.uid(),
-            "resourceVersion": metadata.resource_version(),
-            "creationTimestamp": metadata.get("creationTimestamp").cloned().unwrap_or_default(),
-        },
-        "spec": {"replicas": replicas("/spec/replicas")},
-        "status": status,
-    })
-}
-
-/// The selector as text; ReplicationControllers have a plain map.
-fn selector_text(selector: Option<&Value>) -> Option<String> {
-    let selector = selector?;
-    let is_label_selector =
-        selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
-    if is_label_selector {
-        return labels::Selector::from_label_selector(Some(selector)).ok().map(|s| s.to_string());
-    }
-    Some(labels::Selector::from_labels(selector.as_object()?).to_string())
 }

@@ -172,7 +172,9 @@ impl Door {
 
     /// Remembers changes of policy, and of Secrets that are tokens.
     fn note(&self, admitted: &Admitted, revision: Revision) {
-        const POLICY: [&str; 13] = [
+        const POLICY: [&str; 15] = [
+            "mutatingwebhookconfigurations",
+            "validatingwebhookconfigurations",
             "namespaces",
             "limitranges",
             "resourcequotas",

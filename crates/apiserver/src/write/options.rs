@@ -3,7 +3,7 @@
 use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::metadata::Metadata;
 use resources::Propagation;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::decoding;
 use crate::request::Authorized;
@@ -93,6 +93,31 @@ impl DeleteOptions {
         })
     }
 
+    /// The options as an object, for whoever is asked about the deletion.
+    pub(super) fn shown(&self) -> Value {
+        let mut options = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
+        let mut set = |name: &str, value: Value| {
+            if !value.is_null() {
+                options[name] = value;
+            }
+        };
+        set("gracePeriodSeconds", json!(self.grace_period_seconds));
+        set("propagationPolicy", json!(self.propagation.map(Policy::as_str)));
+        if self.uid.is_some() || self.resource_version.is_some() {
+            let mut preconditions = json!({});
+            for (name, value) in [("uid", &self.uid), ("resourceVersion", &self.resource_version)] {
+                if let Some(value) = value {
+                    preconditions[name] = value.as_str().into();
+                }
+            }
+            set("preconditions", preconditions);
+        }
+        if self.is_dry_run {
+            set("dryRun", json!(["All"]));
+        }
+        options
+    }
+
     /// Checks the preconditions against an object.
     ///
     /// # Errors
@@ -137,6 +162,14 @@ pub fn precondition_failed(request: &Authorized, name: &str, what: &str, wanted:
 }
 
 impl Policy {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+        }
+    }
+
     fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "Background" => Self::Background,

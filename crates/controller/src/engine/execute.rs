@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
 use serde::Deserialize;
 
+use crate::discovery::Watcher;
 use crate::informer::{Informers, PartialObject};
 use crate::plan::{Action, ApiRequest, Plan, Verb};
 use crate::question::{self, Answers, Question};
@@ -131,10 +132,13 @@ impl Executor {
 
     /// Asks the server and keeps what it answers.
     pub(super) async fn ask(&self, questions: Vec<Question>) {
-        let answers = Answers::of(&self.informers);
+        if questions.is_empty() {
+            return;
+        }
+        let (answers, watcher) = (Answers::of(&self.informers), Watcher::of(&self.informers));
         let ask = |question: Question| async {
             let asked = self.informers.clock().now();
-            let answer = question::ask(&self.sender, &question).await;
+            let answer = question::ask(&self.sender, &watcher, &question).await;
             (question, asked, answer)
         };
         let mut told = stream::iter(questions).map(ask).buffer_unordered(CONCURRENT_REQUESTS_MAX);
@@ -182,7 +186,7 @@ impl Executor {
         if status.is_success() {
             return Ok(own_write(&request, &body));
         }
-        if is_harmless(&request, status) {
+        if is_harmless(&request, status, &body) {
             return Ok(None);
         }
         let refusal: Status = serde_json::from_slice(&body).unwrap_or_default();
@@ -197,13 +201,16 @@ async fn body_of(response: Response<Body>) -> Result<bytes::Bytes, kube::Error> 
 }
 
 /// What was to be done is done, by someone else or by an earlier run.
-fn is_harmless(request: &ApiRequest, status: StatusCode) -> bool {
+fn is_harmless(request: &ApiRequest, status: StatusCode, body: &[u8]) -> bool {
     match request.verb {
         Verb::Delete => {
             let by_uid = request.body.get("preconditions").is_some();
             status == StatusCode::NOT_FOUND || (by_uid && status == StatusCode::CONFLICT)
         }
-        Verb::RequireAbsent => status == StatusCode::NOT_FOUND,
+        // Where nobody serves the resource, its objects may be there all the same.
+        Verb::RequireAbsent => {
+            status == StatusCode::NOT_FOUND && question::names_missing(body, &request.name)
+        }
         _ => false,
     }
 }

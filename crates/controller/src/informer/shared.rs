@@ -46,12 +46,17 @@ impl<K> Changes<K> {
     pub async fn next(&mut self) -> Vec<Change<K>> {
         loop {
             let arrived = self.inbox.arrived.notified();
-            let changes = std::mem::take(&mut *self.inbox.pending.lock());
+            let changes = self.take();
             if !changes.is_empty() {
-                return changes.into_values().collect();
+                return changes;
             }
             arrived.await;
         }
+    }
+
+    /// Takes all changes that have gathered, in key order.
+    pub fn take(&self) -> Vec<Change<K>> {
+        std::mem::take(&mut *self.inbox.pending.lock()).into_values().collect()
     }
 }
 

@@ -10,7 +10,7 @@ use controller::{Answers, Question};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::{Owner, state_of};
+use super::{Owner, kind_of, state_of};
 
 /// How old an answer may be.
 const FRESH: Duration = Duration::from_secs(30);
@@ -28,8 +28,9 @@ pub(super) fn look_up(
         Some(Err(_)) => return Ok(Owner::Unknown),
         Some(Ok(discovery)) => discovery,
     };
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    let Some(resource) = discovery.by_kind(group, &owner.kind) else { return Ok(Owner::Unknown) };
+    let (group, kind) = kind_of(owner);
+    let Some(found) = discovery.by_kind(group, kind) else { return Ok(Owner::Unknown) };
+    let resource = &found.resource;
     if resource.namespaced && namespace.is_empty() {
         return Ok(Owner::Impossible);
     }

@@ -1,6 +1,7 @@
 use expect_test::{Expect, expect};
 
-use controller::question::{Answer, Discovered, Discovery};
+use controller::question::Answer;
+use controller::{Discovered, Discovery};
 
 use super::*;
 use crate::fixture::{noon, parse, render};
@@ -17,6 +18,7 @@ fn check(metadata: &str, owners: &[Owner], dependents: &[&str], expect: &Expect)
         item: item("ReplicaSet", metadata),
         owners: owners.to_vec(),
         dependents: dependents.iter().map(|metadata| item("Pod", metadata)).collect(),
+        is_incomplete: false,
         questions: Vec::new(),
     };
     expect.assert_eq(&render(&plan(&snapshot, noon())));
@@ -54,7 +56,7 @@ fn what_has_lost_its_owner_goes() {
 fn the_server_is_asked_for_an_owner_that_was_not_seen() {
     check(
         &owned(&[("d1", true)]),
-        &[Owner::NotSeen],
+        &[Owner::NotSeen(Box::new(kinds::by_kind("apps", "Deployment").unwrap().clone()))],
         &[],
         &expect![[r#"
         step
@@ -189,7 +191,7 @@ fn owners_that_no_informer_knows_are_asked_for() {
         plural: "widgets".into(),
         namespaced: true,
     };
-    let found = Discovered { resource: resource.clone(), verbs: Vec::new() };
+    let found = Discovered { resource: resource.clone(), verbs: Vec::new(), subresources: Vec::new() };
     let discovery = Discovery { resources: vec![found], ..Discovery::default() };
     answers.put(Question::Resources, noon(), Ok(Answer::Resources(Arc::new(discovery))));
     assert_eq!(look_up(""), Ok(Owner::Impossible));
@@ -214,4 +216,88 @@ fn owners_that_no_informer_knows_are_asked_for() {
         foreign::look_up(&answers, &owner, "team", noon() + Duration::from_secs(31)),
         Err(Box::new(Question::Resources))
     );
+}
+
+fn widget(metadata: &str) -> Item {
+    let resource = ResourceRef {
+        group: "example.com".into(),
+        version: "v1".into(),
+        kind: "Widget".into(),
+        plural: "widgets".into(),
+        namespaced: true,
+    };
+    let object = parse(&format!("{{metadata: {{namespace: default, resourceVersion: '7', {metadata}}}}}"));
+    Item { resource, object: Arc::new(object) }
+}
+
+fn check_widget(metadata: &str, owners: &[Owner], dependents: &[&str], expect: &Expect) {
+    let snapshot = Snapshot {
+        item: widget(metadata),
+        owners: owners.to_vec(),
+        dependents: dependents.iter().map(|metadata| widget(metadata)).collect(),
+        is_incomplete: false,
+        questions: Vec::new(),
+    };
+    expect.assert_eq(&render(&plan(&snapshot, noon())));
+}
+
+const PART: &str = "name: a, uid: w2, ownerReferences: [{apiVersion: example.com/v1, kind: Widget, name: web, uid: r1, \
+                    blockOwnerDeletion: true, controller: true}, {apiVersion: v1, kind: Secret, name: s, uid: s1}]";
+
+#[test]
+fn custom_objects_are_collected_like_others_and_patched_as_they_can_be() {
+    check_widget(
+        &owned(&[("d1", true)]),
+        &[Owner::Gone],
+        &[],
+        &expect![[r#"
+            step
+              delete widgets web
+        "#]],
+    );
+    check_widget(
+        &owned(&[("d1", true), ("d2", true)]),
+        &[Owner::NotSeen(Box::new(widget("name: d1").resource)), Owner::Solid],
+        &[],
+        &expect![[r#"
+            step
+              require no widgets d1
+            step
+              patch widgets web {"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"kind":"Deployment","name":"d2","uid":"d2"}],"resourceVersion":"7","uid":"r1"}}
+        "#]],
+    );
+    check_widget(&format!("{DELETING}, finalizers: [orphan]"), &[], &[PART], &expect![[r#"
+        step
+          patch widgets a {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"s","uid":"s1"}],"resourceVersion":"7","uid":"w2"}}
+        step
+          patch widgets web {"metadata":{"finalizers":[],"resourceVersion":"7","uid":"r1"}}
+    "#]]);
+    check_widget(&format!("{DELETING}, finalizers: [foregroundDeletion]"), &[], &[PART], &expect![[""]]);
+    // A circle: whoever is waited for waits too.
+    let circle = PART.replace(
+        "name: a,",
+        "name: a, deletionTimestamp: '2026-01-01T11:00:00Z', finalizers: [foregroundDeletion],",
+    );
+    check_widget(&owned(&[("d1", true)]), &[Owner::Waiting], &[&circle], &expect![[r#"
+        step
+          patch widgets web {"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":false,"kind":"Deployment","name":"d1","uid":"d1"}],"resourceVersion":"7","uid":"r1"}}
+        step
+          delete widgets web
+    "#]]);
+}
+
+#[test]
+fn finalizers_stay_while_dependents_may_be_unknown() {
+    for finalizer in ["orphan", "foregroundDeletion"] {
+        let mut snapshot = Snapshot {
+            item: widget(&format!("{DELETING}, finalizers: [{finalizer}]")),
+            owners: Vec::new(),
+            dependents: vec![widget(PART)],
+            is_incomplete: true,
+            questions: Vec::new(),
+        };
+        assert_eq!(render(&plan(&snapshot, noon())), "again after 1s\n", "{finalizer}");
+        snapshot.item = widget(&format!("{DELETING}, finalizers: [other]"));
+        assert_eq!(render(&plan(&snapshot, noon())), "", "it is not held for dependents");
+    }
 }

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::question::{Answer, Content, Discovered, Discovery};
-use controller::{Action, Answers, Propagation, Question, ResourceRef};
+use controller::question::{Answer, Content};
+use controller::{Action, Answers, Discovered, Discovery, Propagation, Question, ResourceRef};
 use jiff::Timestamp;
 
 use super::deletions;
+use crate::kinds::is_event;
 
 /// How old an answer may be.
 pub(super) const FRESH: Duration = Duration::from_secs(10);
@@ -83,8 +84,7 @@ fn failure(discovery: &Discovery) -> Option<String> {
 /// Whether objects of this resource can be left in a namespace. Events go at the end.
 fn can_be_left(found: &Discovered) -> bool {
     let resource = &found.resource;
-    let is_event = resource.plural == "events" && matches!(resource.group.as_str(), "" | "events.k8s.io");
-    resource.namespaced && found.allows(&["delete", "list"]) && !is_event
+    resource.namespaced && found.allows(&["delete", "list"]) && !is_event(resource)
 }
 
 impl Survey {

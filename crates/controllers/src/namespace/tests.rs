@@ -1,7 +1,7 @@
 use expect_test::{Expect, expect};
 
-use controller::Question;
-use controller::question::{Answer, Content, Discovered, Discovery};
+use controller::question::{Answer, Content};
+use controller::{Discovered, Discovery, Question};
 
 use super::*;
 use crate::fixture::{noon, parse, render};
@@ -53,7 +53,8 @@ fn found(plural: &str, verbs: &[&str]) -> Discovered {
         plural: plural.into(),
         namespaced: true,
     };
-    Discovered { resource, verbs: verbs.iter().map(|&verb| verb.to_owned()).collect() }
+    let verbs = verbs.iter().map(|&verb| verb.to_owned()).collect();
+    Discovered { resource, verbs, subresources: Vec::new() }
 }
 
 const DELETED: &str = "{metadata: {name: team, uid: n1, resourceVersion: '5', \

@@ -3,6 +3,7 @@
 
 use super::prepare::not_attached;
 use super::{certificate, claim, gated, volume};
+use crate::definition::AnyExpression;
 use crate::resource::{Generation, NameRule};
 use crate::strategy::{
     FREE_STATUS_ONLY, GENERIC, SPEC, SPEC_AND_FREE_STATUS, SPEC_AND_STATUS, STATUS_ONLY, Strategy, Unowned,
@@ -188,11 +189,11 @@ pub const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
     allow_unconditional_update: false,
     prepare_for_create: prepare::definition_create,
     prepare_for_update: prepare::definition_update,
-    validate_create: v::crd::check,
-    validate_update: v::crd::update,
+    validate_create: |new| v::crd::check(new, &AnyExpression),
+    validate_update: |new, old| v::crd::update(new, old, &AnyExpression),
     validate_status_update: v::crd::status_update,
-    warnings: v::crd_schema::warnings,
-    warnings_on_update: v::crd_schema::warnings_on_update,
+    warnings: v::crd::warnings,
+    warnings_on_update: v::crd::warnings_on_update,
     ..SPEC_AND_STATUS
 };
 /// APIServices; their name is `version.group`.

@@ -45,6 +45,9 @@ pub(super) fn lower(source: &Source<'_>, props: &Props) -> Result<Schemas, Build
     let mut names: Vec<(&str, Option<u16>)> = vec![(&root_name, None), (&list_name, None)];
     names.extend(needed.iter().filter_map(|index| Some((builtins.at(*index)?.message_name(), Some(*index)))));
     names.sort_unstable();
+    if names.windows(2).any(|pair| matches!(pair, [(one, _), (other, _)] if one == other)) {
+        return Err(BuildError::Unsupported(format!("kind {:?} has the name of another", source.kind)));
+    }
     let position = |name: &str| index(names.iter().position(|(other, _)| *other == name).unwrap_or_default());
     let (root, list) = (position(&root_name)?, position(&list_name)?);
     let mut parts = Parts {

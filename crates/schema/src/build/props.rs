@@ -128,6 +128,18 @@ impl Props {
         }
     }
 
+    /// Whether this schema asks for what only structural ones have.
+    pub(super) fn is_extended(&self) -> bool {
+        let is_flagged = self.embedded || self.int_or_string || self.preserve.is_some();
+        let is_listed = self.list_type.is_some() || !self.list_map_keys.is_empty();
+        is_flagged || is_listed || !self.validations.is_empty() || self.default.is_some()
+    }
+
+    /// Whether a schema within this one, itself included, is such.
+    pub(super) fn any(&self, is: &mut impl FnMut(&Self) -> bool) -> bool {
+        is(self) || self.parts().any(|part| part.any(is))
+    }
+
     /// All schemas directly within this one, those of rules included.
     pub(super) fn parts(&self) -> impl Iterator<Item = &Self> {
         let junctors = [&self.all_of, &self.any_of, &self.one_of].into_iter().flatten();

@@ -6,11 +6,11 @@ use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Schemas, Type};
 use crate::walk::budget::{Budget, Exceeded, Room};
-use crate::walk::decode::{DecodeError, FieldValidation, complete, is_zero};
+use crate::walk::decode::{DecodeError, FieldValidation, complete, go_float, is_zero};
 use crate::walk::stack::with_room;
 use crate::{duration, scalar};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// How deep messages may nest; the same as for JSON.
 const DEPTH_MAX: usize = 128;
@@ -151,7 +151,10 @@ impl Walk<'_> {
                 i32::try_from(wire.int()?).map_err(|_| ProtoError::Malformed("integer overflow"))?.into()
             }
             Type::Int64 => wire.int()?.into(),
-            Type::Double => f64::from_bits(wire.number()?).into(),
+            Type::Double => {
+                let value = f64::from_bits(wire.number()?);
+                Number::from_f64(value).map_or(Value::Null, |number| go_float(value, number))
+            }
             Type::String => {
                 let text = wire.text()?;
                 self.budget.text(text.len())?;

@@ -7,6 +7,7 @@
 mod class;
 mod translate;
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
@@ -49,6 +50,12 @@ impl Pattern {
     pub fn is_match(&self, text: &str) -> bool {
         let compiled = self.compiled.get_or_init(|| compile(&self.translated).ok());
         compiled.as_ref().is_some_and(|pattern| pattern.is_match(text))
+    }
+
+    /// Where it is found in `text`, in bytes; what is found does not overlap.
+    pub fn find_iter<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
+        let compiled = self.compiled.get_or_init(|| compile(&self.translated).ok());
+        compiled.iter().flat_map(move |pattern| pattern.find_iter(text)).map(|found| found.range())
     }
 }
 

@@ -309,7 +309,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
         match (self.ty, Number::from_f64(value)) {
             (_, Some(number)) if self.is_lenient() => Ok(go_float(value, number)),
-            (Type::Double | Type::Json, Some(number)) => Ok(Value::Number(number)),
+            (Type::Double, Some(number)) => Ok(go_float(value, number)),
+            (Type::Json, Some(number)) => Ok(Value::Number(number)),
             (Type::Quantity, _) => Ok(value.to_string().into()),
             _ => Err(self.wrong(&format!("number {value}"))),
         }
@@ -457,7 +458,7 @@ fn go_number(number: i128, value: Number) -> Value {
 }
 
 /// A floating-point number as Go writes it: one without a fraction is read again as a whole number.
-fn go_float(value: f64, number: Number) -> Value {
+pub(crate) fn go_float(value: f64, number: Number) -> Value {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() < EXACT_MAX {
         #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is small enough")]

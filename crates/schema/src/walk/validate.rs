@@ -103,6 +103,14 @@ impl<'v> Seen<'v> {
     }
 }
 
+/// What the rules of one place say of a value there, as paths below it; of lists only how long they are.
+pub(crate) fn value_at(schemas: &Schemas, ty: Type, rules: &Rules, value: &Value) -> Vec<Violation> {
+    let mut walk = Walk { schemas, lists: Report::default(), resources: Vec::new() };
+    let mut report = Report::default();
+    with_room(|| walk.place(ty, Some(rules), Seen::new(value), Path::Root, &mut report));
+    report.into_violations()
+}
+
 struct Walk<'a, 'v> {
     schemas: &'a Schemas,
     lists: Report,

@@ -28,6 +28,11 @@ impl Report {
         self.left_out
     }
 
+    /// Counts what nobody will read.
+    pub(crate) fn leave_out(&mut self, violations: usize) {
+        self.left_out += violations;
+    }
+
     pub(crate) fn matches(&self) -> usize {
         self.matches
     }

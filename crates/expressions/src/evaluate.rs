@@ -1,0 +1,629 @@
+//! Evaluation of planned expressions, and what it costs.
+//!
+//! Nothing that an expression does takes longer, or more memory, than its bounds: each step costs, and what is made is
+//! counted before it is made. Costs are upstream's, so that what is stored there can be evaluated here.
+//! Source: cel-go's `interpreter`; `k8s.io/apiserver/pkg/apis/cel` for the bounds.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use machinery::pattern::Pattern;
+
+use crate::charge;
+use crate::functions::{Answer, index};
+use crate::plan::{Base, Branch, By, Node, Path, PlannedCall, PlannedFold, Step};
+use crate::value::{Entries, List, Made, Map, Object, Value};
+
+/// What one evaluation may cost.
+pub const PER_CALL_LIMIT: u64 = 1_000_000;
+/// What all evaluations for one object of a custom kind, or one binding of a policy, may cost.
+pub const RUNTIME_BUDGET: u64 = 10_000_000;
+/// What all match conditions of a webhook or a binding may cost for one object.
+pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
+/// Bytes that one evaluation may make. Upstream counts no bytes; what it allows in cost is far less than this for everything
+/// but lists that are doubled, and texts whose every letter becomes a long one.
+const BYTES_MAX: usize = 64 << 20;
+/// Rounds after which a fold looks whether it is wanted any more.
+const CHECK_EVERY: usize = 100;
+
+/// Why an expression has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvalError {
+    /// It fails for these values.
+    #[error("{0}")]
+    Failed(Cow<'static, str>),
+    /// It costs more than one evaluation may.
+    #[error("operation cancelled: actual cost limit exceeded")]
+    CostLimit,
+    /// All together have cost more than they may.
+    #[error("validation failed due to running out of cost budget, no further validation rules will be run")]
+    Budget,
+    /// Nobody waits for it any more.
+    #[error("operation interrupted")]
+    Interrupted,
+}
+
+impl From<&'static str> for EvalError {
+    fn from(message: &'static str) -> Self {
+        Self::Failed(message.into())
+    }
+}
+
+impl From<String> for EvalError {
+    fn from(message: String) -> Self {
+        Self::Failed(message.into())
+    }
+}
+
+impl EvalError {
+    /// Whether `||` and `&&` can do without the operand that failed.
+    fn is_final(&self) -> bool {
+        !matches!(self, Self::Failed(_))
+    }
+}
+
+/// What evaluations may cost, each and together.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    per_call: u64,
+    remaining: u64,
+    interrupted: Option<Arc<AtomicBool>>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(RUNTIME_BUDGET)
+    }
+}
+
+impl Budget {
+    /// A budget for many evaluations.
+    #[must_use]
+    pub fn new(total: u64) -> Self {
+        Self { per_call: PER_CALL_LIMIT, remaining: total, interrupted: None }
+    }
+
+    /// With another bound for each evaluation.
+    #[must_use]
+    pub fn per_call(mut self, limit: u64) -> Self {
+        self.per_call = limit;
+        self
+    }
+
+    /// Ends evaluations once the flag is set.
+    #[must_use]
+    pub fn interrupted_by(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.interrupted = Some(flag);
+        self
+    }
+
+    /// What is left.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+}
+
+/// The values of variables.
+#[derive(Clone, Debug, Default)]
+pub struct Activation<'a> {
+    values: Vec<(&'a str, Binding<'a>)>,
+}
+
+#[derive(Clone, Debug)]
+enum Binding<'a> {
+    Value(Value<'a>),
+    Computed(&'a dyn Fields<'a>),
+}
+
+/// A variable whose fields are computed when they are asked for: `variables` of a policy.
+pub trait Fields<'a>: std::fmt::Debug {
+    /// The value of a field; `None` if there is no such field. What it costs is the callee's to count.
+    fn field(&self, name: &str) -> Option<Result<Value<'a>, EvalError>>;
+}
+
+impl<'a> Activation<'a> {
+    /// Without variables.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With the value of a variable.
+    #[must_use]
+    pub fn with(mut self, name: &'a str, value: Value<'a>) -> Self {
+        self.values.push((name, Binding::Value(value)));
+        self
+    }
+
+    /// With a variable whose fields are computed.
+    #[must_use]
+    pub fn computing(mut self, name: &'a str, fields: &'a dyn Fields<'a>) -> Self {
+        self.values.push((name, Binding::Computed(fields)));
+        self
+    }
+
+    fn find(&self, name: &str) -> Option<&Binding<'a>> {
+        self.values.iter().rev().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+}
+
+/// What functions need of the evaluation that they are called in.
+#[derive(Debug)]
+pub(crate) struct Context {
+    cost: u64,
+    limit: u64,
+    bytes: usize,
+    pattern: Option<Arc<Pattern>>,
+    zero: Value<'static>,
+}
+
+impl Context {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { cost: 0, limit, bytes: 0, pattern: None, zero: Value::Int(0) }
+    }
+
+    fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
+        self.cost = self.cost.saturating_add(cost);
+        if self.cost > self.limit { Err(EvalError::CostLimit) } else { Ok(()) }
+    }
+
+    /// Counts bytes that are about to be made.
+    pub(crate) fn allocate(&mut self, bytes: usize) -> Result<(), EvalError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > BYTES_MAX { Err(EvalError::CostLimit) } else { Ok(()) }
+    }
+
+    /// The regular expression among the arguments.
+    pub(crate) fn pattern(&self, text: &str) -> Result<Arc<Pattern>, String> {
+        match &self.pattern {
+            Some(pattern) => Ok(pattern.clone()),
+            None => Pattern::new(text).map(Arc::new),
+        }
+    }
+
+    /// The sum of nothing.
+    pub(crate) fn zero_sum<'a>(&self) -> Value<'a> {
+        self.zero.clone()
+    }
+}
+
+/// Evaluates a plan; what it has cost comes with the value or the error, and is taken off the budget.
+pub(crate) fn evaluate<'a>(
+    node: &'a Node,
+    variables: &'a [Arc<str>],
+    activation: &'a Activation<'a>,
+    budget: &mut Budget,
+) -> (Result<Value<'a>, EvalError>, u64) {
+    if budget.remaining == 0 {
+        return (Err(EvalError::Budget), 0);
+    }
+    let limit = budget.per_call.min(budget.remaining);
+    let interrupted = budget.interrupted.clone();
+    let mut run = Run { variables, activation, places: Vec::new(), context: Context::new(limit), interrupted };
+    let result = run.eval(node);
+    let cost = run.context.cost;
+    let is_over = cost > budget.remaining;
+    budget.remaining = budget.remaining.saturating_sub(cost);
+    (if is_over { Err(EvalError::Budget) } else { result }, cost)
+}
+
+struct Run<'a> {
+    variables: &'a [Arc<str>],
+    activation: &'a Activation<'a>,
+    /// What folds and bindings around the current node hold.
+    places: Vec<Place<'a>>,
+    context: Context,
+    interrupted: Option<Arc<AtomicBool>>,
+}
+
+enum Place<'a> {
+    Ready(Value<'a>),
+    Failed(EvalError),
+    /// Computed when it is first asked for.
+    Lazy(&'a Node),
+}
+
+impl<'a> Run<'a> {
+    fn eval(&mut self, node: &'a Node) -> Answer<'a> {
+        match node {
+            Node::Const(value) => Ok(value.clone()),
+            Node::Path(path) => {
+                let value = self.resolve(path)?;
+                let cost = u64::from(!matches!(path.base, Base::Conditional(_)));
+                self.context.charge(cost)?;
+                Ok(value)
+            }
+            other => stacker::maybe_grow(128 << 10, 2 << 20, || self.eval_deeper(other)),
+        }
+    }
+
+    fn eval_deeper(&mut self, node: &'a Node) -> Answer<'a> {
+        match node {
+            Node::Const(_) | Node::Path(_) => self.eval(node),
+            Node::Test(path) => self.test(path),
+            Node::And(terms) => self.logic(terms, false),
+            Node::Or(terms) => self.logic(terms, true),
+            Node::NotStrictlyFalse(operand) => {
+                let value = self.eval(operand);
+                self.context.charge(1)?;
+                match value {
+                    Err(error) if error.is_final() => Err(error),
+                    value => Ok(Value::Bool(!matches!(value, Ok(Value::Bool(false))))),
+                }
+            }
+            Node::Equals(operands, is_wanted) => {
+                let [one, other] = &**operands;
+                let (one, other) = (self.eval(one)?, self.eval(other)?);
+                self.context.charge(charge::equality(&one, &other))?;
+                Ok(Value::Bool(one.equals(&other) == *is_wanted))
+            }
+            Node::InConstants(value, constants) => {
+                let value = self.eval(value)?;
+                Ok(Value::Bool(constants.iter().any(|constant| value.equals(constant))))
+            }
+            Node::Otherwise(operands, is_value) => {
+                let [one, other] = &**operands;
+                match self.eval(one)? {
+                    Value::Optional(Some(value)) if *is_value => Ok((*value).clone()),
+                    Value::Optional(None) => self.eval(other),
+                    value => Ok(value),
+                }
+            }
+            Node::Call(call) => self.call(call),
+            Node::List(elements) => self.list(elements),
+            Node::Map(entries) => self.map(entries),
+            Node::Made(name, fields) => self.made(name, fields),
+            Node::Fold(fold) => self.fold(fold),
+            Node::Bind(parts) => {
+                let [init, result] = &**parts;
+                let place = self.places.len();
+                self.places.push(Place::Lazy(init));
+                let value = self.eval(result);
+                self.places.truncate(place);
+                value
+            }
+            Node::Append { place, element, list_cost } => self.append(*place, element, *list_cost),
+        }
+    }
+
+    /// `||`, which `true` decides, and `&&`, which `false` does: whatever else fails does not matter then.
+    fn logic(&mut self, terms: &'a [Node], decisive: bool) -> Answer<'a> {
+        let mut failure = None;
+        for term in terms {
+            match self.eval(term) {
+                Ok(Value::Bool(value)) if value == decisive => return Ok(Value::Bool(decisive)),
+                Ok(Value::Bool(_)) => {}
+                Ok(_) => failure = failure.or(Some(EvalError::from("no such overload"))),
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(Value::Bool(!decisive)), Err)
+    }
+
+    fn local(&mut self, place: usize) -> Answer<'a> {
+        match self.places.get(place) {
+            Some(Place::Ready(value)) => Ok(value.clone()),
+            Some(Place::Failed(error)) => Err(error.clone()),
+            Some(Place::Lazy(node)) => {
+                let node = *node;
+                // What is computed here has been planned outside: it sees only what was there then.
+                let inner = self.places.split_off(place);
+                let value = self.eval(node);
+                self.places.truncate(place);
+                self.places.extend(inner);
+                let held = match &value {
+                    Ok(value) => Place::Ready(value.clone()),
+                    Err(error) => Place::Failed(error.clone()),
+                };
+                if let Some(place) = self.places.get_mut(place) {
+                    *place = held;
+                }
+                value
+            }
+            None => Err("no such attribute".into()),
+        }
+    }
+
+    /// What a path leads to, without what its first part costs.
+    fn resolve(&mut self, path: &'a Path) -> Answer<'a> {
+        let (value, steps) = self.base(path)?;
+        self.walk(value, steps)
+    }
+
+    fn base(&mut self, path: &'a Path) -> Result<(Value<'a>, &'a [Step]), EvalError> {
+        let steps = path.steps.as_slice();
+        let value = match &path.base {
+            Base::Local(place) => self.local(*place)?,
+            Base::Node(node) => self.eval(node)?,
+            Base::Conditional(parts) => self.conditional(parts)?,
+            Base::Variable(variable) => {
+                let name = self.variables.get(*variable).map_or("", |name| &**name);
+                match self.activation.find(name) {
+                    Some(Binding::Value(value)) => value.clone(),
+                    Some(Binding::Computed(fields)) => return self.computed(*fields, steps),
+                    None => return Err(format!("no such attribute(s): {name}").into()),
+                }
+            }
+        };
+        Ok((value, steps))
+    }
+
+    fn computed(
+        &mut self,
+        fields: &'a dyn Fields<'a>,
+        steps: &'a [Step],
+    ) -> Result<(Value<'a>, &'a [Step]), EvalError> {
+        let Some((Step { by: By::Const(Value::String(name)), .. }, rest)) = steps.split_first() else {
+            return Err("no such overload".into());
+        };
+        self.context.charge(1)?;
+        let value = fields.field(name).ok_or_else(|| EvalError::from(format!("no such key: {}", &**name)))?;
+        Ok((value?, rest))
+    }
+
+    fn conditional(&mut self, parts: &'a (Node, Branch, Branch)) -> Answer<'a> {
+        let (condition, yes, no) = parts;
+        let branch = match self.eval(condition)? {
+            Value::Bool(true) => yes,
+            Value::Bool(false) => no,
+            _ => return Err("no such overload".into()),
+        };
+        match branch {
+            Branch::Path(path) => self.resolve(path),
+            Branch::Node(node) => self.eval(node),
+        }
+    }
+
+    fn key(&mut self, step: &'a Step) -> Answer<'a> {
+        match &step.by {
+            By::Const(key) => Ok(key.clone()),
+            By::Path(path) => self.resolve(path),
+            By::Node(node) => self.eval(node),
+        }
+    }
+
+    fn walk(&mut self, mut value: Value<'a>, steps: &'a [Step]) -> Answer<'a> {
+        let mut is_optional = false;
+        for step in steps {
+            is_optional |= step.is_optional;
+            if let Value::Optional(inner) = value {
+                is_optional = true;
+                match inner {
+                    Some(inner) => value = (*inner).clone(),
+                    None => return Ok(Value::Optional(None)),
+                }
+            }
+            // Keys that are written down are the most frequent, and need not be copied.
+            let found = match &step.by {
+                By::Const(key) => stepped(&value, key, is_optional)?,
+                _ => {
+                    let key = self.key(step)?;
+                    stepped(&value, &key, is_optional)?
+                }
+            };
+            let Some(found) = found else { return Ok(Value::Optional(None)) };
+            self.context.charge(1)?;
+            value = found;
+        }
+        Ok(if is_optional { Value::some(value) } else { value })
+    }
+
+    /// Whether the last step leads to something.
+    fn test(&mut self, path: &'a Path) -> Answer<'a> {
+        let (value, steps) = self.base(path)?;
+        let Some((last, before)) = steps.split_last() else { return Err("no such overload".into()) };
+        let value = match self.walk(value, before)? {
+            Value::Optional(Some(value)) => (*value).clone(),
+            Value::Optional(None) => return Ok(Value::Bool(false)),
+            value => value,
+        };
+        let key = self.key(last)?;
+        self.context.charge(1)?;
+        match (&value, &key) {
+            (Value::Map(map), key) => Ok(Value::Bool(map.contains(key))),
+            (Value::Object(object), Value::String(name)) => Ok(Value::Bool(object.field(name).is_some())),
+            _ => Err("no such overload".into()),
+        }
+    }
+
+    fn call(&mut self, call: &'a PlannedCall) -> Answer<'a> {
+        match call.args.as_slice() {
+            [one] => {
+                let args = [self.eval(one)?];
+                self.called(call, &args)
+            }
+            [one, two] => {
+                let args = [self.eval(one)?, self.eval(two)?];
+                self.called(call, &args)
+            }
+            args => {
+                let args = args.iter().map(|arg| self.eval(arg)).collect::<Result<Vec<_>, _>>()?;
+                self.called(call, &args)
+            }
+        }
+    }
+
+    fn called(&mut self, call: &'a PlannedCall, args: &[Value<'a>]) -> Answer<'a> {
+        if call.pattern.is_some() {
+            self.context.pattern.clone_from(&call.pattern);
+        } else if self.context.pattern.is_some() {
+            self.context.pattern = None;
+        }
+        if args.len() == 1 && &*call.function == "sum" {
+            self.context.zero = call.zero.clone();
+        }
+        // An expensive function is not run only to find that it was too expensive.
+        if matches!(&*call.function, "matches" | "find" | "findAll" | "distinct" | "sort" | "check") {
+            let cost = charge::call(&call.function, call.overload, args, &Value::Null);
+            if self.context.cost.saturating_add(cost) > self.context.limit {
+                self.context.charge(cost)?;
+            }
+        }
+        let result = (call.body)(&mut self.context, args)?;
+        self.context.charge(charge::call(&call.function, call.overload, args, &result))?;
+        Ok(result)
+    }
+
+    fn list(&mut self, elements: &'a [(Node, bool)]) -> Answer<'a> {
+        let mut list = Vec::with_capacity(elements.len());
+        for (node, is_optional) in elements {
+            match self.eval(node)? {
+                Value::Optional(value) if *is_optional => list.extend(value.map(|value| (*value).clone())),
+                other if *is_optional => {
+                    let name = other.type_name();
+                    let message = format!("cannot initialize optional list element from non-optional value {name}");
+                    return Err(message.into());
+                }
+                value => list.push(value),
+            }
+        }
+        self.context.charge(charge::LIST_MADE)?;
+        self.context.allocate(list.len().saturating_mul(size_of::<Value<'_>>()))?;
+        Ok(Value::list(list))
+    }
+
+    fn map(&mut self, entries: &'a [(Node, Node, bool)]) -> Answer<'a> {
+        let mut by_key = std::collections::BTreeMap::new();
+        for (key, value, is_optional) in entries {
+            let key = self.eval(key)?;
+            let Some(known) = key.key() else { return Err("unsupported key type".into()) };
+            let value = match self.eval(value)? {
+                Value::Optional(Some(value)) if *is_optional => (*value).clone(),
+                Value::Optional(None) if *is_optional => continue,
+                _ if *is_optional => {
+                    return Err("cannot initialize optional entry from non-optional value".into());
+                }
+                value => value,
+            };
+            if by_key.insert(known, value).is_some() {
+                return Err("repeated key".into());
+            }
+        }
+        self.context.charge(charge::MAP_MADE)?;
+        self.context.allocate(by_key.len().saturating_mul(2 * size_of::<Value<'_>>()))?;
+        Ok(Value::Map(Map::Shared(Arc::new(Entries { by_key, other: None }))))
+    }
+
+    fn made(&mut self, name: &Arc<str>, fields: &'a [(Arc<str>, Node, bool)]) -> Answer<'a> {
+        let mut set = std::collections::BTreeMap::new();
+        for (field, node, is_optional) in fields {
+            let value = match self.eval(node)? {
+                Value::Optional(Some(value)) if *is_optional => (*value).clone(),
+                Value::Optional(None) if *is_optional => continue,
+                value => value,
+            };
+            set.insert(field.clone(), value);
+        }
+        self.context.charge(charge::OBJECT_MADE)?;
+        self.context.allocate(set.len().saturating_mul(2 * size_of::<Value<'_>>()))?;
+        Ok(Value::Object(Object::Shared(Arc::new(Made { name: name.clone(), fields: set }))))
+    }
+
+    fn fold(&mut self, fold: &'a PlannedFold) -> Answer<'a> {
+        let range = self.eval(&fold.range)?;
+        let base = self.places.len();
+        let init = self.eval(&fold.init)?;
+        self.places.push(Place::Ready(init));
+        let outcome = match &range {
+            Value::List(list) => self.over_list(fold, list, base),
+            Value::Map(map) => self.over_entries(fold, map.entries(), base),
+            Value::Object(Object::Json { members, .. }) => {
+                self.over_entries(fold, Map::Json { members, value: None }.entries(), base)
+            }
+            _ => Err("no such overload".into()),
+        };
+        self.places.truncate(base + 1);
+        let result = outcome.and_then(|()| self.eval(&fold.result));
+        self.places.truncate(base);
+        result
+    }
+
+    fn over_list(&mut self, fold: &'a PlannedFold, list: &List<'a>, base: usize) -> Result<(), EvalError> {
+        for (round, element) in list.iter().enumerate() {
+            if fold.has_two {
+                self.places.push(Place::Ready(Value::Int(i64::try_from(round).unwrap_or(i64::MAX))));
+            }
+            self.places.push(Place::Ready(element));
+            if !self.round(fold, base, round)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn over_entries(
+        &mut self,
+        fold: &'a PlannedFold,
+        entries: Vec<(Value<'a>, Value<'a>)>,
+        base: usize,
+    ) -> Result<(), EvalError> {
+        for (round, (key, value)) in entries.into_iter().enumerate() {
+            self.places.push(Place::Ready(key));
+            if fold.has_two {
+                self.places.push(Place::Ready(value));
+            }
+            if !self.round(fold, base, round)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One round; whether there shall be another one.
+    fn round(&mut self, fold: &'a PlannedFold, base: usize, round: usize) -> Result<bool, EvalError> {
+        match self.eval(&fold.condition) {
+            Ok(Value::Bool(false)) => return Ok(false),
+            Err(error) if error.is_final() => return Err(error),
+            _ => {}
+        }
+        let next = match self.eval(&fold.step) {
+            Ok(value) => Place::Ready(value),
+            Err(error) if error.is_final() => return Err(error),
+            Err(error) => Place::Failed(error),
+        };
+        if let Some(place) = self.places.get_mut(base) {
+            *place = next;
+        }
+        self.places.truncate(base + 1);
+        if round % CHECK_EVERY == 0 && self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            return Err(EvalError::Interrupted);
+        }
+        Ok(true)
+    }
+
+    fn append(&mut self, place: usize, element: &'a Node, list_cost: u64) -> Answer<'a> {
+        let element = self.eval(element)?;
+        self.context.charge(2 + list_cost)?;
+        self.context.allocate(size_of::<Value<'_>>())?;
+        let taken = self.places.get_mut(place).map(|place| std::mem::replace(place, Place::Ready(Value::Null)));
+        match taken {
+            Some(Place::Ready(Value::List(List::Shared(mut list)))) => {
+                // Nobody else has the list, apart from the constant that it begins as.
+                Arc::make_mut(&mut list).push(element);
+                Ok(Value::List(List::Shared(list)))
+            }
+            Some(Place::Failed(error)) => Err(error),
+            _ => Err("no such overload".into()),
+        }
+    }
+}
+
+/// What a step leads to; `None` if it leads nowhere and may.
+fn stepped<'a>(value: &Value<'a>, key: &Value<'a>, is_optional: bool) -> Result<Option<Value<'a>>, EvalError> {
+    let found = match (value, key) {
+        (Value::Object(object), Value::String(name)) => object.field(name),
+        (Value::Map(map), key) if is_optional => return Ok(map.contains(key).then(|| map.get(key)).flatten()),
+        (Value::List(list), Value::Int(place)) if is_optional => {
+            return Ok(usize::try_from(*place).ok().and_then(|place| list.get(place)));
+        }
+        _ => None,
+    };
+    match found {
+        Some(value) => Ok(Some(value)),
+        None if is_optional && matches!(value, Value::Object(_)) => Ok(None),
+        None => index(value, key),
+    }
+}

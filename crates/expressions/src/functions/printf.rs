@@ -1,0 +1,192 @@
+//! `'%s has %d'.format([name, count])`.
+//!
+//! Source: cel-go's `ext/formatting.go`, the grammar that version 2 of the strings library has.
+
+use std::fmt::Write;
+
+use super::{Answer, Row, fail, made_text, no_overload};
+use crate::evaluate::{Context, EvalError};
+use crate::value::{Value, text};
+
+/// Digits after the point that may be asked for.
+const PRECISION_MAX: usize = 1000;
+
+pub(super) const ROWS: &[Row] =
+    &[Row { name: "format", overloads: &[("string_format", "string.(list(dyn)) -> string")], body: format_text }];
+
+fn format_text<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
+    let [Value::String(pattern), Value::List(values)] = args else { return no_overload() };
+    let mut out = String::new();
+    let mut rest = pattern.chars().peekable();
+    let mut next = 0;
+    while let Some(character) = rest.next() {
+        if character != '%' {
+            out.push(character);
+            continue;
+        }
+        if rest.peek() == Some(&'%') {
+            rest.next();
+            out.push('%');
+            continue;
+        }
+        let mut precision = None;
+        if rest.peek() == Some(&'.') {
+            rest.next();
+            let mut digits = String::new();
+            while let Some(digit) = rest.next_if(char::is_ascii_digit) {
+                digits.push(digit);
+            }
+            let count = digits.parse().ok().filter(|count| *count <= PRECISION_MAX);
+            precision = Some(count.ok_or_else(|| EvalError::from("could not parse precision"))?);
+        }
+        let Some(verb) = rest.next() else { return fail("unexpected end of string") };
+        if !"sdfexXbo".contains(verb) {
+            return fail(format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\""));
+        }
+        let Some(value) = values.get(next) else { return fail(format!("index {next} out of range")) };
+        next += 1;
+        clause(&mut out, verb, precision, &value)?;
+        context.allocate(out.len().saturating_sub(pattern.len()))?;
+    }
+    made_text(context, out)
+}
+
+fn unsupported(kind: &str, allowed: &str, value: &Value<'_>) -> EvalError {
+    let name = value.type_name();
+    format!("error during formatting: {kind} can only be used on {allowed}, was given {name}").into()
+}
+
+fn clause(out: &mut String, verb: char, precision: Option<usize>, value: &Value<'_>) -> Result<(), EvalError> {
+    let broken = |_: std::fmt::Error| EvalError::from("error during formatting");
+    match verb {
+        's' => stringified(out, value),
+        'd' => match value {
+            Value::Int(number) => write!(out, "{number}").map_err(broken),
+            Value::Uint(number) => write!(out, "{number}").map_err(broken),
+            Value::Double(number) if !number.is_finite() => write!(out, "{}", special(*number)).map_err(broken),
+            other => Err(unsupported("decimal clause", "integers", other)),
+        },
+        'f' | 'e' => {
+            let number = match value {
+                Value::Double(number) => *number,
+                Value::String(text) if matches!(&**text, "NaN" | "Infinity" | "-Infinity") => {
+                    out.push_str(match &**text {
+                        "NaN" => "NaN",
+                        "Infinity" => "∞",
+                        _ => "-∞",
+                    });
+                    return Ok(());
+                }
+                other if verb == 'f' => return Err(unsupported("fixed-point clause", "doubles", other)),
+                other => return Err(unsupported("scientific clause", "doubles", other)),
+            };
+            let digits = precision.unwrap_or(6);
+            if !number.is_finite() {
+                out.push_str(special(number));
+                return Ok(());
+            }
+            if verb == 'f' {
+                return write!(out, "{number:.digits$}").map_err(broken);
+            }
+            let text = format!("{number:.digits$e}");
+            let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+            let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+            write!(out, "{mantissa} × 10⁠{sign}{exponent:0>2}").map_err(broken)
+        }
+        'b' => match value {
+            Value::Bool(yes) => write!(out, "{}", u8::from(*yes)).map_err(broken),
+            Value::Int(number) => signed(out, *number, |number| format!("{number:b}")),
+            Value::Uint(number) => write!(out, "{number:b}").map_err(broken),
+            other => Err(unsupported("binary clause", "integers and bools", other)),
+        },
+        'o' => match value {
+            Value::Int(number) => signed(out, *number, |number| format!("{number:o}")),
+            Value::Uint(number) => write!(out, "{number:o}").map_err(broken),
+            other => Err(unsupported("octal clause", "integers", other)),
+        },
+        _ => hexadecimal(out, verb, value),
+    }
+}
+
+fn special(number: f64) -> &'static str {
+    if number.is_nan() {
+        return "NaN";
+    }
+    if number > 0.0 { "∞" } else { "-∞" }
+}
+
+fn signed(out: &mut String, number: i64, digits: impl Fn(u64) -> String) -> Result<(), EvalError> {
+    if number < 0 {
+        out.push('-');
+    }
+    out.push_str(&digits(number.unsigned_abs()));
+    Ok(())
+}
+
+fn hexadecimal(out: &mut String, verb: char, value: &Value<'_>) -> Result<(), EvalError> {
+    let of_bytes = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let digits = match value {
+        Value::Int(number) => {
+            let sign = if *number < 0 { "-" } else { "" };
+            format!("{sign}{:x}", number.unsigned_abs())
+        }
+        Value::Uint(number) => format!("{number:x}"),
+        Value::String(text) => of_bytes(text.as_bytes()),
+        Value::Bytes(bytes) => of_bytes(bytes),
+        other => return Err(unsupported("hex clause", "integers, byte buffers, and strings", other)),
+    };
+    out.push_str(&if verb == 'X' { digits.to_uppercase() } else { digits });
+    Ok(())
+}
+
+/// A value as `%s` shows it; texts in lists and maps have quotes.
+fn stringified(out: &mut String, value: &Value<'_>) -> Result<(), EvalError> {
+    match value {
+        Value::String(text) => out.push_str(text),
+        other => stacker::maybe_grow(64 << 10, 1 << 20, || shown(out, other))?,
+    }
+    Ok(())
+}
+
+fn shown(out: &mut String, value: &Value<'_>) -> Result<(), EvalError> {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(yes) => out.push_str(&yes.to_string()),
+        Value::Int(number) => out.push_str(&number.to_string()),
+        Value::Uint(number) => out.push_str(&number.to_string()),
+        Value::Double(number) if number.is_finite() => out.push_str(&text::double_text(*number, 21)),
+        Value::Double(number) => out.push_str(special(*number)),
+        Value::Bytes(bytes) => out.push_str(&String::from_utf8_lossy(bytes)),
+        Value::Duration(nanos) => out.push_str(&text::duration_text(*nanos)),
+        Value::Timestamp(moment) => out.push_str(&moment.to_string()),
+        Value::Type(name) => out.push_str(name),
+        Value::String(text) => out.push_str(&format!("{:?}", &**text)),
+        Value::List(list) => {
+            out.push('[');
+            for (index, element) in list.iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { ", " });
+                stacker::maybe_grow(64 << 10, 1 << 20, || shown(out, &element))?;
+            }
+            out.push(']');
+        }
+        Value::Map(map) => {
+            let mut entries = Vec::new();
+            for (key, value) in map.entries() {
+                let mut entry = String::new();
+                shown(&mut entry, &key)?;
+                entry.push_str(": ");
+                stacker::maybe_grow(64 << 10, 1 << 20, || shown(&mut entry, &value))?;
+                entries.push(entry);
+            }
+            entries.sort_unstable();
+            out.push('{');
+            out.push_str(&entries.join(", "));
+            out.push('}');
+        }
+        other => {
+            let allowed = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps";
+            return Err(unsupported("string clause", allowed, other));
+        }
+    }
+    Ok(())
+}

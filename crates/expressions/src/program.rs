@@ -1,0 +1,99 @@
+//! Expressions that have been compiled, and how they are evaluated.
+
+use std::sync::Arc;
+
+use crate::check::check;
+use crate::environment::Environment;
+use crate::estimate::{self, CostEstimate};
+use crate::evaluate::{Activation, Budget, EvalError, evaluate};
+use crate::plan::{Node, plan};
+use crate::problem::{Problem, Problems};
+use crate::syntax::ast::{Expr, Kind};
+use crate::syntax::{Dialect, parse};
+use crate::types::Type;
+use crate::value::Value;
+
+/// An expression that can be evaluated, by many at the same time.
+#[derive(Debug)]
+pub struct Program {
+    node: Node,
+    variables: Vec<Arc<str>>,
+    /// Which variables are mentioned.
+    mentioned: Vec<bool>,
+    kind: Type,
+    cost: CostEstimate,
+}
+
+/// A value, and what it has cost.
+#[derive(Debug)]
+pub struct Evaluation<'a> {
+    /// The value, or why there is none.
+    pub result: Result<Value<'a>, EvalError>,
+    /// What it has cost to find out.
+    pub cost: u64,
+}
+
+impl Environment {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// All that is wrong with it, as cel-go tells it.
+    pub fn compile(&self, source: &str) -> Result<Program, Problems> {
+        let failed = |problems| Problems::new(source, problems);
+        let parsed = parse(source, Dialect { has_bindings: self.has_bindings }).map_err(failed)?;
+        let checked = check(self, parsed.root, parsed.nodes).map_err(failed)?;
+        let cost = estimate::cost(self, &checked);
+        let kind = checked.types.get(checked.root.id).cloned().unwrap_or(Type::Error);
+        let node = plan(&checked).map_err(|why| failed(vec![Problem::nowhere(why)]))?;
+        let variables: Vec<Arc<str>> = self.variables().iter().map(|variable| variable.name.clone()).collect();
+        let mut mentioned = vec![false; variables.len()];
+        for reference in &checked.references {
+            if let crate::check::Reference::Variable(index) = reference
+                && let Some(mention) = mentioned.get_mut(*index)
+            {
+                *mention = true;
+            }
+        }
+        Ok(Program { node, variables, mentioned, kind, cost })
+    }
+}
+
+impl Program {
+    /// The type of what comes out.
+    #[must_use]
+    pub fn kind(&self) -> &Type {
+        &self.kind
+    }
+
+    /// What an evaluation costs, at least and at most.
+    #[must_use]
+    pub fn cost(&self) -> CostEstimate {
+        self.cost
+    }
+
+    /// Whether a variable is mentioned: a rule that mentions `oldSelf` is about changes.
+    #[must_use]
+    pub fn mentions(&self, variable: &str) -> bool {
+        self.variables.iter().zip(&self.mentioned).any(|(name, mentioned)| *mentioned && &**name == variable)
+    }
+
+    /// Evaluates the expression; what it costs is taken off the budget.
+    pub fn evaluate<'a>(&'a self, activation: &'a Activation<'a>, budget: &mut Budget) -> Evaluation<'a> {
+        let (result, cost) = evaluate(&self.node, &self.variables, activation, budget);
+        Evaluation { result, cost }
+    }
+}
+
+/// Every text that stands in an expression, if it is one.
+#[must_use]
+pub fn texts(source: &str) -> Vec<Arc<str>> {
+    let Ok(parsed) = parse(source, Dialect { has_bindings: true }) else { return Vec::new() };
+    let (mut rest, mut texts) = (vec![&parsed.root], Vec::new());
+    while let Some(expr) = rest.pop() {
+        if let Expr { kind: Kind::Literal(crate::syntax::ast::Literal::String(text)), .. } = expr {
+            texts.push(text.clone());
+        }
+        rest.extend(expr.children());
+    }
+    texts
+}

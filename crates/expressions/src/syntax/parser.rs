@@ -1,0 +1,463 @@
+//! Tokens to a tree, by recursive descent.
+
+use std::sync::Arc;
+
+use super::ast::{Call, Element, Entry, Expr, Field, Kind, Literal, Select};
+use super::lexer::{Token, TokenKind, tokens};
+use super::{Dialect, Outcome, Parsed, macros};
+use crate::problem::Problem;
+
+/// Levels of nesting. Source: cel-go's `maxRecursionDepth`.
+const DEPTH_MAX: usize = 250;
+/// Characters of an expression. Source: cel-go's `expressionSizeCodePointLimit`.
+const CHARACTERS_MAX: usize = 100_000;
+/// Nodes of a tree: macros copy what they are applied to, so that few characters can become many nodes.
+const NODES_MAX: usize = 200_000;
+/// Words that no variable may be named.
+pub(crate) const RESERVED: &[&str] = &[
+    "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
+    "package", "namespace", "null", "return", "true", "var", "void", "while",
+];
+const OPERAND: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, \
+    STRING, BYTES, IDENTIFIER}";
+
+/// Why parsing ended; one is enough.
+type Parse<T> = Result<T, Problem>;
+
+/// Parses an expression.
+pub(crate) fn parse(text: &str, dialect: Dialect) -> Outcome {
+    let characters: Vec<char> = text.chars().take(CHARACTERS_MAX + 1).collect();
+    if characters.len() > CHARACTERS_MAX {
+        let size = text.chars().count();
+        let message = format!("expression code point size exceeds limit: size: {size}, limit {CHARACTERS_MAX}");
+        return Err(vec![Problem::nowhere(message)]);
+    }
+    let tokens = tokens(&characters)?;
+    let mut parser = Parser { text: &characters, tokens, next: 0, depth: 0, factory: Factory { nodes: 0 }, dialect };
+    let root = parser.whole().map_err(|problem| vec![problem])?;
+    Ok(Parsed { root, nodes: parser.factory.nodes })
+}
+
+/// Makes nodes, and numbers them.
+pub(super) struct Factory {
+    nodes: usize,
+}
+
+impl Factory {
+    pub(super) fn node(&mut self, at: usize, kind: Kind) -> Expr {
+        let id = self.nodes;
+        self.nodes += 1;
+        Expr { id, at, kind }
+    }
+
+    pub(super) fn call(&mut self, at: usize, function: &str, args: Vec<Expr>) -> Expr {
+        self.node(at, Kind::Call(Call { function: function.into(), target: None, args }))
+    }
+
+    pub(super) fn member(&mut self, at: usize, function: &str, target: Expr, args: Vec<Expr>) -> Expr {
+        let target = Some(Box::new(target));
+        self.node(at, Kind::Call(Call { function: function.into(), target, args }))
+    }
+
+    pub(super) fn ident(&mut self, at: usize, name: &str) -> Expr {
+        self.node(at, Kind::Ident(name.into()))
+    }
+
+    /// The same tree with numbers of its own.
+    pub(super) fn copy(&mut self, expr: &Expr) -> Parse<Expr> {
+        if self.nodes > NODES_MAX {
+            return Err(Problem::nowhere(format!("expression has more than {NODES_MAX} nodes")));
+        }
+        let mut copied = expr.clone();
+        self.renumber(&mut copied);
+        Ok(copied)
+    }
+
+    fn renumber(&mut self, expr: &mut Expr) {
+        stacker::maybe_grow(64 << 10, 1 << 20, || {
+            expr.id = self.nodes;
+            self.nodes += 1;
+            match &mut expr.kind {
+                Kind::Literal(_) | Kind::Ident(_) => {}
+                Kind::Select(select) => self.renumber(&mut select.operand),
+                Kind::Call(call) => {
+                    call.target.iter_mut().for_each(|target| self.renumber(target));
+                    call.args.iter_mut().for_each(|arg| self.renumber(arg));
+                }
+                Kind::List(elements) => elements.iter_mut().for_each(|element| self.renumber(&mut element.value)),
+                Kind::Map(entries) => entries.iter_mut().for_each(|entry| {
+                    self.renumber(&mut entry.key);
+                    self.renumber(&mut entry.value);
+                }),
+                Kind::Struct(_, fields) => fields.iter_mut().for_each(|field| self.renumber(&mut field.value)),
+                Kind::Fold(fold) => {
+                    let fold = &mut **fold;
+                    [&mut fold.range, &mut fold.init, &mut fold.condition, &mut fold.step, &mut fold.result]
+                        .into_iter()
+                        .for_each(|part| self.renumber(part));
+                }
+            }
+        });
+    }
+}
+
+struct Parser<'t> {
+    text: &'t [char],
+    tokens: Vec<Token>,
+    next: usize,
+    depth: usize,
+    factory: Factory,
+    dialect: Dialect,
+}
+
+impl Parser<'_> {
+    fn whole(&mut self) -> Parse<Expr> {
+        let root = self.expression()?;
+        if *self.kind() == TokenKind::End {
+            return Ok(root);
+        }
+        Err(self.unexpected("extraneous input", "<EOF>"))
+    }
+
+    fn token(&self) -> Token {
+        let end = Token { kind: TokenKind::End, at: self.text.len(), end: self.text.len() };
+        self.tokens.get(self.next).cloned().unwrap_or(end)
+    }
+
+    fn kind(&self) -> &TokenKind {
+        self.ahead(0)
+    }
+
+    fn ahead(&self, count: usize) -> &TokenKind {
+        self.tokens.get(self.next + count).map_or(&TokenKind::End, |token| &token.kind)
+    }
+
+    fn at(&self) -> usize {
+        self.tokens.get(self.next).map_or(self.text.len(), |token| token.at)
+    }
+
+    fn is(&self, sign: &str) -> bool {
+        self.is_ahead(0, sign)
+    }
+
+    fn is_ahead(&self, count: usize, sign: &str) -> bool {
+        matches!(self.ahead(count), TokenKind::Sign(this) if *this == sign)
+    }
+
+    /// Goes on if the sign is there, and says where it was.
+    fn accept(&mut self, sign: &str) -> Option<usize> {
+        let at = self.at();
+        self.is(sign).then(|| {
+            self.next += 1;
+            at
+        })
+    }
+
+    fn expect(&mut self, sign: &str) -> Parse<usize> {
+        self.accept(sign).ok_or_else(|| {
+            let found = self.found();
+            let message = match self.kind() {
+                TokenKind::End => format!("Syntax error: missing '{sign}' at '{found}'"),
+                _ => format!("Syntax error: mismatched input '{found}' expecting '{sign}'"),
+            };
+            Problem::new(self.at(), message)
+        })
+    }
+
+    fn found(&self) -> String {
+        let token = self.token();
+        match token.kind {
+            TokenKind::End => "<EOF>".to_owned(),
+            _ => self.text.get(token.at..token.end).unwrap_or_default().iter().collect(),
+        }
+    }
+
+    fn unexpected(&self, what: &str, expected: &str) -> Problem {
+        Problem::new(self.at(), format!("Syntax error: {what} '{}' expecting {expected}", self.found()))
+    }
+
+    /// Runs what parses a level deeper.
+    fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
+        if self.depth >= DEPTH_MAX {
+            return Err(Problem::nowhere(format!("expression recursion limit exceeded: {DEPTH_MAX}")));
+        }
+        self.depth += 1;
+        let parsed = stacker::maybe_grow(64 << 10, 1 << 20, || parse(self));
+        self.depth -= 1;
+        parsed
+    }
+
+    fn expression(&mut self) -> Parse<Expr> {
+        self.deeper(|parser| {
+            let condition = parser.logic("||", "_||_", |parser| parser.logic("&&", "_&&_", Self::relation))?;
+            let Some(at) = parser.accept("?") else {
+                return Ok(condition);
+            };
+            let yes = parser.logic("||", "_||_", |parser| parser.logic("&&", "_&&_", Self::relation))?;
+            parser.expect(":")?;
+            let no = parser.expression()?;
+            Ok(parser.factory.call(at, "_?_:_", vec![condition, yes, no]))
+        })
+    }
+
+    fn logic(
+        &mut self,
+        sign: &str,
+        function: &str,
+        mut operand: impl FnMut(&mut Self) -> Parse<Expr>,
+    ) -> Parse<Expr> {
+        let first = operand(self)?;
+        if !self.is(sign) {
+            return Ok(first);
+        }
+        let at = self.at();
+        let mut args = vec![first];
+        while self.accept(sign).is_some() {
+            args.push(operand(self)?);
+        }
+        Ok(self.factory.call(at, function, args))
+    }
+
+    fn relation(&mut self) -> Parse<Expr> {
+        const SIGNS: &[(&str, &str)] = &[
+            ("<", "_<_"), ("<=", "_<=_"), (">=", "_>=_"), (">", "_>_"), ("==", "_==_"), ("!=", "_!=_"),
+            ("in", "@in"),
+        ];
+        self.chain(SIGNS, Self::sum)
+    }
+
+    fn sum(&mut self) -> Parse<Expr> {
+        self.chain(&[("+", "_+_"), ("-", "_-_")], Self::product)
+    }
+
+    fn product(&mut self) -> Parse<Expr> {
+        self.chain(&[("*", "_*_"), ("/", "_/_"), ("%", "_%_")], Self::unary)
+    }
+
+    /// Operands with operators of the same rank between them, from the left. Each makes the tree deeper.
+    fn chain(&mut self, signs: &[(&str, &str)], operand: fn(&mut Self) -> Parse<Expr>) -> Parse<Expr> {
+        let mut left = operand(self)?;
+        let depth = self.depth;
+        while let Some((sign, function)) = signs.iter().find(|(sign, _)| self.is(sign)) {
+            let at = self.expect(sign)?;
+            self.depth += 1;
+            let right = self.deeper(operand)?;
+            left = self.factory.call(at, function, vec![left, right]);
+        }
+        self.depth = depth;
+        Ok(left)
+    }
+
+    fn unary(&mut self) -> Parse<Expr> {
+        let at = self.at();
+        for (sign, function) in [("!", "!_"), ("-", "-_")] {
+            let mut count = 0_usize;
+            while self.is(sign) {
+                if sign == "-" && count == 0 && matches!(self.ahead(1), TokenKind::Int(..)) {
+                    break;
+                }
+                if sign == "-" && count == 0 && matches!(self.ahead(1), TokenKind::Literal(Literal::Double(_))) {
+                    break;
+                }
+                self.next += 1;
+                count += 1;
+            }
+            if count > 0 {
+                let operand = self.member()?;
+                let is_kept = count.is_multiple_of(2);
+                return Ok(if is_kept { operand } else { self.factory.call(at, function, vec![operand]) });
+            }
+        }
+        self.member()
+    }
+
+    fn member(&mut self) -> Parse<Expr> {
+        let mut operand = self.primary()?;
+        let depth = self.depth;
+        loop {
+            if let Some(at) = self.accept(".") {
+                operand = self.selected(operand, at)?;
+            } else if let Some(at) = self.accept("[") {
+                let function = if self.accept("?").is_some() { "_[?_]" } else { "_[_]" };
+                let index = self.expression()?;
+                self.expect("]")?;
+                operand = self.factory.call(at, function, vec![operand, index]);
+            } else {
+                break;
+            }
+            self.depth += 1;
+            if self.depth > DEPTH_MAX {
+                return Err(Problem::nowhere(format!("expression recursion limit exceeded: {DEPTH_MAX}")));
+            }
+        }
+        self.depth = depth;
+        Ok(operand)
+    }
+
+    /// What follows a dot.
+    fn selected(&mut self, operand: Expr, at: usize) -> Parse<Expr> {
+        let is_optional = self.accept("?").is_some();
+        let name_at = self.at();
+        let name = match self.kind().clone() {
+            TokenKind::Ident(name) => name,
+            TokenKind::Escaped(name) => name,
+            _ => return Err(self.unexpected("no viable alternative at input", "IDENTIFIER")),
+        };
+        let is_plain = matches!(self.kind(), TokenKind::Ident(_));
+        self.next += 1;
+        if is_optional {
+            let field = self.factory.node(name_at, Kind::Literal(Literal::String(name)));
+            return Ok(self.factory.call(at, "_?._", vec![operand, field]));
+        }
+        if is_plain && let Some(open) = self.accept("(") {
+            let args = self.arguments()?;
+            let dialect = self.dialect;
+            return macros::member(&mut self.factory, dialect, macros::Written { at: open, name, target: operand, args });
+        }
+        let select = Select { operand: Box::new(operand), field: name, is_test: false };
+        Ok(self.factory.node(at, Kind::Select(select)))
+    }
+
+    /// What stands between a call's parentheses.
+    fn arguments(&mut self) -> Parse<Vec<Expr>> {
+        let mut args = Vec::new();
+        if self.accept(")").is_some() {
+            return Ok(args);
+        }
+        loop {
+            args.push(self.expression()?);
+            if self.accept(",").is_none() {
+                break;
+            }
+        }
+        self.expect(")")?;
+        Ok(args)
+    }
+
+    fn primary(&mut self) -> Parse<Expr> {
+        let at = self.at();
+        if self.accept("(").is_some() {
+            let inner = self.expression()?;
+            self.expect(")")?;
+            return Ok(inner);
+        }
+        if self.accept("[").is_some() {
+            return self.list(at);
+        }
+        if self.accept("{").is_some() {
+            return self.map(at);
+        }
+        if let Some(literal) = self.literal()? {
+            return Ok(self.factory.node(at, Kind::Literal(literal)));
+        }
+        let dot = self.accept(".").map_or("", |_| ".");
+        let TokenKind::Ident(name) = self.kind().clone() else {
+            return Err(self.unexpected("mismatched input", OPERAND));
+        };
+        if let Some(segments) = self.made_type() {
+            return self.made(dot, segments);
+        }
+        let name_at = self.at();
+        self.next += 1;
+        if RESERVED.contains(&&*name) {
+            return Err(Problem::new(at, format!("reserved identifier: {name}")));
+        }
+        let name: Arc<str> = if dot.is_empty() { name } else { format!(".{name}").into() };
+        if let Some(open) = self.accept("(") {
+            let args = self.arguments()?;
+            return macros::global(&mut self.factory, open, &name, args);
+        }
+        Ok(self.factory.node(name_at, Kind::Ident(name)))
+    }
+
+    fn literal(&mut self) -> Parse<Option<Literal>> {
+        let at = self.at();
+        let is_negative = self.is("-");
+        let literal = match self.ahead(usize::from(is_negative)).clone() {
+            TokenKind::Int(digits, base) => {
+                let text = if is_negative { format!("-{digits}") } else { digits };
+                let number = i64::from_str_radix(&text, base);
+                Literal::Int(number.map_err(|_| Problem::new(at, "invalid int literal"))?)
+            }
+            TokenKind::Literal(Literal::Double(number)) if is_negative => Literal::Double(-number),
+            TokenKind::Literal(literal) if !is_negative => literal,
+            TokenKind::Wrong(why) if !is_negative => return Err(Problem::new(at, why)),
+            _ => return Ok(None),
+        };
+        self.next += 1 + usize::from(is_negative);
+        Ok(Some(literal))
+    }
+
+    fn list(&mut self, at: usize) -> Parse<Expr> {
+        let mut elements = Vec::new();
+        while !self.is("]") {
+            let is_optional = self.accept("?").is_some();
+            elements.push(Element { value: self.expression()?, is_optional });
+            if self.accept(",").is_none() {
+                break;
+            }
+        }
+        self.expect("]")?;
+        Ok(self.factory.node(at, Kind::List(elements)))
+    }
+
+    fn map(&mut self, at: usize) -> Parse<Expr> {
+        let mut entries = Vec::new();
+        while !self.is("}") {
+            let is_optional = self.accept("?").is_some();
+            let key = self.expression()?;
+            self.expect(":")?;
+            entries.push(Entry { key, value: self.expression()?, is_optional });
+            if self.accept(",").is_none() {
+                break;
+            }
+        }
+        self.expect("}")?;
+        Ok(self.factory.node(at, Kind::Map(entries)))
+    }
+
+    /// How many segments the name of a type has that an object is made of here: `a.b.C{`.
+    fn made_type(&self) -> Option<usize> {
+        let mut segments = 1;
+        loop {
+            let last = segments * 2 - 1;
+            if self.is_ahead(last, "{") {
+                return Some(segments);
+            }
+            if !self.is_ahead(last, ".") || !matches!(self.ahead(last + 1), TokenKind::Ident(_)) {
+                return None;
+            }
+            segments += 1;
+        }
+    }
+
+    fn made(&mut self, dot: &str, segments: usize) -> Parse<Expr> {
+        let mut names = Vec::new();
+        for _ in 0..segments {
+            if let TokenKind::Ident(name) = self.kind() {
+                names.push(name.to_string());
+            }
+            self.next += 2;
+        }
+        // Two tokens each, but there is no dot after the last.
+        self.next -= 1;
+        let at = self.expect("{")?;
+        let mut fields = Vec::new();
+        while !self.is("}") {
+            let is_optional = self.accept("?").is_some();
+            let name = match self.kind().clone() {
+                TokenKind::Ident(name) | TokenKind::Escaped(name) => name,
+                _ => return Err(self.unexpected("mismatched input", "IDENTIFIER")),
+            };
+            self.next += 1;
+            let at = self.expect(":")?;
+            fields.push(Field { at, name, value: self.expression()?, is_optional });
+            if self.accept(",").is_none() {
+                break;
+            }
+        }
+        self.expect("}")?;
+        let name = format!("{dot}{}", names.join("."));
+        Ok(self.factory.node(at, Kind::Struct(name.into(), fields)))
+    }
+}
