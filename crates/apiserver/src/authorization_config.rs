@@ -3,6 +3,8 @@
 //!
 //! ABAC is refused: there is none here. Source: `apiserver.config.k8s.io/v1` `AuthorizationConfiguration`, KEP-3221.
 
+mod conditions;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use machinery::{duration, names};
 use serde::Deserialize;
 
 use crate::webhook_client::kubeconfig::Target;
+pub use conditions::Conditions;
 
 const VERSIONS: [&str; 3] =
     ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1", "apiserver.config.k8s.io/v1alpha1"];
@@ -21,8 +24,6 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(30);
 const AUTHORIZED_TTL: Duration = Duration::from_secs(5 * 60);
 const UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
 const CONDITIONS_MAX: usize = 64;
-/// A webhook that is asked about too much, or too little, is not what its administrator wrote.
-const NO_CEL: &str = "match conditions are not supported";
 /// How many authorizers there may be. Upstream has no bound; nobody waits for so many.
 const AUTHORIZERS_MAX: usize = 64;
 /// What the webhook of the flags is called. Source: `defaultWebhookName`.
@@ -67,8 +68,8 @@ pub struct Webhook {
     pub unauthorized_ttl: Duration,
     /// What is taken for its answer when it does not answer.
     pub failure_policy: FailurePolicy,
-    /// CEL: what it is not asked about.
-    pub match_conditions: Vec<String>,
+    /// What it is asked about.
+    pub match_conditions: Conditions,
 }
 
 /// The version of a review.
@@ -347,7 +348,7 @@ fn webhook_of_flags(flags: &Flags<'_>, read: &impl Read) -> Result<Webhook, Stri
         authorized_ttl: flags.authorized_ttl,
         unauthorized_ttl: flags.unauthorized_ttl,
         failure_policy: FailurePolicy::NoOpinion,
-        match_conditions: Vec::new(),
+        match_conditions: Conditions::default(),
     })
 }
 
@@ -444,7 +445,7 @@ fn check_webhook(
     let version = check_versions(entry, path, errors);
     let failure_policy = check_failure_policy(&entry.failure_policy, &path.child("failurePolicy"), errors);
     let target = check_connection(&entry.connection_info, path, read, errors);
-    check_conditions(&entry.match_conditions, &path.child("matchConditions"), errors);
+    let match_conditions = conditions(&entry.match_conditions, &path.child("matchConditions"), errors);
     let kept = |is_kept: Option<bool>, span: Span| match is_kept {
         Some(false) => Duration::ZERO,
         _ => span.duration(),
@@ -457,7 +458,7 @@ fn check_webhook(
         authorized_ttl: kept(entry.cache_authorized_requests, authorized),
         unauthorized_ttl: kept(entry.cache_unauthorized_requests, unauthorized),
         failure_policy: failure_policy?,
-        match_conditions: entry.match_conditions.iter().map(|one| one.expression.clone()).collect(),
+        match_conditions,
     })
 }
 
@@ -528,9 +529,11 @@ fn check_connection(
     None
 }
 
-fn check_conditions(conditions: &[Condition], path: &Path, errors: &mut FieldErrors) {
+fn conditions(conditions: &[Condition], path: &Path, errors: &mut FieldErrors) -> Conditions {
+    let mut compiled = Conditions::default();
     if conditions.len() > CONDITIONS_MAX {
-        return errors.push(FieldError::too_many(path, conditions.len(), CONDITIONS_MAX));
+        errors.push(FieldError::too_many(path, conditions.len(), CONDITIONS_MAX));
+        return compiled;
     }
     let mut seen = BTreeSet::new();
     for (index, condition) in conditions.iter().enumerate() {
@@ -540,10 +543,11 @@ fn check_conditions(conditions: &[Condition], path: &Path, errors: &mut FieldErr
             errors.push(FieldError::required(&at, ""));
         } else if !seen.insert(expression) {
             errors.push(FieldError::duplicate(&at, expression));
-        } else {
-            errors.push(FieldError::forbidden(&at, NO_CEL));
+        } else if let Err(why) = compiled.add(expression) {
+            errors.push(FieldError::invalid(&at, expression, &why));
         }
     }
+    compiled
 }
 
 #[cfg(test)]

@@ -26,6 +26,12 @@ struct CallLabels {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct AuthorizerLabels {
+    r#type: &'static str,
+    name: String,
+}
+
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallResult {
@@ -56,6 +62,9 @@ pub(super) struct AuthorizationMetrics {
     calls: Family<CallLabels, Counter>,
     durations: Family<CallLabels, Histogram, fn() -> Histogram>,
     failed_open: Family<CallLabels, Counter>,
+    exclusions: Family<AuthorizerLabels, Counter>,
+    condition_errors: Family<AuthorizerLabels, Counter>,
+    condition_seconds: Family<AuthorizerLabels, Histogram, fn() -> Histogram>,
 }
 
 impl AuthorizationMetrics {
@@ -66,6 +75,11 @@ impl AuthorizationMetrics {
             calls: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(SECONDS)),
             failed_open: Family::default(),
+            exclusions: Family::default(),
+            condition_errors: Family::default(),
+            condition_seconds: Family::new_with_constructor(|| {
+                Histogram::new([0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25])
+            }),
         };
         let name = |rest: &str| format!("apiserver_authorization_{rest}");
         registry.register(
@@ -84,7 +98,37 @@ impl AuthorizationMetrics {
             "Calls of authorization webhooks that failed and had others asked",
             &metrics.failed_open,
         );
+        registry.register(
+            &name("match_condition_exclusions"),
+            "Times that an authorization webhook was not asked because of its match conditions",
+            &metrics.exclusions,
+        );
+        registry.register(
+            &name("match_condition_evaluation_errors"),
+            "Times that match conditions of an authorization webhook could not be evaluated",
+            &metrics.condition_errors,
+        );
+        registry.register(
+            &name("match_condition_evaluation_seconds"),
+            "How long match conditions of authorization webhooks take",
+            &metrics.condition_seconds,
+        );
         metrics
+    }
+
+    /// Counts an evaluation of match conditions, and what came of it, if anything.
+    pub(super) fn matched(&self, name: &str, took: Duration, matched: Option<bool>) {
+        let labels = AuthorizerLabels { r#type: "Webhook", name: name.to_owned() };
+        self.condition_seconds.get_or_create(&labels).observe(took.as_secs_f64());
+        match matched {
+            Some(true) => {}
+            Some(false) => {
+                self.exclusions.get_or_create(&labels).inc();
+            }
+            None => {
+                self.condition_errors.get_or_create(&labels).inc();
+            }
+        }
     }
 
     /// Where an authorizer counts what it allows and denies.

@@ -9,7 +9,7 @@ use auth::{Attributes, Decision, UserInfo};
 use base::Random;
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -47,6 +47,9 @@ impl WebhookAuthorizer {
     /// What it says, or is taken to say.
     pub(super) async fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Verdict {
         let spec = access_review::spec(user, attributes);
+        if let Some(excluded) = self.excluded(&spec) {
+            return excluded;
+        }
         let key = key(&Value::Object(spec.clone()));
         if let Some(known) = self.answers.get(&key, Instant::now()) {
             return verdict(known);
@@ -62,6 +65,29 @@ impl WebhookAuthorizer {
             self.answers.put(key, status.clone(), Instant::now() + kept_for);
         }
         verdict(status)
+    }
+
+    /// The verdict, if the conditions do not let the webhook be asked.
+    fn excluded(&self, spec: &Map<String, Value>) -> Option<Verdict> {
+        let Webhook { name, match_conditions, .. } = &self.config;
+        if match_conditions.is_empty() {
+            return None;
+        }
+        let begun = Instant::now();
+        let matched = match_conditions.matches(spec);
+        self.metrics.matched(name, begun.elapsed(), matched.as_ref().ok().copied());
+        match matched {
+            Ok(true) => None,
+            Ok(false) => Some(Decision::NoOpinion(String::new()).into()),
+            Err(why) => {
+                warn!(webhook = name, why, "match conditions of an authorization webhook cannot be evaluated");
+                let decision = match self.config.failure_policy {
+                    FailurePolicy::Deny => Decision::Deny(String::new()),
+                    FailurePolicy::NoOpinion => Decision::NoOpinion(String::new()),
+                };
+                Some(Verdict { decision, error: Some(why) })
+            }
+        }
     }
 
     async fn ask(&self, body: Bytes) -> Result<Status, (CallError, CallResult)> {

@@ -289,6 +289,32 @@ async fn what_may_go_better_is_tried_again() {
 }
 
 #[tokio::test]
+async fn a_webhook_is_asked_only_about_what_its_conditions_say() {
+    let conditions = |expression: &str, policy: &str| {
+        format!(
+            "timeout: 5s, failurePolicy: {policy}, matchConditionSubjectAccessReviewVersion: v1, \
+             matchConditions: [{{expression: \"{expression}\"}}]"
+        )
+    };
+    for (expression, policy, expect, calls) in [
+        ("request.user == 'jane'", "Deny", 200, 1),
+        ("request.user != 'jane'", "Deny", 403, 0),
+        ("request.nonResourceAttributes.path == '/'", "Deny", 500, 0),
+        ("request.nonResourceAttributes.path == '/'", "NoOpinion", 500, 0),
+    ] {
+        let (hooks, count) = counting(json!({"allowed": true})).await;
+        let server = server(&hooks, &conditions(expression, policy)).await;
+        let (code, why) = list(&server, "jane").await;
+        assert_eq!(code, expect, "{expression} {policy}: {why}");
+        assert_eq!(count.load(Ordering::SeqCst), calls, "{expression} {policy}");
+        let name = "apiserver_authorization_match_condition_exclusions_total";
+        let is_excluded = metric(&server, &format!("{name}{{type=\"Webhook\",name=\"hook\"}} 1")).await;
+        assert_eq!(is_excluded, expect == 403, "{expression} {policy}");
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_stranger_in_a_webhooks_place_is_not_believed() {
     let (hooks, count) = counting(json!({"allowed": true})).await;
     let (other, _) = counting(json!({"allowed": true})).await;
