@@ -180,13 +180,16 @@ impl Webhook {
         clock: Clock,
         random: Random,
     ) -> Result<Self, String> {
-        // Connections are there until the last events are sent.
-        let connections = tasks.outlasting();
+        // Where events wait, connections are there until the last ones are sent.
+        let connections = match config.mode {
+            Mode::Batch => tasks.outlasting(),
+            Mode::Blocking | Mode::BlockingStrict => tasks.clone(),
+        };
         let client = config.target.client(&connections)?;
         let sender = Arc::new(Sender { config, client, metrics: Arc::clone(metrics), clock, random });
         let queue = (sender.config.mode == Mode::Batch).then(|| {
             let (queue, waiting) = mpsc::channel(sender.config.batch.buffer_size);
-            let batches = Batches { sender: Arc::clone(&sender), waiting, under_way: Arc::new(Semaphore::new(BATCHES_MAX)) };
+            let batches = Batches { sender: Arc::clone(&sender), waiting, batch: Vec::new(), under_way: Arc::new(Semaphore::new(BATCHES_MAX)) };
             let stopping = tasks.clone();
             tasks.spawn_to_end("audit-webhook", async move {
                 batches.run(&stopping).await;
@@ -283,6 +286,8 @@ fn truncated(event: &Value) -> Value {
 struct Batches {
     sender: Arc<Sender>,
     waiting: mpsc::Receiver<Waiting>,
+    /// What will be sent together: it is not lost when the server ends meanwhile.
+    batch: Vec<Waiting>,
     under_way: Arc<Semaphore>,
 }
 
@@ -326,7 +331,7 @@ impl Batches {
     async fn finish(&mut self, first: impl Future<Output = ()>) {
         let rest = async {
             first.await;
-            let mut batch = Vec::new();
+            let mut batch = std::mem::take(&mut self.batch);
             while let Ok(event) = self.waiting.try_recv() {
                 batch.push(event);
                 if batch.len() >= self.sender.config.batch.size_max {
@@ -346,15 +351,15 @@ impl Batches {
     async fn next(&mut self) -> Vec<Waiting> {
         let Batch { size_max, wait_max, .. } = self.sender.config.batch;
         let Some(first) = self.waiting.recv().await else { return Vec::new() };
-        let mut batch = vec![first];
+        self.batch.push(first);
         let end = Instant::now() + wait_max;
-        while batch.len() < size_max {
+        while self.batch.len() < size_max {
             match tokio::time::timeout_at(end, self.waiting.recv()).await {
-                Ok(Some(event)) => batch.push(event),
+                Ok(Some(event)) => self.batch.push(event),
                 Ok(None) | Err(_) => break,
             }
         }
-        batch
+        std::mem::take(&mut self.batch)
     }
 }
 
