@@ -25,7 +25,7 @@ use crate::webhook_client::{CALL_MAX, Client};
 /// How long the events that wait may be together. Upstream counts them only.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 /// How many batches are under way at a time. Upstream has no bound.
-const BATCHES_MAX: usize = 16;
+const BATCHES_MAX: u32 = 16;
 /// How long what is left at the end of the server may take.
 const LAST_MAX: Duration = Duration::from_secs(5);
 const MODES: &str = "batch,blocking,blocking-strict";
@@ -189,7 +189,7 @@ impl Webhook {
         let sender = Arc::new(Sender { config, client, metrics: Arc::clone(metrics), clock, random });
         let queue = (sender.config.mode == Mode::Batch).then(|| {
             let (queue, waiting) = mpsc::channel(sender.config.batch.buffer_size);
-            let batches = Batches { sender: Arc::clone(&sender), waiting, batch: Vec::new(), under_way: Arc::new(Semaphore::new(BATCHES_MAX)) };
+            let batches = Batches { sender: Arc::clone(&sender), waiting, batch: Vec::new(), under_way: Arc::new(Semaphore::new(BATCHES_MAX as usize)), connections: connections.clone() };
             let stopping = tasks.clone();
             tasks.spawn_to_end("audit-webhook", async move {
                 batches.run(&stopping).await;
@@ -289,6 +289,8 @@ struct Batches {
     /// What will be sent together: it is not lost when the server ends meanwhile.
     batch: Vec<Waiting>,
     under_way: Arc<Semaphore>,
+    /// What ends after the last batch.
+    connections: Tasks,
 }
 
 impl Batches {
@@ -321,7 +323,7 @@ impl Batches {
             };
             match is_last {
                 true => return self.finish(sending).await,
-                false => stopping.spawn("audit batch", sending),
+                false => self.connections.spawn("audit batch", sending),
             }
         }
         self.finish(std::future::ready(())).await;
@@ -341,6 +343,8 @@ impl Batches {
             if !batch.is_empty() {
                 deliver(&self.sender, batch).await;
             }
+            // All places are free when no batch is under way.
+            drop(self.under_way.acquire_many(BATCHES_MAX).await);
         };
         if tokio::time::timeout(LAST_MAX, rest).await.is_err() {
             warn!("the audit webhook did not take the last events");
