@@ -65,6 +65,7 @@ pub mod options;
 
 pub mod audit;
 pub mod authentication_config;
+pub mod authorization_config;
 pub mod event_rate_limits;
 pub mod front_proxy;
 mod impersonation;
@@ -74,6 +75,7 @@ pub mod filter;
 pub mod kinds;
 
 mod compaction;
+pub mod webhook_client;
 
 pub mod cache;
 

@@ -26,6 +26,7 @@ use tracing::{debug, info, warn};
 use crate::aggregation::{self, Aggregation};
 use crate::api::Api;
 use crate::at_rest::AtRest;
+use crate::authorization_config::Read;
 use crate::audit::Audit;
 use crate::body::held::WhileBody;
 use crate::cache::{Cache, CacheEvent, Keys, feed};
@@ -41,7 +42,7 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::resource_metrics::ResourceMetrics;
 use crate::respond::Body;
-use crate::security::Security;
+use crate::security::{Outside, Security};
 use crate::security::peer::{Certificates, Presented};
 use crate::service::ApiService;
 use crate::trace::Trace;
@@ -150,6 +151,15 @@ impl ApiServer {
         }
     }
 
+    /// Has those asked whether somebody may whom an AuthorizationConfiguration names; says whether they are others.
+    /// `read` reads what it names.
+    ///
+    /// # Errors
+    /// If it cannot be used. Then nothing changes.
+    pub fn reload_authorization(&self, text: &str, read: impl Read) -> Result<bool, String> {
+        self.api.security.reload_authorization(text, read)
+    }
+
     /// Waits until the bootstrap objects are there.
     pub async fn ready(&self) {
         self.api.wait_bootstrapped().await;
@@ -181,7 +191,10 @@ pub async fn start(
     let (serving, ending) = (tasks.outlasting(), tasks.outlasting());
     let audit = config.options.audit.clone();
     let audit = audit
-        .map(|audit| Audit::start(audit, &ending, clock.clone(), cluster.random.clone()).map(Arc::new))
+        .map(|audit| {
+            let (registry, random) = (cluster.metrics.registry(), cluster.random.clone());
+            Audit::start(audit, &ending, registry, clock.clone(), random).map(Arc::new)
+        })
         .transpose()
         .map_err(StartError::Audit)?;
     let trace = Arc::new(Trace::new(clock.clone()));
@@ -246,7 +259,10 @@ async fn cluster(
     let catalogue = Arc::new(Catalogue::new(Arc::clone(&cache)));
     catalogue.add(Offer::builtin()).await?;
     let builtin = Kinds::clone(&catalogue.current());
-    let security = Security::new(&config, clock.clone(), Arc::clone(&cache), builtin.clone());
+    let known = (Arc::clone(&cache), builtin.clone());
+    let registry = metrics.registry().clone();
+    let outside = Outside { tasks: tasks.clone(), random: random.clone(), registry };
+    let security = Security::new(&config, clock.clone(), known, outside);
     let security = Arc::new(security.map_err(StartError::Tls)?);
     security.load(&cache);
     let dial: Arc<dyn Dial> = Arc::clone(dialer) as Arc<dyn Dial>;

@@ -205,10 +205,10 @@ async fn handle(
     {
         place.prove(standing);
     }
-    let acting_as = api.security.impersonate(&own, http.headers());
+    let acting_as = deadline::within(limit, api.security.impersonate(&own, http.headers())).await;
     if let Some(audit) = &api.audit {
         let target = acting_as.as_ref().ok().and_then(Option::as_ref);
-        passage.trail = audit.begin((&own, target), &info, http.headers(), address);
+        passage.trail = audit.begin((&own, target), &info, http.headers(), address).await?;
         proof.annotate(&passage.notes);
     }
     let acting_as = acting_as?;
@@ -281,7 +281,7 @@ async fn serve(
 ) -> Result<Response<Body>> {
     // Policy that was acknowledged holds for every request after it.
     api.cache.reached(api.cache.policy_revision()).await?;
-    let decided = api.security.permit(user, &info);
+    let decided = api.security.permit(user, &info).await;
     if passage.trail.is_some() {
         let reason = match &decided {
             Ok(permit) => permit.reason(),
