@@ -132,11 +132,11 @@ impl Authorizer for Asker {
             },
         };
         let asked = Asked { verb: question.verb.clone(), ..asked };
-        let (is_allowed, reason) = match self.security.decide(account.as_ref().unwrap_or(&self.user), &asked)
-        {
+        let verdict = self.security.decide_at_once(account.as_ref().unwrap_or(&self.user), &asked);
+        let (is_allowed, reason) = match verdict.decision {
             Decided::Allow(reason) => (true, reason),
             Decided::NoOpinion(reason) | Decided::Deny(reason) => (false, reason),
         };
-        Decision { is_allowed, reason, error: None }
+        Decision { is_allowed, reason, error: verdict.error }
     }
 }

@@ -277,6 +277,12 @@ impl Security {
         chain.decide(&self.authorizer, user, attributes).await
     }
 
+    /// What the authorizers say that need not be waited for.
+    pub fn decide_at_once(&self, user: &UserInfo, attributes: &Attributes) -> Verdict {
+        let chain = Arc::clone(&self.chain.read());
+        chain.decide_at_once(&self.authorizer.read(), user, attributes)
+    }
+
     /// Has those asked from now on whom a file names; says whether they are others. What webhooks answered before is
     /// forgotten then. `read` reads what the file names.
     ///
