@@ -42,6 +42,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::cache::CachedObject;
 use crate::cluster::Cluster;
@@ -204,7 +205,11 @@ impl Step<'_> {
     async fn done(self, context: &Context<'_>) -> Result<()> {
         match self {
             Self::Done(done) => done,
-            Self::Later(work) => deadline::before(context.request.deadline, work).await,
+            Self::Later(work) => {
+                // What the server does on its own account has as long as anybody.
+                let longest = || Instant::now() + context.cluster.config.options.request_timeout;
+                deadline::before(context.request.deadline.unwrap_or_else(longest), work).await
+            }
         }
     }
 }
@@ -410,4 +415,28 @@ pub async fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dry_runs_leave_out_what_has_side_effects() {
+        let all = chosen(&["EventRateLimit".into()], &["LimitRanger".into()]).unwrap();
+        let check = |name: &str, effect: Effect, expect: bool| {
+            let plugin = PLUGINS.iter().find(|plugin| plugin.name == name).unwrap();
+            assert_eq!(plugin.runs(&all, effect), expect, "{name} {effect:?}");
+        };
+        for (name, stored, dry) in [
+            ("EventRateLimit", true, false),
+            ("ResourceQuota", true, true),
+            ("PodSecurity", true, true),
+            ("LimitRanger", false, false),
+            ("AlwaysPullImages", false, false),
+        ] {
+            check(name, Effect::Stored, stored);
+            check(name, Effect::DryRun, dry);
+        }
+    }
 }

@@ -12,6 +12,7 @@ use crate::at_rest::AtRest;
 use crate::audit::Audit;
 use crate::flow_control::FlowControl;
 use crate::kubelet_client::KubeletClient;
+use crate::progress::Progress;
 use crate::status::{Error, Result};
 use crate::trace::Trace;
 use crate::write::Writer;
@@ -39,6 +40,8 @@ pub struct Api {
     pub tasks: Tasks,
     /// What serves clients: goes on through the delay after readiness has failed, and ends when the drain begins.
     pub serving: Tasks,
+    /// How far CustomResourceDefinitions are served.
+    pub custom: Progress,
     /// What changes while it runs.
     pub state: State,
 }

@@ -82,7 +82,14 @@ impl AtRest {
         revision: Revision,
     ) -> Result<CachedObject, Unreadable> {
         let (value, _) = self.plain(keys, entry).await?;
+        let reread = keys.form.as_ref().and_then(|form| form.read(&value));
+        let is_stale = reread.is_some();
+        let value = reread.map_or(value, |reread| Cow::Owned(reread.into()));
         CachedObject::from_stored(entry.key.as_str().into(), &value, revision)
+            .map(|mut object| {
+                object.is_stale = is_stale;
+                object
+            })
             .ok_or_else(|| unreadable(&entry.key, "decode", "the stored value is no object"))
     }
 

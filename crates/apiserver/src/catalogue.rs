@@ -30,8 +30,10 @@ use store::{Revision, StoreError};
 use tokio::sync::{Mutex, watch};
 
 use crate::cache::{Cache, Keys, ResourceCache, feed};
+use crate::gate::Gate;
 use crate::kinds::Kind;
 pub use crate::kinds::Kinds;
+use crate::object::StoredForm;
 use crate::request_info::ResourceInfo;
 pub use delegates::{Asked, Delegate, Told};
 use learned::Learned;
@@ -47,9 +49,25 @@ pub struct Offer {
     pub row: Resource,
     /// The schema of its objects, if they have any.
     pub schema: Option<Schema>,
+    /// What custom kinds have beside.
+    pub custom: Option<Custom>,
+}
+
+/// What all versions of a custom kind share.
+#[derive(Clone, Debug)]
+pub struct Custom {
+    /// How its objects are stored.
+    pub form: StoredForm,
+    /// Whether more of them can be created.
+    pub gate: Arc<Gate>,
 }
 
 impl Offer {
+    /// A kind that is no custom one.
+    pub fn new(row: Resource, schema: Option<Schema>) -> Self {
+        Self { row, schema, custom: None }
+    }
+
     /// The built-in kinds that this process serves, in discovery's order.
     pub fn builtin() -> Vec<Self> {
         let served = resources::table().iter().filter(|row| row.is_served());
@@ -58,7 +76,7 @@ impl Offer {
 
     fn of_builtin_schema(row: Resource) -> Self {
         let schema = schema::builtin().kind(&row.group, &row.version, &row.kind).map(Schema::from);
-        Self { row, schema }
+        Self::new(row, schema)
     }
 }
 
@@ -290,9 +308,10 @@ impl Catalogue {
         check(&kept, &offers)?;
         let mut begun = Begun { cache: &self.cache, caches: Vec::new() };
         let mut all = kept;
-        for Offer { row, schema } in &offers {
-            let cache = self.cache_of(row, &offers, (&before, &all), &mut begun);
-            let kind = Kind::new(row.clone(), schema.clone(), cache);
+        for offer in &offers {
+            let cache = self.cache_of(offer, &offers, (&before, &all), &mut begun);
+            let gate = offer.custom.as_ref().map(|custom| Arc::clone(&custom.gate));
+            let kind = Kind::new(offer.row.clone(), offer.schema.clone(), cache).behind(gate);
             let at = place(&all, &before, &kind);
             all.insert(at, kind);
         }
@@ -369,11 +388,11 @@ impl Catalogue {
         *self.current.write() = Arc::new(Snapshot::new(before.kinds.clone(), delegates, Some(&before)));
     }
 
-    /// The cache for a row: that of kinds with the same objects, unless other fields of them are to be found by than
-    /// before; else a new one.
+    /// The cache for an offer: that of kinds with the same objects, unless these are to be read in another form than before,
+    /// or other fields of them are to be found by; else a new one.
     fn cache_of(
         &self,
-        row: &Resource,
+        Offer { row, custom, .. }: &Offer,
         offers: &[Offer],
         (before, all): (&Snapshot, &[Kind]),
         begun: &mut Begun<'_>,
@@ -388,12 +407,17 @@ impl Catalogue {
         let stored = offers.iter().map(|offer| &offer.row).find(|one| {
             one.storage_prefix == row.storage_prefix && one.storage_api_version == one.api_version()
         });
-        let finds =
-            |kind: &&Kind| stored.is_some_and(|row| kind.row().selectable_fields == row.selectable_fields);
-        if let Some(kind) = before.stored_below(prefix).filter(finds) {
+        let form = custom.as_ref().map(|custom| custom.form.clone());
+        // Of objects that are found by fields those of the version in whose form they are stored are kept.
+        let is_found = |kind: &Kind| match stored {
+            Some(row) => !kind.is_converted() && kind.row().selectable_fields == row.selectable_fields,
+            None => custom.is_some(),
+        };
+        let mut known = before.iter().filter(|kind| kind.prefix() == prefix);
+        if let Some(kind) = known.find(|kind| kind.cache().keys().form == form && is_found(kind)) {
             return Arc::clone(kind.cache());
         }
-        let cache = self.cache.begin(Keys::of_row(row));
+        let cache = self.cache.begin(Keys { form, ..Keys::of_row(row) });
         begun.caches.push(Arc::clone(&cache));
         cache
     }

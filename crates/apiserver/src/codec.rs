@@ -12,10 +12,11 @@ use machinery::field::{FieldError, Path};
 use schema::patch::PatchError;
 use schema::text;
 use schema::walk::budget::Room;
+use schema::walk::declared;
 use schema::walk::decode::{self as walk, DecodeError};
 use schema::walk::default::Defaults;
 use schema::{SchemaRef, proto};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing::warn;
 
 pub use crate::formats::{check_types, decode, encode_protobuf, fill_nulls, strip_nulls};
@@ -179,15 +180,27 @@ fn mode(validation: FieldValidation) -> walk::FieldValidation {
 }
 
 /// Fills in defaults.
-pub fn default(kind: &Kind, value: &mut Value) {
-    if let Ok(schema) = schema_of(kind) {
-        DEFAULTS.apply(schema, value);
+///
+/// # Errors
+/// 413 if those of a custom kind take too much memory.
+pub fn default(kind: &Kind, value: &mut Value) -> Result<()> {
+    let Ok(schema) = schema_of(kind) else { return Ok(()) };
+    if kind.is_custom() {
+        return declared::apply(schema, value)
+            .map_err(|failure| Error::entity_too_large(failure.to_string()));
     }
+    DEFAULTS.apply(schema, value);
+    Ok(())
 }
 
 /// A stored object's message, without the envelope, in the form of `kind`.
 pub fn encode_protobuf_message(kind: &Kind, stored: &Value) -> Option<Bytes> {
     let value = kind.to_served(Cow::Borrowed(stored));
+    if kind.is_custom() {
+        // Only its metadata has such a form, and nothing else is asked for in it.
+        let schema = schema_named("meta.k8s.io/v1", "PartialObjectMetadata")?;
+        return logged(proto::encode_message(schema, &json!({"metadata": value.get("metadata")})));
+    }
     logged(proto::encode_message(schema_of(kind).ok()?, &value))
 }
 

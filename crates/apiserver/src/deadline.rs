@@ -40,11 +40,8 @@ pub async fn within<T>(limit: Duration, work: impl Future<Output = Result<T>>) -
 ///
 /// # Errors
 /// As [`within`].
-pub async fn before<T>(end: Option<Instant>, work: impl Future<Output = Result<T>>) -> Result<T> {
-    match end {
-        Some(end) => within(end.saturating_duration_since(Instant::now()), work).await,
-        None => work.await,
-    }
+pub async fn before<T>(end: Instant, work: impl Future<Output = Result<T>>) -> Result<T> {
+    within(end.saturating_duration_since(Instant::now()), work).await
 }
 
 #[cfg(test)]
@@ -74,5 +71,17 @@ mod tests {
             "timeout=soon",
             Err("invalid timeout specified in the request URL - time: invalid duration \"soon\""),
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_of_a_requests_work_ends_with_the_request() {
+        let end = Instant::now() + Duration::from_secs(1);
+        let work = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            Ok(())
+        };
+        assert_eq!(before(end, work).await.unwrap_err().code.as_u16(), 504);
+        assert_eq!(Instant::now(), end, "and not later");
+        assert!(before(end, async { Ok(()) }).await.is_ok(), "what need not wait is not late");
     }
 }

@@ -15,6 +15,7 @@ use crate::status::{Error, Result};
 fn unsupported(kind: &Kind, field: &str) -> String {
     let own = kind.row().selectable_fields.iter().filter(|field| !field.label.starts_with("metadata."));
     match (kind.kind(), own.count()) {
+        _ if kind.is_custom() => format!("field label not supported: {field}"),
         (_, 0) => {
             format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
         }

@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::api::Api;
 use crate::request::Authorized;
 use crate::status::Result;
-use crate::{binding, component_statuses, eviction, reviews, tokens, verbs};
+use crate::{binding, component_statuses, custom, eviction, reviews, tokens, verbs};
 
 type Handle = for<'a> fn(&'a Api, &'a Authorized) -> BoxFuture<'a, Result<Answer>>;
 
@@ -55,7 +55,13 @@ fn review<'a>(api: &'a Api, request: &'a Authorized) -> BoxFuture<'a, Result<Ans
 /// What the client is told.
 pub(crate) async fn run(api: &Api, request: &Authorized) -> Result<Answer> {
     verbs::check(request)?;
-    let Some(handler) = find(request) else { return verbs::run(api, request).await };
+    let Some(handler) = find(request) else {
+        let answer = verbs::run(api, request).await?;
+        return match custom::is_followed(request) {
+            true => Box::pin(custom::settle(api, request, answer)).await,
+            false => Ok(answer),
+        };
+    };
     match handler.subresource {
         "" => verbs::begin(request)?,
         _ => verbs::subresources::check(request).map(drop)?,

@@ -17,7 +17,8 @@ use schema::{Schema, SchemaRef, Schemas};
 use serde_json::{Map, Value};
 
 use crate::cache::{CachedObject, ReadFields, ResourceCache};
-use crate::object::{Fields, encode_stored};
+use crate::gate::Gate;
+use crate::object::{Fields, encode_stored, form};
 use crate::request_info::Verb;
 use crate::status::Subject;
 pub use all::Kinds;
@@ -47,6 +48,7 @@ struct Served {
     api_version: String,
     schema: Option<Schema>,
     cache: Arc<ResourceCache>,
+    gate: Option<Arc<Gate>>,
 }
 
 impl ReadFields for Served {
@@ -63,7 +65,26 @@ impl Kind {
     /// stored has one that stays empty.
     pub fn new(row: Resource, schema: Option<Schema>, cache: Arc<ResourceCache>) -> Self {
         let api_version = row.api_version();
-        Self(Arc::new(Served { row, api_version, schema, cache }))
+        Self(Arc::new(Served { row, api_version, schema, cache, gate: None }))
+    }
+
+    /// The kind, whose objects are created through a gate, if there is one.
+    #[must_use]
+    pub(crate) fn behind(mut self, gate: Option<Arc<Gate>>) -> Self {
+        if let Some(served) = Arc::get_mut(&mut self.0) {
+            served.gate = gate;
+        }
+        self
+    }
+
+    /// What new objects go through, if the kind can go.
+    pub fn gate(&self) -> Option<&Gate> {
+        self.0.gate.as_deref()
+    }
+
+    /// Whether a CustomResourceDefinition made it.
+    pub fn is_custom(&self) -> bool {
+        self.arena().is_some()
     }
 
     /// Whether both are handles to the same.
@@ -151,6 +172,11 @@ impl Kind {
         const POSTED: &[&str] = &["create"];
         let below = self.0.row.subresource(subresource);
         below.map_or(self.0.row.verbs, |subresource| subresource.verbs) != POSTED
+    }
+
+    /// Whether objects can be sent in protobuf: not custom ones, of which only Scales can.
+    pub fn has_protobuf(&self, subresource: &str) -> bool {
+        !self.is_custom() || subresource == "scale"
     }
 
     /// Whether a DELETE is answered with the object that is gone, not with a Status.
@@ -277,6 +303,9 @@ impl Kind {
         if let Some(map) = object.as_object_mut() {
             self.convert(map, self.api_version(), self.0.row.conversion.map(|c| c.from_storage));
         }
+        if let Some(schema) = self.0.schema.as_ref().filter(|schema| schema.made().is_some()) {
+            object = form::pruned(schema, object);
+        }
         Cow::Owned(object)
     }
 
@@ -286,6 +315,9 @@ impl Kind {
             && let Some(map) = served.as_object_mut()
         {
             self.convert(map, &self.0.row.storage_api_version, self.0.row.conversion.map(|c| c.to_storage));
+            if let Some(form) = &self.cache().keys().form {
+                served = form::pruned(form.schema(), served);
+            }
         }
         served
     }

@@ -17,11 +17,11 @@ mod streams;
 pub mod aggregation;
 mod binding;
 pub mod component_statuses;
+pub mod custom;
 pub mod eviction;
 pub mod proxy;
 pub mod resource_metrics;
 pub mod reviews;
-pub mod service_reference;
 pub mod tokens;
 mod webhook_dial;
 pub mod webhooks;
@@ -38,6 +38,8 @@ pub mod api;
 pub mod write;
 
 pub mod admission;
+
+pub mod service_reference;
 
 pub mod dial;
 pub mod flow_control;
@@ -81,8 +83,10 @@ pub mod body;
 pub mod formats;
 
 pub mod deadline;
+pub mod gate;
 pub mod negotiate;
 pub mod notes;
+pub mod progress;
 pub mod request_info;
 pub mod scale;
 pub mod status;

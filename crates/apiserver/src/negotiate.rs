@@ -61,14 +61,6 @@ impl Accept {
         Self::choose(headers, |_| true)
     }
 
-    /// As [`Accept::of`], where nothing can be a Table.
-    ///
-    /// # Errors
-    /// 406 if nothing else is asked for.
-    pub fn without_tables(headers: &HeaderMap) -> Result<Self> {
-        Self::choose(headers, |accept| accept.view != View::Table)
-    }
-
     /// As [`Accept::of`], where there are no views: discovery.
     ///
     /// # Errors
@@ -77,7 +69,11 @@ impl Accept {
         Self::choose(headers, |accept| accept.view == View::Object)
     }
 
-    fn choose(headers: &HeaderMap, is_possible: impl Fn(&Self) -> bool) -> Result<Self> {
+    /// As [`Accept::of`], of what is possible.
+    ///
+    /// # Errors
+    /// 406 if nothing of it is asked for.
+    pub fn choose(headers: &HeaderMap, is_possible: impl Fn(&Self) -> bool) -> Result<Self> {
         let Some(header) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else {
             return Ok(Self::JSON);
         };

@@ -7,10 +7,15 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 
-/// Longer warnings are cut, as upstream does when headers grow too long.
+/// How long a warning may be.
 const WARNING_CHARS_MAX: usize = 4096;
 /// How many warnings are kept.
 const WARNINGS_MAX: usize = 64;
+/// How long all of them may be together. When they are longer, each is cut, and then what is too much is left out: clients
+/// refuse an answer whose headers are too long. Source: `k8s.io/apiserver/pkg/endpoints/filters/warning.go`.
+const ALL_CHARS_MAX: usize = 4096;
+/// To how much.
+const CUT_CHARS: usize = 256;
 
 /// Warnings and annotations.
 #[derive(Debug, Default)]
@@ -76,7 +81,14 @@ impl Notes {
 
     /// Adds the warnings to a response's headers (RFC 7234, 5.5).
     pub fn write(&self, headers: &mut HeaderMap) {
-        for warning in &self.kept.lock().warnings {
+        let kept = self.kept.lock();
+        let chars: usize = kept.warnings.iter().map(|warning| warning.chars().count()).sum();
+        let longest = if chars > ALL_CHARS_MAX { CUT_CHARS } else { WARNING_CHARS_MAX };
+        let mut left = ALL_CHARS_MAX;
+        for warning in &kept.warnings {
+            let warning: String = warning.chars().take(longest).collect();
+            let Some(rest) = left.checked_sub(warning.chars().count()) else { return };
+            left = rest;
             let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
             if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
                 headers.append(http::header::WARNING, value);
@@ -88,6 +100,20 @@ impl Notes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn warnings_never_grow_too_long_for_clients() {
+        let notes = Notes::default();
+        notes.warn("short");
+        notes.warn("ü".repeat(9000));
+        (0..100).for_each(|n| notes.warn(format!("{n}{}", "x".repeat(1000))));
+        let mut headers = HeaderMap::new();
+        notes.write(&mut headers);
+        let all: Vec<_> = headers.get_all(http::header::WARNING).iter().collect();
+        assert_eq!(*all.first().unwrap(), "299 - \"short\"");
+        assert_eq!(all.get(1).unwrap().len(), "299 - \"\"".len() + 2 * CUT_CHARS);
+        assert!(all.len() > 10 && all.iter().map(|value| value.len()).sum::<usize>() < 8192, "{}", all.len());
+    }
 
     #[test]
     fn a_warning_is_said_once_and_quoted() {

@@ -5,6 +5,7 @@
 //! revision is known only after the commit. Bytes in any other order are parsed and encoded again, and so is the
 //! protobuf that a kube-apiserver stores.
 
+pub mod form;
 pub mod part;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use serde_json::value::RawValue;
 use store::{ROOT, Revision};
 
 use crate::formats;
+pub use form::StoredForm;
 use part::part;
 
 /// What comes before the kind and the version in every value that knarr stores, and after them.
@@ -41,6 +43,8 @@ pub struct Keys {
     pub group: Text,
     /// The plural.
     pub resource: Text,
+    /// How objects of a custom kind are read; those of others are as they are stored.
+    pub form: Option<StoredForm>,
 }
 
 impl Keys {
@@ -51,14 +55,14 @@ impl Keys {
             Some((group, _)) if *group != *row.group => group.into(),
             _ => row.group.clone(),
         };
-        Self { prefix: row.storage_prefix.clone(), group, resource: row.plural.clone() }
+        Self { prefix: row.storage_prefix.clone(), group, resource: row.plural.clone(), form: None }
     }
 
     /// The keys below a prefix that no row has: `/registry/<resource>/` or `/registry/<group>/<resource>/`.
     pub fn below(prefix: &str) -> Self {
         let path = prefix.strip_prefix(ROOT).unwrap_or(prefix).trim_end_matches('/');
         let (group, resource) = path.split_once('/').unwrap_or(("", path));
-        Self { prefix: prefix.into(), group: group.into(), resource: resource.into() }
+        Self { prefix: prefix.into(), group: group.into(), resource: resource.into(), form: None }
     }
 }
 
@@ -71,6 +75,8 @@ pub struct CachedObject {
     pub revision: Revision,
     /// The final JSON.
     pub json: Bytes,
+    /// Whether it would be stored in another form today.
+    pub is_stale: bool,
     /// Where `"metadata"` begins in it: after the kind and the version.
     metadata_at: usize,
     labels: OnceLock<BTreeMap<String, String>>,
@@ -88,6 +94,7 @@ impl CachedObject {
             key,
             revision,
             json,
+            is_stale: false,
             metadata_at,
             labels: OnceLock::new(),
             fields: OnceLock::new(),
@@ -149,6 +156,7 @@ impl CachedObject {
             key: Arc::clone(&self.key),
             revision,
             json: self.json.clone(),
+            is_stale: self.is_stale,
             metadata_at: self.metadata_at,
             labels: OnceLock::new(),
             fields: OnceLock::new(),

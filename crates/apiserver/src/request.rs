@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::catalogue::{Asked, Snapshot};
 use crate::cluster::Cluster;
 use crate::kinds::Kind;
-use crate::negotiate::{Accept, View};
+use crate::negotiate::{Accept, Format, View};
 use crate::notes::Notes;
 use crate::place::Placed;
 use crate::request_info::{Query, RequestInfo, ResourceInfo, Scope, Verb, cut};
@@ -186,21 +186,31 @@ pub(crate) fn of_server(
     cluster: &Cluster,
     (group, version, resource): (&str, &str, &str),
     namespace: &str,
+    object: Value,
+    verb: Verb,
+) -> Option<(Authorized, Value)> {
+    of_server_for(cluster, cluster.kind(group, version, resource)?, namespace, object, verb)
+}
+
+/// As [`of_server`], for a kind that is at hand.
+pub(crate) fn of_server_for(
+    cluster: &Cluster,
+    kind: &Kind,
+    namespace: &str,
     mut object: Value,
     verb: Verb,
 ) -> Option<(Authorized, Value)> {
-    let kind = cluster.kind(group, version, resource)?;
     let map = object.as_object_mut()?;
     map.insert("apiVersion".to_owned(), kind.api_version().into());
     map.insert("kind".to_owned(), kind.kind().into());
     let name = if verb == Verb::Create { String::new() } else { Metadata::of(&object).name().to_owned() };
     let resource = ResourceInfo {
         verb,
-        group: group.to_owned(),
-        version: version.to_owned(),
+        group: kind.group().to_owned(),
+        version: kind.version().to_owned(),
         scope: if namespace.is_empty() { Scope::Cluster } else { Scope::Namespace },
         namespace: namespace.to_owned(),
-        resource: resource.to_owned(),
+        resource: kind.resource().to_owned(),
         subresource: String::new(),
         name,
         rest: String::new(),
@@ -241,10 +251,13 @@ pub fn accepted(
     accept: Option<Accept>,
     headers: &http::HeaderMap,
 ) -> Result<Accept> {
-    match accept.ok_or_else(Error::not_acceptable)? {
-        accept if accept.view == View::Table && !kind.has_table(&resource.subresource) => {
-            Accept::without_tables(headers)
-        }
-        accept => Ok(accept),
-    }
+    let accept = accept.ok_or_else(Error::not_acceptable)?;
+    let (has_table, has_protobuf) =
+        (kind.has_table(&resource.subresource), kind.has_protobuf(&resource.subresource));
+    let is_possible = |accept: &Accept| match accept.view {
+        View::Table => has_table,
+        View::Object => has_protobuf || accept.format != Format::Protobuf,
+        View::Metadata | View::MetadataList => true,
+    };
+    if is_possible(&accept) { Ok(accept) } else { Accept::choose(headers, is_possible) }
 }

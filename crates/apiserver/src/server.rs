@@ -32,10 +32,12 @@ use crate::cache::{Cache, CacheEvent, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::custom::Definitions;
 use crate::flow_control::FlowControl;
 use crate::kubelet_client::KubeletClient;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::resource_metrics::ResourceMetrics;
 use crate::respond::Body;
 use crate::security::Security;
@@ -168,6 +170,7 @@ pub async fn start(
     let at_rest = Arc::new(at_rest(&config, &metrics, &clock, &tasks).await);
     let dialer = Arc::new(Dialer::default());
     let cluster = cluster(config, (&store, &at_rest), metrics, (clock, random), (&dialer, &tasks)).await?;
+    let definitions = Definitions::load(&cluster.builtin, &cluster.catalogue).await;
     // Nobody is let in before there is something to read.
     let listener = bind(cluster.config.bind).await?;
     let tls = listener.as_ref().map(|_| tls(&cluster.config)).transpose()?;
@@ -194,6 +197,7 @@ pub async fn start(
     let api = Arc::new(Api {
         flow: FlowControl::new(config.requests_in_flight_max, cluster.metrics.registry()),
         kubelets: KubeletClient::new(config),
+        custom: Progress::default(),
         state: crate::api::State::new(config.requests_in_flight_max),
         writer: Writer {
             door: Door::new(store, Arc::clone(&at_rest), cache),
@@ -209,7 +213,7 @@ pub async fn start(
     });
     dialer.is_for(&api);
     api.catalogue.delegate(Arc::new(ResourceMetrics::new(Arc::downgrade(&api)))).await;
-    spawn_followers(&api);
+    spawn_followers(&api, definitions);
     if let Some(address) = bound {
         info!(%address, "serving");
     }
@@ -301,7 +305,9 @@ fn tls(config: &Config) -> Result<Tls, StartError> {
 }
 
 /// What makes the first objects, and what follows the cache beside requests.
-fn spawn_followers(api: &Arc<Api>) {
+fn spawn_followers(api: &Arc<Api>, definitions: Definitions) {
+    let custom = Arc::clone(api);
+    api.serving.spawn("custom-kinds", async move { definitions.follow(&custom).await });
     let bootstrap = Arc::clone(api);
     api.tasks.spawn("bootstrap", async move { crate::bootstrap::run_until_done(&bootstrap).await });
     let addresses = Arc::clone(api);

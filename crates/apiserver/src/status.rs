@@ -222,6 +222,12 @@ impl Error {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", text)
     }
 
+    /// 405: the kind is about to go.
+    pub fn ending(verb: &str) -> Self {
+        let text = format!("{verb} not allowed while custom resource definition is terminating");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", text)
+    }
+
     /// 410: the revision asked for is gone.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)

@@ -89,6 +89,9 @@ pub fn check(request: &Authorized) -> Result<()> {
 /// 405 if it cannot.
 pub fn check_verb(request: &Authorized) -> Result<()> {
     let (verb, is_collection) = (request.resource.verb, request.resource.name.is_empty());
+    if verb == Verb::Create && request.kind.row().is_terminating {
+        return Err(Error::ending(verb.as_str()));
+    }
     let needs_name = matches!(verb, Verb::Update | Verb::Patch);
     if !request.kind.has_verb(verb)
         || (needs_name && is_collection)

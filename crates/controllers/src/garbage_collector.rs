@@ -7,7 +7,7 @@
 //! It knows metadata only, of every stored resource: built-in ones, and those that discovery names as long as it does.
 //! The watches of two resources do not wait for each other, so an owner counts as gone only when its informer is as new as
 //! the dependent; otherwise the server is asked. Revisions of kinds that came may be of another store: there the server is
-//! always asked, unless the owner was seen to go (`memory.rs`). So it is for owners of kinds that no informer knows
+//! always asked, unless the owner was seen to go, and its kind after it (`memory.rs`). So it is for owners of kinds that no informer knows
 //! (`foreign.rs`). Where the server cannot say, nothing goes: a kind that is out of sight takes nobody with it.
 
 mod foreign;
@@ -163,11 +163,12 @@ fn look_up(
     if let Some(resource) = kinds::by_kind(group, kind) {
         return Ok(see(resource, &informers.metadata(resource), owner, dependent));
     }
-    if Memory::of(informers).has_gone(group, kind, &owner.uid) {
-        return Ok(Owner::Gone);
-    }
     match followed.guest_by_kind(group, kind) {
         Some((resource, informer)) if informer.is_synced() => Ok(see(&resource, &informer, owner, dependent)),
+        // Nobody can be asked any more.
+        None if !followed.knows(group, kind) && Memory::of(informers).has_gone(group, kind, &owner.uid) => {
+            Ok(Owner::Gone)
+        }
         _ => foreign::look_up(&Answers::of(informers), owner, namespace(dependent.meta()), now),
     }
 }

@@ -116,6 +116,11 @@ impl<'a> Followed<'a> {
         self.guest(self.served.by_kind(group, kind)?)
     }
 
+    /// Whether a kind is served, as far as is known.
+    pub(crate) fn knows(&self, group: &str, kind: &str) -> bool {
+        self.served.by_kind(group, kind).is_some()
+    }
+
     fn guest(&self, found: &Discovered) -> Option<(ResourceRef, Informer<PartialObject>)> {
         let held = self.informers.find_held(&found.resource)?;
         Some((found.resource.clone(), held.informer().clone()))

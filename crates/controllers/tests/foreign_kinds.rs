@@ -24,6 +24,11 @@ struct State {
     namespaces: Vec<Value>,
     config_maps: Vec<Value>,
     widgets: Vec<Value>,
+    quotas: Vec<Value>,
+    /// Whether whoever serves Widgets answers nobody.
+    is_away: bool,
+    /// Whether it says of single Widgets that there is no such path.
+    is_lost: bool,
     /// Every write, and every condition that says that something is wrong.
     log: Vec<String>,
 }
@@ -79,6 +84,9 @@ impl State {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         if *method != Method::GET {
             self.log.push(format!("{method} {path}"));
+            if let Some(used) = body.pointer("/status/used") {
+                self.log.push(format!("used {used}"));
+            }
             let conditions =
                 body.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
             let wrong = conditions.filter(|condition| condition["status"] == "True");
@@ -89,7 +97,15 @@ impl State {
             ("GET", ["api" | "apis"]) => (200, self.discovery(path)),
             ("GET", ["api", "v1", "namespaces"]) => list(&self.namespaces),
             ("GET", ["api", "v1", "configmaps"]) => list(&self.config_maps),
+            ("GET", ["api", "v1", "resourcequotas"]) => list(&self.quotas),
+            ("GET", ["apis", "example.com", ..]) if self.is_away => (
+                503,
+                json!({"kind": "Status", "message": "the server is currently unable to handle the request"}),
+            ),
+            ("GET", ["apis", "example.com", _, "namespaces", _, "widgets", _]) if self.is_lost => no_path(),
+            ("GET", ["apis", "example.com", ..]) if self.group.is_none() => no_path(),
             ("GET", ["apis", "example.com", _, "namespaces", _, "widgets"]) => list(&self.widgets),
+            ("GET", ["apis", "example.com", _, "widgets"]) => list(&self.widgets),
             ("GET", ["apis", "example.com", _, "namespaces", _, "widgets", name]) => {
                 let found = self.widgets.iter().find(|widget| widget["metadata"]["name"] == *name);
                 found.map_or_else(|| not_found(name), |widget| (200, widget.clone()))
@@ -119,6 +135,10 @@ fn list(items: &[Value]) -> (u16, Value) {
 
 fn not_found(name: &str) -> (u16, Value) {
     (404, json!({"kind": "Status", "reason": "NotFound", "details": {"name": name}}))
+}
+
+fn no_path() -> (u16, Value) {
+    (404, json!({"kind": "Status", "reason": "NotFound", "details": {}}))
 }
 
 fn widgets_group() -> Value {
@@ -195,4 +215,70 @@ async fn what_a_custom_object_owns_goes_with_it_and_no_sooner() {
         server.log()
     );
     assert!(!server.writes("of-odd", 300).await, "nobody knows its owner's kind: {:?}", server.log());
+}
+
+/// Widgets that can be followed.
+fn followed_group() -> Value {
+    let mut group = widgets_group();
+    group["versions"][0]["resources"][0]["verbs"] =
+        json!(["delete", "deletecollection", "get", "list", "watch"]);
+    group
+}
+
+/// Widgets whose server is away.
+fn stale_group() -> Value {
+    let mut stale = followed_group();
+    stale["versions"][0]["freshness"] = json!("Stale");
+    stale["versions"][0]["resources"] = Value::Null;
+    stale
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_out_of_sight_takes_nobody_with_it_however_it_comes_and_goes() {
+    let config_maps = vec![owned_by("gone", "Widget"), owned_by("here", "Widget")];
+    let widgets = vec![widget("here", Value::Null)];
+    // Its list is there, and then nobody answers for it: that `gone` is gone was never said.
+    let state =
+        State { group: Some(followed_group()), config_maps, widgets, is_away: true, ..State::default() };
+    let server = Server::start(state, controllers::garbage_collector::CONTROLLER);
+    let is_quiet = async |what: &str| {
+        assert!(!server.writes("DELETE", 300).await, "{what}: {:?}", server.log());
+    };
+    is_quiet("its lists and its objects cannot be read").await;
+    for _ in 0..3 {
+        server.0.send_modify(|state| state.group = Some(stale_group()));
+        is_quiet("its group cannot be discovered").await;
+        server.0.send_modify(|state| state.is_away = false);
+        server.0.send_modify(|state| state.group = None);
+        is_quiet("the server knows no such kind").await;
+        server.0.send_modify(|state| state.is_away = true);
+        server.0.send_modify(|state| state.group = Some(followed_group()));
+        is_quiet("it is back, and does not answer").await;
+    }
+    server.0.send_modify(|state| (state.is_away, state.is_lost) = (false, true));
+    is_quiet("its informer knows no such object, and the server no such path").await;
+    server.0.send_modify(|state| state.is_lost = false);
+    assert!(
+        server.writes("DELETE /api/v1/namespaces/team/configmaps/of-gone", 120).await,
+        "{:?}",
+        server.log()
+    );
+    assert!(!server.writes("of-here", 300).await, "{:?}", server.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_keeps_what_was_counted_of_a_kind_that_is_out_of_sight() {
+    let used = json!({"count/widgets.example.com": "7"});
+    let quota = json!({"metadata": {"name": "q", "namespace": "team", "uid": "q1", "resourceVersion": "4"},
+                       "spec": {"hard": {"count/widgets.example.com": "9"}},
+                       "status": {"hard": {"count/widgets.example.com": "9"}, "used": used}});
+    let mut group = followed_group();
+    group["versions"][0]["resources"][0]["verbs"] = json!(["create", "delete", "get", "list", "watch"]);
+    let widgets = vec![widget("a", Value::Null), widget("b", Value::Null)];
+    let state = State { group: Some(group), quotas: vec![quota], widgets, is_away: true, ..State::default() };
+    let server = Server::start(state, controllers::resource_quota::CONTROLLER);
+    assert!(!server.writes("PUT", 700).await, "{:?}", server.log());
+    server.0.send_modify(|state| state.is_away = false);
+    let line = r#"used {"count/widgets.example.com":"2"}"#;
+    assert!(server.writes(line, 60).await, "it is counted as soon as it can be: {:?}", server.log());
 }

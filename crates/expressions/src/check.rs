@@ -289,7 +289,7 @@ impl Checker<'_> {
             if element.is_optional {
                 kind = self.unwrapped(element.value.at, kind);
             }
-            joined = Some(self.join(&element.value, joined, kind));
+            joined = Some(self.join(joined, kind));
         }
         Type::list(joined.unwrap_or_else(|| self.mapping.fresh()))
     }
@@ -298,25 +298,25 @@ impl Checker<'_> {
         let (mut keys, mut values) = (None, None);
         for entry in entries {
             let key = self.check(&entry.key);
-            keys = Some(self.join(&entry.key, keys, key));
+            keys = Some(self.join(keys, key));
             let mut value = self.check(&entry.value);
             if entry.is_optional {
                 value = self.unwrapped(entry.value.at, value);
             }
-            values = Some(self.join(&entry.value, values, value));
+            values = Some(self.join(values, value));
         }
         let key = keys.unwrap_or_else(|| self.mapping.fresh());
         Type::map(key, values.unwrap_or_else(|| self.mapping.fresh()))
     }
 
-    /// The type of elements that are of both; literals have one for all.
-    fn join(&mut self, expr: &Expr, previous: Option<Type>, current: Type) -> Type {
+    /// The type of elements that are of both.
+    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         let Some(previous) = previous else { return current };
         if self.mapping.is_assignable(&previous, &current) {
             return if is_equal_or_less_specific(&previous, &current) { previous } else { current };
         }
-        self.mismatch(expr.at, &previous, &current);
-        Type::Error
+        // Whether that may be is for the validation to say, which knows what it is for.
+        Type::Dyn
     }
 
     fn made(&mut self, expr: &Expr, name: &str, fields: &[Field]) -> Type {
@@ -341,9 +341,8 @@ impl Checker<'_> {
                 None => self.report(field.at, format!("undefined field '{}'", field.name)),
                 Some(expected) if !self.mapping.is_assignable(&expected, &value) => {
                     let name = &field.name;
-                    let message = format!(
-                        "expected type of field '{name}' is '{expected}' but provided type is '{value}'"
-                    );
+                    let message =
+                        format!("expected type of field '{name}' is '{expected}' but provided type is '{value}'");
                     self.report(field.at, message);
                 }
                 Some(_) => {}

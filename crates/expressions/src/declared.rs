@@ -35,7 +35,8 @@ struct Inner {
 pub(crate) enum Shape {
     Scalar(Scalar),
     List(Declared, ListKind),
-    Map(Declared),
+    /// The values, and the characters of keys.
+    Map(Declared, u64),
     Object(Arc<str>, BTreeMap<Box<str>, Member>),
 }
 
@@ -43,6 +44,7 @@ pub(crate) enum Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scalar {
     Dyn,
+    Any,
     Bool,
     Int,
     Double,
@@ -97,6 +99,12 @@ impl Declared {
     #[must_use]
     pub fn dynamic() -> Self {
         Self::scalar(Scalar::Dyn, 0, 1)
+    }
+
+    /// What has a type only when it is there, and is not larger than that.
+    #[must_use]
+    pub fn unknown(elements_max: u64) -> Self {
+        Self::scalar(Scalar::Any, elements_max, 1)
     }
 
     /// A number or a text: `x-kubernetes-int-or-string`.
@@ -178,7 +186,18 @@ impl Declared {
     pub fn map(value: Self, entries_max: Option<u64>) -> Self {
         let fitting = TEXT_BYTES_MAX / (value.0.bytes_min + 6);
         let elements_max = entries_max.unwrap_or(fitting);
-        Self(Arc::new(Inner { shape: Shape::Map(value), elements_max, bytes_min: 2 }))
+        Self(Arc::new(Inner { shape: Shape::Map(value, 0), elements_max, bytes_min: 2 }))
+    }
+
+    /// The same map with keys of at most so many characters. Schemas of custom kinds say nothing of keys.
+    #[must_use]
+    pub fn with_keys(&self, characters_max: u64) -> Self {
+        let Inner { elements_max, bytes_min, .. } = *self.0;
+        let shape = match &self.0.shape {
+            Shape::Map(value, _) => Shape::Map(value.clone(), characters_max),
+            other => other.clone(),
+        };
+        Self(Arc::new(Inner { shape, elements_max, bytes_min }))
     }
 
     /// An object. Fields whose names no identifier can stand for are left out: expressions do not see them.
@@ -203,7 +222,7 @@ impl Declared {
         let shape = match &self.0.shape {
             Shape::Scalar(_) => return self.clone(),
             Shape::List(element, kind) => Shape::List(element.named(&format!("{name}.@idx")), kind.clone()),
-            Shape::Map(value) => Shape::Map(value.named(&format!("{name}.@elem"))),
+            Shape::Map(value, keys) => Shape::Map(value.named(&format!("{name}.@elem")), *keys),
             Shape::Object(known, members) => {
                 let name = if &**known == ANONYMOUS { name } else { known };
                 let named = |(identifier, member): (&Box<str>, &Member)| {
@@ -223,6 +242,7 @@ impl Declared {
         match &self.0.shape {
             Shape::Scalar(scalar) => match scalar {
                 Scalar::Dyn => Type::Dyn,
+                Scalar::Any => Type::Any,
                 Scalar::Bool => Type::Bool,
                 Scalar::Int => Type::Int,
                 Scalar::Double => Type::Double,
@@ -233,7 +253,7 @@ impl Declared {
                 Scalar::Quantity => Type::named("kubernetes.Quantity"),
             },
             Shape::List(element, _) => Type::list(element.checked()),
-            Shape::Map(value) => Type::map(Type::String, value.checked()),
+            Shape::Map(value, _) => Type::map(Type::String, value.checked()),
             Shape::Object(name, _) => Type::object(name.clone(), self.clone()),
         }
     }
@@ -270,8 +290,14 @@ impl Declared {
     pub(crate) fn below(&self, step: &str) -> Option<Self> {
         match (&self.0.shape, step) {
             (Shape::List(element, _), "@items" | "@values") => Some(element.clone()),
-            (Shape::Map(value), "@items" | "@values") => Some(value.clone()),
-            (Shape::Map(_), "@keys") => Some(Self::scalar(Scalar::String, 0, 2)),
+            (Shape::Map(value, _), "@items" | "@values") => Some(value.clone()),
+            // Attributes of devices are all as large, whatever they are called.
+            (Shape::Map(value, _), name)
+                if !name.starts_with('@') && matches!(value.shape(), Shape::Scalar(Scalar::Any)) =>
+            {
+                Some(value.clone())
+            }
+            (Shape::Map(_, keys), "@keys") => Some(Self::scalar(Scalar::String, *keys, 2)),
             _ => self.member(step).map(|member| member.declared.clone()),
         }
     }

@@ -4,26 +4,45 @@
 //! device has nothing of is empty, a name that is not there is an error. Source: `CELDeviceSelector` of
 //! `resource.k8s.io/v1`, `k8s.io/dynamic-resource-allocation/cel`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use cel::objects::{Key, Map};
-use cel::{Context, Env, Value};
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
 use parking_lot::Mutex;
 
-use crate::compile::{Compiled, compile};
-use crate::library;
+use crate::declared::{Declared, Field};
+use crate::environment::Environment;
+use crate::evaluate::{Activation, Budget};
+use crate::functions::Library;
+use crate::program::Program;
+use crate::types::Type;
+use crate::value::{Entries, Key, Made, Map, Object, Text, Value};
 
-pub use crate::compile::CompileError;
-
-/// Bytes of stack that an expression of the largest depth runs in.
-const RUN_STACK_BYTES: usize = 1 << 20;
 /// What expressions see.
 const DEVICE: &str = "device";
 /// Compiled expressions that are kept.
 const PROGRAMS_MAX: usize = 1024;
+/// What an expression may cost for one device. Source: `CELSelectorExpressionMaxCost`.
+const COST_MAX: u64 = 1_000_000;
+/// Characters of a domain, a driver's name, and of what stands behind the domain.
+const DOMAIN_CHARACTERS_MAX: u64 = 63;
+const ID_CHARACTERS_MAX: u64 = 32;
+/// Characters of an attribute.
+const VALUE_CHARACTERS_MAX: u64 = 64;
+/// Attributes and capacities of a device.
+const ENTRIES_MAX: u64 = 32;
+
+/// Why an expression cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// It is none, or not one of this place.
+    #[error("{0}")]
+    Invalid(String),
+    /// It could take too long.
+    #[error("too complex, exceeds cost limit")]
+    TooCostly,
+}
 
 /// Why an expression did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,12 +57,11 @@ pub enum SelectorError {
 
 /// Compiles expressions once and asks them about devices.
 #[derive(Clone)]
-pub struct Selectors(Arc<Mutex<Inner>>);
+pub struct Selectors(Arc<Inner>);
 
 struct Inner {
-    /// `None` if there could be none: then nothing is selected, and everybody is told.
-    engine: Option<(Arc<Env>, Context<'static, 'static>)>,
-    programs: HashMap<String, Arc<Result<Compiled, CompileError>>>,
+    environment: Environment,
+    programs: Mutex<HashMap<String, Arc<Result<Program, CompileError>>>>,
 }
 
 impl fmt::Debug for Selectors {
@@ -54,15 +72,25 @@ impl fmt::Debug for Selectors {
 
 impl Default for Selectors {
     fn default() -> Self {
-        let engine = library::environment().and_then(|env| {
-            let env = Arc::new(env);
-            library::context(env.clone()).map(|context| (env, context))
-        });
-        if let Err(error) = &engine {
-            tracing::error!(%error, "devices cannot be selected");
-        }
-        Self(Arc::new(Mutex::new(Inner { engine: engine.ok(), programs: HashMap::new() })))
+        let environment = Environment::new().with(Library::Bindings).declared(DEVICE, declared());
+        Self(Arc::new(Inner { environment, programs: Mutex::default() }))
     }
+}
+
+/// The type of a device.
+fn declared() -> Declared {
+    let by_domain = |value: Declared| {
+        let by_id = Declared::map(value, Some(ENTRIES_MAX)).with_keys(ID_CHARACTERS_MAX);
+        Declared::map(by_id, Some(ENTRIES_MAX)).with_keys(DOMAIN_CHARACTERS_MAX)
+    };
+    let field = |name: &str, declared| Field { name: name.to_owned(), declared, is_required: true };
+    Declared::object([
+        field("driver", Declared::string_of(DOMAIN_CHARACTERS_MAX)),
+        field("attributes", by_domain(Declared::unknown(VALUE_CHARACTERS_MAX))),
+        field("capacity", by_domain(Declared::quantity())),
+        field("allowMultipleAllocations", Declared::boolean()),
+    ])
+    .named("kubernetes.DRADevice")
 }
 
 impl Selectors {
@@ -71,7 +99,7 @@ impl Selectors {
     /// # Errors
     /// Why not.
     pub fn check(&self, expression: &str) -> Result<(), CompileError> {
-        self.0.lock().compiled(expression).as_ref().as_ref().map(drop).map_err(Clone::clone)
+        self.0.compiled(expression).as_ref().as_ref().map(drop).map_err(Clone::clone)
     }
 
     /// Whether the expression selects a device of `driver`.
@@ -79,19 +107,14 @@ impl Selectors {
     /// # Errors
     /// The expression is none, or fails for this device.
     pub fn matches(&self, expression: &str, driver: &str, device: &Device) -> Result<bool, SelectorError> {
-        let mut inner = self.0.lock();
-        let compiled = inner.compiled(expression);
-        let compiled = compiled.as_ref().as_ref().map_err(|why| SelectorError::Compile(why.clone()))?;
-        let shown = shown(driver, device, &compiled.texts).map_err(SelectorError::Runtime)?;
-        let Some((_, context)) = &mut inner.engine else {
-            return Err(SelectorError::Runtime("CEL is not available".to_owned()));
-        };
-        context.add_variable_from_value(DEVICE, shown);
-        let run = || compiled.program.execute(context);
-        match stacker::maybe_grow(RUN_STACK_BYTES, 2 * RUN_STACK_BYTES, run) {
+        let compiled = self.0.compiled(expression);
+        let program = compiled.as_ref().as_ref().map_err(|why| SelectorError::Compile(why.clone()))?;
+        let activation = Activation::new().with(DEVICE, shown(driver, device).map_err(SelectorError::Runtime)?);
+        match program.evaluate(&activation, &mut Budget::new(COST_MAX).per_call(COST_MAX)).result {
             Ok(Value::Bool(answer)) => Ok(answer),
             Ok(other) => {
-                Err(SelectorError::Runtime(format!("must evaluate to bool, not {}", other.type_of())))
+                let name = other.type_name();
+                Err(SelectorError::Runtime(format!("CEL result of type {name} could not be converted to bool")))
             }
             Err(error) => Err(SelectorError::Runtime(error.to_string())),
         }
@@ -99,65 +122,78 @@ impl Selectors {
 }
 
 impl Inner {
-    fn compiled(&mut self, expression: &str) -> Arc<Result<Compiled, CompileError>> {
-        if let Some(known) = self.programs.get(expression) {
+    fn compiled(&self, expression: &str) -> Arc<Result<Program, CompileError>> {
+        if let Some(known) = self.programs.lock().get(expression) {
             return known.clone();
         }
-        if self.programs.len() >= PROGRAMS_MAX {
-            self.programs.clear();
+        // Not under the lock: a large expression takes its time, and two of the same do no harm.
+        let compiled = Arc::new(self.compile(expression));
+        let mut programs = self.programs.lock();
+        if programs.len() >= PROGRAMS_MAX {
+            programs.clear();
         }
-        let compiled = match &self.engine {
-            Some((env, _)) => compile(env, expression, &[DEVICE]),
-            None => Err(CompileError::Invalid("CEL is not available".to_owned())),
-        };
-        let compiled = Arc::new(compiled);
-        self.programs.insert(expression.to_owned(), compiled.clone());
+        programs.insert(expression.to_owned(), compiled.clone());
         compiled
+    }
+
+    fn compile(&self, expression: &str) -> Result<Program, CompileError> {
+        let compiled = self.environment.compile(expression);
+        let program = compiled.map_err(|error| CompileError::Invalid(error.to_string()))?;
+        if !matches!(program.kind(), Type::Bool | Type::Any) {
+            let why = format!("must evaluate to bool or the unknown type, not {}", program.kind());
+            return Err(CompileError::Invalid(why));
+        }
+        if program.cost().max > COST_MAX {
+            return Err(CompileError::TooCostly);
+        }
+        Ok(program)
     }
 }
 
 /// The device as expressions see it.
-fn shown(driver: &str, device: &Device, domains: &BTreeSet<String>) -> Result<Value, String> {
+fn shown<'a>(driver: &'a str, device: &'a Device) -> Result<Value<'a>, String> {
     let attributes = device.attributes.iter().flatten();
-    let attributes = attributes.map(|(name, value)| Ok((name, attribute(value)?)));
-    let attributes = by_domain(driver, attributes.collect::<Result<_, String>>()?, domains);
-    let capacity = device.capacity.iter().flatten();
-    let capacity = capacity.map(|(name, capacity)| {
-        library::quantity(&capacity.value.0).map(|value| (name, value)).map_err(|error| error.to_string())
+    let attributes = attributes.map(|(name, value)| Ok((&**name, attribute(value)?)));
+    let attributes = by_domain(driver, attributes.collect::<Result<_, String>>()?);
+    let capacity = device.capacity.iter().flatten().map(|(name, capacity)| {
+        capacity.value.0.parse().map(|amount| (&**name, Value::Quantity(amount))).map_err(|error| {
+            let error: machinery::quantity::ParseError = error;
+            error.to_string()
+        })
     });
-    let capacity = by_domain(driver, capacity.collect::<Result<_, String>>()?, domains);
-    Ok(map([
-        ("driver".to_owned(), Value::from(driver)),
-        ("attributes".to_owned(), attributes),
-        ("capacity".to_owned(), capacity),
-        ("allowMultipleAllocations".to_owned(), Value::Bool(device.allow_multiple_allocations == Some(true))),
-    ]))
+    let capacity = by_domain(driver, capacity.collect::<Result<_, String>>()?);
+    let fields = [
+        ("driver", Value::String(Text::Borrowed(driver))),
+        ("attributes", attributes),
+        ("capacity", capacity),
+        ("allowMultipleAllocations", Value::Bool(device.allow_multiple_allocations == Some(true))),
+    ];
+    let fields = fields.into_iter().map(|(name, value)| (name.into(), value)).collect();
+    Ok(Value::Object(Object::Shared(Arc::new(Made { name: "kubernetes.DRADevice".into(), fields }))))
 }
 
-fn attribute(attribute: &DeviceAttribute) -> Result<Value, String> {
+fn attribute(attribute: &DeviceAttribute) -> Result<Value<'_>, String> {
     match attribute {
         DeviceAttribute { bool: Some(value), .. } => Ok(Value::Bool(*value)),
         DeviceAttribute { int: Some(value), .. } => Ok(Value::Int(*value)),
-        DeviceAttribute { string: Some(value), .. } => Ok(Value::from(value.as_str())),
+        DeviceAttribute { string: Some(value), .. } => Ok(Value::String(Text::Borrowed(value))),
         DeviceAttribute { version: Some(value), .. } => {
-            library::version(value).map_err(|error| format!("parse semantic version: {error}"))
+            let version = semver::Version::parse(value);
+            let version = version.map_err(|error| format!("parse semantic version: {error}"))?;
+            Ok(Value::Semver(Arc::new(version)))
         }
         _ => Err("unsupported attribute value".to_owned()),
     }
 }
 
-/// What has no domain belongs to the driver's.
-fn by_domain(driver: &str, all: Vec<(&String, Value)>, domains: &BTreeSet<String>) -> Value {
-    let mut found: HashMap<String, Vec<(String, Value)>> =
-        domains.iter().map(|domain| (domain.clone(), Vec::new())).collect();
+/// What has no domain belongs to the driver's; a domain that there is nothing of is empty.
+fn by_domain<'a>(driver: &'a str, all: Vec<(&'a str, Value<'a>)>) -> Value<'a> {
+    let mut found: BTreeMap<Key<'a>, BTreeMap<Key<'a>, Value<'a>>> = BTreeMap::new();
     for (name, value) in all {
         let (domain, id) = name.split_once('/').unwrap_or((driver, name));
-        found.entry(domain.to_owned()).or_default().push((id.to_owned(), value));
+        found.entry(Key::String(domain.into())).or_default().insert(Key::String(id.into()), value);
     }
-    map(found.into_iter().map(|(domain, values)| (domain, map(values))))
-}
-
-fn map(entries: impl IntoIterator<Item = (String, Value)>) -> Value {
-    let map = entries.into_iter().map(|(key, value)| (Key::from(key), value)).collect();
-    Value::Map(Map { map: Arc::new(map) })
+    let by_key = found.into_iter().map(|(domain, values)| (domain, Value::map(values))).collect();
+    let other = Some(Value::map(BTreeMap::new()));
+    Value::Map(Map::Shared(Arc::new(Entries { by_key, other })))
 }

@@ -28,31 +28,32 @@ pub(crate) struct Variable {
     pub(crate) declared: Option<Declared>,
 }
 
-/// Objects that expressions can make.
+/// Objects that expressions can make, or whose fields are computed when they are asked for.
 #[derive(Clone, Debug)]
 pub struct MadeType {
-    /// The type's name, or what it begins with: `Object` is `Object.spec` as well.
-    pub name: &'static str,
+    /// The type's name, or what it begins with if there can be any field: `Object` is `Object.spec` as well.
+    pub name: String,
     /// Fields; `None` if there can be any.
-    pub fields: Option<BTreeMap<&'static str, Type>>,
+    pub fields: Option<BTreeMap<String, Type>>,
 }
 
 impl MadeType {
     /// `JSONPatch{op: 'add', path: '/spec/replicas', value: 1}`.
     #[must_use]
     pub fn json_patch() -> Self {
-        let text = ["op", "path", "from"].map(|name| (name, Type::String));
-        Self { name: "JSONPatch", fields: Some(text.into_iter().chain([("value", Type::Dyn)]).collect()) }
+        let text = ["op", "path", "from"].map(|name| (name.to_owned(), Type::String));
+        let fields = text.into_iter().chain([("value".to_owned(), Type::Dyn)]).collect();
+        Self { name: "JSONPatch".to_owned(), fields: Some(fields) }
     }
 
     /// `Object{spec: Object.spec{replicas: 1}}`.
     #[must_use]
     pub fn object() -> Self {
-        Self { name: "Object", fields: None }
+        Self { name: "Object".to_owned(), fields: None }
     }
 
     fn is(&self, name: &str) -> bool {
-        match name.strip_prefix(self.name) {
+        match name.strip_prefix(self.name.as_str()) {
             Some(rest) => rest.is_empty() || (self.fields.is_none() && rest.starts_with('.')),
             None => false,
         }
@@ -140,7 +141,7 @@ impl Environment {
         self
     }
 
-    /// With a type that objects can be made of.
+    /// With a type that objects can be made of, and whose fields can be selected of variables of that type.
     #[must_use]
     pub fn making(mut self, made: MadeType) -> Self {
         self.objects.push(made);
@@ -165,10 +166,7 @@ impl Environment {
     }
 
     /// The functions of a name, from each library.
-    pub(crate) fn find_functions<'e>(
-        &'e self,
-        name: &'e str,
-    ) -> impl Iterator<Item = &'static Function> + 'e {
+    pub(crate) fn find_functions<'e>(&'e self, name: &'e str) -> impl Iterator<Item = &'static Function> + 'e {
         self.tables.iter().filter_map(move |table| table.get(name))
     }
 

@@ -114,13 +114,13 @@ pub struct Activation<'a> {
 #[derive(Clone, Debug)]
 enum Binding<'a> {
     Value(Value<'a>),
-    Computed(&'a dyn Fields<'a>),
+    Computed(&'a dyn Fields),
 }
 
 /// A variable whose fields are computed when they are asked for: `variables` of a policy.
-pub trait Fields<'a>: std::fmt::Debug {
+pub trait Fields: std::fmt::Debug {
     /// The value of a field; `None` if there is no such field. What it costs is the callee's to count.
-    fn field(&self, name: &str) -> Option<Result<Value<'a>, EvalError>>;
+    fn field<'a>(&'a self, name: &str) -> Option<Result<Value<'a>, EvalError>>;
 }
 
 impl<'a> Activation<'a> {
@@ -139,7 +139,7 @@ impl<'a> Activation<'a> {
 
     /// With a variable whose fields are computed.
     #[must_use]
-    pub fn computing(mut self, name: &'a str, fields: &'a dyn Fields<'a>) -> Self {
+    pub fn computing(mut self, name: &'a str, fields: &'a dyn Fields) -> Self {
         self.values.push((name, Binding::Computed(fields)));
         self
     }
@@ -201,13 +201,15 @@ pub(crate) fn evaluate<'a>(
     }
     let limit = budget.per_call.min(budget.remaining);
     let interrupted = budget.interrupted.clone();
-    let mut run =
-        Run { variables, activation, places: Vec::new(), context: Context::new(limit), interrupted };
+    let mut run = Run { variables, activation, places: Vec::new(), context: Context::new(limit), interrupted };
     let result = run.eval(node);
     let cost = run.context.cost;
-    let is_over = cost > budget.remaining;
+    let is_last = budget.remaining < budget.per_call;
     budget.remaining = budget.remaining.saturating_sub(cost);
-    (if is_over { Err(EvalError::Budget) } else { result }, cost)
+    match result {
+        Err(EvalError::CostLimit) if is_last => (Err(EvalError::Budget), cost),
+        result => (result, cost),
+    }
 }
 
 struct Run<'a> {
@@ -231,10 +233,11 @@ impl<'a> Run<'a> {
         match node {
             Node::Const(value) => Ok(value.clone()),
             Node::Path(path) => {
-                let value = self.resolve(path)?;
-                let cost = u64::from(!matches!(path.base, Base::Conditional(_)));
-                self.context.charge(cost)?;
-                Ok(value)
+                let value = self.resolve(path);
+                if !matches!(path.base, Base::Conditional(_)) {
+                    self.context.charge(1)?;
+                }
+                value
             }
             other => stacker::maybe_grow(128 << 10, 2 << 20, || self.eval_deeper(other)),
         }
@@ -256,7 +259,7 @@ impl<'a> Run<'a> {
             }
             Node::Equals(operands, is_wanted) => {
                 let [one, other] = &**operands;
-                let (one, other) = (self.eval(one)?, self.eval(other)?);
+                let (one, other) = self.both(one, other)?;
                 self.context.charge(charge::equality(&one, &other))?;
                 Ok(Value::Bool(one.equals(&other) == *is_wanted))
             }
@@ -354,7 +357,7 @@ impl<'a> Run<'a> {
 
     fn computed(
         &mut self,
-        fields: &'a dyn Fields<'a>,
+        fields: &'a dyn Fields,
         steps: &'a [Step],
     ) -> Result<(Value<'a>, &'a [Step]), EvalError> {
         let Some((Step { by: By::Const(Value::String(name)), .. }, rest)) = steps.split_first() else {
@@ -399,15 +402,18 @@ impl<'a> Run<'a> {
             }
             // Keys that are written down are the most frequent, and need not be copied.
             let found = match &step.by {
-                By::Const(key) => stepped(&value, key, is_optional)?,
+                By::Const(key) => stepped(&value, key, is_optional),
                 _ => {
                     let key = self.key(step)?;
-                    stepped(&value, &key, is_optional)?
+                    stepped(&value, &key, is_optional)
                 }
             };
-            let Some(found) = found else { return Ok(Value::Optional(None)) };
+            if matches!(found, Ok(None)) {
+                return Ok(Value::Optional(None));
+            }
+            // What leads nowhere costs as much as what leads somewhere.
             self.context.charge(1)?;
-            value = found;
+            value = found?.unwrap_or(Value::Null);
         }
         Ok(if is_optional { Value::some(value) } else { value })
     }
@@ -430,15 +436,33 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Both operands. If one fails the other one has been evaluated, and both have been looked at, all the same.
+    fn both(&mut self, one: &'a Node, other: &'a Node) -> Result<(Value<'a>, Value<'a>), EvalError> {
+        let one = self.eval(one);
+        if let Err(error) = &one
+            && error.is_final()
+        {
+            return Err(error.clone());
+        }
+        let other = self.eval(other);
+        if one.is_err() || other.is_err() {
+            self.context.charge(1)?;
+        }
+        Ok((one?, other?))
+    }
+
     fn call(&mut self, call: &'a PlannedCall) -> Answer<'a> {
         match call.args.as_slice() {
             [one] => {
-                let args = [self.eval(one)?];
-                self.called(call, &args)
+                let value = self.eval(one);
+                if value.is_err() {
+                    self.context.charge(1)?;
+                }
+                self.called(call, &[value?])
             }
             [one, two] => {
-                let args = [self.eval(one)?, self.eval(two)?];
-                self.called(call, &args)
+                let (one, two) = self.both(one, two)?;
+                self.called(call, &[one, two])
             }
             args => {
                 let args = args.iter().map(|arg| self.eval(arg)).collect::<Result<Vec<_>, _>>()?;
@@ -475,8 +499,7 @@ impl<'a> Run<'a> {
                 Value::Optional(value) if *is_optional => list.extend(value.map(|value| (*value).clone())),
                 other if *is_optional => {
                     let name = other.type_name();
-                    let message =
-                        format!("cannot initialize optional list element from non-optional value {name}");
+                    let message = format!("cannot initialize optional list element from non-optional value {name}");
                     return Err(message.into());
                 }
                 value => list.push(value),
@@ -532,8 +555,9 @@ impl<'a> Run<'a> {
         let outcome = match &range {
             Value::List(list) => self.over_list(fold, list, base),
             Value::Map(map) => self.over_entries(fold, map.entries(), base),
-            Value::Object(Object::Json { members, .. }) => {
-                self.over_entries(fold, Map::Json { members, value: None }.entries(), base)
+            Value::Object(object) => {
+                let entries = object.entries().into_iter().map(|(name, value)| (Value::String(name), value));
+                self.over_entries(fold, entries.collect(), base)
             }
             _ => Err("no such overload".into()),
         };
@@ -590,9 +614,7 @@ impl<'a> Run<'a> {
             *place = next;
         }
         self.places.truncate(base + 1);
-        if round % CHECK_EVERY == 0
-            && self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
-        {
+        if round % CHECK_EVERY == 0 && self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             return Err(EvalError::Interrupted);
         }
         Ok(true)
@@ -602,8 +624,7 @@ impl<'a> Run<'a> {
         let element = self.eval(element)?;
         self.context.charge(2 + list_cost)?;
         self.context.allocate(size_of::<Value<'_>>())?;
-        let taken =
-            self.places.get_mut(place).map(|place| std::mem::replace(place, Place::Ready(Value::Null)));
+        let taken = self.places.get_mut(place).map(|place| std::mem::replace(place, Place::Ready(Value::Null)));
         match taken {
             Some(Place::Ready(Value::List(List::Shared(mut list)))) => {
                 // Nobody else has the list, apart from the constant that it begins as.
@@ -617,16 +638,10 @@ impl<'a> Run<'a> {
 }
 
 /// What a step leads to; `None` if it leads nowhere and may.
-fn stepped<'a>(
-    value: &Value<'a>,
-    key: &Value<'a>,
-    is_optional: bool,
-) -> Result<Option<Value<'a>>, EvalError> {
+fn stepped<'a>(value: &Value<'a>, key: &Value<'a>, is_optional: bool) -> Result<Option<Value<'a>>, EvalError> {
     let found = match (value, key) {
         (Value::Object(object), Value::String(name)) => object.field(name),
-        (Value::Map(map), key) if is_optional => {
-            return Ok(map.contains(key).then(|| map.get(key)).flatten());
-        }
+        (Value::Map(map), key) if is_optional => return Ok(map.get(key)),
         (Value::List(list), Value::Int(place)) if is_optional => {
             return Ok(usize::try_from(*place).ok().and_then(|place| list.get(place)));
         }

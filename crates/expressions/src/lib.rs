@@ -24,14 +24,11 @@ mod plan;
 mod functions;
 mod value;
 
-mod compile;
-mod cost;
 pub mod device;
-mod library;
 
 pub use authorizer::{
-    Authorizer, AuthorizerValue, Decision, GroupCheck, PathCheck, Question, Resource, ResourceCheck,
-    ServiceAccount, Subject,
+    Authorizer, AuthorizerValue, Decision, GroupCheck, PathCheck, Question, Resource, ResourceCheck, ServiceAccount,
+    Subject,
 };
 pub use declared::{Declared, Field, ListKind, REQUEST_BYTES_MAX};
 pub use environment::{Environment, MadeType};
@@ -45,9 +42,9 @@ pub use functions::format::NamedFormat;
 pub use functions::network::Range;
 pub use functions::url::Url;
 pub use problem::{Problem, Problems};
-pub use program::{Evaluation, Program, texts};
+pub use program::{CompileError, Evaluation, Program};
 pub use types::{ObjectRef, Type};
-pub use value::{Entries, Key, List, Made, Map, Object, Text, Value};
+pub use value::{Entries, Key, List, Made, Map, Moment, Object, Text, Value};
 
 #[cfg(test)]
 mod tests;

@@ -37,11 +37,7 @@ pub(crate) enum Node {
     /// A value that is computed when its place is first asked for, and what comes of it.
     Bind(Box<[Self; 2]>),
     /// The list at a place with one more element: it is taken from there, so that nothing is copied.
-    Append {
-        place: usize,
-        element: Box<Self>,
-        list_cost: u64,
-    },
+    Append { place: usize, element: Box<Self>, list_cost: u64 },
 }
 
 /// A call of a function.
@@ -199,7 +195,7 @@ impl Planner<'_> {
         let args = match (function, args.len()) {
             ("_&&_", _) => return Ok(Node::And(args)),
             ("_||_", _) => return Ok(Node::Or(args)),
-            ("_?:_", 3) => return conditional(args),
+            ("_?_:_", 3) => return conditional(args),
             ("_==_" | "_!=_", 2) => {
                 return two(args).map(|pair| Node::Equals(Box::new(pair), function == "_==_"));
             }
@@ -227,13 +223,10 @@ impl Planner<'_> {
         };
         let first = overloads.first().ok_or("call without overload")?;
         let overload = (overloads.len() == 1).then_some(first.id);
-        let function: Arc<str> =
-            match (is_qualified, call.target.as_ref().and_then(|target| target.qualified_name())) {
-                (true, Some(prefix)) => {
-                    format!("{}.{function}", prefix.strip_prefix('.').unwrap_or(&prefix)).into()
-                }
-                _ => function.into(),
-            };
+        let function: Arc<str> = match (is_qualified, call.target.as_ref().and_then(|target| target.qualified_name())) {
+            (true, Some(prefix)) => format!("{}.{function}", prefix.strip_prefix('.').unwrap_or(&prefix)).into(),
+            _ => function.into(),
+        };
         let zero = zero(self.checked.types.get(expr.id));
         let mut planned = PlannedCall { function, overload, body: first.body, args, pattern: None, zero };
         if is_conversion(&planned.function)
@@ -244,7 +237,7 @@ impl Planner<'_> {
         }
         let is_regex = matches!(&*planned.function, "matches" | "find" | "findAll");
         if is_regex && let Some(Node::Const(Value::String(pattern))) = planned.args.get(1) {
-            planned.pattern = Pattern::new(pattern).ok().map(Arc::new);
+            planned.pattern = Some(Arc::new(Pattern::new(pattern)?));
         }
         Ok(Node::Call(Box::new(planned)))
     }
@@ -357,18 +350,11 @@ fn constants_of(args: Vec<Node>) -> Result<Node, Vec<Node>> {
     let is_simple = |value: &Value<'static>| {
         matches!(
             value,
-            Value::Bool(_)
-                | Value::Int(_)
-                | Value::Uint(_)
-                | Value::Double(_)
-                | Value::String(_)
-                | Value::Null
+            Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_) | Value::Null
         )
     };
     let constants = match args.get(1) {
-        Some(Node::Const(Value::List(list))) if list.iter().all(|value| is_simple(&value)) => {
-            list.iter().collect()
-        }
+        Some(Node::Const(Value::List(list))) if list.iter().all(|value| is_simple(&value)) => list.iter().collect(),
         _ => return Err(args),
     };
     match args.into_iter().next() {
@@ -385,9 +371,7 @@ fn appending(step: Node, place: usize) -> Node {
             match call.args.pop() {
                 Some(Node::List(mut elements)) if matches!(elements.as_slice(), [(_, false)]) => {
                     match elements.pop() {
-                        Some((element, _)) => {
-                            Node::Append { place, element: Box::new(element), list_cost: 10 }
-                        }
+                        Some((element, _)) => Node::Append { place, element: Box::new(element), list_cost: 10 },
                         None => Node::Call(call),
                     }
                 }

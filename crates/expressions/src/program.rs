@@ -7,8 +7,7 @@ use crate::environment::Environment;
 use crate::estimate::{self, CostEstimate};
 use crate::evaluate::{Activation, Budget, EvalError, evaluate};
 use crate::plan::{Node, plan};
-use crate::problem::{Problem, Problems};
-use crate::syntax::ast::{Expr, Kind};
+use crate::problem::Problems;
 use crate::syntax::{Dialect, parse};
 use crate::types::Type;
 use crate::value::Value;
@@ -22,6 +21,17 @@ pub struct Program {
     mentioned: Vec<bool>,
     kind: Type,
     cost: CostEstimate,
+}
+
+/// Why an expression cannot be evaluated. `Display` is what upstream says of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// It is wrong, as far as its text tells.
+    #[error("compilation failed: {0}")]
+    Check(#[source] Problems),
+    /// A constant in it is none: `int('x')`.
+    #[error("program instantiation failed: {0}")]
+    Plan(String),
 }
 
 /// A value, and what it has cost.
@@ -38,15 +48,14 @@ impl Environment {
     ///
     /// # Errors
     /// All that is wrong with it, as cel-go tells it.
-    pub fn compile(&self, source: &str) -> Result<Program, Problems> {
-        let failed = |problems| Problems::new(source, problems);
+    pub fn compile(&self, source: &str) -> Result<Program, CompileError> {
+        let failed = |problems| CompileError::Check(Problems::new(source, problems));
         let parsed = parse(source, Dialect { has_bindings: self.has_bindings }).map_err(failed)?;
         let checked = check(self, parsed.root, parsed.nodes).map_err(failed)?;
         let cost = estimate::cost(self, &checked);
         let kind = checked.types.get(checked.root.id).cloned().unwrap_or(Type::Error);
-        let node = plan(&checked).map_err(|why| failed(vec![Problem::nowhere(why)]))?;
-        let variables: Vec<Arc<str>> =
-            self.variables().iter().map(|variable| variable.name.clone()).collect();
+        let node = plan(&checked).map_err(CompileError::Plan)?;
+        let variables: Vec<Arc<str>> = self.variables().iter().map(|variable| variable.name.clone()).collect();
         let mut mentioned = vec![false; variables.len()];
         for reference in &checked.references {
             if let crate::check::Reference::Variable(index) = reference
@@ -83,18 +92,4 @@ impl Program {
         let (result, cost) = evaluate(&self.node, &self.variables, activation, budget);
         Evaluation { result, cost }
     }
-}
-
-/// Every text that stands in an expression, if it is one.
-#[must_use]
-pub fn texts(source: &str) -> Vec<Arc<str>> {
-    let Ok(parsed) = parse(source, Dialect { has_bindings: true }) else { return Vec::new() };
-    let (mut rest, mut texts) = (vec![&parsed.root], Vec::new());
-    while let Some(expr) = rest.pop() {
-        if let Expr { kind: Kind::Literal(crate::syntax::ast::Literal::String(text)), .. } = expr {
-            texts.push(text.clone());
-        }
-        rest.extend(expr.children());
-    }
-    texts
 }

@@ -118,9 +118,7 @@ impl Type {
         match self {
             Self::List(element) => Self::list(change(element)),
             Self::Map(key, value) => Self::map(change(key), change(value)),
-            Self::Opaque(name, parameters) => {
-                Self::Opaque(name.clone(), parameters.iter().map(change).collect())
-            }
+            Self::Opaque(name, parameters) => Self::Opaque(name.clone(), parameters.iter().map(change).collect()),
             Self::Type(Some(of)) => Self::Type(Some(Arc::new(change(of)))),
             same => same.clone(),
         }

@@ -5,17 +5,18 @@
 
 mod compare;
 mod json;
+mod moment;
 pub(crate) mod number;
 pub(crate) mod text;
 
 pub(crate) use compare::key_of;
+pub use moment::Moment;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use machinery::quantity::Quantity;
 use serde_json::Value as Json;
 
@@ -47,7 +48,7 @@ pub enum Value<'a> {
     /// A span of time, in nanoseconds.
     Duration(i64),
     /// A moment.
-    Timestamp(Timestamp),
+    Timestamp(Moment),
     /// A list.
     List(List<'a>),
     /// A map.
@@ -116,6 +117,13 @@ pub enum List<'a> {
     },
     /// Made.
     Shared(Arc<Vec<Value<'a>>>),
+    /// Made of one whose elements belong together in another way than by their order.
+    Kept {
+        /// Each element.
+        elements: Arc<Vec<Value<'a>>>,
+        /// How they belong together.
+        kind: &'a ListKind,
+    },
 }
 
 /// A map of an object, or one that has been made.
@@ -190,6 +198,13 @@ impl<'a> Value<'a> {
         json::declared(json, declared)
     }
 
+    /// The value as JSON, as it is stored: bytes in base64, moments and spans as texts. `None` for what has no such form,
+    /// as a type, or a map whose keys are no texts.
+    #[must_use]
+    pub fn to_json(&self) -> Option<Json> {
+        json::written(self)
+    }
+
     /// A text that has been made.
     #[must_use]
     pub fn text(text: impl Into<Arc<str>>) -> Self {
@@ -242,7 +257,8 @@ impl<'a> Value<'a> {
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::List(_) => "list",
             Self::Map(_) => "map",
-            Self::Object(Object::Json { declared, .. }) => return declared.checked().name().into(),
+            // As upstream, where objects with declared fields are maps when it comes to it.
+            Self::Object(Object::Json { .. }) => "map",
             Self::Object(Object::Shared(made)) => return made.name.clone(),
             Self::Optional(_) => "optional_type",
             Self::Type(_) => "type",
@@ -286,7 +302,7 @@ impl<'a> List<'a> {
     pub fn len(&self) -> usize {
         match self {
             Self::Json { elements, .. } => elements.len(),
-            Self::Shared(elements) => elements.len(),
+            Self::Shared(elements) | Self::Kept { elements, .. } => elements.len(),
         }
     }
 
@@ -304,7 +320,7 @@ impl<'a> List<'a> {
                 let json = elements.get(index)?;
                 Some(element.map_or_else(|| json::dynamic(json), |declared| json::declared(json, declared)))
             }
-            Self::Shared(elements) => elements.get(index).cloned(),
+            Self::Shared(elements) | Self::Kept { elements, .. } => elements.get(index).cloned(),
         }
     }
 
@@ -313,9 +329,9 @@ impl<'a> List<'a> {
         (0..self.len()).map(|index| self.get(index).unwrap_or(Value::Null))
     }
 
-    pub(crate) fn kind(&self) -> &ListKind {
+    pub(crate) fn kind(&self) -> &'a ListKind {
         match self {
-            Self::Json { kind, .. } => kind,
+            Self::Json { kind, .. } | Self::Kept { kind, .. } => kind,
             Self::Shared(_) => &ListKind::Atomic,
         }
     }
@@ -360,8 +376,7 @@ impl<'a> Map<'a> {
             }
             Self::Shared(entries) => {
                 // A key of any lifetime compares as one of this one.
-                let found =
-                    entries.by_key.iter().find(|(key, _)| matches!(key, Key::String(key) if key == name));
+                let found = entries.by_key.iter().find(|(key, _)| matches!(key, Key::String(key) if key == name));
                 let found = if entries.by_key.len() > FEW {
                     entries.by_key.get(&Key::String(name.to_owned().into()))
                 } else {
@@ -378,9 +393,7 @@ impl<'a> Map<'a> {
         match self {
             Self::Json { .. } => self.get(key).is_some(),
             Self::Shared(entries) => match key {
-                Value::Double(key) => {
-                    number::whole(*key).is_some_and(|key| entries.find(&Key::Int(key)).is_some())
-                }
+                Value::Double(key) => number::whole(*key).is_some_and(|key| entries.find(&Key::Int(key)).is_some()),
                 key => key.key().is_some_and(|key| entries.find(&key).is_some()),
             },
         }
@@ -443,9 +456,25 @@ impl<'a> Object<'a> {
         match self {
             Self::Json { members, declared } => {
                 let member = declared.member(identifier)?;
-                members.get(&*member.name).map(|json| json::declared(json, &member.declared))
+                let json = members.get(&*member.name).filter(|json| !json.is_null())?;
+                Some(json::declared(json, &member.declared))
             }
             Self::Shared(made) => made.fields.get(identifier).cloned(),
+        }
+    }
+
+    /// Each field that is set and declared, by its identifier.
+    #[must_use]
+    pub fn entries(&self) -> Vec<(Text<'a>, Value<'a>)> {
+        match self {
+            Self::Json { members, .. } => members
+                .keys()
+                .filter_map(|name| crate::escape::escape(name))
+                .filter_map(|name| Some((Text::Shared(name.as_str().into()), self.field(&name)?)))
+                .collect(),
+            Self::Shared(made) => {
+                made.fields.iter().map(|(name, value)| (Text::Shared(name.clone()), value.clone())).collect()
+            }
         }
     }
 }

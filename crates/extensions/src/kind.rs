@@ -5,6 +5,7 @@
 //! Source: `k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go`, `pkg/registry/customresource`.
 
 mod columns;
+mod order;
 mod rules;
 mod scale;
 
@@ -105,8 +106,9 @@ pub fn kinds(definition: &Value, before: Option<Before<'_>>) -> Result<Vec<Custo
     let webhook = read.spec.conversion.as_ref().is_some_and(|conversion| conversion.strategy == "Webhook");
     let mut kinds = Vec::new();
     for version in read.spec.versions.iter().filter(|version| version.served || version.storage) {
-        // Nobody calls webhooks that convert: what would have to be converted cannot be asked for.
-        let is_served = version.served && (!webhook || version.storage);
+        // Nobody calls webhooks that convert: what would have to be converted cannot be asked for. While the definition
+        // goes, its objects are found by the version in which they are stored.
+        let is_served = version.served && (!webhook || version.storage) || is_terminating && version.storage;
         let schema = match before.and_then(|before| same(&before, definition, &read, version)) {
             Some(schema) => schema,
             None => made(&read, version)?,
@@ -114,6 +116,7 @@ pub fn kinds(definition: &Value, before: Option<Before<'_>>) -> Result<Vec<Custo
         let row = row(&read, version, storage, &schema, is_terminating);
         kinds.push(CustomKind { row, schema, is_served, is_storage: version.storage });
     }
+    kinds.sort_by(|left, right| order::compare(&right.row.version, &left.row.version));
     Ok(kinds)
 }
 

@@ -1,5 +1,5 @@
-//! What a CustomResourceDefinition says of itself that its validation and its status judge alike; and its validation, for
-//! those who can tell more of its expressions than that they are there.
+//! What a CustomResourceDefinition says of itself that its validation and its status judge alike; and who checks its
+//! expressions.
 
 use std::fmt::Debug;
 
@@ -12,10 +12,8 @@ use schema::rules::format::Format;
 use serde_json::Value;
 use x509_parser::pem::Pem;
 
-use crate::validation::crd;
-
 /// What the expressions in definitions (`x-kubernetes-validations`) are checked by: whether they compile, and what they
-/// cost. It is asked about schemas in which nothing else is wrong.
+/// cost. It is asked about schemas in which nothing else is wrong, by `validation::crd`'s functions.
 pub trait Expressions: Debug + Send + Sync {
     /// What is wrong with the expressions of a schema.
     fn check(&self, schema: &VersionSchema<'_>) -> FieldErrors;
@@ -44,16 +42,6 @@ impl Expressions for AnyExpression {
     fn check(&self, _: &VersionSchema<'_>) -> FieldErrors {
         FieldErrors::new()
     }
-}
-
-/// Every broken rule of a new definition, metadata apart.
-pub fn validate_create(definition: &Value, expressions: &dyn Expressions) -> FieldErrors {
-    crd::check(definition, expressions)
-}
-
-/// Every broken rule of an update, metadata apart.
-pub fn validate_update(new: &Value, old: &Value, expressions: &dyn Expressions) -> FieldErrors {
-    crd::update(new, old, expressions)
 }
 
 /// The annotation of definitions in the community's groups: where the API was reviewed, or that it was not.

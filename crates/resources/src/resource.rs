@@ -71,6 +71,8 @@ pub enum Deletion {
     PodGrace,
     /// Namespaces: `status.phase` becomes `Terminating` until `spec.finalizers` is empty.
     Namespace,
+    /// CustomResourceDefinitions: a finalizer holds it until all objects of its kind are gone.
+    Definition,
 }
 
 /// What happens to dependents when a DELETE does not say.

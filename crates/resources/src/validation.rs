@@ -4,6 +4,7 @@
 //! the field it is about. Metadata is checked here for all kinds alike; a kind's own rules are in its strategy.
 //! Source: `k8s.io/kubernetes/pkg/apis/*/validation`.
 
+pub mod crd;
 pub mod metadata;
 
 pub(crate) mod address;
@@ -18,7 +19,6 @@ pub(crate) mod classes;
 mod conditions;
 pub(crate) mod config;
 pub(crate) mod container;
-pub(crate) mod crd;
 pub(crate) mod csi;
 pub(crate) mod device;
 mod device_status;

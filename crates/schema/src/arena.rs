@@ -16,6 +16,7 @@ static BUILTIN: Schemas = Schemas {
     maps: Cow::Borrowed(&messages::MAPS),
     kinds: Cow::Borrowed(&KINDS),
     rules: BTreeMap::new(),
+    fingerprint: Cow::Borrowed(""),
 };
 
 /// The options and events that every group-version lists among its kinds.
@@ -152,6 +153,16 @@ impl Schemas {
 
     pub(crate) fn map(&self, index: u16) -> Type {
         self.maps.get(usize::from(index)).copied().unwrap_or(Type::Json)
+    }
+
+    /// A hash of what the arena was made from at run time, in hexadecimal; empty for built-in kinds.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Whether any rule is to be evaluated over values.
+    pub fn has_validations(&self) -> bool {
+        self.rules.values().any(|rules| !rules.validations.is_empty())
     }
 
     /// What a value at this place must be beside its type.

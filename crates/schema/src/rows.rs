@@ -42,6 +42,8 @@ pub struct Schemas {
     pub(crate) kinds: Cow<'static, [Kind]>,
     /// What values must be beside their types; built-in kinds have theirs in code.
     pub(crate) rules: BTreeMap<Place, Rules>,
+    /// What it was made from at run time: a hash of that in hexadecimal. Empty for built-in kinds.
+    pub(crate) fingerprint: Cow<'static, str>,
 }
 
 /// The type of a value.

@@ -2,12 +2,16 @@
 //!
 //! Source: `apiserver.config.k8s.io/v1.AdmissionConfiguration`.
 
+use std::path::Path;
+
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::event_rate_limit::EventRateLimits;
-use super::is_on;
+use super::{is_on, webhooks};
 use crate::options::PluginChoice;
+use crate::webhooks::AdmissionCredentials;
+use crate::webhooks::client::Credentials;
 
 const VERSIONS: [&str; 2] = ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1alpha1"];
 const EVENTS: &str = "EventRateLimit";
@@ -23,38 +27,86 @@ struct File {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct Webhooks {
+    api_version: String,
+    kind: String,
+    kube_config_file: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 struct Told {
     name: String,
     path: String,
     configuration: Option<Value>,
 }
 
-/// The limits of Events for the plugins that run; `text` is the file, and `read` reads one that it names.
+/// What the file says to those who take a configuration.
+#[derive(Debug, Default)]
+pub struct Configured {
+    /// To `EventRateLimit`.
+    pub event_rate_limits: EventRateLimits,
+    /// To the plugins that call webhooks.
+    pub webhook_credentials: AdmissionCredentials,
+}
+
+/// Reads the configuration of the plugins that run; `text` is the file, and `read` reads one that it names.
 ///
 /// # Errors
 /// What is wrong with the file; that a plugin runs that needs one.
-pub fn event_rate_limits(
+pub fn configured(
     chosen: &PluginChoice,
     text: Option<&str>,
     read: impl Fn(&str) -> Result<String, String>,
-) -> Result<EventRateLimits, String> {
+) -> Result<Configured, String> {
     let told = text.map(parse).transpose()?.unwrap_or_default();
-    let mut limits = EventRateLimits::default();
+    let mut found = Configured::default();
     for plugin in &told {
-        if plugin.name != EVENTS {
-            return Err(format!("plugins: {:?} takes no configuration", plugin.name));
+        let name = plugin.name.as_str();
+        if ![EVENTS, webhooks::MUTATING, webhooks::VALIDATING].contains(&name) {
+            return Err(format!("plugins: {name:?} takes no configuration"));
         }
         let text = match (&plugin.configuration, plugin.path.as_str()) {
             (Some(configuration), "") => configuration.to_string(),
             (None, path) if !path.is_empty() => read(path)?,
-            _ => return Err(format!("plugins: {EVENTS} needs either path or configuration")),
+            _ => return Err(format!("plugins: {name} needs either path or configuration")),
         };
-        limits = EventRateLimits::parse(&text).map_err(|why| format!("{EVENTS}: {why}"))?;
+        let wrong = |why: String| format!("{name}: {why}");
+        match name {
+            EVENTS => found.event_rate_limits = EventRateLimits::parse(&text).map_err(wrong)?,
+            webhooks::MUTATING => {
+                found.webhook_credentials.mutating = credentials(&text, &read).map_err(wrong)?;
+            }
+            _ => found.webhook_credentials.validating = credentials(&text, &read).map_err(wrong)?,
+        }
     }
-    if limits.is_empty() && is_on(chosen, EVENTS) {
+    if found.event_rate_limits.is_empty() && is_on(chosen, EVENTS) {
         return Err(format!("{EVENTS}: limits: Invalid value: null: must not be empty"));
     }
-    Ok(limits)
+    Ok(found)
+}
+
+/// What webhooks see of this server: the users of the kubeconfig that a `WebhookAdmissionConfiguration` names.
+fn credentials(text: &str, read: &impl Fn(&str) -> Result<String, String>) -> Result<Credentials, String> {
+    let told: Webhooks = serde_saphyr::from_str(text).map_err(|failure| failure.to_string())?;
+    if told.kind != "WebhookAdmissionConfiguration" || told.api_version != VERSIONS[0] {
+        let (kind, version) = (told.kind, told.api_version);
+        return Err(format!(
+            "it is {kind} of {version}, not WebhookAdmissionConfiguration of {}",
+            VERSIONS[0]
+        ));
+    }
+    let file = told.kube_config_file;
+    if file.is_empty() {
+        return Ok(Credentials::default());
+    }
+    let path = Path::new(&file);
+    if !path.is_absolute() {
+        return Err(format!("kubeConfigFile: Invalid value: {file:?}: must be an absolute file path"));
+    }
+    let folder = path.parent().unwrap_or(path);
+    let beside = |name: &str| read(&folder.join(name).to_string_lossy());
+    Credentials::parse(&read(&file)?, beside).map_err(|why| format!("{file}: {why}"))
 }
 
 fn parse(text: &str) -> Result<Vec<Told>, String> {
@@ -84,7 +136,8 @@ mod tests {
         let read =
             |path: &str| if path == "events.yaml" { Ok(limits.to_owned()) } else { Err("gone".to_owned()) };
         let check = |plugins: &PluginChoice, text: Option<String>, expect: Result<bool, &str>| {
-            let found = event_rate_limits(plugins, text.as_deref(), read).map(|limits| !limits.is_empty());
+            let found =
+                configured(plugins, text.as_deref(), read).map(|all| !all.event_rate_limits.is_empty());
             assert_eq!(found.as_ref().copied().map_err(String::as_str), expect, "{text:?}");
         };
         check(&without, None, Ok(false));
@@ -106,6 +159,54 @@ mod tests {
             &with,
             Some("{apiVersion: v1, kind: Pod}".to_owned()),
             Err("it is Pod of v1, not AdmissionConfiguration of apiserver.config.k8s.io/v1"),
+        );
+    }
+
+    #[test]
+    fn webhooks_see_the_users_of_a_kubeconfig() {
+        let file = |plugin: &str, configuration: &str| {
+            format!(
+                "{{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{{name: {plugin}, configuration: {configuration}}}]}}"
+            )
+        };
+        let read = |path: &str| match path {
+            "/etc/hooks/config" => Ok("{users: [{name: '*', user: {tokenFile: token}}]}".to_owned()),
+            "/etc/hooks/token" => Ok("secret".to_owned()),
+            _ => Err(format!("{path} is gone")),
+        };
+        let chosen = chosen(&[], &[]).unwrap();
+        let check = |plugin: &str, configuration: &str, expect: Result<[bool; 2], &str>| {
+            let found = configured(&chosen, Some(&file(plugin, configuration)), read).map(|all| {
+                let AdmissionCredentials { mutating, validating } = all.webhook_credentials;
+                [mutating, validating].map(|one| one.of("a.b.svc:443").authorization().unwrap().is_some())
+            });
+            assert_eq!(found.as_ref().copied().map_err(String::as_str), expect, "{plugin} {configuration}");
+        };
+        let of = |rest: &str| {
+            format!("{{apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration{rest}}}")
+        };
+        let good = of(", kubeConfigFile: /etc/hooks/config");
+        check("MutatingAdmissionWebhook", &good, Ok([true, false]));
+        check("ValidatingAdmissionWebhook", &good, Ok([false, true]));
+        check("ValidatingAdmissionWebhook", &of(""), Ok([false, false]));
+        check(
+            "ValidatingAdmissionWebhook",
+            &of(", kubeConfigFile: config"),
+            Err(
+                "ValidatingAdmissionWebhook: kubeConfigFile: Invalid value: \"config\": must be an absolute file path",
+            ),
+        );
+        check(
+            "ValidatingAdmissionWebhook",
+            &of(", kubeConfigFile: /gone"),
+            Err("ValidatingAdmissionWebhook: /gone is gone"),
+        );
+        check(
+            "ValidatingAdmissionWebhook",
+            "{apiVersion: v1, kind: Pod}",
+            Err(
+                "ValidatingAdmissionWebhook: it is Pod of v1, not WebhookAdmissionConfiguration of apiserver.config.k8s.io/v1",
+            ),
         );
     }
 }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use machinery::metadata::Metadata;
+use resources::ScalePaths;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -99,7 +100,13 @@ pub async fn delete(context: &Context<'_>, object: &Value, options: impl FnOnce(
     }
     let options = options();
     let is_dry_run = context.effect == Effect::DryRun;
-    let about = About { operation: Asked::Delete, sent_as: None, options: &options, is_dry_run };
+    let about = About {
+        operation: Asked::Delete,
+        sent_as: None,
+        paths: &request.kind.row().scale,
+        options: &options,
+        is_dry_run,
+    };
     let attributes = about.attributes(request, object, Some(object));
     ask_both(context.cluster, request, (mutating, validating), &attributes, None).await.map(drop)
 }
@@ -115,7 +122,13 @@ pub async fn post(cluster: &Cluster, request: &Authorized, object: Value) -> Res
     }
     let options = write_options("CreateOptions", request);
     let (operation, is_dry_run) = (Asked::Create, request.is_dry_run());
-    let about = About { operation, sent_as: sent_as(request), options: &options, is_dry_run };
+    let about = About {
+        operation,
+        sent_as: sent_as(request),
+        paths: &request.kind.row().scale,
+        options: &options,
+        is_dry_run,
+    };
     let attributes = about.attributes(request, &object, None);
     let left = ask_both(cluster, request, both, &attributes, Some(object.clone())).await?;
     Ok(left.unwrap_or(object))
@@ -135,7 +148,13 @@ pub async fn connect(
         return Ok(None);
     }
     let (operation, options) = (Asked::Connect, options());
-    let about = About { operation, sent_as: sent_as(request), options: &Value::Null, is_dry_run: false };
+    let about = About {
+        operation,
+        sent_as: sent_as(request),
+        paths: &request.kind.row().scale,
+        options: &Value::Null,
+        is_dry_run: false,
+    };
     let attributes = about.attributes(request, &options, None);
     ask_both(cluster, request, both, &attributes, Some(options.clone())).await
 }
@@ -182,7 +201,7 @@ async fn ask_both(
         }
         Ok(object)
     };
-    deadline::before(request.deadline, asking).await
+    deadline::before(environment.deadline, asking).await
 }
 
 fn environment<'a>(cluster: &'a Cluster, request: &'a Authorized) -> Environment<'a> {
@@ -199,6 +218,8 @@ fn environment<'a>(cluster: &'a Cluster, request: &'a Authorized) -> Environment
 struct About<'a> {
     operation: Asked,
     sent_as: Option<TypeName<'a>>,
+    /// Where the parts of a Scale are.
+    paths: &'a ScalePaths,
     options: &'a Value,
     is_dry_run: bool,
 }
@@ -211,7 +232,8 @@ impl<'a> About<'a> {
             Operation::Delete => Asked::Delete,
         };
         let is_dry_run = context.effect == Effect::DryRun;
-        Self { operation, sent_as: sent_as(context.request), options, is_dry_run }
+        let paths = &context.request.kind.row().scale;
+        Self { operation, sent_as: sent_as(context.request), paths, options, is_dry_run }
     }
 
     fn attributes<'b>(
@@ -245,12 +267,12 @@ impl<'a> About<'a> {
 
     /// What is shown of an object: itself, or its Scale where that is what was sent.
     fn shown<'b>(&self, object: &'b Value) -> Cow<'b, Value> {
-        if self.is_scale() { Cow::Owned(scale::of(object)) } else { Cow::Borrowed(object) }
+        if self.is_scale() { Cow::Owned(scale::of(self.paths, object)) } else { Cow::Borrowed(object) }
     }
 
     fn take(&self, object: &mut Value, new: Value) {
         if self.is_scale() {
-            scale::put(object, &new);
+            scale::put(self.paths, object, &new);
         } else {
             *object = new;
         }

@@ -143,7 +143,7 @@ async fn keep(api: &Api, kind: &Kind, wanted: &Value) -> Result<()> {
     else {
         return Ok(());
     };
-    crate::codec::default(kind, &mut wanted);
+    crate::codec::default(kind, &mut wanted)?;
     let is_mandatory = flow_control::mandatory(kind.kind(), &name).is_some();
     if decide(&kind.value(&current), &wanted, is_mandatory) == Step::Nothing {
         return Ok(());

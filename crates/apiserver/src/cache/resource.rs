@@ -234,6 +234,11 @@ impl ResourceCache {
         &self.keys
     }
 
+    /// The revision of its newest event.
+    pub fn newest(&self) -> Revision {
+        self.state.read().revision
+    }
+
     /// Counts up whenever an object has changed, before anybody is told of the revision.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)

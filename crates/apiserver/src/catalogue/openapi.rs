@@ -10,6 +10,7 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, ETAG, EXPIRES, IF_NO
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use jiff::{Timestamp, ToSpan};
 use ring::digest::{Digest, SHA256, digest};
+use schema::Schemas;
 use schema::openapi::plain::Plain;
 use schema::openapi::{Resource, Subresource, root_path, v2, v3};
 
@@ -79,12 +80,22 @@ impl Document {
 }
 
 fn hash_of((group, version): (&str, &str), kinds: &[Kind]) -> String {
-    with_resources(kinds, |resources| v3::hash(group, version, resources))
+    let arenas: String =
+        kinds.iter().filter_map(|kind| kind.arena()).map(|arena| arena.fingerprint()).collect();
+    with_resources(kinds, |resources| v3::hash(group, version, resources, &arenas))
 }
 
-/// The document of kinds with built-in schemas.
+/// The document of kinds.
 pub fn of_kinds((group, version): (&str, &str), kinds: &[Kind]) -> Vec<u8> {
-    with_resources(kinds, |resources| v3::document(schema::builtin(), group, version, resources))
+    let arenas = arenas(kinds);
+    with_resources(kinds, |resources| v3::document(&*arenas, group, version, resources))
+}
+
+/// The arenas of kinds' schemas: the program's own, and those of custom ones.
+fn arenas(kinds: &[Kind]) -> Vec<&Schemas> {
+    std::iter::once(schema::builtin())
+        .chain(kinds.iter().filter_map(|kind| kind.arena()).map(|arena| &**arena))
+        .collect()
 }
 
 /// Documents by their paths. Of two states of the catalogue those are the same that are about the same kinds.
@@ -159,9 +170,9 @@ impl Documents {
 
 impl Second {
     fn packed(&self, form: Form) -> &Bytes {
+        let arenas = arenas(&self.kinds);
         let value = || {
-            let own = |all: &[Resource<'_>]| v2::document(schema::builtin(), all, &self.plain);
-            let mut document = with_resources(&self.kinds, own);
+            let mut document = with_resources(&self.kinds, |all| v2::document(&*arenas, all, &self.plain));
             self.others.iter().for_each(|other| other.join(&mut document));
             document
         };

@@ -42,9 +42,14 @@ impl Patch {
         match media_type(headers) {
             JSON_PATCH => Ok((Self::Json(body.clone()), Vec::new())),
             MERGE_PATCH => read("error decoding patch: ").map(|(patch, strict)| (Self::Merge(patch), strict)),
-            STRATEGIC_PATCH => read("").map(|(patch, strict)| (Self::Strategic(patch), strict)),
+            STRATEGIC_PATCH if !kind.is_custom() => {
+                read("").map(|(patch, strict)| (Self::Strategic(patch), strict))
+            }
             _ => {
-                let known = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH];
+                let known: &[&str] = match kind.is_custom() {
+                    true => &[JSON_PATCH, MERGE_PATCH, APPLY_PATCH],
+                    false => &[JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH],
+                };
                 Err(Error::unsupported_media_type(&known.join(", ")))
             }
         }

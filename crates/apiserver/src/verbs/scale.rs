@@ -1,7 +1,8 @@
-//! The `scale` subresource: an `autoscaling/v1` Scale over `spec.replicas`.
+//! The `scale` subresource: an `autoscaling/v1` Scale over the fields that the kind's row names.
 
 use machinery::field::{FieldError, Path};
 use machinery::metadata::Metadata;
+use resources::ScalePaths;
 use serde_json::{Value, json};
 
 use super::patch::check_config;
@@ -12,11 +13,14 @@ use crate::kinds::Part;
 use crate::negotiate::media_type;
 use crate::request::Authorized;
 use crate::request_info::Verb;
-use crate::scale::of as scale_of;
+use crate::scale::{of as scale_of, set as set_field};
 use crate::status::{Error, Result, Subject};
 use crate::write::change::{change, change_owned, current};
 use crate::write::identity::check_name;
 use crate::write::{Decoded, Ownership, decoding, ownership};
+
+/// Replicas that no client can mean, in place of those that an object does not have.
+const UNSET: i64 = i32::MIN as i64;
 
 /// Reads or writes the scale of an object.
 ///
@@ -26,7 +30,12 @@ pub async fn run(api: &Api, request: &Authorized) -> Result<Answer> {
     match request.resource.verb {
         Verb::Get => {
             let object = current(api, request, &request.key()).await?;
-            Ok(Answer::value(scale_of(&request.kind.value(&object))))
+            let object = request.kind.value(&object);
+            if request.kind.is_custom() && object.pointer(&paths(request).spec_replicas).is_none() {
+                let path = dotted(&paths(request).spec_replicas);
+                return Err(Error::internal(format!("the spec replicas field {path:?} does not exist")));
+            }
+            Ok(Answer::value(scale_of(paths(request), &object)))
         }
         Verb::Update => {
             let wanted = decoding::body_of(request, "autoscaling/v1", "Scale")?;
@@ -54,9 +63,17 @@ fn patched(patch: &Patch, scale: &Value) -> Result<Value> {
 
 async fn set(api: &Api, request: &Authorized, wanted: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
     let committed = change(api, request, Part::Object, |old| {
-        let before = scale_of(old);
+        let mut before = scale_of(paths(request), old);
+        let is_unset = request.kind.is_custom() && old.pointer(&paths(request).spec_replicas).is_none();
+        if is_unset && let Some(spec) = before.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.insert("replicas".to_owned(), UNSET.into());
+        }
         let scale = wanted(&before)?;
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+        if is_unset && replicas == UNSET {
+            let path = dotted(&paths(request).spec_replicas);
+            return Err(Error::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
+        }
         check_replicas(request, replicas)?;
         let mut new = old.clone();
         let version = Metadata::of(&scale).resource_version();
@@ -65,13 +82,11 @@ async fn set(api: &Api, request: &Authorized, wanted: impl Fn(&Value) -> Result<
         } else {
             machinery::metadata::set(&mut new, "resourceVersion", version);
         }
-        if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
-            spec.insert("replicas".to_owned(), replicas.into());
-        }
+        set_field(&mut new, &paths(request).spec_replicas, replicas.into());
         Ok(Decoded::of_server(new))
     })
     .await?;
-    let value = scale_of(&request.kind.value(&committed.object));
+    let value = scale_of(paths(request), &request.kind.value(&committed.object));
     Ok(Answer::value(value))
 }
 
@@ -86,10 +101,12 @@ async fn apply(api: &Api, request: &Authorized) -> Result<Answer> {
         "apiVersion": request.kind.api_version(),
         "kind": request.kind.kind(),
         "metadata": {"name": meta.name()},
-        "spec": {},
     });
+    if !request.kind.is_custom() {
+        config["spec"] = json!({});
+    }
     if let Some(replicas) = scale.pointer("/spec/replicas") {
-        config["spec"]["replicas"] = replicas.clone();
+        set_field(&mut config, &paths(request).spec_replicas, replicas.clone());
     }
     for name in ["uid", "resourceVersion"] {
         if let Some(value) = meta.get(name) {
@@ -99,15 +116,25 @@ async fn apply(api: &Api, request: &Authorized) -> Result<Answer> {
     let committed = change_owned(api, request, Part::Object, Ownership::Applied, |old| {
         let applied = ownership::apply_config(api, request, Part::Object, Some(old), &config);
         let mut new = applied.map_err(|failure| in_scale(request, failure))?;
-        check_replicas(request, new.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0))?;
+        let replicas = new.pointer(&paths(request).spec_replicas).and_then(Value::as_i64);
+        check_replicas(request, replicas.unwrap_or(0))?;
         if meta.resource_version().is_empty() {
             machinery::metadata::remove(&mut new, "resourceVersion");
         }
         Ok(Decoded::of_server(new))
     })
     .await?;
-    let value = scale_of(&request.kind.value(&committed.object));
+    let value = scale_of(paths(request), &request.kind.value(&committed.object));
     Ok(Answer::value(value))
+}
+
+fn paths(request: &Authorized) -> &ScalePaths {
+    &request.kind.row().scale
+}
+
+/// A pointer as people write it: `.spec.replicas`.
+fn dotted(pointer: &str) -> String {
+    pointer.replace('/', ".").replace("~1", "/").replace("~0", "~")
 }
 
 /// Conflicts about a Scale name its version, not the object's.

@@ -154,7 +154,7 @@ impl<'a> Attributes<'a> {
                 .map_err(|failure| Error::internal(failure.message))?,
             None => {
                 let mut object = codec::of_webhook(&form.0, patched)?;
-                codec::default(&form.0, &mut object);
+                codec::default(&form.0, &mut object)?;
                 if !form.0.is(self.kind) {
                     let stored = form.0.to_stored(object);
                     object = self.kind.to_served(Cow::Owned(stored)).into_owned();

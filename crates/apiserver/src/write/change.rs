@@ -48,7 +48,7 @@ pub async fn change_owned(
         let old_value = request.kind.value(&old);
         let mut new = transform(&old_value)?.into_object();
         let is_conditional = check_preconditions(request, &new, &old_value)?;
-        codec::default(&request.kind, &mut new);
+        codec::default(&request.kind, &mut new)?;
         if let Some(strategy) = preparation::partial_of(&request.kind, part) {
             strategy.begin_update(&mut new, &old_value);
         }

@@ -38,7 +38,7 @@ pub async fn create_owned(
     if !Metadata::of(&object).resource_version().is_empty() {
         return Err(Error::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    codec::default(&request.kind, &mut object);
+    codec::default(&request.kind, &mut object)?;
     if ownership == Ownership::Track {
         ownership::track(writer, request, Part::Object, None, &mut object);
     }
@@ -59,7 +59,7 @@ pub async fn create_owned(
 async fn create_once(writer: &Writer, request: &Authorized, mut object: Value) -> Result<Committed> {
     let context = Context::new(writer, request, Operation::Create, None);
     admission::mutate(&context, &mut object).await?;
-    codec::default(&request.kind, &mut object);
+    codec::default(&request.kind, &mut object)?;
     let warnings = preparation::for_create(writer, &request.kind, &mut object);
     let is_generated = !Metadata::of(&object).generate_name().is_empty();
     let admitted = validation::admit(writer, &context, object).await?;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::codec::{self, FieldValidation};
 use crate::kinds::Kind;
-use crate::negotiate::content_format;
+use crate::negotiate::{Format, JSON, YAML, content_format};
 use crate::request::Authorized;
 use crate::status::{Error, Result};
 
@@ -41,6 +41,9 @@ impl Decoded {
 /// 400, 415 or 422 with what is wrong.
 pub fn body(request: &Authorized) -> Result<Decoded> {
     let format = content_format(&request.headers)?;
+    if format == Format::Protobuf && !request.kind.has_protobuf(&request.resource.subresource) {
+        return Err(Error::unsupported_media_type(&format!("{JSON}, {YAML}")));
+    }
     let validation = FieldValidation::of(&request.info.query);
     let (mut object, warnings) = codec::decode_kind(&request.kind, format, &request.body, validation)?;
     super::ownership::keep_reset_of(&request.body, format, &mut object);

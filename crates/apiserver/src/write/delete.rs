@@ -92,10 +92,15 @@ fn removed_at(mut object: Value, now: Timestamp) -> Value {
 /// What deleting `object` now comes to.
 pub fn decide(object: &Value, options: &DeleteOptions, strategy: &Strategy, now: Timestamp) -> Outcome {
     let meta = Metadata::of(object);
+    if strategy.deletion == Deletion::Definition && !meta.is_terminating() {
+        let mut begun = object.clone();
+        extensions::conditions::begin_deletion(&mut begun, now);
+        return Outcome::Mark(begun);
+    }
     let finalizers = finalizers(object, options, strategy);
     let pending = meta.deletion_grace_period_seconds();
     let grace = match (strategy.deletion, options.grace_period_seconds) {
-        (Deletion::Immediate | Deletion::Namespace, _) => 0,
+        (Deletion::Immediate | Deletion::Namespace | Deletion::Definition, _) => 0,
         // A deletion that is under way can be hurried up, never slowed down.
         (Deletion::PodGrace, asked) if meta.is_terminating() => {
             let pending = pending.unwrap_or(0);
@@ -107,7 +112,7 @@ pub fn decide(object: &Value, options: &DeleteOptions, strategy: &Strategy, now:
         Deletion::Namespace => {
             object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty())
         }
-        Deletion::Immediate | Deletion::PodGrace => false,
+        Deletion::Immediate | Deletion::PodGrace | Deletion::Definition => false,
     };
     if grace == 0 && finalizers.is_empty() && !held {
         return Outcome::Remove;

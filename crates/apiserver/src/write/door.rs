@@ -62,6 +62,10 @@ impl Door {
     /// # Errors
     /// As [`Refusal`].
     pub async fn create(&self, admitted: &Admitted, cause: Bytes) -> Result<Committed, Refusal> {
+        let _pass = match admitted.kind().gate() {
+            None => None,
+            Some(gate) => Some(gate.pass().await.ok_or_else(|| Refusal::Failed(Error::ending("create")))?),
+        };
         self.put(admitted, Expect::Absent, cause).await
     }
 
@@ -78,7 +82,10 @@ impl Door {
     ) -> Result<Committed, Refusal> {
         let value = encode(admitted)?;
         let as_is = CachedObject::from_stored(Arc::clone(&current.key), &value, current.revision);
-        if as_is.is_some_and(|same| same.json == current.json) && !self.is_stale(admitted).await? {
+        if as_is.is_some_and(|same| same.json == current.json)
+            && !current.is_stale
+            && !self.is_stale(admitted).await?
+        {
             return Ok(Committed { revision: current.revision, object: Arc::clone(current) });
         }
         self.write(admitted, value, Expect::Revision(current.revision), cause).await

@@ -75,7 +75,7 @@ fn offer(plural: &str, singular: &str, kind: &str, colours: &'static [&'static s
         absent: "".into(),
     }]
     .into();
-    Offer { row, schema: schema::builtin().kind("", "v1", "ConfigMap").map(Into::into) }
+    Offer::new(row, schema::builtin().kind("", "v1", "ConfigMap").map(Into::into))
 }
 
 fn widgets() -> Offer {

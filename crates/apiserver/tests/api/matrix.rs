@@ -176,11 +176,12 @@ trait Final {
 }
 
 impl Final for Resource {
-    /// Namespaces wait for their controller, volumes, claims and attributes for their protection.
+    /// Namespaces wait for their controller, volumes, claims and attributes for their protection, definitions for the objects
+    /// of their kinds.
     fn deletion_is_final(&self) -> bool {
         let is_protected =
             self.plural.starts_with("persistentvolume") || self.plural == "volumeattributesclasses";
-        self.strategy.deletion != Deletion::Namespace && !is_protected
+        !matches!(self.strategy.deletion, Deletion::Namespace | Deletion::Definition) && !is_protected
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -9,6 +10,9 @@ use crate::discovery::{Discovered, Served, Watcher};
 use crate::informer::{Change, Held, Informers, PartialObject};
 use crate::resource_ref::ResourceRef;
 use crate::workqueue::WorkQueue;
+
+/// How long what a server told before a kind went may be on its way.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What a controller does about kinds that come and go.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +39,12 @@ impl Following {
             let wanted = self.wanted(&served);
             followed.retain(|resource, _| wanted.contains(resource));
             for resource in wanted {
-                if !followed.contains_key(&resource) {
+                followed.entry(resource).or_insert_with_key(|resource| {
                     let (stop, stopped) = oneshot::channel();
                     let kind = Kind { of: self, informers: informers.clone(), queue: queue.clone() };
-                    let held = informers.held(&resource);
-                    informers.tasks().spawn("source", kind.run(held, stopped));
-                    followed.insert(resource, stop);
-                }
+                    informers.tasks().spawn("source", kind.run(informers.held(resource), stopped));
+                    stop
+                });
             }
             if changes.changed().await.is_err() {
                 return;
@@ -76,7 +79,8 @@ impl Kind {
                 all = changes.next() => self.tell(all, &resource),
             }
         }
-        // What was deleted before the kind went is deleted.
+        // What was deleted before the kind went is deleted, and may not have been heard of.
+        tokio::time::sleep(LAST_WORDS).await;
         self.tell(changes.take(), &resource);
         let (left, revision) = (informer.list(), informer.revision());
         drop((changes, informer, held));

@@ -9,14 +9,18 @@ use super::Checked;
 use crate::problem::Problem;
 use crate::syntax::ast::{Expr, Kind, Literal};
 use crate::types::Type;
-use crate::value::text;
+use crate::value::Moment;
 
 pub(super) fn validate(checked: &Checked, problems: &mut Vec<Problem>) {
-    let mut rest = vec![&checked.root];
-    while let Some(expr) = rest.pop() {
+    let mut rest = vec![(&checked.root, false)];
+    while let Some((expr, is_exempt)) = rest.pop() {
         literal_argument(expr, problems);
-        aggregate(checked, expr, problems);
-        rest.extend(expr.children());
+        if !is_exempt {
+            aggregate(checked, expr, problems);
+        }
+        // What is formatted may be of any type.
+        let is_format = matches!(&expr.kind, Kind::Call(call) if &*call.function == "format");
+        rest.extend(expr.children().into_iter().map(|child| (child, is_exempt || is_format)));
     }
 }
 
@@ -26,9 +30,9 @@ fn literal_argument(expr: &Expr, problems: &mut Vec<Problem>) {
     let Some(Expr { kind: Kind::Literal(literal), at, .. }) = call.args.first() else { return };
     let is_right = match (&*call.function, literal) {
         ("duration", Literal::String(text)) => duration::parse(text).is_ok(),
-        ("timestamp", Literal::String(text)) => text::timestamp(text).is_some(),
+        ("timestamp", Literal::String(text)) => Moment::parse(text).is_some(),
         ("timestamp", Literal::Int(seconds)) => {
-            jiff::Timestamp::from_second(*seconds).is_ok_and(|moment| text::is_within(&moment))
+            Moment::new(*seconds, 0).is_some()
         }
         ("matches", Literal::String(pattern)) => Pattern::new(pattern).is_ok(),
         _ => true,
@@ -48,8 +52,7 @@ fn aggregate(checked: &Checked, expr: &Expr, problems: &mut Vec<Problem>) {
     };
     match &expr.kind {
         Kind::List(elements) => {
-            let mut kinds =
-                elements.iter().map(|element| (&element.value, type_of(&element.value, element.is_optional)));
+            let mut kinds = elements.iter().map(|element| (&element.value, type_of(&element.value, element.is_optional)));
             let Some((_, first)) = kinds.next() else { return };
             if let Some((value, other)) = kinds.find(|(_, kind)| *kind != first) {
                 tell(value.at, &first, &other);

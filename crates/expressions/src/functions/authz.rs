@@ -17,7 +17,8 @@ macro_rules! of {
     };
 }
 
-const NARROWED: &str = concat!(of!("ResourceCheck"), ".(string) -> ", of!("ResourceCheck"));
+const NARROWED: &str =
+    concat!(of!("ResourceCheck"), ".(string) -> ", of!("ResourceCheck"));
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -40,10 +41,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "resource",
-        overloads: &[(
-            "groupcheck_resource",
-            concat!(of!("GroupCheck"), ".(string) -> ", of!("ResourceCheck")),
-        )],
+        overloads: &[("groupcheck_resource", concat!(of!("GroupCheck"), ".(string) -> ", of!("ResourceCheck")))],
         body: resource,
     },
     Row {
@@ -111,10 +109,7 @@ fn path<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
 
 fn group<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::Authorizer(authorizer), Value::String(group)] = args else { return no_overload() };
-    Ok(Value::GroupCheck(Arc::new(GroupCheck {
-        authorizer: (**authorizer).clone(),
-        group: group.to_string(),
-    })))
+    Ok(Value::GroupCheck(Arc::new(GroupCheck { authorizer: (**authorizer).clone(), group: group.to_string() })))
 }
 
 fn service_account<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {

@@ -6,7 +6,7 @@ use machinery::duration;
 
 use super::{Answer, Row, fail, made_text, no_overload};
 use crate::evaluate::{Context, EvalError};
-use crate::value::{Text, Value, number, text};
+use crate::value::{Moment, Text, Value, number, text};
 
 pub(super) const ROWS: &[Row] = &[
     Row { name: "type", overloads: &[("type", "(A) -> type(A)")], body: type_of },
@@ -17,11 +17,7 @@ pub(super) const ROWS: &[Row] = &[
         overloads: &[("bytes_to_bytes", "(bytes) -> bytes"), ("string_to_bytes", "(string) -> bytes")],
         body: to_bytes,
     },
-    Row {
-        name: "double",
-        overloads: &[("to_double", "(<double|int|string|uint>) -> double")],
-        body: to_double,
-    },
+    Row { name: "double", overloads: &[("to_double", "(<double|int|string|uint>) -> double")], body: to_double },
     Row {
         name: "duration",
         overloads: &[("to_duration", "(<duration|int|string>) -> duration")],
@@ -107,7 +103,7 @@ fn to_int<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         [Value::Int(number)] => Ok(Value::Int(*number)),
         [Value::Uint(number)] => out_of_range(i64::try_from(*number).ok(), Value::Int, "integer overflow"),
         [Value::Double(number)] => out_of_range(number::truncated(*number), Value::Int, "integer overflow"),
-        [Value::Timestamp(moment)] => Ok(Value::Int(moment.as_second())),
+        [Value::Timestamp(moment)] => Ok(Value::Int(moment.seconds())),
         [Value::Duration(nanos)] => Ok(Value::Int(*nanos)),
         [Value::String(text)] => match text.parse() {
             Ok(number) => Ok(Value::Int(number)),
@@ -169,14 +165,11 @@ fn to_timestamp<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     match args {
         [Value::Timestamp(moment)] => Ok(Value::Timestamp(*moment)),
         [Value::Int(seconds)] => {
-            let moment = jiff::Timestamp::from_second(*seconds).ok().filter(text::is_within);
-            out_of_range(moment, Value::Timestamp, "timestamp overflow")
+            out_of_range(Moment::new(*seconds, 0), Value::Timestamp, "timestamp overflow")
         }
-        [Value::String(text)] => match text::timestamp(text) {
+        [Value::String(text)] => match Moment::parse(text) {
             Some(moment) => Ok(Value::Timestamp(moment)),
-            None => {
-                fail(format!("parsing time {:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse", &**text))
-            }
+            None => fail(format!("parsing time {:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse", &**text)),
         },
         _ => no_overload(),
     }

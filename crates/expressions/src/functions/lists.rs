@@ -11,10 +11,7 @@ use crate::value::{List, Value};
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "isSorted",
-        overloads: &[(
-            "is_sorted",
-            "list(<int|uint|double|bool|duration|timestamp|string|bytes>).() -> bool",
-        )],
+        overloads: &[("is_sorted", "list(<int|uint|double|bool|duration|timestamp|string|bytes>).() -> bool")],
         body: is_sorted,
     },
     Row { name: "sum", overloads: &[("sum", "list(<int|uint|double|duration>).() -> <>")], body: sum },
@@ -39,10 +36,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "sort",
-        overloads: &[(
-            "list_sort",
-            "list(<int|uint|double|bool|duration|timestamp|string|bytes>).() -> list(<>)",
-        )],
+        overloads: &[("list_sort", "list(<int|uint|double|bool|duration|timestamp|string|bytes>).() -> list(<>)")],
         body: sort,
     },
     Row {
@@ -121,9 +115,7 @@ fn slice<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         return fail(format!("cannot slice({begin}, {end}), negative indexes not supported"));
     };
     if first > last {
-        return fail(format!(
-            "cannot slice({begin}, {end}), start index must be less than or equal to end index"
-        ));
+        return fail(format!("cannot slice({begin}, {end}), start index must be less than or equal to end index"));
     }
     if last > list.len() {
         return fail(format!("cannot slice({begin}, {end}), list is length {}", list.len()));

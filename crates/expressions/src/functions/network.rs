@@ -30,11 +30,7 @@ pub(super) const ROWS: &[Row] = &[
         overloads: &[("ip_is_unspecified", OF_IP)],
         body: |_, args| ask(args, |ip| ip.is_unspecified()),
     },
-    Row {
-        name: "isLoopback",
-        overloads: &[("ip_is_loopback", OF_IP)],
-        body: |_, args| ask(args, |ip| ip.is_loopback()),
-    },
+    Row { name: "isLoopback", overloads: &[("ip_is_loopback", OF_IP)], body: |_, args| ask(args, |ip| ip.is_loopback()) },
     Row {
         name: "isLinkLocalMulticast",
         overloads: &[("ip_is_link_local_multicast", OF_IP)],
@@ -68,11 +64,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
         body: contains_cidr,
     },
-    Row {
-        name: "prefixLength",
-        overloads: &[("cidr_prefix_length", "net.CIDR.() -> int")],
-        body: prefix_length,
-    },
+    Row { name: "prefixLength", overloads: &[("cidr_prefix_length", "net.CIDR.() -> int")], body: prefix_length },
     Row { name: "masked", overloads: &[("cidr_masked", "net.CIDR.() -> net.CIDR")], body: masked },
 ];
 
@@ -147,9 +139,7 @@ fn is_global_unicast(address: &IpAddr) -> bool {
 impl Range {
     fn parse(text: &str) -> Result<Self, EvalError> {
         let failed = || {
-            let why = format!(
-                "network address parse error during conversion from string: netip.ParsePrefix({text:?})"
-            );
+            let why = format!("network address parse error during conversion from string: netip.ParsePrefix({text:?})");
             EvalError::from(why)
         };
         let (written, bits) = text.split_once('/').ok_or_else(failed)?;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{Answer, Row, fail, made_list, made_text, no_overload};
 use crate::declared::ListKind;
 use crate::evaluate::{Context, EvalError};
-use crate::value::{List, Object, Value, number, text};
+use crate::value::{List, Moment, Object, Value, number, text};
 
 const ORDERED: &str = "(<bool|int|uint|double|timestamp|duration>, <>) -> bool";
 const CROSSED: [(&str, &str); 6] = [
@@ -33,11 +33,7 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "_?_:_", overloads: &[("conditional", "(bool, A, A) -> A")], body: unplanned },
     Row { name: "_&&_", overloads: &[("logical_and", "(bool, bool) -> bool")], body: unplanned },
     Row { name: "_||_", overloads: &[("logical_or", "(bool, bool) -> bool")], body: unplanned },
-    Row {
-        name: "@not_strictly_false",
-        overloads: &[("not_strictly_false", "(bool) -> bool")],
-        body: unplanned,
-    },
+    Row { name: "@not_strictly_false", overloads: &[("not_strictly_false", "(bool) -> bool")], body: unplanned },
     Row { name: "!_", overloads: &[("logical_not", "(bool) -> bool")], body: not },
     Row { name: "_==_", overloads: &[("equals", "(A, A) -> bool")], body: equals },
     Row { name: "_!=_", overloads: &[("not_equals", "(A, A) -> bool")], body: differs },
@@ -125,10 +121,7 @@ fn compared<'a>(args: &[Value<'a>], holds: fn(Ordering) -> bool) -> Answer<'a> {
     let [one, other] = args else { return no_overload() };
     match one.order(other) {
         Some(order) => Ok(Value::Bool(holds(order))),
-        None if [one, other]
-            .iter()
-            .any(|number| matches!(number, Value::Double(number) if number.is_nan())) =>
-        {
+        None if [one, other].iter().any(|number| matches!(number, Value::Double(number) if number.is_nan())) => {
             fail("NaN values cannot be ordered")
         }
         None => no_overload(),
@@ -164,9 +157,8 @@ fn duration<'a>(nanos: Option<i64>) -> Answer<'a> {
 }
 
 /// A moment so many nanoseconds later.
-fn later<'a>(moment: jiff::Timestamp, nanos: Option<i64>) -> Answer<'a> {
-    let moment = nanos.and_then(|nanos| moment.checked_add(jiff::SignedDuration::from_nanos(nanos)).ok());
-    let moment = moment.filter(text::is_within);
+fn later<'a>(moment: Moment, nanos: Option<i64>) -> Answer<'a> {
+    let moment = nanos.and_then(|nanos| moment.later(nanos));
     moment.map(Value::Timestamp).ok_or_else(|| EvalError::from("timestamp overflow"))
 }
 
@@ -177,8 +169,9 @@ pub(super) fn add<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         (Value::Uint(one), Value::Uint(other)) => uint(one.checked_add(*other)),
         (Value::Double(one), Value::Double(other)) => Ok(Value::Double(one + other)),
         (Value::Duration(one), Value::Duration(other)) => duration(one.checked_add(*other)),
-        (Value::Timestamp(moment), Value::Duration(nanos))
-        | (Value::Duration(nanos), Value::Timestamp(moment)) => later(*moment, Some(*nanos)),
+        (Value::Timestamp(moment), Value::Duration(nanos)) | (Value::Duration(nanos), Value::Timestamp(moment)) => {
+            later(*moment, Some(*nanos))
+        }
         (Value::String(one), Value::String(other)) => made_text(context, format!("{}{}", &**one, &**other)),
         (Value::Bytes(one), Value::Bytes(other)) => {
             context.allocate(one.len().saturating_add(other.len()))?;
@@ -217,7 +210,13 @@ fn joined<'a>(context: &mut Context, one: &List<'a>, other: &List<'a>) -> Answer
             }
         }
     }
-    made_list(context, elements)
+    match one.kind() {
+        ListKind::Atomic => made_list(context, elements),
+        kind => {
+            context.allocate(elements.len().saturating_mul(size_of::<Value<'_>>()))?;
+            Ok(Value::List(List::Kept { elements: elements.into(), kind }))
+        }
+    }
 }
 
 fn subtract<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
@@ -229,7 +228,7 @@ fn subtract<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         (Value::Duration(one), Value::Duration(other)) => duration(one.checked_sub(*other)),
         (Value::Timestamp(moment), Value::Duration(nanos)) => later(*moment, nanos.checked_neg()),
         (Value::Timestamp(one), Value::Timestamp(other)) => {
-            duration(i64::try_from(one.as_nanosecond() - other.as_nanosecond()).ok())
+            duration(i64::try_from(one.nanos() - other.nanos()).ok())
         }
         _ => no_overload(),
     }
@@ -274,9 +273,9 @@ fn negate<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
 
 fn size<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     match args {
-        [
-            value @ (Value::String(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_) | Value::Object(_)),
-        ] => int(i64::try_from(value.size()).ok()),
+        [value @ (Value::String(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_) | Value::Object(_))] => {
+            int(i64::try_from(value.size()).ok())
+        }
         _ => no_overload(),
     }
 }

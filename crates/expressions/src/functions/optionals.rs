@@ -23,16 +23,8 @@ pub(super) const ROWS: &[Row] = &[
         overloads: &[("optional_or_optional", "optional(V).(optional(V)) -> optional(V)")],
         body: unplanned,
     },
-    Row {
-        name: "orValue",
-        overloads: &[("optional_orValue_value", "optional(V).(V) -> V")],
-        body: unplanned,
-    },
-    Row {
-        name: "_?._",
-        overloads: &[("select_optional_field", "(dyn, string) -> optional(V)")],
-        body: unplanned,
-    },
+    Row { name: "orValue", overloads: &[("optional_orValue_value", "optional(V).(V) -> V")], body: unplanned },
+    Row { name: "_?._", overloads: &[("select_optional_field", "(dyn, string) -> optional(V)")], body: unplanned },
     Row {
         name: "_[?_]",
         overloads: &[
@@ -48,11 +40,7 @@ pub(super) const ROWS: &[Row] = &[
         overloads: &[("optional_unwrap", "(list(optional(V))) -> list(V)")],
         body: unwrap,
     },
-    Row {
-        name: "unwrapOpt",
-        overloads: &[("optional_unwrapOpt", "list(optional(V)).() -> list(V)")],
-        body: unwrap,
-    },
+    Row { name: "unwrapOpt", overloads: &[("optional_unwrapOpt", "list(optional(V)).() -> list(V)")], body: unwrap },
     Row {
         name: "cel.@mapInsert",
         overloads: &[

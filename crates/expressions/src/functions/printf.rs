@@ -11,11 +11,8 @@ use crate::value::{Value, text};
 /// Digits after the point that may be asked for.
 const PRECISION_MAX: usize = 1000;
 
-pub(super) const ROWS: &[Row] = &[Row {
-    name: "format",
-    overloads: &[("string_format", "string.(list(dyn)) -> string")],
-    body: format_text,
-}];
+pub(super) const ROWS: &[Row] =
+    &[Row { name: "format", overloads: &[("string_format", "string.(list(dyn)) -> string")], body: format_text }];
 
 fn format_text<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::String(pattern), Value::List(values)] = args else { return no_overload() };
@@ -44,9 +41,7 @@ fn format_text<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         }
         let Some(verb) = rest.next() else { return fail("unexpected end of string") };
         if !"sdfexXbo".contains(verb) {
-            return fail(format!(
-                "could not parse formatting clause: unrecognized formatting clause \"{verb}\""
-            ));
+            return fail(format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\""));
         }
         let Some(value) = values.get(next) else { return fail(format!("index {next} out of range")) };
         next += 1;
@@ -61,21 +56,14 @@ fn unsupported(kind: &str, allowed: &str, value: &Value<'_>) -> EvalError {
     format!("error during formatting: {kind} can only be used on {allowed}, was given {name}").into()
 }
 
-fn clause(
-    out: &mut String,
-    verb: char,
-    precision: Option<usize>,
-    value: &Value<'_>,
-) -> Result<(), EvalError> {
+fn clause(out: &mut String, verb: char, precision: Option<usize>, value: &Value<'_>) -> Result<(), EvalError> {
     let broken = |_: std::fmt::Error| EvalError::from("error during formatting");
     match verb {
         's' => stringified(out, value),
         'd' => match value {
             Value::Int(number) => write!(out, "{number}").map_err(broken),
             Value::Uint(number) => write!(out, "{number}").map_err(broken),
-            Value::Double(number) if !number.is_finite() => {
-                write!(out, "{}", special(*number)).map_err(broken)
-            }
+            Value::Double(number) if !number.is_finite() => write!(out, "{}", special(*number)).map_err(broken),
             other => Err(unsupported("decimal clause", "integers", other)),
         },
         'f' | 'e' => {
@@ -98,13 +86,11 @@ fn clause(
                 return Ok(());
             }
             if verb == 'f' {
-                return write!(out, "{number:.digits$}").map_err(broken);
+                out.push_str(&grouped(&format!("{number:.digits$}")));
+                return Ok(());
             }
-            let text = format!("{number:.digits$e}");
-            let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-            let (sign, exponent) =
-                exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
-            write!(out, "{mantissa} × 10⁠{sign}{exponent:0>2}").map_err(broken)
+            scientific(out, number, digits);
+            Ok(())
         }
         'b' => match value {
             Value::Bool(yes) => write!(out, "{}", u8::from(*yes)).map_err(broken),
@@ -119,6 +105,33 @@ fn clause(
         },
         _ => hexadecimal(out, verb, value),
     }
+}
+
+/// A number with commas between thousands, as English has them.
+fn grouped(number: &str) -> String {
+    let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));
+    let (whole, rest) = digits.find('.').map_or((digits, ""), |point| digits.split_at(point));
+    let mut grouped = sign.to_owned();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + rest
+}
+
+/// A number with a power of ten, which is raised, as English has it.
+fn scientific(out: &mut String, number: f64, digits: usize) {
+    let text = format!("{number:.digits$e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(("", exponent), |exponent| ("⁻", exponent));
+    let raised = format!("{exponent:0>2}");
+    let raised = raised.chars().filter_map(|digit| "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(digit.to_digit(10)? as usize));
+    out.push_str(mantissa);
+    out.push_str("×10");
+    out.push_str(sign);
+    out.extend(raised);
 }
 
 fn special(number: f64) -> &'static str {
@@ -197,8 +210,7 @@ fn shown(out: &mut String, value: &Value<'_>) -> Result<(), EvalError> {
             out.push('}');
         }
         other => {
-            let allowed =
-                "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps";
+            let allowed = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps";
             return Err(unsupported("string clause", allowed, other));
         }
     }

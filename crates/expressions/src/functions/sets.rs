@@ -29,8 +29,7 @@ fn contains<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
 
 fn equivalent<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     lists(args).map(|(one, other)| {
-        let is_same =
-            other.iter().all(|element| has(one, &element)) && one.iter().all(|element| has(other, &element));
+        let is_same = other.iter().all(|element| has(one, &element)) && one.iter().all(|element| has(other, &element));
         Value::Bool(is_same)
     })
 }

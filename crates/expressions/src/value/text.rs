@@ -1,10 +1,7 @@
-//! Moments, spans and numbers as texts.
+//! Spans of time and numbers as texts.
 
-use jiff::Timestamp;
 use machinery::duration;
 
-/// Seconds of the first and the last moment: years 1 to 9999.
-const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 /// Words for units that durations of objects may have, beside Go's, in nanoseconds.
 /// Source: `k8s.io/kube-openapi/pkg/validation/strfmt`, duration.
 const UNITS: &[(&[&str], f64)] = &[
@@ -17,26 +14,6 @@ const UNITS: &[(&[&str], f64)] = &[
     (&["d", "day"], 86400e9),
     (&["w", "wk", "week"], 604_800e9),
 ];
-
-/// A moment by RFC 3339.
-pub(crate) fn timestamp(text: &str) -> Option<Timestamp> {
-    let bytes = text.as_bytes();
-    let is_zoned = text.ends_with('Z')
-        || bytes.len().checked_sub(6).is_some_and(|sign| {
-            matches!(bytes.get(sign), Some(b'+' | b'-')) && bytes.get(sign + 3) == Some(&b':')
-        });
-    let has_seconds =
-        bytes.get(16) == Some(&b':') && bytes.get(10) == Some(&b'T') && bytes.get(4) == Some(&b'-');
-    if !is_zoned || !has_seconds {
-        return None;
-    }
-    text.parse().ok().filter(is_within)
-}
-
-/// Whether the moment is one that CEL has.
-pub(crate) fn is_within(moment: &Timestamp) -> bool {
-    SECONDS.contains(&moment.as_second())
-}
 
 /// A duration as objects may have it: Go's, or `2 days`.
 pub(crate) fn loose_duration(text: &str) -> Option<i64> {

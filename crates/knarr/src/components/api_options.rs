@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use apiserver::Options;
 use apiserver::admission;
-use apiserver::admission::event_rate_limit::EventRateLimits;
+use apiserver::admission::configuration::Configured;
 use apiserver::audit::{self, LogFile, policy::Policy};
 use apiserver::options::{PluginChoice, ProxyClient};
 use apiserver::security::authentication_config::{Anonymous, Authentication};
@@ -44,8 +44,10 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Res
     let plugins =
         apiserver::admission::chosen(&args.enable_admission_plugins, &args.disable_admission_plugins);
     let plugins = plugins.map_err(anyhow::Error::msg)?;
+    let configured = configured(args, &plugins)?;
     Ok(Options {
-        event_rate_limits: Arc::new(event_rate_limits(args, &plugins)?),
+        event_rate_limits: Arc::new(configured.event_rate_limits),
+        webhook_credentials: configured.webhook_credentials,
         admission_plugins: plugins,
         front_proxy: Some(front_proxy(args, tls)?),
         proxy_client: proxy_client(args, tls)?,
@@ -139,15 +141,14 @@ fn proxy_client(args: &ApiServerArgs, tls: &Path) -> Result<Option<ProxyClient>>
 }
 
 /// Files that the configuration names lie beside it, unless it says where.
-fn event_rate_limits(args: &ApiServerArgs, plugins: &PluginChoice) -> Result<EventRateLimits> {
+fn configured(args: &ApiServerArgs, plugins: &PluginChoice) -> Result<Configured> {
     const FLAG: &str = "--admission-control-config-file";
     let text = |path: &Path| Ok::<_, anyhow::Error>(String::from_utf8(read(FLAG, path)?)?);
     let file = args.admission_control_config_file.as_deref();
     let folder = file.and_then(Path::parent).unwrap_or(Path::new("/"));
     let named = |path: &str| text(&folder.join(path)).map_err(|why| format!("{why:#}"));
-    let limits =
-        admission::configuration::event_rate_limits(plugins, file.map(text).transpose()?.as_deref(), named);
-    limits.map_err(|why| anyhow::anyhow!("{FLAG}: {why}"))
+    let found = admission::configuration::configured(plugins, file.map(text).transpose()?.as_deref(), named);
+    found.map_err(|why| anyhow::anyhow!("{FLAG}: {why}"))
 }
 
 fn issuer(args: &ApiServerArgs) -> Result<Option<Issuer>> {

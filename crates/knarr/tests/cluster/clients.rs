@@ -24,7 +24,7 @@ enum Script {
 }
 
 /// Namespace, the folder that its kubectl and helm are from, and what runs there.
-const CLIENTS: [(&str, &str, Script); 10] = [
+const CLIENTS: [(&str, &str, Script); 11] = [
     ("helm-3", KUBECTLS[0], Script::Session(include_str!("clients/helm.txt"))),
     ("helm-4", KUBECTLS[1], Script::Session(include_str!("clients/helm.txt"))),
     ("python-kubernetes", KUBECTLS[1], Script::Python("python_kubernetes.py")),
@@ -32,6 +32,7 @@ const CLIENTS: [(&str, &str, Script); 10] = [
     ("python-lightkube", KUBECTLS[1], Script::Python("python_lightkube.py")),
     ("python-kr8s", KUBECTLS[1], Script::Python("python_kr8s.py")),
     ("python-kopf", KUBECTLS[1], Script::Python("python_kopf.py")),
+    ("python-operator", KUBECTLS[1], Script::Python("python_operator.py")),
     ("python-streams", KUBECTLS[1], Script::Python("python_streams.py")),
     ("node", KUBECTLS[1], Script::Node("node_client.mjs")),
     ("terraform", KUBECTLS[1], Script::SessionOf("terraform", include_str!("clients/terraform.txt"))),

@@ -5,7 +5,7 @@ use testkit::{Cluster, Session};
 
 use crate::{cluster, must};
 
-const SESSIONS: [(&str, &str); 8] = [
+const SESSIONS: [(&str, &str); 9] = [
     ("objects.txt", include_str!("sessions/objects.txt")),
     ("workloads.txt", include_str!("sessions/workloads.txt")),
     ("stateful_sets.txt", include_str!("sessions/stateful_sets.txt")),
@@ -13,6 +13,7 @@ const SESSIONS: [(&str, &str); 8] = [
     ("pods.txt", include_str!("sessions/pods.txt")),
     ("network.txt", include_str!("sessions/network.txt")),
     ("apply.txt", include_str!("sessions/apply.txt")),
+    ("custom.txt", include_str!("sessions/custom.txt")),
     ("preemption.txt", include_str!("sessions/preemption.txt")),
 ];
 

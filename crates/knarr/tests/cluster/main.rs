@@ -32,6 +32,7 @@ mod restarts;
 mod storage;
 mod streams;
 mod supervisor;
+mod webhooks;
 
 use testkit::Cluster;
 

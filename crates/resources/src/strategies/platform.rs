@@ -4,7 +4,7 @@
 use super::prepare::not_attached;
 use super::{certificate, claim, gated, volume};
 use crate::definition::AnyExpression;
-use crate::resource::{Generation, NameRule};
+use crate::resource::{Deletion, Generation, NameRule};
 use crate::strategy::{
     FREE_STATUS_ONLY, GENERIC, SPEC, SPEC_AND_FREE_STATUS, SPEC_AND_STATUS, STATUS_ONLY, Strategy, Unowned,
     VIRTUAL,
@@ -186,6 +186,7 @@ pub const MUTATING_ADMISSION_POLICY_BINDING: Strategy = Strategy {
 
 /// CustomResourceDefinitions.
 pub const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
+    deletion: Deletion::Definition,
     allow_unconditional_update: false,
     prepare_for_create: prepare::definition_create,
     prepare_for_update: prepare::definition_update,

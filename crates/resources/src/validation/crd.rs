@@ -24,8 +24,8 @@ mod version;
 
 pub(crate) use formats::{warnings, warnings_on_update};
 
-/// A CustomResourceDefinition; what its schemas say in CEL is checked by `expressions`.
-pub(crate) fn check(object: &Value, expressions: &dyn Expressions) -> FieldErrors {
+/// Every broken rule of a new definition, metadata apart; what its schemas say in CEL is checked by `expressions`.
+pub fn check(object: &Value, expressions: &dyn Expressions) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let root = At::root(object);
     let (name, spec) = (root.get("metadata").get("name"), root.get("spec"));
@@ -37,8 +37,8 @@ pub(crate) fn check(object: &Value, expressions: &dyn Expressions) -> FieldError
     errors
 }
 
-/// An update of a CustomResourceDefinition: group and plural stay, and the kind once it is established.
-pub(crate) fn update(new: &Value, old: &Value, expressions: &dyn Expressions) -> FieldErrors {
+/// Every broken rule of an update, metadata apart: group and plural stay, and the kind once it is established.
+pub fn update(new: &Value, old: &Value, expressions: &dyn Expressions) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let old = Old::of(old);
     definition(&At::root(new), &old, expressions, &mut errors);

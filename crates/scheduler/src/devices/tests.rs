@@ -100,7 +100,7 @@ fn selectors_of_class_and_request_both_decide() {
         &[],
         &[&of("device.attributes['gpu.example.com'].nothing")],
         expect![
-            "error: claim d/c0: selector #0 on device gpu.example.com/one/g0: CEL runtime error: No such key: nothing"
+            "error: claim d/c0: selector #0 on device gpu.example.com/one/g0: CEL runtime error: no such key: nothing"
         ],
     );
     let devices = "requests: [{name: r, exactly: {deviceClassName: nothing}}]";

@@ -1,4 +1,4 @@
-//! The rules of a schema, in the form in which they are checked.
+//! The rules of a schema, in the form in which they are checked. Its patterns were compiled when it was found structural.
 
 use super::BuildError;
 use super::props::Props;
@@ -56,7 +56,7 @@ fn text(props: &Props) -> Result<Option<TextChecks>, BuildError> {
     }
     let pattern = match &*props.pattern {
         "" => None,
-        pattern => Some(Pattern::new(pattern).map_err(BuildError::Malformed)?),
+        pattern => Some(Pattern::read_before(pattern).map_err(BuildError::Malformed)?),
     };
     Ok(Some(TextChecks { length_min: props.min_length, length_max: props.max_length, pattern }))
 }

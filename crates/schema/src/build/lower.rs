@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use sha2::{Digest as _, Sha256};
+
 use super::props::{Additional, Props};
 use super::{BuildError, Source, builtin, checks};
 use crate::Object;
@@ -329,10 +331,17 @@ impl Parts {
             maps: Cow::Owned(self.maps),
             kinds: Cow::Owned(kinds),
             rules: self.rules,
+            fingerprint: Cow::Owned(fingerprint(source)),
         };
         prune_defaults(&mut schemas, root);
         schemas
     }
+}
+
+fn fingerprint(source: &Source<'_>) -> String {
+    let Source { group, version, kind, list_kind, plural, schema, .. } = source;
+    let text = format!("{group}/{version} {kind} {list_kind} {plural} {schema}");
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Takes out of defaults what the schema does not know.

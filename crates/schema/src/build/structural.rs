@@ -2,6 +2,8 @@
 //!
 //! Source: `ValidateStructural`, and of `ValidateCustomResourceDefinitionOpenAPISchema` what an arena relies on.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::BuildError;
@@ -48,7 +50,7 @@ pub(super) fn supported(props: &Props) -> Result<(), BuildError> {
 
 /// What is wrong with a whole schema.
 pub(super) fn check(props: &Props, path: Path<'_>, found: &mut Report) {
-    Check { found }.base(props, Level::Root, path);
+    Check { pattern_bytes: 0, patterns: BTreeMap::new(), found }.base(props, Level::Root, path);
 }
 
 /// What an arena relies on besides: types that there are, and fields that are either named or not.
@@ -85,7 +87,13 @@ pub(super) fn relied_on(props: &Props, path: Path<'_>, found: &mut Report) {
     }
 }
 
+/// How much memory the patterns of a schema may take together.
+const PATTERNS_BYTES_MAX: usize = 32 << 20;
+
 struct Check<'f> {
+    /// What the patterns take that were read, each where it stands; and each by itself, so that it is read once.
+    pattern_bytes: usize,
+    patterns: BTreeMap<String, Result<usize, String>>,
     found: &'f mut Report,
 }
 
@@ -206,10 +214,26 @@ impl Check<'_> {
             self.nested(not, Exceptions::default(), child("not"));
         }
         if !props.pattern.is_empty()
-            && let Err(why) = Pattern::new(&props.pattern)
+            && let Err(why) = self.pattern(&props.pattern)
         {
-            let why = format!("must be a valid regular expression, but isn't: {why}");
             self.invalid(child("pattern"), &*props.pattern, &why);
+        }
+    }
+
+    /// Reads a pattern, unless there is no room left for any.
+    fn pattern(&mut self, pattern: &str) -> Result<(), String> {
+        if self.pattern_bytes <= PATTERNS_BYTES_MAX {
+            let read = self.patterns.entry(pattern.to_owned()).or_insert_with(|| {
+                let read = Pattern::new(pattern).map(|pattern| pattern.bytes());
+                read.map_err(|why| format!("must be a valid regular expression, but isn't: {why}"))
+            });
+            self.pattern_bytes += read.clone()?;
+        }
+        match self.pattern_bytes <= PATTERNS_BYTES_MAX {
+            true => Ok(()),
+            false => {
+                Err(format!("all patterns together take more than {PATTERNS_BYTES_MAX} bytes of memory"))
+            }
         }
     }
 

@@ -148,7 +148,7 @@ fn the_index_names_documents_with_their_hashes() {
     let bytes = v3::index([("api/v1", "AB")]);
     let index: Value = serde_json::from_slice(&bytes).expect("JSON");
     assert_eq!(index, json!({"paths": {"api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=AB"}}}));
-    let hashes = [v3::hash("", "v1", &[NODES]), v3::hash("", "v1", &[])];
+    let hashes = [v3::hash("", "v1", &[NODES], ""), v3::hash("", "v1", &[], "")];
     assert_ne!(hashes[0], hashes[1]);
 }
 

@@ -19,9 +19,10 @@ const PATCH_TYPES: &[&str] = &[
     "application/strategic-merge-patch+json",
 ];
 
-/// The hash of a group-version's document, made from what the document is made from.
-pub fn hash(group: &str, version: &str, resources: &[Resource<'_>]) -> String {
-    digest(&format!("{group}/{version} {resources:?}"))
+/// The hash of a group-version's document, made from what the document is made from; `arenas` are the fingerprints of
+/// schemas that were made at run time.
+pub fn hash(group: &str, version: &str, resources: &[Resource<'_>], arenas: &str) -> String {
+    digest(&format!("{group}/{version} {resources:?}{arenas}"))
 }
 
 /// The hash of what is made from `source` by this program.

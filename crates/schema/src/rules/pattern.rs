@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
 
+/// How much memory an expression is first tried with.
+const BYTES_MIN: usize = 16 << 10;
 /// How much memory an expression may take.
 const BYTES_MAX: usize = 1 << 20;
 /// How deep expressions may nest, as in Go.
@@ -22,6 +24,7 @@ const DEPTH_MAX: u32 = 1000;
 pub struct Pattern {
     source: String,
     translated: String,
+    bytes: usize,
     compiled: OnceLock<Option<Regex>>,
 }
 
@@ -32,13 +35,37 @@ impl Pattern {
     /// What is wrong with it, in Go's words where Go refuses it, too.
     pub fn new(source: &str) -> Result<Self, String> {
         let translated = translate::from_go(source).map_err(|why| format!("error parsing regexp: {why}"))?;
-        compile(&translated).map_err(|failure| match failure {
+        let mut bytes = BYTES_MIN;
+        let failure = loop {
+            match compile(&translated, bytes) {
+                Ok(_) => {
+                    let compiled = OnceLock::new();
+                    return Ok(Self { source: source.to_owned(), translated, bytes, compiled });
+                }
+                Err(regex::Error::CompiledTooBig(_)) if bytes < BYTES_MAX => bytes *= 2,
+                Err(failure) => break failure,
+            }
+        };
+        Err(match failure {
             regex::Error::CompiledTooBig(_) => {
                 format!("error parsing regexp: expression takes more than {BYTES_MAX} bytes of memory")
             }
             _ => format!("error parsing regexp: invalid expression: `{source}`"),
-        })?;
-        Ok(Self { source: source.to_owned(), translated, compiled: OnceLock::new() })
+        })
+    }
+
+    /// An expression that was read before: it is not compiled to see whether it does, and the most memory is allowed.
+    ///
+    /// # Errors
+    /// As those of [`Pattern::new`], but for what only compiling shows; such an expression is found in nothing.
+    pub(crate) fn read_before(source: &str) -> Result<Self, String> {
+        let translated = translate::from_go(source).map_err(|why| format!("error parsing regexp: {why}"))?;
+        Ok(Self { source: source.to_owned(), translated, bytes: BYTES_MAX, compiled: OnceLock::new() })
+    }
+
+    /// How much memory it takes at most, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The expression as it was written.
@@ -48,23 +75,24 @@ impl Pattern {
 
     /// Whether it is found in `text`.
     pub fn is_match(&self, text: &str) -> bool {
-        let compiled = self.compiled.get_or_init(|| compile(&self.translated).ok());
-        compiled.as_ref().is_some_and(|pattern| pattern.is_match(text))
+        self.compiled().is_some_and(|pattern| pattern.is_match(text))
     }
 
     /// Where it is found in `text`, in bytes; what is found does not overlap.
     pub fn find_iter<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
-        let compiled = self.compiled.get_or_init(|| compile(&self.translated).ok());
-        compiled.iter().flat_map(move |pattern| pattern.find_iter(text)).map(|found| found.range())
+        self.compiled()
+            .into_iter()
+            .flat_map(move |pattern| pattern.find_iter(text))
+            .map(|found| found.range())
+    }
+
+    fn compiled(&self) -> Option<&Regex> {
+        self.compiled.get_or_init(|| compile(&self.translated, self.bytes).ok()).as_ref()
     }
 }
 
-fn compile(translated: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(translated)
-        .size_limit(BYTES_MAX)
-        .dfa_size_limit(BYTES_MAX)
-        .nest_limit(DEPTH_MAX)
-        .build()
+fn compile(translated: &str, bytes: usize) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(translated).size_limit(bytes).dfa_size_limit(BYTES_MAX).nest_limit(DEPTH_MAX).build()
 }
 
 #[cfg(test)]

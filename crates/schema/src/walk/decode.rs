@@ -89,6 +89,12 @@ pub fn from_value(
     state.finish(result.map_err(|error| error.to_string()))
 }
 
+/// A copy of a value of a kind without the fields that its schema does not know; `None` if a field holds the wrong type.
+pub fn known(schema: SchemaRef<'_>, value: &Value) -> Option<Value> {
+    let state = State::new(schema.schemas, FieldValidation::Ignore, Budget::unlimited());
+    with_room(|| root(&state, schema).deserialize(value)).ok()
+}
+
 /// Prunes a value of any type of an arena: what its schema does not know is not there.
 ///
 /// A value of the wrong type stays as it is.

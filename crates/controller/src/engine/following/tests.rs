@@ -1,5 +1,4 @@
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;

@@ -1,5 +1,6 @@
 //! What the stored definition has that an update may leave as it is.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use schema::build::definition::Kept;
@@ -17,8 +18,7 @@ pub(super) struct Old<'a> {
     pub(super) has_schemas: bool,
     /// Whether it keeps fields that no schema has.
     pub(super) preserves: bool,
-    /// What its schemas do not have.
-    pub(super) kept: Kept,
+    kept: OnceCell<Kept>,
     /// Whether its conversion reviews have a version that there is.
     pub(super) has_review_version: bool,
     /// Whether certificates that cannot be read may stand in it.
@@ -33,7 +33,7 @@ impl<'a> Old<'a> {
             versions: BTreeMap::new(),
             has_schemas: true,
             preserves: false,
-            kept: Kept::default(),
+            kept: OnceCell::from(Kept::default()),
             has_review_version: true,
             takes_any_bundle: true,
         }
@@ -54,7 +54,7 @@ impl<'a> Old<'a> {
             versions: spec.get("versions").items().map(|v| (v.get("name").text(), v)).collect(),
             has_schemas: schemas().all(|schema| !schema.is_null()),
             preserves: spec.get("preserveUnknownFields").flag(),
-            kept: Kept::of(schemas().filter(|schema| !schema.is_null())),
+            kept: OnceCell::new(),
             has_review_version: conversion::has_review_version(&hook.get("conversionReviewVersions")),
             takes_any_bundle: !is_established || ca_bundle_error(hook.get("clientConfig").value).is_some(),
         }
@@ -63,6 +63,15 @@ impl<'a> Old<'a> {
     /// The definition, if there was one.
     pub(super) fn definition(&self) -> Option<At<'a>> {
         self.object.map(At::root)
+    }
+
+    /// What its schemas do not have; looked at when a new one lacks something, too.
+    pub(super) fn kept(&self) -> Kept {
+        *self.kept.get_or_init(|| {
+            let versions = At::root(self.object.unwrap_or(&Value::Null)).get("spec").get("versions");
+            let schemas = versions.items().map(|v| v.get("schema").get("openAPIV3Schema").value);
+            Kept::of(schemas.filter(|schema| !schema.is_null()))
+        })
     }
 
     /// The version of this name.

@@ -2,7 +2,7 @@
 
 use machinery::field::{FieldError, FieldErrors};
 use schema::build::Source;
-use schema::build::definition::{self, Checked, Strictness};
+use schema::build::definition::{self, Checked, Kept, Strictness};
 
 use super::At;
 use super::old::Old;
@@ -29,12 +29,14 @@ pub(super) fn check(
         path: &path,
         schema: schema.value,
     };
-    let strictness = Strictness {
-        has_status: context.has_status,
-        may_be_loose: old.kept.structure && context.preserves,
-        kept: old.kept,
-    };
-    let Checked { violations, left_out, arena } = definition::check(&source, strictness);
+    let strict = Strictness { has_status: context.has_status, ..Strictness::default() };
+    let mut checked = definition::check(&source, strict);
+    if !checked.violations.is_empty() && old.kept() != Kept::default() {
+        let kept = old.kept();
+        let may_be_loose = kept.structure && context.preserves;
+        checked = definition::check(&source, Strictness { may_be_loose, kept, ..strict });
+    }
+    let Checked { violations, left_out, arena } = checked;
     errors.extend(violations.into_iter().map(FieldError::from));
     errors.leave_out(left_out);
     let Some(arena) = arena else { return };

@@ -56,7 +56,7 @@ fn selectors_must_compile() {
             spec.selectors[1].cel.expression: Invalid value: "nobody": compilation failed: ERROR: <input>:1:1: undeclared reference to 'nobody' (in container '')
              | nobody
              | ^
-            spec.selectors[2].cel.expression: Invalid value: "1": must evaluate to bool, not int
+            spec.selectors[2].cel.expression: Invalid value: "1": must evaluate to bool or the unknown type, not int
             spec.selectors[3].cel: Required value
             spec.selectors[4].cel.expression: Forbidden: too complex, exceeds cost limit"#]],
     );

@@ -1,0 +1,258 @@
+//! What is served of one definition, and how it changes.
+
+use std::sync::Arc;
+
+use extensions::conditions::{self, Kind as Condition};
+use extensions::kind::{self as kinds, Before, CustomKind, KindError};
+use jiff::Timestamp;
+use machinery::metadata::Metadata;
+use serde_json::{Value, json};
+use tracing::{debug, warn};
+
+use crate::api::Api;
+use crate::cache::CachedObject;
+use crate::catalogue::{Catalogue, ChangeError, Custom, Name, Offer};
+use crate::gate::Gate;
+use crate::object::StoredForm;
+use crate::status::{Error, Result};
+
+/// A definition, and what it has in the catalogue.
+#[derive(Debug)]
+pub(super) struct Served {
+    /// The definition, as the cache has it: its bytes are shared.
+    object: Arc<CachedObject>,
+    /// What others need to know of it.
+    summary: Value,
+    kinds: Vec<CustomKind>,
+    /// Group, version and plural of what is in the catalogue.
+    offered: Vec<(String, String, String)>,
+    gate: Arc<Gate>,
+    /// Whether its objects are being deleted.
+    is_cleaning: bool,
+}
+
+/// A change of one definition.
+pub(super) struct Step {
+    /// What the cache has.
+    pub(super) object: Arc<CachedObject>,
+    /// The definition with the status that it is to have.
+    pub(super) definition: Value,
+    /// What was served before.
+    pub(super) before: Option<Served>,
+}
+
+/// The definition with the status that it is to have.
+pub(super) async fn plan(definition: &Value, others: Vec<Value>, now: Timestamp) -> Result<Value> {
+    let mut planned = definition.clone();
+    if Metadata::of(definition).is_terminating() {
+        return Ok(planned);
+    }
+    let planning = tokio::task::spawn_blocking(move || {
+        let status = conditions::plan(&planned, &others, now);
+        if let Some(map) = planned.as_object_mut() {
+            map.insert("status".to_owned(), status);
+        }
+        planned
+    });
+    planning.await.map_err(Error::internal)
+}
+
+impl Served {
+    /// What a definition is to have, none of it in the catalogue yet; nothing, if it is not established.
+    pub(super) fn new(
+        object: Arc<CachedObject>,
+        definition: &Value,
+    ) -> std::result::Result<Option<Self>, KindError> {
+        if !kinds::is_served(definition) {
+            return Ok(None);
+        }
+        let kinds = kinds::kinds(definition, None)?;
+        Ok(Some(Self::of(object, definition, kinds, Arc::default())))
+    }
+
+    fn of(object: Arc<CachedObject>, definition: &Value, kinds: Vec<CustomKind>, gate: Arc<Gate>) -> Self {
+        let summary = summary(definition);
+        Self { object, summary, kinds, offered: Vec::new(), gate, is_cleaning: false }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        Metadata::of(&self.summary).name()
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        Metadata::of(&self.summary).uid()
+    }
+
+    pub(super) fn group(&self) -> &str {
+        self.summary.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(super) fn summary(&self) -> &Value {
+        &self.summary
+    }
+
+    pub(super) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// Whether it could be given names when others give theirs back.
+    pub(super) fn lacks_names(&self) -> bool {
+        !conditions::is_true(&self.summary, Condition::NamesAccepted)
+    }
+
+    /// Whether its objects are to be deleted now, and are not yet.
+    pub(super) fn begins_cleanup(&self) -> bool {
+        !self.is_cleaning && Metadata::of(&self.summary).is_terminating()
+    }
+
+    /// Its objects are being deleted from now on.
+    pub(super) fn cleaning(&mut self) {
+        self.is_cleaning = true;
+    }
+
+    /// What is to be in the catalogue.
+    fn offers(&self) -> Vec<Offer> {
+        let Some(stored) = self.kinds.iter().find(|kind| kind.is_storage) else { return Vec::new() };
+        let form = StoredForm::new(&stored.row.storage_api_version, stored.schema.clone());
+        let served = self.kinds.iter().filter(|kind| kind.is_served);
+        let custom = || Custom { form: form.clone(), gate: Arc::clone(&self.gate) };
+        let offer = |kind: &CustomKind| Offer {
+            row: kind.row.clone(),
+            schema: Some(kind.schema.clone()),
+            custom: Some(custom()),
+        };
+        served.map(offer).collect()
+    }
+
+    fn names(offers: &[Offer]) -> Vec<(String, String, String)> {
+        let name = |offer: &Offer| {
+            (offer.row.group.to_string(), offer.row.version.to_string(), offer.row.plural.to_string())
+        };
+        offers.iter().map(name).collect()
+    }
+
+    /// Takes all of it out of the catalogue.
+    pub(super) async fn withdraw(self, api: &Api) {
+        let names: Vec<Name<'_>> = self.offered.iter().map(|(g, v, p)| (&**g, &**v, &**p)).collect();
+        if let Err(failure) = api.catalogue.remove(&names).await {
+            warn!(%failure, name = self.name(), "a kind cannot be withdrawn");
+        }
+        self.gate.close().await;
+    }
+}
+
+impl Step {
+    /// Brings the catalogue in line with the definition. What cannot be served leaves it as it is.
+    pub(super) async fn take(self, api: &Api) -> Served {
+        let Self { object, definition, before } = self;
+        let name = Metadata::of(&definition).name().to_owned();
+        if let Some(before) = before.as_ref()
+            && is_same(before, &definition)
+        {
+            return before_with(before, object, &definition);
+        }
+        let gate = before.as_ref().map(|before| Arc::clone(&before.gate)).unwrap_or_default();
+        let kinds = match kinds::is_served(&definition) {
+            true => made(definition.clone(), before.as_ref()).await,
+            false => Ok(Vec::new()),
+        };
+        let kinds = match kinds {
+            Ok(kinds) => kinds,
+            Err(why) => {
+                warn!(%why, name, "a definition cannot be served");
+                let Some(before) = before else {
+                    return Served::of(object, &definition, Vec::new(), gate);
+                };
+                return before_with(&before, object, &definition);
+            }
+        };
+        let mut served = Served::of(object, &definition, kinds, gate);
+        served.is_cleaning = before.as_ref().is_some_and(|before| before.is_cleaning);
+        let offers = served.offers();
+        let gone = before.as_ref().map(|before| before.offered.clone()).unwrap_or_default();
+        let gone: Vec<Name<'_>> = gone.iter().map(|(g, v, p)| (&**g, &**v, &**p)).collect();
+        let names = Served::names(&offers);
+        match api.catalogue.change(&gone, offers).await {
+            Ok(()) => served.offered = names,
+            Err(failure) => {
+                warn!(%failure, name, "a definition's kinds cannot be served");
+                served.offered = before.map(|before| before.offered).unwrap_or_default();
+            }
+        }
+        debug!(name, kinds = served.offered.len(), "a definition is served");
+        served
+    }
+}
+
+/// What was served before, which stays, of a definition that says something else now.
+fn before_with(before: &Served, object: Arc<CachedObject>, definition: &Value) -> Served {
+    Served {
+        object,
+        summary: summary(definition),
+        kinds: before.kinds.clone(),
+        offered: before.offered.clone(),
+        gate: Arc::clone(&before.gate),
+        is_cleaning: before.is_cleaning,
+    }
+}
+
+/// Whether a definition has the same kinds as before.
+fn is_same(before: &Served, definition: &Value) -> bool {
+    let names = |definition: &Value| definition.pointer("/status/acceptedNames").cloned();
+    let ends = |definition: &Value| conditions::is_true(definition, Condition::Terminating);
+    names(&before.summary) == names(definition)
+        && ends(&before.summary) == ends(definition)
+        && kinds::is_served(&before.summary) == kinds::is_served(definition)
+        && before.object.value().get("spec") == definition.get("spec")
+}
+
+/// The kinds of a definition. Schemas that did not change are the same as before.
+async fn made(
+    definition: Value,
+    before: Option<&Served>,
+) -> std::result::Result<Vec<CustomKind>, Box<dyn std::error::Error + Send + Sync>> {
+    let before = before.map(|before| (Arc::clone(&before.object), before.kinds.clone()));
+    let building = tokio::task::spawn_blocking(move || {
+        let before = before.map(|(object, kinds)| (object.value(), kinds));
+        let before = before.as_ref().map(|(definition, kinds)| Before { definition, kinds });
+        kinds::kinds(&definition, before)
+    });
+    Ok(building.await??)
+}
+
+/// A definition without what is large: its schemas, and who owns which of its fields.
+fn summary(definition: &Value) -> Value {
+    let mut summary = json!({});
+    for part in ["metadata", "spec", "status"] {
+        let Some(fields) = definition.get(part).and_then(Value::as_object) else { continue };
+        let kept = fields
+            .iter()
+            .filter(|(name, _)| !matches!(name.as_str(), "managedFields" | "versions" | "annotations"));
+        summary[part] = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+    }
+    summary
+}
+
+/// Serves many definitions by one change, or, if one of them cannot be, each by its own.
+pub(super) async fn all(catalogue: &Catalogue, mut all: Vec<Served>) -> Vec<Served> {
+    let offers: Vec<Vec<Offer>> = all.iter().map(Served::offers).collect();
+    let names: Vec<_> = offers.iter().map(|offers| Served::names(offers)).collect();
+    match catalogue.add(offers.iter().flatten().cloned().collect()).await {
+        Ok(()) => all.iter_mut().zip(names).for_each(|(served, names)| served.offered = names),
+        Err(failure @ ChangeError::Store(_)) => warn!(%failure, "stored definitions are served later"),
+        Err(failure) => {
+            warn!(%failure, "stored definitions are served one by one");
+            for ((served, offers), names) in all.iter_mut().zip(offers).zip(names) {
+                match catalogue.add(offers).await {
+                    Ok(()) => served.offered = names,
+                    Err(failure) => {
+                        warn!(%failure, name = served.name(), "a stored definition is not served")
+                    }
+                }
+            }
+        }
+    }
+    // What could not be served is tried again when definitions are followed.
+    all.retain(|served| !served.offered.is_empty());
+    all
+}
