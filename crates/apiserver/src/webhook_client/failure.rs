@@ -118,7 +118,9 @@ fn is_reset(error: &(dyn StdError + 'static)) -> bool {
     while let Some(error) = next {
         let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         let is_cut = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
-        if is_cut || matches!(kind, Some(std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe)) {
+        if is_cut
+            || matches!(kind, Some(std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe))
+        {
             return true;
         }
         next = error.source();
@@ -195,9 +197,9 @@ fn of_certificate(why: &CertificateError) -> String {
             let expected = expected.to_str();
             let names: Vec<&str> = presented.iter().map(|name| inner_name(name)).collect();
             match names.is_empty() {
-                true => format!(
-                    "x509: certificate is not valid for any names, but wanted to match {expected}"
-                ),
+                true => {
+                    format!("x509: certificate is not valid for any names, but wanted to match {expected}")
+                }
                 false => format!("x509: certificate is valid for {}, not {expected}", names.join(", ")),
             }
         }
