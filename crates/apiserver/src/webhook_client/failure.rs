@@ -51,7 +51,7 @@ impl CallError {
     }
 
     /// The same, of an answer with `Retry-After`.
-    pub(super) fn to_be_asked_again(self) -> Self {
+    pub(super) fn asking_again(self) -> Self {
         Self { cause: Cause::Status { may_be_asked_again: true }, ..self }
     }
 

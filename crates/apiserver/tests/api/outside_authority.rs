@@ -52,6 +52,9 @@ async fn server(hooks: &HookServer, fields: &str) -> TestServer {
     start_with(None, |config| config.options.authorization = authorization).await
 }
 
+/// A way to answer, and what it is called.
+type Named = (&'static str, fn() -> Answer);
+
 /// What an authorization webhook says.
 fn says(status: Value) -> Answer {
     Answer::Whole(json!({
@@ -223,7 +226,7 @@ async fn answers_are_kept_as_long_as_the_configuration_says() {
 
 #[tokio::test]
 async fn a_webhook_that_gives_no_good_answer_counts_as_its_policy_says() {
-    let behaviours: [(&str, fn() -> Answer); 8] = [
+    let behaviours: [Named; 8] = [
         ("refuses", || Answer::Raw(403, "no".to_owned())),
         ("redirects", || Answer::Raw(302, String::new())),
         ("talks nonsense", || Answer::Raw(200, "{".to_owned())),
