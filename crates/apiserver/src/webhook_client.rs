@@ -206,7 +206,7 @@ fn check(parts: &http::response::Parts, body: Bytes) -> Result<Answered, CallErr
     if !(200..=206).contains(&code) {
         let failure = CallError::of_status(parts.status, content_type, &body);
         let may_be_asked_again = parts.headers.contains_key(RETRY_AFTER);
-        return Err(if may_be_asked_again { failure.to_be_asked_again() } else { failure });
+        return Err(if may_be_asked_again { failure.asking_again() } else { failure });
     }
     Ok(Answered { code, content_type: content_type.to_owned(), body })
 }

@@ -134,8 +134,10 @@ pub(super) fn pod_certificate<'a>(context: &'a Context<'a>, request: &'a Value) 
             return Ok(());
         }
         let path = Path::new("spec").child("signerName");
-        let why =
-            format!("User {:?} is not permitted to \"sign\" for signer {signer:?}", context.request.user().name);
+        let why = format!(
+            "User {:?} is not permitted to \"sign\" for signer {signer:?}",
+            context.request.user().name
+        );
         refuse(FieldError::forbidden(&path, &why))
     })
 }

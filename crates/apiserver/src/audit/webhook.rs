@@ -131,7 +131,9 @@ impl Config {
         }
         let Some(Truncate { batch_bytes_max, event_bytes_max }) = self.truncate else { return Ok(()) };
         if event_bytes_max == 0 {
-            return Err("invalid audit truncate webhook max event size 0, must be a positive number".to_owned());
+            return Err(
+                "invalid audit truncate webhook max event size 0, must be a positive number".to_owned()
+            );
         }
         if batch_bytes_max < event_bytes_max {
             return Err(format!(
@@ -189,7 +191,13 @@ impl Webhook {
         let sender = Arc::new(Sender { config, client, metrics: Arc::clone(metrics), clock, random });
         let queue = (sender.config.mode == Mode::Batch).then(|| {
             let (queue, waiting) = mpsc::channel(sender.config.batch.buffer_size);
-            let batches = Batches { sender: Arc::clone(&sender), waiting, batch: Vec::new(), under_way: Arc::new(Semaphore::new(BATCHES_MAX as usize)), connections: connections.clone() };
+            let batches = Batches {
+                sender: Arc::clone(&sender),
+                waiting,
+                batch: Vec::new(),
+                under_way: Arc::new(Semaphore::new(BATCHES_MAX as usize)),
+                connections: connections.clone(),
+            };
             let stopping = tasks.clone();
             tasks.spawn_to_end("audit-webhook", async move {
                 batches.run(&stopping).await;
@@ -418,7 +426,8 @@ mod tests {
                 assert_eq!(config.check(), Ok(()), "it is not used: {expect}");
             }
         };
-        let positive = |what: &str| format!("invalid audit batch webhook {what} 0, must be a positive number");
+        let positive =
+            |what: &str| format!("invalid audit batch webhook {what} 0, must be a positive number");
         check(|config| config.batch.buffer_size = 0, &positive("buffer size"));
         check(|config| config.batch.size_max = 0, &positive("max batch size"));
         check(|config| config.batch.throttle = Some((Rate(0), 1)), &positive("throttle QPS"));
@@ -431,7 +440,11 @@ mod tests {
             |config| config.truncate = Some(Truncate { batch_bytes_max: 1, event_bytes_max: 2 }),
             "invalid audit truncate webhook max batch size 1, must be greater than max event size (2)",
         );
-        assert!(Mode::parse("block").unwrap_err().starts_with("invalid audit webhook mode block, allowed modes are"));
+        assert!(
+            Mode::parse("block")
+                .unwrap_err()
+                .starts_with("invalid audit webhook mode block, allowed modes are")
+        );
     }
 
     #[test]

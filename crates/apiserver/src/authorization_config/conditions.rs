@@ -14,8 +14,7 @@ use serde_json::{Map, Value as Json, json};
 /// The one variable.
 const REQUEST: &str = "request";
 /// What CEL always sees of a resource, also if it says nothing.
-const OF_RESOURCE: [&str; 7] =
-    ["namespace", "verb", "group", "version", "resource", "subresource", "name"];
+const OF_RESOURCE: [&str; 7] = ["namespace", "verb", "group", "version", "resource", "subresource", "name"];
 
 static SPEC: LazyLock<Declared> = LazyLock::new(spec_type);
 static ENVIRONMENT: LazyLock<Environment> =
@@ -98,7 +97,8 @@ fn shown(spec: &Map<String, Json>) -> Json {
     {
         shown.entry(name).or_insert(absent);
     }
-    for (name, fields) in [("resourceAttributes", &OF_RESOURCE[..]), ("nonResourceAttributes", &["path", "verb"])]
+    for (name, fields) in
+        [("resourceAttributes", &OF_RESOURCE[..]), ("nonResourceAttributes", &["path", "verb"])]
     {
         if let Some(about) = shown.get_mut(name).and_then(Json::as_object_mut) {
             for field in fields {
@@ -119,11 +119,11 @@ fn spec_type() -> Declared {
         });
         Declared::object(fields).named(&format!("kubernetes.{name}"))
     };
-    let requirement =
-        || object("SelectorRequirement", vec![("key", text()), ("operator", text()), ("values", list(text()))]);
-    let selector = |name: &str| {
-        object(name, vec![("rawSelector", text()), ("requirements", list(requirement()))])
+    let requirement = || {
+        object("SelectorRequirement", vec![("key", text()), ("operator", text()), ("values", list(text()))])
     };
+    let selector =
+        |name: &str| object(name, vec![("rawSelector", text()), ("requirements", list(requirement()))]);
     let mut of_resource: Vec<(&str, Declared)> = OF_RESOURCE.map(|name| (name, text())).to_vec();
     of_resource.push(("fieldSelector", selector("FieldSelectorAttributes")));
     of_resource.push(("labelSelector", selector("LabelSelectorAttributes")));

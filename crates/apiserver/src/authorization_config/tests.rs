@@ -45,7 +45,10 @@ fn a_file_names_authorizers_in_their_order() {
     assert_eq!((first.version, first.failure_policy), (ReviewVersion::V1, FailurePolicy::Deny));
     assert_eq!((last.version, last.failure_policy), (ReviewVersion::V1Beta1, FailurePolicy::NoOpinion));
     for version in ["v1beta1", "v1alpha1"] {
-        let text = format!("{}authorizers: [{{type: RBAC, name: rbac}}]", HEAD.replace("/v1", &format!("/{version}")));
+        let text = format!(
+            "{}authorizers: [{{type: RBAC, name: rbac}}]",
+            HEAD.replace("/v1", &format!("/{version}"))
+        );
         assert!(Authorization::parse(&text, read).is_ok(), "{version}");
     }
 }
@@ -67,31 +70,53 @@ fn a_broken_list_is_refused_by_its_fields() {
         "[{type: ABAC, name: abac}]",
         "authorizers[0].type: Forbidden: authorizer type ABAC is not allowed if it was not enabled at initial server startup",
     );
-    check("[{type: RBAC, name: rbac}, {type: RBAC, name: rbac}]", "authorizers[1].type: Duplicate value: \"RBAC\"");
+    check(
+        "[{type: RBAC, name: rbac}, {type: RBAC, name: rbac}]",
+        "authorizers[1].type: Duplicate value: \"RBAC\"",
+    );
     check("[{type: RBAC}]", "authorizers[0].name: Required value");
     check("[{type: RBAC, name: roles}]", "expected name rbac for authorizer RBAC instead of roles");
     check(
         "[{type: RBAC, name: rbac, webhook: {}}]",
         "authorizers[0].webhook: Invalid value: \"non-null\": may only be specified when type=Webhook",
     );
-    check("[{type: Webhook, name: hook}]", "authorizers[0].webhook: Required value: required when type=Webhook");
-    let twice = format!("[{{type: Webhook, name: a, webhook: {{{WEBHOOK}}}}}, {{type: Webhook, name: a, webhook: {{{WEBHOOK}}}}}]");
+    check(
+        "[{type: Webhook, name: hook}]",
+        "authorizers[0].webhook: Required value: required when type=Webhook",
+    );
+    let twice = format!(
+        "[{{type: Webhook, name: a, webhook: {{{WEBHOOK}}}}}, {{type: Webhook, name: a, webhook: {{{WEBHOOK}}}}}]"
+    );
     check(&twice, "authorizers[1].name: Duplicate value: \"a\"");
     let named = parse(&webhook(WEBHOOK).replace("name: hook", "name: 'Hook!'")).unwrap_err();
-    assert!(named.starts_with("authorizers[0].name: Invalid value: \"Hook!\": authorizer name is invalid: a lowercase RFC 1123"), "{named}");
+    assert!(
+        named.starts_with(
+            "authorizers[0].name: Invalid value: \"Hook!\": authorizer name is invalid: a lowercase RFC 1123"
+        ),
+        "{named}"
+    );
     let many = format!("[{}]", vec!["{type: RBAC, name: rbac}"; 10_000].join(","));
     check(&many, "authorizers: Too many: 10000: must have at most 64 items");
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_broken_webhook_is_refused_by_its_fields() {
     let with = |from: &str, to: &str| webhook(&WEBHOOK.replace(from, to));
     for (from, to, expect) in [
         ("timeout: 3s, ", "", "authorizers[0].timeout: Required value"),
         ("3s", "31s", "authorizers[0].timeout: Invalid value: \"31s\": must be > 0s and <= 30s"),
         ("3s", "-1s", "authorizers[0].timeout: Invalid value: \"-1s\": must be > 0s and <= 30s"),
-        ("3s", "3s, authorizedTTL: -1s", "authorizers[0].authorizedTTL: Invalid value: \"-1s\": must be > 0s"),
-        ("3s", "3s, unauthorizedTTL: -1s", "authorizers[0].unauthorizedTTL: Invalid value: \"-1s\": must be > 0s"),
+        (
+            "3s",
+            "3s, authorizedTTL: -1s",
+            "authorizers[0].authorizedTTL: Invalid value: \"-1s\": must be > 0s",
+        ),
+        (
+            "3s",
+            "3s, unauthorizedTTL: -1s",
+            "authorizers[0].unauthorizedTTL: Invalid value: \"-1s\": must be > 0s",
+        ),
         ("Version: v1", "Version: ''", "authorizers[0].subjectAccessReviewVersion: Required value"),
         (
             "Version: v1",
@@ -143,10 +168,16 @@ fn a_broken_webhook_is_refused_by_its_fields() {
     assert!(nonsense.contains("error loading file: "), "{nonsense}");
     let conditions = "3s, matchConditions: [{expression: 'true'}]";
     let unversioned = parse(&with("3s", conditions)).unwrap_err();
-    assert!(unversioned.contains("Required value: required if match conditions are specified"), "{unversioned}");
+    assert!(
+        unversioned.contains("Required value: required if match conditions are specified"),
+        "{unversioned}"
+    );
     let many = format!("3s, matchConditions: [{}]", vec!["{expression: x}"; 65].join(","));
     let many = parse(&with("3s", &many)).unwrap_err();
-    assert!(many.contains("authorizers[0].matchConditions: Too many: 65: must have at most 64 items"), "{many}");
+    assert!(
+        many.contains("authorizers[0].matchConditions: Too many: 65: must have at most 64 items"),
+        "{many}"
+    );
 }
 
 #[test]
@@ -178,7 +209,8 @@ fn flags_say_the_same_as_a_file() {
             unauthorized_ttl: Duration::ZERO,
         };
         let found = Authorization::of_flags(&flags, read);
-        let names = found.as_ref().map(|found| found.authorizers.iter().map(Authorizer::name).collect::<Vec<_>>());
+        let names =
+            found.as_ref().map(|found| found.authorizers.iter().map(Authorizer::name).collect::<Vec<_>>());
         assert_eq!(names.map_err(String::as_str), expect.map(<[_]>::to_vec), "{modes:?} {file:?}");
     };
     check(&[], None, "v1beta1", Ok(&["node", "rbac"]));

@@ -172,9 +172,22 @@ mod tests {
             is_resource: true,
             ..Attributes::default()
         };
-        check(ReviewVersion::V1, &pods, expect![[r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","metadata":{},"spec":{"extra":{"scopes":["a"]},"groups":["dev","system:authenticated"],"resourceAttributes":{"fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n"]},{"key":"metadata.name","operator":"NotIn","values":["x"]}]},"labelSelector":{"requirements":[{"key":"app","operator":"In","values":["a","b"]},{"key":"new","operator":"Exists"},{"key":"old","operator":"DoesNotExist"},{"key":"tier","operator":"NotIn","values":["c"]}]},"namespace":"a","resource":"pods","verb":"list","version":"v1"},"uid":"7","user":"jane"},"status":{"allowed":false}}"#]]);
-        let path = Attributes { verb: "get".to_owned(), path: "/metrics".to_owned(), ..Attributes::default() };
-        check(ReviewVersion::V1Beta1, &path, expect![[r#"{"apiVersion":"authorization.k8s.io/v1beta1","kind":"SubjectAccessReview","metadata":{},"spec":{"extra":{"scopes":["a"]},"group":["dev","system:authenticated"],"nonResourceAttributes":{"path":"/metrics","verb":"get"},"uid":"7","user":"jane"},"status":{"allowed":false}}"#]]);
+        check(
+            ReviewVersion::V1,
+            &pods,
+            expect![[
+                r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","metadata":{},"spec":{"extra":{"scopes":["a"]},"groups":["dev","system:authenticated"],"resourceAttributes":{"fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n"]},{"key":"metadata.name","operator":"NotIn","values":["x"]}]},"labelSelector":{"requirements":[{"key":"app","operator":"In","values":["a","b"]},{"key":"new","operator":"Exists"},{"key":"old","operator":"DoesNotExist"},{"key":"tier","operator":"NotIn","values":["c"]}]},"namespace":"a","resource":"pods","verb":"list","version":"v1"},"uid":"7","user":"jane"},"status":{"allowed":false}}"#
+            ]],
+        );
+        let path =
+            Attributes { verb: "get".to_owned(), path: "/metrics".to_owned(), ..Attributes::default() };
+        check(
+            ReviewVersion::V1Beta1,
+            &path,
+            expect![[
+                r#"{"apiVersion":"authorization.k8s.io/v1beta1","kind":"SubjectAccessReview","metadata":{},"spec":{"extra":{"scopes":["a"]},"group":["dev","system:authenticated"],"nonResourceAttributes":{"path":"/metrics","verb":"get"},"uid":"7","user":"jane"},"status":{"allowed":false}}"#
+            ]],
+        );
     }
 
     #[test]
@@ -190,7 +203,9 @@ mod tests {
             }
         };
         let good = |status: &str| {
-            format!("{{\"apiVersion\": \"authorization.k8s.io/v1\", \"kind\": \"SubjectAccessReview\", \"status\": {status}}}")
+            format!(
+                "{{\"apiVersion\": \"authorization.k8s.io/v1\", \"kind\": \"SubjectAccessReview\", \"status\": {status}}}"
+            )
         };
         check(&good("{\"allowed\": true, \"reason\": \"so\", \"x\": 1}"), Ok((true, false, "so")));
         check(&good("{\"denied\": true}"), Ok((false, true, "")));
@@ -202,9 +217,15 @@ mod tests {
         check("{}", Err("the answer is \"\" of \"\""));
         check("", Err("no object"));
         check("null", Err("no object"));
-        check("[\"authorization.k8s.io/v1\", \"SubjectAccessReview\", {\"allowed\": true}]", Err("no object"));
+        check(
+            "[\"authorization.k8s.io/v1\", \"SubjectAccessReview\", {\"allowed\": true}]",
+            Err("no object"),
+        );
         check("{\"status\": {\"allowed\": true}}", Err("not SubjectAccessReview"));
-        check(&good("{\"allowed\": true}").replace("/v1", "/v1beta1"), Err("of \"authorization.k8s.io/v1beta1\""));
+        check(
+            &good("{\"allowed\": true}").replace("/v1", "/v1beta1"),
+            Err("of \"authorization.k8s.io/v1beta1\""),
+        );
         check(&good("{\"allowed\": true}").replace("Subject", "SelfSubject"), Err("SelfSubjectAccessReview"));
         check(&"{\"a\":".repeat(100_000), Err("EOF"));
         let long = good(&format!("{{\"reason\": \"{}\"}}", "ä".repeat(5000)));

@@ -10,9 +10,9 @@ use auth::{Attributes, Decision, MASTERS, UserInfo, escalation};
 use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 
-use crate::authorization_config::{Authorization, Authorizer, Webhook};
 use super::authorization_metrics::AuthorizationMetrics;
 use super::webhook_authorizer::WebhookAuthorizer;
+use crate::authorization_config::{Authorization, Authorizer, Webhook};
 
 /// What the authorizers say, and what went wrong when they were asked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -104,8 +104,9 @@ mod tests {
     }
 
     fn check(status: &str, expect: Result<Option<&str>, &str>) {
-        let answer =
-            format!("{{\"apiVersion\": \"authentication.k8s.io/v1\", \"kind\": \"TokenReview\", \"status\": {status}}}");
+        let answer = format!(
+            "{{\"apiVersion\": \"authentication.k8s.io/v1\", \"kind\": \"TokenReview\", \"status\": {status}}}"
+        );
         let found = known(ReviewVersion::V1, answer.as_bytes());
         let shown = found.map(|known| {
             known.map(|Known { user, audiences }| {
@@ -135,10 +136,12 @@ mod tests {
         check("{\"authenticated\": true, \"user\": [\"jane\"]}", Err("invalid type"));
         check("{\"authenticated\": \"true\"}", Err("invalid type"));
         check("{\"authenticated\": true, \"user\": {\"username\": 7}}", Err("invalid type"));
-        let long = format!("{{\"authenticated\": true, \"user\": {{\"username\": \"{}\"}}}}", "a".repeat(70_000));
+        let long =
+            format!("{{\"authenticated\": true, \"user\": {{\"username\": \"{}\"}}}}", "a".repeat(70_000));
         check(&long, Err("longer than 65536 bytes"));
         let many = vec!["\"\""; 10_000].join(",");
-        let many = format!("{{\"authenticated\": true, \"user\": {{\"username\": \"a\", \"groups\": [{many}]}}}}");
+        let many =
+            format!("{{\"authenticated\": true, \"user\": {{\"username\": \"a\", \"groups\": [{many}]}}}}");
         check(&many, Err("longer than 65536 bytes"));
         for answer in ["", "[]", "{}", "{\"kind\": \"TokenReview\"}"] {
             assert!(known(ReviewVersion::V1, answer.as_bytes()).is_err(), "{answer}");

@@ -137,8 +137,8 @@ impl Inner {
         let mut retries = Retries::new(Retry::Transient, Duration::from_millis(500));
         loop {
             let answer = self.client.post(body.clone(), Instant::now() + CALL_MAX).await;
-            let known =
-                answer.and_then(|answer| token_review::known(version, &answer).map_err(CallError::unreadable));
+            let known = answer
+                .and_then(|answer| token_review::known(version, &answer).map_err(CallError::unreadable));
             match known {
                 Ok(known) => return Ok(known),
                 Err(failure) => match retries.next(&failure, &self.random) {

@@ -15,9 +15,9 @@ use tracing::warn;
 
 use super::access_review::{self, Status};
 use super::answers::{Answers, Key};
-use crate::authorization_config::{FailurePolicy, Webhook};
 use super::authorization_metrics::{AuthorizationMetrics, CallResult};
 use super::chain::Verdict;
+use crate::authorization_config::{FailurePolicy, Webhook};
 use crate::webhook_client::retry::{Retries, Retry};
 use crate::webhook_client::{CallError, Client};
 
@@ -59,8 +59,7 @@ impl WebhookAuthorizer {
             Ok(status) => status,
             Err((failure, result)) => return self.unanswered(&failure, result),
         };
-        let kept_for =
-            if status.allowed { self.config.authorized_ttl } else { self.config.unauthorized_ttl };
+        let kept_for = if status.allowed { self.config.authorized_ttl } else { self.config.unauthorized_ttl };
         if !kept_for.is_zero() && access_review::is_kept(attributes) {
             self.answers.put(key, status.clone(), Instant::now() + kept_for);
         }
@@ -80,7 +79,10 @@ impl WebhookAuthorizer {
             Ok(true) => None,
             Ok(false) => Some(Decision::NoOpinion(String::new()).into()),
             Err(why) => {
-                warn!(webhook = name, why, "match conditions of an authorization webhook cannot be evaluated");
+                warn!(
+                    webhook = name,
+                    why, "match conditions of an authorization webhook cannot be evaluated"
+                );
                 let decision = match self.config.failure_policy {
                     FailurePolicy::Deny => Decision::Deny(String::new()),
                     FailurePolicy::NoOpinion => Decision::NoOpinion(String::new()),

@@ -51,7 +51,7 @@ impl CallError {
     }
 
     /// The same, of an answer with `Retry-After`.
-    pub(super) fn to_be_asked_again(self) -> Self {
+    pub(super) fn asking_again(self) -> Self {
         Self { cause: Cause::Status { may_be_asked_again: true }, ..self }
     }
 
@@ -118,7 +118,9 @@ fn is_reset(error: &(dyn StdError + 'static)) -> bool {
     while let Some(error) = next {
         let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         let is_cut = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
-        if is_cut || matches!(kind, Some(std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe)) {
+        if is_cut
+            || matches!(kind, Some(std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe))
+        {
             return true;
         }
         next = error.source();

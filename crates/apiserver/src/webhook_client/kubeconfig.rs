@@ -16,8 +16,8 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::address::Address;
-use super::{Client, Config, Dial, ServiceReference, failure};
 use super::credentials::{Credential, credential};
+use super::{Client, Config, Dial, ServiceReference, failure};
 
 /// Where a kubeconfig leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,8 @@ impl Dial for Anywhere {
     fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<TcpStream, String>> {
         Box::pin(async move {
             let connected = TcpStream::connect((host, port)).await;
-            connected.map_err(|error| format!("dial tcp {host}:{port}: {}", failure::plain(&error.to_string())))
+            connected
+                .map_err(|error| format!("dial tcp {host}:{port}: {}", failure::plain(&error.to_string())))
         })
     }
 
@@ -93,7 +94,8 @@ impl Target {
 
     fn parse(text: &str, read: impl Fn(&str) -> Result<String, String>) -> Result<Self, String> {
         let file: File = serde_saphyr::from_str(text).map_err(|failure| failure.to_string())?;
-        let named = |list: &str, all: &[Named], name: &str| match all.iter().position(|one| one.name == name) {
+        let named = |list: &str, all: &[Named], name: &str| match all.iter().position(|one| one.name == name)
+        {
             Some(found) => Ok(found),
             None => Err(format!("{list}: there is none named {name:?}")),
         };
@@ -110,8 +112,10 @@ impl Target {
             name => entry(&file.users, named("users", &file.users, name)?, |one| &one.user),
         };
         Ok(Self {
-            config: config(&cluster, &read).map_err(|why| format!("clusters: {:?}: {why}", text("cluster")))?,
-            credential: credential(&user, &read).map_err(|why| format!("users: {:?}: {why}", text("user")))?,
+            config: config(&cluster, &read)
+                .map_err(|why| format!("clusters: {:?}: {why}", text("cluster")))?,
+            credential: credential(&user, &read)
+                .map_err(|why| format!("users: {:?}: {why}", text("user")))?,
         })
     }
 }
@@ -170,10 +174,22 @@ mod tests {
     fn what_would_be_less_safe_or_is_not_there_is_refused() {
         for (cluster, user, expect) in [
             ("{server: 'http://authz.example'}", "{}", "'https' is the only allowed URL scheme"),
-            ("{server: 'https://a.example', insecure-skip-tls-verify: true}", "{}", "insecure-skip-tls-verify"),
+            (
+                "{server: 'https://a.example', insecure-skip-tls-verify: true}",
+                "{}",
+                "insecure-skip-tls-verify",
+            ),
             ("{server: 'https://a.example', proxy-url: 'http://p'}", "{}", "proxy-url is not supported"),
-            ("{server: 'https://a.example', certificate-authority: other.crt}", "{}", "/etc/hooks/other.crt is gone"),
-            ("{server: 'https://a.example', certificate-authority-data: '%'}", "{}", "certificate-authority-data"),
+            (
+                "{server: 'https://a.example', certificate-authority: other.crt}",
+                "{}",
+                "/etc/hooks/other.crt is gone",
+            ),
+            (
+                "{server: 'https://a.example', certificate-authority-data: '%'}",
+                "{}",
+                "certificate-authority-data",
+            ),
             ("{}", "{}", "server: "),
             ("{server: 'https://a.example'}", "{exec: {command: x}}", "exec is not supported"),
             ("{server: 'https://a.example'}", "{tokenFile: gone}", "/etc/hooks/gone is gone"),

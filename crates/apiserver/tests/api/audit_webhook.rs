@@ -110,7 +110,8 @@ async fn events_are_sent_together_when_there_are_enough_or_it_is_time() {
     assert_eq!(told(&lists.recv().await.unwrap()), rest, "what is left is sent at the end");
 
     let (hooks, mut lists) = collecting().await;
-    let server = self::server(&hooks, Mode::Batch, |config| config.batch.wait_max = Duration::from_millis(50)).await;
+    let server =
+        self::server(&hooks, Mode::Batch, |config| config.batch.wait_max = Duration::from_millis(50)).await;
     assert_eq!(create(&server, "a", "x").await, 201);
     let mut seen = told(&lists.recv().await.unwrap());
     while seen.len() < 2 {

@@ -52,6 +52,9 @@ async fn server(hooks: &HookServer, fields: &str) -> TestServer {
     start_with(None, |config| config.options.authorization = authorization).await
 }
 
+/// A way to answer, and what it is called.
+type Named = (&'static str, fn() -> Answer);
+
 /// What an authorization webhook says.
 fn says(status: Value) -> Answer {
     Answer::Whole(json!({
@@ -138,8 +141,12 @@ async fn the_first_with_an_opinion_decides() {
     assert_eq!(status["incomplete"], true);
     assert_eq!(status["evaluationError"], "webhook authorizer does not support user rule resolution");
     let prefix = "apiserver_authorization_decisions_total";
-    assert!(metric(&server, &format!("{prefix}{{type=\"Webhook\",name=\"hook\",decision=\"denied\"}} 2")).await);
-    assert!(metric(&server, &format!("{prefix}{{type=\"RBAC\",name=\"rbac\",decision=\"allowed\"}} 1")).await);
+    assert!(
+        metric(&server, &format!("{prefix}{{type=\"Webhook\",name=\"hook\",decision=\"denied\"}} 2")).await
+    );
+    assert!(
+        metric(&server, &format!("{prefix}{{type=\"RBAC\",name=\"rbac\",decision=\"allowed\"}} 2")).await
+    );
     server.stop().await;
 }
 
@@ -219,7 +226,7 @@ async fn answers_are_kept_as_long_as_the_configuration_says() {
 
 #[tokio::test]
 async fn a_webhook_that_gives_no_good_answer_counts_as_its_policy_says() {
-    let behaviours: [(&str, fn() -> Answer); 8] = [
+    let behaviours: [Named; 8] = [
         ("refuses", || Answer::Raw(403, "no".to_owned())),
         ("redirects", || Answer::Raw(302, String::new())),
         ("talks nonsense", || Answer::Raw(200, "{".to_owned())),
@@ -227,10 +234,14 @@ async fn a_webhook_that_gives_no_good_answer_counts_as_its_policy_says() {
         ("says too much", || Answer::Huge),
         ("does not answer", || Answer::Hang),
         ("answers another question", || {
-            Answer::Whole(json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": {"allowed": true}}))
+            Answer::Whole(
+                json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": {"allowed": true}}),
+            )
         }),
         ("answers in another version", || {
-            Answer::Whole(json!({"apiVersion": "authorization.k8s.io/v1beta1", "kind": "SubjectAccessReview", "status": {"allowed": true}}))
+            Answer::Whole(
+                json!({"apiVersion": "authorization.k8s.io/v1beta1", "kind": "SubjectAccessReview", "status": {"allowed": true}}),
+            )
         }),
     ];
     for (name, behaviour) in behaviours {
@@ -334,7 +345,12 @@ async fn whoever_gives_rights_away_or_approves_is_judged_by_webhooks_too() {
     })
     .await;
     let server = server(&hooks, DENY).await;
-    bind(&server, "boss", "{apiGroups: ['*'], resources: ['*'], verbs: [create, update, get, escalate, approve, impersonate]}").await;
+    bind(
+        &server,
+        "boss",
+        "{apiGroups: ['*'], resources: ['*'], verbs: [create, update, get, escalate, approve, impersonate]}",
+    )
+    .await;
     let role = "{metadata: {name: all}, rules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]}";
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     let (code, why) = call(&server, "boss", "POST", path, role).await;
@@ -376,7 +392,8 @@ async fn a_new_configuration_counts_at_once_and_a_broken_one_never() {
     let answer = send(server.server.service(), Some(admin()), "GET", "/metrics", &[], "").await;
     let text = String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap();
     for (status, count) in [("success", 2), ("failure", 3)] {
-        let prefix = format!("apiserver_authorization_config_controller_automatic_reloads_total{{status=\"{status}\"");
+        let prefix =
+            format!("apiserver_authorization_config_controller_automatic_reloads_total{{status=\"{status}\"");
         let line = text.lines().find(|line| line.starts_with(&prefix)).unwrap();
         assert!(line.ends_with(&format!(" {count}")), "{line}");
     }

@@ -81,7 +81,10 @@ mod tests {
         std::fs::write(&path, kubeconfig).unwrap();
         assert!(load(&AuditWebhookArgs::default()).unwrap().is_none());
         let with = |change: fn(&mut AuditWebhookArgs)| {
-            let mut args = AuditWebhookArgs { audit_webhook_config_file: Some(path.clone()), ..AuditWebhookArgs::default() };
+            let mut args = AuditWebhookArgs {
+                audit_webhook_config_file: Some(path.clone()),
+                ..AuditWebhookArgs::default()
+            };
             change(&mut args);
             load(&args).map(Option::unwrap).map_err(|failure| format!("{failure:#}"))
         };
@@ -97,9 +100,18 @@ mod tests {
             assert!(failure.contains(expect), "{failure}");
         };
         check(|args| args.audit_webhook_mode = Some("now".to_owned()), "invalid audit webhook mode now");
-        check(|args| args.audit_webhook_version = Some("audit.k8s.io/v1beta1".to_owned()), "invalid group version");
-        check(|args| args.audit_webhook_batch_throttle_qps = Some("-1".to_owned()), "must be a positive number");
-        check(|args| args.audit_webhook_batch_throttle_qps = Some("NaN".to_owned()), "must be a positive number");
+        check(
+            |args| args.audit_webhook_version = Some("audit.k8s.io/v1beta1".to_owned()),
+            "invalid group version",
+        );
+        check(
+            |args| args.audit_webhook_batch_throttle_qps = Some("-1".to_owned()),
+            "must be a positive number",
+        );
+        check(
+            |args| args.audit_webhook_batch_throttle_qps = Some("NaN".to_owned()),
+            "must be a positive number",
+        );
         check(|args| args.audit_webhook_batch_max_size = Some(0), "max batch size 0");
         check(|args| args.audit_webhook_config_file = Some("/gone".into()), "stat /gone: ");
     }

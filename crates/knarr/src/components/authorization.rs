@@ -146,7 +146,10 @@ pub(super) async fn follow(args: &AuthorityArgs, server: &ApiServer) -> Result<(
                 Ok(true) => info!("the changed authorization configuration counts"),
                 Ok(false) => {}
                 Err(failure) => {
-                    error!(failure, "the changed authorization configuration cannot be used; the old one stays");
+                    error!(
+                        failure,
+                        "the changed authorization configuration cannot be used; the old one stays"
+                    );
                 }
             }
             *seen = bundle;
