@@ -274,7 +274,10 @@ const fn plugin(name: &'static str, mutate: Option<MutateNow>, validate: Option<
 }
 
 /// One that refuses, and asks authorizers: those may be somebody else's servers.
-const fn may_wait(name: &'static str, validate: for<'a> fn(&'a Context<'a>, &'a Value) -> Step<'a>) -> Plugin {
+const fn may_wait(
+    name: &'static str,
+    validate: for<'a> fn(&'a Context<'a>, &'a Value) -> Step<'a>,
+) -> Plugin {
     Plugin { validate: Some(Validate::Later(validate)), ..plugin(name, None, None) }
 }
 

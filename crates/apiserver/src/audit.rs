@@ -90,8 +90,9 @@ impl Audit {
     ) -> std::io::Result<Self> {
         let metrics = registry.part(AuditMetrics::new);
         let lines = log::start(config.log, tasks, clock.clone())?;
-        let webhook =
-            config.webhook.map(|webhook| Webhook::start(webhook, &metrics, tasks, clock.clone(), random.clone()));
+        let webhook = config
+            .webhook
+            .map(|webhook| Webhook::start(webhook, &metrics, tasks, clock.clone(), random.clone()));
         let webhook = webhook.transpose().map_err(std::io::Error::other)?;
         let policy = config.policy;
         Ok(Self { policy, lines, webhook, metrics, clock, random, dropped: AtomicU64::new(0) })

@@ -17,8 +17,8 @@ mod webhook_authenticator;
 mod webhook_authorizer;
 
 use auth::authorizer::{Authorizer, forbidden_message};
-use auth::token::{Lookup, TokenError, Tokens};
 use auth::escalation::Grant;
+use auth::token::{Lookup, TokenError, Tokens};
 use auth::{Attributes, Decision, UserInfo};
 use base::metrics::Metrics as Registry;
 use base::{Clock, Random, Tasks};
@@ -439,8 +439,7 @@ impl Security {
                 .map_err(|why| format!("roleRef cannot be read: {why}"))?;
             return self.may(user, Grant::Binding { namespace, role: &role }).await;
         }
-        let aggregates =
-            |object: &Value| object.get("aggregationRule").is_some_and(|rule| !rule.is_null());
+        let aggregates = |object: &Value| object.get("aggregationRule").is_some_and(|rule| !rule.is_null());
         if aggregates(object) || old.is_some_and(aggregates) {
             self.may(user, Grant::Aggregation { name }).await?;
         }

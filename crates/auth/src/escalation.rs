@@ -99,12 +99,7 @@ fn resource_of(role: &RoleRef) -> &'static str {
 pub fn everything() -> [PolicyRule; 2] {
     let all = || vec!["*".to_owned()];
     [
-        PolicyRule {
-            api_groups: Some(all()),
-            resources: Some(all()),
-            verbs: all(),
-            ..PolicyRule::default()
-        },
+        PolicyRule { api_groups: Some(all()), resources: Some(all()), verbs: all(), ..PolicyRule::default() },
         PolicyRule { non_resource_urls: Some(all()), verbs: all(), ..PolicyRule::default() },
     ]
 }
@@ -374,7 +369,8 @@ mod tests {
         ];
         let authorizer = authorizer();
         for (user, namespace, role, is_allowed) in rows {
-            let result = check(&authorizer, &UserInfo::new(user, &[]), Grant::Binding { namespace, role: &role });
+            let result =
+                check(&authorizer, &UserInfo::new(user, &[]), Grant::Binding { namespace, role: &role });
             assert_eq!(result.is_ok(), is_allowed, "{user} {namespace} {role:?}: {result:?}");
         }
     }
