@@ -3,6 +3,7 @@ Deployment, its status says how many Pods are ready, and a finalizer gives back 
 
 import asyncio
 import threading
+import time
 
 import kopf
 from kubernetes import client, config, watch
@@ -81,6 +82,18 @@ def site(**spec):
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "WebSite", "metadata": {"name": "site"}, "spec": spec}
 
 
+def noticed():
+    """kopf takes what its first list of definitions has for known: one that comes between its look at all kinds and that
+    list is noticed when it changes."""
+    for change in range(60):
+        if custom.get_namespaced_custom_object(GROUP, VERSION, SPACE, PLURAL, "site")["metadata"].get("finalizers"):
+            return
+        labels = {"metadata": {"labels": {"change": str(change)}}}
+        definitions.patch_custom_resource_definition(DEFINITION["metadata"]["name"], labels)
+        time.sleep(1)
+    raise AssertionError("the operator does not look at its kind")
+
+
 def refused(code, call, *arguments, **options):
     try:
         call(*arguments, **options)
@@ -95,6 +108,7 @@ def use():
     refused(422, custom.create_namespaced_custom_object, GROUP, VERSION, SPACE, PLURAL, site(replicas=4))
     made = custom.create_namespaced_custom_object(GROUP, VERSION, SPACE, PLURAL, site())
     assert made["spec"] == {"replicas": 1}, made
+    noticed()
     served = wait_for(lambda _, __, status: status.get("ready") == 1 and "created" in status)
     assert served["status"]["created"] == {"deployment": "site"}, served
     assert served["metadata"]["finalizers"] == ["kopf.zalando.org/KopfFinalizerMarker"], served
