@@ -41,7 +41,8 @@ impl Expressions for Cel {
             told.push(|| FieldError::forbidden(&path, why));
             return told.into_errors();
         }
-        defaults(&place, &path, RUNTIME_BUDGET, &mut told);
+        // Whether all have been looked at is told by the errors.
+        let (Some(_) | None) = defaults(&place, &path, RUNTIME_BUDGET, &mut told);
         if told.is_empty() {
             let mut check = Check { told, is_unchanged: version.is_unchanged, total: 0, most: Vec::new() };
             check.place(&place, &path, Context { times_max: Some(1), apart: None });
@@ -59,10 +60,7 @@ fn defaults(place: &Place, path: &Path, budget: u64, told: &mut Told) -> Option<
         return Some(left);
     }
     if let Some(value) = &place.default {
-        left = evaluate::default(place, &path.child("default"), value, left, told);
-        if left == 0 {
-            return None;
-        }
+        left = evaluate::default(place, &path.child("default"), value, left, told)?;
     }
     if let Some(items) = &place.items {
         left = defaults(items, &path.child("items"), left, told)?;

@@ -26,7 +26,7 @@ const TOO_MUCH: &str = "rule compile error: the rules of the schema take too lon
 
 /// What the rules say of a whole object.
 pub(super) fn object(place: &Place, new: &Value, old: Option<&Value>) -> FieldErrors {
-    let mut run = Run::new(RUNTIME_BUDGET);
+    let mut run = Run { budget: Budget::new(RUNTIME_BUDGET), told: Told::default() };
     let pair = old.map(|old| Pair::new(place, new, old));
     // Whether all has been looked at is told by the errors.
     let (ControlFlow::Continue(()) | ControlFlow::Break(())) =
@@ -34,21 +34,29 @@ pub(super) fn object(place: &Place, new: &Value, old: Option<&Value>) -> FieldEr
     run.told.into_errors()
 }
 
-/// What the rules say of a default, where there was nothing before and where it was already; and what is left of the budget.
-pub(super) fn default(place: &Place, path: &Path, value: &Value, budget: u64, told: &mut Told) -> u64 {
-    let mut left = budget;
+/// What the rules say of a default, where it was already and where there was nothing before; and what is left of the budget,
+/// `None` if no more rules may be run.
+pub(super) fn default(
+    place: &Place,
+    path: &Path,
+    value: &Value,
+    budget: u64,
+    told: &mut Told,
+) -> Option<u64> {
+    let (mut left, before) = (budget, told.count());
     for old in [Some(value), None] {
-        let mut run = Run::new(budget);
-        std::mem::swap(&mut run.told, told);
-        let had_errors = !run.told.is_empty();
+        let mut run = Run { budget: Budget::new(budget), told: std::mem::take(told) };
         let flow = run.visit(place, path, Seen { new: value, old }, Correlation::default());
-        std::mem::swap(&mut run.told, told);
-        left = left.min(if flow.is_break() { 0 } else { run.budget.remaining() });
-        if flow.is_break() || told.is_empty() == had_errors {
+        *told = run.told;
+        if flow.is_break() {
+            return None;
+        }
+        left = left.min(run.budget.remaining());
+        if told.count() > before {
             break;
         }
     }
-    left
+    Some(left)
 }
 
 /// A value, and what stood in its place before.
@@ -65,10 +73,6 @@ struct Run {
 }
 
 impl Run {
-    fn new(budget: u64) -> Self {
-        Self { budget: Budget::new(budget), told: Told::default() }
-    }
-
     fn visit(
         &mut self,
         place: &Place,

@@ -162,9 +162,8 @@ fn costs_are_bounded_for_each_rule_and_for_all() {
 #[test]
 fn factors_are_shown_as_upstream_shows_them() {
     for (cost, shown) in [(12_000_000, "1.200000x"), (15_000_000, "1.5x"), (1_000_000_000, "100.0x"), (u64::MAX, "more than 100x")] {
-        let mut check = super::check::tests::exceeded(cost);
-        assert!(check.contains(&format!("budget by factor of {shown} (")), "{check}");
-        check.clear();
+        let said = super::check::tests::exceeded(cost);
+        assert!(said.contains(&format!("budget by factor of {shown} (")), "{said}");
     }
 }
 
@@ -185,6 +184,20 @@ fn defaults_keep_the_rules_about_them() {
 }
 
 #[test]
+fn each_wrong_default_is_told_once() {
+    let wrong = |default: i64| {
+        let mut schema = json!({"type": "integer", "default": default});
+        schema["x-kubernetes-validations"] = json!([{"rule": "self > 1"}]);
+        schema
+    };
+    let all = said(&object(json!({"a": wrong(0), "b": wrong(1), "c": wrong(2)})));
+    assert_eq!(all, [
+        "s.properties[a].default: Invalid value: 0: failed rule: self > 1",
+        "s.properties[b].default: Invalid value: 1: failed rule: self > 1",
+    ]);
+}
+
+#[test]
 fn many_rules_take_bounded_work() {
     // Wherever there is a rule, the type is declared with all that is below.
     let leaves: serde_json::Map<String, Value> =
@@ -201,6 +214,10 @@ fn many_rules_take_bounded_work() {
     (0..55).for_each(|_| object = json!({"x": object}));
     assert!(expressions.check(&object, None).iter().any(|error| error.message.contains("take too long to compile")));
 
+    // A rule that is very long, and one that is nested very deeply.
+    for rule in [format!("[{}] != []", "1, ".repeat(200_000) + "1"), "(".repeat(100_000), "!".repeat(100_000) + "true"] {
+        assert!(said(&field(json!({"type": "integer"}), &[&rule])).len() <= 3);
+    }
     let wrong = "nobody ".repeat(200) + &"+ x".repeat(200);
     let rules: Vec<&str> = vec![&wrong; 2000];
     let all = said(&field(json!({"type": "integer"}), &rules));

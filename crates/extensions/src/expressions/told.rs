@@ -28,6 +28,11 @@ impl Told {
         self.errors.is_empty()
     }
 
+    /// How many errors there are, those included that nobody can read.
+    pub(super) fn count(&self) -> usize {
+        self.errors.len().saturating_add(self.errors.left_out())
+    }
+
     pub(super) fn into_errors(self) -> FieldErrors {
         self.errors
     }
