@@ -40,6 +40,7 @@ pub mod webhooks;
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -214,6 +215,15 @@ impl Step<'_> {
     }
 }
 
+/// What asks authorizers: it is done at once unless one of them is somebody else's server.
+fn judged<'a>(work: impl Future<Output = Result<()>> + Send + 'a) -> Step<'a> {
+    let mut work = Box::pin(work);
+    match work.as_mut().now_or_never() {
+        Some(done) => Step::Done(done),
+        None => Step::Later(work),
+    }
+}
+
 /// What a plugin changes beside the object. Source: `sideEffects` of webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SideEffects {
@@ -263,6 +273,14 @@ const fn plugin(name: &'static str, mutate: Option<MutateNow>, validate: Option<
     Plugin { name, mutate, validate, side_effects: SideEffects::None, is_default: true }
 }
 
+/// One that refuses, and asks authorizers: those may be somebody else's servers.
+const fn may_wait(
+    name: &'static str,
+    validate: for<'a> fn(&'a Context<'a>, &'a Value) -> Step<'a>,
+) -> Plugin {
+    Plugin { validate: Some(Validate::Later(validate)), ..plugin(name, None, None) }
+}
+
 /// All plugins, in upstream's order.
 pub const PLUGINS: &[Plugin] = &[
     Plugin {
@@ -296,22 +314,22 @@ pub const PLUGINS: &[Plugin] = &[
     plugin("StorageObjectInUseProtection", Some(storage::protect), None),
     Plugin {
         is_default: false,
-        ..plugin("OwnerReferencesPermissionEnforcement", None, Some(owner_references::validate))
+        ..may_wait("OwnerReferencesPermissionEnforcement", owner_references::validate)
     },
     plugin("PersistentVolumeClaimResize", None, Some(storage::resize)),
     plugin("RuntimeClass", Some(runtime_class::mutate), Some(runtime_class::validate)),
-    plugin("CertificateApproval", None, Some(certificates::approval)),
-    plugin("CertificateSigning", None, Some(certificates::signing)),
-    plugin("ClusterTrustBundleAttest", None, Some(certificates::attest)),
+    may_wait("CertificateApproval", certificates::approval),
+    may_wait("CertificateSigning", certificates::signing),
+    may_wait("ClusterTrustBundleAttest", certificates::attest),
     plugin("CertificateSubjectRestriction", None, Some(certificates::subject)),
     plugin("DefaultIngressClass", Some(default_class::ingress), None),
     plugin("DenyServiceExternalIPs", None, Some(deny_external_ips::validate)),
     plugin("PodTopologyLabels", Some(pod_topology_labels::mutate), None),
     // Upstream's registry does these; they are no plugins there, and nobody may switch them off.
     plugin(REQUESTER, Some(certificates::requester), None),
-    plugin(ESCALATION, None, Some(rbac_escalation::validate)),
+    may_wait(ESCALATION, rbac_escalation::validate),
     plugin(DEVICE_ADMIN, None, Some(device_admin::validate)),
-    plugin(POD_CERTIFICATES, None, Some(certificates::pod_certificate)),
+    may_wait(POD_CERTIFICATES, certificates::pod_certificate),
     // Upstream has no such rule.
     plugin(EXTERNAL_ADDRESSES, None, Some(external_addresses::validate)),
     Plugin {

@@ -31,8 +31,11 @@ use link::Link;
 use registration::{Registration, Target};
 use remote::Remote;
 
-/// How many servers elsewhere are asked something by this server itself at a time.
+/// How many servers elsewhere are looked at at a time, how many tell what they serve, and how many how it looks: whoever
+/// takes long for one thing keeps nobody from another.
+const LOOKED_AT_MAX: usize = 32;
 const ASKED_MAX: usize = 16;
+const DOCUMENTS_MAX: usize = 8;
 
 /// What is known of APIServices and of whoever is behind them.
 pub struct Aggregation {
@@ -41,8 +44,12 @@ pub struct Aggregation {
     registrations: watch::Sender<Arc<Vec<Registration>>>,
     /// Whoever changes what the catalogue knows of this has it.
     turn: tokio::sync::Mutex<()>,
-    /// Whoever asks a server elsewhere on its own account.
+    /// Whoever looks whether a server elsewhere is available.
+    looking: Semaphore,
+    /// Whoever asks one what it serves.
     asking: Semaphore,
+    /// Whoever asks one for its documents.
+    documents: Semaphore,
     /// Whoever reads a document of one, which takes more room than it has bytes.
     reading: Semaphore,
     metrics: availability::Metrics,
@@ -62,7 +69,9 @@ impl Aggregation {
             known: Mutex::default(),
             registrations: watch::Sender::default(),
             turn: tokio::sync::Mutex::default(),
+            looking: Semaphore::new(LOOKED_AT_MAX),
             asking: Semaphore::new(ASKED_MAX),
+            documents: Semaphore::new(DOCUMENTS_MAX),
             reading: Semaphore::new(1),
             metrics: availability::Metrics::new(api.metrics.registry()),
         }

@@ -5,7 +5,9 @@
 //! Source: `audit.k8s.io/v1`.
 
 pub mod log;
+mod metrics;
 pub mod policy;
+pub mod webhook;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use auth::UserInfo;
+use base::metrics::Metrics as Registry;
 use base::{Clock, Random, Tasks};
 use bytes::Bytes;
 use http::{HeaderMap, Response};
@@ -28,8 +31,11 @@ use crate::negotiate::{Format, content_format};
 use crate::notes::{Detail, Notes};
 use crate::request_info::RequestInfo;
 use crate::request_info::cut;
+use crate::status::{Error, Result};
 pub use log::LogFile;
+use metrics::AuditMetrics;
 use policy::{Level, Policy, Stage, Verdict};
+use webhook::{NotSent, Webhook};
 
 const AUDIT_ID: &str = "audit-id";
 /// So many addresses are taken from what a request says it came through; where it did come from is told besides.
@@ -45,12 +51,16 @@ pub struct Config {
     pub policy: Policy,
     /// Where to.
     pub log: LogFile,
+    /// Where else to.
+    pub webhook: Option<webhook::Config>,
 }
 
 /// The log of a server.
 pub struct Audit {
     policy: Policy,
     lines: log::Lines,
+    webhook: Option<Webhook>,
+    metrics: Arc<AuditMetrics>,
     clock: Clock,
     random: Random,
     dropped: AtomicU64,
@@ -70,23 +80,42 @@ impl Audit {
     /// Opens the log.
     ///
     /// # Errors
-    /// If its file cannot be opened.
-    pub fn start(config: Config, tasks: &Tasks, clock: Clock, random: Random) -> std::io::Result<Self> {
+    /// If its file cannot be opened, or the webhook's certificates cannot be used.
+    pub fn start(
+        config: Config,
+        tasks: &Tasks,
+        registry: &Registry,
+        clock: Clock,
+        random: Random,
+    ) -> std::io::Result<Self> {
+        let metrics = registry.part(AuditMetrics::new);
         let lines = log::start(config.log, tasks, clock.clone())?;
-        Ok(Self { policy: config.policy, lines, clock, random, dropped: AtomicU64::new(0) })
+        let webhook = config
+            .webhook
+            .map(|webhook| Webhook::start(webhook, &metrics, tasks, clock.clone(), random.clone()));
+        let webhook = webhook.transpose().map_err(std::io::Error::other)?;
+        let policy = config.policy;
+        Ok(Self { policy, lines, webhook, metrics, clock, random, dropped: AtomicU64::new(0) })
     }
 
     /// Begins to follow a request, if the policy wants it; `acting_as` is whom `user` impersonates.
-    pub fn begin(
+    ///
+    /// # Errors
+    /// 500 if its first event cannot be stored and that is asked for.
+    pub async fn begin(
         self: &Arc<Self>,
         users: (&UserInfo, Option<&UserInfo>),
         info: &RequestInfo,
         headers: &HeaderMap,
         address: Option<SocketAddr>,
-    ) -> Option<Trail> {
-        let trail = self.follow(users, info, headers, address)?;
-        trail.send(Stage::RequestReceived, trail.event.clone());
-        Some(trail)
+    ) -> Result<Option<Trail>> {
+        let Some(trail) = self.follow(users, info, headers, address) else { return Ok(None) };
+        let sent = trail.send(Stage::RequestReceived, trail.event.clone()).await;
+        if sent.is_err() && self.webhook.as_ref().is_some_and(Webhook::is_strict) {
+            self.metrics.rejected();
+            return Err(Error::internal("failed to store audit event"));
+        }
+        Ok(Some(trail))
     }
 
     fn follow(
@@ -97,6 +126,7 @@ impl Audit {
         address: Option<SocketAddr>,
     ) -> Option<Trail> {
         let verdict = self.policy.judge(user, info);
+        self.metrics.judged(verdict.level);
         if verdict.level == Level::None {
             return None;
         }
@@ -161,12 +191,18 @@ impl Audit {
         Some(trail)
     }
 
-    fn write(&self, event: &Value) {
+    async fn write(&self, event: &Value, level: Level) -> std::result::Result<(), NotSent> {
+        self.metrics.made();
         if !self.lines.send(event.to_string()) {
+            self.metrics.failed("log", 1);
             let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             if dropped.is_power_of_two() {
                 warn!(dropped, "the audit log cannot keep up: events are dropped");
             }
+        }
+        match &self.webhook {
+            Some(webhook) => webhook.take(event, level).await,
+            None => Ok(()),
         }
     }
 }
@@ -298,7 +334,8 @@ impl Trail {
         let is_first = self.is_watch || self.failure.is_some();
         let stage = if is_first { Stage::ResponseStarted } else { Stage::ResponseComplete };
         let event = self.event.take();
-        self.send(stage, event);
+        // What was done is done, whether the webhook knows of it or not.
+        self.send(stage, event).await.ok();
         response
     }
 
@@ -312,15 +349,15 @@ impl Trail {
         object
     }
 
-    fn send(&self, stage: Stage, mut event: Value) {
+    async fn send(&self, stage: Stage, mut event: Value) -> std::result::Result<(), NotSent> {
         if self.verdict.omit_stages.contains(&stage) {
-            return;
+            return Ok(());
         }
         event["stage"] = stage.as_str().into();
         if event.get("stageTimestamp").is_none() {
             event["stageTimestamp"] = metadata::micro_time(self.audit.clock.now()).into();
         }
-        self.audit.write(&event);
+        self.audit.write(&event, self.verdict.level).await
     }
 }
 

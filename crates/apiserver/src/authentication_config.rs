@@ -4,11 +4,15 @@
 //! CEL expressions are refused by the name of their field: what a rule forbids must never be let in because the rule
 //! was not understood. Source: `apiserver.config.k8s.io/v1` `AuthenticationConfiguration`, KEP-3331, KEP-4633.
 
+use std::time::Duration;
+
 use auth::oidc::Issuer;
 use machinery::field::{FieldError, FieldErrors, Path};
 use serde::Deserialize;
 
+use crate::authorization_config::ReviewVersion;
 use crate::request_info::RequestInfo;
+use crate::webhook_client::kubeconfig::Target;
 
 const VERSIONS: [&str; 3] =
     ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1", "apiserver.config.k8s.io/v1alpha1"];
@@ -51,6 +55,39 @@ impl Anonymous {
             Self::Everywhere => true,
             Self::At(paths) => paths.contains(&info.path),
         }
+    }
+}
+
+/// Which webhook is asked who somebody is whom nothing here knows. Source: `--authentication-token-webhook-*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenWebhook {
+    /// Where it is.
+    pub target: Target,
+    /// In which version it is asked.
+    pub version: ReviewVersion,
+    /// How long answers are kept; nothing if not at all.
+    pub cache_ttl: Duration,
+}
+
+impl TokenWebhook {
+    /// Reads what the flags name.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(
+        file: &str,
+        version: &str,
+        cache_ttl: Duration,
+        read: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<Self, String> {
+        let unsupported = || {
+            format!(
+                "unsupported authentication webhook version {version:?}, supported versions are \"v1\", \"v1beta1\""
+            )
+        };
+        let version = ReviewVersion::parse(version).ok_or_else(unsupported)?;
+        let target = Target::load(file, read).map_err(|why| format!("{file}: {why}"))?;
+        Ok(Self { target, version, cache_ttl })
     }
 }
 

@@ -138,10 +138,15 @@ impl Definitions {
     async fn take(&mut self, api: &Arc<Api>, kind: &Kind, names: BTreeSet<String>) -> Result<()> {
         let mut waiting = BTreeSet::new();
         for name in &names {
-            let groups = [self.group_of(name), self.one(api, kind, name).await?];
+            let before = self.served.get(name).map(|served| (served.group().to_owned(), served.names()));
+            self.one(api, kind, name).await?;
+            let after = self.served.get(name).map(Served::names);
+            // Only names that are given back can be given to others.
+            let Some((group, _)) = before.filter(|(_, names)| after.as_ref() != Some(names)) else {
+                continue;
+            };
             let lacking = self.served.values().filter(|served| served.lacks_names());
-            let lacking =
-                lacking.filter(|served| groups.iter().flatten().any(|group| group == served.group()));
+            let lacking = lacking.filter(|served| served.group() == group);
             waiting.extend(lacking.map(|served| served.name().to_owned()));
         }
         for name in waiting.difference(&names) {
@@ -150,17 +155,13 @@ impl Definitions {
         Ok(())
     }
 
-    fn group_of(&self, name: &str) -> Option<String> {
-        self.served.get(name).map(|served| served.group().to_owned())
-    }
-
-    /// Brings in line what one definition says; answers its group.
-    async fn one(&mut self, api: &Arc<Api>, kind: &Kind, name: &str) -> Result<Option<String>> {
+    /// Brings in line what one definition says.
+    async fn one(&mut self, api: &Arc<Api>, kind: &Kind, name: &str) -> Result<()> {
         let Some(object) = kind.cache().get(&kind.key("", name)) else {
             if let Some(gone) = self.served.remove(name) {
                 gone.withdraw(api).await;
             }
-            return Ok(None);
+            return Ok(());
         };
         let definition = kind.value(&object);
         let uid = Metadata::of(&definition).uid().to_owned();
@@ -184,7 +185,7 @@ impl Definitions {
             let status = planned.get("status").cloned().unwrap_or_default();
             said(write_status(api, name, &status, Some(&definition)).await)?;
         }
-        Ok(self.group_of(name))
+        Ok(())
     }
 }
 

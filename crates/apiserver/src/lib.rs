@@ -19,6 +19,7 @@ mod binding;
 pub mod component_statuses;
 pub mod custom;
 pub mod eviction;
+mod match_conditions;
 pub mod proxy;
 pub mod resource_metrics;
 pub mod reviews;
@@ -64,6 +65,7 @@ pub mod options;
 
 pub mod audit;
 pub mod authentication_config;
+pub mod authorization_config;
 pub mod event_rate_limits;
 pub mod front_proxy;
 mod impersonation;
@@ -73,6 +75,7 @@ pub mod filter;
 pub mod kinds;
 
 mod compaction;
+pub mod webhook_client;
 
 pub mod cache;
 

@@ -9,7 +9,8 @@ use auth::oidc::Issuer;
 use base::connections;
 
 use crate::audit;
-use crate::authentication_config::Anonymous;
+use crate::authentication_config::{Anonymous, TokenWebhook};
+use crate::authorization_config::Authorization;
 use crate::event_rate_limits::EventRateLimits;
 use crate::front_proxy::FrontProxy;
 use crate::webhooks::AdmissionCredentials;
@@ -49,6 +50,10 @@ pub struct Options {
     /// Where requests need not say who sends them. Source: `--anonymous-auth`,
     /// `--authentication-config`.
     pub anonymous: Anonymous,
+    /// Who is asked about tokens that nothing here knows. Source: `--authentication-token-webhook-*`.
+    pub token_webhook: Option<TokenWebhook>,
+    /// Who is asked whether somebody may. Source: `--authorization-*`.
+    pub authorization: Authorization,
     /// What is written to the audit log. Source: `--audit-*`.
     pub audit: Option<audit::Config>,
     /// How values are encrypted in the store. Source: `--encryption-provider-config`.
@@ -105,6 +110,8 @@ impl Default for Options {
             proxy_client: None,
             oidc: Vec::new(),
             anonymous: Anonymous::Everywhere,
+            token_webhook: None,
+            authorization: Authorization::default(),
             audit: None,
             encryption: None,
             reloads_encryption: false,

@@ -24,7 +24,7 @@ pub async fn review(api: &Api, request: &Authorized) -> Result<Answer> {
     let mut object = webhooks::post(api, request, decoding::unstored(request)?).await?;
     let status = match request.kind.kind() {
         "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            access(api, request, &object)?
+            access(api, request, &object).await?
         }
         "SelfSubjectRulesReview" => {
             let namespace = text(&object, "/spec/namespace");
@@ -99,6 +99,7 @@ fn resource_attributes(resource: &Value, path: &Path) -> Result<Attributes, Fiel
         namespace: field("namespace"),
         name: field("name"),
         field_selector: field_selector(resource.get("fieldSelector")),
+        label_selector: label_selector(resource.get("labelSelector")),
         is_resource: true,
         ..Attributes::default()
     })
@@ -123,13 +124,38 @@ fn field_selector(selector: Option<&Value>) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
+/// The text of a label selector; requirements that it cannot say are left out, which asks for more.
+fn label_selector(selector: Option<&Value>) -> String {
+    let Some(selector) = selector else { return String::new() };
+    let raw = text(selector, "/rawSelector");
+    if !raw.is_empty() {
+        return raw.to_owned();
+    }
+    let is_value = |value: &String| machinery::names::label_value(value).is_empty();
+    let requirements = selector.get("requirements").and_then(Value::as_array).into_iter().flatten();
+    let texts = requirements.filter_map(|requirement| {
+        let (key, values) = (text(requirement, "/key"), words(requirement.get("values")));
+        if !machinery::names::qualified_name(key).is_empty() || !values.iter().all(is_value) {
+            return None;
+        }
+        match (text(requirement, "/operator"), values.is_empty()) {
+            ("In", false) => Some(format!("{key} in ({})", values.join(","))),
+            ("NotIn", false) => Some(format!("{key} notin ({})", values.join(","))),
+            ("Exists", true) => Some(key.to_owned()),
+            ("DoesNotExist", true) => Some(format!("!{key}")),
+            _ => None,
+        }
+    });
+    texts.collect::<Vec<_>>().join(",")
+}
+
 fn words(list: Option<&Value>) -> Vec<String> {
     let list = list.and_then(Value::as_array).into_iter().flatten();
     list.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// May I, may they, may they here: each asks a little differently.
-fn access(api: &Api, request: &Authorized, object: &Value) -> Result<Value> {
+async fn access(api: &Api, request: &Authorized, object: &Value) -> Result<Value> {
     let is_self = request.kind.kind() == "SelfSubjectAccessReview";
     let path = Path::new("spec");
     let user = if is_self { request.user().clone() } else { subject(object) };
@@ -159,11 +185,16 @@ fn access(api: &Api, request: &Authorized, object: &Value) -> Result<Value> {
     if !errors.is_empty() {
         return Err(Error::invalid(request.kind.kind_subject(), "", &errors));
     }
-    Ok(match api.security.decide(&user, &attributes) {
+    let verdict = api.security.decide(&user, &attributes).await;
+    let mut status = match verdict.decision {
         Decision::Allow(reason) => with_reason(json!({"allowed": true}), &reason),
         Decision::NoOpinion(reason) => with_reason(json!({"allowed": false}), &reason),
         Decision::Deny(reason) => with_reason(json!({"allowed": false, "denied": true}), &reason),
-    })
+    };
+    if let Some(error) = verdict.error {
+        status["evaluationError"] = error.into();
+    }
+    Ok(status)
 }
 
 fn with_reason(mut status: Value, reason: &str) -> Value {

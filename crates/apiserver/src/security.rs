@@ -1,16 +1,27 @@
 //! Who is it, and may they: joins `auth` to requests and to the cached RBAC objects.
 
+mod access_review;
+mod answers;
+mod authorization_metrics;
 mod bearer;
+mod chain;
 pub mod credentials;
 mod index;
 mod oidc;
 pub mod peer;
 pub mod proof;
+mod reloads;
+mod reviewed;
+mod token_review;
+mod webhook_authenticator;
+mod webhook_authorizer;
 
 use auth::authorizer::{Authorizer, forbidden_message};
+use auth::escalation::Grant;
 use auth::token::{Lookup, TokenError, Tokens};
-use auth::{Attributes, Decision, UserInfo, escalation};
-use base::Clock;
+use auth::{Attributes, Decision, UserInfo};
+use base::metrics::Metrics as Registry;
+use base::{Clock, Random, Tasks};
 use http::HeaderMap;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use machinery::metadata::Metadata;
@@ -22,6 +33,7 @@ use crate::config::Config;
 use std::sync::Arc;
 
 pub use crate::authentication_config;
+use crate::authorization_config::{Authorization, Read};
 use crate::cache::{Cache, CacheEvent};
 pub use crate::front_proxy;
 use crate::front_proxy::FrontProxy;
@@ -29,8 +41,14 @@ use crate::impersonation;
 use crate::kinds::Kinds;
 use crate::request_info::RequestInfo;
 use crate::status::{Error, Result, Subject};
+use authorization_metrics::AuthorizationMetrics;
+use chain::Chain;
+pub use chain::Verdict;
 pub use peer::Peer;
 pub use proof::{Proof, Verified};
+use reloads::{Outcome, Reloads};
+use webhook_authenticator::WebhookAuthenticator;
+use webhook_authorizer::WebhookAuthorizer;
 
 /// What everybody may see, also before there are roles. Source: the default of `--authorization-always-allow-paths`.
 const ALWAYS_ALLOWED: [&str; 3] = ["/healthz", "/readyz", "/livez"];
@@ -85,11 +103,27 @@ pub struct Security {
     /// Where the keys of our tokens are read.
     keys_url: String,
     authorizer: RwLock<Authorizer>,
+    chain: RwLock<Arc<Chain>>,
+    /// What the server was started with.
+    first: Authorization,
+    reloads: Reloads,
+    outside: Outside,
     clock: Clock,
     front_proxy: Option<FrontProxy>,
     oidc: oidc::Oidc,
+    token_webhook: Option<WebhookAuthenticator>,
     cache: Arc<Cache>,
     builtin: Kinds,
+}
+
+/// What is needed to ask others.
+pub struct Outside {
+    /// Where connections live.
+    pub tasks: Tasks,
+    /// Chance, for delays.
+    pub random: Random,
+    /// Where calls are counted.
+    pub registry: Registry,
 }
 
 impl Security {
@@ -100,9 +134,14 @@ impl Security {
     pub fn new(
         config: &Config,
         clock: Clock,
-        cache: Arc<Cache>,
-        builtin: Kinds,
+        (cache, builtin): (Arc<Cache>, Kinds),
+        outside: Outside,
     ) -> std::result::Result<Self, String> {
+        let chain = chain(config.options.authorization.clone(), &outside)?;
+        let token_webhook = config.options.token_webhook.clone().map(|webhook| {
+            WebhookAuthenticator::new(webhook, &outside.tasks, outside.random.clone(), &outside.registry)
+        });
+        let token_webhook = token_webhook.transpose()?;
         let tokens = Tokens::new(
             &config.service_account_key,
             &config.service_account_issuer,
@@ -113,9 +152,14 @@ impl Security {
             issuer: config.service_account_issuer.clone(),
             keys_url: format!("https://{}/openid/v1/jwks", config.advertise_address),
             authorizer: RwLock::new(Authorizer::new()),
+            chain: RwLock::new(Arc::new(chain)),
+            first: config.options.authorization.clone(),
+            reloads: Reloads::new(&outside.registry, "authorization", &config.advertise_address.to_string()),
+            outside,
             clock,
             front_proxy: config.options.front_proxy.clone(),
             oidc: oidc::Oidc::new(config.options.oidc.clone()),
+            token_webhook,
             cache,
             builtin,
         })
@@ -184,12 +228,12 @@ impl Security {
     ///
     /// # Errors
     /// 400 when something but no user is asked for, 403 when they may not.
-    pub fn impersonate(&self, user: &UserInfo, headers: &HeaderMap) -> Result<Option<UserInfo>> {
+    pub async fn impersonate(&self, user: &UserInfo, headers: &HeaderMap) -> Result<Option<UserInfo>> {
         let Some(wanted) = impersonation::wanted(headers).map_err(Error::bad_request)? else {
             return Ok(None);
         };
         for attributes in &wanted.attributes {
-            match self.decide(user, attributes) {
+            match self.decide(user, attributes).await.decision {
                 Decision::Allow(_) => {}
                 Decision::NoOpinion(why) | Decision::Deny(why) => {
                     return Err(forbidden(user, attributes, &why));
@@ -202,17 +246,19 @@ impl Security {
     /// Lets a request pass, or not; answers why it may.
     ///
     /// # Errors
-    /// 403 with upstream's text.
-    pub fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<String> {
+    /// 403 with upstream's text; 500 if somebody could not be asked who might have let it pass.
+    pub async fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<String> {
         let is_read = matches!(info.method, http::Method::GET | http::Method::HEAD);
         let is_always_allowed = is_read && ALWAYS_ALLOWED.contains(&info.path.as_str());
         if user.is_in(auth::MASTERS) || is_always_allowed {
             return Ok(String::new());
         }
         let attributes = attributes(info);
-        match self.decide(user, &attributes) {
-            Decision::Allow(why) => Ok(why),
-            Decision::NoOpinion(why) | Decision::Deny(why) => Err(forbidden(user, &attributes, &why)),
+        let Verdict { decision, error } = self.decide(user, &attributes).await;
+        match (decision, error) {
+            (Decision::Allow(why), _) => Ok(why),
+            (_, Some(why)) => Err(Error::internal(why)),
+            (Decision::NoOpinion(why) | Decision::Deny(why), None) => Err(forbidden(user, &attributes, &why)),
         }
     }
 
@@ -220,19 +266,52 @@ impl Security {
     ///
     /// # Errors
     /// As [`Security::authorize`].
-    pub fn permit(&self, user: UserInfo, info: &RequestInfo) -> Result<Permit> {
-        let reason = self.authorize(&user, info)?;
+    pub async fn permit(&self, user: UserInfo, info: &RequestInfo) -> Result<Permit> {
+        let reason = self.authorize(&user, info).await?;
         Ok(Permit { user, reason, is_servers: false })
     }
 
-    /// What the authorizers say.
-    pub fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
-        self.authorizer.read().authorize(user, attributes)
+    /// What the authorizers say. Webhooks among them may take their time.
+    pub async fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Verdict {
+        let chain = Arc::clone(&self.chain.read());
+        chain.decide(&self.authorizer, user, attributes).await
+    }
+
+    /// What the authorizers say that need not be waited for.
+    pub fn decide_at_once(&self, user: &UserInfo, attributes: &Attributes) -> Verdict {
+        let chain = Arc::clone(&self.chain.read());
+        chain.decide_at_once(&self.authorizer.read(), user, attributes)
+    }
+
+    /// Has those asked from now on whom a file names; says whether they are others. What webhooks answered before is
+    /// forgotten then. `read` reads what the file names.
+    ///
+    /// # Errors
+    /// That it cannot be used. Then nothing changes.
+    pub fn reload_authorization(&self, text: &str, read: impl Read) -> std::result::Result<bool, String> {
+        let taken = Authorization::parse(text, read).and_then(|config| self.replace(config));
+        let outcome = match &taken {
+            Ok(true) => Outcome::Taken,
+            Ok(false) => Outcome::Same,
+            Err(_) => Outcome::Refused,
+        };
+        self.reloads.record(outcome, text, self.clock.now());
+        taken
+    }
+
+    fn replace(&self, config: Authorization) -> std::result::Result<bool, String> {
+        config.may_replace(&self.first)?;
+        if self.chain.read().config == config {
+            return Ok(false);
+        }
+        let chain = chain(config, &self.outside)?;
+        *self.chain.write() = Arc::new(chain);
+        Ok(true)
     }
 
     /// The rules that a user has in a namespace: the status of a SelfSubjectRulesReview.
     pub fn rules(&self, user: &UserInfo, namespace: &str) -> Value {
-        let found = self.authorizer.read().rbac().rules_for(user, namespace);
+        let found = self.chain.read().rules(&self.authorizer.read(), user, namespace);
         let (mut resources, mut others) = (Vec::new(), Vec::new());
         for rule in &found.rules {
             if rule.non_resource_urls.as_ref().is_some_and(|urls| !urls.is_empty()) {
@@ -253,11 +332,37 @@ impl Security {
         status
     }
 
-    /// Whom a token stands for: service accounts', bootstrap tokens, outside issuers'.
+    /// Whom a token stands for: service accounts', bootstrap tokens, outside issuers', what the webhook knows.
     ///
     /// # Errors
     /// Why it is not valid.
     pub async fn check_token(
+        &self,
+        token: &str,
+        audiences: &[String],
+    ) -> std::result::Result<Verified, String> {
+        let why = match (self.check_own_token(token, audiences).await, &self.token_webhook) {
+            (Ok(found), _) => return Ok(found),
+            (Err(why), None) => return Err(why),
+            (Err(why), Some(_)) => why,
+        };
+        self.ask_about(token, audiences).await.ok_or(why)
+    }
+
+    /// Whom the webhook knows by a token; `None` also if it cannot be asked.
+    async fn ask_about(&self, token: &str, audiences: &[String]) -> Option<Verified> {
+        let accepted = if audiences.is_empty() { self.tokens.audiences() } else { audiences };
+        let known = self.token_webhook.as_ref()?.known(token, accepted).await.ok()??;
+        // A webhook that does not care for audiences means this server.
+        let named = if known.audiences.is_empty() { self.tokens.audiences() } else { &known.audiences };
+        let audiences: Vec<String> =
+            accepted.iter().filter(|audience| named.contains(audience)).cloned().collect();
+        let is_for_one = !audiences.is_empty();
+        is_for_one.then(|| Verified { user: known.user.clone(), audiences, proof: Proof::Webhook })
+    }
+
+    /// Whom a token stands for that this server can check.
+    async fn check_own_token(
         &self,
         token: &str,
         audiences: &[String],
@@ -319,7 +424,7 @@ impl Security {
     ///
     /// # Errors
     /// Upstream's text of what is missing.
-    pub fn may_grant(
+    pub async fn may_grant(
         &self,
         user: &UserInfo,
         resource: &str,
@@ -327,25 +432,27 @@ impl Security {
         old: Option<&Value>,
     ) -> std::result::Result<(), String> {
         let metadata = Metadata::of(object);
-        let authorizer = self.authorizer.read();
+        let (namespace, name) = (metadata.namespace(), metadata.name());
         let read = |field: &str| object.get(field).cloned().unwrap_or_default();
-        let checked = if resource.ends_with("bindings") {
+        if resource.ends_with("bindings") {
             let role = serde_json::from_value(read("roleRef"))
                 .map_err(|why| format!("roleRef cannot be read: {why}"))?;
-            escalation::check_binding(&authorizer, user, metadata.namespace(), &role)
-        } else {
-            let aggregates =
-                |object: &Value| object.get("aggregationRule").is_some_and(|rule| !rule.is_null());
-            if aggregates(object) || old.is_some_and(aggregates) {
-                escalation::check_aggregation(&authorizer, user, metadata.name())
-                    .map_err(|why| why.to_string())?;
-            }
-            let rules: Option<Vec<PolicyRule>> = serde_json::from_value(read("rules"))
-                .map_err(|why| format!("rules cannot be read: {why}"))?;
-            let rules = rules.unwrap_or_default();
-            escalation::check_role(&authorizer, user, metadata.namespace(), metadata.name(), &rules)
-        };
-        checked.map_err(|why| why.to_string())
+            return self.may(user, Grant::Binding { namespace, role: &role }).await;
+        }
+        let aggregates = |object: &Value| object.get("aggregationRule").is_some_and(|rule| !rule.is_null());
+        if aggregates(object) || old.is_some_and(aggregates) {
+            self.may(user, Grant::Aggregation { name }).await?;
+        }
+        let rules: Option<Vec<PolicyRule>> =
+            serde_json::from_value(read("rules")).map_err(|why| format!("rules cannot be read: {why}"))?;
+        self.may(user, Grant::Role { namespace, name, rules: &rules.unwrap_or_default() }).await
+    }
+
+    async fn may(&self, user: &UserInfo, grant: Grant<'_>) -> std::result::Result<(), String> {
+        if let Decision::Allow(_) = self.decide(user, &grant.exemption()).await.decision {
+            return Ok(());
+        }
+        grant.check(self.authorizer.read().rbac(), user).map_err(|why| why.to_string())
     }
 
     /// Takes over what the cache holds.
@@ -367,6 +474,15 @@ impl Security {
             update(&mut self.authorizer.write());
         }
     }
+}
+
+/// The authorizers of a configuration, and clients for those that are somebody else's.
+fn chain(config: Authorization, outside: &Outside) -> std::result::Result<Chain, String> {
+    let metrics = outside.registry.part(AuthorizationMetrics::new);
+    Chain::new(config, &metrics, |webhook| {
+        let client = webhook.target.client(&outside.tasks)?;
+        Ok(WebhookAuthorizer::new(webhook, client, Arc::clone(&metrics), outside.random.clone()))
+    })
 }
 
 /// Whoever is known is in `system:authenticated`, unless a proxy says that they are not.
@@ -435,14 +551,26 @@ pub fn attributes(info: &RequestInfo) -> Attributes {
         name: selected_name(info).unwrap_or_else(|| resource.name.clone()),
         path: info.path.clone(),
         field_selector: info.query.get("fieldSelector").unwrap_or_default().to_owned(),
+        label_selector: label_selector(info).to_owned(),
         is_resource: true,
     }
+}
+
+fn is_of_many(verb: &str) -> bool {
+    matches!(verb, "list" | "watch" | "deletecollection")
+}
+
+/// What labels a request for many objects asks for.
+fn label_selector(info: &RequestInfo) -> &str {
+    let is_asked = info.resource.as_ref().is_some_and(|resource| is_of_many(resource.verb.as_str()));
+    let asked = is_asked.then(|| info.query.get("labelSelector")).flatten();
+    asked.unwrap_or_default()
 }
 
 /// A list of the one object that `fieldSelector=metadata.name=` names is a request for that object.
 fn selected_name(info: &RequestInfo) -> Option<String> {
     let resource = info.resource.as_ref().filter(|resource| resource.name.is_empty())?;
-    if !matches!(resource.verb.as_str(), "list" | "watch" | "deletecollection") {
+    if !is_of_many(resource.verb.as_str()) {
         return None;
     }
     let selector = machinery::fields::Selector::parse(info.query.get("fieldSelector")?).ok()?;

@@ -27,6 +27,7 @@ use crate::aggregation::{self, Aggregation};
 use crate::api::Api;
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
+use crate::authorization_config::Read;
 use crate::body::held::WhileBody;
 use crate::cache::{Cache, CacheEvent, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
@@ -35,19 +36,20 @@ use crate::config::Config;
 use crate::custom::Definitions;
 use crate::flow_control::FlowControl;
 use crate::kubelet_client::KubeletClient;
+use crate::match_conditions::MatchConditions;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::resource_metrics::ResourceMetrics;
 use crate::respond::Body;
-use crate::security::Security;
 use crate::security::peer::{Certificates, Presented};
+use crate::security::{Outside, Security};
 use crate::service::ApiService;
 use crate::trace::Trace;
 use crate::webhook_dial::Dialer;
 use crate::webhooks::Webhooks;
 use crate::webhooks::client::Dial;
-use crate::webhooks::conditions::{Compile, NotEvaluated};
+use crate::webhooks::conditions::Compile;
 use crate::write::Writer;
 use crate::write::allocation::quota::Ledger;
 use crate::write::allocation::service::{self, NodePorts};
@@ -149,6 +151,15 @@ impl ApiServer {
         }
     }
 
+    /// Has those asked whether somebody may whom an AuthorizationConfiguration names; says whether they are others.
+    /// `read` reads what it names.
+    ///
+    /// # Errors
+    /// If it cannot be used. Then nothing changes.
+    pub fn reload_authorization(&self, text: &str, read: impl Read) -> Result<bool, String> {
+        self.api.security.reload_authorization(text, read)
+    }
+
     /// Waits until the bootstrap objects are there.
     pub async fn ready(&self) {
         self.api.wait_bootstrapped().await;
@@ -180,7 +191,10 @@ pub async fn start(
     let (serving, ending) = (tasks.outlasting(), tasks.outlasting());
     let audit = config.options.audit.clone();
     let audit = audit
-        .map(|audit| Audit::start(audit, &ending, clock.clone(), cluster.random.clone()).map(Arc::new))
+        .map(|audit| {
+            let (registry, random) = (cluster.metrics.registry(), cluster.random.clone());
+            Audit::start(audit, &ending, registry, clock.clone(), random).map(Arc::new)
+        })
         .transpose()
         .map_err(StartError::Audit)?;
     let trace = Arc::new(Trace::new(clock.clone()));
@@ -245,11 +259,14 @@ async fn cluster(
     let catalogue = Arc::new(Catalogue::new(Arc::clone(&cache)));
     catalogue.add(Offer::builtin()).await?;
     let builtin = Kinds::clone(&catalogue.current());
-    let security = Security::new(&config, clock.clone(), Arc::clone(&cache), builtin.clone());
+    let known = (Arc::clone(&cache), builtin.clone());
+    let registry = metrics.registry().clone();
+    let outside = Outside { tasks: tasks.clone(), random: random.clone(), registry };
+    let security = Security::new(&config, clock.clone(), known, outside);
     let security = Arc::new(security.map_err(StartError::Tls)?);
     security.load(&cache);
     let dial: Arc<dyn Dial> = Arc::clone(dialer) as Arc<dyn Dial>;
-    let conditions: Arc<dyn Compile> = Arc::new(NotEvaluated);
+    let conditions: Arc<dyn Compile> = Arc::new(MatchConditions(Arc::clone(&security)));
     let credentials = config.options.webhook_credentials.clone();
     let webhooks = Webhooks::new(&builtin, credentials, (&dial, tasks), &conditions, metrics.registry());
     Ok(Cluster { config, bound: None, cache, catalogue, builtin, security, webhooks, metrics, clock, random })

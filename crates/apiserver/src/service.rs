@@ -37,9 +37,9 @@ use crate::negotiate::{Accept, Format};
 use crate::notes::Notes;
 use crate::place::Placed;
 use crate::request::{self, CAUSE_HEADER, Request};
-use crate::request_info::{RequestInfo, Verb};
+use crate::request_info::{RequestInfo, ResourceInfo, Verb};
 use crate::respond::{self, Body, BoxError};
-use crate::security::{Peer, Proof};
+use crate::security::{Peer, Permit, Proof};
 use crate::status::{Error, Result};
 
 /// The longest body that is read, in bytes.
@@ -205,10 +205,10 @@ async fn handle(
     {
         place.prove(standing);
     }
-    let acting_as = api.security.impersonate(&own, http.headers());
+    let acting_as = deadline::within(limit, api.security.impersonate(&own, http.headers())).await;
     if let Some(audit) = &api.audit {
         let target = acting_as.as_ref().ok().and_then(Option::as_ref);
-        passage.trail = audit.begin((&own, target), &info, http.headers(), address);
+        passage.trail = audit.begin((&own, target), &info, http.headers(), address).await?;
         proof.annotate(&passage.notes);
     }
     let acting_as = acting_as?;
@@ -281,7 +281,7 @@ async fn serve(
 ) -> Result<Response<Body>> {
     // Policy that was acknowledged holds for every request after it.
     api.cache.reached(api.cache.policy_revision()).await?;
-    let decided = api.security.permit(user, &info);
+    let decided = api.security.permit(user, &info).await;
     if passage.trail.is_some() {
         let reason = match &decided {
             Ok(permit) => permit.reason(),
@@ -301,15 +301,7 @@ async fn serve(
     let kind = match route {
         Some(Route::Kind(kind)) => kind,
         Some(Route::Delegate(delegate)) => {
-            // What is logged there can be found by what is logged here.
-            if let Some(id) =
-                passage.trail.as_ref().and_then(|trail| http::HeaderValue::from_str(trail.id()).ok())
-            {
-                http.headers_mut().insert("audit-id", id);
-            }
-            let (origin, accept, notes) = (passage.origin, passage.accept, Arc::clone(&passage.notes));
-            let asked = Asked { http, info, resource, permit, origin, accept, notes, catalogue };
-            return delegate.serve(asked).await;
+            return pass_on(delegate.as_ref(), (http, info, resource), permit, catalogue, passage).await;
         }
         None => return nowhere(&catalogue, &info.path),
     };
@@ -355,6 +347,23 @@ async fn serve(
         Some(client) => respond::websocket::switched(&api.serving, &request.headers, response, client),
         None => response,
     })
+}
+
+/// Hands a request to whoever serves its group-version.
+async fn pass_on(
+    delegate: &dyn Delegate,
+    (mut http, info, resource): (HttpRequest<RequestBody>, RequestInfo, ResourceInfo),
+    permit: Permit,
+    catalogue: Arc<Snapshot>,
+    passage: &Passage,
+) -> Result<Response<Body>> {
+    // What is logged there can be found by what is logged here.
+    let id = passage.trail.as_ref().and_then(|trail| http::HeaderValue::from_str(trail.id()).ok());
+    if let Some(id) = id {
+        http.headers_mut().insert("audit-id", id);
+    }
+    let (origin, accept, notes) = (passage.origin, passage.accept, Arc::clone(&passage.notes));
+    delegate.serve(Asked { http, info, resource, permit, origin, accept, notes, catalogue }).await
 }
 
 /// Who asks: an in-process identity, a client certificate, a token, or nobody, whom RBAC lets see little.

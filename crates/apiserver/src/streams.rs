@@ -83,7 +83,7 @@ async fn session(api: &Api, request: &Authorized, client: OnUpgrade) -> Result<R
         if let Some(resource) = &mut info.resource {
             resource.verb = Verb::Create;
         }
-        api.security.authorize(request.user(), &info)?;
+        api.security.authorize(request.user(), &info).await?;
     }
     let asked = webhooks::connect(api, request, || session_options(request)).await?;
     let query = asked.map_or_else(|| request.info.query.clone(), |options| query_of_options(&options));

@@ -46,7 +46,7 @@ pub async fn request_token(api: &Api, request: &Authorized) -> Result<Answer> {
         .then(|| find(api, "pods", &namespace, text(&object, "/spec/boundObjectRef/name")).ok())
         .flatten();
     crate::admission::node_restriction::validate_posted(request, &object, pod.as_ref())?;
-    crate::admission::node_restriction::validate_audience(api, request, &object, pod.as_ref())?;
+    crate::admission::node_restriction::validate_audience(api, request, &object, pod.as_ref()).await?;
     let mut private =
         Private { namespace: namespace.clone(), serviceaccount: reference(&account), ..Private::default() };
     bind(api, &object, &namespace, &mut private)?;

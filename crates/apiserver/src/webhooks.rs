@@ -6,7 +6,7 @@
 //!
 //! Source: `k8s.io/apiserver/pkg/admission/plugin/webhook`, `k8s.io/apiserver/pkg/util/webhook`.
 
-pub mod client;
+pub use crate::webhook_client as client;
 
 pub mod hooks;
 pub mod rules;

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef};
 
-use crate::authorizer::Authorizer;
-use crate::rbac::{GROUP, aggregate, path_matches};
-use crate::{Attributes, Decision, MASTERS, UserInfo};
+use crate::rbac::{GROUP, Rbac, aggregate, path_matches};
+use crate::{Attributes, UserInfo};
 
 /// Why the write is forbidden; the text is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,90 +24,93 @@ pub enum Escalation {
     NoRole(String),
 }
 
-/// Checks the write of a Role (`namespace` set) or ClusterRole (empty) with these rules.
-///
-/// # Errors
-/// If the user does not hold all of them and may not `escalate`.
-pub fn check_role(
-    authorizer: &Authorizer,
-    user: &UserInfo,
-    namespace: &str,
-    name: &str,
-    rules: &[PolicyRule],
-) -> Result<(), Escalation> {
-    let resource = if namespace.is_empty() { "clusterroles" } else { "roles" };
-    if is_exempt(authorizer, user, "escalate", (resource, namespace, name)) {
-        return Ok(());
-    }
-    check_rules(authorizer, user, namespace, rules)
+/// What somebody is about to give away.
+#[derive(Clone, Copy, Debug)]
+pub enum Grant<'a> {
+    /// The rules of a Role (`namespace` set) or ClusterRole (empty).
+    Role {
+        /// Where.
+        namespace: &'a str,
+        /// Its name.
+        name: &'a str,
+        /// What it gives.
+        rules: &'a [PolicyRule],
+    },
+    /// A ClusterRole that has an `aggregationRule` (or had one, and changes it).
+    Aggregation {
+        /// Its name.
+        name: &'a str,
+    },
+    /// A RoleBinding (`namespace` set) or ClusterRoleBinding (empty).
+    Binding {
+        /// Where.
+        namespace: &'a str,
+        /// To which role.
+        role: &'a RoleRef,
+    },
 }
 
-/// Checks the write of a ClusterRole that has an `aggregationRule` (or had one, and changes it).
-///
-/// # Errors
-/// If the user may not do everything and may not `escalate`.
-pub fn check_aggregation(authorizer: &Authorizer, user: &UserInfo, name: &str) -> Result<(), Escalation> {
-    if is_exempt(authorizer, user, "escalate", ("clusterroles", "", name)) {
-        return Ok(());
+impl Grant<'_> {
+    /// Who may do this may give anything: `escalate` for roles, `bind` for bindings.
+    pub fn exemption(&self) -> Attributes {
+        let (verb, resource, namespace, name) = match self {
+            Self::Role { namespace: "", name, .. } | Self::Aggregation { name } => {
+                ("escalate", "clusterroles", "", *name)
+            }
+            Self::Role { namespace, name, .. } => ("escalate", "roles", *namespace, *name),
+            // A RoleBinding to a ClusterRole gives it in one namespace only: `bind` is asked for there.
+            Self::Binding { namespace, role } => ("bind", resource_of(role), *namespace, role.name.as_str()),
+        };
+        Attributes {
+            verb: verb.to_owned(),
+            group: GROUP.to_owned(),
+            version: "*".to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            is_resource: true,
+            ..Attributes::default()
+        }
     }
-    let all = || Some(vec!["*".to_owned()]);
-    let everything = [
-        PolicyRule {
-            api_groups: all(),
-            resources: all(),
-            verbs: vec!["*".to_owned()],
-            ..PolicyRule::default()
-        },
-        PolicyRule { non_resource_urls: all(), verbs: vec!["*".to_owned()], ..PolicyRule::default() },
-    ];
-    check_rules(authorizer, user, "", &everything).map_err(|_| Escalation::Aggregation)
+
+    /// Checks a grant of somebody who is not exempt.
+    ///
+    /// # Errors
+    /// If they do not hold all that they would give.
+    pub fn check(&self, rbac: &Rbac, user: &UserInfo) -> Result<(), Escalation> {
+        match self {
+            Self::Role { namespace, rules, .. } => check_rules(rbac, user, namespace, rules),
+            Self::Aggregation { .. } => {
+                check_rules(rbac, user, "", &everything()).map_err(|_| Escalation::Aggregation)
+            }
+            Self::Binding { namespace, role } => {
+                let rules = rbac.rules_of(role, namespace).map_err(Escalation::NoRole)?;
+                check_rules(rbac, user, namespace, &rules)
+            }
+        }
+    }
 }
 
-/// Checks the write of a RoleBinding (`namespace` set) or ClusterRoleBinding (empty) to `role`.
-///
-/// # Errors
-/// If the user does not hold all rules of the role and may not `bind` it.
-pub fn check_binding(
-    authorizer: &Authorizer,
-    user: &UserInfo,
-    namespace: &str,
-    role: &RoleRef,
-) -> Result<(), Escalation> {
-    let (resource, role_namespace) = match role.kind.as_str() {
-        "Role" => ("roles", namespace),
-        _ => ("clusterroles", ""),
-    };
-    // A RoleBinding to a ClusterRole gives it in one namespace only: `bind` is asked for there.
-    let bind_namespace = if namespace.is_empty() { role_namespace } else { namespace };
-    if is_exempt(authorizer, user, "bind", (resource, bind_namespace, &role.name)) {
-        return Ok(());
-    }
-    let rules = authorizer.rbac().rules_of(role, namespace).map_err(Escalation::NoRole)?;
-    check_rules(authorizer, user, namespace, &rules)
+fn resource_of(role: &RoleRef) -> &'static str {
+    if role.kind == "Role" { "roles" } else { "clusterroles" }
 }
 
-fn is_exempt(authorizer: &Authorizer, user: &UserInfo, verb: &str, object: (&str, &str, &str)) -> bool {
-    let (resource, namespace, name) = object;
-    let attributes = Attributes {
-        verb: verb.to_owned(),
-        group: GROUP.to_owned(),
-        version: "*".to_owned(),
-        resource: resource.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        is_resource: true,
-        ..Attributes::default()
-    };
-    user.is_in(MASTERS) || matches!(authorizer.authorize(user, &attributes), Decision::Allow(_))
+/// Rules by which everything may be done.
+pub fn everything() -> [PolicyRule; 2] {
+    let all = || vec!["*".to_owned()];
+    [
+        PolicyRule { api_groups: Some(all()), resources: Some(all()), verbs: all(), ..PolicyRule::default() },
+        PolicyRule { non_resource_urls: Some(all()), verbs: all(), ..PolicyRule::default() },
+    ]
 }
 
 fn check_rules(
-    authorizer: &Authorizer,
+    rbac: &Rbac,
     user: &UserInfo,
     namespace: &str,
     rules: &[PolicyRule],
 ) -> Result<(), Escalation> {
-    let own = authorizer.rbac().rules_for(user, namespace);
+    let own = rbac.rules_for(user, namespace);
     let missing = uncovered(&own.rules, rules);
     if missing.is_empty() {
         return Ok(());
@@ -236,7 +238,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::rbac::Rbac;
+    use crate::authorizer::Authorizer;
+    use crate::{Decision, MASTERS};
+
+    fn check(authorizer: &Authorizer, user: &UserInfo, grant: Grant<'_>) -> Result<(), Escalation> {
+        match authorizer.authorize(user, &grant.exemption()) {
+            Decision::Allow(_) => Ok(()),
+            _ => grant.check(authorizer.rbac(), user),
+        }
+    }
+
+    fn check_role(
+        authorizer: &Authorizer,
+        user: &UserInfo,
+        namespace: &str,
+        name: &str,
+        rules: &[PolicyRule],
+    ) -> Result<(), Escalation> {
+        check(authorizer, user, Grant::Role { namespace, name, rules })
+    }
 
     fn rules(text: serde_json::Value) -> Vec<PolicyRule> {
         serde_json::from_value(text).unwrap()
@@ -349,7 +369,8 @@ mod tests {
         ];
         let authorizer = authorizer();
         for (user, namespace, role, is_allowed) in rows {
-            let result = check_binding(&authorizer, &UserInfo::new(user, &[]), namespace, &role);
+            let result =
+                check(&authorizer, &UserInfo::new(user, &[]), Grant::Binding { namespace, role: &role });
             assert_eq!(result.is_ok(), is_allowed, "{user} {namespace} {role:?}: {result:?}");
         }
     }
@@ -357,7 +378,8 @@ mod tests {
     #[test]
     fn aggregation_is_for_those_who_may_do_everything() {
         let dev = UserInfo::new("dev", &[]);
-        assert_eq!(check_aggregation(&authorizer(), &dev, "r"), Err(Escalation::Aggregation));
-        assert!(check_aggregation(&authorizer(), &UserInfo::new("root", &[MASTERS]), "r").is_ok());
+        let grant = Grant::Aggregation { name: "r" };
+        assert_eq!(check(&authorizer(), &dev, grant), Err(Escalation::Aggregation));
+        assert!(check(&authorizer(), &UserInfo::new("root", &[MASTERS]), grant).is_ok());
     }
 }

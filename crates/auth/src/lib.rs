@@ -124,6 +124,8 @@ pub struct Attributes {
     pub path: String,
     /// For list and watch: the field selector's text, which the Node authorizer reads.
     pub field_selector: String,
+    /// For list, watch and deletecollection: the label selector's text, which authorizers of others read.
+    pub label_selector: String,
     /// Whether `resource` is meant at all.
     pub is_resource: bool,
 }

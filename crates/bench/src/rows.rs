@@ -47,7 +47,11 @@ pub(crate) const ROWS: &[Row] = &[
     Row { name: "patch", about: "merge patch and server-side apply of one object", measure: patch::measure },
     Row { name: "list", about: "LIST of 10,000 objects, in JSON and protobuf", measure: list::measure },
     Row { name: "watchers", about: "1,000 watchers, 100 events a second", measure: watchers::measure },
-    Row { name: "custom", about: "500 CustomResourceDefinitions, and objects of one", measure: custom::measure },
+    Row {
+        name: "custom",
+        about: "500 CustomResourceDefinitions, and objects of one",
+        measure: custom::measure,
+    },
     Row {
         name: "kill",
         about: "kill -9 of the control plane to ready, 10,000 objects",

@@ -1,11 +1,14 @@
 //! Flags of the API server inside `server` and `up`. Names are kube-apiserver's.
 
+mod webhooks;
+
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::duration::GoDuration;
+pub use webhooks::{AuditWebhookArgs, AuthorityArgs};
 
 /// How the API server judges requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
@@ -36,6 +39,14 @@ pub struct ApiServerArgs {
     /// Megabytes at which an audit log is put aside
     #[arg(long, default_value_t = 100)]
     pub audit_log_maxsize: u64,
+    /// Where audit events go beside the log.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub audit_webhook: AuditWebhookArgs,
+    /// Who is asked who somebody is, and what they may.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub authorities: AuthorityArgs,
     /// An AuthenticationConfiguration, in place of the `--oidc` flags
     #[arg(long, conflicts_with_all = ["oidc_issuer_url", "oidc_client_id"])]
     pub authentication_config: Option<PathBuf>,
@@ -114,8 +125,10 @@ impl ApiServerArgs {
             &mut self.requestheader_client_ca_file,
             &mut self.proxy_client_cert_file,
             &mut self.proxy_client_key_file,
+            &mut self.audit_webhook.audit_webhook_config_file,
         ]
         .into_iter()
         .flatten()
+        .chain(self.authorities.files_mut())
     }
 }

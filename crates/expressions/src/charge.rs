@@ -3,8 +3,7 @@
 //! Source: cel-go's `interpreter/runtimecost.go`; `k8s.io/apiserver/pkg/cel/library/cost.go` (`CallCost`); cel-go's
 //! `ext/lists.go`, version 3.
 
-use crate::functions::format::NamedFormat;
-use crate::value::{Map, Object, Value};
+use crate::value::{Map, NamedFormat, Object, Value};
 
 /// An authorizer's answer: two are all that an expression can afford.
 pub(crate) const CHECK: u64 = 350_000;
@@ -34,19 +33,32 @@ pub(crate) fn call(function: &str, overload: Option<&str>, args: &[Value<'_>], r
         "check" => CHECK,
         "fieldSelector" | "labelSelector" => selector(size(1)),
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => args.first().map_or(0, traversal),
-        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "jsonpatch.escapeKey" | "cidr" | "isIP"
-        | "isCIDR" | "quantity" | "isQuantity" | "semver" | "isSemver" => scaled(size(0), TRAVERSAL),
+        "url"
+        | "lowerAscii"
+        | "upperAscii"
+        | "substring"
+        | "trim"
+        | "jsonpatch.escapeKey"
+        | "cidr"
+        | "isIP"
+        | "isCIDR"
+        | "quantity"
+        | "isQuantity"
+        | "semver"
+        | "isSemver" => scaled(size(0), TRAVERSAL),
         "replace" | "split" | "ip.isCanonical" => scaled(size(0), 2.0 * TRAVERSAL),
         "join" => scaled(result.size(), 2.0 * TRAVERSAL),
         "find" | "findAll" => regex(size(0), size(1)),
         "ip" if overload == Some("cidr_ip") => 1,
         "ip" => scaled(size(0), TRAVERSAL),
         "containsIP" => {
-            let parsed = if overload == Some("cidr_contains_ip_string") { scaled(size(1), TRAVERSAL) } else { 0 };
+            let parsed =
+                if overload == Some("cidr_contains_ip_string") { scaled(size(1), TRAVERSAL) } else { 0 };
             scaled(size(0) * 2, TRAVERSAL) + parsed
         }
         "containsCIDR" => {
-            let parsed = if overload == Some("cidr_contains_cidr_string") { scaled(size(1), TRAVERSAL) } else { 0 };
+            let parsed =
+                if overload == Some("cidr_contains_cidr_string") { scaled(size(1), TRAVERSAL) } else { 0 };
             scaled(size(0) * 2, TRAVERSAL) + scaled(size(0), TRAVERSAL) + 1 + parsed
         }
         "validate" => match args.first() {
@@ -61,8 +73,10 @@ pub(crate) fn call(function: &str, overload: Option<&str>, args: &[Value<'_>], r
 fn standard(overload: Option<&str>, args: &[Value<'_>]) -> u64 {
     let size = |index: usize| args.get(index).map_or(1, Value::size);
     match overload {
-        Some("starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" | "strings_quote"
-            | "string_format") => scaled(size(0), TRAVERSAL),
+        Some(
+            "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string"
+            | "strings_quote" | "string_format",
+        ) => scaled(size(0), TRAVERSAL),
         Some("in_list") => size(1),
         Some("compare_string" | "compare_bytes") => scaled(size(0).min(size(1)), TRAVERSAL),
         Some("add_string" | "add_bytes") => scaled(size(0).saturating_add(size(1)), TRAVERSAL),
@@ -117,7 +131,9 @@ fn list_call(overload: Option<&str>, args: &[Value<'_>], result: &Value<'_>) -> 
         let is_text = matches!(first, Some(Value::String(_) | Value::Bytes(_)));
         (if is_text { 2.0 + TRAVERSAL } else { 2.0 }, size(index).saturating_mul(size(index)))
     };
-    if let Some("list_sets_contains_list" | "list_sets_intersects_list" | "list_sets_equivalent_list") = overload {
+    if let Some("list_sets_contains_list" | "list_sets_intersects_list" | "list_sets_equivalent_list") =
+        overload
+    {
         let factor = if overload == Some("list_sets_equivalent_list") { 2 } else { 1 };
         return Some(size(0).saturating_mul(size(1)).saturating_mul(factor).saturating_add(1));
     }
@@ -146,7 +162,9 @@ fn traversal(value: &Value<'_>) -> u64 {
     let of_bytes = |bytes: usize| (bytes as f64 * TRAVERSAL) as u64;
     let inner = |value: &Value<'_>| stacker::maybe_grow(64 << 10, 1 << 20, || traversal(value));
     let entries = |map: &Map<'_>| {
-        map.entries().iter().fold(0_u64, |sum, (key, value)| sum.saturating_add(inner(key)).saturating_add(inner(value)))
+        map.entries()
+            .iter()
+            .fold(0_u64, |sum, (key, value)| sum.saturating_add(inner(key)).saturating_add(inner(value)))
     };
     match value {
         Value::String(text) => of_bytes(text.len()),

@@ -341,8 +341,9 @@ impl Checker<'_> {
                 None => self.report(field.at, format!("undefined field '{}'", field.name)),
                 Some(expected) if !self.mapping.is_assignable(&expected, &value) => {
                     let name = &field.name;
-                    let message =
-                        format!("expected type of field '{name}' is '{expected}' but provided type is '{value}'");
+                    let message = format!(
+                        "expected type of field '{name}' is '{expected}' but provided type is '{value}'"
+                    );
                     self.report(field.at, message);
                 }
                 Some(_) => {}

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
 use parking_lot::Mutex;
 
-use crate::declared::{Declared, Field};
 use crate::environment::Environment;
 use crate::evaluate::{Activation, Budget};
 use crate::functions::Library;
 use crate::program::Program;
 use crate::types::Type;
+use crate::types::{Declared, Field};
 use crate::value::{Entries, Key, Made, Map, Object, Text, Value};
 
 /// What expressions see.
@@ -109,12 +109,15 @@ impl Selectors {
     pub fn matches(&self, expression: &str, driver: &str, device: &Device) -> Result<bool, SelectorError> {
         let compiled = self.0.compiled(expression);
         let program = compiled.as_ref().as_ref().map_err(|why| SelectorError::Compile(why.clone()))?;
-        let activation = Activation::new().with(DEVICE, shown(driver, device).map_err(SelectorError::Runtime)?);
+        let activation =
+            Activation::new().with(DEVICE, shown(driver, device).map_err(SelectorError::Runtime)?);
         match program.evaluate(&activation, &mut Budget::new(COST_MAX).per_call(COST_MAX)).result {
             Ok(Value::Bool(answer)) => Ok(answer),
             Ok(other) => {
                 let name = other.type_name();
-                Err(SelectorError::Runtime(format!("CEL result of type {name} could not be converted to bool")))
+                Err(SelectorError::Runtime(format!(
+                    "CEL result of type {name} could not be converted to bool"
+                )))
             }
             Err(error) => Err(SelectorError::Runtime(error.to_string())),
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::declared::Declared;
 use crate::functions::{self, Function, Library, Table};
+use crate::types::Declared;
 use crate::types::Type;
 
 /// What can be seen in one place where expressions are written.
@@ -60,8 +60,11 @@ impl MadeType {
     }
 }
 
+/// Makes a type that is no constant.
+type MakeType = fn() -> Type;
+
 /// Names that stand for types.
-const TYPES: &[(&str, fn() -> Type)] = &[
+const TYPES: &[(&str, MakeType)] = &[
     ("bool", || Type::Bool),
     ("bytes", || Type::Bytes),
     ("double", || Type::Double),
@@ -166,7 +169,10 @@ impl Environment {
     }
 
     /// The functions of a name, from each library.
-    pub(crate) fn find_functions<'e>(&'e self, name: &'e str) -> impl Iterator<Item = &'static Function> + 'e {
+    pub(crate) fn find_functions<'e>(
+        &'e self,
+        name: &'e str,
+    ) -> impl Iterator<Item = &'static Function> + 'e {
         self.tables.iter().filter_map(move |table| table.get(name))
     }
 

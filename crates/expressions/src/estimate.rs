@@ -169,10 +169,12 @@ impl<'e> Estimator<'e> {
     /// The size that is declared for what a path leads to.
     fn declared_size(&self, path: &Path) -> Option<SizeEstimate> {
         let (first, steps) = path.split_first()?;
-        let mut variables = self.environment.variables().iter().filter(|variable| variable.declared.is_some());
+        let mut variables =
+            self.environment.variables().iter().filter(|variable| variable.declared.is_some());
         let named = variables.clone().find(|variable| variable.name == *first);
         // As upstream, where in rules of custom kinds every path begins at the one root, whatever it says.
-        let root = named.or_else(|| variables.find(|variable| &*variable.name == "self"))?.declared.clone()?;
+        let root =
+            named.or_else(|| variables.find(|variable| &*variable.name == "self"))?.declared.clone()?;
         let found = steps.iter().try_fold(root, |declared, step| declared.below(step))?;
         Some(SizeEstimate { min: 0, max: found.elements_max() })
     }
@@ -239,7 +241,8 @@ impl<'e> Estimator<'e> {
         let mut result: Option<SizeEstimate> = None;
         let function = qualified(call, *is_qualified);
         for overload in overloads {
-            let called = calls::Called { expr, function: &function, overload: overload.id, target, args: &call.args };
+            let called =
+                calls::Called { expr, function: &function, overload: overload.id, target, args: &call.args };
             let (of_call, size) = self.function(&called, &costs);
             cost = cost.union(of_call);
             result = match (result, size) {
@@ -276,13 +279,15 @@ impl<'e> Estimator<'e> {
         let outside = self.locals.len();
         self.push_value(&fold.accu, &fold.init);
         let sizes = self.entry_sizes(&fold.range);
-        let is_list = sizes.map_or_else(|| matches!(self.kind(&fold.range), Type::List(_)), |sizes| sizes.is_list);
+        let is_list =
+            sizes.map_or_else(|| matches!(self.kind(&fold.range), Type::List(_)), |sizes| sizes.is_list);
         let (key, value) = (sizes.map(|sizes| sizes.key), sizes.map(|sizes| sizes.value));
         match &fold.second {
             None if is_list => self.push(&fold.variable, self.extended(&fold.range, "@items"), value, None),
             None => self.push(&fold.variable, self.extended(&fold.range, "@keys"), key, None),
             Some(second) => {
-                let (first_step, second_step) = if is_list { ("@indices", "@items") } else { ("@keys", "@values") };
+                let (first_step, second_step) =
+                    if is_list { ("@indices", "@items") } else { ("@keys", "@values") };
                 self.push(&fold.variable, self.extended(&fold.range, first_step), key, None);
                 self.push(second, self.extended(&fold.range, second_step), value, None);
             }

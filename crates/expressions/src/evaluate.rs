@@ -4,13 +4,11 @@
 //! counted before it is made. Costs are upstream's, so that what is stored there can be evaluated here.
 //! Source: cel-go's `interpreter`; `k8s.io/apiserver/pkg/apis/cel` for the bounds.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use machinery::pattern::Pattern;
-
 use crate::charge;
+use crate::context::{Context, EvalError};
 use crate::functions::{Answer, index};
 use crate::plan::{Base, Branch, By, Node, Path, PlannedCall, PlannedFold, Step};
 use crate::value::{Entries, List, Made, Map, Object, Value};
@@ -21,47 +19,8 @@ pub const PER_CALL_LIMIT: u64 = 1_000_000;
 pub const RUNTIME_BUDGET: u64 = 10_000_000;
 /// What all match conditions of a webhook or a binding may cost for one object.
 pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
-/// Bytes that one evaluation may make. Upstream counts no bytes; what it allows in cost is far less than this for everything
-/// but lists that are doubled, and texts whose every letter becomes a long one.
-const BYTES_MAX: usize = 64 << 20;
 /// Rounds after which a fold looks whether it is wanted any more.
 const CHECK_EVERY: usize = 100;
-
-/// Why an expression has no value.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EvalError {
-    /// It fails for these values.
-    #[error("{0}")]
-    Failed(Cow<'static, str>),
-    /// It costs more than one evaluation may.
-    #[error("operation cancelled: actual cost limit exceeded")]
-    CostLimit,
-    /// All together have cost more than they may.
-    #[error("validation failed due to running out of cost budget, no further validation rules will be run")]
-    Budget,
-    /// Nobody waits for it any more.
-    #[error("operation interrupted")]
-    Interrupted,
-}
-
-impl From<&'static str> for EvalError {
-    fn from(message: &'static str) -> Self {
-        Self::Failed(message.into())
-    }
-}
-
-impl From<String> for EvalError {
-    fn from(message: String) -> Self {
-        Self::Failed(message.into())
-    }
-}
-
-impl EvalError {
-    /// Whether `||` and `&&` can do without the operand that failed.
-    fn is_final(&self) -> bool {
-        !matches!(self, Self::Failed(_))
-    }
-}
 
 /// What evaluations may cost, each and together.
 #[derive(Clone, Debug)]
@@ -149,46 +108,6 @@ impl<'a> Activation<'a> {
     }
 }
 
-/// What functions need of the evaluation that they are called in.
-#[derive(Debug)]
-pub(crate) struct Context {
-    cost: u64,
-    limit: u64,
-    bytes: usize,
-    pattern: Option<Arc<Pattern>>,
-    zero: Value<'static>,
-}
-
-impl Context {
-    pub(crate) fn new(limit: u64) -> Self {
-        Self { cost: 0, limit, bytes: 0, pattern: None, zero: Value::Int(0) }
-    }
-
-    fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
-        self.cost = self.cost.saturating_add(cost);
-        if self.cost > self.limit { Err(EvalError::CostLimit) } else { Ok(()) }
-    }
-
-    /// Counts bytes that are about to be made.
-    pub(crate) fn allocate(&mut self, bytes: usize) -> Result<(), EvalError> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > BYTES_MAX { Err(EvalError::CostLimit) } else { Ok(()) }
-    }
-
-    /// The regular expression among the arguments.
-    pub(crate) fn pattern(&self, text: &str) -> Result<Arc<Pattern>, String> {
-        match &self.pattern {
-            Some(pattern) => Ok(pattern.clone()),
-            None => Pattern::new(text).map(Arc::new),
-        }
-    }
-
-    /// The sum of nothing.
-    pub(crate) fn zero_sum<'a>(&self) -> Value<'a> {
-        self.zero.clone()
-    }
-}
-
 /// Evaluates a plan; what it has cost comes with the value or the error, and is taken off the budget.
 pub(crate) fn evaluate<'a>(
     node: &'a Node,
@@ -201,9 +120,10 @@ pub(crate) fn evaluate<'a>(
     }
     let limit = budget.per_call.min(budget.remaining);
     let interrupted = budget.interrupted.clone();
-    let mut run = Run { variables, activation, places: Vec::new(), context: Context::new(limit), interrupted };
+    let mut run =
+        Run { variables, activation, places: Vec::new(), context: Context::new(limit), interrupted };
     let result = run.eval(node);
-    let cost = run.context.cost;
+    let cost = run.context.cost();
     let is_last = budget.remaining < budget.per_call;
     budget.remaining = budget.remaining.saturating_sub(cost);
     match result {
@@ -289,6 +209,7 @@ impl<'a> Run<'a> {
                 value
             }
             Node::Append { place, element, list_cost } => self.append(*place, element, *list_cost),
+            Node::Insert { place, entry } => self.insert(*place, entry),
         }
     }
 
@@ -481,9 +402,9 @@ impl<'a> Run<'a> {
             self.context.zero = call.zero.clone();
         }
         // An expensive function is not run only to find that it was too expensive.
-        if matches!(&*call.function, "matches" | "find" | "findAll" | "distinct" | "sort" | "check") {
+        if is_expensive(&call.function) {
             let cost = charge::call(&call.function, call.overload, args, &Value::Null);
-            if self.context.cost.saturating_add(cost) > self.context.limit {
+            if self.context.is_beyond(cost) {
                 self.context.charge(cost)?;
             }
         }
@@ -499,7 +420,8 @@ impl<'a> Run<'a> {
                 Value::Optional(value) if *is_optional => list.extend(value.map(|value| (*value).clone())),
                 other if *is_optional => {
                     let name = other.type_name();
-                    let message = format!("cannot initialize optional list element from non-optional value {name}");
+                    let message =
+                        format!("cannot initialize optional list element from non-optional value {name}");
                     return Err(message.into());
                 }
                 value => list.push(value),
@@ -614,17 +536,49 @@ impl<'a> Run<'a> {
             *place = next;
         }
         self.places.truncate(base + 1);
-        if round % CHECK_EVERY == 0 && self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+        if round.is_multiple_of(CHECK_EVERY)
+            && self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+        {
             return Err(EvalError::Interrupted);
         }
         Ok(true)
+    }
+
+    fn insert(&mut self, place: usize, entry: &'a [Node]) -> Answer<'a> {
+        let entry = entry.iter().map(|node| self.eval(node)).collect::<Result<Vec<_>, _>>()?;
+        self.context.charge(2)?;
+        let added = match <[Value<'a>; 2]>::try_from(entry) {
+            Ok([key, value]) => vec![(key, value)],
+            Err(entry) => match entry.into_iter().next() {
+                Some(Value::Map(map)) => map.entries(),
+                _ => return Err("no such overload".into()),
+            },
+        };
+        self.context.allocate(added.len().saturating_mul(2 * size_of::<Value<'_>>()))?;
+        let taken =
+            self.places.get_mut(place).map(|place| std::mem::replace(place, Place::Ready(Value::Null)));
+        let mut entries = match taken {
+            Some(Place::Ready(Value::Map(Map::Shared(entries)))) => entries,
+            Some(Place::Failed(error)) => return Err(error),
+            _ => return Err("no such overload".into()),
+        };
+        // Nobody else has the map, apart from the constant that it begins as.
+        let by_key = &mut Arc::make_mut(&mut entries).by_key;
+        for (key, value) in added {
+            let Some(known) = key.key() else { return Err("unsupported key type".into()) };
+            if by_key.insert(known, value).is_some() {
+                return Err("insert failed: key already exists".into());
+            }
+        }
+        Ok(Value::Map(Map::Shared(entries)))
     }
 
     fn append(&mut self, place: usize, element: &'a Node, list_cost: u64) -> Answer<'a> {
         let element = self.eval(element)?;
         self.context.charge(2 + list_cost)?;
         self.context.allocate(size_of::<Value<'_>>())?;
-        let taken = self.places.get_mut(place).map(|place| std::mem::replace(place, Place::Ready(Value::Null)));
+        let taken =
+            self.places.get_mut(place).map(|place| std::mem::replace(place, Place::Ready(Value::Null)));
         match taken {
             Some(Place::Ready(Value::List(List::Shared(mut list)))) => {
                 // Nobody else has the list, apart from the constant that it begins as.
@@ -638,7 +592,11 @@ impl<'a> Run<'a> {
 }
 
 /// What a step leads to; `None` if it leads nowhere and may.
-fn stepped<'a>(value: &Value<'a>, key: &Value<'a>, is_optional: bool) -> Result<Option<Value<'a>>, EvalError> {
+fn stepped<'a>(
+    value: &Value<'a>,
+    key: &Value<'a>,
+    is_optional: bool,
+) -> Result<Option<Value<'a>>, EvalError> {
     let found = match (value, key) {
         (Value::Object(object), Value::String(name)) => object.field(name),
         (Value::Map(map), key) if is_optional => return Ok(map.get(key)),
@@ -652,4 +610,21 @@ fn stepped<'a>(value: &Value<'a>, key: &Value<'a>, is_optional: bool) -> Result<
         None if is_optional && matches!(value, Value::Object(_)) => Ok(None),
         None => index(value, key),
     }
+}
+
+/// Whether a function can take much longer than its arguments are large.
+fn is_expensive(function: &str) -> bool {
+    matches!(
+        function,
+        "matches"
+            | "find"
+            | "findAll"
+            | "distinct"
+            | "sort"
+            | "@sortByAssociatedKeys"
+            | "sets.contains"
+            | "sets.equivalent"
+            | "sets.intersects"
+            | "check"
+    )
 }

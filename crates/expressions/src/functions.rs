@@ -6,9 +6,9 @@
 
 mod authz;
 mod convert;
-pub(crate) mod format;
+mod format;
 mod lists;
-pub(crate) mod network;
+mod network;
 mod operators;
 mod optionals;
 mod patches;
@@ -18,12 +18,12 @@ mod regexes;
 mod sets;
 mod strings;
 mod times;
-pub(crate) mod url;
+mod url;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::types::{Type, parse, split};
 use crate::value::{List, Text, Value};
 
@@ -75,8 +75,20 @@ pub(crate) type Table = HashMap<&'static str, Function>;
 
 static BASE: LazyLock<Table> = LazyLock::new(|| {
     table(&[
-        operators::ROWS, convert::ROWS, times::ROWS, strings::ROWS, printf::ROWS, lists::ROWS, sets::ROWS,
-        optionals::ROWS, regexes::ROWS, url::ROWS, network::ROWS, quantities::ROWS, format::ROWS, authz::ROWS,
+        operators::ROWS,
+        convert::ROWS,
+        times::ROWS,
+        strings::ROWS,
+        printf::ROWS,
+        lists::ROWS,
+        sets::ROWS,
+        optionals::ROWS,
+        regexes::ROWS,
+        url::ROWS,
+        network::ROWS,
+        quantities::ROWS,
+        format::ROWS,
+        authz::ROWS,
     ])
 });
 static PATCHES: LazyLock<Table> = LazyLock::new(|| table(&[patches::ROWS]));
@@ -96,7 +108,8 @@ fn table(groups: &[&'static [Row]]) -> Table {
     for row in groups.iter().copied().flatten() {
         let function = table.entry(row.name).or_insert(Function { overloads: Vec::new() });
         for (id, signature) in row.overloads {
-            let read = expand(signature).into_iter().filter_map(|signature| overload(id, &signature, row.body));
+            let read =
+                expand(signature).into_iter().filter_map(|signature| overload(id, &signature, row.body));
             function.overloads.extend(read);
         }
     }
@@ -105,7 +118,8 @@ fn table(groups: &[&'static [Row]]) -> Table {
 
 /// The signatures that one with `<a|b>` stands for.
 fn expand(signature: &str) -> Vec<String> {
-    let Some((_, choices)) = signature.split_once('<').and_then(|(_, rest)| rest.split_once('>').map(|(c, _)| ("", c)))
+    let Some((_, choices)) =
+        signature.split_once('<').and_then(|(_, rest)| rest.split_once('>').map(|(c, _)| ("", c)))
     else {
         return vec![signature.to_owned()];
     };
@@ -123,7 +137,13 @@ fn overload(id: &'static str, signature: &str, body: Body) -> Option<Overload> {
     };
     let args = split(args).into_iter().map(parse).collect::<Option<Vec<_>>>()?;
     let is_member = target.is_some();
-    Some(Overload { id, is_member, args: target.into_iter().chain(args).collect(), result: parse(result)?, body })
+    Some(Overload {
+        id,
+        is_member,
+        args: target.into_iter().chain(args).collect(),
+        result: parse(result)?,
+        body,
+    })
 }
 
 /// The error of a call with values that the function knows no way to take.
@@ -163,10 +183,21 @@ mod tests {
     #[test]
     fn every_signature_is_read() {
         let groups = [
-            super::operators::ROWS, super::convert::ROWS, super::times::ROWS, super::strings::ROWS,
-            super::printf::ROWS, super::lists::ROWS, super::sets::ROWS, super::optionals::ROWS,
-            super::regexes::ROWS, super::url::ROWS, super::network::ROWS, super::quantities::ROWS,
-            super::format::ROWS, super::authz::ROWS, super::patches::ROWS,
+            super::operators::ROWS,
+            super::convert::ROWS,
+            super::times::ROWS,
+            super::strings::ROWS,
+            super::printf::ROWS,
+            super::lists::ROWS,
+            super::sets::ROWS,
+            super::optionals::ROWS,
+            super::regexes::ROWS,
+            super::url::ROWS,
+            super::network::ROWS,
+            super::quantities::ROWS,
+            super::format::ROWS,
+            super::authz::ROWS,
+            super::patches::ROWS,
         ];
         for row in groups.into_iter().flatten() {
             for (id, signature) in row.overloads {

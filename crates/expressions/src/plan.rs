@@ -8,7 +8,7 @@ use std::sync::Arc;
 use machinery::pattern::Pattern;
 
 use crate::check::{Checked, Reference};
-use crate::evaluate::Context;
+use crate::context::Context;
 use crate::functions::Body;
 use crate::syntax::ast::{Call, Expr, Fold, Kind, Literal, Select};
 use crate::types::Type;
@@ -37,7 +37,16 @@ pub(crate) enum Node {
     /// A value that is computed when its place is first asked for, and what comes of it.
     Bind(Box<[Self; 2]>),
     /// The list at a place with one more element: it is taken from there, so that nothing is copied.
-    Append { place: usize, element: Box<Self>, list_cost: u64 },
+    Append {
+        place: usize,
+        element: Box<Self>,
+        list_cost: u64,
+    },
+    /// The map at a place with one more entry: a key and a value, or a map of one.
+    Insert {
+        place: usize,
+        entry: Vec<Self>,
+    },
 }
 
 /// A call of a function.
@@ -223,10 +232,13 @@ impl Planner<'_> {
         };
         let first = overloads.first().ok_or("call without overload")?;
         let overload = (overloads.len() == 1).then_some(first.id);
-        let function: Arc<str> = match (is_qualified, call.target.as_ref().and_then(|target| target.qualified_name())) {
-            (true, Some(prefix)) => format!("{}.{function}", prefix.strip_prefix('.').unwrap_or(&prefix)).into(),
-            _ => function.into(),
-        };
+        let function: Arc<str> =
+            match (is_qualified, call.target.as_ref().and_then(|target| target.qualified_name())) {
+                (true, Some(prefix)) => {
+                    format!("{}.{function}", prefix.strip_prefix('.').unwrap_or(&prefix)).into()
+                }
+                _ => function.into(),
+            };
         let zero = zero(self.checked.types.get(expr.id));
         let mut planned = PlannedCall { function, overload, body: first.body, args, pattern: None, zero };
         if is_conversion(&planned.function)
@@ -350,11 +362,18 @@ fn constants_of(args: Vec<Node>) -> Result<Node, Vec<Node>> {
     let is_simple = |value: &Value<'static>| {
         matches!(
             value,
-            Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_) | Value::Null
+            Value::Bool(_)
+                | Value::Int(_)
+                | Value::Uint(_)
+                | Value::Double(_)
+                | Value::String(_)
+                | Value::Null
         )
     };
     let constants = match args.get(1) {
-        Some(Node::Const(Value::List(list))) if list.iter().all(|value| is_simple(&value)) => list.iter().collect(),
+        Some(Node::Const(Value::List(list))) if list.iter().all(|value| is_simple(&value)) => {
+            list.iter().collect()
+        }
         _ => return Err(args),
     };
     match args.into_iter().next() {
@@ -364,14 +383,19 @@ fn constants_of(args: Vec<Node>) -> Result<Node, Vec<Node>> {
     }
 }
 
-/// A step that adds an element to the running list, which nobody else has.
+/// A step that adds to the running list or map, which nobody else has.
 fn appending(step: Node, place: usize) -> Node {
     match step {
+        Node::Call(mut call) if &*call.function == "cel.@mapInsert" && is_place(call.args.first(), place) => {
+            Node::Insert { place, entry: call.args.split_off(1) }
+        }
         Node::Call(mut call) if &*call.function == "_+_" && is_place(call.args.first(), place) => {
             match call.args.pop() {
                 Some(Node::List(mut elements)) if matches!(elements.as_slice(), [(_, false)]) => {
                     match elements.pop() {
-                        Some((element, _)) => Node::Append { place, element: Box::new(element), list_cost: 10 },
+                        Some((element, _)) => {
+                            Node::Append { place, element: Box::new(element), list_cost: 10 }
+                        }
                         None => Node::Call(call),
                     }
                 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::check::check;
+use crate::context::EvalError;
 use crate::environment::Environment;
 use crate::estimate::{self, CostEstimate};
-use crate::evaluate::{Activation, Budget, EvalError, evaluate};
+use crate::evaluate::{Activation, Budget, evaluate};
 use crate::plan::{Node, plan};
 use crate::problem::Problems;
 use crate::syntax::{Dialect, parse};
@@ -55,7 +56,8 @@ impl Environment {
         let cost = estimate::cost(self, &checked);
         let kind = checked.types.get(checked.root.id).cloned().unwrap_or(Type::Error);
         let node = plan(&checked).map_err(CompileError::Plan)?;
-        let variables: Vec<Arc<str>> = self.variables().iter().map(|variable| variable.name.clone()).collect();
+        let variables: Vec<Arc<str>> =
+            self.variables().iter().map(|variable| variable.name.clone()).collect();
         let mut mentioned = vec![false; variables.len()];
         for reference in &checked.references {
             if let crate::check::Reference::Variable(index) = reference

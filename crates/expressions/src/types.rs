@@ -1,9 +1,12 @@
 //! The types that expressions are checked with.
 
+mod declared;
+
 use std::fmt;
 use std::sync::Arc;
 
-use crate::declared::Declared;
+pub use declared::{Declared, Field, ListKind, REQUEST_BYTES_MAX};
+pub(crate) use declared::{Scalar, Shape};
 
 /// A type of CEL. `Display` is how cel-go names it in messages.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,7 +121,9 @@ impl Type {
         match self {
             Self::List(element) => Self::list(change(element)),
             Self::Map(key, value) => Self::map(change(key), change(value)),
-            Self::Opaque(name, parameters) => Self::Opaque(name.clone(), parameters.iter().map(change).collect()),
+            Self::Opaque(name, parameters) => {
+                Self::Opaque(name.clone(), parameters.iter().map(change).collect())
+            }
             Self::Type(Some(of)) => Self::Type(Some(Arc::new(change(of)))),
             same => same.clone(),
         }

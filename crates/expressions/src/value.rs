@@ -4,13 +4,20 @@
 //! cheap to clone.
 
 mod compare;
+mod format;
 mod json;
 mod moment;
+mod network;
 pub(crate) mod number;
 pub(crate) mod text;
+mod url;
 
-pub(crate) use compare::key_of;
+pub(crate) use compare::{key_of, set_key};
+pub use format::NamedFormat;
 pub use moment::Moment;
+pub use network::Range;
+pub(crate) use network::address;
+pub use url::Url;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,10 +28,7 @@ use machinery::quantity::Quantity;
 use serde_json::Value as Json;
 
 use crate::authorizer::{AuthorizerValue, Decision, GroupCheck, PathCheck, ResourceCheck};
-use crate::declared::{Declared, ListKind};
-use crate::functions::format::NamedFormat;
-use crate::functions::network::Range;
-use crate::functions::url::Url;
+use crate::types::{Declared, ListKind};
 
 type JsonMap = serde_json::Map<String, Json>;
 
@@ -376,7 +380,8 @@ impl<'a> Map<'a> {
             }
             Self::Shared(entries) => {
                 // A key of any lifetime compares as one of this one.
-                let found = entries.by_key.iter().find(|(key, _)| matches!(key, Key::String(key) if key == name));
+                let found =
+                    entries.by_key.iter().find(|(key, _)| matches!(key, Key::String(key) if key == name));
                 let found = if entries.by_key.len() > FEW {
                     entries.by_key.get(&Key::String(name.to_owned().into()))
                 } else {
@@ -393,7 +398,9 @@ impl<'a> Map<'a> {
         match self {
             Self::Json { .. } => self.get(key).is_some(),
             Self::Shared(entries) => match key {
-                Value::Double(key) => number::whole(*key).is_some_and(|key| entries.find(&Key::Int(key)).is_some()),
+                Value::Double(key) => {
+                    number::whole(*key).is_some_and(|key| entries.find(&Key::Int(key)).is_some())
+                }
                 key => key.key().is_some_and(|key| entries.find(&key).is_some()),
             },
         }

@@ -6,7 +6,10 @@
 mod addons;
 mod alone;
 mod api_options;
+mod audit_webhook;
 mod authorities;
+mod authorization;
+mod changes;
 mod confine;
 mod container_runtime;
 mod control_plane;
@@ -34,6 +37,7 @@ use std::io::Write;
 
 use cli::args::{Part, ServerArgs};
 
+pub(crate) use self::authorization::hand_on as hand_on_authorization;
 pub(crate) use self::encryption::hand_on as hand_on_encryption;
 pub(crate) use self::hand_over::{as_control_plane, prepare as prepare_server};
 pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};

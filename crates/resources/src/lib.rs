@@ -12,6 +12,7 @@ pub mod defaults;
 pub mod definition;
 pub mod fields;
 pub mod flow_control;
+pub mod match_conditions;
 pub mod rows;
 pub mod shared;
 pub mod strategies;

@@ -8,7 +8,7 @@ use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
-use super::{Context, Operation, text};
+use super::{Context, Operation, Step, judged, text};
 use crate::kinds::Part;
 use crate::status::{Error, Result};
 
@@ -53,83 +53,93 @@ pub(super) fn requester(context: &Context<'_>, request: &mut Value) -> Result<()
 }
 
 /// Who approves needs `approve` on the signer.
-pub(super) fn approval(context: &Context<'_>, request: &Value) -> Result<()> {
+pub(super) fn approval<'a>(context: &'a Context<'a>, request: &'a Value) -> Step<'a> {
     if !is_request(context, "approval") || !matches!(context.operation, Operation::Update(_)) {
-        return Ok(());
+        return Step::Done(Ok(()));
     }
     let signer = context.old.map_or("", |old| text(old, "/spec/signerName"));
-    if may(context, "approve", signer) {
-        return Ok(());
-    }
-    let why = format!("user not permitted to approve requests with signerName {signer:?}");
-    Err(context.forbidden(Metadata::of(request).name(), &why))
+    judged(async move {
+        if may(context, "approve", signer).await {
+            return Ok(());
+        }
+        let why = format!("user not permitted to approve requests with signerName {signer:?}");
+        Err(context.forbidden(Metadata::of(request).name(), &why))
+    })
 }
 
 /// Who issues a certificate, or says how that went, needs `sign` on the signer.
-pub(super) fn signing(context: &Context<'_>, request: &Value) -> Result<()> {
+pub(super) fn signing<'a>(context: &'a Context<'a>, request: &'a Value) -> Step<'a> {
     if !is_request(context, "status") || !matches!(context.operation, Operation::Update(_)) {
-        return Ok(());
+        return Step::Done(Ok(()));
     }
-    let Some(old) = context.old else { return Ok(()) };
+    let Some(old) = context.old else { return Step::Done(Ok(())) };
     let is_same = |pointer: &str| old.pointer(pointer) == request.pointer(pointer);
     if is_same("/status/certificate") && is_same("/status/conditions") {
-        return Ok(());
+        return Step::Done(Ok(()));
     }
     let signer = text(old, "/spec/signerName");
-    if may(context, "sign", signer) {
-        return Ok(());
-    }
-    let why = format!("user not permitted to sign requests with signerName {signer:?}");
-    Err(context.forbidden(Metadata::of(request).name(), &why))
+    judged(async move {
+        if may(context, "sign", signer).await {
+            return Ok(());
+        }
+        let why = format!("user not permitted to sign requests with signerName {signer:?}");
+        Err(context.forbidden(Metadata::of(request).name(), &why))
+    })
 }
 
 /// Who tells whom to trust for a signer needs `attest` on it. Source: `plugin/pkg/admission/certificates/ctbattest`.
-pub(super) fn attest(context: &Context<'_>, bundle: &Value) -> Result<()> {
+pub(super) fn attest<'a>(context: &'a Context<'a>, bundle: &'a Value) -> Step<'a> {
     let kind = &context.request.kind;
     let is_write = matches!(context.operation, Operation::Create | Operation::Update(_));
     if kind.group() != GROUP || kind.resource() != "clustertrustbundles" || !is_write {
-        return Ok(());
+        return Step::Done(Ok(()));
     }
     let signer = text(bundle, "/spec/signerName");
-    if signer.is_empty() || may(context, "attest", signer) {
-        return Ok(());
-    }
-    let why = format!("user not permitted to attest for signerName {signer:?}");
-    Err(context.forbidden(Metadata::of(bundle).name(), &why))
+    judged(async move {
+        if signer.is_empty() || may(context, "attest", signer).await {
+            return Ok(());
+        }
+        let why = format!("user not permitted to attest for signerName {signer:?}");
+        Err(context.forbidden(Metadata::of(bundle).name(), &why))
+    })
 }
 
 /// Who ends a request for a Pod's certificate needs `sign` on the signer, and what is issued begins now.
 ///
 /// Upstream's registry does this after the rules that need neither a clock nor an authorizer.
 /// Source: `StatusStrategy.ValidateUpdate` of `pkg/registry/certificates/podcertificaterequest`.
-pub(super) fn pod_certificate(context: &Context<'_>, request: &Value) -> Result<()> {
+pub(super) fn pod_certificate<'a>(context: &'a Context<'a>, request: &'a Value) -> Step<'a> {
     let kind = &context.request.kind;
     let is_status = matches!(context.operation, Operation::Update(Part::Status));
-    let Some(old) = context.old.filter(|_| is_status) else { return Ok(()) };
+    let Some(old) = context.old.filter(|_| is_status) else { return Step::Done(Ok(())) };
     let is_ours = kind.group() == GROUP && kind.resource() == "podcertificaterequests";
     if !is_ours || old.get("status") == request.get("status") {
-        return Ok(());
+        return Step::Done(Ok(()));
     }
-    let refuse = |error: FieldError| {
-        let errors = FieldErrors::from(error);
-        Err(Error::invalid(kind.kind_subject(), Metadata::of(request).name(), &errors))
-    };
-    let begins = text(request, "/status/notBefore");
-    if let Ok(begins_at) = begins.parse::<Timestamp>()
-        && context.cluster.clock.now().duration_since(begins_at).abs() >= SKEW_MAX
-    {
-        let path = Path::new("status").child("notBefore");
-        let rule = "must be set to within 5 minutes of kube-apiserver's current time";
-        return refuse(FieldError::invalid(&path, begins, rule));
-    }
-    let signer = text(old, "/spec/signerName");
-    if may(context, "sign", signer) {
-        return Ok(());
-    }
-    let path = Path::new("spec").child("signerName");
-    let why =
-        format!("User {:?} is not permitted to \"sign\" for signer {signer:?}", context.request.user().name);
-    refuse(FieldError::forbidden(&path, &why))
+    judged(async move {
+        let refuse = |error: FieldError| {
+            let errors = FieldErrors::from(error);
+            Err(Error::invalid(kind.kind_subject(), Metadata::of(request).name(), &errors))
+        };
+        let begins = text(request, "/status/notBefore");
+        if let Ok(begins_at) = begins.parse::<Timestamp>()
+            && context.cluster.clock.now().duration_since(begins_at).abs() >= SKEW_MAX
+        {
+            let path = Path::new("status").child("notBefore");
+            let rule = "must be set to within 5 minutes of kube-apiserver's current time";
+            return refuse(FieldError::invalid(&path, begins, rule));
+        }
+        let signer = text(old, "/spec/signerName");
+        if may(context, "sign", signer).await {
+            return Ok(());
+        }
+        let path = Path::new("spec").child("signerName");
+        let why = format!(
+            "User {:?} is not permitted to \"sign\" for signer {signer:?}",
+            context.request.user().name
+        );
+        refuse(FieldError::forbidden(&path, &why))
+    })
 }
 
 /// No client certificate for `system:masters`: it could not be taken back.
@@ -152,9 +162,9 @@ pub(super) fn subject(context: &Context<'_>, request: &Value) -> Result<()> {
 }
 
 /// Whether the user has a verb on a signer, or on all of its domain.
-fn may(context: &Context<'_>, verb: &str, signer: &str) -> bool {
+async fn may(context: &Context<'_>, verb: &str, signer: &str) -> bool {
     let domain = signer.split_once('/').map_or(signer, |(domain, _)| domain);
-    [signer.to_owned(), format!("{domain}/*")].into_iter().any(|name| {
+    for name in [signer.to_owned(), format!("{domain}/*")] {
         let attributes = Attributes {
             verb: verb.to_owned(),
             group: GROUP.to_owned(),
@@ -164,6 +174,10 @@ fn may(context: &Context<'_>, verb: &str, signer: &str) -> bool {
             is_resource: true,
             ..Attributes::default()
         };
-        matches!(context.cluster.security.decide(context.request.user(), &attributes), Decision::Allow(_))
-    })
+        let verdict = context.cluster.security.decide(context.request.user(), &attributes).await;
+        if matches!(verdict.decision, Decision::Allow(_)) {
+            return true;
+        }
+    }
+    false
 }

@@ -43,7 +43,7 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
 ///
 /// # Errors
 /// 403 with upstream's text.
-pub fn validate_audience(
+pub async fn validate_audience(
     cluster: &Cluster,
     request: &Authorized,
     posted: &Value,
@@ -65,7 +65,8 @@ pub fn validate_audience(
         is_resource: true,
         ..Attributes::default()
     };
-    if matches!(cluster.security.decide(request.user(), &attributes), Decision::Allow(_)) {
+    let verdict = cluster.security.decide(request.user(), &attributes).await;
+    if matches!(verdict.decision, Decision::Allow(_)) {
         return Ok(());
     }
     Err(forbidden(&format!(

@@ -7,27 +7,31 @@ use auth::{Attributes, Decision};
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use super::{Context, Operation, text};
+use super::{Context, Operation, Step, judged, text};
 use crate::security::attributes;
 use crate::status::Result;
 
 /// Checks changed owner references.
-pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
+pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<'a> {
     let is_pod_binding = context.is_core_kind("pods") && context.request.resource.subresource == "binding";
     if context.operation == Operation::Delete || is_pod_binding {
-        return Ok(());
+        return Step::Done(Ok(()));
     }
     let list = |object: &'_ Value| -> Vec<Value> {
         object.pointer("/metadata/ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default()
     };
     let (new, old) = (list(object), context.old.map(list).unwrap_or_default());
     if new == old {
-        return Ok(());
+        return Step::Done(Ok(()));
     }
+    judged(async move { check(context, object, (&new, &old)).await })
+}
+
+async fn check(context: &Context<'_>, object: &Value, (new, old): (&[Value], &[Value])) -> Result<()> {
     let name = Metadata::of(object).name();
     let deletes =
         Attributes { verb: "delete".to_owned(), name: name.to_owned(), ..attributes(&context.request.info) };
-    if context.operation != Operation::Create && !is_allowed(context, &deletes) {
+    if context.operation != Operation::Create && !is_allowed(context, &deletes).await {
         // The authorizer's reason and error follow, of which there are none.
         let why = "cannot set an ownerRef on a resource you can't delete: , <nil>";
         return Err(context.forbidden(name, why));
@@ -61,7 +65,7 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
             is_resource: true,
             ..Attributes::default()
         };
-        if !is_allowed(context, &finalizes) {
+        if !is_allowed(context, &finalizes).await {
             let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>";
             return Err(context.forbidden(name, why));
         }
@@ -77,6 +81,7 @@ fn same(one: &Value, other: &Value) -> bool {
     one.get("uid") == other.get("uid")
 }
 
-fn is_allowed(context: &Context<'_>, attributes: &Attributes) -> bool {
-    matches!(context.cluster.security.decide(context.request.user(), attributes), Decision::Allow(_))
+async fn is_allowed(context: &Context<'_>, attributes: &Attributes) -> bool {
+    let verdict = context.cluster.security.decide(context.request.user(), attributes).await;
+    matches!(verdict.decision, Decision::Allow(_))
 }

@@ -5,22 +5,22 @@
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use super::{Context, Operation};
-use crate::status::Result;
+use super::{Context, Operation, Step, judged};
 
 /// Checks writes of roles and bindings.
-pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
+pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<'a> {
     let kind = &context.request.kind;
     if kind.group() != "rbac.authorization.k8s.io" || context.operation == Operation::Delete {
-        return Ok(());
+        return Step::Done(Ok(()));
     }
     if context.old.is_some_and(|old| is_for_collection(object, old)) {
-        return Ok(());
+        return Step::Done(Ok(()));
     }
-    let security = &context.cluster.security;
-    security
-        .may_grant(context.request.user(), kind.resource(), object, context.old)
-        .map_err(|why| context.forbidden(Metadata::of(object).name(), &why))
+    judged(async move {
+        let security = &context.cluster.security;
+        let checked = security.may_grant(context.request.user(), kind.resource(), object, context.old).await;
+        checked.map_err(|why| context.forbidden(Metadata::of(object).name(), &why))
+    })
 }
 
 /// Whether nothing changes but what the garbage collector needs to let the object go. Labels are no such thing: roles

@@ -21,7 +21,7 @@ use crate::scale;
 use crate::status::{Error, Result};
 use crate::webhooks::attributes::{Attributes, TypeName};
 use crate::webhooks::call::Environment;
-use crate::webhooks::hooks::Hook;
+use crate::webhooks::hooks::{Hook, Hooks};
 use crate::webhooks::mutating::{self, Rounds};
 use crate::webhooks::rules::Operation as Asked;
 use crate::webhooks::validating;
@@ -39,10 +39,9 @@ pub(super) fn mutate<'a>(
     object: &'a mut Value,
     rounds: &'a mut Rounds,
 ) -> Step<'a> {
-    let hooks = match context.cluster.webhooks.mutating.current() {
-        Ok(Some(hooks)) if is_asked_about(context) => hooks,
-        Ok(_) => return Step::Done(Ok(())),
-        Err(failure) => return Step::Done(unready(context.request, &failure)),
+    let hooks = match to_ask(context, &context.cluster.webhooks.mutating) {
+        Ok(hooks) => hooks,
+        Err(done) => return Step::Done(done),
     };
     Step::Later(Box::pin(async move {
         let options = options_of(context);
@@ -61,10 +60,9 @@ pub(super) fn mutate<'a>(
 
 /// Asks those that only refuse.
 pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<'a> {
-    let hooks = match context.cluster.webhooks.validating.current() {
-        Ok(Some(hooks)) if is_asked_about(context) => hooks,
-        Ok(_) => return Step::Done(Ok(())),
-        Err(failure) => return Step::Done(unready(context.request, &failure)),
+    let hooks = match to_ask(context, &context.cluster.webhooks.validating) {
+        Ok(hooks) => hooks,
+        Err(done) => return Step::Done(done),
     };
     Step::Later(Box::pin(async move {
         let options = options_of(context);
@@ -74,6 +72,15 @@ pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<
         let environment = environment(context.cluster, context.request);
         validating::validate(&environment, &hooks, &attributes, Some(&shown)).await
     }))
+}
+
+/// Whom to ask; or, if that is nobody, what comes of it.
+fn to_ask(context: &Context<'_>, hooks: &Hooks) -> Result<Arc<[Arc<Hook>]>, Result<()>> {
+    match hooks.current() {
+        Ok(Some(hooks)) if is_asked_about(context) => Ok(hooks),
+        Ok(_) => Err(Ok(())),
+        Err(failure) => Err(unready(context.request, &failure)),
+    }
 }
 
 /// Whether this is the write that the client asked for, and not one that comes of it. Deletions and what is posted below
@@ -162,7 +169,7 @@ pub async fn connect(
 fn hooks(cluster: &Cluster, request: &Authorized) -> Result<(All, All)> {
     let chosen = &cluster.config.options.admission_plugins;
     let (mutating, validating) = (&cluster.webhooks.mutating, &cluster.webhooks.validating);
-    let current = |name, hooks: &crate::webhooks::hooks::Hooks| match chosen.has(name, true) {
+    let current = |name, hooks: &Hooks| match chosen.has(name, true) {
         true => hooks.current(),
         false => Ok(None),
     };

@@ -146,8 +146,7 @@ pub(super) async fn keep(api: &Api, aggregation: &Aggregation, served: &Served) 
     loop {
         let Some(mut wakers) = Wakers::new(api, name, &served.link.target().service) else { return };
         let verdict = look(api, aggregation, served).await;
-        if before != Some(verdict.is_available) {
-            before = Some(verdict.is_available);
+        if before.replace(verdict.is_available).is_some_and(|before| before != verdict.is_available) {
             served.turned.notify_one();
         }
         let written = write(api, aggregation, &served.registration, &verdict).await;
@@ -228,9 +227,8 @@ fn endpoints(api: &Api, reference: &ServiceReference) -> std::result::Result<(),
 
 /// Asks for the group-version several times at once.
 async fn asked(api: &Api, aggregation: &Aggregation, served: &Served) -> std::result::Result<(), String> {
-    let Ok(_permit) = aggregation.asking.acquire().await else { return Err("stopping".to_owned()) };
-    let attempts: FuturesUnordered<_> = (0..ATTEMPTS).map(|_| attempt(api, served)).collect();
-    let mut attempts = attempts;
+    let Ok(_permit) = aggregation.looking.acquire().await else { return Err("stopping".to_owned()) };
+    let mut attempts: FuturesUnordered<_> = (0..ATTEMPTS).map(|_| attempt(api, served)).collect();
     let mut last = Ok(());
     while let Some(result) = attempts.next().await {
         if result.is_ok() {

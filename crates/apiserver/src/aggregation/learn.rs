@@ -72,37 +72,50 @@ pub(super) async fn keep(api: &Api, aggregation: &Aggregation, served: &Served) 
 async fn ask(api: &Api, aggregation: &Aggregation, served: &Served, tag: &mut Option<String>) -> bool {
     let name = &served.registration.name;
     let before = aggregation.learned(name);
-    let Ok(permit) = aggregation.asking.acquire().await else { return true };
     let mut learned = Learned::clone(&before);
-    match tokio::time::timeout(DISCOVERY_MAX, resources((api, aggregation), served, &before)).await {
-        Ok(Ok(found)) => {
-            (learned.resources, learned.etag, learned.is_stale) = (Some(found.0), found.1, false);
+    {
+        let Ok(_permit) = aggregation.asking.acquire().await else { return true };
+        match tokio::time::timeout(DISCOVERY_MAX, resources((api, aggregation), served, &before)).await {
+            Ok(Ok(found)) => {
+                (learned.resources, learned.etag, learned.is_stale) = (Some(found.0), found.1, false);
+            }
+            Ok(Err(failure)) => {
+                debug!(api = name, failure, "an aggregated API did not tell what it serves");
+                learned.is_stale = true;
+            }
+            Err(_) => learned.is_stale = true,
         }
-        Ok(Err(failure)) => {
-            debug!(api = name, failure, "an aggregated API did not tell what it serves");
-            learned.is_stale = true;
-        }
-        Err(_) => learned.is_stale = true,
     }
-    let is_stale = learned.is_stale;
     // Discovery does not wait for documents that take their time.
     aggregation.learn(api, &served.link, name, learned.clone()).await;
+    let is_stale = learned.is_stale;
     if !is_stale {
-        match tokio::time::timeout(DISCOVERY_MAX, third((api, aggregation), served)).await {
-            Ok(Ok(hash)) => learned.third = hash,
-            Ok(Err(failure)) => debug!(api = name, failure, "no index of OpenAPI documents"),
-            Err(_) => debug!(api = name, "the index of OpenAPI documents took too long"),
-        }
-        match tokio::time::timeout(DOCUMENT_MAX, second((api, aggregation), served, tag)).await {
-            Ok(Ok(Some(found))) => learned.second = Some(found),
-            Ok(Ok(None)) => {}
-            Ok(Err(failure)) => debug!(api = name, failure, "no OpenAPI document of version 2"),
-            Err(_) => warn!(api = name, "the OpenAPI document of version 2 took too long"),
-        }
+        documents((api, aggregation), served, tag, &mut learned).await;
         aggregation.learn(api, &served.link, name, learned).await;
     }
-    drop(permit);
     is_stale
+}
+
+/// Asks for OpenAPI documents. What does not come stays as it was.
+async fn documents(
+    (api, aggregation): (&Api, &Aggregation),
+    served: &Served,
+    tag: &mut Option<String>,
+    learned: &mut Learned,
+) {
+    let name = &served.registration.name;
+    let Ok(_permit) = aggregation.documents.acquire().await else { return };
+    match tokio::time::timeout(DISCOVERY_MAX, third((api, aggregation), served)).await {
+        Ok(Ok(hash)) => learned.third = hash,
+        Ok(Err(failure)) => debug!(api = name, failure, "no index of OpenAPI documents"),
+        Err(_) => debug!(api = name, "the index of OpenAPI documents took too long"),
+    }
+    match tokio::time::timeout(DOCUMENT_MAX, second((api, aggregation), served, tag)).await {
+        Ok(Ok(Some(found))) => learned.second = Some(found),
+        Ok(Ok(None)) => {}
+        Ok(Err(failure)) => debug!(api = name, failure, "no OpenAPI document of version 2"),
+        Err(_) => warn!(api = name, "the OpenAPI document of version 2 took too long"),
+    }
 }
 
 /// The resources and what their form is called: aggregated, or of the group-version alone from older servers.

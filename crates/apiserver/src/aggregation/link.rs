@@ -84,7 +84,7 @@ pub enum Held {
 /// A connection that is new.
 enum Fresh {
     Shared(http2::SendRequest<Body>),
-    Single(TlsStream<TcpStream>),
+    Single(Box<TlsStream<TcpStream>>),
 }
 
 impl Link {
@@ -153,7 +153,7 @@ impl Link {
                 let permit = Arc::clone(&self.single).try_acquire_owned();
                 let permit = permit.map_err(|_| "too many connections".to_owned())?;
                 *request.uri_mut() = path;
-                let response = single(api, &authority, stream, request).await?;
+                let response = single(api, &authority, *stream, request).await?;
                 Ok((response, Held::Single(permit)))
             }
         }
@@ -180,7 +180,8 @@ impl Link {
         let mut shared = self.shared.lock();
         shared.retain(|one| {
             let is_idle = Arc::strong_count(&one.under_way) == 1;
-            !one.sender.is_closed() && !(is_idle && now.duration_since(one.last_used) > IDLE_MAX)
+            let is_over = is_idle && now.duration_since(one.last_used) > IDLE_MAX;
+            !(is_over || one.sender.is_closed())
         });
         let has_room = |one: &&mut Shared| {
             one.authority == authority && Arc::strong_count(&one.under_way) <= STREAMS_MAX
@@ -206,7 +207,7 @@ impl Link {
         let tls = self.tls.as_ref().map_err(Clone::clone)?;
         let stream = handshake(&tls.any, tls.name.clone(), to).await?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-            return Ok(Fresh::Single(stream));
+            return Ok(Fresh::Single(Box::new(stream)));
         }
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_MAX);

@@ -87,6 +87,11 @@ impl Served {
         self.summary.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// The names that it was given.
+    pub(super) fn names(&self) -> Value {
+        self.summary.pointer("/status/acceptedNames").cloned().unwrap_or_default()
+    }
+
     pub(super) fn summary(&self) -> &Value {
         &self.summary
     }
@@ -124,7 +129,7 @@ impl Served {
         served.map(offer).collect()
     }
 
-    fn names(offers: &[Offer]) -> Vec<(String, String, String)> {
+    fn names_of(offers: &[Offer]) -> Vec<(String, String, String)> {
         let name = |offer: &Offer| {
             (offer.row.group.to_string(), offer.row.version.to_string(), offer.row.plural.to_string())
         };
@@ -171,7 +176,7 @@ impl Step {
         let offers = served.offers();
         let gone = before.as_ref().map(|before| before.offered.clone()).unwrap_or_default();
         let gone: Vec<Name<'_>> = gone.iter().map(|(g, v, p)| (&**g, &**v, &**p)).collect();
-        let names = Served::names(&offers);
+        let names = Served::names_of(&offers);
         match api.catalogue.change(&gone, offers).await {
             Ok(()) => served.offered = names,
             Err(failure) => {
@@ -236,7 +241,7 @@ fn summary(definition: &Value) -> Value {
 /// Serves many definitions by one change, or, if one of them cannot be, each by its own.
 pub(super) async fn all(catalogue: &Catalogue, mut all: Vec<Served>) -> Vec<Served> {
     let offers: Vec<Vec<Offer>> = all.iter().map(Served::offers).collect();
-    let names: Vec<_> = offers.iter().map(|offers| Served::names(offers)).collect();
+    let names: Vec<_> = offers.iter().map(|offers| Served::names_of(offers)).collect();
     match catalogue.add(offers.iter().flatten().cloned().collect()).await {
         Ok(()) => all.iter_mut().zip(names).for_each(|(served, names)| served.offered = names),
         Err(failure @ ChangeError::Store(_)) => warn!(%failure, "stored definitions are served later"),

@@ -26,6 +26,8 @@ pub enum Proof {
     BootstrapToken,
     /// A token of the outside issuer of this URL.
     Oidc(String),
+    /// A token that the webhook knows.
+    Webhook,
     /// Nothing was shown: `system:anonymous`.
     Nothing,
 }
@@ -41,6 +43,7 @@ impl Proof {
             Self::SecretToken => ("secret-token", None),
             Self::BootstrapToken => ("bootstrap-token", None),
             Self::Oidc(issuer) => ("oidc", Some(issuer)),
+            Self::Webhook => ("webhook", None),
             Self::Nothing => ("anonymous", None),
         };
         notes.annotate(BY, by);

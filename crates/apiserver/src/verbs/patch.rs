@@ -74,7 +74,7 @@ async fn apply(api: &Api, request: &Authorized, part: Part) -> Result<Answer> {
             );
             return Err(Error::conflict(request.subject(), &request.resource.name, &why));
         }
-        authorize_create(api, request)?;
+        authorize_create(api, request).await?;
         let object = apply_to(None)?;
         match create_owned(api, request, object, Ownership::Applied).await {
             Ok(committed) => return Ok(answer(StatusCode::CREATED, committed)),

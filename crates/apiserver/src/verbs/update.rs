@@ -45,7 +45,7 @@ pub async fn replace(api: &Api, request: &Authorized, part: Part) -> Result<Answ
         Err(error)
             if error.reason == "NotFound" && strategy.allow_create_on_update && part == Part::Object =>
         {
-            authorize_create(api, request)?;
+            authorize_create(api, request).await?;
             let uid = Metadata::of(decoded.object()).uid();
             if !uid.is_empty() {
                 return Err(precondition_failed(request, &name, "UID", uid, ""));
@@ -62,10 +62,10 @@ pub async fn replace(api: &Api, request: &Authorized, part: Part) -> Result<Answ
 ///
 /// # Errors
 /// 403.
-pub fn authorize_create(api: &Api, request: &Authorized) -> Result<()> {
+pub async fn authorize_create(api: &Api, request: &Authorized) -> Result<()> {
     let mut info = request.info.clone();
     if let Some(resource) = &mut info.resource {
         resource.verb = Verb::Create;
     }
-    api.security.authorize(request.user(), &info).map(drop)
+    api.security.authorize(request.user(), &info).await.map(drop)
 }

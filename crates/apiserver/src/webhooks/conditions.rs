@@ -44,10 +44,11 @@ pub trait Compile: Send + Sync {
     fn compile(&self, conditions: &Value) -> Option<Arc<dyn Conditions>>;
 }
 
-/// No conditions can be evaluated: what has some fails, as its failure policy says.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NotEvaluated;
+/// Nothing is compiled: for tests that do not evaluate.
+#[cfg(test)]
+pub(crate) struct NotEvaluated;
 
+#[cfg(test)]
 impl Compile for NotEvaluated {
     fn compile(&self, conditions: &Value) -> Option<Arc<dyn Conditions>> {
         let has_some = conditions.as_array().is_some_and(|all| !all.is_empty());
@@ -55,8 +56,9 @@ impl Compile for NotEvaluated {
     }
 }
 
+#[cfg(test)]
 impl Conditions for NotEvaluated {
     fn evaluate(&self, _: &Input<'_>) -> Result<bool, Vec<String>> {
-        Err(vec!["match conditions are not evaluated by this server".to_owned()])
+        Err(vec!["nothing is evaluated".to_owned()])
     }
 }

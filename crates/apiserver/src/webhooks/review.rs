@@ -123,34 +123,46 @@ pub fn request(
     form: &Form,
     shown: Shown<'_>,
 ) -> Result<Bytes, serde_json::Error> {
-    let user = attributes.user;
-    let review = Review {
-        kind: REVIEW,
-        api_version: version.api_version(),
-        request: Request {
-            uid,
-            kind: attributes.type_name(&form.0).into(),
-            resource: (&form.0).into(),
-            sub_resource: attributes.subresource,
-            request_kind: attributes.type_name(attributes.kind).into(),
-            request_resource: attributes.kind.into(),
-            request_sub_resource: attributes.subresource,
-            name: attributes.name,
-            namespace: attributes.namespace,
-            operation: attributes.operation.as_str(),
-            user_info: User {
-                username: &user.name,
-                uid: &user.uid,
-                groups: &user.groups,
-                extra: &user.extra,
-            },
-            object: shown.object,
-            old_object: shown.old,
-            dry_run: attributes.is_dry_run,
-            options: attributes.options,
-        },
-    };
+    let request = request_of(uid, attributes, form, shown);
+    let review = Review { kind: REVIEW, api_version: version.api_version(), request };
     serde_json::to_vec(&review).map(Bytes::from)
+}
+
+/// What conditions see of the request, without its objects: those have names of their own.
+pub fn request_value(attributes: &Attributes<'_>, form: &Form) -> Value {
+    let request = request_of("", attributes, form, Shown { object: None, old: None });
+    let mut value = serde_json::to_value(&request).unwrap_or_default();
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|_, field| !field.is_null());
+        map.remove("uid");
+    }
+    value
+}
+
+fn request_of<'a>(
+    uid: &'a str,
+    attributes: &'a Attributes<'_>,
+    form: &'a Form,
+    shown: Shown<'a>,
+) -> Request<'a> {
+    let user = attributes.user;
+    Request {
+        uid,
+        kind: attributes.type_name(&form.0).into(),
+        resource: (&form.0).into(),
+        sub_resource: attributes.subresource,
+        request_kind: attributes.type_name(attributes.kind).into(),
+        request_resource: attributes.kind.into(),
+        request_sub_resource: attributes.subresource,
+        name: attributes.name,
+        namespace: attributes.namespace,
+        operation: attributes.operation.as_str(),
+        user_info: User { username: &user.name, uid: &user.uid, groups: &user.groups, extra: &user.extra },
+        object: shown.object,
+        old_object: shown.old,
+        dry_run: attributes.is_dry_run,
+        options: attributes.options,
+    }
 }
 
 #[derive(Default, Deserialize)]

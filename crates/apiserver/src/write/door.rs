@@ -202,7 +202,7 @@ impl Door {
         if is_token || POLICY.contains(&resource) {
             self.cache.policy_changed(revision);
         }
-        if resource == "apiservices" {
+        if resource == "apiservices" && leads_elsewhere(admitted.object()) {
             self.cache.registrations_changed(revision);
         }
     }
@@ -294,4 +294,10 @@ fn committed(admitted: &Admitted, value: &[u8], revision: Revision) -> Result<Co
 /// Leases, Events and heartbeats of Nodes need not be on disk before they are acknowledged.
 fn durability(is_relaxed: bool) -> Durability {
     if is_relaxed { Durability::Relaxed } else { Durability::Synced }
+}
+
+/// Whether an APIService says that somebody else serves, or did until now: its status is written later than the rest.
+fn leads_elsewhere(object: &Value) -> bool {
+    let is_elsewhere = object.pointer("/spec/service").is_some_and(|service| !service.is_null());
+    is_elsewhere || text(object, "/status/conditions/0/reason") != "Local"
 }

@@ -174,7 +174,7 @@ async fn what_strangers_send_as_tokens_is_not_asked_of_the_store() {
 fn audited(dir: &std::path::Path) -> audit::Config {
     let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: Metadata}]}";
     let log = LogFile { path: dir.join("audit.log"), ..LogFile::default() };
-    audit::Config { policy: Policy::parse(policy).unwrap(), log }
+    audit::Config { policy: Policy::parse(policy).unwrap(), log, webhook: None }
 }
 
 /// What the log in a folder says of the requests with this user agent: the user, and how and through whom they are known.

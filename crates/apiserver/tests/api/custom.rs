@@ -51,7 +51,7 @@ fn definition(plural: &str, kind: &str, versions: Vec<Value>) -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.example.com")},
         "spec": {"group": "example.com", "scope": "Namespaced", "versions": versions,
-            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "shortNames": [&plural[..2]],
+            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "shortNames": [format!("{plural}x")],
                 "categories": ["all"]}}})
 }
 
@@ -109,7 +109,7 @@ async fn a_kind_can_be_used_as_soon_as_it_is_defined() {
     let list = server.call("GET", "/apis/example.com/v1", "").await.body;
     let names: Vec<&Value> = list["resources"].as_array().unwrap().iter().map(|row| &row["name"]).collect();
     assert_eq!(names, ["widgets", "widgets/status", "widgets/scale"]);
-    assert_eq!(list["resources"][0]["shortNames"], json!(["wi"]));
+    assert_eq!(list["resources"][0]["shortNames"], json!(["widgetsx"]));
     let third = server.call("GET", "/openapi/v3/apis/example.com/v1", "").await.body;
     crate::discovery::check_references(&third, &third["components"]["schemas"], "#/components/schemas/");
     let spec = &third["components"]["schemas"]["com.example.v1.Widget"]["properties"]["spec"];

@@ -144,7 +144,8 @@ async fn the_audit_log_says_what_its_policy_wants() {
                   resources: [{group: '', resources: [secrets]}]}]}";
     let log = LogFile { path: path.clone(), ..LogFile::default() };
     let server = start_with(None, |config| {
-        config.options.audit = Some(audit::Config { policy: Policy::parse(policy).unwrap(), log });
+        config.options.audit =
+            Some(audit::Config { policy: Policy::parse(policy).unwrap(), log, webhook: None });
     })
     .await;
     // The log is JSON, whatever was sent.

@@ -717,3 +717,48 @@ async fn a_webhook_that_reads_only_the_older_version_gets_it() {
     assert_eq!(take(&asked), [json!("admission.k8s.io/v1beta1")]);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn conditions_say_further_what_is_asked_about() {
+    let (_, server) = start_without_flow_control().await;
+    let hooks = HookServer::start(|_, _| Reply::Says(json!({"allowed": false}))).await;
+    let one = |expression: &str, policy: &str| {
+        let conditions = json!([{"name": "c", "expression": expression}]);
+        let fields = json!({"matchConditions": conditions, "failurePolicy": policy});
+        [hook(&hooks, "no", "/", fields)]
+    };
+    for (expression, policy, code) in [
+        ("object.data.a == 'b'", "Fail", 400),
+        ("object.data.a == 'c'", "Fail", 201),
+        ("object.data.nope == 'c'", "Fail", 403),
+        ("object.data.nope == 'c'", "Ignore", 201),
+        ("oldObject == null", "Fail", 400),
+        ("request.operation == 'CREATE' && request.resource.resource == 'configmaps'", "Fail", 400),
+        ("'system:masters' in request.userInfo.groups", "Fail", 400),
+        ("has(request.userInfo.uid)", "Fail", 201),
+        ("has(request.subResource) && request.subResource == 'status'", "Fail", 201),
+        ("authorizer.requestResource.check('anything').allowed()", "Fail", 400),
+        ("authorizer.group('').resource('pods').namespace('default').check('get').allowed()", "Fail", 400),
+        (
+            "authorizer.serviceAccount('default', 'x').group('').resource('pods').check('get').allowed()",
+            "Fail",
+            201,
+        ),
+    ] {
+        install(&server, (VALIDATING, "c"), &one(expression, policy)).await;
+        let answer = create(&server, "a").await;
+        assert_eq!(answer.code.as_u16(), code, "{expression} {policy}: {}", answer.body);
+        // A deletion has no object, which is an error of its own in some of these.
+        remove(&server, (VALIDATING, "c")).await;
+        if code == 201 {
+            server.call("DELETE", &format!("{CONFIG_MAPS}/a"), "").await;
+        }
+    }
+    for wrong in ["object.", "1", "params.a == 1", "request.colour == 1"] {
+        let body = json!({"metadata": {"name": "c"}, "webhooks": one(wrong, "Fail")});
+        let refused = server.call("POST", VALIDATING, &body.to_string()).await;
+        assert_eq!(refused.code, 422, "{wrong}: {}", refused.body);
+        assert!(message(&refused).contains("webhooks[0].matchConditions[0].expression"), "{}", refused.body);
+    }
+    server.stop().await;
+}

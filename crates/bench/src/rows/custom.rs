@@ -124,7 +124,8 @@ fn definition(number: usize) -> String {
         let named = |at: usize| (format!("field{at}"), field(format!("Field {at} of part {of}.")));
         Value::Object((0..FIELDS_PER_GROUP).map(named).collect::<Map<_, _>>())
     };
-    let parts = (0..GROUPS).map(|of| (format!("part{of}"), json!({"type": "object", "properties": fields(of)})));
+    let parts =
+        (0..GROUPS).map(|of| (format!("part{of}"), json!({"type": "object", "properties": fields(of)})));
     let group = group(number);
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -80,7 +80,8 @@ impl Mapping {
 
     pub(crate) fn are_assignable(&mut self, ones: &[Type], others: &[Type]) -> bool {
         self.attempt(|mapping| {
-            ones.len() == others.len() && ones.iter().zip(others).all(|(one, other)| mapping.assign(one, other))
+            ones.len() == others.len()
+                && ones.iter().zip(others).all(|(one, other)| mapping.assign(one, other))
         })
     }
 
@@ -179,7 +180,9 @@ pub(crate) fn is_equal_or_less_specific(one: &Type, other: &Type) -> bool {
     }
     match (one, other) {
         (Type::Type(_), Type::Type(_)) => true,
-        (Type::List(_), Type::List(_)) | (Type::Map(..), Type::Map(..)) | (Type::Opaque(..), Type::Opaque(..)) => {
+        (Type::List(_), Type::List(_))
+        | (Type::Map(..), Type::Map(..))
+        | (Type::Opaque(..), Type::Opaque(..)) => {
             let (ones, others) = (one.parameters(), other.parameters());
             one.name() == other.name()
                 && ones.len() == others.len()

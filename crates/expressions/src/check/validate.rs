@@ -31,9 +31,7 @@ fn literal_argument(expr: &Expr, problems: &mut Vec<Problem>) {
     let is_right = match (&*call.function, literal) {
         ("duration", Literal::String(text)) => duration::parse(text).is_ok(),
         ("timestamp", Literal::String(text)) => Moment::parse(text).is_some(),
-        ("timestamp", Literal::Int(seconds)) => {
-            Moment::new(*seconds, 0).is_some()
-        }
+        ("timestamp", Literal::Int(seconds)) => Moment::new(*seconds, 0).is_some(),
         ("matches", Literal::String(pattern)) => Pattern::new(pattern).is_ok(),
         _ => true,
     };
@@ -52,7 +50,8 @@ fn aggregate(checked: &Checked, expr: &Expr, problems: &mut Vec<Problem>) {
     };
     match &expr.kind {
         Kind::List(elements) => {
-            let mut kinds = elements.iter().map(|element| (&element.value, type_of(&element.value, element.is_optional)));
+            let mut kinds =
+                elements.iter().map(|element| (&element.value, type_of(&element.value, element.is_optional)));
             let Some((_, first)) = kinds.next() else { return };
             if let Some((value, other)) = kinds.find(|(_, kind)| *kind != first) {
                 tell(value.at, &first, &other);

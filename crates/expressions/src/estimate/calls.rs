@@ -35,7 +35,8 @@ impl<'e> Estimator<'e> {
     /// What a call costs with its arguments, without its target.
     pub(super) fn function(&mut self, called: &Called<'e, '_>, costs: &[CostEstimate]) -> Estimated {
         let of_args = costs.iter().fold(CostEstimate::fixed(0), |sum, cost| sum + *cost);
-        let known = self.of_lists(called).or_else(|| self.of_kubernetes(called)).or_else(|| self.of_texts(called));
+        let known =
+            self.of_lists(called).or_else(|| self.of_kubernetes(called)).or_else(|| self.of_texts(called));
         if let Some((cost, size)) = known {
             return (cost + of_args, size);
         }
@@ -82,8 +83,10 @@ impl<'e> Estimator<'e> {
             }
             "strings_quote" => {
                 let size = self.arg(called, 0)?;
-                let quoted =
-                    SizeEstimate { min: size.min.wrapping_add(2), max: size.max.wrapping_mul(2).wrapping_add(2) };
+                let quoted = SizeEstimate {
+                    min: size.min.wrapping_add(2),
+                    max: size.max.wrapping_mul(2).wrapping_add(2),
+                };
                 Some((size.scaled(TRAVERSAL), Some(quoted)))
             }
             "starts_with_string" | "ends_with_string" => only(self.arg(called, 0)?.scaled(TRAVERSAL)),
@@ -294,7 +297,11 @@ fn replaced(size: SizeEstimate, old: SizeEstimate, new: SizeEstimate) -> SizeEst
 
 fn united(one: Option<EntrySizes>, other: Option<EntrySizes>) -> Option<EntrySizes> {
     let (one, other) = (one?, other?);
-    Some(EntrySizes { is_list: one.is_list, key: one.key.union(other.key), value: one.value.union(other.value) })
+    Some(EntrySizes {
+        is_list: one.is_list,
+        key: one.key.union(other.key),
+        value: one.value.union(other.value),
+    })
 }
 
 fn element(kind: &Type) -> Option<&Type> {

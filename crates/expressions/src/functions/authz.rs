@@ -8,7 +8,7 @@ use super::{Answer, Row, fail, no_overload};
 use crate::authorizer::{
     AuthorizerValue, Decision, GroupCheck, PathCheck, Resource, ResourceCheck, ServiceAccount, Subject,
 };
-use crate::evaluate::Context;
+use crate::context::Context;
 use crate::value::{Text, Value};
 
 macro_rules! of {
@@ -17,8 +17,7 @@ macro_rules! of {
     };
 }
 
-const NARROWED: &str =
-    concat!(of!("ResourceCheck"), ".(string) -> ", of!("ResourceCheck"));
+const NARROWED: &str = concat!(of!("ResourceCheck"), ".(string) -> ", of!("ResourceCheck"));
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -41,7 +40,10 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "resource",
-        overloads: &[("groupcheck_resource", concat!(of!("GroupCheck"), ".(string) -> ", of!("ResourceCheck")))],
+        overloads: &[(
+            "groupcheck_resource",
+            concat!(of!("GroupCheck"), ".(string) -> ", of!("ResourceCheck")),
+        )],
         body: resource,
     },
     Row {
@@ -109,7 +111,10 @@ fn path<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
 
 fn group<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::Authorizer(authorizer), Value::String(group)] = args else { return no_overload() };
-    Ok(Value::GroupCheck(Arc::new(GroupCheck { authorizer: (**authorizer).clone(), group: group.to_string() })))
+    Ok(Value::GroupCheck(Arc::new(GroupCheck {
+        authorizer: (**authorizer).clone(),
+        group: group.to_string(),
+    })))
 }
 
 fn service_account<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use machinery::duration;
 
 use super::{Answer, Row, fail, made_text, no_overload};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::{Moment, Text, Value, number, text};
 
 pub(super) const ROWS: &[Row] = &[
@@ -17,7 +17,11 @@ pub(super) const ROWS: &[Row] = &[
         overloads: &[("bytes_to_bytes", "(bytes) -> bytes"), ("string_to_bytes", "(string) -> bytes")],
         body: to_bytes,
     },
-    Row { name: "double", overloads: &[("to_double", "(<double|int|string|uint>) -> double")], body: to_double },
+    Row {
+        name: "double",
+        overloads: &[("to_double", "(<double|int|string|uint>) -> double")],
+        body: to_double,
+    },
     Row {
         name: "duration",
         overloads: &[("to_duration", "(<duration|int|string>) -> duration")],
@@ -169,7 +173,9 @@ fn to_timestamp<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         }
         [Value::String(text)] => match Moment::parse(text) {
             Some(moment) => Ok(Value::Timestamp(moment)),
-            None => fail(format!("parsing time {:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse", &**text)),
+            None => {
+                fail(format!("parsing time {:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse", &**text))
+            }
         },
         _ => no_overload(),
     }

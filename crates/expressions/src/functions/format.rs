@@ -4,19 +4,8 @@ use machinery::names;
 use machinery::pattern::Format;
 
 use super::{Answer, Row, no_overload};
-use crate::evaluate::Context;
-use crate::value::Value;
-
-/// What texts may look like.
-#[derive(Debug)]
-pub struct NamedFormat {
-    /// Its name.
-    pub name: &'static str,
-    /// What is wrong with a text.
-    pub validate: fn(&str) -> Vec<String>,
-    /// What it costs as a regular expression of so many characters.
-    pub(crate) pattern_size: u64,
-}
+use crate::context::Context;
+use crate::value::{NamedFormat, Value};
 
 const MADE: &str = "() -> kubernetes.NamedFormat";
 
@@ -47,9 +36,15 @@ made! {
 /// By the name that expressions use.
 const FORMATS: &[(&str, NamedFormat)] = &[
     ("dns1123Label", NamedFormat { name: "DNS1123Label", validate: names::dns1123_label, pattern_size: 30 }),
-    ("dns1123Subdomain", NamedFormat { name: "DNS1123Subdomain", validate: names::dns1123_subdomain, pattern_size: 60 }),
+    (
+        "dns1123Subdomain",
+        NamedFormat { name: "DNS1123Subdomain", validate: names::dns1123_subdomain, pattern_size: 60 },
+    ),
     ("dns1035Label", NamedFormat { name: "DNS1035Label", validate: names::dns1035_label, pattern_size: 30 }),
-    ("qualifiedName", NamedFormat { name: "QualifiedName", validate: names::qualified_name, pattern_size: 60 }),
+    (
+        "qualifiedName",
+        NamedFormat { name: "QualifiedName", validate: names::qualified_name, pattern_size: 60 },
+    ),
     (
         "dns1123LabelPrefix",
         NamedFormat {
@@ -76,12 +71,29 @@ const FORMATS: &[(&str, NamedFormat)] = &[
     ),
     ("labelValue", NamedFormat { name: "LabelValue", validate: names::label_value, pattern_size: 40 }),
     ("uri", NamedFormat { name: "URI", validate: uri, pattern_size: 1103 }),
-    ("uuid", NamedFormat { name: "uuid", validate: |text| of("uuid", "does not match the UUID format", text), pattern_size: 71 }),
-    ("byte", NamedFormat { name: "byte", validate: |text| of("byte", "invalid base64", text), pattern_size: 84 }),
-    ("date", NamedFormat { name: "date", validate: |text| of("date", "invalid date", text), pattern_size: 45 }),
+    (
+        "uuid",
+        NamedFormat {
+            name: "uuid",
+            validate: |text| of("uuid", "does not match the UUID format", text),
+            pattern_size: 71,
+        },
+    ),
+    (
+        "byte",
+        NamedFormat { name: "byte", validate: |text| of("byte", "invalid base64", text), pattern_size: 84 },
+    ),
+    (
+        "date",
+        NamedFormat { name: "date", validate: |text| of("date", "invalid date", text), pattern_size: 45 },
+    ),
     (
         "datetime",
-        NamedFormat { name: "datetime", validate: |text| of("datetime", "invalid datetime", text), pattern_size: 45 },
+        NamedFormat {
+            name: "datetime",
+            validate: |text| of("datetime", "invalid datetime", text),
+            pattern_size: 45,
+        },
     ),
 ];
 

@@ -5,13 +5,16 @@
 use std::cmp::Ordering;
 
 use super::{Answer, Row, fail, made_list, no_overload, operators};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::{List, Value};
 
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "isSorted",
-        overloads: &[("is_sorted", "list(<int|uint|double|bool|duration|timestamp|string|bytes>).() -> bool")],
+        overloads: &[(
+            "is_sorted",
+            "list(<int|uint|double|bool|duration|timestamp|string|bytes>).() -> bool",
+        )],
         body: is_sorted,
     },
     Row { name: "sum", overloads: &[("sum", "list(<int|uint|double|duration>).() -> <>")], body: sum },
@@ -36,7 +39,10 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "sort",
-        overloads: &[("list_sort", "list(<int|uint|double|bool|duration|timestamp|string|bytes>).() -> list(<>)")],
+        overloads: &[(
+            "list_sort",
+            "list(<int|uint|double|bool|duration|timestamp|string|bytes>).() -> list(<>)",
+        )],
         body: sort,
     },
     Row {
@@ -79,7 +85,7 @@ fn sum<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let mut elements = list(args)?.iter();
     let Some(first) = elements.next() else {
         // Of an empty list of what, only its type says; numbers of all types are equal to this one.
-        return Ok(context.zero_sum());
+        return Ok(context.zero.clone());
     };
     if !matches!(first, Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Duration(_)) {
         return no_overload();
@@ -115,7 +121,9 @@ fn slice<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         return fail(format!("cannot slice({begin}, {end}), negative indexes not supported"));
     };
     if first > last {
-        return fail(format!("cannot slice({begin}, {end}), start index must be less than or equal to end index"));
+        return fail(format!(
+            "cannot slice({begin}, {end}), start index must be less than or equal to end index"
+        ));
     }
     if last > list.len() {
         return fail(format!("cannot slice({begin}, {end}), list is length {}", list.len()));

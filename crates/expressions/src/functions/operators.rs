@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use super::{Answer, Row, fail, made_list, made_text, no_overload};
-use crate::declared::ListKind;
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
+use crate::types::ListKind;
 use crate::value::{List, Moment, Object, Value, number, text};
 
 const ORDERED: &str = "(<bool|int|uint|double|timestamp|duration>, <>) -> bool";
@@ -33,7 +33,11 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "_?_:_", overloads: &[("conditional", "(bool, A, A) -> A")], body: unplanned },
     Row { name: "_&&_", overloads: &[("logical_and", "(bool, bool) -> bool")], body: unplanned },
     Row { name: "_||_", overloads: &[("logical_or", "(bool, bool) -> bool")], body: unplanned },
-    Row { name: "@not_strictly_false", overloads: &[("not_strictly_false", "(bool) -> bool")], body: unplanned },
+    Row {
+        name: "@not_strictly_false",
+        overloads: &[("not_strictly_false", "(bool) -> bool")],
+        body: unplanned,
+    },
     Row { name: "!_", overloads: &[("logical_not", "(bool) -> bool")], body: not },
     Row { name: "_==_", overloads: &[("equals", "(A, A) -> bool")], body: equals },
     Row { name: "_!=_", overloads: &[("not_equals", "(A, A) -> bool")], body: differs },
@@ -121,7 +125,10 @@ fn compared<'a>(args: &[Value<'a>], holds: fn(Ordering) -> bool) -> Answer<'a> {
     let [one, other] = args else { return no_overload() };
     match one.order(other) {
         Some(order) => Ok(Value::Bool(holds(order))),
-        None if [one, other].iter().any(|number| matches!(number, Value::Double(number) if number.is_nan())) => {
+        None if [one, other]
+            .iter()
+            .any(|number| matches!(number, Value::Double(number) if number.is_nan())) =>
+        {
             fail("NaN values cannot be ordered")
         }
         None => no_overload(),
@@ -169,9 +176,8 @@ pub(super) fn add<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         (Value::Uint(one), Value::Uint(other)) => uint(one.checked_add(*other)),
         (Value::Double(one), Value::Double(other)) => Ok(Value::Double(one + other)),
         (Value::Duration(one), Value::Duration(other)) => duration(one.checked_add(*other)),
-        (Value::Timestamp(moment), Value::Duration(nanos)) | (Value::Duration(nanos), Value::Timestamp(moment)) => {
-            later(*moment, Some(*nanos))
-        }
+        (Value::Timestamp(moment), Value::Duration(nanos))
+        | (Value::Duration(nanos), Value::Timestamp(moment)) => later(*moment, Some(*nanos)),
         (Value::String(one), Value::String(other)) => made_text(context, format!("{}{}", &**one, &**other)),
         (Value::Bytes(one), Value::Bytes(other)) => {
             context.allocate(one.len().saturating_add(other.len()))?;
@@ -188,12 +194,9 @@ fn joined<'a>(context: &mut Context, one: &List<'a>, other: &List<'a>) -> Answer
     match one.kind() {
         ListKind::Atomic => elements.extend(other.iter()),
         ListKind::Set => {
-            for element in other.iter() {
-                context.allocate(elements.len())?;
-                if !elements.iter().any(|known| known.equals(&element)) {
-                    elements.push(element);
-                }
-            }
+            let key_of = |element: &Value<'a>| crate::value::set_key(element).unwrap_or_default();
+            let mut known: std::collections::HashSet<String> = elements.iter().map(key_of).collect();
+            elements.extend(other.iter().filter(|element| known.insert(key_of(element))));
         }
         ListKind::Map(keys) => {
             let key_of = |element: &Value<'a>| crate::value::key_of(element, keys);
@@ -273,9 +276,9 @@ fn negate<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
 
 fn size<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     match args {
-        [value @ (Value::String(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_) | Value::Object(_))] => {
-            int(i64::try_from(value.size()).ok())
-        }
+        [
+            value @ (Value::String(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_) | Value::Object(_)),
+        ] => int(i64::try_from(value.size()).ok()),
         _ => no_overload(),
     }
 }
@@ -302,7 +305,7 @@ fn contains<'a>(container: &Value<'a>, value: &Value<'a>) -> Result<bool, EvalEr
 
 fn indexed<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     match args {
-        [container, key] => index(container, key)?.map_or_else(|| no_overload(), Ok),
+        [container, key] => index(container, key)?.map_or_else(no_overload, Ok),
         _ => no_overload(),
     }
 }

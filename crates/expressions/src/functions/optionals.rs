@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Answer, Row, fail, made_list, no_overload};
-use crate::evaluate::Context;
+use crate::context::Context;
 use crate::value::{Entries, Map, Value};
 
 pub(super) const ROWS: &[Row] = &[
@@ -23,8 +23,16 @@ pub(super) const ROWS: &[Row] = &[
         overloads: &[("optional_or_optional", "optional(V).(optional(V)) -> optional(V)")],
         body: unplanned,
     },
-    Row { name: "orValue", overloads: &[("optional_orValue_value", "optional(V).(V) -> V")], body: unplanned },
-    Row { name: "_?._", overloads: &[("select_optional_field", "(dyn, string) -> optional(V)")], body: unplanned },
+    Row {
+        name: "orValue",
+        overloads: &[("optional_orValue_value", "optional(V).(V) -> V")],
+        body: unplanned,
+    },
+    Row {
+        name: "_?._",
+        overloads: &[("select_optional_field", "(dyn, string) -> optional(V)")],
+        body: unplanned,
+    },
     Row {
         name: "_[?_]",
         overloads: &[
@@ -40,7 +48,11 @@ pub(super) const ROWS: &[Row] = &[
         overloads: &[("optional_unwrap", "(list(optional(V))) -> list(V)")],
         body: unwrap,
     },
-    Row { name: "unwrapOpt", overloads: &[("optional_unwrapOpt", "list(optional(V)).() -> list(V)")], body: unwrap },
+    Row {
+        name: "unwrapOpt",
+        overloads: &[("optional_unwrapOpt", "list(optional(V)).() -> list(V)")],
+        body: unwrap,
+    },
     Row {
         name: "cel.@mapInsert",
         overloads: &[

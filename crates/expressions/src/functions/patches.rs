@@ -1,7 +1,7 @@
 //! What mutating admission has beside. Source: `k8s.io/apiserver/pkg/cel/library/jsonpatch.go`.
 
 use super::{Answer, Row, made_text, no_overload};
-use crate::evaluate::Context;
+use crate::context::Context;
 use crate::value::Value;
 
 pub(super) const ROWS: &[Row] = &[Row {

@@ -5,14 +5,17 @@
 use std::fmt::Write;
 
 use super::{Answer, Row, fail, made_text, no_overload};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::{Value, text};
 
 /// Digits after the point that may be asked for.
 const PRECISION_MAX: usize = 1000;
 
-pub(super) const ROWS: &[Row] =
-    &[Row { name: "format", overloads: &[("string_format", "string.(list(dyn)) -> string")], body: format_text }];
+pub(super) const ROWS: &[Row] = &[Row {
+    name: "format",
+    overloads: &[("string_format", "string.(list(dyn)) -> string")],
+    body: format_text,
+}];
 
 fn format_text<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::String(pattern), Value::List(values)] = args else { return no_overload() };
@@ -41,7 +44,9 @@ fn format_text<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         }
         let Some(verb) = rest.next() else { return fail("unexpected end of string") };
         if !"sdfexXbo".contains(verb) {
-            return fail(format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\""));
+            return fail(format!(
+                "could not parse formatting clause: unrecognized formatting clause \"{verb}\""
+            ));
         }
         let Some(value) = values.get(next) else { return fail(format!("index {next} out of range")) };
         next += 1;
@@ -56,14 +61,21 @@ fn unsupported(kind: &str, allowed: &str, value: &Value<'_>) -> EvalError {
     format!("error during formatting: {kind} can only be used on {allowed}, was given {name}").into()
 }
 
-fn clause(out: &mut String, verb: char, precision: Option<usize>, value: &Value<'_>) -> Result<(), EvalError> {
+fn clause(
+    out: &mut String,
+    verb: char,
+    precision: Option<usize>,
+    value: &Value<'_>,
+) -> Result<(), EvalError> {
     let broken = |_: std::fmt::Error| EvalError::from("error during formatting");
     match verb {
         's' => stringified(out, value),
         'd' => match value {
             Value::Int(number) => write!(out, "{number}").map_err(broken),
             Value::Uint(number) => write!(out, "{number}").map_err(broken),
-            Value::Double(number) if !number.is_finite() => write!(out, "{}", special(*number)).map_err(broken),
+            Value::Double(number) if !number.is_finite() => {
+                write!(out, "{}", special(*number)).map_err(broken)
+            }
             other => Err(unsupported("decimal clause", "integers", other)),
         },
         'f' | 'e' => {
@@ -210,7 +222,8 @@ fn shown(out: &mut String, value: &Value<'_>) -> Result<(), EvalError> {
             out.push('}');
         }
         other => {
-            let allowed = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps";
+            let allowed =
+                "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps";
             return Err(unsupported("string clause", allowed, other));
         }
     }

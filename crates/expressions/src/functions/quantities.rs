@@ -7,11 +7,15 @@ use machinery::quantity::{Format, Quantity};
 use semver::Version;
 
 use super::{Answer, Row, fail, no_overload};
-use crate::evaluate::Context;
+use crate::context::Context;
 use crate::value::Value;
 
 pub(super) const ROWS: &[Row] = &[
-    Row { name: "quantity", overloads: &[("string_to_quantity", "(string) -> kubernetes.Quantity")], body: quantity },
+    Row {
+        name: "quantity",
+        overloads: &[("string_to_quantity", "(string) -> kubernetes.Quantity")],
+        body: quantity,
+    },
     Row { name: "isQuantity", overloads: &[("is_quantity_string", "(string) -> bool")], body: is_quantity },
     // Upstream documents the member, and declares the other.
     Row {
@@ -27,7 +31,11 @@ pub(super) const ROWS: &[Row] = &[
         overloads: &[("quantity_is_integer", "kubernetes.Quantity.() -> bool")],
         body: is_integer,
     },
-    Row { name: "asInteger", overloads: &[("quantity_get_int", "kubernetes.Quantity.() -> int")], body: as_integer },
+    Row {
+        name: "asInteger",
+        overloads: &[("quantity_get_int", "kubernetes.Quantity.() -> int")],
+        body: as_integer,
+    },
     Row {
         name: "asApproximateFloat",
         overloads: &[("quantity_get_float", "kubernetes.Quantity.() -> double")],
@@ -74,12 +82,27 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "isSemver",
-        overloads: &[("is_semver_string", "(string) -> bool"), ("is_semver_string_bool", "(string, bool) -> bool")],
+        overloads: &[
+            ("is_semver_string", "(string) -> bool"),
+            ("is_semver_string_bool", "(string, bool) -> bool"),
+        ],
         body: is_semver,
     },
-    Row { name: "major", overloads: &[("semver_major", PART)], body: |_, args| part(args, |version| version.major) },
-    Row { name: "minor", overloads: &[("semver_minor", PART)], body: |_, args| part(args, |version| version.minor) },
-    Row { name: "patch", overloads: &[("semver_patch", PART)], body: |_, args| part(args, |version| version.patch) },
+    Row {
+        name: "major",
+        overloads: &[("semver_major", PART)],
+        body: |_, args| part(args, |version| version.major),
+    },
+    Row {
+        name: "minor",
+        overloads: &[("semver_minor", PART)],
+        body: |_, args| part(args, |version| version.minor),
+    },
+    Row {
+        name: "patch",
+        overloads: &[("semver_patch", PART)],
+        body: |_, args| part(args, |version| version.patch),
+    },
 ];
 
 const PART: &str = "kubernetes.Semver.() -> int";
@@ -118,11 +141,7 @@ fn as_integer<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
 #[expect(clippy::cast_precision_loss, reason = "the name says so")]
 fn as_float<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::Quantity(amount)] = args else { return no_overload() };
-    Ok(Value::Double(if amount.is_whole() {
-        amount.value() as f64
-    } else {
-        amount.to_nanos() as f64 / 1e9
-    }))
+    Ok(Value::Double(if amount.is_whole() { amount.value() as f64 } else { amount.to_nanos() as f64 / 1e9 }))
 }
 
 fn operands(args: &[Value<'_>]) -> Option<(Quantity, Quantity)> {
@@ -156,7 +175,11 @@ fn version(args: &[Value<'_>]) -> Option<Result<Version, String>> {
         [Value::String(text), Value::Bool(is_loose)] => (text, *is_loose),
         _ => return None,
     };
-    let version = if is_loose { normal(text).and_then(|text| Version::parse(&text).ok()) } else { Version::parse(text).ok() };
+    let version = if is_loose {
+        normal(text).and_then(|text| Version::parse(&text).ok())
+    } else {
+        Version::parse(text).ok()
+    };
     Some(version.ok_or_else(|| format!("semver parse error during conversion from string: {:?}", &**text)))
 }
 

@@ -1,7 +1,7 @@
 //! Regular expressions. Source: cel-go's `matches`; `k8s.io/apiserver/pkg/cel/library/regex.go`.
 
 use super::{Answer, Row, made_list, made_text, no_overload};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::{Text, Value};
 
 pub(super) const ROWS: &[Row] = &[
@@ -23,7 +23,7 @@ pub(super) const ROWS: &[Row] = &[
 
 fn matches<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::String(text), Value::String(pattern)] = args else { return no_overload() };
-    let pattern = context.pattern(pattern).map_err(EvalError::from)?;
+    let pattern = context.regex(pattern)?.map_err(EvalError::from)?;
     Ok(Value::Bool(pattern.is_match(text)))
 }
 
@@ -41,7 +41,7 @@ fn part<'a>(context: &mut Context, text: &Text<'a>, range: std::ops::Range<usize
 
 fn find<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::String(text), Value::String(pattern)] = args else { return no_overload() };
-    let found = context.pattern(pattern).map_err(illegal)?.find_iter(text).next();
+    let found = context.regex(pattern)?.map_err(illegal)?.find_iter(text).next();
     part(context, text, found.unwrap_or(0..0))
 }
 
@@ -54,7 +54,7 @@ fn find_all<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         }
         _ => return no_overload(),
     };
-    let pattern = context.pattern(pattern).map_err(illegal)?;
+    let pattern = context.regex(pattern)?.map_err(illegal)?;
     let mut found = Vec::new();
     for range in pattern.find_iter(text).take(limit) {
         found.push(part(context, text, range)?);

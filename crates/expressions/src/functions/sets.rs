@@ -1,7 +1,7 @@
 //! Lists as sets. Source: cel-go's `ext/sets.go`.
 
 use super::{Answer, Row, no_overload};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::{List, Value};
 
 const SETS: &str = "(list(T), list(T)) -> bool";
@@ -29,7 +29,8 @@ fn contains<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
 
 fn equivalent<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     lists(args).map(|(one, other)| {
-        let is_same = other.iter().all(|element| has(one, &element)) && one.iter().all(|element| has(other, &element));
+        let is_same =
+            other.iter().all(|element| has(one, &element)) && one.iter().all(|element| has(other, &element));
         Value::Bool(is_same)
     })
 }

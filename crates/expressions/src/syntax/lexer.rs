@@ -51,7 +51,8 @@ pub(super) fn tokens(text: &[char]) -> Result<Vec<Token>, Vec<Problem>> {
             None => {
                 lexer.at = lexer.at.max(at + 1);
                 let part: String = text.get(at..lexer.at).unwrap_or_default().iter().collect();
-                problems.push(Problem::new(at, format!("Syntax error: token recognition error at: '{part}'")));
+                problems
+                    .push(Problem::new(at, format!("Syntax error: token recognition error at: '{part}'")));
             }
         }
     }
@@ -89,7 +90,8 @@ impl Lexer<'_> {
     }
 
     fn token(&mut self, first: char) -> Option<TokenKind> {
-        if first.is_ascii_digit() || (first == '.' && self.peek(1).is_some_and(|next| next.is_ascii_digit())) {
+        if first.is_ascii_digit() || (first == '.' && self.peek(1).is_some_and(|next| next.is_ascii_digit()))
+        {
             return Some(self.number());
         }
         if let Some(prefix) = self.quoted_prefix() {
@@ -110,7 +112,8 @@ impl Lexer<'_> {
         if first == '`' {
             return self.escaped();
         }
-        let sign = SIGNS.iter().find(|sign| sign.chars().enumerate().all(|(n, part)| self.peek(n) == Some(part)))?;
+        let sign =
+            SIGNS.iter().find(|sign| sign.chars().enumerate().all(|(n, part)| self.peek(n) == Some(part)))?;
         self.at += sign.len();
         Some(TokenKind::Sign(sign))
     }
@@ -139,7 +142,8 @@ impl Lexer<'_> {
     }
 
     fn quoted(&mut self, prefix: usize) -> Option<TokenKind> {
-        let has = |letter: char| (0..prefix).any(|n| self.peek(n).is_some_and(|c| c.eq_ignore_ascii_case(&letter)));
+        let has =
+            |letter: char| (0..prefix).any(|n| self.peek(n).is_some_and(|c| c.eq_ignore_ascii_case(&letter)));
         let (is_raw, is_bytes) = (has('r'), has('b'));
         self.at += prefix;
         let quote = self.peek(0)?;
@@ -158,8 +162,11 @@ impl Lexer<'_> {
         }
         let inner = self.text.get(begin..self.at)?;
         self.at += marks;
-        let bytes =
-            if is_raw { Some(inner.iter().collect::<String>().into_bytes()) } else { unescape(inner, is_bytes) };
+        let bytes = if is_raw {
+            Some(inner.iter().collect::<String>().into_bytes())
+        } else {
+            unescape(inner, is_bytes)
+        };
         let Some(bytes) = bytes else {
             return Some(TokenKind::Wrong("unable to unescape string"));
         };
@@ -172,7 +179,9 @@ impl Lexer<'_> {
 
     fn number(&mut self) -> TokenKind {
         let begin = self.at;
-        if self.peek(0) == Some('0') && self.peek(1) == Some('x') && self.peek(2).is_some_and(|d| d.is_ascii_hexdigit())
+        if self.peek(0) == Some('0')
+            && self.peek(1) == Some('x')
+            && self.peek(2).is_some_and(|d| d.is_ascii_hexdigit())
         {
             self.at += 2;
             self.skip(|digit| digit.is_ascii_hexdigit());

@@ -50,12 +50,17 @@ pub(super) fn global(factory: &mut Factory, at: usize, name: &str, args: Vec<Exp
 pub(super) fn member(factory: &mut Factory, dialect: Dialect, written: Written) -> Result<Expr, Problem> {
     let count = written.args.len();
     match (&*written.name, count) {
-        ("all" | "exists" | "exists_one" | "existsOne" | "map" | "filter", 2) | ("map", 3) => one(factory, written),
+        ("all" | "exists" | "exists_one" | "existsOne" | "map" | "filter", 2) | ("map", 3) => {
+            one(factory, written)
+        }
         ("all" | "exists" | "exists_one" | "existsOne", 3)
         | ("transformList" | "transformMap" | "transformMapEntry", 3 | 4) => two(factory, written),
         ("optMap" | "optFlatMap", 2) => optional(factory, written),
         ("sortBy", 2) => sort_by(factory, written),
-        ("bind", 3) if dialect.has_bindings && matches!(&written.target.kind, Kind::Ident(name) if &**name == "cel") => {
+        ("bind", 3)
+            if dialect.has_bindings
+                && matches!(&written.target.kind, Kind::Ident(name) if &**name == "cel") =>
+        {
             let Written { at, args, .. } = written;
             let Ok([name, value, result]) = <[Expr; 3]>::try_from(args) else {
                 return Err(Problem::new(at, "cel.bind() takes three arguments"));
@@ -90,8 +95,11 @@ fn one(factory: &mut Factory, written: Written) -> Result<Expr, Problem> {
     let (Some(named), Some(first)) = (args.next(), args.next()) else {
         return Err(Problem::new(at, "argument is missing"));
     };
-    let message =
-        if matches!(&*name, "map" | "filter") { "argument is not an identifier" } else { "argument must be a simple name" };
+    let message = if matches!(&*name, "map" | "filter") {
+        "argument is not an identifier"
+    } else {
+        "argument must be a simple name"
+    };
     let over = Loop { at, range: target, variable: variable(&named, message)?, second: None };
     Ok(match &*name {
         "filter" => collected(factory, over, Some(first), named),
@@ -115,7 +123,12 @@ fn two(factory: &mut Factory, written: Written) -> Result<Expr, Problem> {
     if names.0 == names.1 {
         return Err(Problem::new(second.at, format!("duplicate variable name: {}", names.0)));
     }
-    let over = Loop { at, range: target, variable: variable(&first, message)?, second: Some(variable(&second, message)?) };
+    let over = Loop {
+        at,
+        range: target,
+        variable: variable(&first, message)?,
+        second: Some(variable(&second, message)?),
+    };
     let (filter, body) = match args.next() {
         Some(transform) => (Some(body), transform),
         None => (None, body),
@@ -205,7 +218,8 @@ fn filtered(factory: &mut Factory, over: Loop, filter: Option<Expr>, (init, step
 fn fold(factory: &mut Factory, over: Loop, [init, condition, step, result]: [Expr; 4]) -> Expr {
     let Loop { at, range, variable, second } = over;
     let accu = ACCUMULATOR.into();
-    factory.node(at, Kind::Fold(Box::new(Fold { range, variable, second, accu, init, condition, step, result })))
+    factory
+        .node(at, Kind::Fold(Box::new(Fold { range, variable, second, accu, init, condition, step, result })))
 }
 
 /// A fold over nothing that starts with the value.
@@ -213,7 +227,8 @@ fn bind(factory: &mut Factory, at: usize, name: Arc<str>, init: Expr, result: Ex
     let range = factory.node(at, Kind::List(Vec::new()));
     let condition = literal(factory, at, Literal::Bool(false));
     let step = factory.ident(at, &name);
-    let fold = Fold { range, variable: UNUSED.into(), second: None, accu: name, init, condition, step, result };
+    let fold =
+        Fold { range, variable: UNUSED.into(), second: None, accu: name, init, condition, step, result };
     factory.node(at, Kind::Fold(Box::new(fold)))
 }
 
@@ -241,7 +256,8 @@ fn of_optional(factory: &mut Factory, at: usize, name: &str, args: Vec<Expr>) ->
 fn sort_by(factory: &mut Factory, written: Written) -> Result<Expr, Problem> {
     let Written { at, target, args, .. } = written;
     if matches!(target.kind, Kind::Literal(_) | Kind::Map(_) | Kind::Struct(..)) {
-        let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+        let message =
+            "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
         return Err(Problem::new(target.at, message));
     }
     let input = factory.ident(at, SORT_INPUT);

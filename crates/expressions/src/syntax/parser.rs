@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::ast::{Call, Element, Entry, Expr, Field, Kind, Literal, Select};
 use super::lexer::{Token, TokenKind, tokens};
 use super::{Dialect, Outcome, Parsed, macros};
+use crate::escape::RESERVED;
 use crate::problem::Problem;
 
 /// Levels of nesting. Source: cel-go's `maxRecursionDepth`.
@@ -13,11 +14,6 @@ const DEPTH_MAX: usize = 250;
 const CHARACTERS_MAX: usize = 100_000;
 /// Nodes of a tree: macros copy what they are applied to, so that few characters can become many nodes.
 const NODES_MAX: usize = 200_000;
-/// Words that no variable may be named.
-pub(crate) const RESERVED: &[&str] = &[
-    "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
-    "package", "namespace", "null", "return", "true", "var", "void", "while",
-];
 const OPERAND: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, \
     STRING, BYTES, IDENTIFIER}";
 
@@ -29,11 +25,13 @@ pub(crate) fn parse(text: &str, dialect: Dialect) -> Outcome {
     let characters: Vec<char> = text.chars().take(CHARACTERS_MAX + 1).collect();
     if characters.len() > CHARACTERS_MAX {
         let size = text.chars().count();
-        let message = format!("expression code point size exceeds limit: size: {size}, limit {CHARACTERS_MAX}");
+        let message =
+            format!("expression code point size exceeds limit: size: {size}, limit {CHARACTERS_MAX}");
         return Err(vec![Problem::nowhere(message)]);
     }
     let tokens = tokens(&characters)?;
-    let mut parser = Parser { text: &characters, tokens, next: 0, depth: 0, factory: Factory { nodes: 0 }, dialect };
+    let mut parser =
+        Parser { text: &characters, tokens, next: 0, depth: 0, factory: Factory { nodes: 0 }, dialect };
     let root = parser.whole().map_err(|problem| vec![problem])?;
     Ok(Parsed { root, nodes: parser.factory.nodes })
 }
@@ -84,12 +82,16 @@ impl Factory {
                     call.target.iter_mut().for_each(|target| self.renumber(target));
                     call.args.iter_mut().for_each(|arg| self.renumber(arg));
                 }
-                Kind::List(elements) => elements.iter_mut().for_each(|element| self.renumber(&mut element.value)),
+                Kind::List(elements) => {
+                    elements.iter_mut().for_each(|element| self.renumber(&mut element.value))
+                }
                 Kind::Map(entries) => entries.iter_mut().for_each(|entry| {
                     self.renumber(&mut entry.key);
                     self.renumber(&mut entry.value);
                 }),
-                Kind::Struct(_, fields) => fields.iter_mut().for_each(|field| self.renumber(&mut field.value)),
+                Kind::Struct(_, fields) => {
+                    fields.iter_mut().for_each(|field| self.renumber(&mut field.value))
+                }
                 Kind::Fold(fold) => {
                     let fold = &mut **fold;
                     [&mut fold.range, &mut fold.init, &mut fold.condition, &mut fold.step, &mut fold.result]
@@ -190,7 +192,8 @@ impl Parser<'_> {
 
     fn expression(&mut self) -> Parse<Expr> {
         self.deeper(|parser| {
-            let condition = parser.logic("||", "_||_", |parser| parser.logic("&&", "_&&_", Self::relation))?;
+            let condition =
+                parser.logic("||", "_||_", |parser| parser.logic("&&", "_&&_", Self::relation))?;
             let Some(at) = parser.accept("?") else {
                 return Ok(condition);
             };
@@ -221,7 +224,12 @@ impl Parser<'_> {
 
     fn relation(&mut self) -> Parse<Expr> {
         const SIGNS: &[(&str, &str)] = &[
-            ("<", "_<_"), ("<=", "_<=_"), (">=", "_>=_"), (">", "_>_"), ("==", "_==_"), ("!=", "_!=_"),
+            ("<", "_<_"),
+            ("<=", "_<=_"),
+            (">=", "_>=_"),
+            (">", "_>_"),
+            ("==", "_==_"),
+            ("!=", "_!=_"),
             ("in", "@in"),
         ];
         self.chain(SIGNS, Self::sum)
@@ -257,7 +265,10 @@ impl Parser<'_> {
                 if sign == "-" && count == 0 && matches!(self.ahead(1), TokenKind::Int(..)) {
                     break;
                 }
-                if sign == "-" && count == 0 && matches!(self.ahead(1), TokenKind::Literal(Literal::Double(_))) {
+                if sign == "-"
+                    && count == 0
+                    && matches!(self.ahead(1), TokenKind::Literal(Literal::Double(_)))
+                {
                     break;
                 }
                 self.next += 1;
@@ -313,7 +324,11 @@ impl Parser<'_> {
         if is_plain && let Some(open) = self.accept("(") {
             let args = self.arguments()?;
             let dialect = self.dialect;
-            return macros::member(&mut self.factory, dialect, macros::Written { at: open, name, target: operand, args });
+            return macros::member(
+                &mut self.factory,
+                dialect,
+                macros::Written { at: open, name, target: operand, args },
+            );
         }
         let select = Select { operand: Box::new(operand), field: name, is_test: false };
         Ok(self.factory.node(at, Kind::Select(select)))

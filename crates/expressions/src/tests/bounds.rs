@@ -76,13 +76,22 @@ fn costs_and_memory_are_bounded() {
     let long = "a".repeat(5000);
     fails(&format!("'{long}'.replace('a', '{long}').replace('a', '{long}') == ''"), LIMIT);
     fails("lists.range(9223372036854775807).size() == 0", LIMIT);
-    fails("lists.range(100000).map(x, 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' + string(x)).size() == 0", LIMIT);
+    fails(
+        "lists.range(100000).map(x, 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' + string(x)).size() == 0",
+        LIMIT,
+    );
     fails("lists.range(50000).distinct() == []", LIMIT);
+    fails("sets.contains(lists.range(50000), lists.range(50000))", LIMIT);
+    assert_eq!(run("lists.range(5000).transformMap(i, v, i + v).size() == 5000"), Ok(()));
     // Types that double.
-    let typed = format!("{}.size() == 1", (0..60).fold("[1]".to_owned(), |inner, _| format!("{inner}.map(a, {{a: a}})")));
+    let typed = format!(
+        "{}.size() == 1",
+        (0..60).fold("[1]".to_owned(), |inner, _| format!("{inner}.map(a, {{a: a}})"))
+    );
     assert!(run(&typed).is_err());
     // What `optMap` is applied to is written twice.
-    let copied = (0..40).fold("optional.of(1)".to_owned(), |inner, level| format!("{inner}.optMap(x{level}, x{level})"));
+    let copied = (0..40)
+        .fold("optional.of(1)".to_owned(), |inner, level| format!("{inner}.optMap(x{level}, x{level})"));
     fails(&format!("{copied}.hasValue()"), "nodes");
 }
 
@@ -90,6 +99,7 @@ fn costs_and_memory_are_bounded() {
 fn regular_expressions_are_bounded() {
     fails("'a'.matches('(((a{1000}){1000}){1000}){1000}')", "invalid matches argument");
     fails("self[0].find(self.map(x, '(a{1000}){1000}')[0]) == ''", "Illegal regex");
+    fails("lists.range(20000).exists(x, 'a'.matches('(a{100}){10}' + string(x)))", "cost limit exceeded");
     assert_eq!(run("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!'.matches('^(a+)+$') == false"), Ok(()));
 }
 
@@ -109,24 +119,108 @@ fn budgets_are_for_many_and_flags_end_folds() {
     assert_eq!(program.evaluate(&activation, &mut budget).result.expect_err("no budget"), EvalError::Budget);
     let flag = Arc::new(AtomicBool::new(true));
     let mut budget = Budget::default().interrupted_by(flag);
-    assert_eq!(program.evaluate(&activation, &mut budget).result.expect_err("interrupted"), EvalError::Interrupted);
+    assert_eq!(
+        program.evaluate(&activation, &mut budget).result.expect_err("interrupted"),
+        EvalError::Interrupted
+    );
     let mut small = Budget::default().per_call(10);
-    assert_eq!(program.evaluate(&activation, &mut small).result.expect_err("too costly"), EvalError::CostLimit);
+    assert_eq!(
+        program.evaluate(&activation, &mut small).result.expect_err("too costly"),
+        EvalError::CostLimit
+    );
 }
+
+/// What expressions are put together from.
+const PARTS: &[&str] = &[
+    "self",
+    "x",
+    "1",
+    "-1",
+    "9223372036854775807",
+    "1u",
+    "1.5",
+    "'a'",
+    "b'a'",
+    "''",
+    "null",
+    "true",
+    "[",
+    "]",
+    "{",
+    "}",
+    "(",
+    ")",
+    ".",
+    ",",
+    ":",
+    "?",
+    " + ",
+    " - ",
+    " * ",
+    " / ",
+    " % ",
+    " == ",
+    " < ",
+    " && ",
+    " || ",
+    "!",
+    " in ",
+    ".size()",
+    ".all(x, ",
+    ".map(x, ",
+    ".filter(x, ",
+    ".exists(i, v, ",
+    ".transformMap(k, v, ",
+    ".?a",
+    "[?0]",
+    "[0]",
+    ".substring(",
+    ".split(",
+    ".replace(",
+    ".indexOf(",
+    ".lastIndexOf(",
+    ".charAt(",
+    ".format([",
+    ".matches('",
+    "duration('1s')",
+    "timestamp('2020-01-01T00:00:00Z')",
+    "optional.of(1)",
+    ".optMap(x, ",
+    "dyn(",
+    "int(",
+    "string(",
+    "has(",
+    "lists.range(",
+    ".slice(",
+    ".flatten(",
+    ".sortBy(x, ",
+    ".join(",
+    "quantity('1')",
+    ".add(",
+    "ip('::1')",
+    "cidr('10.0.0.0/8')",
+    ".containsIP(",
+    "url('http://a/?b=%')",
+    ".getQuery()",
+    "semver('1.0.0')",
+    "\\",
+    "'",
+    "\"",
+    "`a-b`",
+    "r'\\'",
+    "\u{1f600}",
+    "'\\u00e9'",
+    "0x",
+    "1e",
+    "//",
+    "\n",
+    "cel.bind(y, ",
+    "y",
+];
 
 /// Expressions put together and taken apart by chance: nothing of it may panic.
 #[test]
 fn whatever_is_written_nothing_panics() {
-    const PARTS: &[&str] = &[
-        "self", "x", "1", "-1", "9223372036854775807", "1u", "1.5", "'a'", "b'a'", "''", "null", "true", "[", "]", "{",
-        "}", "(", ")", ".", ",", ":", "?", " + ", " - ", " * ", " / ", " % ", " == ", " < ", " && ", " || ", "!", " in ",
-        ".size()", ".all(x, ", ".map(x, ", ".filter(x, ", ".exists(i, v, ", ".transformMap(k, v, ", ".?a", "[?0]",
-        "[0]", ".substring(", ".split(", ".replace(", ".indexOf(", ".lastIndexOf(", ".charAt(", ".format([", ".matches('",
-        "duration('1s')", "timestamp('2020-01-01T00:00:00Z')", "optional.of(1)", ".optMap(x, ", "dyn(", "int(",
-        "string(", "has(", "lists.range(", ".slice(", ".flatten(", ".sortBy(x, ", ".join(", "quantity('1')", ".add(",
-        "ip('::1')", "cidr('10.0.0.0/8')", ".containsIP(", "url('http://a/?b=%')", ".getQuery()", "semver('1.0.0')",
-        "\\", "'", "\"", "`a-b`", "r'\\'", "\u{1f600}", "'\\u00e9'", "0x", "1e", "//", "\n", "cel.bind(y, ", "y",
-    ];
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut next = |bound: usize| {
         state ^= state << 13;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use crate::{
-    Activation, Authorizer, AuthorizerValue, Budget, Decision, Declared, EvalError, Fields, MadeType, Question, Environment, Field, Library, ListKind, Type, Value,
+    Activation, Authorizer, AuthorizerValue, Budget, Decision, Declared, Environment, EvalError, Field,
+    Fields, Library, ListKind, MadeType, Question, Type, Value,
 };
 
 /// A schema as JSON has it. What a schema of a custom kind becomes is up to the crates above; this is the short form.
@@ -32,30 +33,42 @@ pub(super) fn declared(schema: &Json) -> Declared {
         (Some("string"), Some("duration")) => Declared::duration(),
         (Some("string"), _) => Declared::string(number("maxLength")),
         (Some("array"), _) => {
-            let kind = match schema.get("listType").and_then(Json::as_str) {
-                Some("set") => ListKind::Set,
-                Some("map") => {
-                    let keys = schema["listMapKeys"].as_array().expect("keys");
-                    ListKind::Map(keys.iter().map(|key| key.as_str().expect("a key").into()).collect())
-                }
-                _ => ListKind::Atomic,
-            };
-            Declared::list(declared(&schema["items"]), kind, number("maxItems"))
+            Declared::list(declared(&schema["items"]), list_kind(schema), number("maxItems"))
         }
         (Some("object"), _) => match schema.get("additionalProperties") {
             Some(value) => Declared::map(declared(value), number("maxProperties")),
-            None => {
-                let no_properties = serde_json::Map::new();
-                let properties = schema.get("properties").and_then(Json::as_object).unwrap_or(&no_properties);
-                Declared::object(properties.iter().filter(|(_, schema)| schema.get("type").is_some() || schema.get("intOrString").is_some()).map(|(name, schema)| Field {
-                    name: name.clone(),
-                    declared: declared(schema),
-                    is_required: false,
-                }))
-            }
+            None if is("embedded") => Declared::object(fields(schema)).with_object_meta(),
+            None => Declared::object(fields(schema)),
         },
         _ => Declared::dynamic(),
     }
+}
+
+fn list_kind(schema: &Json) -> ListKind {
+    match schema.get("listType").and_then(Json::as_str) {
+        Some("set") => ListKind::Set,
+        Some("map") => {
+            let keys = schema["listMapKeys"].as_array().expect("keys");
+            ListKind::Map(keys.iter().map(|key| key.as_str().expect("a key").into()).collect())
+        }
+        _ => ListKind::Atomic,
+    }
+}
+
+fn is_typed(schema: &Json) -> bool {
+    let inner = ["items", "additionalProperties"].iter().find_map(|inner| schema.get(inner));
+    (schema.get("type").is_some() || schema.get("intOrString").is_some()) && inner.is_none_or(is_typed)
+}
+
+/// Fields that rules see: those of which a type is known.
+fn fields(schema: &Json) -> Vec<Field> {
+    let properties = schema.get("properties").and_then(Json::as_object);
+    properties
+        .into_iter()
+        .flatten()
+        .filter(|(_, schema)| is_typed(schema))
+        .map(|(name, schema)| Field { name: name.clone(), declared: declared(schema), is_required: false })
+        .collect()
 }
 
 struct Row<'t> {
@@ -104,9 +117,10 @@ fn wrong(row: &Row<'_>, environment: &Environment, object: &Json, declared: &Dec
     let evaluation = program.evaluate(&activation, &mut Budget::new(u64::MAX).per_call(u64::MAX));
     let is_right = match (row.outcome, &evaluation.result) {
         ("true", Ok(Value::Bool(true))) | ("false", Ok(Value::Bool(false))) | ("any", _) => true,
-        (outcome, Err(error)) => {
-            ["fails", "wrong"].iter().find_map(|kind| outcome.strip_prefix(kind)).is_some_and(|part| error.to_string().contains(part.trim()))
-        }
+        (outcome, Err(error)) => ["fails", "wrong"]
+            .iter()
+            .find_map(|kind| outcome.strip_prefix(kind))
+            .is_some_and(|part| error.to_string().contains(part.trim())),
         _ => false,
     };
     if !is_right {
@@ -116,7 +130,10 @@ fn wrong(row: &Row<'_>, environment: &Environment, object: &Json, declared: &Dec
         return Some(format!("cost {}", evaluation.cost));
     }
     let estimated = program.cost();
-    if row.estimate.is_some_and(|(min, max)| min.is_some_and(|min| min != estimated.min) || max != estimated.max) {
+    if row
+        .estimate
+        .is_some_and(|(min, max)| min.is_some_and(|min| min != estimated.min) || max != estimated.max)
+    {
         return Some(format!("was estimated {estimated:?}"));
     }
     None
@@ -143,15 +160,19 @@ fn check(table: &str) {
     let mut object = Json::Null;
     let (mut environment, mut declared_self) = (asking(), Declared::dynamic());
     let (mut rows, mut failures) = (0, Vec::new());
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with("//")) {
+    for (number, line) in
+        text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with("//"))
+    {
         if let Some(json) = line.strip_prefix("schema ") {
-            let schema = serde_json::from_str(json).unwrap_or_else(|error| panic!("{table}:{}: {error}", number + 1));
+            let schema =
+                serde_json::from_str(json).unwrap_or_else(|error| panic!("{table}:{}: {error}", number + 1));
             declared_self = declared(&schema).named("selfType");
             environment = Environment::new().declared("self", declared_self.clone());
             continue;
         }
         if let Some(json) = line.strip_prefix("object ") {
-            object = serde_json::from_str(json).unwrap_or_else(|error| panic!("{table}:{}: {error}", number + 1));
+            object =
+                serde_json::from_str(json).unwrap_or_else(|error| panic!("{table}:{}: {error}", number + 1));
             continue;
         }
         rows += 1;
@@ -206,8 +227,11 @@ fn a_rule_is_compiled_once_and_evaluated_for_objects() {
         "minReplicas": {"type": "integer"}, "replicas": {"type": "integer"}, "name-of": {"type": "string", "maxLength": 5},
     }});
     let declared = declared(&schema).named("selfType");
-    let environment = Environment::new().declared("self", declared.clone()).declared("oldSelf", declared.clone());
-    let program = environment.compile("self.replicas >= self.minReplicas && self.name__dash__of != ''").expect("a rule");
+    let environment =
+        Environment::new().declared("self", declared.clone()).declared("oldSelf", declared.clone());
+    let program = environment
+        .compile("self.replicas >= self.minReplicas && self.name__dash__of != ''")
+        .expect("a rule");
     assert_eq!(*program.kind(), Type::Bool);
     assert!(program.mentions("self") && !program.mentions("oldSelf"));
     assert_eq!((program.cost().min, program.cost().max), (5, 7));
@@ -238,7 +262,13 @@ fn patches_are_made_only_where_they_are_known() {
     let written = serde_json::json!({"op": "add", "path": "/a~1b~0c", "value": {"spec": {"n": 1}}});
     assert_eq!(Value::Object(patch.clone()).to_json(), Some(written));
     assert!(matches!(patch.field("path"), Some(Value::String(path)) if &*path == "/a~1b~0c"));
-    assert!(environment.compile("JSONPatch{operation: 'add'}").expect_err("a typo").to_string().contains("undefined field"));
+    assert!(
+        environment
+            .compile("JSONPatch{operation: 'add'}")
+            .expect_err("a typo")
+            .to_string()
+            .contains("undefined field")
+    );
 }
 
 /// `variables` of a policy: each is computed at most when it is asked for.
@@ -271,21 +301,30 @@ fn variables_of_a_policy_are_computed_when_they_are_asked_for() {
     check("variables.greeting + '!'", "Ok(Some(String(\"hello!\")))");
     check("variables.greeting == 'hello' || variables.broken == 1", "Ok(Some(Bool(true)))");
     check("variables.broken == 1", "Err(Failed(\"division by zero\"))");
-    assert!(environment.compile("variables.nobody").expect_err("nobody").to_string().contains("undefined field 'nobody'"));
+    assert!(
+        environment
+            .compile("variables.nobody")
+            .expect_err("nobody")
+            .to_string()
+            .contains("undefined field 'nobody'")
+    );
     assert!(environment.compile("variables.greeting + 1").is_err());
 }
 
 /// How costs of a change are known: `oldSelf` that may not be there.
 #[test]
 fn old_values_may_be_optional() {
-    let declared = declared(&serde_json::json!({"type": "object", "properties": {"n": {"type": "integer"}}})).named("selfType");
+    let declared = declared(&serde_json::json!({"type": "object", "properties": {"n": {"type": "integer"}}}))
+        .named("selfType");
     let environment = Environment::new().declared("self", declared.clone()).optional("oldSelf", &declared);
     let program = environment.compile("!oldSelf.hasValue() || oldSelf.value().n <= self.n").expect("a rule");
     assert!(program.mentions("oldSelf"));
     let check = |old: Option<i64>, expected: bool| {
         let (object, old) = (serde_json::json!({"n": 5}), old.map(|n| serde_json::json!({"n": n})));
-        let old = old.as_ref().map_or(Value::Optional(None), |old| Value::some(Value::declared(old, &declared)));
-        let activation = Activation::new().with("self", Value::declared(&object, &declared)).with("oldSelf", old);
+        let old =
+            old.as_ref().map_or(Value::Optional(None), |old| Value::some(Value::declared(old, &declared)));
+        let activation =
+            Activation::new().with("self", Value::declared(&object, &declared)).with("oldSelf", old);
         let evaluation = program.evaluate(&activation, &mut Budget::default());
         assert!(matches!(evaluation.result, Ok(Value::Bool(yes)) if yes == expected));
     };
@@ -293,4 +332,12 @@ fn old_values_may_be_optional() {
     check(Some(4), true);
     check(Some(6), false);
     assert!(environment.compile("oldSelf.n == 1").is_err());
+}
+
+#[test]
+fn programs_are_for_many_threads() {
+    const fn shared<T: Send + Sync>() {}
+    const { shared::<crate::Program>() };
+    const { shared::<Environment>() };
+    const { shared::<Value<'static>>() };
 }

@@ -1,12 +1,13 @@
 //! Which values are equal, and which come before others.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use serde_json::Value as Json;
 
 use super::number::{int_to_double, uint_to_double};
 use super::{List, Map, Object, Value};
-use crate::declared::ListKind;
+use crate::types::ListKind;
 
 impl<'a> Value<'a> {
     /// Whether two values are the same. Values of different types are not, apart from numbers.
@@ -18,7 +19,9 @@ impl<'a> Value<'a> {
             (Self::String(one), Self::String(other)) => **one == **other,
             (Self::Bytes(one), Self::Bytes(other)) => one == other,
             (Self::Type(one), Self::Type(other)) => one == other,
-            (Self::List(one), Self::List(other)) => stacker::maybe_grow(64 << 10, 1 << 20, || lists(one, other)),
+            (Self::List(one), Self::List(other)) => {
+                stacker::maybe_grow(64 << 10, 1 << 20, || lists(one, other))
+            }
             (Self::Map(one), Self::Map(other)) => stacker::maybe_grow(64 << 10, 1 << 20, || maps(one, other)),
             (Self::Object(one), Self::Object(other)) => {
                 stacker::maybe_grow(64 << 10, 1 << 20, || objects(one, other))
@@ -52,9 +55,13 @@ impl<'a> Value<'a> {
             (Self::Int(one), Self::Uint(other)) => i128::from(*one).cmp(&i128::from(*other)),
             (Self::Uint(one), Self::Int(other)) => i128::from(*one).cmp(&i128::from(*other)),
             (Self::Int(one), Self::Double(other)) => return int_to_double(*one, *other),
-            (Self::Double(one), Self::Int(other)) => return int_to_double(*other, *one).map(Ordering::reverse),
+            (Self::Double(one), Self::Int(other)) => {
+                return int_to_double(*other, *one).map(Ordering::reverse);
+            }
             (Self::Uint(one), Self::Double(other)) => return uint_to_double(*one, *other),
-            (Self::Double(one), Self::Uint(other)) => return uint_to_double(*other, *one).map(Ordering::reverse),
+            (Self::Double(one), Self::Uint(other)) => {
+                return uint_to_double(*other, *one).map(Ordering::reverse);
+            }
             (Self::String(one), Self::String(other)) => (**one).cmp(&**other),
             (Self::Bytes(one), Self::Bytes(other)) => one.cmp(other),
             (Self::Duration(one), Self::Duration(other)) => one.cmp(other),
@@ -111,44 +118,52 @@ fn lists<'a>(one: &List<'a>, other: &List<'a>) -> bool {
     }
 }
 
-/// Elements that a set is looked through for, before it is sorted.
+/// Elements that are compared with each other before they are looked up by what they are in JSON.
 const FEW: usize = 16;
 
 fn sets<'a>(one: &List<'a>, other: &List<'a>) -> bool {
-    if let (List::Json { elements: one, .. }, List::Json { elements: other, .. }) = (one, other)
-        && one.len() > FEW
+    if one.len() > FEW
+        && let Some(known) = one.iter().map(|element| set_key(&element)).collect::<Option<HashSet<_>>>()
     {
-        let known: std::collections::HashSet<String> = one.iter().map(Json::to_string).collect();
-        return other.iter().all(|element| known.contains(&element.to_string()));
+        return other.iter().all(|element| set_key(&element).is_some_and(|key| known.contains(&key)));
     }
     other.iter().all(|element| one.iter().any(|known| known.equals(&element)))
+}
+
+/// What an element of a set is known by.
+pub(crate) fn set_key(element: &Value<'_>) -> Option<String> {
+    element.to_json().map(|json| json.to_string())
 }
 
 fn by_keys<'a>(one: &List<'a>, other: &List<'a>, keys: &[Box<str>]) -> bool {
     let by_key: std::collections::HashMap<String, Value<'a>> =
         one.iter().map(|element| (key_of(&element, keys), element)).collect();
-    other.iter().all(|element| by_key.get(&key_of(&element, keys)).is_some_and(|known| known.equals(&element)))
+    other
+        .iter()
+        .all(|element| by_key.get(&key_of(&element, keys)).is_some_and(|known| known.equals(&element)))
 }
 
 /// What an element of a list by keys is known by.
 pub(crate) fn key_of(element: &Value<'_>, keys: &[Box<str>]) -> String {
-    let part = |key: &Box<str>| -> String {
+    let part = |key: &str| -> String {
         let value = match element {
-            Value::Object(Object::Json { members, .. }) => members.get(&**key).map(Json::to_string),
-            Value::Map(Map::Json { members, .. }) => members.get(&**key).map(Json::to_string),
+            Value::Object(Object::Json { members, .. }) => members.get(key).map(Json::to_string),
+            Value::Map(Map::Json { members, .. }) => members.get(key).map(Json::to_string),
             Value::Map(map) => map.field(key).map(|value| format!("{value:?}")),
             _ => None,
         };
         value.unwrap_or_default()
     };
-    keys.iter().map(part).collect::<Vec<_>>().join("\u{0}")
+    keys.iter().map(|key| part(key)).collect::<Vec<_>>().join("\u{0}")
 }
 
 fn maps<'a>(one: &Map<'a>, other: &Map<'a>) -> bool {
     if one.len() != other.len() {
         return false;
     }
-    one.entries().iter().all(|(key, value)| other.contains(key) && other.get(key).is_some_and(|same| value.equals(&same)))
+    one.entries()
+        .iter()
+        .all(|(key, value)| other.contains(key) && other.get(key).is_some_and(|same| value.equals(&same)))
 }
 
 /// Whether an object has what a map has.
@@ -163,15 +178,17 @@ fn objects<'a>(one: &Object<'a>, other: &Object<'a>) -> bool {
         (Object::Shared(one), Object::Shared(other)) => {
             one.name == other.name
                 && one.fields.len() == other.fields.len()
-                && one.fields.iter().all(|(name, value)| other.fields.get(name).is_some_and(|same| value.equals(same)))
+                && one
+                    .fields
+                    .iter()
+                    .all(|(name, value)| other.fields.get(name).is_some_and(|same| value.equals(same)))
         }
         (Object::Json { members: one, declared }, Object::Json { members: other, declared: theirs }) => {
             one.len() == other.len()
                 && one.iter().all(|(name, value)| {
                     let Some(same) = other.get(name) else { return false };
-                    let known = crate::escape::escape(name).and_then(|name| {
-                        Some((declared.member(&name)?, theirs.member(&name)?))
-                    });
+                    let known = crate::escape::escape(name)
+                        .and_then(|name| Some((declared.member(&name)?, theirs.member(&name)?)));
                     match known {
                         Some((mine, theirs)) => Value::declared(value, &mine.declared)
                             .equals(&Value::declared(same, &theirs.declared)),

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value as Json;
 
 use super::{List, Map, Moment, Object, Text, Value, text};
-use crate::declared::{Declared, ListKind, Scalar, Shape};
+use crate::types::{Declared, ListKind, Scalar, Shape};
 
 /// Lists of which nobody has said more.
 static ATOMIC: ListKind = ListKind::Atomic;
@@ -33,7 +33,9 @@ pub(super) fn declared<'a>(json: &'a Json, declared: &'a Declared) -> Value<'a> 
         (Shape::List(element, kind), Json::Array(elements)) => {
             Value::List(List::Json { elements, element: Some(element), kind })
         }
-        (Shape::Map(value, _), Json::Object(members)) => Value::Map(Map::Json { members, value: Some(value) }),
+        (Shape::Map(value, _), Json::Object(members)) => {
+            Value::Map(Map::Json { members, value: Some(value) })
+        }
         (Shape::Object(..), Json::Object(members)) => Value::Object(Object::Json { members, declared }),
         _ => dynamic(json),
     }
@@ -53,10 +55,10 @@ pub(super) fn written(value: &Value<'_>) -> Option<Json> {
         Value::Timestamp(moment) => Json::String(moment.to_string()),
         Value::Quantity(amount) => Json::String(amount.to_string()),
         Value::List(List::Json { elements, .. }) => Json::Array(elements.to_vec()),
-        Value::List(list) => {
-            stacker::maybe_grow(64 << 10, 1 << 20, || list.iter().map(|value| written(&value)).collect::<Option<_>>())
-                .map(Json::Array)?
-        }
+        Value::List(list) => stacker::maybe_grow(64 << 10, 1 << 20, || {
+            list.iter().map(|value| written(&value)).collect::<Option<_>>()
+        })
+        .map(Json::Array)?,
         Value::Map(Map::Json { members, .. }) | Value::Object(Object::Json { members, .. }) => {
             Json::Object((*members).clone())
         }
@@ -86,7 +88,9 @@ fn scalar(scalar: Scalar, json: &Json) -> Option<Value<'_>> {
             number.as_i64().or_else(|| super::number::whole(number.as_f64()?)).map(Value::Int)
         }
         (Scalar::Double, Json::Number(number)) => number.as_f64().map(Value::Double),
-        (Scalar::Bytes, Json::String(text)) => STANDARD.decode(text).ok().map(|bytes| Value::Bytes(Arc::from(bytes))),
+        (Scalar::Bytes, Json::String(text)) => {
+            STANDARD.decode(text).ok().map(|bytes| Value::Bytes(Arc::from(bytes)))
+        }
         (Scalar::Timestamp, Json::String(text)) => Moment::parse(text).map(Value::Timestamp),
         (Scalar::Date, Json::String(text)) => Moment::of_day(text).map(Value::Timestamp),
         (Scalar::Duration, Json::String(text)) => text::loose_duration(text).map(Value::Duration),

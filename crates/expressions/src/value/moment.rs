@@ -133,13 +133,16 @@ fn parsed_day(text: &str) -> Option<Date> {
 
 /// `15:04:05` with any fraction.
 fn parsed_time(text: &str) -> Option<Time> {
-    let (clock, fraction) = text.split_once('.').map_or((text, None), |(clock, fraction)| (clock, Some(fraction)));
+    let (clock, fraction) =
+        text.split_once('.').map_or((text, None), |(clock, fraction)| (clock, Some(fraction)));
     let is_clock = clock.len() == 8 && clock.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
     let parts: Option<Vec<i8>> = clock.split(':').map(|part| part.parse().ok()).collect();
     let [hour, minute, second] = parts.filter(|_| is_clock)?.try_into().ok()?;
     let nanos = match fraction {
         None => 0,
-        Some(digits) if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) => return None,
+        Some(digits) if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            return None;
+        }
         Some(digits) => format!("{digits:0<9}").get(..9)?.parse().ok()?,
     };
     Time::new(hour, minute, second, nanos).ok()

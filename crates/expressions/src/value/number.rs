@@ -22,7 +22,7 @@ pub(crate) fn truncated(number: f64) -> Option<i64> {
 /// A double without its fraction, if `uint` holds it.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range has been looked at")]
 pub(crate) fn truncated_unsigned(number: f64) -> Option<u64> {
-    (number >= 0.0 && number < UINT_END).then_some(number as u64)
+    (0.0..UINT_END).contains(&number).then_some(number as u64)
 }
 
 /// How an `int` compares to a double; nothing compares to what is no number.

@@ -29,7 +29,7 @@ pub(crate) fn loose_duration(text: &str) -> Option<i64> {
         let (unit, tail) = tail.split_at_checked(letters)?;
         let unit = unit.to_lowercase();
         let matches = |name: &&str| *name == unit || (name.len() > 2 && unit.strip_suffix('s') == Some(name));
-        let (_, nanos) = UNITS.iter().find(|(names, _)| names.iter().any(|name| matches(name)))?;
+        let (_, nanos) = UNITS.iter().find(|(names, _)| names.iter().any(&matches))?;
         total += number.parse::<f64>().ok()? * nanos;
         rest = tail.trim_start();
     }

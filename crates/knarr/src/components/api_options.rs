@@ -5,12 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown, lchown};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use apiserver::Options;
 use apiserver::admission;
 use apiserver::admission::configuration::Configured;
 use apiserver::audit::{self, LogFile, policy::Policy};
+use apiserver::authentication_config::TokenWebhook;
 use apiserver::options::{PluginChoice, ProxyClient};
 use apiserver::security::authentication_config::{Anonymous, Authentication};
 use apiserver::security::front_proxy::FrontProxy;
@@ -19,7 +21,9 @@ use auth::pki::public_keys;
 use cli::api_server::ApiServerArgs;
 use nix::fcntl::OFlag;
 
+use super::audit_webhook;
 use super::authorities;
+use super::authorization::{self, read_named};
 use super::identity::FRONT_PROXY_CLIENT;
 
 /// Reads what the flags name; `issuer` is that of the cluster's own tokens, `tls` has its authorities.
@@ -53,6 +57,8 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Res
         proxy_client: proxy_client(args, tls)?,
         oidc: authentication.issuers,
         anonymous,
+        token_webhook: token_webhook(args)?,
+        authorization: authorization::load(&args.authorities, tls.parent().unwrap_or(tls))?,
         audit: audit(args)?,
         is_fair: args.enable_priority_and_fairness,
         request_timeout: args.request_timeout.0,
@@ -209,7 +215,20 @@ fn audit(args: &ApiServerArgs) -> Result<Option<audit::Config>> {
         files_max: args.audit_log_maxbackup,
         megabytes_max: args.audit_log_maxsize,
     };
-    Ok(Some(audit::Config { policy, log }))
+    let webhook = audit_webhook::load(&args.audit_webhook)?;
+    Ok(Some(audit::Config { policy, log, webhook }))
+}
+
+/// Who is asked about tokens that nothing here knows.
+fn token_webhook(args: &ApiServerArgs) -> Result<Option<TokenWebhook>> {
+    const FLAG: &str = "--authentication-token-webhook-config-file";
+    let args = &args.authorities;
+    let Some(path) = &args.authentication_token_webhook_config_file else { return Ok(None) };
+    let path = path.to_str().with_context(|| format!("{FLAG}: its name is no text"))?;
+    let version = args.authentication_token_webhook_version.as_deref().unwrap_or("v1beta1");
+    let ttl = args.authentication_token_webhook_cache_ttl.map_or(Duration::from_secs(120), |ttl| ttl.0);
+    let webhook = TokenWebhook::new(path, version, ttl, read_named);
+    webhook.map(Some).map_err(|why| anyhow::anyhow!("{FLAG}: {why}"))
 }
 
 #[cfg(test)]

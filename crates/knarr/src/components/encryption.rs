@@ -5,7 +5,6 @@
 //! changes, here or on another server of the cluster. A file that cannot be used is told at the start; later on, the one
 //! before it stays in use.
 
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -13,11 +12,10 @@ use anyhow::{Context, Result};
 use apiserver::ApiServer;
 use cli::api_server::ApiServerArgs;
 use encryption::Config;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use tokio::io::unix::AsyncFd;
 use tracing::{error, warn};
 
 use super::Settings;
+use super::changes::Changes;
 use super::hand_over::{as_control_plane, take_in_new};
 use super::shared::Others;
 use crate::layout::Layout;
@@ -205,42 +203,4 @@ fn read_own(layout: &Layout, path: &Path) -> Result<Vec<u8>> {
         }
         std::fs::read(path).with_context(|| format!("read {}", path.display()))
     })
-}
-
-/// Changes in a file's folder: of the file itself, and of whatever it may be replaced by.
-struct Changes(AsyncFd<Descriptor>);
-
-/// What tokio asks of a descriptor.
-struct Descriptor(Inotify);
-
-impl AsRawFd for Descriptor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
-
-impl Changes {
-    #[expect(deprecated, reason = "the replacement is unsafe code, and the descriptor is the inotify's own")]
-    fn of(path: &Path) -> Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        let what = AddWatchFlags::IN_CLOSE_WRITE
-            | AddWatchFlags::IN_MOVED_TO
-            | AddWatchFlags::IN_CREATE
-            | AddWatchFlags::IN_ATTRIB;
-        inotify.add_watch(folder, what).with_context(|| format!("watch {}", folder.display()))?;
-        Ok(Self(AsyncFd::new(Descriptor(inotify))?))
-    }
-
-    /// Waits for the next change; several may come as one.
-    async fn next(&mut self) -> Result<()> {
-        loop {
-            let mut ready = self.0.readable_mut().await?;
-            match ready.get_inner().0.read_events() {
-                Ok(_) => return Ok(()),
-                Err(nix::errno::Errno::EAGAIN) => ready.clear_ready(),
-                Err(failure) => return Err(failure.into()),
-            }
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Which requests a webhook or a policy is about: rules, match conditions, match resources.
 //!
-//! CEL expressions must be there; whether they compile is not looked at here.
+//! CEL expressions must be there; whether they compile depends on what they see, and is not looked at here.
 
 use std::collections::BTreeSet;
 

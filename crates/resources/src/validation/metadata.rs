@@ -49,7 +49,7 @@ pub fn create(resource: &Resource, object: &Value) -> FieldErrors {
         (false, "") => {}
         (false, _) => errors.push(namespace.forbidden("not allowed on this type")),
     }
-    common(&metadata, &mut errors);
+    common(&metadata, Finalizers::of(resource), &mut errors);
     errors
 }
 
@@ -69,7 +69,7 @@ pub fn within(path: &Path, metadata: &Value) -> FieldErrors {
     if !namespace.text().is_empty() {
         errors.extend(namespace.all(names::dns1123_label(namespace.text())));
     }
-    common(&metadata, &mut errors);
+    common(&metadata, Finalizers::Qualified, &mut errors);
     errors
 }
 
@@ -99,18 +99,35 @@ pub fn update(resource: &Resource, new: &Value, old: &Value) -> FieldErrors {
     {
         new.get(field).immutable(&old.get(field), &mut errors);
     }
-    common(&new, &mut errors);
+    common(&new, Finalizers::of(resource), &mut errors);
     errors
 }
 
-fn common(metadata: &At<'_>, errors: &mut FieldErrors) {
+/// What the names of finalizers must be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Finalizers {
+    /// Qualified names: of definitions, of custom kinds, and of resources within others.
+    Qualified,
+    /// Those that have a domain, or one of Kubernetes' own.
+    WithDomain,
+}
+
+impl Finalizers {
+    /// Source: `ValidateObjectMeta` of `k8s.io/apimachinery`, which `pkg/apis/core/validation` adds to.
+    fn of(resource: &Resource) -> Self {
+        let is_extension = resource.group == "apiextensions.k8s.io" || resource.strategy.rules.is_some();
+        if is_extension { Self::Qualified } else { Self::WithDomain }
+    }
+}
+
+fn common(metadata: &At<'_>, rule: Finalizers, errors: &mut FieldErrors) {
     metadata.get("generation").not_negative(errors);
     labels(&metadata.get("labels"), errors);
     annotations(&metadata.get("annotations"), errors);
     owners(&metadata.get("ownerReferences"), errors);
     let finalizers = metadata.get("finalizers");
     for finalizer in finalizers.items() {
-        errors.extend(finalizer_name(&finalizers, finalizer.text()));
+        errors.extend(finalizer_name(&finalizers, finalizer.text(), rule));
     }
     let has = |name: &str| finalizers.items().any(|f| f.text() == name);
     if has("orphan") && has("foregroundDeletion") {
@@ -118,11 +135,12 @@ fn common(metadata: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn finalizer_name(finalizers: &At<'_>, name: &str) -> Vec<FieldError> {
+fn finalizer_name(finalizers: &At<'_>, name: &str, rule: Finalizers) -> Vec<FieldError> {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
-    let of = |rule: &str| FieldError::invalid(&finalizers.path, name, rule);
-    let mut errors: Vec<_> = names::qualified_name(name).iter().map(|rule| of(rule)).collect();
-    if errors.is_empty() && !name.contains('/') && !STANDARD.contains(&name) {
+    let of = |why: &str| FieldError::invalid(&finalizers.path, name, why);
+    let mut errors: Vec<_> = names::qualified_name(name).iter().map(|why| of(why)).collect();
+    let needs_domain = rule == Finalizers::WithDomain && !STANDARD.contains(&name);
+    if errors.is_empty() && !name.contains('/') && needs_domain {
         errors.push(of("name is neither a standard finalizer name nor is it fully qualified"));
     }
     errors

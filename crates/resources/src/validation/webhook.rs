@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::admission_rules::{self, FAILURE_POLICIES, MATCH_POLICIES};
 use super::{At, selector};
+use crate::match_conditions;
 
 const SIDE_EFFECTS_ANY: &[&str] = &["None", "NoneOnDryRun", "Some", "Unknown"];
 const SIDE_EFFECTS_NONE: &[&str] = &["None", "NoneOnDryRun"];
@@ -80,7 +81,19 @@ fn one(hook: &At<'_>, kept: &Kept, errors: &mut FieldErrors) {
     selector::check(&hook.get("objectSelector"), errors);
     hook.get("reinvocationPolicy").if_one_of(&["IfNeeded", "Never"], errors);
     client(&hook.get("clientConfig"), errors);
-    admission_rules::match_conditions(&hook.get("matchConditions"), errors);
+    let conditions = hook.get("matchConditions");
+    admission_rules::match_conditions(&conditions, errors);
+    conditions.items().for_each(|condition| compiles(&condition.get("expression"), errors));
+}
+
+/// A condition that is there can be evaluated.
+fn compiles(expression: &At<'_>, errors: &mut FieldErrors) {
+    if expression.text().trim().is_empty() {
+        return;
+    }
+    if let Err(why) = match_conditions::compile(expression.text()) {
+        errors.push(expression.invalid(&why));
+    }
 }
 
 /// A name of at least three segments.

@@ -199,6 +199,61 @@ fn streamed(pieces: impl futures::Stream<Item = Bytes> + Send + 'static) -> Resp
     Response::builder().header("content-type", "application/json").body(body.boxed_unsync()).unwrap()
 }
 
+/// What it says instead of what it should, if it is to.
+async fn misbehaved(manner: Manner, path: &str) -> Option<Response<Body>> {
+    let is_version = path == ROOT;
+    Some(match manner {
+        Manner::Well => return None,
+        Manner::Old if is_version || path.starts_with(&format!("{ROOT}/")) => return None,
+        Manner::Old => whole(StatusCode::NOT_FOUND, "text/plain", "404 page not found"),
+        // It stays available.
+        _ if is_version => said(&list()),
+        Manner::Huge => {
+            let piece = Bytes::from(vec![b' '; 1 << 20]);
+            as_discovery(streamed(futures::stream::repeat(piece).take(256)))
+        }
+        Manner::Drip => {
+            let endless = futures::stream::unfold((), |()| async {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                Some((Bytes::from_static(b" "), ()))
+            });
+            as_discovery(streamed(endless))
+        }
+        Manner::NoJson => as_discovery(whole(StatusCode::OK, "text/html", "<html>{")),
+        Manner::Redirect => moved(StatusCode::FOUND),
+        Manner::Lie => as_discovery(said(&json!({"kind": "Status", "items": [[[]]], "paths": 7}))),
+        Manner::Deep => {
+            let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+            as_discovery(whole(StatusCode::OK, "application/json", deep))
+        }
+        Manner::Hang => std::future::pending().await,
+        Manner::Error => whole(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "out of order"),
+    })
+}
+
+fn moved(code: StatusCode) -> Response<Body> {
+    let mut response = whole(code, "text/plain", "");
+    response.headers_mut().insert("location", "https://192.0.2.77/stolen".parse().unwrap());
+    response
+}
+
+/// Echoes a word, on what was HTTP before.
+fn echo(request: &mut Request<Incoming>) -> Response<Body> {
+    let client = hyper::upgrade::on(request);
+    tokio::spawn(async move {
+        let mut stream = TokioIo::new(client.await.unwrap());
+        let mut word = [0; 4];
+        stream.read_exact(&mut word).await.unwrap();
+        stream.write_all(b"echo ").await.unwrap();
+        stream.write_all(&word).await.unwrap();
+        stream.shutdown().await.unwrap();
+    });
+    let mut response = whole(StatusCode::SWITCHING_PROTOCOLS, "text/plain", "");
+    response.headers_mut().insert("connection", "Upgrade".parse().unwrap());
+    response.headers_mut().insert("upgrade", "echo".parse().unwrap());
+    response
+}
+
 async fn answer(state: State, certificates: usize, mut request: Request<Incoming>) -> Response<Body> {
     let path = request.uri().path().to_owned();
     state.seen.lock().unwrap().push(Seen {
@@ -209,38 +264,8 @@ async fn answer(state: State, certificates: usize, mut request: Request<Incoming
         version: request.version(),
     });
     let manner = *state.manner.lock().unwrap();
-    let is_version = path == ROOT;
-    match manner {
-        Manner::Well => {}
-        Manner::Old if is_version || path.starts_with(&format!("{ROOT}/")) => {}
-        Manner::Old => return whole(StatusCode::NOT_FOUND, "text/plain", "404 page not found"),
-        // It stays available.
-        _ if is_version => return said(&list()),
-        Manner::Huge => {
-            let piece = Bytes::from(vec![b' '; 1 << 20]);
-            let endless = futures::stream::repeat(piece).take(256);
-            return as_discovery(streamed(endless));
-        }
-        Manner::Drip => {
-            let endless = futures::stream::unfold((), |()| async {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-                Some((Bytes::from_static(b" "), ()))
-            });
-            return as_discovery(streamed(endless));
-        }
-        Manner::NoJson => return as_discovery(whole(StatusCode::OK, "text/html", "<html>{")),
-        Manner::Redirect => {
-            let mut response = whole(StatusCode::FOUND, "text/plain", "");
-            response.headers_mut().insert("location", "https://192.0.2.77/stolen".parse().unwrap());
-            return response;
-        }
-        Manner::Lie => return as_discovery(said(&json!({"kind": "Status", "items": [[[]]], "paths": 7}))),
-        Manner::Deep => {
-            let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-            return as_discovery(whole(StatusCode::OK, "application/json", deep));
-        }
-        Manner::Hang => return std::future::pending().await,
-        Manner::Error => return whole(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "out of order"),
+    if let Some(response) = misbehaved(manner, &path).await {
+        return response;
     }
     let known = request.headers().get("if-none-match").map(|value| value.to_str().unwrap().to_owned());
     match (request.method().as_str(), path.strip_prefix(ROOT).unwrap_or(&path)) {
@@ -269,25 +294,9 @@ async fn answer(state: State, certificates: usize, mut request: Request<Incoming
             let piece = Bytes::from(vec![b'x'; 1 << 20]);
             streamed(futures::stream::repeat(piece).take(BIG_BYTES >> 20))
         }
-        ("GET", "/namespaces/default/flunders/moved") => {
-            let mut response = whole(StatusCode::TEMPORARY_REDIRECT, "text/plain", "");
-            response.headers_mut().insert("location", "https://192.0.2.77/stolen".parse().unwrap());
-            response
-        }
+        ("GET", "/namespaces/default/flunders/moved") => moved(StatusCode::TEMPORARY_REDIRECT),
         ("GET", "/namespaces/default/flunders/a/exec") if request.headers().contains_key("upgrade") => {
-            let client = hyper::upgrade::on(&mut request);
-            tokio::spawn(async move {
-                let mut stream = TokioIo::new(client.await.unwrap());
-                let mut word = [0; 4];
-                stream.read_exact(&mut word).await.unwrap();
-                stream.write_all(b"echo ").await.unwrap();
-                stream.write_all(&word).await.unwrap();
-                stream.shutdown().await.unwrap();
-            });
-            let mut response = whole(StatusCode::SWITCHING_PROTOCOLS, "text/plain", "");
-            response.headers_mut().insert("connection", "Upgrade".parse().unwrap());
-            response.headers_mut().insert("upgrade", "echo".parse().unwrap());
-            response
+            echo(&mut request)
         }
         _ => whole(
             StatusCode::NOT_FOUND,

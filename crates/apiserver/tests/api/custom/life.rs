@@ -228,7 +228,7 @@ async fn a_definition_goes_after_its_objects() {
     server.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_is_created_meanwhile_stays_behind() {
     let (store, server) = with_store().await;
     let server = Arc::new(server);
@@ -246,6 +246,7 @@ async fn nothing_that_is_created_meanwhile_stays_behind() {
                         }
                         let object = widget(&format!("w{writer}-{number}"), json!({"size": 1}));
                         made += u32::from(post(&server, &object).await.code == 201);
+                        tokio::task::yield_now().await;
                     }
                     made
                 })
@@ -319,11 +320,12 @@ async fn stored_kinds_are_served_from_the_start_whatever_else_is_stored() {
         }),
         named("badbs", &|definition| definition["spec"]["versions"] = json!(7)),
         named("badcs", &|definition| definition["status"]["acceptedNames"]["kind"] = json!("")),
-        named("badds", &|definition| definition["status"]["acceptedNames"]["kind"] = json!("Widget")),
+        named("zadds", &|definition| definition["status"]["acceptedNames"]["kind"] = json!("Widget")),
         named("bades", &|definition| definition["spec"]["preserveUnknownFields"] = json!(true)),
     ];
-    for (at, definition) in bad.iter().enumerate() {
-        put(&store, &format!("{prefix}/bad{}s.example.com", ['a', 'b', 'c', 'd', 'e'][at]), definition).await;
+    for definition in &bad {
+        put(&store, &format!("{prefix}/{}", definition["metadata"]["name"].as_str().unwrap()), definition)
+            .await;
     }
     let server = start_on(Arc::clone(&store), tempfile::tempdir().unwrap(), None, |_| {}).await;
     let found = server.call("GET", &format!("{WIDGETS}/a"), "").await;

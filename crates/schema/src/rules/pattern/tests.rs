@@ -101,3 +101,11 @@ fn no_expression_takes_much_memory_or_time() {
     assert!(!catastrophe.is_match(&format!("{}b", "a".repeat(20_000))));
     assert!(started.elapsed().as_secs() < 10, "it was tried again and again");
 }
+
+#[test]
+fn all_that_is_found_is_told_in_bytes() {
+    let pattern = Pattern::new(r"\d+").expect("an expression");
+    let found: Vec<_> = pattern.find_iter("a1 ü22 ٣").collect();
+    assert_eq!(found, [1..2, 5..7]);
+    assert_eq!(Pattern::new("x*").expect("an expression").find_iter("ab").count(), 3);
+}

@@ -8,6 +8,8 @@
 
 pub mod address;
 pub mod credentials;
+pub mod kubeconfig;
+pub mod retry;
 
 mod connector;
 mod failure;
@@ -21,7 +23,7 @@ use base::Tasks;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::Request;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
@@ -32,7 +34,7 @@ use tokio::time::Instant;
 use connector::{Connector, Spawner};
 
 pub use address::{Address, ServiceReference};
-pub use credentials::Credentials;
+pub use credentials::{Credential, Credentials};
 pub use failure::CallError;
 
 /// The longest answer that is read. Source: `MaxRequestBodyBytes` of upstream's servers, whose bodies webhooks get.
@@ -44,6 +46,8 @@ const CALLS_MAX: usize = 256;
 /// How many connections to one place wait for the next call, and for how long.
 const IDLE_CONNECTIONS_MAX: usize = 25;
 const IDLE_MAX: Duration = Duration::from_secs(90);
+/// Who asks, in admission.
+const AGENT: &str = "kube-apiserver-admission";
 
 /// Where a webhook is, and who vouches for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -93,18 +97,8 @@ impl Clients {
     }
 
     fn make(&self, config: &Config) -> Result<Client, String> {
-        let address = &config.address;
-        let credential = self.credentials.of(&address.target());
-        let tls = tls::connector(config, &credential)?;
-        let connector = Connector::new(address.clone(), Arc::clone(&self.dial), tls);
-        let http = hyper_util::client::legacy::Client::builder(Spawner(self.tasks.clone()))
-            .pool_idle_timeout(IDLE_MAX)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
-            .build(connector);
-        let calls = Semaphore::new(CALLS_MAX);
-        Ok(Client { url: address.url(), authorization: credential.authorization()?, http, calls })
+        let credential = self.credentials.of(&config.address.target());
+        Client::new(config, &credential, Arc::clone(&self.dial), &self.tasks, AGENT)
     }
 }
 
@@ -113,16 +107,56 @@ impl Clients {
 pub struct Client {
     url: String,
     authorization: Option<HeaderValue>,
+    agent: &'static str,
     http: hyper_util::client::legacy::Client<Connector, Full<Bytes>>,
     calls: Semaphore,
 }
 
 impl Client {
+    /// A client that shares its connections with nobody. They live in `tasks`.
+    ///
+    /// # Errors
+    /// That the certificates or credentials cannot be used.
+    pub fn new(
+        config: &Config,
+        credential: &Credential,
+        dial: Arc<dyn Dial>,
+        tasks: &Tasks,
+        agent: &'static str,
+    ) -> Result<Self, String> {
+        let address = &config.address;
+        let tls = tls::connector(config, credential)?;
+        let http = hyper_util::client::legacy::Client::builder(Spawner(tasks.clone()))
+            .pool_idle_timeout(IDLE_MAX)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .build(Connector::new(address.clone(), dial, tls));
+        let calls = Semaphore::new(CALLS_MAX);
+        Ok(Self { url: address.url(), authorization: credential.authorization()?, agent, http, calls })
+    }
+
     /// Posts a JSON document and answers what comes back with a good status. The other end is told how long it has.
     ///
     /// # Errors
     /// That it could not be reached, did not answer in time, too much, or with another status.
     pub async fn post(&self, body: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
+        let answered = self.call(body, deadline).await?;
+        match answered.body.is_empty() {
+            true => Err(CallError::empty(answered.code, &answered.content_type)),
+            false => Ok(answered.body),
+        }
+    }
+
+    /// Posts a JSON document to somebody who need not answer anything but a good status.
+    ///
+    /// # Errors
+    /// As [`Client::post`].
+    pub async fn deliver(&self, body: Bytes, deadline: Instant) -> Result<(), CallError> {
+        self.call(body, deadline).await.map(drop)
+    }
+
+    async fn call(&self, body: Bytes, deadline: Instant) -> Result<Answered, CallError> {
         let now = Instant::now();
         let left = deadline.saturating_duration_since(now).min(CALL_MAX);
         let url = match left.is_zero() {
@@ -130,45 +164,51 @@ impl Client {
             false => format!("{}?timeout={}s", self.url, left.as_millis().div_ceil(1000)),
         };
         let exchanged = tokio::time::timeout_at(now + left, self.exchange(&url, body)).await;
-        exchanged.unwrap_or_else(|_| Err(CallError::of_transport(&url, "context deadline exceeded")))
+        exchanged.unwrap_or_else(|_| Err(CallError::of_deadline(&url)))
     }
 
-    async fn exchange(&self, url: &str, body: Bytes) -> Result<Bytes, CallError> {
+    async fn exchange(&self, url: &str, body: Bytes) -> Result<Answered, CallError> {
         let failed = |why: &str| CallError::of_transport(url, why);
         let _call = self.calls.acquire().await.map_err(|_| failed("the server stops"))?;
         let mut request = Request::post(url)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, */*")
-            .header(USER_AGENT, "kube-apiserver-admission")
+            .header(USER_AGENT, self.agent)
             .body(Full::new(body))
             .map_err(|failure| failed(&failure.to_string()))?;
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
-        let response = self.http.request(request).await.map_err(|error| failed(&failure::reason(&error)))?;
+        let response = self.http.request(request).await;
+        let response = response.map_err(|error| CallError::of_connection(url, &error))?;
         let (parts, body) = response.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| {
             match error.downcast_ref::<http_body_util::LengthLimitError>() {
                 Some(_) => failed(&format!("the answer is longer than {ANSWER_BYTES_MAX} bytes")),
-                None => failed(&failure::reason(&*error)),
+                None => CallError::of_connection(url, &*error),
             }
         })?;
         check(&parts, body.to_bytes())
     }
 }
 
-/// The body of a good answer.
-fn check(parts: &http::response::Parts, body: Bytes) -> Result<Bytes, CallError> {
+/// A good answer.
+struct Answered {
+    code: u16,
+    content_type: String,
+    body: Bytes,
+}
+
+fn check(parts: &http::response::Parts, body: Bytes) -> Result<Answered, CallError> {
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default();
     let code = parts.status.as_u16();
     if !(200..=206).contains(&code) {
-        return Err(CallError::of_status(parts.status, content_type, &body));
+        let failure = CallError::of_status(parts.status, content_type, &body);
+        let may_be_asked_again = parts.headers.contains_key(RETRY_AFTER);
+        return Err(if may_be_asked_again { failure.asking_again() } else { failure });
     }
-    if body.is_empty() {
-        return Err(CallError::empty(code, content_type));
-    }
-    Ok(body)
+    Ok(Answered { code, content_type: content_type.to_owned(), body })
 }
 
 #[cfg(test)]

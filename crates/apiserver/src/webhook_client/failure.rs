@@ -16,13 +16,59 @@ const SHOWN_BYTES_MAX: usize = 2048;
 pub struct CallError {
     /// The status that metrics are kept by: the other end's, or 503.
     pub code: u16,
+    cause: Cause,
     message: String,
+}
+
+/// What went wrong, as far as callers treat it differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// There was no answer in time.
+    Timeout,
+    /// The connection broke.
+    Reset,
+    /// The other end answered that it would not; perhaps it may be asked again.
+    Status { may_be_asked_again: bool },
+    /// Anything else.
+    Other,
 }
 
 impl CallError {
     /// The other end could not be asked, or did not answer.
     pub(super) fn of_transport(url: &str, why: &str) -> Self {
-        Self { code: 503, message: format!("Post {url:?}: {why}") }
+        Self { code: 503, cause: Cause::Other, message: format!("Post {url:?}: {why}") }
+    }
+
+    /// It did not answer in time.
+    pub(super) fn of_deadline(url: &str) -> Self {
+        Self { cause: Cause::Timeout, ..Self::of_transport(url, "context deadline exceeded") }
+    }
+
+    /// The connection could not be made, or did not last.
+    pub(super) fn of_connection(url: &str, error: &(dyn StdError + 'static)) -> Self {
+        let cause = if is_reset(error) { Cause::Reset } else { Cause::Other };
+        Self { cause, ..Self::of_transport(url, &reason(error)) }
+    }
+
+    /// The same, of an answer with `Retry-After`.
+    pub(super) fn asking_again(self) -> Self {
+        Self { cause: Cause::Status { may_be_asked_again: true }, ..self }
+    }
+
+    /// Whether there was no answer in time.
+    pub fn is_timeout(&self) -> bool {
+        self.cause == Cause::Timeout || self.code == 504
+    }
+
+    /// Whether the same call may go better in a moment. Source: `DefaultShouldRetry`.
+    pub fn is_transient(&self) -> bool {
+        match self.cause {
+            Cause::Reset => true,
+            Cause::Status { may_be_asked_again } => {
+                may_be_asked_again || matches!(self.code, 429 | 500 | 504)
+            }
+            Cause::Timeout | Cause::Other => false,
+        }
     }
 
     /// It answered that it would not.
@@ -51,19 +97,35 @@ impl CallError {
                 "the server responded with the status code {code} but did not return more information"
             ),
         };
-        Self { code, message }
+        Self { code, cause: Cause::Status { may_be_asked_again: false }, message }
     }
 
     /// It answered nothing.
     pub(super) fn empty(code: u16, content_type: &str) -> Self {
         let message = format!("0-length response with status code: {code} and content type: {content_type}");
-        Self { code: 503, message }
+        Self { code: 503, cause: Cause::Other, message }
     }
 
     /// What it answered cannot be read.
     pub fn unreadable(why: impl Into<String>) -> Self {
-        Self { code: 503, message: why.into() }
+        Self { code: 503, cause: Cause::Other, message: why.into() }
     }
+}
+
+/// Whether a connection that there was broke.
+fn is_reset(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        let is_cut = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
+        if is_cut
+            || matches!(kind, Some(std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe))
+        {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// The innermost cause, which is what can be helped.

@@ -87,7 +87,10 @@ impl Credentials {
     }
 }
 
-fn credential(user: &Value, read: &impl Fn(&str) -> Result<String, String>) -> Result<Credential, String> {
+pub(super) fn credential(
+    user: &Value,
+    read: &impl Fn(&str) -> Result<String, String>,
+) -> Result<Credential, String> {
     let text = |name: &str| user.get(name).and_then(Value::as_str).unwrap_or_default();
     for name in ["exec", "auth-provider", "as", "as-uid", "as-groups", "as-user-extra"] {
         if user.get(name).is_some_and(|value| !value.is_null()) {

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Type;
 use crate::escape::escape;
-use crate::types::Type;
 
 /// Bytes of the largest request that is accepted, and so of the largest object.
 pub const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
@@ -216,6 +216,33 @@ impl Declared {
         Self(Arc::new(Inner { shape: Shape::Object(ANONYMOUS.into(), members), elements_max: 0, bytes_min }))
     }
 
+    /// The same object with what every resource has, as far as rules may look at it: `apiVersion`, `kind`, and of
+    /// `metadata` `name` and `generateName`. If a schema says all of that it says more of the metadata, too.
+    #[must_use]
+    pub fn with_object_meta(&self) -> Self {
+        let Shape::Object(name, members) = &self.0.shape else { return self.clone() };
+        let metadata = members.get("metadata").map(|member| &member.declared);
+        let says = |field| metadata.is_some_and(|metadata| metadata.member(field).is_some());
+        let is_whole = ["apiVersion", "kind"].iter().all(|field| members.contains_key(*field));
+        if is_whole && says("name") && says("generateName") {
+            return self.clone();
+        }
+        let text = || Self::string(None);
+        let part = |name: &str| Field { name: name.to_owned(), declared: text(), is_required: false };
+        let metadata = Self::object([part("name"), part("generateName")]);
+        let mut members = members.clone();
+        for (field, declared) in [("apiVersion", text()), ("kind", text()), ("metadata", metadata)] {
+            let member = Member { name: field.into(), declared };
+            if field == "metadata" {
+                members.insert(field.into(), member);
+            } else {
+                members.entry(field.into()).or_insert(member);
+            }
+        }
+        let shape = Shape::Object(name.clone(), members);
+        Self(Arc::new(Inner { shape, elements_max: self.0.elements_max, bytes_min: self.0.bytes_min }))
+    }
+
     /// The same with names for all objects that have none: `name`, `name.field`, `name.field.@idx`, `name.field.@elem`.
     #[must_use]
     pub fn named(&self, name: &str) -> Self {
@@ -225,11 +252,11 @@ impl Declared {
             Shape::Map(value, keys) => Shape::Map(value.named(&format!("{name}.@elem")), *keys),
             Shape::Object(known, members) => {
                 let name = if &**known == ANONYMOUS { name } else { known };
-                let named = |(identifier, member): (&Box<str>, &Member)| {
+                let named = |identifier: &str, member: &Member| {
                     let declared = member.declared.named(&format!("{name}.{identifier}"));
-                    (identifier.clone(), Member { name: member.name.clone(), declared })
+                    (identifier.into(), Member { name: member.name.clone(), declared })
                 };
-                Shape::Object(name.into(), members.iter().map(named).collect())
+                Shape::Object(name.into(), members.iter().map(|(key, member)| named(key, member)).collect())
             }
         };
         let Inner { elements_max, bytes_min, .. } = *self.0;

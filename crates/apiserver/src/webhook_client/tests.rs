@@ -180,7 +180,7 @@ async fn a_call_ends_in_time_however_slowly_it_is_answered() {
     let dripping = serve(&["127.0.0.1"], |_, mut stream| {
         Box::pin(async move {
             read(&mut stream).await;
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n").await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n").await.ok();
             while stream.write_all(b" ").await.is_ok() && stream.flush().await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -203,7 +203,7 @@ async fn what_goes_wrong_is_told_in_gos_words() {
             |_, mut stream| {
                 Box::pin(async move {
                     read(&mut stream).await;
-                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+                    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.ok();
                     let block = vec![b' '; 64 << 10];
                     while stream.write_all(&block).await.is_ok() {}
                 })
@@ -217,7 +217,7 @@ async fn what_goes_wrong_is_told_in_gos_words() {
                 Box::pin(async move {
                     read(&mut stream).await;
                     let head = "location: https://127.0.0.1:1/\r\n";
-                    let _ = stream.write_all(&answer("307 Temporary Redirect", head, "x")).await;
+                    stream.write_all(&answer("307 Temporary Redirect", head, "x")).await.ok();
                     read(&mut stream).await;
                 })
             },
@@ -228,7 +228,7 @@ async fn what_goes_wrong_is_told_in_gos_words() {
             |_, mut stream| {
                 Box::pin(async move {
                     read(&mut stream).await;
-                    let _ = stream.write_all(&answer("200 OK", "content-type: text/plain\r\n", "")).await;
+                    stream.write_all(&answer("200 OK", "content-type: text/plain\r\n", "")).await.ok();
                     read(&mut stream).await;
                 })
             },
