@@ -182,7 +182,8 @@ fn row(
     let api = (spec.group.as_str(), version.name.as_str());
     let mut row = Resource::made(api, &names.plural, &names.singular, &names.kind, scope);
     row.list_kind = names.list_kind.as_str().into();
-    row.message = objects.schema.get().map(|schema| schema.message_name().to_owned()).unwrap_or_default().into();
+    row.message =
+        objects.schema.get().map(|schema| schema.message_name().to_owned()).unwrap_or_default().into();
     row.short_names = names.short_names.iter().collect::<Names>();
     row.categories = names.categories.iter().collect::<Names>();
     row.storage_api_version = format!("{}/{}", spec.group, storage.name).into();

@@ -69,21 +69,41 @@ async fn objects_are_refused_by_rules_and_changes_by_those_about_changes() {
     let refused = create(&server, json!({"class": "x", "min": 3, "max": 2})).await;
     assert_eq!(why(&refused), "spec.min: Invalid value: min is above max of x");
     assert_eq!(refused.body["details"]["causes"][0]["field"], "spec.min");
-    assert_eq!(why(&create(&server, json!({"generation": 2})).await), "spec.generation: Invalid value: 2: must begin at 1");
-    assert_eq!(why(&create(&server, json!({"words": ["bad"]})).await), "spec.words: Forbidden: failed rule: self.all(x, x != 'bad')");
+    assert_eq!(
+        why(&create(&server, json!({"generation": 2})).await),
+        "spec.generation: Invalid value: 2: must begin at 1"
+    );
+    assert_eq!(
+        why(&create(&server, json!({"words": ["bad"]})).await),
+        "spec.words: Forbidden: failed rule: self.all(x, x != 'bad')"
+    );
     let blocked = create(&server, json!({"min": "x", "max": 2})).await;
-    assert!(why(&blocked).contains("some validation rules were not checked because the object was invalid"), "{}", blocked.body);
+    assert!(
+        why(&blocked).contains("some validation rules were not checked because the object was invalid"),
+        "{}",
+        blocked.body
+    );
 
     let ports = json!([{"name": "a", "number": 1}, {"name": "b", "number": 2}]);
-    let made = create(&server, json!({"class": "x", "generation": 1, "min": 1, "max": 2, "ports": ports})).await;
+    let made =
+        create(&server, json!({"class": "x", "generation": 1, "min": 1, "max": 2, "ports": ports})).await;
     assert_eq!(made.code, 201, "{}", made.body);
-    assert_eq!(why(&merge(&server, json!({"class": "y"})).await), "spec.class: Invalid value: \"y\": class is immutable");
+    assert_eq!(
+        why(&merge(&server, json!({"class": "y"})).await),
+        "spec.class: Invalid value: \"y\": class is immutable"
+    );
     let swapped = json!([{"name": "b", "number": 2}, {"name": "a", "number": 1}, {"name": "c", "number": 3}]);
     assert_eq!(merge(&server, json!({"ports": swapped})).await.code, 200);
     let changed = json!([{"name": "c", "number": 3}, {"name": "a", "number": 4}]);
-    assert_eq!(why(&merge(&server, json!({"ports": changed})).await), "spec.ports[1].number: Invalid value: 4: ports stay");
+    assert_eq!(
+        why(&merge(&server, json!({"ports": changed})).await),
+        "spec.ports[1].number: Invalid value: 4: ports stay"
+    );
     assert_eq!(merge(&server, json!({"generation": 2})).await.code, 200);
-    assert_eq!(why(&merge(&server, json!({"generation": 1})).await), "spec.generation: Invalid value: 1: must not fall");
+    assert_eq!(
+        why(&merge(&server, json!({"generation": 1})).await),
+        "spec.generation: Invalid value: 1: must not fall"
+    );
 
     let path = format!("{GADGETS}/a/status");
     let refused = server.call("PATCH", &path, "{\"status\": {\"used\": -1}}").await;
@@ -113,11 +133,16 @@ async fn a_rule_that_comes_later_leaves_what_does_not_change() {
 #[tokio::test]
 async fn definitions_are_refused_for_rules_that_are_wrong_or_cost_too_much() {
     let server = start(None).await;
-    let text = |rule: &str| json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string"},
-        "x-kubernetes-validations": [{"rule": rule}]}}});
+    let text = |rule: &str| {
+        json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string"},
+        "x-kubernetes-validations": [{"rule": rule}]}}})
+    };
     let wrong = why(&define(&server, text("self.nobody()")).await);
     assert!(wrong.contains("properties[l].x-kubernetes-validations[0].rule: Invalid value: "), "{wrong}");
-    assert!(wrong.contains("compilation failed: ERROR: <input>:1:12: undeclared reference to 'nobody'"), "{wrong}");
+    assert!(
+        wrong.contains("compilation failed: ERROR: <input>:1:12: undeclared reference to 'nobody'"),
+        "{wrong}"
+    );
     let costly = why(&define(&server, text("self.all(x, self.exists_one(y, x == y))")).await);
     assert!(costly.contains("estimated rule cost exceeds budget by factor of more than 100x"), "{costly}");
     let status = server.call("GET", &format!("{DEFINITIONS}/{NAME}"), "").await;
@@ -133,7 +158,9 @@ async fn definitions_are_refused_for_rules_that_are_wrong_or_cost_too_much() {
     let element = "x".repeat(100);
     let object: Vec<Value> = (0..1000).map(|_| json!(vec![&element; 10])).collect();
     let made = create(&server, json!({"l": object})).await;
-    assert!(why(&made).contains("validation failed due to running out of cost budget, no further validation rules will be run"));
+    assert!(why(&made).contains(
+        "validation failed due to running out of cost budget, no further validation rules will be run"
+    ));
 }
 
 /// Others go on while many rules are compiled and evaluated.
@@ -146,5 +173,8 @@ async fn many_rules_are_checked_beside_other_requests() {
     let made = define(&server, schema).await;
     assert_eq!(made.code, 201, "{}", made.body);
     assert_eq!(create(&server, json!({"min": 300})).await.code, 201);
-    assert_eq!(why(&merge(&server, json!({"min": 299})).await), "spec: Invalid value: failed rule: self.min != 299");
+    assert_eq!(
+        why(&merge(&server, json!({"min": 299})).await),
+        "spec: Invalid value: failed rule: self.min != 299"
+    );
 }

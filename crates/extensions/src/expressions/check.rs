@@ -194,7 +194,8 @@ impl Check {
             return;
         }
         for (_, rule) in std::mem::take(&mut self.most) {
-            let why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            let why =
+                "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
             self.told.push(|| FieldError::forbidden(&rule, why));
         }
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";

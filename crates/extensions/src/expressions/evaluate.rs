@@ -156,7 +156,8 @@ impl Run {
         }
         let old = seen.old.filter(|old| !old.is_null()).map(|old| CelValue::declared(old, declared));
         let new = Activation::new().with("self", CelValue::declared(seen.new, declared));
-        let optional = new.clone().with("oldSelf", old.clone().map_or(CelValue::Optional(None), CelValue::some));
+        let optional =
+            new.clone().with("oldSelf", old.clone().map_or(CelValue::Optional(None), CelValue::some));
         let has_old = old.is_some();
         let plain = match old {
             Some(old) => new.with("oldSelf", old),
@@ -231,7 +232,9 @@ impl Run {
             None => at.path.clone(),
         };
         let computed = match &compiled.message {
-            Some(Ok(program)) => message(program, &rule.validation.message_expression, at.values, &mut self.budget),
+            Some(Ok(program)) => {
+                message(program, &rule.validation.message_expression, at.values, &mut self.budget)
+            }
             _ => Ok(None),
         };
         let detail = match computed {

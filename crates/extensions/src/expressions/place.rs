@@ -54,7 +54,8 @@ impl Place {
     /// The places of a schema that is structural, and so not too deep.
     pub(super) fn of(schema: &Value, root: Root) -> Self {
         let part = |schema: &Value| {
-            let is_embedded = schema.get("x-kubernetes-embedded-resource").and_then(Value::as_bool) == Some(true);
+            let is_embedded =
+                schema.get("x-kubernetes-embedded-resource").and_then(Value::as_bool) == Some(true);
             Self::of(schema, if is_embedded { Root::Resource } else { Root::Part })
         };
         let object = |name: &str| schema.get(name).filter(|value| value.is_object());
@@ -86,7 +87,8 @@ impl Place {
         if !self.has_rules {
             return;
         }
-        let below = self.properties.values_mut().chain(self.items.as_deref_mut()).chain(self.values.as_deref_mut());
+        let below =
+            self.properties.values_mut().chain(self.items.as_deref_mut()).chain(self.values.as_deref_mut());
         below.for_each(|part| part.compile(work));
         if let (Some(declared), false) = (&self.declared, self.rules.is_empty()) {
             work.of_type(self.parts);
@@ -113,7 +115,9 @@ impl Place {
                 Some(Declared::list(element, kind, number(schema, "maxItems")))
             }
             "object" => match &self.values {
-                Some(values) => Some(Declared::map(values.declared.clone()?, number(schema, "maxProperties"))),
+                Some(values) => {
+                    Some(Declared::map(values.declared.clone()?, number(schema, "maxProperties")))
+                }
                 None => Some(self.declare_object(schema, root)),
             },
             _ => None,
@@ -143,7 +147,8 @@ fn own(name: &str) -> Declared {
     if name != "metadata" {
         return Declared::string(None);
     }
-    let field = |name: &str| Field { name: name.to_owned(), declared: Declared::string(None), is_required: false };
+    let field =
+        |name: &str| Field { name: name.to_owned(), declared: Declared::string(None), is_required: false };
     Declared::object(["name", "generateName"].map(field))
 }
 

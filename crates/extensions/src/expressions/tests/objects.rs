@@ -14,31 +14,65 @@ fn rules(mut schema: Value, rules: Value) -> Value {
 
 #[test]
 fn a_broken_rule_is_told_at_its_place() {
-    let spec = object(json!({"n": {"type": "integer"}, "s": {"type": "string"}, "m": {"type": "object", "additionalProperties": {"type": "integer"}}}));
+    let spec = object(
+        json!({"n": {"type": "integer"}, "s": {"type": "string"}, "m": {"type": "object", "additionalProperties": {"type": "integer"}}}),
+    );
     let spec = |rule: Value| object(json!({"spec": rules(spec.clone(), json!([rule]))}));
     let new = json!({"spec": {"n": 1, "s": "a", "m": {"k": 1}}});
     for (rule, wanted) in [
         (json!({"rule": " self.n > 1 "}), "spec: Invalid value: failed rule: self.n > 1"),
         (json!({"rule": "self.n > 1", "message": " too few "}), "spec: Invalid value: too few"),
-        (json!({"rule": "self.n > 1", "message": "few", "messageExpression": "'only ' + string(self.n)"}), "spec: Invalid value: only 1"),
-        (json!({"rule": "self.n > 1", "message": "few", "messageExpression": "''"}), "spec: Invalid value: few"),
-        (json!({"rule": "self.n > 1", "message": "few", "messageExpression": "'a\\nb'"}), "spec: Invalid value: few"),
-        (json!({"rule": "self.n > 1", "messageExpression": "string(1 / (self.n - 1))"}), "spec: Invalid value: failed rule: self.n > 1"),
+        (
+            json!({"rule": "self.n > 1", "message": "few", "messageExpression": "'only ' + string(self.n)"}),
+            "spec: Invalid value: only 1",
+        ),
+        (
+            json!({"rule": "self.n > 1", "message": "few", "messageExpression": "''"}),
+            "spec: Invalid value: few",
+        ),
+        (
+            json!({"rule": "self.n > 1", "message": "few", "messageExpression": "'a\\nb'"}),
+            "spec: Invalid value: few",
+        ),
+        (
+            json!({"rule": "self.n > 1", "messageExpression": "string(1 / (self.n - 1))"}),
+            "spec: Invalid value: failed rule: self.n > 1",
+        ),
         (json!({"rule": "self.n > 1", "fieldPath": ".n"}), "spec.n: Invalid value: failed rule: self.n > 1"),
-        (json!({"rule": "self.n > 1", "fieldPath": ".m['k']"}), "spec.m[k]: Invalid value: failed rule: self.n > 1"),
-        (json!({"rule": "self.n > 1", "reason": "FieldValueForbidden"}), "spec: Forbidden: failed rule: self.n > 1"),
-        (json!({"rule": "self.n > 1", "reason": "FieldValueRequired", "message": "m"}), "spec: Required value: m"),
+        (
+            json!({"rule": "self.n > 1", "fieldPath": ".m['k']"}),
+            "spec.m[k]: Invalid value: failed rule: self.n > 1",
+        ),
+        (
+            json!({"rule": "self.n > 1", "reason": "FieldValueForbidden"}),
+            "spec: Forbidden: failed rule: self.n > 1",
+        ),
+        (
+            json!({"rule": "self.n > 1", "reason": "FieldValueRequired", "message": "m"}),
+            "spec: Required value: m",
+        ),
         (json!({"rule": "self.n > 1", "reason": "FieldValueDuplicate"}), "spec: Duplicate value"),
-        (json!({"rule": "1 / (self.n - 1) > 0"}), "spec: Invalid value: \"object\": division by zero evaluating rule: 1 / (self.n - 1) > 0"),
+        (
+            json!({"rule": "1 / (self.n - 1) > 0"}),
+            "spec: Invalid value: \"object\": division by zero evaluating rule: 1 / (self.n - 1) > 0",
+        ),
     ] {
         assert_eq!(check(&spec(rule.clone()), new.clone(), None), [wanted], "{rule}");
     }
-    let scalar = object(json!({"s": rules(json!({"type": "string"}), json!([{"rule": "self != 'a'", "message": "m"}]))}));
+    let scalar = object(
+        json!({"s": rules(json!({"type": "string"}), json!([{"rule": "self != 'a'", "message": "m"}]))}),
+    );
     assert_eq!(check(&scalar, json!({"s": "a"}), None), ["s: Invalid value: \"a\": m"]);
     assert_eq!(check(&scalar, json!({"s": null}), None), [""; 0], "null has no rules");
     assert_eq!(check(&scalar, json!({}), None), [""; 0]);
-    let root = rules(object(json!({"s": {"type": "string"}})), json!([{"rule": "self.metadata.name == self.s", "message": "m"}]));
-    assert_eq!(check(&root, json!({"metadata": {"name": "b", "labels": {"x": "y"}}, "s": "a"}), None), ["<nil>: Invalid value: m"]);
+    let root = rules(
+        object(json!({"s": {"type": "string"}})),
+        json!([{"rule": "self.metadata.name == self.s", "message": "m"}]),
+    );
+    assert_eq!(
+        check(&root, json!({"metadata": {"name": "b", "labels": {"x": "y"}}, "s": "a"}), None),
+        ["<nil>: Invalid value: m"]
+    );
     assert_eq!(check(&root, json!({"metadata": {"name": "a"}, "s": "a"}), None), [""; 0]);
 }
 
@@ -55,7 +89,10 @@ fn rules_about_changes_need_an_old_value() {
     assert_eq!(said(json!({"s": "a"}), json!({"s": null})), [""; 0]);
     assert_eq!(said(json!({"s": "a"}), json!({"s": "a"})), [""; 0]);
     assert_eq!(said(json!({"s": "a"}), json!({"s": "b"})), ["s: Invalid value: \"a\": is immutable"]);
-    assert_eq!(said(json!({"m": {"a": 1, "b": 2}}), json!({"m": {"a": 2}})), ["m[a]: Invalid value: 1: is immutable"]);
+    assert_eq!(
+        said(json!({"m": {"a": 1, "b": 2}}), json!({"m": {"a": 2}})),
+        ["m[a]: Invalid value: 1: is immutable"]
+    );
     // Elements are found by their keys, wherever they stand.
     let element = |k: &str, p: Option<i64>, v: i64| match p {
         Some(p) => json!({"k": k, "p": p, "v": v}),
@@ -64,7 +101,10 @@ fn rules_about_changes_need_an_old_value() {
     let old = json!({"l": [element("a", Some(1), 1), element("b", None, 2)]});
     assert_eq!(said(json!({"l": [element("b", None, 2), element("a", Some(1), 1)]}), old.clone()), [""; 0]);
     assert_eq!(said(json!({"l": [element("b", Some(1), 3), element("a", None, 1)]}), old.clone()), [""; 0]);
-    assert_eq!(said(json!({"l": [element("c", None, 0), element("b", None, 3)]}), old.clone()), ["l[1].v: Invalid value: 3: is immutable"]);
+    assert_eq!(
+        said(json!({"l": [element("c", None, 0), element("b", None, 3)]}), old.clone()),
+        ["l[1].v: Invalid value: 3: is immutable"]
+    );
     assert_eq!(said(json!({"l": ["stray", 1, null]}), old), [""; 0]);
 }
 
@@ -107,17 +147,34 @@ fn what_was_wrong_before_and_did_not_change_may_stay() {
 #[test]
 fn evaluations_end_with_the_budget() {
     let elements: Vec<Value> = (0..2000).map(|index| json!(format!("{index}"))).collect();
-    let list = |rule: &str| object(json!({"l": rules(json!({"type": "array", "items": {"type": "string"}}), json!([{"rule": rule}]))}));
+    let list = |rule: &str| {
+        object(
+            json!({"l": rules(json!({"type": "array", "items": {"type": "string"}}), json!([{"rule": rule}]))}),
+        )
+    };
     // One evaluation that costs too much.
     let quadratic = "self.all(x, self.all(y, x == x || y == y))";
     let said = check(&list(quadratic), json!({"l": elements}), None);
-    assert_eq!(said, [format!("l: Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: {quadratic}")]);
+    assert_eq!(
+        said,
+        [format!(
+            "l: Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: {quadratic}"
+        )]
+    );
     // Many that do not, each.
-    let each = object(json!({"l": {"type": "array", "items": rules(json!({"type": "array", "items": {"type": "string"}}),
-        json!([{"rule": "self.all(x, x != '')"}]))}}));
+    let each = object(
+        json!({"l": {"type": "array", "items": rules(json!({"type": "array", "items": {"type": "string"}}),
+        json!([{"rule": "self.all(x, x != '')"}]))}}),
+    );
     let lists: Vec<Value> = (0..2000).map(|_| json!(elements)).collect();
     let said = check(&each, json!({"l": lists}), None);
-    assert!(said.len() == 1 && said[0].ends_with("validation failed due to running out of cost budget, no further validation rules will be run"), "{said:?}");
+    assert!(
+        said.len() == 1
+            && said[0].ends_with(
+                "validation failed due to running out of cost budget, no further validation rules will be run"
+            ),
+        "{said:?}"
+    );
     assert!(said[0].starts_with("l["));
 }
 
@@ -132,8 +189,13 @@ fn large_values_are_shown_a_bounded_number_of_times() {
 
 #[test]
 fn rules_that_are_stored_and_wrong_refuse_objects() {
-    let schema = object(json!({"s": rules(json!({"type": "string"}), json!([{"rule": "self ++"}, {"rule": "self == 'a'", "message": "m"}]))}));
+    let schema = object(
+        json!({"s": rules(json!({"type": "string"}), json!([{"rule": "self ++"}, {"rule": "self == 'a'", "message": "m"}]))}),
+    );
     let said = check(&schema, json!({"s": "b"}), None);
-    assert!(said[0].starts_with("s: Invalid value: \"string\": rule compile error: compilation failed: ERROR"), "{said:?}");
+    assert!(
+        said[0].starts_with("s: Invalid value: \"string\": rule compile error: compilation failed: ERROR"),
+        "{said:?}"
+    );
     assert_eq!(said[1], "s: Invalid value: \"b\": m");
 }

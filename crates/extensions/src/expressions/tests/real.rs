@@ -43,7 +43,8 @@ fn break_one(schema: &mut Value) -> bool {
     match schema {
         Value::Array(elements) => elements.iter_mut().any(break_one),
         Value::Object(fields) => {
-            let rule = fields.get_mut("x-kubernetes-validations").and_then(|rules| rules.pointer_mut("/0/rule"));
+            let rule =
+                fields.get_mut("x-kubernetes-validations").and_then(|rules| rules.pointer_mut("/0/rule"));
             if let Some(rule) = rule {
                 *rule = json!(format!("({}) && self.thereIsNoSuchField", rule.as_str().unwrap_or_default()));
                 return true;
