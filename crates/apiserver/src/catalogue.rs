@@ -23,6 +23,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use extensions::expressions::with_expressions;
 use parking_lot::RwLock;
 use resources::Resource;
 use schema::Schema;
@@ -71,7 +72,7 @@ impl Offer {
     /// The built-in kinds that this process serves, in discovery's order.
     pub fn builtin() -> Vec<Self> {
         let served = resources::table().iter().filter(|row| row.is_served());
-        served.cloned().map(Self::of_builtin_schema).collect()
+        served.cloned().map(with_expressions).map(Self::of_builtin_schema).collect()
     }
 
     fn of_builtin_schema(row: Resource) -> Self {

@@ -62,7 +62,7 @@ pub async fn settle(api: &Api, request: &Authorized, answer: Answer) -> Result<A
     api.cache.fresh().await?;
     let newest = kind.cache().get(&object.key).unwrap_or_else(|| Arc::clone(&object));
     let (written, settled) = (kind.value(&object), kind.value(&newest));
-    warn_of_unserved(api, request, &settled);
+    warn_of_unserved(request, &settled);
     let (written, settled) = (Metadata::of(&written), Metadata::of(&settled));
     // What somebody else has made of it meanwhile is not this answer.
     let is_it = written.uid() == settled.uid() && written.generation() == settled.generation();
@@ -70,19 +70,10 @@ pub async fn settle(api: &Api, request: &Authorized, answer: Answer) -> Result<A
 }
 
 /// Tells the writer of a definition what of it nothing acts on.
-fn warn_of_unserved(api: &Api, request: &Authorized, definition: &Value) {
+fn warn_of_unserved(request: &Authorized, definition: &Value) {
     if extensions::kind::converts_by_webhook(definition) {
         request.notes.warn(
             "this version of knarr calls no conversion webhooks: only the version in which objects are stored is served",
-        );
-    }
-    let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let name = (text("/spec/group"), text("/spec/names/plural"));
-    let current = api.catalogue.current();
-    let mut own = current.iter().filter(|kind| (kind.group(), kind.resource()) == name);
-    if own.any(|kind| kind.arena().is_some_and(|arena| arena.has_validations())) {
-        request.notes.warn(
-            "this version of knarr does not evaluate x-kubernetes-validations: no object is refused by them",
         );
     }
 }

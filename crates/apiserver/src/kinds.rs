@@ -15,6 +15,7 @@ use resources::fields::SelectableField;
 use resources::{Resource, Scope, Strategy};
 use schema::{Schema, SchemaRef, Schemas};
 use serde_json::{Map, Value};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::cache::{CachedObject, ReadFields, ResourceCache};
 use crate::gate::Gate;
@@ -263,20 +264,28 @@ impl Kind {
 
     /// Every broken rule of a new object.
     pub fn validate_create(&self, object: &Value) -> FieldErrors {
-        self.0.row.validate_create(object)
+        self.apart(|| self.0.row.validate_create(object))
     }
 
     /// Every broken rule of a changed object.
     pub fn validate_update(&self, new: &Value, old: &Value, part: Part) -> FieldErrors {
         match part {
-            Part::Object => self.0.row.validate_update(new, old),
-            Part::Status => self.0.row.validate_status_update(new, old),
+            Part::Object => self.apart(|| self.0.row.validate_update(new, old)),
+            Part::Status => self.apart(|| self.0.row.validate_status_update(new, old)),
             Part::Partial(subresource) => resources::partial(self.row(), subresource)
                 .map(|strategy| strategy.validate(self.row(), new, old))
                 .unwrap_or_default(),
             Part::Approval => resources::strategies::validate_approval(self.row(), new, old),
             Part::Raw => FieldErrors::new(),
         }
+    }
+
+    /// Checks by rules that may take long, while other tasks of this thread go on elsewhere, where there is another one.
+    fn apart<T>(&self, check: impl FnOnce() -> T) -> T {
+        let is_slow = self.0.row.strategy.rules.as_ref().is_some_and(|rules| rules.may_take_long());
+        let has_threads =
+            || Handle::try_current().is_ok_and(|own| own.runtime_flavor() == RuntimeFlavor::MultiThread);
+        if is_slow && has_threads() { tokio::task::block_in_place(check) } else { check() }
     }
 
     /// How long objects live, if not for ever.

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::conditions::{self, Kind};
 use crate::definition::{Definition, Version};
+use crate::expressions::KindExpressions;
 use rules::CustomRules;
 
 /// One version of a custom kind.
@@ -34,6 +35,8 @@ pub struct CustomKind {
     pub is_served: bool,
     /// Whether it is the form in which objects are stored.
     pub is_storage: bool,
+    /// The rules in CEL, if the schema has any.
+    expressions: Option<Arc<KindExpressions>>,
 }
 
 /// Why a definition makes no kinds.
@@ -109,19 +112,27 @@ pub fn kinds(definition: &Value, before: Option<Before<'_>>) -> Result<Vec<Custo
         // Nobody calls webhooks that convert: what would have to be converted cannot be asked for. While the definition
         // goes, its objects are found by the version in which they are stored.
         let is_served = version.served && (!webhook || version.storage) || is_terminating && version.storage;
-        let schema = match before.and_then(|before| same(&before, definition, &read, version)) {
-            Some(schema) => schema,
+        let objects = match before.and_then(|before| same(&before, definition, &read, version)) {
+            Some(objects) => objects,
             None => made(&read, version)?,
         };
-        let row = row(&read, version, storage, &schema, is_terminating);
-        kinds.push(CustomKind { row, schema, is_served, is_storage: version.storage });
+        let row = row(&read, version, storage, &objects, is_terminating);
+        let Objects { schema, expressions } = objects;
+        kinds.push(CustomKind { row, schema, is_served, is_storage: version.storage, expressions });
     }
     kinds.sort_by(|left, right| order::compare(&right.row.version, &left.row.version));
     Ok(kinds)
 }
 
+/// What objects of a version are.
+#[derive(Clone, Debug)]
+struct Objects {
+    schema: Schema,
+    expressions: Option<Arc<KindExpressions>>,
+}
+
 /// The schema from before, if all that it is made from is as it was.
-fn same(before: &Before<'_>, definition: &Value, read: &Definition, version: &Version) -> Option<Schema> {
+fn same(before: &Before<'_>, definition: &Value, read: &Definition, version: &Version) -> Option<Objects> {
     let names = &read.status.accepted_names;
     let known = before.kinds.iter().find(|kind| kind.row.version == version.name)?;
     let is_named = known.row.kind == names.kind
@@ -134,10 +145,11 @@ fn same(before: &Before<'_>, definition: &Value, read: &Definition, version: &Ve
             versions.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(&version.name));
         found?.pointer("/schema/openAPIV3Schema").cloned()
     };
-    (is_named && schema(before.definition) == schema(definition)).then(|| known.schema.clone())
+    let is_same = is_named && schema(before.definition) == schema(definition);
+    is_same.then(|| Objects { schema: known.schema.clone(), expressions: known.expressions.clone() })
 }
 
-fn made(read: &Definition, version: &Version) -> Result<Schema, KindError> {
+fn made(read: &Definition, version: &Version) -> Result<Objects, KindError> {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = version.schema.as_ref().and_then(|schema| schema.open_api.as_ref()).unwrap_or(&anything);
     let names = &read.status.accepted_names;
@@ -153,14 +165,16 @@ fn made(read: &Definition, version: &Version) -> Result<Schema, KindError> {
     let built =
         build(&source).map_err(|source| KindError::Schema { version: version.name.clone(), source })?;
     let built: Arc<Schemas> = Arc::new(built);
-    Schema::of_kind(built, (&read.spec.group, &version.name, &names.kind)).ok_or(KindError::Missing("kind"))
+    let expressions = built.has_validations().then(|| Arc::new(KindExpressions::of(schema)));
+    let schema = Schema::of_kind(built, (&read.spec.group, &version.name, &names.kind));
+    Ok(Objects { schema: schema.ok_or(KindError::Missing("kind"))?, expressions })
 }
 
 fn row(
     read: &Definition,
     version: &Version,
     storage: &Version,
-    schema: &Schema,
+    objects: &Objects,
     is_terminating: bool,
 ) -> Resource {
     let (spec, names) = (&read.spec, &read.status.accepted_names);
@@ -168,7 +182,8 @@ fn row(
     let api = (spec.group.as_str(), version.name.as_str());
     let mut row = Resource::made(api, &names.plural, &names.singular, &names.kind, scope);
     row.list_kind = names.list_kind.as_str().into();
-    row.message = schema.get().map(|schema| schema.message_name().to_owned()).unwrap_or_default().into();
+    row.message =
+        objects.schema.get().map(|schema| schema.message_name().to_owned()).unwrap_or_default().into();
     row.short_names = names.short_names.iter().collect::<Names>();
     row.categories = names.categories.iter().collect::<Names>();
     row.storage_api_version = format!("{}/{}", spec.group, storage.name).into();
@@ -190,7 +205,8 @@ fn row(
     if let Some(scale) = scale {
         row.scale = scale::paths(scale);
     }
-    let rules: Arc<dyn Rules> = Arc::new(CustomRules::new(schema.clone(), scale.cloned()));
+    let Objects { schema, expressions } = objects.clone();
+    let rules: Arc<dyn Rules> = Arc::new(CustomRules::new(schema, expressions, scale.cloned()));
     row.strategy = strategy(has_status, rules).into();
     row
 }

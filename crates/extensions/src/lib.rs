@@ -7,4 +7,5 @@ pub mod conditions;
 pub mod names;
 
 mod definition;
+pub mod expressions;
 pub mod kind;

@@ -106,6 +106,14 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown(String);
 
+impl Shown {
+    /// What has its form already.
+    #[must_use]
+    pub fn printed(text: String) -> Self {
+        Self(text)
+    }
+}
+
 impl From<&str> for Shown {
     fn from(text: &str) -> Self {
         Self(quote(text))
@@ -197,6 +205,11 @@ impl FieldError {
     /// `Duplicate value: "x"`.
     pub fn duplicate(path: &Path, value: impl Into<Shown>) -> Self {
         Self::of(path, Reason::Duplicate, format!("Duplicate value: {}", value.into().0))
+    }
+
+    /// `Duplicate value`, for a value that nobody should see.
+    pub fn duplicate_unshown(path: &Path) -> Self {
+        Self::of(path, Reason::Duplicate, "Duplicate value".to_owned())
     }
 
     /// `Not found: "x"`.

@@ -27,6 +27,11 @@ pub trait Rules: Debug + Send + Sync {
 
     /// The broken rules of a status update, metadata apart.
     fn validate_status_update(&self, new: &Value, old: &Value) -> FieldErrors;
+
+    /// Whether they may take so long that others should not wait for the thread: expressions do.
+    fn may_take_long(&self) -> bool {
+        false
+    }
 }
 
 /// The functions and flags of one kind. All functions are pure.

@@ -14,6 +14,7 @@ mod catalogue;
 mod certificates;
 mod corpus;
 mod custom;
+mod custom_rules;
 mod dial;
 mod discovery;
 mod external_addresses;

@@ -1,9 +1,12 @@
-//! The rules of a custom kind's objects, in upstream's order: the schema, the Scale, resources within, what comes twice.
+//! The rules of a custom kind's objects, in upstream's order: the schema, the Scale, resources within, what comes twice,
+//! and expressions.
 //!
 //! Source: `k8s.io/apiextensions-apiserver/pkg/registry/customresource/{strategy,status_strategy,validator}.go`.
 
+use std::sync::Arc;
+
 use machinery::custom;
-use machinery::field::{FieldErrors, Path};
+use machinery::field::{FieldError, FieldErrors, Path, Reason, Shown};
 use resources::Rules;
 use resources::validation::metadata;
 use schema::walk::validate::{Findings, validate, validate_field, validate_update};
@@ -12,16 +15,43 @@ use serde_json::{Map, Value};
 
 use super::scale;
 use crate::definition::Scale;
+use crate::expressions::KindExpressions;
+
+/// What is said when an object is so wrong that its expressions are not looked at.
+const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
 
 #[derive(Debug)]
 pub(super) struct CustomRules {
     schema: Schema,
+    expressions: Option<Arc<KindExpressions>>,
     scale: Option<Scale>,
 }
 
 impl CustomRules {
-    pub(super) fn new(schema: Schema, scale: Option<Scale>) -> Self {
-        Self { schema, scale }
+    pub(super) fn new(
+        schema: Schema,
+        expressions: Option<Arc<KindExpressions>>,
+        scale: Option<Scale>,
+    ) -> Self {
+        Self { schema, expressions, scale }
+    }
+
+    /// Adds what expressions say, which rely on every value being of its type.
+    fn with_expressions(&self, mut errors: FieldErrors, new: &Value, old: Option<&Value>) -> FieldErrors {
+        let Some(expressions) = &self.expressions else { return errors };
+        let is_blocking = |error: &FieldError| {
+            use Reason::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+            matches!(error.reason, NotSupported | Required | TooLong | TooMany | TypeInvalid)
+        };
+        if errors.iter().any(is_blocking) || errors.left_out() > 0 {
+            let nothing = Shown::printed("null".to_owned());
+            errors.push(FieldError::invalid(&Path::default(), nothing, NOT_CHECKED));
+            return errors;
+        }
+        let found = expressions.check(new, old);
+        errors.leave_out(found.left_out());
+        errors.extend(found);
+        errors
     }
 
     /// What the rules of the schema and those of the Scale say, and what resources within say of themselves.
@@ -55,7 +85,7 @@ fn had_repeated(schema: SchemaRef<'_>, old: &Value) -> bool {
 impl Rules for CustomRules {
     fn validate_create(&self, new: &Value) -> FieldErrors {
         let Some(schema) = self.schema.get() else { return FieldErrors::new() };
-        self.whole(validate(schema, new), new)
+        self.with_expressions(self.whole(validate(schema, new), new), new, None)
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> FieldErrors {
@@ -64,7 +94,7 @@ impl Rules for CustomRules {
         if !findings.repeated.is_empty() && had_repeated(schema, old) {
             findings.repeated.clear();
         }
-        self.whole(findings, new)
+        self.with_expressions(self.whole(findings, new), new, Some(old))
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> FieldErrors {
@@ -82,6 +112,10 @@ impl Rules for CustomRules {
         if !repeated.is_empty() && !had_repeated(schema, old) {
             errors.extend(custom::errors(Findings { repeated, ..Findings::default() }));
         }
-        errors
+        self.with_expressions(errors, new, Some(old))
+    }
+
+    fn may_take_long(&self) -> bool {
+        self.expressions.is_some()
     }
 }

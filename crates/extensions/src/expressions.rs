@@ -1,0 +1,119 @@
+//! The rules in CEL that schemas of custom kinds have (`x-kubernetes-validations`): what of them a definition may say, and
+//! what they say of objects.
+//!
+//! A schema becomes a tree of places (`place.rs`), whose rules are compiled once (`rule.rs`): when a definition is written,
+//! to see what is wrong with them and what they could cost (`check.rs`), and when an object of a served kind is first
+//! written, to be evaluated (`evaluate.rs`) over what is new and what stood in its place before (`correlation.rs`).
+//!
+//! Whoever writes a rule runs it in this process. What rules can cost is bounded before they are stored and while they are
+//! evaluated, and so is the work of compiling them and what is said of them.
+//!
+//! Source: `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel`, `pkg/apis/apiextensions/validation`.
+
+mod check;
+mod correlation;
+mod evaluate;
+mod place;
+mod rule;
+mod told;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use machinery::field::FieldErrors;
+use parking_lot::Mutex;
+use resources::strategies::CUSTOM_RESOURCE_DEFINITION;
+use resources::validation::crd;
+use resources::{Resource, Rules, Strategy};
+use serde_json::Value;
+
+pub use check::Cel;
+use place::{Place, Root};
+use rule::Work;
+
+/// The row of definitions with rules that look into their expressions; every other row as it is.
+#[must_use]
+pub fn with_expressions(mut row: Resource) -> Resource {
+    if (&*row.group, &*row.plural) == ("apiextensions.k8s.io", "customresourcedefinitions") {
+        let strategy = Strategy {
+            validate_create: |_| FieldErrors::new(),
+            validate_update: |_, _| FieldErrors::new(),
+            rules: Some(Arc::new(Definitions)),
+            ..CUSTOM_RESOURCE_DEFINITION
+        };
+        row.strategy = strategy.into();
+    }
+    row
+}
+
+/// The rules of definitions, expressions included.
+#[derive(Debug)]
+struct Definitions;
+
+impl Rules for Definitions {
+    fn validate_create(&self, new: &Value) -> FieldErrors {
+        crd::check(new, &Cel)
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> FieldErrors {
+        crd::update(new, old, &Cel)
+    }
+
+    fn validate_status_update(&self, _: &Value, _: &Value) -> FieldErrors {
+        FieldErrors::new()
+    }
+
+    fn may_take_long(&self) -> bool {
+        true
+    }
+}
+
+/// The expressions of a kind. They are compiled when they are first asked for: most kinds are never written to.
+pub(crate) struct KindExpressions {
+    /// The schema, until it is compiled.
+    schema: Mutex<Option<Value>>,
+    place: OnceLock<Place>,
+}
+
+impl fmt::Debug for KindExpressions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("KindExpressions").field("is_compiled", &self.place.get().is_some()).finish()
+    }
+}
+
+impl KindExpressions {
+    /// Those of a schema that can be served.
+    pub(crate) fn of(schema: &Value) -> Self {
+        Self { schema: Mutex::new(Some(without_descriptions(schema))), place: OnceLock::new() }
+    }
+
+    fn place(&self) -> &Place {
+        self.place.get_or_init(|| {
+            let schema = self.schema.lock().take().unwrap_or_default();
+            let mut place = Place::of(&schema, Root::Resource);
+            place.compile(&mut Work::default());
+            place
+        })
+    }
+
+    /// What they say of an object, which may have been another one before.
+    pub(crate) fn check(&self, new: &Value, old: Option<&Value>) -> FieldErrors {
+        evaluate::object(self.place(), new, old)
+    }
+}
+
+/// A schema without what is for people, which is most of it.
+fn without_descriptions(schema: &Value) -> Value {
+    match schema {
+        Value::Array(elements) => elements.iter().map(without_descriptions).collect(),
+        Value::Object(fields) => {
+            // A field of that name has a schema, which is no text.
+            let kept = fields.iter().filter(|(name, value)| *name != "description" || !value.is_string());
+            Value::Object(kept.map(|(name, value)| (name.clone(), without_descriptions(value))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Which old value a new one took the place of, and whether it is the same.
+//!
+//! Fields and entries are found by name, elements of maps by their keys. Elements of other lists cannot be told apart:
+//! none has an old value, and whether one is as it was is whether the list is.
+//! Source: `CorrelatedObject` of `k8s.io/apiserver/pkg/cel/common`, `makeMapList`.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::place::Place;
+
+/// A value, and what stood in its place before.
+#[derive(Debug)]
+pub(super) struct Pair<'v> {
+    place: &'v Place,
+    new: &'v Value,
+    old: &'v Value,
+    is_same: OnceCell<bool>,
+}
+
+impl<'v> Pair<'v> {
+    pub(super) fn new(place: &'v Place, new: &'v Value, old: &'v Value) -> Self {
+        Self { place, new, old, is_same: OnceCell::new() }
+    }
+
+    fn is_same(&self) -> bool {
+        *self.is_same.get_or_init(|| is_same(Some(self.place), self.new, self.old))
+    }
+}
+
+/// The nearest values that have been there before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Correlation<'c> {
+    own: Option<&'c Pair<'c>>,
+    parent: Option<&'c Pair<'c>>,
+}
+
+impl<'c> Correlation<'c> {
+    /// That of a whole object.
+    pub(super) fn root(pair: Option<&'c Pair<'c>>) -> Self {
+        Self { own: pair, parent: None }
+    }
+
+    /// That of a part, by the pair that it makes with its old value, if it has one.
+    pub(super) fn part(self, pair: Option<&'c Pair<'c>>) -> Self {
+        if self.own.is_none() { self } else { Self { own: pair, parent: self.own } }
+    }
+
+    /// Whether this is of a whole object.
+    pub(super) fn is_root(self) -> bool {
+        self.parent.is_none()
+    }
+
+    /// Whether the value is as it was, so that what is wrong with it now was wrong before.
+    pub(super) fn is_unchanged(self) -> bool {
+        self.own.or(self.parent).is_some_and(Pair::is_same)
+    }
+}
+
+/// The elements of an old list by their keys.
+pub(super) struct OldElements<'v> {
+    keys: &'v [String],
+    elements: HashMap<String, &'v Value>,
+}
+
+impl<'v> OldElements<'v> {
+    /// Those of a list whose elements can be told apart. Of several with the same keys the first one counts.
+    pub(super) fn of(place: &'v Place, old: Option<&'v Value>) -> Option<Self> {
+        let keys = place.keys.as_deref()?;
+        let mut elements = HashMap::new();
+        for element in old?.as_array()? {
+            if let Some(object) = element.as_object() {
+                elements.entry(key(keys, object)).or_insert(element);
+            }
+        }
+        Some(Self { keys, elements })
+    }
+
+    pub(super) fn of_element(&self, element: &Value) -> Option<&'v Value> {
+        self.elements.get(&key(self.keys, element.as_object()?)).copied()
+    }
+}
+
+fn key(keys: &[String], element: &Map<String, Value>) -> String {
+    let mut text = String::new();
+    for name in keys {
+        let value = element.get(name).map(Value::to_string).unwrap_or_default();
+        // What is not there is told from what is, as no JSON is empty.
+        text.push_str(&value);
+        text.push('\n');
+    }
+    text
+}
+
+/// Whether two values are the same. What the schema does not have is never known to be.
+fn is_same(place: Option<&Place>, new: &Value, old: &Value) -> bool {
+    match (new, old) {
+        (Value::Array(new_elements), Value::Array(old_elements)) => {
+            if new_elements.len() != old_elements.len() {
+                return false;
+            }
+            let Some(place) = place else { return new == old };
+            match (OldElements::of(place, Some(old)), place.items.as_deref()) {
+                (Some(known), Some(items)) => new_elements.iter().all(|element| {
+                    known.of_element(element).is_some_and(|old| is_same(Some(items), element, old))
+                }),
+                _ => new == old,
+            }
+        }
+        (Value::Object(new), Value::Object(old)) => {
+            let part = |name: &str| {
+                let place = place?;
+                place.properties.get(name).or(place.values.as_deref())
+            };
+            new.len() == old.len()
+                && new.iter().all(|(name, value)| {
+                    let (Some(old), Some(part)) = (old.get(name), part(name)) else { return false };
+                    is_same(Some(part), value, old)
+                })
+        }
+        (new, old) => new == old,
+    }
+}
