@@ -245,6 +245,24 @@ async fn unknown_fields_are_pruned_warned_of_or_refused() {
 }
 
 #[tokio::test]
+async fn protobuf_has_no_objects_of_custom_kinds_but_their_metadata() {
+    let server = start(None).await;
+    define(&server, &widgets()).await;
+    let one = format!("{WIDGETS}/a");
+    assert_eq!(post(&server, &widget("a", json!({"size": 1}))).await.code, 201);
+    let types = [("content-type", "application/vnd.kubernetes.protobuf")];
+    assert_eq!(server.call_with("POST", WIDGETS, &types, "k8s\0").await.code, 415);
+    let types = [("accept", "application/vnd.kubernetes.protobuf")];
+    assert_eq!(server.call_with("GET", &one, &types, "").await.code, 406);
+    let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let partial = server.call_with("GET", WIDGETS, &[("accept", partial)], "").await;
+    assert!(partial.code == 200 && partial.body.as_str().unwrap().contains("PartialObjectMetadataList"));
+    let both = [("accept", "application/vnd.kubernetes.protobuf,application/json")];
+    assert_eq!(server.call_with("GET", &one, &both, "").await.body["kind"], "Widget");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn objects_are_updated_patched_applied_and_scaled() {
     let server = start(None).await;
     define(&server, &widgets()).await;
@@ -280,17 +298,6 @@ async fn objects_are_updated_patched_applied_and_scaled() {
     );
     let wrong = server.call("PATCH", &one, r#"{"spec": {"size": 40}}"#).await;
     assert_eq!(wrong.code, 422);
-    // Protobuf: no object, but metadata.
-    let types = [("content-type", "application/vnd.kubernetes.protobuf")];
-    assert_eq!(server.call_with("POST", WIDGETS, &types, "k8s\0").await.code, 415);
-    let types = [("accept", "application/vnd.kubernetes.protobuf")];
-    assert_eq!(server.call_with("GET", &one, &types, "").await.code, 406);
-    let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-    let partial = server.call_with("GET", WIDGETS, &[("accept", partial)], "").await;
-    assert!(partial.code == 200 && partial.body.as_str().unwrap().contains("PartialObjectMetadataList"));
-    let both = [("accept", "application/vnd.kubernetes.protobuf,application/json")];
-    assert_eq!(server.call_with("GET", &one, &both, "").await.body["kind"], "Widget");
-
     // Status is written by itself.
     let status = server
         .call(

@@ -138,6 +138,35 @@ impl Cluster {
     }
 }
 
+/// The kind goes, and comes back, and goes: dependents of its objects stay.
+async fn comes_and_goes(cluster: &Cluster) {
+    let owner = cluster.make(WIDGETS, "stays", &[]).await;
+    cluster.make(MAPS, "of-stays", &[&owner]).await;
+    for _ in 0..3 {
+        cluster.remove_widgets().await;
+        // Whoever looks at dependents now finds nobody who knows their owner.
+        let touch = r#"{"metadata": {"finalizers": ["example.com/touched"]}}"#;
+        for patch in [touch, r#"{"metadata": {"finalizers": null}}"#] {
+            let touched = cluster.server.call("PATCH", &format!("{MAPS}/of-stays"), patch).await;
+            assert_eq!(touched.code, 200, "{}", touched.body);
+        }
+        cluster
+            .make(
+                MAPS,
+                "canary",
+                &[&json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x"})],
+            )
+            .await;
+        cluster.left(MAPS, &["of-stays", "orphan"]).await;
+        cluster.used("2").await;
+        cluster.add_widgets().await;
+        cluster.left(WIDGETS, &["orphan", "stays"]).await;
+    }
+    cluster.delete(WIDGETS, "stays", "Background").await;
+    cluster.left(MAPS, &["orphan"]).await;
+    cluster.used("1").await;
+}
+
 #[tokio::test]
 async fn a_kind_that_comes_and_goes_is_collected_counted_and_deleted_like_others() {
     let cluster = Cluster::start().await;
@@ -178,32 +207,7 @@ async fn a_kind_that_comes_and_goes_is_collected_counted_and_deleted_like_others
         assert_eq!(orphan["metadata"]["ownerReferences"], Value::Null, "{orphan}");
     }
 
-    // The kind goes, and comes back, and goes: dependents of its objects stay.
-    let owner = cluster.make(WIDGETS, "stays", &[]).await;
-    cluster.make(MAPS, "of-stays", &[&owner]).await;
-    for _ in 0..3 {
-        cluster.remove_widgets().await;
-        // Whoever looks at dependents now finds nobody who knows their owner.
-        let touch = r#"{"metadata": {"finalizers": ["example.com/touched"]}}"#;
-        for patch in [touch, r#"{"metadata": {"finalizers": null}}"#] {
-            let touched = cluster.server.call("PATCH", &format!("{MAPS}/of-stays"), patch).await;
-            assert_eq!(touched.code, 200, "{}", touched.body);
-        }
-        cluster
-            .make(
-                MAPS,
-                "canary",
-                &[&json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x"})],
-            )
-            .await;
-        cluster.left(MAPS, &["of-stays", "orphan"]).await;
-        cluster.used("2").await;
-        cluster.add_widgets().await;
-        cluster.left(WIDGETS, &["orphan", "stays"]).await;
-    }
-    cluster.delete(WIDGETS, "stays", "Background").await;
-    cluster.left(MAPS, &["orphan"]).await;
-    cluster.used("1").await;
+    comes_and_goes(&cluster).await;
 
     // An owner goes, and its kind right after it.
     let last = cluster.make(WIDGETS, "last", &[]).await;
