@@ -26,6 +26,8 @@ use props::Props;
 
 /// How deep a schema may nest; parsers go no deeper.
 const DEPTH_MAX: usize = 128;
+/// How many ways in which something may hold (`allOf`, `anyOf`, `oneOf`) a schema may name. Large ones have a few hundred.
+const ALTERNATIVES_MAX: usize = 5_000;
 
 /// A kind and what its definition says of it.
 #[derive(Clone, Copy, Debug)]
@@ -103,9 +105,7 @@ pub fn structural(schema: &Value, path: &str) -> Result<Vec<Violation>, BuildErr
 
 /// Reads a schema, and does with it what may recurse as deep as it does.
 fn read<T>(schema: &Value, act: impl FnOnce(&Props) -> Result<T, BuildError>) -> Result<T, BuildError> {
-    if !is_shallow(schema, DEPTH_MAX) {
-        return Err(BuildError::TooLarge { what: "levels", max: DEPTH_MAX });
-    }
+    check_bounds(schema)?;
     with_room(|| {
         let props = Props::read(schema)?;
         structural::supported(&props)?;
@@ -117,6 +117,31 @@ fn sorted(found: Report) -> Vec<Violation> {
     let mut violations = found.into_violations();
     violations.sort_by(|left, right| (&left.path, &left.detail).cmp(&(&right.path, &right.detail)));
     violations
+}
+
+/// Whether a schema can be read: it takes room for every schema within it, however short that is.
+fn check_bounds(schema: &Value) -> Result<(), BuildError> {
+    if !is_shallow(schema, DEPTH_MAX) {
+        return Err(BuildError::TooLarge { what: "levels", max: DEPTH_MAX });
+    }
+    if alternatives(schema) > ALTERNATIVES_MAX {
+        return Err(BuildError::TooLarge { what: "schemas in allOf, anyOf and oneOf", max: ALTERNATIVES_MAX });
+    }
+    Ok(())
+}
+
+fn alternatives(value: &Value) -> usize {
+    let within = |name: &str, value: &Value| match value {
+        Value::Array(items) if matches!(name, "allOf" | "anyOf" | "oneOf") => items.len(),
+        _ => 0,
+    };
+    match value {
+        Value::Array(items) => items.iter().map(alternatives).sum(),
+        Value::Object(object) => {
+            object.iter().map(|(name, value)| within(name, value) + alternatives(value)).sum()
+        }
+        _ => 0,
+    }
 }
 
 fn is_shallow(value: &Value, depth: usize) -> bool {

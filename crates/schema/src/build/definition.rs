@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::props::Props;
 use super::structural::supported;
-use super::{BuildError, DEPTH_MAX, Source, complete, is_shallow, lower, structural};
+use super::{BuildError, Source, check_bounds, complete, lower, structural};
 use crate::Schemas;
 use crate::rules::violation::{Problem, Violation};
 use crate::walk::path::{Path, Style};
@@ -81,7 +81,7 @@ impl Kept {
 
     fn of_one(schema: &Value) -> Self {
         let path = Path::Root;
-        let Some(props) = Some(schema).filter(|schema| is_shallow(schema, DEPTH_MAX)).and_then(read) else {
+        let Some(props) = Some(schema).filter(|schema| check_bounds(schema).is_ok()).and_then(read) else {
             return Self { structure: true, ..Self::default() };
         };
         let structure = supported(&props).is_err() || !structural_report(&props, path).is_valid();
@@ -113,7 +113,7 @@ impl Kept {
 /// Whether a schema fills anything in.
 pub fn has_defaults(schema: &Value) -> bool {
     let has = |props: Props| props.any(&mut |schema| schema.default.is_some());
-    is_shallow(schema, DEPTH_MAX) && with_room(|| read(schema).is_some_and(has))
+    check_bounds(schema).is_ok() && with_room(|| read(schema).is_some_and(has))
 }
 
 /// How strictly a schema is checked.
@@ -140,8 +140,8 @@ pub struct Checked {
 
 /// Checks the schema of one version of a kind, or what the schemas of all its versions have in common.
 pub fn check(source: &Source<'_>, strictness: Strictness) -> Checked {
-    if !is_shallow(source.schema, DEPTH_MAX) {
-        return refused(source, &BuildError::TooLarge { what: "levels", max: DEPTH_MAX });
+    if let Err(why) = check_bounds(source.schema) {
+        return refused(source, &why);
     }
     with_room(|| match Props::read(source.schema) {
         Ok(props) => checked(source, strictness, &props),

@@ -227,6 +227,11 @@ fn schemas_are_bounded_in_depth_and_number() {
         &json!({"type": "object", "properties": many}),
         &expect!["the schema has more than 65535 objects, lists or maps; make it smaller"],
     );
+    let ways = vec![json!({}); 5_001];
+    check(
+        &json!({"type": "object", "properties": {"a": {"type": "string", "anyOf": ways}}}),
+        &expect!["the schema has more than 5000 schemas in allOf, anyOf and oneOf; make it smaller"],
+    );
     let mut deep = json!({"type": "string"});
     for _ in 0..60 {
         deep = json!({"type": "object", "properties": {"a": deep}});

@@ -34,8 +34,8 @@ pub struct Found {
 impl Fields {
     /// The fields of a schema; `None` if it cannot be read.
     pub fn of(schema: &Value) -> Option<Self> {
-        let is_shallow = super::is_shallow(schema, super::DEPTH_MAX);
-        is_shallow.then(|| with_room(|| super::read(schema))).flatten().map(Self)
+        let is_bounded = super::check_bounds(schema).is_ok();
+        is_bounded.then(|| with_room(|| super::read(schema))).flatten().map(Self)
     }
 
     /// Where a path leads.
