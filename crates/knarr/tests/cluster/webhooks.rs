@@ -15,7 +15,8 @@ const SERVER: &str = include_str!("webhooks/hook.py");
 
 #[test]
 fn a_webhook_in_a_pod_puts_a_sidecar_into_the_pods_of_a_deployment() {
-    let cluster = cluster();
+    let mut cluster = cluster();
+    must(cluster.import_busybox(BUSYBOX));
     let session = must(Session::new(&cluster, KUBECTLS[1], NAMESPACE));
     let folder = cluster.scratch().join("hook");
     std::fs::create_dir_all(&folder).unwrap();

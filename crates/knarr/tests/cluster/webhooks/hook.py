@@ -6,7 +6,7 @@ import ssl
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-SIDECAR = {"name": "sidecar", "image": "test.local/busybox:1", "command": ["sleep", "1000000"]}
+SIDECAR = {"name": "sidecar", "image": "test.local/busybox", "command": ["sleep", "1000000"]}
 
 
 class Hook(BaseHTTPRequestHandler):
