@@ -125,7 +125,10 @@ fn check_bounds(schema: &Value) -> Result<(), BuildError> {
         return Err(BuildError::TooLarge { what: "levels", max: DEPTH_MAX });
     }
     if alternatives(schema) > ALTERNATIVES_MAX {
-        return Err(BuildError::TooLarge { what: "schemas in allOf, anyOf and oneOf", max: ALTERNATIVES_MAX });
+        return Err(BuildError::TooLarge {
+            what: "schemas in allOf, anyOf and oneOf",
+            max: ALTERNATIVES_MAX,
+        });
     }
     Ok(())
 }
