@@ -7,7 +7,7 @@ const SEQUENCES: &[(&str, &str)] =
     &[("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")];
 
 /// Words that identifiers may not be.
-pub(crate) const RESERVED: &[&str] = &[
+pub const RESERVED: &[&str] = &[
     "true",
     "false",
     "null",

@@ -41,7 +41,7 @@ pub use authorizer::{
 };
 pub use context::EvalError;
 pub use environment::{Environment, MadeType};
-pub use escape::escape;
+pub use escape::{RESERVED, escape};
 pub use estimate::CostEstimate;
 pub use evaluate::{Activation, Budget, Fields, MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, RUNTIME_BUDGET};
 pub use functions::Library;

@@ -13,29 +13,6 @@ const ANNOTATIONS_MAX: usize = 20;
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
 const REASONS: &[&str] = &["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const ACTIONS: &[&str] = &["Audit", "Deny", "Warn"];
-const CEL_RESERVED: &[&str] = &[
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// A ValidatingAdmissionPolicy.
 pub(crate) fn validating(object: &Value) -> FieldErrors {
@@ -138,7 +115,7 @@ fn common(spec: &At<'_>, errors: &mut FieldErrors) {
 fn is_identifier(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && !CEL_RESERVED.contains(&text)
+        && !expressions::RESERVED.contains(&text)
 }
 
 fn param_kind(kind: &At<'_>, errors: &mut FieldErrors) {
