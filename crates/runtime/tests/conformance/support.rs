@@ -318,7 +318,12 @@ impl Pod {
 
     pub async fn remove(&self) {
         let stop = v1::StopPodSandboxRequest { pod_sandbox_id: self.id.clone() };
-        self.runtime().stop_pod_sandbox(stop).await.unwrap();
+        let mut stopped = self.runtime().stop_pod_sandbox(stop.clone()).await;
+        // containerd cannot reach a shim that ends while it asks; a kubelet asks again, too.
+        if stopped.is_err() && self.subject.name == "containerd" {
+            stopped = self.runtime().stop_pod_sandbox(stop).await;
+        }
+        stopped.unwrap();
         let remove = v1::RemovePodSandboxRequest { pod_sandbox_id: self.id.clone() };
         self.runtime().remove_pod_sandbox(remove).await.unwrap();
     }
