@@ -11,6 +11,7 @@ mod kinds;
 mod names;
 mod object;
 mod pod;
+mod pod_control;
 mod share;
 
 pub mod deployment;
@@ -19,6 +20,9 @@ pub mod replication_controller;
 pub mod stateful_set;
 
 pub mod daemon_set;
+
+pub mod job;
+pub mod ttl_after_finished;
 
 pub mod endpoint_slice;
 pub mod endpoint_slice_mirroring;
@@ -60,6 +64,9 @@ const ALWAYS: &[Controller] = &[
     replication_controller::CONTROLLER,
     stateful_set::CONTROLLER,
     daemon_set::CONTROLLER,
+    job::CONTROLLER,
+    job::ORPHANS,
+    ttl_after_finished::CONTROLLER,
     endpoint_slice::CONTROLLER,
     endpoint_slice_mirroring::CONTROLLER,
     endpoints::CONTROLLER,
