@@ -18,6 +18,7 @@ pub mod replica_set;
 pub mod replication_controller;
 pub mod stateful_set;
 
+pub mod cron_job;
 pub mod daemon_set;
 
 pub mod endpoint_slice;
@@ -60,6 +61,7 @@ const ALWAYS: &[Controller] = &[
     replication_controller::CONTROLLER,
     stateful_set::CONTROLLER,
     daemon_set::CONTROLLER,
+    cron_job::CONTROLLER,
     endpoint_slice::CONTROLLER,
     endpoint_slice_mirroring::CONTROLLER,
     endpoints::CONTROLLER,
