@@ -2,7 +2,10 @@
 
 use expect_test::{Expect, expect};
 
+use serde_json::json;
+
 use super::*;
+use crate::fixture::world::{Hands, Life, Trouble, World};
 use crate::fixture::{list, parse, render};
 
 const MADE: &str = "2026-01-01T09:30:00Z";
@@ -24,9 +27,8 @@ fn job(name: &str, uid: &str, more: &str, status: &str) -> String {
     )
 }
 
-fn run(cron_job: &Arc<CronJob>, jobs: &str, now: &str) -> Plan {
+fn run(cron_job: &Arc<CronJob>, jobs: Vec<Arc<Job>>, now: &str) -> Plan {
     let now: Timestamp = now.parse().unwrap();
-    let jobs: Vec<Arc<Job>> = list(jobs);
     let due = due(cron_job, now);
     let namesake = due
         .turn()
@@ -35,7 +37,7 @@ fn run(cron_job: &Arc<CronJob>, jobs: &str, now: &str) -> Plan {
 }
 
 fn check(spec: &str, status: &str, jobs: &str, now: &str, expect: &Expect) {
-    expect.assert_eq(&render(&run(&cron_job(spec, status), jobs, now)));
+    expect.assert_eq(&render(&run(&cron_job(spec, status), list(jobs), now)));
 }
 
 /// Made at 10:00, which is minute 29454360.
@@ -165,7 +167,11 @@ fn a_job_that_was_made_is_written_down_and_not_made_again() {
         again after 3300.1s
     "#]],
     );
-    // It is gone before it was seen.
+}
+
+#[test]
+fn a_job_that_is_gone_is_not_made_again() {
+    let ran = "lastScheduleTime: '2026-01-01T10:00:00Z'";
     check(
         "",
         ran,
@@ -246,7 +252,10 @@ fn what_still_runs_is_left_waited_for_or_replaced() {
         again after 3599.1s
     "#]],
     );
-    // The one that was replaced takes a while to go.
+}
+
+#[test]
+fn a_job_on_its_way_out_is_in_nobodys_way() {
     let going = "deletionTimestamp: '2026-01-01T11:00:01Z'";
     let going = format!("[{}]", job("tidy-29454360", "j1", going, ""));
     let ran = "lastScheduleTime: '2026-01-01T10:00:00Z'";
@@ -265,6 +274,10 @@ fn what_still_runs_is_left_waited_for_or_replaced() {
         again after 3598.1s
     "#]],
     );
+}
+
+#[test]
+fn a_job_that_nobody_made_here_is_told_of() {
     check(
         "",
         "",
@@ -311,24 +324,36 @@ fn old_jobs_go() {
 #[test]
 fn what_cannot_be_started_is_said() {
     for (spec, expect) in [
-        ("schedule: '61 * * * *'", expect![[r#"
+        (
+            "schedule: '61 * * * *'",
+            expect![[r#"
             step
               Warning UnparseableSchedule: unparseable schedule: "61 * * * *" : end of range (61) above maximum (59): 61
-        "#]]),
-        ("timeZone: Moon/Crater", expect![[r#"
+        "#]],
+        ),
+        (
+            "timeZone: Moon/Crater",
+            expect![[r#"
             step
               Warning UnknownTimeZone: invalid timeZone: "Moon/Crater": unknown time zone Moon/Crater
-        "#]]),
-        ("schedule: '0 0 31 2 *'", expect![[r#"
+        "#]],
+        ),
+        (
+            "schedule: '0 0 31 2 *'",
+            expect![[r#"
             step
               Warning InvalidSchedule: invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second
-        "#]]),
+        "#]],
+        ),
         ("schedule: 'TZ=UTC 0 * * * *', suspend: true", expect![[r#""#]]),
-        ("schedule: 'TZ=Asia/Tokyo 0 9 * * *'", expect![[r#"
+        (
+            "schedule: 'TZ=Asia/Tokyo 0 9 * * *'",
+            expect![[r#"
             step
               Warning UnsupportedSchedule: CRON_TZ or TZ used in schedule "TZ=Asia/Tokyo 0 9 * * *" is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details
             again after 50460.1s
-        "#]]),
+        "#]],
+        ),
     ] {
         check(spec, "", "[]", "2026-01-01T09:59:00Z", &expect);
     }
@@ -384,6 +409,11 @@ fn of_what_was_missed_the_last_is_started() {
         again after 60.1s
     "#]],
     );
+}
+
+#[test]
+fn of_uneven_times_the_last_is_found() {
+    let ran = "lastScheduleTime: '2026-01-01T10:00:00Z'";
     check(
         "schedule: '@every 1h30m'",
         ran,
@@ -414,4 +444,51 @@ fn of_what_was_missed_the_last_is_started() {
         again after 12600.1s
     "#]],
     );
+}
+
+/// Whatever is killed, or not answered, at whichever request: in the end the Job of eleven o'clock was made once, and is
+/// written down.
+#[test]
+fn each_time_has_one_job_whoever_is_killed() {
+    for policy in ["Allow", "Forbid", "Replace"] {
+        let requests = survive(policy, Hands::default());
+        for trouble in (0..=requests).flat_map(|at| [Trouble::KilledAfter(at), Trouble::AnswerLost(at)]) {
+            survive(policy, Hands::with(trouble));
+        }
+    }
+}
+
+/// Runs until nothing is left to do, beginning anew after a death; how many requests that took.
+fn survive(policy: &str, mut hands: Hands) -> usize {
+    let mut world = World::default();
+    let now = "2026-01-01T11:00:01Z";
+    world.put("cronjobs", json!(*cron_job(&format!("concurrencyPolicy: {policy}"), KNOWN)));
+    world.put("jobs", json!(*list::<Job>(&format!("[{}]", ours(""))).remove(0)));
+    let mut requests = 0;
+    for _ in 0..20 {
+        let (cron_job, jobs) = (world.get("cronjobs", "tidy").unwrap(), world.all::<Job>("jobs"));
+        let plan = run(&cron_job, jobs, now);
+        let is_done = plan.actions().all(|action| matches!(action, Action::Event(_)));
+        if is_done {
+            let names: Vec<String> =
+                world.all::<Job>("jobs").iter().map(|job| name(&job.metadata).to_owned()).collect();
+            let status = cron_job.status.clone().unwrap();
+            let active: Vec<String> =
+                status.active.unwrap_or_default().into_iter().filter_map(|one| one.name).collect();
+            let (first, second) = ("tidy-29454360", "tidy-29454420");
+            let expect = match policy {
+                "Allow" => vec![first, second],
+                "Forbid" => vec![first],
+                _ => vec![second],
+            };
+            let expect = expect.into_iter().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!((&names, &active), (&expect, &expect), "{policy}");
+            return requests;
+        }
+        if hands.carry_out(&mut world, plan) == Life::Dead {
+            hands = Hands::default();
+        }
+        requests = requests.max(hands.requests());
+    }
+    panic!("it never comes to rest");
 }
