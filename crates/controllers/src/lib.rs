@@ -11,6 +11,7 @@ mod kinds;
 mod names;
 mod object;
 mod pod;
+mod scale;
 mod share;
 
 pub mod deployment;
@@ -18,6 +19,7 @@ pub mod replica_set;
 pub mod replication_controller;
 pub mod stateful_set;
 
+pub mod autoscaler;
 pub mod cron_job;
 pub mod daemon_set;
 
@@ -62,6 +64,7 @@ const ALWAYS: &[Controller] = &[
     stateful_set::CONTROLLER,
     daemon_set::CONTROLLER,
     cron_job::CONTROLLER,
+    autoscaler::CONTROLLER,
     endpoint_slice::CONTROLLER,
     endpoint_slice_mirroring::CONTROLLER,
     endpoints::CONTROLLER,

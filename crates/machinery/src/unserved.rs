@@ -20,7 +20,6 @@ pub struct Unserved {
 /// All of them.
 pub const UNSERVED: &[Unserved] = &[
     row("batch", "jobs", "Job controller", "its Pods are not created"),
-    row("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler controller", "nothing is scaled"),
     row("networking.k8s.io", "networkpolicies", "network policy part", "no traffic is refused"),
     row(ADMISSION, "validatingadmissionpolicies", "policy engine", "no request is refused by it"),
     row(ADMISSION, "validatingadmissionpolicybindings", "policy engine", "no request is refused by it"),
