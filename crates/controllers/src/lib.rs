@@ -113,6 +113,7 @@ mod tests {
         expect![[r#"
             replicationcontroller-controller: replication-controller
             daemon-set-controller: daemonset-controller
+            horizontal-pod-autoscaler-controller: horizontal-pod-autoscaler
             endpointslice-controller: endpoint-slice-controller
             endpointslice-mirroring-controller: endpoint-slice-mirroring-controller
             endpoints-controller: endpoint-controller
