@@ -290,7 +290,7 @@ fn scale_schema() -> Result<SchemaRef<'static>> {
 fn unfit(failure: PatchError) -> Error {
     match failure {
         PatchError::Malformed(text) => Error::bad_request(text),
-        PatchError::Invalid(text) => Error::unprocessable(text),
+        PatchError::Invalid(text) | PatchError::TestFailed(text) => Error::unprocessable(text),
         PatchError::TooLarge(text) => Error::entity_too_large(text),
     }
 }
