@@ -51,9 +51,9 @@ use crate::deadline;
 use crate::kinds::Part;
 use crate::options::PluginChoice;
 use crate::request::Authorized;
+use crate::rounds::Rounds;
 use crate::status::{Error, Result};
 pub(crate) use crate::tree::{child, text};
-use crate::webhooks::mutating::Rounds;
 
 /// What is being done to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

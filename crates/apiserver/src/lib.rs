@@ -91,6 +91,7 @@ pub mod negotiate;
 pub mod notes;
 pub mod progress;
 pub mod request_info;
+pub mod rounds;
 pub mod scale;
 pub mod status;
 pub mod tree;

@@ -17,12 +17,13 @@ use crate::cluster::Cluster;
 use crate::deadline;
 use crate::kinds::Part;
 use crate::request::Authorized;
+use crate::rounds::Rounds;
 use crate::scale;
 use crate::status::{Error, Result};
 use crate::webhooks::attributes::{Attributes, TypeName};
 use crate::webhooks::call::Environment;
 use crate::webhooks::hooks::{Hook, Hooks};
-use crate::webhooks::mutating::{self, Rounds};
+use crate::webhooks::mutating;
 use crate::webhooks::rules::Operation as Asked;
 use crate::webhooks::validating;
 

@@ -194,7 +194,7 @@ fn copy(target: &mut Value, operation: &Operation, copied: &mut usize) -> Outcom
         None | Some(Value::Null) => Value::Null,
         Some(value) => {
             *copied = copied.saturating_add(value.to_string().len());
-            if *copied > COPIED_BYTES_MAX || !fits(value, 0) {
+            if *copied > COPIED_BYTES_MAX || !fits(value, Room::Usual, 0) {
                 return Err(PatchError::TooLarge(format!(
                     "Unable to complete the copy, the accumulated size increase of copy is {copied}, \
                      exceeding the limit {COPIED_BYTES_MAX}"
