@@ -50,17 +50,14 @@ struct Compiled {
 impl Conditions for Compiled {
     fn evaluate(&self, input: &Input<'_>) -> Result<bool, Vec<String>> {
         let request = review::request_value(input.attributes, input.form);
-        let asker: Arc<dyn Authorizer> =
-            Arc::new(Asker { security: Arc::clone(&self.security), user: input.attributes.user.clone() });
-        let check = ResourceCheck::new(Arc::clone(&asker), resource_of(input.attributes));
-        let authorizer = AuthorizerValue { authorizer: asker, service_account: None };
+        let (authorizer, check) = authorizer(&self.security, input.attributes);
         let activation = Activation::new()
             .with(OBJECT, input.object.map_or(Cel::Null, Cel::of))
             .with(OLD_OBJECT, input.old.map_or(Cel::Null, Cel::of))
             .with(NAMESPACE, Cel::Null)
             .with(REQUEST, Cel::declared(&request, request_type()))
-            .with(AUTHORIZER, Cel::Authorizer(Arc::new(authorizer)))
-            .with(REQUEST_RESOURCE, Cel::ResourceCheck(Arc::new(check)));
+            .with(AUTHORIZER, authorizer)
+            .with(REQUEST_RESOURCE, check);
         let mut budget = Budget::new(MATCH_CONDITIONS_BUDGET);
         let mut errors = Vec::new();
         for condition in &self.all {
@@ -83,6 +80,18 @@ impl Conditions for Compiled {
         }
         if errors.is_empty() { Ok(true) } else { Err(errors) }
     }
+}
+
+/// `authorizer` and `authorizer.requestResource` of a request.
+pub(crate) fn authorizer(
+    security: &Arc<Security>,
+    attributes: &Attributes<'_>,
+) -> (Cel<'static>, Cel<'static>) {
+    let asker: Arc<dyn Authorizer> =
+        Arc::new(Asker { security: Arc::clone(security), user: attributes.user.clone() });
+    let check = ResourceCheck::new(Arc::clone(&asker), resource_of(attributes));
+    let authorizer = AuthorizerValue { authorizer: asker, service_account: None };
+    (Cel::Authorizer(Arc::new(authorizer)), Cel::ResourceCheck(Arc::new(check)))
 }
 
 /// What the request itself is about, as `authorizer.requestResource` asks for it.
