@@ -337,6 +337,10 @@ pub const PLUGINS: &[Plugin] = &[
     // Upstream has no such rule.
     plugin(EXTERNAL_ADDRESSES, None, Some(external_addresses::validate)),
     Plugin {
+        mutate: Some(Mutate::InRounds(policies::mutate)),
+        ..plugin(policies::MUTATING, None, None)
+    },
+    Plugin {
         mutate: Some(Mutate::InRounds(webhooks::mutate)),
         side_effects: SideEffects::NoneOnDryRun,
         ..plugin(webhooks::MUTATING, None, None)

@@ -2,8 +2,8 @@
 //!
 //! What both sorts of policies share is here. `source` has the policies with their bindings, compiled once per change;
 //! `policy` is what one of them says; `matching` and `params` say what a request has to do with it, and `invocations` puts
-//! that together; `view` is what expressions see of a request, and `evaluation` evaluates them. `validation` is what
-//! validating policies have beside, and `validating` carries it out.
+//! that together; `view` is what expressions see of a request, and `evaluation` evaluates them. `mutation` and `validation`
+//! are what the two sorts have beside, and `mutating` and `validating` carry it out.
 //!
 //! Source: `k8s.io/apiserver/pkg/admission/plugin/{policy,cel}`.
 
@@ -19,9 +19,12 @@ pub mod view;
 
 pub mod evaluation;
 
+pub mod mutation;
 pub mod validation;
 
 pub mod metrics;
+
+pub mod mutating;
 pub mod validating;
 
 use std::sync::Arc;
@@ -29,7 +32,8 @@ use std::sync::Arc;
 use base::metrics::Metrics as Registry;
 
 use crate::kinds::Kinds;
-use metrics::ValidationMetrics;
+use metrics::{MutationMetrics, ValidationMetrics};
+use mutation::Mutations;
 use source::Source;
 use validation::Validations;
 
@@ -60,6 +64,10 @@ pub fn is_exempt(attributes: &Attributes<'_>) -> bool {
 
 /// What a server knows of its admission policies.
 pub struct Policies {
+    /// Those that change.
+    pub mutating: Source<Mutations>,
+    /// What is counted about them.
+    pub mutations: Arc<MutationMetrics>,
     /// Those that refuse.
     pub validating: Source<Validations>,
     /// What is counted about them.
@@ -69,8 +77,17 @@ pub struct Policies {
 impl Policies {
     /// The policies that are stored as objects of built-in kinds.
     pub fn new(builtin: &Kinds, registry: &Registry) -> Self {
-        let kind = |resource| builtin.find(GROUP, "v1", resource).cloned();
-        let validating = kind("validatingadmissionpolicies").zip(kind("validatingadmissionpolicybindings"));
-        Self { validating: Source::new(validating), validations: registry.part(ValidationMetrics::new) }
+        let kind = |version, resource| builtin.find(GROUP, version, resource).cloned();
+        // Served only if the feature is on.
+        let mutating = kind("v1beta1", "mutatingadmissionpolicies");
+        let mutating = mutating.zip(kind("v1beta1", "mutatingadmissionpolicybindings"));
+        let validating = kind("v1", "validatingadmissionpolicies");
+        let validating = validating.zip(kind("v1", "validatingadmissionpolicybindings"));
+        Self {
+            mutating: Source::new(mutating),
+            mutations: registry.part(MutationMetrics::new),
+            validating: Source::new(validating),
+            validations: registry.part(ValidationMetrics::new),
+        }
     }
 }

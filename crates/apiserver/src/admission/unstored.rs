@@ -10,6 +10,7 @@ use super::webhooks::{MUTATING, VALIDATING, environment};
 use super::{Context, Effect, policies};
 use crate::cluster::Cluster;
 use crate::deadline;
+use crate::policies::mutation::Mutations;
 use crate::policies::source::Hooks as Policies;
 use crate::policies::validation::Validations;
 use crate::request::Authorized;
@@ -93,6 +94,7 @@ pub async fn connect(
 /// Whom to ask, in this order.
 #[derive(Default)]
 struct All {
+    changing: Option<Policies<Mutations>>,
     mutating: Option<Arc<[Arc<Hook>]>>,
     policies: Option<Policies<Validations>>,
     validating: Option<Arc<[Arc<Hook>]>>,
@@ -102,13 +104,17 @@ impl All {
     /// Those that there are now; `None` if there is nobody.
     fn current(cluster: &Cluster, request: &Authorized) -> Result<Option<Self>> {
         let all = Self::of(cluster).or_else(|why| unready(request, &why).map(|()| Self::default()))?;
-        let has_some = all.mutating.is_some() || all.policies.is_some() || all.validating.is_some();
+        let changes = all.changing.is_some() || all.mutating.is_some();
+        let has_some = changes || all.policies.is_some() || all.validating.is_some();
         Ok(has_some.then_some(all))
     }
 
     fn of(cluster: &Cluster) -> Result<Self> {
         let chosen = &cluster.config.options.admission_plugins;
         let mut all = Self::default();
+        if chosen.has(policies::MUTATING, true) {
+            all.changing = cluster.policies.mutating.current()?;
+        }
         if chosen.has(MUTATING, true) {
             all.mutating = cluster.webhooks.mutating.current()?;
         }
@@ -130,13 +136,11 @@ impl All {
     ) -> Result<Option<Value>> {
         let environment = environment(cluster, request);
         let asking = async {
-            if let Some(hooks) = &self.mutating {
-                let mut rounds = Rounds::default();
-                mutating::admit(&environment, hooks, attributes, &mut object, &mut rounds).await?;
-                if rounds.needs_second() {
-                    rounds.begin_second();
-                    mutating::admit(&environment, hooks, attributes, &mut object, &mut rounds).await?;
-                }
+            let mut rounds = Rounds::default();
+            self.change((cluster, request), attributes, (&mut object, &mut rounds)).await?;
+            if rounds.needs_second() {
+                rounds.begin_second();
+                self.change((cluster, request), attributes, (&mut object, &mut rounds)).await?;
             }
             if let Some(hooks) = &self.policies {
                 policies::pass((cluster, request), hooks, attributes, object.as_ref()).await?;
@@ -147,5 +151,22 @@ impl All {
             Ok(object)
         };
         deadline::before(environment.deadline, asking).await
+    }
+
+    /// One round of those that change. There is nothing to change of what is deleted, and policies are not asked about it.
+    async fn change(
+        &self,
+        (cluster, request): (&Cluster, &Authorized),
+        attributes: &Attributes<'_>,
+        (object, rounds): (&mut Option<Value>, &mut Rounds),
+    ) -> Result<()> {
+        if let Some(hooks) = self.changing.as_ref().filter(|_| attributes.operation != Asked::Delete) {
+            policies::change((cluster, request), hooks, attributes, (&mut *object, &mut *rounds)).await?;
+        }
+        if let Some(hooks) = &self.mutating {
+            let environment = environment(cluster, request);
+            mutating::admit(&environment, hooks, attributes, object, rounds).await?;
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
-//! What is counted about validating policies.
+//! What is counted about policies.
 //!
-//! Source: `plugin/policy/validating/metrics`.
+//! Source: `plugin/policy/{mutating,validating}/metrics`.
 
 use std::time::Duration;
 
@@ -96,5 +96,46 @@ fn error_type(said: &str) -> &'static str {
         "out_of_budget"
     } else {
         "invalid_error"
+    }
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Change {
+    policy: String,
+    policy_binding: String,
+    error_type: &'static str,
+}
+
+/// `apiserver_mutating_admission_policy_*`.
+pub struct MutationMetrics {
+    checks: Family<Change, Counter>,
+    durations: Family<Change, Histogram, fn() -> Histogram>,
+}
+
+impl MutationMetrics {
+    /// Counts in a registry.
+    pub fn new(registry: &Registry) -> Self {
+        let checks = Family::default();
+        let durations: Family<Change, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(SECONDS));
+        let name = |rest: &str| format!("apiserver_mutating_admission_policy_{rest}");
+        registry.register(&name("check"), "Mutations that were made or failed, by policy and binding", &checks);
+        registry.register(
+            &name("check_duration_seconds"),
+            "How long each mutation took, by policy and binding",
+            &durations,
+        );
+        Self { checks, durations }
+    }
+
+    /// Counts a mutation. `why` is why it failed, if it did, in upstream's words.
+    pub fn checked(&self, (policy, binding): (&str, &str), why: Option<&str>, took: Duration) {
+        let labels = Change {
+            policy: policy.to_owned(),
+            policy_binding: binding.to_owned(),
+            error_type: why.map_or("no_error", error_type),
+        };
+        self.checks.get_or_create(&labels).inc();
+        self.durations.get_or_create(&labels).observe(took.as_secs_f64());
     }
 }

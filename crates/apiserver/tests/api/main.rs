@@ -23,6 +23,7 @@ mod fixtures;
 mod guests;
 mod hook_server;
 mod matrix;
+mod mutating_policies;
 mod nasty;
 mod nothing;
 mod outside_authority;

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings.
+//! ValidatingAdmissionPolicies and their bindings, and what MutatingAdmissionPolicies have in common with them.
 
 use std::collections::BTreeSet;
 
@@ -69,48 +69,8 @@ pub(crate) fn validating_status(new: &Value, _: &Value) -> FieldErrors {
     errors
 }
 
-/// A MutatingAdmissionPolicy.
-pub(crate) fn mutating(object: &Value) -> FieldErrors {
-    mutating_after(object, None)
-}
-
-fn mutating_after(object: &Value, old: Option<&Value>) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    let spec = At::root(object).get("spec");
-    common((object, old), &mut errors);
-    spec.get("reinvocationPolicy").one_of(&["IfNeeded", "Never"], &mut errors);
-    let mutations = spec.get("mutations");
-    if mutations.is_empty() {
-        errors.push(mutations.required("mutations must contain at least one item"));
-    }
-    for mutation in mutations.items() {
-        let kind = mutation.get("patchType");
-        let field = match kind.text() {
-            "ApplyConfiguration" => "applyConfiguration",
-            "JSONPatch" => "jsonPatch",
-            _ => {
-                kind.one_of(&["ApplyConfiguration", "JSONPatch"], &mut errors);
-                continue;
-            }
-        };
-        let expression = mutation.get(field).get("expression");
-        if !mutation.get(field).is_set() {
-            let rule = format!("must be specified when patchType is {}", kind.text());
-            errors.push(mutation.get(field).required(&rule));
-        } else if expression.text().trim().is_empty() {
-            errors.push(expression.required("expression is not specified"));
-        }
-    }
-    errors
-}
-
-/// An update of a MutatingAdmissionPolicy.
-pub(crate) fn mutating_update(new: &Value, old: &Value) -> FieldErrors {
-    mutating_after(new, Some(old))
-}
-
-/// What both sorts have; answers what compiles the rest.
-fn common((object, old): (&Value, Option<&Value>), errors: &mut FieldErrors) -> Compiler {
+/// What policies of both sorts have; answers what compiles the rest.
+pub(super) fn common((object, old): (&Value, Option<&Value>), errors: &mut FieldErrors) -> Compiler {
     let spec = &At::root(object).get("spec");
     let has_params = spec.some("paramKind").is_some();
     spec.get("failurePolicy").one_of(FAILURE_POLICIES, errors);
@@ -259,7 +219,7 @@ fn annotation(policy: &str, annotation: &At<'_>, compiler: &Compiler, errors: &m
 
 /// A ValidatingAdmissionPolicyBinding.
 pub(crate) fn validating_binding(object: &Value) -> FieldErrors {
-    let mut errors = mutating_binding(object);
+    let mut errors = binding(object);
     let actions = At::root(object).get("spec").get("validationActions");
     let mut seen = BTreeSet::new();
     for action in actions.items() {
@@ -284,8 +244,8 @@ pub(crate) fn validating_binding_update(new: &Value, _: &Value) -> FieldErrors {
     validating_binding(new)
 }
 
-/// A MutatingAdmissionPolicyBinding.
-pub(crate) fn mutating_binding(object: &Value) -> FieldErrors {
+/// What bindings of both sorts have.
+pub(super) fn binding(object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     spec.get("policyName").named(names::dns1123_subdomain, &mut errors);
@@ -296,11 +256,6 @@ pub(crate) fn mutating_binding(object: &Value) -> FieldErrors {
         match_resources(&resources, &mut errors);
     }
     errors
-}
-
-/// An update of a MutatingAdmissionPolicyBinding.
-pub(crate) fn mutating_binding_update(new: &Value, _: &Value) -> FieldErrors {
-    mutating_binding(new)
 }
 
 fn param_ref(reference: &At<'_>, errors: &mut FieldErrors) {
