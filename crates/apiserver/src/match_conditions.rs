@@ -2,19 +2,16 @@
 //!
 //! Source: `plugin/webhook/matchconditions`, `plugin/cel/condition.go`.
 
-use std::fmt;
 use std::sync::Arc;
 
-use auth::{Attributes as Asked, Decision as Decided, UserInfo};
-use expressions::{
-    Activation, Authorizer, AuthorizerValue, Budget, Decision, MATCH_CONDITIONS_BUDGET, Program, Question,
-    Resource, ResourceCheck, Subject, Value as Cel,
-};
+use expressions::{Activation, Budget, EvalError, MATCH_CONDITIONS_BUDGET, Program, Resource, Value as Cel};
+use futures::future::BoxFuture;
 use resources::match_conditions::{
     AUTHORIZER, NAMESPACE, OBJECT, OLD_OBJECT, REQUEST, REQUEST_RESOURCE, compile, request_type,
 };
 use serde_json::Value;
 
+use crate::expression_authorizer::ExpressionAuthorizer;
 use crate::security::Security;
 use crate::webhooks::attributes::Attributes;
 use crate::webhooks::conditions::{Compile, Conditions, Input};
@@ -48,19 +45,28 @@ struct Compiled {
 }
 
 impl Conditions for Compiled {
-    fn evaluate(&self, input: &Input<'_>) -> Result<bool, Vec<String>> {
-        let request = review::request_value(input.attributes, input.form);
-        let asker: Arc<dyn Authorizer> =
-            Arc::new(Asker { security: Arc::clone(&self.security), user: input.attributes.user.clone() });
-        let check = ResourceCheck::new(Arc::clone(&asker), resource_of(input.attributes));
-        let authorizer = AuthorizerValue { authorizer: asker, service_account: None };
-        let activation = Activation::new()
-            .with(OBJECT, input.object.map_or(Cel::Null, Cel::of))
-            .with(OLD_OBJECT, input.old.map_or(Cel::Null, Cel::of))
-            .with(NAMESPACE, Cel::Null)
-            .with(REQUEST, Cel::declared(&request, request_type()))
-            .with(AUTHORIZER, Cel::Authorizer(Arc::new(authorizer)))
-            .with(REQUEST_RESOURCE, Cel::ResourceCheck(Arc::new(check)));
+    fn evaluate<'a>(&'a self, input: Input<'a>) -> BoxFuture<'a, Result<bool, Vec<String>>> {
+        Box::pin(async move {
+            let request = review::request_value(input.attributes, input.form);
+            let authorizer = ExpressionAuthorizer::new(&self.security, input.attributes.user);
+            let resource = resource_of(input.attributes);
+            let evaluate = || {
+                let activation = Activation::new()
+                    .with(OBJECT, input.object.map_or(Cel::Null, Cel::of))
+                    .with(OLD_OBJECT, input.old.map_or(Cel::Null, Cel::of))
+                    .with(NAMESPACE, Cel::Null)
+                    .with(REQUEST, Cel::declared(&request, request_type()))
+                    .with(AUTHORIZER, authorizer.value())
+                    .with(REQUEST_RESOURCE, authorizer.request_resource(resource.clone()));
+                self.hold(&activation)
+            };
+            authorizer.settle(evaluate).await
+        })
+    }
+}
+
+impl Compiled {
+    fn hold(&self, activation: &Activation<'_>) -> Result<bool, Vec<String>> {
         let mut budget = Budget::new(MATCH_CONDITIONS_BUDGET);
         let mut errors = Vec::new();
         for condition in &self.all {
@@ -71,11 +77,11 @@ impl Conditions for Compiled {
                     continue;
                 }
             };
-            match program.evaluate(&activation, &mut budget).result {
+            match program.evaluate(activation, &mut budget).result {
                 Ok(Cel::Bool(false)) => return Ok(false),
                 Ok(Cel::Bool(true)) => {}
                 Ok(_) => errors.push(format!("expression '{}' is no question", condition.expression)),
-                Err(why @ expressions::EvalError::Budget) => return Err(vec![why.to_string()]),
+                Err(why @ EvalError::Budget) => return Err(vec![why.to_string()]),
                 Err(why) => {
                     errors.push(format!("expression '{}' resulted in error: {why}", condition.expression));
                 }
@@ -94,49 +100,5 @@ fn resource_of(attributes: &Attributes<'_>) -> Resource {
         namespace: attributes.namespace.to_owned(),
         name: attributes.name.to_owned(),
         ..Resource::default()
-    }
-}
-
-/// Asks on behalf of whoever sent the request.
-struct Asker {
-    security: Arc<Security>,
-    user: UserInfo,
-}
-
-impl fmt::Debug for Asker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asker").field("user", &self.user.name).finish_non_exhaustive()
-    }
-}
-
-impl Authorizer for Asker {
-    fn check(&self, question: &Question) -> Decision {
-        let account = question.service_account.as_ref().map(|account| {
-            let (namespace, name) = (&account.namespace, &account.name);
-            let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
-            let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-            UserInfo::new(&format!("system:serviceaccount:{namespace}:{name}"), &groups)
-        });
-        let asked = match &question.subject {
-            Subject::Path(path) => Asked { path: path.clone(), ..Asked::default() },
-            Subject::Resource(resource) => Asked {
-                group: resource.group.clone(),
-                version: "*".to_owned(),
-                resource: resource.resource.clone(),
-                subresource: resource.subresource.clone(),
-                namespace: resource.namespace.clone(),
-                name: resource.name.clone(),
-                field_selector: resource.field_selector.clone(),
-                is_resource: true,
-                ..Asked::default()
-            },
-        };
-        let asked = Asked { verb: question.verb.clone(), ..asked };
-        let verdict = self.security.decide_at_once(account.as_ref().unwrap_or(&self.user), &asked);
-        let (is_allowed, reason) = match verdict.decision {
-            Decided::Allow(reason) => (true, reason),
-            Decided::NoOpinion(reason) | Decided::Deny(reason) => (false, reason),
-        };
-        Decision { is_allowed, reason, error: verdict.error }
     }
 }
