@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use serde_json::Value;
 
 use super::about::{About, sent_as, unready, write_options};
@@ -138,7 +139,7 @@ impl All {
                 }
             }
             if let Some(hooks) = &self.policies {
-                policies::pass((cluster, request), hooks, attributes, object.as_ref()).await?;
+                policies::pass((cluster, request), hooks, attributes, object.as_ref()).boxed().await?;
             }
             if let Some(hooks) = &self.validating {
                 validating::validate(&environment, hooks, attributes, object.as_ref()).await?;
