@@ -57,6 +57,7 @@ pub mod place;
 
 pub mod catalogue;
 
+mod expression_authorizer;
 pub mod metrics;
 pub mod security;
 pub mod trace;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use serde_json::Value;
 
 use super::about::{About, sent_as, unready, write_options};
@@ -143,7 +144,7 @@ impl All {
                 self.change((cluster, request), attributes, (&mut object, &mut rounds)).await?;
             }
             if let Some(hooks) = &self.policies {
-                policies::pass((cluster, request), hooks, attributes, object.as_ref()).await?;
+                policies::pass((cluster, request), hooks, attributes, object.as_ref()).boxed().await?;
             }
             if let Some(hooks) = &self.validating {
                 validating::validate(&environment, hooks, attributes, object.as_ref()).await?;
@@ -161,7 +162,9 @@ impl All {
         (object, rounds): (&mut Option<Value>, &mut Rounds),
     ) -> Result<()> {
         if let Some(hooks) = self.changing.as_ref().filter(|_| attributes.operation != Asked::Delete) {
-            policies::change((cluster, request), hooks, attributes, (&mut *object, &mut *rounds)).await?;
+            let changing =
+                policies::change((cluster, request), hooks, attributes, (&mut *object, &mut *rounds));
+            changing.boxed().await?;
         }
         if let Some(hooks) = &self.mutating {
             let environment = environment(cluster, request);

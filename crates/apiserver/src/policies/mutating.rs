@@ -17,7 +17,7 @@ use super::policy::{FailurePolicy, Hook, Policy};
 use super::view::{self, Beside, View};
 use super::is_exempt;
 use crate::apart;
-use crate::match_conditions;
+use crate::expression_authorizer::ExpressionAuthorizer;
 use crate::rounds::{Phase, Rounds};
 use crate::security::Security;
 use crate::status::{Error, Result};
@@ -54,16 +54,18 @@ pub async fn admit(
         return Ok(());
     }
     let namespace = view::namespace(attributes.kinds, attributes)?;
+    let authorizer = ExpressionAuthorizer::new(environment.security, attributes.user);
     let beside = Beside {
         params: None,
         namespace: namespace.as_ref(),
-        authorizer: Some(match_conditions::authorizer(environment.security, attributes)),
+        authorizer: Some((authorizer.value(), authorizer.request_resource(attributes.resource()))),
     };
     rounds.begin(Phase::Policies, object.as_ref());
-    let mut run = Run { environment, attributes, rounds, beside, is_applied: false, refusals: Vec::new() };
+    let mut run =
+        Run { environment, attributes, authorizer, rounds, beside, is_applied: false, refusals: Vec::new() };
     for one in found {
         match one {
-            Ok(invocation) => run.invoke(&invocation, object)?,
+            Ok(invocation) => run.invoke(&invocation, object).await?,
             Err(wrong) => run.refusals.push(Refusal::misconfigured(&wrong)),
         }
         // Thousands of policies are no reason for others to wait.
@@ -82,6 +84,7 @@ pub async fn admit(
 struct Run<'a, 'r> {
     environment: &'a Environment<'a>,
     attributes: &'a Attributes<'a>,
+    authorizer: Arc<ExpressionAuthorizer>,
     rounds: &'r mut Rounds,
     /// What all of them see, apart from parameters.
     beside: Beside<'a>,
@@ -91,12 +94,13 @@ struct Run<'a, 'r> {
 }
 
 impl Run<'_, '_> {
-    fn invoke(&mut self, invocation: &Invocation<'_, Mutations>, object: &mut Option<Value>) -> Result<()> {
+    async fn invoke(&mut self, invocation: &Invocation<'_, Mutations>, object: &mut Option<Value>) -> Result<()> {
         let (policy, attributes) = (invocation.policy, self.attributes);
         let params = invocation.param.as_ref().map(Param::value);
         let beside = Beside { params: params.as_ref(), ..self.beside.clone() };
         let mut view = View::new(attributes, invocation.form.clone(), object.as_ref());
-        match apart::when(policy.is_slow, || is_wanted(policy, &view, &beside)) {
+        let wanted = || apart::when(policy.is_slow, || is_wanted(policy, &view, &beside));
+        match self.authorizer.settle(wanted).await {
             Ok(true) => {}
             Ok(false) => return Ok(()),
             Err(why) => {
@@ -115,7 +119,9 @@ impl Run<'_, '_> {
             }
             self.check_time()?;
             let begun = Instant::now();
-            let made = apart::when(policy.is_slow, || evaluate((policy, mutation), attributes, &view, &beside));
+            let evaluate =
+                || apart::when(policy.is_slow, || evaluate((policy, mutation), attributes, &view, &beside));
+            let made = self.authorizer.settle(evaluate).await;
             self.count(invocation, &made, begun);
             match made {
                 Ok(made) => {

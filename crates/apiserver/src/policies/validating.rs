@@ -19,7 +19,7 @@ use super::policy::{Action, Hook};
 use super::validation::{self, Decision, Outcome, Reason, Told, Validations, Verdict};
 use super::view::{self, Beside, View};
 use crate::apart;
-use crate::match_conditions;
+use crate::expression_authorizer::ExpressionAuthorizer;
 use crate::notes::Notes;
 use crate::security::Security;
 use crate::status::{Error, Result};
@@ -59,7 +59,8 @@ pub async fn validate(
     if found.is_empty() {
         return Ok(());
     }
-    let authorizer = match_conditions::authorizer(environment.security, attributes);
+    let authorizer = ExpressionAuthorizer::new(environment.security, attributes.user);
+    let asking = (authorizer.value(), authorizer.request_resource(attributes.resource()));
     let (mut views, mut namespace) = (Vec::new(), None);
     let mut run = Run { environment, refusal: None, annotations: BTreeMap::new() };
     while let Some(one) = found.pop_front() {
@@ -82,10 +83,12 @@ pub async fn validate(
         let beside = Beside {
             params: params.as_ref(),
             namespace: namespace.as_ref().and_then(Option::as_ref),
-            authorizer: Some(authorizer.clone()),
+            authorizer: Some(asking.clone()),
         };
-        let evaluate = || validation::evaluate(invocation.policy, view, &beside);
-        let outcome = apart::when(invocation.policy.is_slow, evaluate);
+        let evaluate = || {
+            apart::when(invocation.policy.is_slow, || validation::evaluate(invocation.policy, view, &beside))
+        };
+        let outcome = authorizer.settle(evaluate).await;
         run.carry_out(&invocation, outcome);
         // Thousands of policies are no reason for others to wait.
         tokio::task::consume_budget().await;

@@ -24,7 +24,7 @@ pub struct View {
     pub old: Option<Value>,
     /// `request`.
     request: Value,
-    /// `request` of match conditions, whose resource is that of the request itself.
+    /// `request` of match conditions.
     asked: Value,
 }
 
@@ -45,10 +45,7 @@ impl View {
         let shown = |object: &Value| attributes.shown(object, &form);
         let (object, old) = (object.map(shown), attributes.old.map(shown));
         let request = review::request_value(attributes, &form);
-        let mut asked = request.clone();
-        if let Some(resource) = request.get("requestResource") {
-            asked["resource"] = resource.clone();
-        }
+        let asked = request_of_conditions(attributes, &form);
         Self { form, object, old, request, asked }
     }
 
@@ -78,6 +75,15 @@ impl View {
             None => activation,
         }
     }
+}
+
+/// `request` of match conditions: the version is the one in which objects are seen, the resource the request's own.
+pub fn request_of_conditions(attributes: &Attributes<'_>, form: &Form) -> Value {
+    let mut request = review::request_value(attributes, form);
+    if let Some(resource) = request.get("requestResource").cloned() {
+        request["resource"] = resource;
+    }
+    request
 }
 
 /// `namespaceObject`: the namespace that a request is in; a Namespace is in none.
