@@ -36,7 +36,11 @@ pub mod configuration;
 pub mod deny_external_ips;
 pub mod external_addresses;
 
+mod about;
+pub mod policies;
 pub mod webhooks;
+
+pub mod unstored;
 
 use std::sync::Arc;
 
@@ -336,6 +340,10 @@ pub const PLUGINS: &[Plugin] = &[
         mutate: Some(Mutate::InRounds(webhooks::mutate)),
         side_effects: SideEffects::NoneOnDryRun,
         ..plugin(webhooks::MUTATING, None, None)
+    },
+    Plugin {
+        validate: Some(Validate::Later(policies::validate)),
+        ..plugin(policies::VALIDATING, None, None)
     },
     Plugin {
         validate: Some(Validate::Later(webhooks::validate)),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use auth::UserInfo;
+use expressions::Resource;
 use serde_json::{Map, Value};
 
 use super::rules::{Operation, Target};
@@ -78,6 +79,18 @@ impl<'a> Attributes<'a> {
     pub fn type_name<'k>(&'k self, kind: &'k Kind) -> TypeName<'k> {
         let own = TypeName { group: kind.group(), version: kind.version(), kind: kind.kind() };
         self.sent_as.unwrap_or(own)
+    }
+
+    /// What the request itself is about, as `authorizer.requestResource` asks for it.
+    pub fn resource(&self) -> Resource {
+        Resource {
+            group: self.kind.group().to_owned(),
+            resource: self.kind.resource().to_owned(),
+            subresource: self.subresource.to_owned(),
+            namespace: self.namespace.to_owned(),
+            name: self.name.to_owned(),
+            ..Resource::default()
+        }
     }
 
     /// The resource's other versions, and other groups that share its objects, where the subresource is served too.

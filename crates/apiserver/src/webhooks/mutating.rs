@@ -72,7 +72,7 @@ pub async fn admit(
     for (index, hook) in hooks.iter().enumerate() {
         let about = About { name: &hook.name, step: STEP, operation: attributes.operation.as_str() };
         let Some(form) = matching::form(hook, attributes, object.as_ref())? else { continue };
-        if !call::meets_conditions(environment, (hook, about), attributes, (&form, object.as_ref()))?
+        if !call::meets_conditions(environment, (hook, about), attributes, (&form, object.as_ref())).await?
             || rounds.skips(hook)
         {
             continue;

@@ -28,6 +28,7 @@ mod nothing;
 mod outside_authority;
 mod partial;
 mod poison;
+mod policies;
 mod scopes;
 mod semantics;
 mod server;

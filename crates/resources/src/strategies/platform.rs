@@ -160,6 +160,7 @@ pub const VALIDATING_ADMISSION_POLICY: Strategy = Strategy {
     allow_unconditional_update: false,
     validate_create: v::admission_policy::validating,
     validate_update: v::admission_policy::validating_update,
+    validate_status_update: v::admission_policy::validating_status,
     ..SPEC_AND_STATUS
 };
 /// ValidatingAdmissionPolicyBindings.
