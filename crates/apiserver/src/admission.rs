@@ -36,7 +36,11 @@ pub mod configuration;
 pub mod deny_external_ips;
 pub mod external_addresses;
 
+mod about;
+pub mod policies;
 pub mod webhooks;
+
+pub mod unstored;
 
 use std::sync::Arc;
 
@@ -51,9 +55,9 @@ use crate::deadline;
 use crate::kinds::Part;
 use crate::options::PluginChoice;
 use crate::request::Authorized;
+use crate::rounds::Rounds;
 use crate::status::{Error, Result};
 pub(crate) use crate::tree::{child, text};
-use crate::webhooks::mutating::Rounds;
 
 /// What is being done to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,9 +337,17 @@ pub const PLUGINS: &[Plugin] = &[
     // Upstream has no such rule.
     plugin(EXTERNAL_ADDRESSES, None, Some(external_addresses::validate)),
     Plugin {
+        mutate: Some(Mutate::InRounds(policies::mutate)),
+        ..plugin(policies::MUTATING, None, None)
+    },
+    Plugin {
         mutate: Some(Mutate::InRounds(webhooks::mutate)),
         side_effects: SideEffects::NoneOnDryRun,
         ..plugin(webhooks::MUTATING, None, None)
+    },
+    Plugin {
+        validate: Some(Validate::Later(policies::validate)),
+        ..plugin(policies::VALIDATING, None, None)
     },
     Plugin {
         validate: Some(Validate::Later(webhooks::validate)),

@@ -6,7 +6,7 @@ use http::StatusCode;
 use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
-use crate::admission::webhooks;
+use crate::admission::unstored;
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::kinds::Part;
@@ -23,7 +23,7 @@ use crate::write::{Decoded, decoding};
 /// # Errors
 /// As [`bind`].
 pub(crate) async fn bind_named(api: &Api, request: &Authorized) -> Result<Answer> {
-    let object = webhooks::post(api, request, decoding::unstored(request)?).await?;
+    let object = unstored::post(api, request, decoding::unstored(request)?).await?;
     let Some(kind) = api.kind("", "v1", "pods") else { return Err(Error::unknown_path()) };
     let resource = ResourceInfo {
         resource: "pods".to_owned(),
@@ -40,7 +40,7 @@ pub(crate) async fn bind_named(api: &Api, request: &Authorized) -> Result<Answer
 /// 404 without the Pod, 409 if it has a node, is going, or is to wait; 422 for what is no binding.
 pub(crate) async fn bind(api: &Api, request: &Authorized) -> Result<Answer> {
     let binding = decoding::body_of(request, "v1", "Binding")?;
-    let binding = webhooks::post(api, request, binding).await?;
+    let binding = unstored::post(api, request, binding).await?;
     bind_to(api, request, &binding).await
 }
 

@@ -12,6 +12,7 @@ use crate::catalogue::Catalogue;
 use crate::config::Config;
 use crate::kinds::{Kind, Kinds};
 use crate::metrics::Metrics;
+use crate::policies::Policies;
 use crate::security::Security;
 use crate::webhooks::Webhooks;
 
@@ -31,6 +32,8 @@ pub struct Cluster {
     pub security: Arc<Security>,
     /// Whom administrators want to be asked.
     pub webhooks: Webhooks,
+    /// What administrators want to hold.
+    pub policies: Policies,
     /// Counters.
     pub metrics: Metrics,
     /// Time.

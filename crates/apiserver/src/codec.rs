@@ -9,9 +9,8 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use machinery::apply::Versions;
 use machinery::field::{FieldError, Path};
-use schema::patch::PatchError;
 use schema::text;
-use schema::walk::budget::Room;
+use schema::walk::budget::{Room, fits};
 use schema::walk::declared;
 use schema::walk::decode::{self as walk, DecodeError};
 use schema::walk::default::Defaults;
@@ -27,7 +26,11 @@ use crate::request_info::Query;
 use crate::status::{Error, Result, Subject};
 pub use patch::{APPLY_PATCH, Patch};
 pub use refusal::claim;
+pub use schema::patch::{Operation, PatchError};
 pub use schema::text::TypeMeta;
+
+/// Bytes of an object that a policy makes: as many as of one that is sent.
+const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 static DEFAULTS: LazyLock<Defaults> =
     LazyLock::new(|| Defaults::new(schema::builtin(), resources::defaults::rows()));
@@ -156,13 +159,57 @@ pub fn patched(
     Ok((decoded.value, decoded.warnings))
 }
 
-/// Prunes and checks what a webhook made of an object of `kind`.
+/// Prunes and checks what a webhook or a policy made of an object of `kind`. Of built-in kinds unknown fields are refused
+/// under strict validation; of custom ones they go.
 ///
 /// # Errors
-/// 500 for wrong types: the client has nothing to do with it.
-pub fn of_webhook(kind: &Kind, value: Value) -> Result<Value> {
-    let decoded = walk::from_value(schema_of(kind)?, value, walk::FieldValidation::Ignore);
-    decoded.map(|decoded| decoded.value).map_err(Error::internal)
+/// 500 for wrong types and unknown fields: the client has nothing to do with them.
+pub fn made(kind: &Kind, value: Value, validation: FieldValidation) -> Result<Value> {
+    let is_strict = validation == FieldValidation::Strict && !kind.is_custom();
+    let mode = if is_strict { walk::FieldValidation::Warn } else { walk::FieldValidation::Ignore };
+    let decoded = walk::from_value(schema_of(kind)?, value, mode).map_err(Error::internal)?;
+    match decoded.warnings.as_slice() {
+        [] => Ok(decoded.value),
+        unknown => Err(Error::internal(format!("strict decoding error: {}", unknown.join(", ")))),
+    }
+}
+
+/// Merges the configuration of a mutating policy into an object of `kind`, or of the type that was sent to a subresource.
+///
+/// # Errors
+/// 503 if nothing is known of such objects; in upstream's words why the configuration does not fit.
+pub fn merge_unowned(
+    kind: &Kind,
+    sent_as: Option<(&str, &str)>,
+    object: &Value,
+    config: &Value,
+) -> Result<std::result::Result<Value, String>> {
+    let schema = match sent_as {
+        Some((api_version, kind)) => schema_named(api_version, kind),
+        None => schema_of(kind).ok(),
+    };
+    let schema = schema.ok_or_else(|| {
+        let name = sent_as.map_or_else(|| kind.api_version_kind(), |(version, kind)| format!("{version}, Kind={kind}"));
+        Error::unavailable(format!(
+            "Resource kind {name} not found. There can be a delay between when CustomResourceDefinitions are created and \
+             when they are available."
+        ))
+    })?;
+    Ok(machinery::apply::merge_unowned(schema, object, config))
+}
+
+/// Applies operations of a JSON patch that do not come from a client.
+///
+/// # Errors
+/// Why they cannot be applied.
+pub fn apply_operations(object: Value, operations: Vec<Operation>) -> std::result::Result<Value, PatchError> {
+    schema::patch::operations(object, operations)
+}
+
+/// Whether an object of `kind` takes no more memory than one that is sent may take.
+pub fn is_acceptable(kind: &Kind, object: &Value) -> bool {
+    let room = schema_of(kind).map_or(Room::Usual, |schema| Room::of(schema.message_name()));
+    fits(object, room, OBJECT_BYTES_MAX)
 }
 
 /// 422: what a patch makes of an object is none.
@@ -290,7 +337,7 @@ fn scale_schema() -> Result<SchemaRef<'static>> {
 fn unfit(failure: PatchError) -> Error {
     match failure {
         PatchError::Malformed(text) => Error::bad_request(text),
-        PatchError::Invalid(text) => Error::unprocessable(text),
+        PatchError::Invalid(text) | PatchError::TestFailed(text) => Error::unprocessable(text),
         PatchError::TooLarge(text) => Error::entity_too_large(text),
     }
 }

@@ -11,7 +11,7 @@ use machinery::labels;
 use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
-use crate::admission::webhooks;
+use crate::admission::unstored;
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::kinds::Part;
@@ -40,7 +40,7 @@ pub async fn evict(api: &Api, request: &Authorized) -> Result<Answer> {
     if Metadata::of(&eviction).name() != request.resource.name {
         return Err(Error::bad_request("name in URL does not match name in Eviction object"));
     }
-    let eviction = webhooks::post(api, request, eviction).await?;
+    let eviction = unstored::post(api, request, eviction).await?;
     let given = eviction.get("deleteOptions").cloned().unwrap_or_default();
     let is_dry_run = request.is_dry_run()
         || given

@@ -15,8 +15,8 @@ use resources::fields::SelectableField;
 use resources::{Resource, Scope, Strategy};
 use schema::{Schema, SchemaRef, Schemas};
 use serde_json::{Map, Value};
-use tokio::runtime::{Handle, RuntimeFlavor};
 
+use crate::apart;
 use crate::cache::{CachedObject, ReadFields, ResourceCache};
 use crate::gate::Gate;
 use crate::object::{Fields, encode_stored, form};
@@ -282,10 +282,7 @@ impl Kind {
 
     /// Checks by rules that may take long, while other tasks of this thread go on elsewhere, where there is another one.
     fn apart<T>(&self, check: impl FnOnce() -> T) -> T {
-        let is_slow = self.0.row.strategy.rules.as_ref().is_some_and(|rules| rules.may_take_long());
-        let has_threads =
-            || Handle::try_current().is_ok_and(|own| own.runtime_flavor() == RuntimeFlavor::MultiThread);
-        if is_slow && has_threads() { tokio::task::block_in_place(check) } else { check() }
+        apart::when(self.0.row.strategy.rules.as_ref().is_some_and(|rules| rules.may_take_long()), check)
     }
 
     /// How long objects live, if not for ever.

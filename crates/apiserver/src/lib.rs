@@ -20,6 +20,7 @@ pub mod component_statuses;
 pub mod custom;
 pub mod eviction;
 mod match_conditions;
+pub mod policies;
 pub mod proxy;
 pub mod resource_metrics;
 pub mod reviews;
@@ -56,6 +57,7 @@ pub mod place;
 
 pub mod catalogue;
 
+mod expression_authorizer;
 pub mod metrics;
 pub mod security;
 pub mod trace;
@@ -82,6 +84,7 @@ pub mod cache;
 pub mod at_rest;
 pub mod object;
 
+mod apart;
 pub mod body;
 pub mod formats;
 
@@ -91,6 +94,7 @@ pub mod negotiate;
 pub mod notes;
 pub mod progress;
 pub mod request_info;
+pub mod rounds;
 pub mod scale;
 pub mod status;
 pub mod tree;

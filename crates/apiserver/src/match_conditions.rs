@@ -2,23 +2,21 @@
 //!
 //! Source: `plugin/webhook/matchconditions`, `plugin/cel/condition.go`.
 
-use std::fmt;
 use std::sync::Arc;
 
-use auth::{Attributes as Asked, Decision as Decided, UserInfo};
-use expressions::{
-    Activation, Authorizer, AuthorizerValue, Budget, Decision, MATCH_CONDITIONS_BUDGET, Program, Question,
-    Resource, ResourceCheck, Subject, Value as Cel,
-};
+use expressions::{Activation, MATCH_CONDITIONS_BUDGET, Value as Cel};
+use futures::future::BoxFuture;
 use resources::match_conditions::{
     AUTHORIZER, NAMESPACE, OBJECT, OLD_OBJECT, REQUEST, REQUEST_RESOURCE, compile, request_type,
 };
 use serde_json::Value;
 
+use crate::expression_authorizer::ExpressionAuthorizer;
+use crate::policies::evaluation::{Scope, hold};
+use crate::policies::policy::{Expression, Variables};
+use crate::policies::view;
 use crate::security::Security;
-use crate::webhooks::attributes::Attributes;
 use crate::webhooks::conditions::{Compile, Conditions, Input};
-use crate::webhooks::review;
 
 /// Compiles match conditions, which ask this server's authorizers.
 pub(crate) struct MatchConditions(pub(crate) Arc<Security>);
@@ -26,117 +24,42 @@ pub(crate) struct MatchConditions(pub(crate) Arc<Security>);
 impl Compile for MatchConditions {
     fn compile(&self, conditions: &Value) -> Option<Arc<dyn Conditions>> {
         let written = conditions.as_array().into_iter().flatten();
-        let all: Vec<Condition> = written
+        let all: Vec<Expression> = written
             .map(|one| {
-                let expression = one.get("expression").and_then(Value::as_str).unwrap_or_default().to_owned();
-                Condition { program: compile(&expression), expression }
+                let source = one.get("expression").and_then(Value::as_str).unwrap_or_default().to_owned();
+                Expression { program: compile(&source), source }
             })
             .collect();
-        let compiled = Compiled { all, security: Arc::clone(&self.0) };
+        let compiled = Compiled { all, variables: Variables::default(), security: Arc::clone(&self.0) };
         (!compiled.all.is_empty()).then(|| Arc::new(compiled) as Arc<dyn Conditions>)
     }
 }
 
-struct Condition {
-    expression: String,
-    program: Result<Program, String>,
-}
-
 struct Compiled {
-    all: Vec<Condition>,
+    all: Vec<Expression>,
+    /// There are none.
+    variables: Variables,
     security: Arc<Security>,
 }
 
 impl Conditions for Compiled {
-    fn evaluate(&self, input: &Input<'_>) -> Result<bool, Vec<String>> {
-        let request = review::request_value(input.attributes, input.form);
-        let asker: Arc<dyn Authorizer> =
-            Arc::new(Asker { security: Arc::clone(&self.security), user: input.attributes.user.clone() });
-        let check = ResourceCheck::new(Arc::clone(&asker), resource_of(input.attributes));
-        let authorizer = AuthorizerValue { authorizer: asker, service_account: None };
-        let activation = Activation::new()
-            .with(OBJECT, input.object.map_or(Cel::Null, Cel::of))
-            .with(OLD_OBJECT, input.old.map_or(Cel::Null, Cel::of))
-            .with(NAMESPACE, Cel::Null)
-            .with(REQUEST, Cel::declared(&request, request_type()))
-            .with(AUTHORIZER, Cel::Authorizer(Arc::new(authorizer)))
-            .with(REQUEST_RESOURCE, Cel::ResourceCheck(Arc::new(check)));
-        let mut budget = Budget::new(MATCH_CONDITIONS_BUDGET);
-        let mut errors = Vec::new();
-        for condition in &self.all {
-            let program = match &condition.program {
-                Ok(program) => program,
-                Err(why) => {
-                    errors.push(format!("compilation error: {why}"));
-                    continue;
-                }
+    fn evaluate<'a>(&'a self, input: Input<'a>) -> BoxFuture<'a, Result<bool, Vec<String>>> {
+        Box::pin(async move {
+            let request = view::request_of_conditions(input.attributes, input.form);
+            let authorizer = ExpressionAuthorizer::new(&self.security, input.attributes.user);
+            let resource = input.attributes.resource();
+            let evaluate = || {
+                let activation = Activation::new()
+                    .with(OBJECT, input.object.map_or(Cel::Null, Cel::of))
+                    .with(OLD_OBJECT, input.old.map_or(Cel::Null, Cel::of))
+                    .with(NAMESPACE, Cel::Null)
+                    .with(REQUEST, Cel::declared(&request, request_type()))
+                    .with(AUTHORIZER, authorizer.value())
+                    .with(REQUEST_RESOURCE, authorizer.request_resource(resource.clone()));
+                let scope = Scope::new(&self.variables, MATCH_CONDITIONS_BUDGET);
+                hold(scope.seeing(activation), &self.all)
             };
-            match program.evaluate(&activation, &mut budget).result {
-                Ok(Cel::Bool(false)) => return Ok(false),
-                Ok(Cel::Bool(true)) => {}
-                Ok(_) => errors.push(format!("expression '{}' is no question", condition.expression)),
-                Err(why @ expressions::EvalError::Budget) => return Err(vec![why.to_string()]),
-                Err(why) => {
-                    errors.push(format!("expression '{}' resulted in error: {why}", condition.expression));
-                }
-            }
-        }
-        if errors.is_empty() { Ok(true) } else { Err(errors) }
-    }
-}
-
-/// What the request itself is about, as `authorizer.requestResource` asks for it.
-fn resource_of(attributes: &Attributes<'_>) -> Resource {
-    Resource {
-        group: attributes.kind.group().to_owned(),
-        resource: attributes.kind.resource().to_owned(),
-        subresource: attributes.subresource.to_owned(),
-        namespace: attributes.namespace.to_owned(),
-        name: attributes.name.to_owned(),
-        ..Resource::default()
-    }
-}
-
-/// Asks on behalf of whoever sent the request.
-struct Asker {
-    security: Arc<Security>,
-    user: UserInfo,
-}
-
-impl fmt::Debug for Asker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asker").field("user", &self.user.name).finish_non_exhaustive()
-    }
-}
-
-impl Authorizer for Asker {
-    fn check(&self, question: &Question) -> Decision {
-        let account = question.service_account.as_ref().map(|account| {
-            let (namespace, name) = (&account.namespace, &account.name);
-            let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
-            let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-            UserInfo::new(&format!("system:serviceaccount:{namespace}:{name}"), &groups)
-        });
-        let asked = match &question.subject {
-            Subject::Path(path) => Asked { path: path.clone(), ..Asked::default() },
-            Subject::Resource(resource) => Asked {
-                group: resource.group.clone(),
-                version: "*".to_owned(),
-                resource: resource.resource.clone(),
-                subresource: resource.subresource.clone(),
-                namespace: resource.namespace.clone(),
-                name: resource.name.clone(),
-                field_selector: resource.field_selector.clone(),
-                is_resource: true,
-                ..Asked::default()
-            },
-        };
-        let asked = Asked { verb: question.verb.clone(), ..asked };
-        let verdict = self.security.decide_at_once(account.as_ref().unwrap_or(&self.user), &asked);
-        let (is_allowed, reason) = match verdict.decision {
-            Decided::Allow(reason) => (true, reason),
-            Decided::NoOpinion(reason) | Decided::Deny(reason) => (false, reason),
-        };
-        Decision { is_allowed, reason, error: verdict.error }
+            authorizer.settle(evaluate).await
+        })
     }
 }

@@ -7,7 +7,7 @@ use http::StatusCode;
 use machinery::field::{FieldError, FieldErrors, Path};
 use serde_json::{Value, json};
 
-use crate::admission::webhooks;
+use crate::admission::unstored;
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::audit::user_info;
@@ -21,7 +21,7 @@ use crate::write::decoding;
 /// # Errors
 /// 400 when the question cannot be understood.
 pub async fn review(api: &Api, request: &Authorized) -> Result<Answer> {
-    let mut object = webhooks::post(api, request, decoding::unstored(request)?).await?;
+    let mut object = unstored::post(api, request, decoding::unstored(request)?).await?;
     let status = match request.kind.kind() {
         "SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview" => {
             access(api, request, &object).await?

@@ -277,8 +277,8 @@ impl Security {
         chain.decide(&self.authorizer, user, attributes).await
     }
 
-    /// What the authorizers say that need not be waited for.
-    pub fn decide_at_once(&self, user: &UserInfo, attributes: &Attributes) -> Verdict {
+    /// What the authorizers say; `None` if a webhook has to be asked for it.
+    pub fn decide_at_once(&self, user: &UserInfo, attributes: &Attributes) -> Option<Verdict> {
         let chain = Arc::clone(&self.chain.read());
         chain.decide_at_once(&self.authorizer.read(), user, attributes)
     }

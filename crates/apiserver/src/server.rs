@@ -39,6 +39,7 @@ use crate::kubelet_client::KubeletClient;
 use crate::match_conditions::MatchConditions;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::policies::Policies;
 use crate::progress::Progress;
 use crate::resource_metrics::ResourceMetrics;
 use crate::respond::Body;
@@ -269,7 +270,20 @@ async fn cluster(
     let conditions: Arc<dyn Compile> = Arc::new(MatchConditions(Arc::clone(&security)));
     let credentials = config.options.webhook_credentials.clone();
     let webhooks = Webhooks::new(&builtin, credentials, (&dial, tasks), &conditions, metrics.registry());
-    Ok(Cluster { config, bound: None, cache, catalogue, builtin, security, webhooks, metrics, clock, random })
+    let policies = Policies::new(&builtin, metrics.registry());
+    Ok(Cluster {
+        config,
+        bound: None,
+        cache,
+        catalogue,
+        builtin,
+        security,
+        webhooks,
+        policies,
+        metrics,
+        clock,
+        random,
+    })
 }
 
 /// Who is told of every change before clients are.

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use serde_json::{Value, json};
 
-use crate::admission::webhooks;
+use crate::admission::unstored;
 use crate::api::Api;
 use crate::backend::kubelet::kubelet;
 use crate::backend::{self, Outgoing};
@@ -63,7 +63,7 @@ pub(crate) async fn stream(
     }
     match subresource {
         "proxy" => {
-            let asked = webhooks::connect(api, request, || proxy_options(request)).await?;
+            let asked = unstored::connect(api, request, || proxy_options(request)).await?;
             if asked.is_some_and(|left| left != proxy_options(request)) {
                 // Upstream would go to the other path; here it has been authorised already.
                 return Err(Error::internal("admission webhooks may not change where a proxy leads"));
@@ -85,7 +85,7 @@ async fn session(api: &Api, request: &Authorized, client: OnUpgrade) -> Result<R
         }
         api.security.authorize(request.user(), &info).await?;
     }
-    let asked = webhooks::connect(api, request, || session_options(request)).await?;
+    let asked = unstored::connect(api, request, || session_options(request)).await?;
     let query = asked.map_or_else(|| request.info.query.clone(), |options| query_of_options(&options));
     let pod = request.kind.value(&*current(api, request, &request.key()).await?);
     let node = text(&pod, "/spec/nodeName");

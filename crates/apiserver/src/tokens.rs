@@ -9,7 +9,7 @@ use machinery::field::{FieldError, Path};
 use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
-use crate::admission::webhooks;
+use crate::admission::unstored;
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::request::Authorized;
@@ -28,7 +28,7 @@ const SECONDS_MAX: i64 = 1 << 32;
 /// 404 when the service account is absent, 409 when the bound object is another one, 422 for a bad lifetime.
 pub async fn request_token(api: &Api, request: &Authorized) -> Result<Answer> {
     let mut object = decoding::body_of(request, "authentication.k8s.io/v1", "TokenRequest")?;
-    object = webhooks::post(api, request, object).await?;
+    object = unstored::post(api, request, object).await?;
     let account = request.kind.value(&*current(api, request, &request.key()).await?);
     let seconds =
         object.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(SECONDS_DEFAULT);

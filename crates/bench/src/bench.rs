@@ -63,14 +63,15 @@ impl Bench {
         measured.and(reset).and(removed)
     }
 
-    /// Sends the requests of `numbers`, and reports rate, CPU and latency.
+    /// Sends the requests of `numbers`, and reports rate, CPU and latency. Returns the CPU of all processes per request, in
+    /// milliseconds.
     pub(crate) async fn series(
         &mut self,
         (cluster, door): (&Cluster, &Door),
         clients: usize,
         numbers: std::ops::Range<usize>,
         series: &Series,
-    ) -> Result<()> {
+    ) -> Result<f64> {
         let what = series.what;
         eprintln!("bench:   {} x {what}, {clients} clients", numbers.len());
         let many = load::as_f64(numbers.len());
@@ -86,7 +87,7 @@ impl Bench {
         let each = cpu.as_secs_f64() * 1e3 / many;
         self.report.value(&format!("  CPU of all processes, {clients} clients"), "ms", series.goal, each);
         self.report.durations(&format!("  until the answer, {clients} clients"), None, &took);
-        Ok(())
+        Ok(each)
     }
 }
 

@@ -11,6 +11,7 @@ mod kill;
 mod list;
 mod patch;
 mod pods;
+mod policy;
 mod runtimes;
 mod scheduler;
 mod start;
@@ -52,6 +53,7 @@ pub(crate) const ROWS: &[Row] = &[
         about: "500 CustomResourceDefinitions, and objects of one",
         measure: custom::measure,
     },
+    Row { name: "policy", about: "rules in CEL, of policies and of custom kinds", measure: policy::measure },
     Row {
         name: "kill",
         about: "kill -9 of the control plane to ready, 10,000 objects",

@@ -16,7 +16,7 @@ use k8s_openapi::{Metadata, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::question::Question;
+use crate::question::{Question, Scale};
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::tally::{Measured, Tally};
 
@@ -278,6 +278,17 @@ impl Action {
     ) -> Self {
         let body = delete_options(uid, propagation, grace_period_seconds);
         Self::request(Verb::Delete, resource, namespace, name, "", body)
+    }
+
+    /// Sets how many Pods an object is to have, guarded by its resourceVersion.
+    pub fn update_scale(resource: ResourceRef, namespace: &str, name: &str, scale: &Scale) -> Self {
+        let body = json!({
+            "apiVersion": "autoscaling/v1",
+            "kind": "Scale",
+            "metadata": {"name": name, "namespace": namespace, "resourceVersion": scale.resource_version},
+            "spec": {"replicas": scale.replicas},
+        });
+        Self::request(Verb::Update, resource, namespace, name, "scale", body)
     }
 
     /// Lets the plan go on only if the server has no such object with `uid`, whatever the informers know.

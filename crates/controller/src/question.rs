@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, Status};
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::discovery::{Discovery, Watcher};
 use crate::informer::{Informers, PartialObject};
@@ -23,6 +24,8 @@ use crate::sender::Sender;
 const ANSWERS_MAX: usize = 4_096;
 /// Objects of one answer about content: more need not be known to decide.
 const CONTENT_MAX: usize = 500;
+/// Of one answer: whoever serves an aggregated API may send what it likes.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -40,6 +43,9 @@ pub enum Question {
     Object(ResourceRef, String, String, String),
     /// The subresource `scale` of one object: resource, namespace, name.
     Scale(ResourceRef, String, String),
+    /// What is under a path with its query, as the APIs of metrics have it: lists without resourceVersions, which nobody
+    /// can watch.
+    Document(String),
 }
 
 /// What was answered.
@@ -53,15 +59,23 @@ pub enum Answer {
     Object(Option<Arc<PartialObject>>),
     /// To [`Question::Scale`]; nothing if the server says that the object is not there.
     Scale(Option<Scale>),
+    /// To [`Question::Document`].
+    Document(Arc<Value>),
 }
 
 /// How many Pods an object wants. Source: `autoscaling/v1.Scale`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scale {
     /// Of the object.
     pub uid: String,
+    /// Of the object, when it was asked.
+    pub resource_version: String,
     /// `spec.replicas`
     pub replicas: i32,
+    /// `status.replicas`
+    pub status_replicas: i32,
+    /// `status.selector`, empty if there is none.
+    pub selector: String,
 }
 
 /// What is left of a resource in a namespace.
@@ -146,6 +160,11 @@ pub(crate) async fn ask(sender: &Sender, watcher: &Watcher, question: &Question)
             }
             scale(&reply.found()?).map(|scale| Answer::Scale(Some(scale)))
         }
+        Question::Document(path) => {
+            let body = get(sender, path, "application/json").await?.found()?;
+            let document = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+            Ok(Answer::Document(Arc::new(document)))
+        }
     }
 }
 
@@ -157,13 +176,22 @@ fn scale(body: &[u8]) -> Result<Scale, String> {
         /// Go leaves it out if it is empty.
         #[serde(default)]
         spec: Option<k8s_openapi::api::autoscaling::v1::ScaleSpec>,
+        #[serde(default)]
+        status: Option<k8s_openapi::api::autoscaling::v1::ScaleStatus>,
     }
     let body: Body = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     if body.kind != "Scale" {
         return Err(format!("the subresource scale is a {}", body.kind));
     }
     let uid = body.metadata.uid.ok_or("the Scale has no uid")?;
-    Ok(Scale { uid, replicas: body.spec.and_then(|spec| spec.replicas).unwrap_or_default() })
+    let status = body.status.unwrap_or_default();
+    Ok(Scale {
+        uid,
+        resource_version: body.metadata.resource_version.unwrap_or_default(),
+        replicas: body.spec.and_then(|spec| spec.replicas).unwrap_or_default(),
+        status_replicas: status.replicas,
+        selector: status.selector.unwrap_or_default(),
+    })
 }
 
 fn content(body: &[u8]) -> Result<Content, String> {
@@ -216,8 +244,8 @@ async fn get(sender: &Sender, path: &str, accept: &str) -> Result<Reply, String>
     let request = request.map_err(|error| error.to_string())?;
     let response = sender.send(request).await.map_err(|error| error.to_string())?;
     let status = response.status();
-    let body = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
-    Ok(Reply { status, body })
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    Ok(Reply { status, body: body.map_err(|error| error.to_string())?.to_bytes() })
 }
 
 #[cfg(test)]

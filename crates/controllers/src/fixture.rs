@@ -55,6 +55,7 @@ pub(crate) fn render(plan: &Plan) -> String {
             Question::Scale(resource, _, name) => {
                 format!("ask for the scale of {} {name}\n", resource.plural)
             }
+            Question::Document(path) => format!("ask for {path}\n"),
         });
     }
     if let Some(delay) = plan.requeue_after {
@@ -82,6 +83,7 @@ fn line(request: &ApiRequest) -> String {
             let annotations = annotations.map(|all| format!(" annotations {all}")).unwrap_or_default();
             format!("{annotations} {}", request.body["status"])
         }
+        (true, Verb::Update, "scale") => format!(" {}", request.body["spec"]),
         (true, ..) => format!(" {}", request.body),
     };
     format!("{verb} {}{slash}{} {name}{body}", request.resource.plural, request.subresource)

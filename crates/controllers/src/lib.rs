@@ -12,6 +12,7 @@ mod names;
 mod object;
 mod pod;
 mod pod_control;
+mod scale;
 mod share;
 
 pub mod deployment;
@@ -19,6 +20,8 @@ pub mod replica_set;
 pub mod replication_controller;
 pub mod stateful_set;
 
+pub mod autoscaler;
+pub mod cron_job;
 pub mod daemon_set;
 
 pub mod job;
@@ -67,6 +70,8 @@ const ALWAYS: &[Controller] = &[
     job::CONTROLLER,
     job::ORPHANS,
     ttl_after_finished::CONTROLLER,
+    cron_job::CONTROLLER,
+    autoscaler::CONTROLLER,
     endpoint_slice::CONTROLLER,
     endpoint_slice_mirroring::CONTROLLER,
     endpoints::CONTROLLER,
@@ -115,6 +120,7 @@ mod tests {
         expect![[r#"
             replicationcontroller-controller: replication-controller
             daemon-set-controller: daemonset-controller
+            horizontal-pod-autoscaler-controller: horizontal-pod-autoscaler
             endpointslice-controller: endpoint-slice-controller
             endpointslice-mirroring-controller: endpoint-slice-mirroring-controller
             endpoints-controller: endpoint-controller

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 /// Who may do what.
 pub trait Authorizer: fmt::Debug + Send + Sync {
-    /// Answers a question.
-    fn check(&self, question: &Question) -> Decision;
+    /// Answers a question; `None` if somebody else has to be asked first. Then the evaluation ends
+    /// ([`crate::EvalError::Unanswered`]), and can be repeated once the answer is known.
+    fn check(&self, question: &Question) -> Option<Decision>;
 }
 
 /// Who is asked about, if it is not whoever sent the request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServiceAccount {
     /// Its namespace.
     pub namespace: String,
@@ -21,7 +22,7 @@ pub struct ServiceAccount {
 }
 
 /// What is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
     /// About whom; `None` is the user of the request.
     pub service_account: Option<ServiceAccount>,
@@ -32,7 +33,7 @@ pub struct Question {
 }
 
 /// What something is to be done to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// A path that is no resource's.
     Path(String),
@@ -41,7 +42,7 @@ pub enum Subject {
 }
 
 /// A resource, in any version.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// Its API group.
     pub group: String,
@@ -109,7 +110,7 @@ impl ResourceCheck {
 }
 
 impl AuthorizerValue {
-    pub(crate) fn ask(&self, verb: &str, subject: Subject) -> Decision {
+    pub(crate) fn ask(&self, verb: &str, subject: Subject) -> Option<Decision> {
         let service_account = self.service_account.clone();
         self.authorizer.check(&Question { service_account, verb: verb.to_owned(), subject })
     }

@@ -28,6 +28,9 @@ pub enum EvalError {
     /// Nobody waits for it any more.
     #[error("operation interrupted")]
     Interrupted,
+    /// It asks what an authorizer has to ask somebody else for.
+    #[error("the authorizers have not been asked")]
+    Unanswered,
 }
 
 impl From<&'static str> for EvalError {

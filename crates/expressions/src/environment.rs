@@ -151,6 +151,18 @@ impl Environment {
         self
     }
 
+    /// Adds a field to a type that objects can be made of; the type is added if it is not there.
+    pub fn add_field(&mut self, object: &str, field: &str, kind: Type) {
+        let found = self.objects.iter().position(|made| made.name == object);
+        let at = found.unwrap_or_else(|| {
+            self.objects.push(MadeType { name: object.to_owned(), fields: Some(BTreeMap::new()) });
+            self.objects.len() - 1
+        });
+        if let Some(MadeType { fields: Some(fields), .. }) = self.objects.get_mut(at) {
+            fields.insert(field.to_owned(), kind);
+        }
+    }
+
     pub(crate) fn variables(&self) -> &[Variable] {
         &self.variables
     }

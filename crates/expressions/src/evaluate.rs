@@ -285,7 +285,9 @@ impl<'a> Run<'a> {
             return Err("no such overload".into());
         };
         self.context.charge(1)?;
-        let value = fields.field(name).ok_or_else(|| EvalError::from(format!("no such key: {}", &**name)))?;
+        // What is computed can be made of what is computed, and so on.
+        let value = stacker::maybe_grow(128 << 10, 2 << 20, || fields.field(name));
+        let value = value.ok_or_else(|| EvalError::from(format!("no such key: {}", &**name)))?;
         Ok((value?, rest))
     }
 

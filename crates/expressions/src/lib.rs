@@ -48,7 +48,9 @@ pub use functions::Library;
 pub use problem::{Problem, Problems};
 pub use program::{CompileError, Evaluation, Program};
 pub use types::{Declared, Field, ListKind, ObjectRef, REQUEST_BYTES_MAX, Type};
-pub use value::{Entries, Key, List, Made, Map, Moment, NamedFormat, Object, Range, Text, Url, Value};
+pub use value::{
+    Entries, JsonRoom, Key, List, Made, Map, Moment, NamedFormat, NoJson, Object, Range, Text, Url, Value,
+};
 
 #[cfg(test)]
 mod tests;

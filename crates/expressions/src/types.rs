@@ -105,6 +105,16 @@ impl Type {
         Self::Object(ObjectRef { name, declared: Some(declared) })
     }
 
+    /// The type's name outside of the checker's messages, where some types are called otherwise.
+    #[must_use]
+    pub fn declared_name(&self) -> String {
+        let parameters: Vec<String> = self.parameters().into_iter().map(Self::declared_name).collect();
+        match parameters.as_slice() {
+            [] => self.name().to_owned(),
+            some => format!("{}({})", self.name(), some.join(", ")),
+        }
+    }
+
     /// What types this one is made of.
     pub(crate) fn parameters(&self) -> Vec<&Self> {
         match self {

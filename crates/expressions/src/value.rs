@@ -14,6 +14,7 @@ mod url;
 
 pub(crate) use compare::{key_of, set_key};
 pub use format::NamedFormat;
+pub use json::{JsonRoom, NoJson};
 pub use moment::Moment;
 pub use network::Range;
 pub(crate) use network::address;
@@ -202,11 +203,12 @@ impl<'a> Value<'a> {
         json::declared(json, declared)
     }
 
-    /// The value as JSON, as it is stored: bytes in base64, moments and spans as texts. `None` for what has no such form,
-    /// as a type, or a map whose keys are no texts.
-    #[must_use]
-    pub fn to_json(&self) -> Option<Json> {
-        json::written(self)
+    /// The value as JSON, as it is stored: bytes in base64, moments and spans as texts. It takes of the room what it needs.
+    ///
+    /// # Errors
+    /// If it has no such form, as a type, or a map whose keys are no texts; or there is no room for it.
+    pub fn to_json(&self, room: &mut JsonRoom) -> Result<Json, NoJson> {
+        json::written(self, room)
     }
 
     /// A text that has been made.

@@ -22,6 +22,7 @@ pub mod conflict;
 mod last_applied;
 mod prune;
 mod reconcile;
+mod unowned;
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -35,6 +36,7 @@ use conflict::{Conflict, Conflicts};
 use managers::{Entry, Identity, Managers, Operation};
 use set::Set;
 use typed::Typed;
+pub use unowned::merge_unowned;
 
 /// The manager of fields that were there before anybody was tracked.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -368,17 +370,22 @@ pub fn check_configuration(schema: SchemaRef<'_>, config: &Value) -> Result<(), 
 fn unfit(config: &Value, problems: &[String]) -> String {
     let metadata = metadata::Metadata::of(config);
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
-    let list = match problems {
-        [one] => one.clone(),
-        many => format!("errors:\n  {}", many.join("\n  ")),
-    };
     format!(
-        "failed to create typed patch object ({}/{}; {}, Kind={}): {list}",
+        "failed to create typed patch object ({}/{}; {}, Kind={}): {}",
         metadata.namespace(),
         metadata.name(),
         text("apiVersion"),
         text("kind"),
+        listed(problems),
     )
+}
+
+/// All problems of a configuration, as upstream lists them.
+fn listed(problems: &[String]) -> String {
+    match problems {
+        [one] => one.clone(),
+        many => format!("errors:\n  {}", many.join("\n  ")),
+    }
 }
 
 /// A copy of an object without its managed fields, which are the larger part of many.

@@ -12,6 +12,7 @@ pub mod jsonpath;
 pub mod labels;
 pub mod taints;
 
+pub mod cron;
 pub mod duration;
 pub mod int_or_string;
 pub mod net;

@@ -13,6 +13,7 @@ pub mod definition;
 pub mod fields;
 pub mod flow_control;
 pub mod match_conditions;
+pub mod policy_expressions;
 pub mod rows;
 pub mod shared;
 pub mod strategies;

@@ -19,21 +19,34 @@ pub const AUTHORIZER: &str = "authorizer";
 /// As [`OBJECT`].
 pub const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 
-static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
-    Environment::new()
-        .variable(OBJECT, Type::Dyn)
-        .variable(OLD_OBJECT, Type::Dyn)
-        .variable(NAMESPACE, Type::Dyn)
-        .declared(REQUEST, REQUEST_TYPE.clone())
-        .variable(AUTHORIZER, Type::named("kubernetes.authorization.Authorizer"))
-        .variable(REQUEST_RESOURCE, Type::named("kubernetes.authorization.ResourceCheck"))
-});
-
+static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| asking(request()));
 static REQUEST_TYPE: LazyLock<Declared> = LazyLock::new(admission_request);
+static NAMESPACE_TYPE: LazyLock<Declared> = LazyLock::new(namespace);
 
 /// The type of `request`.
 pub fn request_type() -> &'static Declared {
     &REQUEST_TYPE
+}
+
+/// The type of `namespaceObject`.
+pub fn namespace_type() -> &'static Declared {
+    &NAMESPACE_TYPE
+}
+
+/// What all expressions about requests see.
+pub(crate) fn request() -> Environment {
+    Environment::new()
+        .variable(OBJECT, Type::Dyn)
+        .variable(OLD_OBJECT, Type::Dyn)
+        .declared(NAMESPACE, NAMESPACE_TYPE.clone())
+        .declared(REQUEST, REQUEST_TYPE.clone())
+}
+
+/// With what lets expressions ask whether somebody may do something.
+pub(crate) fn asking(environment: Environment) -> Environment {
+    environment
+        .variable(AUTHORIZER, Type::named("kubernetes.authorization.Authorizer"))
+        .variable(REQUEST_RESOURCE, Type::named("kubernetes.authorization.ResourceCheck"))
 }
 
 /// Compiles one condition of a webhook.
@@ -41,13 +54,27 @@ pub fn request_type() -> &'static Declared {
 /// # Errors
 /// What is wrong with it, in upstream's words.
 pub fn compile(expression: &str) -> Result<Program, String> {
+    compile_in(&ENVIRONMENT, expression, &[Type::Bool])
+}
+
+/// Compiles what must be of one of some types, in upstream's words; of any type, if there are none.
+pub(crate) fn compile_in(
+    environment: &Environment,
+    expression: &str,
+    types: &[Type],
+) -> Result<Program, String> {
     let failed =
         |why: String| format!("compilation failed: {}", why.trim_start_matches("compilation failed: "));
-    let program = ENVIRONMENT.compile(expression).map_err(|failure| failed(failure.to_string()))?;
-    match program.kind() {
-        Type::Bool => Ok(program),
-        other => Err(format!("must evaluate to bool but got {other}")),
+    let program = environment.compile(expression).map_err(|failure| failed(failure.to_string()))?;
+    if types.is_empty() || types.contains(program.kind()) {
+        return Ok(program);
     }
+    let found = program.kind().declared_name();
+    let names: Vec<String> = types.iter().map(Type::declared_name).collect();
+    Err(match names.as_slice() {
+        [name] => format!("must evaluate to {name} but got {found}"),
+        many => format!("must evaluate to one of [{}] but got {found}", many.join(" ")),
+    })
 }
 
 fn text() -> Declared {
@@ -96,6 +123,48 @@ fn admission_request() -> Declared {
             ("userInfo", user),
             ("dryRun", Declared::boolean()),
             ("options", Declared::dynamic()),
+        ],
+    )
+}
+
+/// Source: `BuildNamespaceType`.
+fn namespace() -> Declared {
+    fn all(name: &str, fields: Vec<(&str, Declared)>) -> Declared {
+        let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
+        object(name, &names, fields)
+    }
+    let texts = || Declared::list(text(), ListKind::Atomic, None);
+    let conditions = all(
+        "kubernetes.NamespaceCondition",
+        vec![
+            ("status", text()),
+            ("type", text()),
+            ("lastTransitionTime", Declared::timestamp()),
+            ("message", text()),
+            ("reason", text()),
+        ],
+    );
+    let status = vec![("conditions", Declared::list(conditions, ListKind::Atomic, None)), ("phase", text())];
+    let metadata = vec![
+        ("name", text()),
+        ("generateName", text()),
+        ("namespace", text()),
+        ("labels", Declared::map(text(), None)),
+        ("annotations", Declared::map(text(), None)),
+        ("UID", text()),
+        ("creationTimestamp", Declared::timestamp()),
+        ("deletionGracePeriodSeconds", Declared::integer()),
+        ("deletionTimestamp", Declared::timestamp()),
+        ("generation", Declared::integer()),
+        ("resourceVersion", text()),
+        ("finalizers", texts()),
+    ];
+    all(
+        "kubernetes.Namespace",
+        vec![
+            ("metadata", all("kubernetes.NamespaceMetadata", metadata)),
+            ("spec", all("kubernetes.NamespaceSpec", vec![("finalizers", texts())])),
+            ("status", all("kubernetes.NamespaceStatus", status)),
         ],
     )
 }

@@ -35,6 +35,7 @@ pub(crate) mod ip;
 pub(crate) mod lease;
 pub(crate) mod limits;
 pub(crate) mod mount;
+pub(crate) mod mutating_policy;
 pub(crate) mod namespace;
 pub(crate) mod network_policy;
 pub(crate) mod node;

@@ -7,6 +7,7 @@ mod json;
 mod strategic;
 
 use crate::arena::SchemaRef;
+pub use json::Operation;
 use serde_json::Value;
 pub use strategic::go_text;
 
@@ -19,6 +20,9 @@ pub enum PatchError {
     /// The patch does not fit the object: an unprocessable entity.
     #[error("{0}")]
     Invalid(String),
+    /// A `test` of the patch says no: an unprocessable entity.
+    #[error("{0}")]
+    TestFailed(String),
     /// The patch asks for more than one request may: an entity too large.
     #[error("{0}")]
     TooLarge(String),
@@ -30,6 +34,14 @@ pub enum PatchError {
 /// If the bytes are no list of operations, or one of them does not apply.
 pub fn json(target: Value, patch: &[u8]) -> Result<Value, PatchError> {
     json::apply(target, patch)
+}
+
+/// Applies the operations of a JSON patch.
+///
+/// # Errors
+/// If there are too many, or one of them does not apply.
+pub fn operations(target: Value, operations: Vec<Operation>) -> Result<Value, PatchError> {
+    json::apply_operations(target, operations)
 }
 
 /// Applies a JSON merge patch.

@@ -170,6 +170,23 @@ impl Socket {
         Ok(socket)
     }
 
+    /// The same, for what the kernel tells the groups in this mask. A socket of its own: what is told may have the number of
+    /// anybody's request.
+    pub(crate) fn listen(protocol: i32, groups: u32) -> Result<Self> {
+        let socket = Self::open(protocol)?;
+        let length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+        // SAFETY: all zeroes are a valid address.
+        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        address.nl_groups = groups;
+        // SAFETY: the address is a netlink socket's, and its length is given.
+        let bound = unsafe { libc::bind(socket.fd.as_raw_fd(), (&raw const address).cast(), length) };
+        if bound < 0 {
+            return Err(io::Error::last_os_error()).doing(|| "listen on a netlink socket".into());
+        }
+        Ok(socket)
+    }
+
     pub(crate) fn set_option(&self, level: i32, option: i32, value: i32) -> io::Result<()> {
         let length = size_of::<i32>() as libc::socklen_t;
         // SAFETY: the option's value is an int, and its length is given.

@@ -98,23 +98,27 @@ impl Chain {
         so_far.verdict()
     }
 
-    /// As [`Self::decide`], for those who cannot wait: who has to be asked elsewhere ends it without a decision.
-    pub(super) fn decide_at_once(&self, known: &Known, user: &UserInfo, attributes: &Attributes) -> Verdict {
+    /// As [`Self::decide`], for those who cannot wait; `None` if a webhook has to be asked.
+    pub(super) fn decide_at_once(
+        &self,
+        known: &Known,
+        user: &UserInfo,
+        attributes: &Attributes,
+    ) -> Option<Verdict> {
         if user.is_in(MASTERS) {
-            return Decision::Allow(String::new()).into();
+            return Some(Decision::Allow(String::new()).into());
         }
         let mut so_far = SoFar::default();
         for link in &self.links {
             if matches!(link.authorizer, Asked::Webhook(_)) {
-                so_far.errors.push("authorization webhooks are not asked by expressions".to_owned());
-                break;
+                return None;
             }
             let verdict = link.authorizer.decide(known, user, attributes).into();
             if let Some(decided) = so_far.take(verdict, link) {
-                return decided;
+                return Some(decided);
             }
         }
-        so_far.verdict()
+        Some(so_far.verdict())
     }
 
     /// The rules of somebody in a namespace; of webhooks nobody knows any.

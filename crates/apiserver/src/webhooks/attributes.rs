@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use auth::UserInfo;
+use expressions::Resource;
 use serde_json::{Map, Value};
 
 use super::rules::{Operation, Target};
-use crate::codec;
+use crate::codec::{self, FieldValidation};
 use crate::kinds::{Kind, Kinds};
 use crate::status::{Error, Result, Subject};
 
@@ -49,7 +50,8 @@ pub struct TypeName<'a> {
 }
 
 impl TypeName<'_> {
-    fn api_version(&self) -> String {
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
         match self.group {
             "" => self.version.to_owned(),
             group => format!("{group}/{}", self.version),
@@ -78,6 +80,18 @@ impl<'a> Attributes<'a> {
     pub fn type_name<'k>(&'k self, kind: &'k Kind) -> TypeName<'k> {
         let own = TypeName { group: kind.group(), version: kind.version(), kind: kind.kind() };
         self.sent_as.unwrap_or(own)
+    }
+
+    /// What the request itself is about, as `authorizer.requestResource` asks for it.
+    pub fn resource(&self) -> Resource {
+        Resource {
+            group: self.kind.group().to_owned(),
+            resource: self.kind.resource().to_owned(),
+            subresource: self.subresource.to_owned(),
+            namespace: self.namespace.to_owned(),
+            name: self.name.to_owned(),
+            ..Resource::default()
+        }
     }
 
     /// The resource's other versions, and other groups that share its objects, where the subresource is served too.
@@ -137,11 +151,11 @@ impl<'a> Attributes<'a> {
         shown
     }
 
-    /// The object that a webhook has made, back in the request's version, checked and with its defaults.
+    /// The object that a webhook or a policy has made, back in the request's version, checked and with its defaults.
     ///
     /// # Errors
     /// 500 for what is no such object any more, 400 for one of another namespace.
-    pub fn taken(&self, patched: Value, form: &Form) -> Result<Value> {
+    pub fn taken(&self, patched: Value, form: &Form, validation: FieldValidation) -> Result<Value> {
         let name = self.type_name(&form.0);
         let said = |field: &str| patched.get(field).and_then(Value::as_str).unwrap_or_default();
         if said("kind") != name.kind || said("apiVersion") != name.api_version() {
@@ -153,7 +167,7 @@ impl<'a> Attributes<'a> {
             Some(name) => codec::check_types(&name.api_version(), name.kind, patched)
                 .map_err(|failure| Error::internal(failure.message))?,
             None => {
-                let mut object = codec::of_webhook(&form.0, patched)?;
+                let mut object = codec::made(&form.0, patched, validation)?;
                 codec::default(&form.0, &mut object)?;
                 if !form.0.is(self.kind) {
                     let stored = form.0.to_stored(object);

@@ -134,7 +134,7 @@ fn tell(environment: &Environment<'_>, hook: &Hook, verdict: &Verdict) {
 ///
 /// # Errors
 /// 403 if they cannot be evaluated and the webhook's failures count.
-pub fn meets_conditions(
+pub async fn meets_conditions(
     environment: &Environment<'_>,
     (hook, about): (&Hook, About<'_>),
     attributes: &Attributes<'_>,
@@ -144,7 +144,7 @@ pub fn meets_conditions(
     let shown = object.map(|object| attributes.shown(object, form));
     let old = attributes.old.map(|old| attributes.shown(old, form));
     let input = Input { attributes, form, object: shown.as_ref(), old: old.as_ref() };
-    match conditions.evaluate(&input) {
+    match conditions.evaluate(input).await {
         Ok(true) => Ok(true),
         Ok(false) => {
             environment.metrics.excluded(about);

@@ -7,17 +7,18 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::attributes::{Attributes, Form};
 
 /// The conditions of one webhook, compiled.
 pub trait Conditions: Send + Sync {
-    /// What they say of a request: one that is false is enough, and then errors of others do not matter.
+    /// What they say of a request, after authorizers have been asked if need be: one that is false is enough, and then errors of others do not matter.
     ///
     /// # Errors
     /// The text of every condition that cannot be evaluated, if none is false.
-    fn evaluate(&self, input: &Input<'_>) -> Result<bool, Vec<String>>;
+    fn evaluate<'a>(&'a self, input: Input<'a>) -> BoxFuture<'a, Result<bool, Vec<String>>>;
 }
 
 impl fmt::Debug for dyn Conditions {
@@ -58,7 +59,7 @@ impl Compile for NotEvaluated {
 
 #[cfg(test)]
 impl Conditions for NotEvaluated {
-    fn evaluate(&self, _: &Input<'_>) -> Result<bool, Vec<String>> {
-        Err(vec!["nothing is evaluated".to_owned()])
+    fn evaluate<'a>(&'a self, _: Input<'a>) -> BoxFuture<'a, Result<bool, Vec<String>>> {
+        Box::pin(async { Err(vec!["nothing is evaluated".to_owned()]) })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Source: `ShouldCallHook` of `plugin/webhook/generic`, `predicates/{namespace,object}`.
 
-use serde_json::Value;
+use machinery::labels::Selector;
+use serde_json::{Map, Value};
 
 use super::attributes::{Attributes, Form};
 use super::hooks::Hook;
@@ -14,11 +15,12 @@ use crate::status::{Error, Result};
 /// 404 for a namespace that is not there, 500 for selectors that cannot be read: both only where the rules match.
 pub fn form(hook: &Hook, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<Option<Form>> {
     let Some(form) = by_rules(hook, attributes) else { return Ok(None) };
-    let in_namespace = is_in_namespaces(hook, attributes, object);
+    let labels = || attributes.namespace_labels(object);
+    let in_namespace = is_in_namespaces(&hook.namespace_selector, attributes, labels);
     if matches!(in_namespace, Ok(false)) {
         return Ok(None);
     }
-    let is_selected = is_selected(hook, attributes, object);
+    let is_selected = is_selected(&hook.object_selector, attributes, object);
     if matches!(is_selected, Ok(false)) {
         return Ok(None);
     }
@@ -44,21 +46,29 @@ fn by_rules(hook: &Hook, attributes: &Attributes<'_>) -> Option<Form> {
     found.cloned().map(Form)
 }
 
-/// What is in no namespace is never left out, but for Namespaces.
-fn is_in_namespaces(hook: &Hook, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<bool> {
+/// What is in no namespace is never left out, but for Namespaces. `labels` are the namespace's.
+pub(crate) fn is_in_namespaces(
+    selector: &Result<Selector, String>,
+    attributes: &Attributes<'_>,
+    labels: impl FnOnce() -> Result<Option<Map<String, Value>>>,
+) -> Result<bool> {
     if attributes.namespace.is_empty() && attributes.kind.resource() != "namespaces" {
         return Ok(true);
     }
-    let selector = hook.namespace_selector.as_ref().map_err(Error::internal)?;
+    let selector = selector.as_ref().map_err(Error::internal)?;
     if selector.is_everything() {
         return Ok(true);
     }
-    Ok(selector.matches(attributes.namespace_labels(object)?.as_ref()))
+    Ok(selector.matches(labels()?.as_ref()))
 }
 
 /// Either what is to be or what was.
-fn is_selected(hook: &Hook, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<bool> {
-    let selector = hook.object_selector.as_ref().map_err(Error::internal)?;
+pub(crate) fn is_selected(
+    selector: &Result<Selector, String>,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+) -> Result<bool> {
+    let selector = selector.as_ref().map_err(Error::internal)?;
     if selector.is_everything() {
         return Ok(true);
     }

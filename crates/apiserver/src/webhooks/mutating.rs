@@ -1,8 +1,6 @@
 //! Asks mutating webhooks, one after the other, each about what the one before it has made.
 //!
-//! Source: `plugin/webhook/mutating/{dispatcher,reinvocationcontext}.go`.
-
-use std::collections::BTreeSet;
+//! Source: `plugin/webhook/mutating/dispatcher.go`.
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -13,44 +11,13 @@ use super::hooks::{FailurePolicy, Hook};
 use super::matching;
 use super::metrics::About;
 use super::review::{Duty, Verdict};
+use crate::codec::FieldValidation;
+use crate::rounds::{Phase, Rounds};
 use crate::status::{Error, Result};
 
 const PATCHED: &str = "patch.webhook.admission.k8s.io/";
 const MUTATED: &str = "mutation.webhook.admission.k8s.io/";
 const STEP: &str = "admit";
-
-/// What is remembered from the first round for the second.
-#[derive(Debug, Default)]
-pub struct Rounds {
-    is_second: bool,
-    /// Webhooks that want to see what others make later of what they have seen.
-    asked: BTreeSet<String>,
-    /// Those of them that are to be asked again.
-    again: BTreeSet<String>,
-    /// What the last webhook left.
-    left: Option<Value>,
-    is_changed: bool,
-}
-
-impl Rounds {
-    /// Whether the first round has changed the object, so that all that mutates runs once more.
-    pub fn needs_second(&self) -> bool {
-        self.is_changed && !self.is_second
-    }
-
-    /// Begins the second round.
-    pub fn begin_second(&mut self) {
-        self.is_second = true;
-    }
-
-    fn ask_again(&mut self) {
-        self.again.append(&mut self.asked);
-    }
-
-    fn skips(&self, hook: &Hook) -> bool {
-        self.is_second && !self.again.contains(&hook.uid)
-    }
-}
 
 /// Asks all webhooks that the request concerns, and changes the object as they say.
 ///
@@ -66,28 +33,25 @@ pub async fn admit(
     if attributes.is_exempt() {
         return Ok(());
     }
-    if rounds.is_second && rounds.left != *object {
-        rounds.ask_again();
-    }
+    rounds.begin(Phase::Webhooks, object.as_ref());
     for (index, hook) in hooks.iter().enumerate() {
         let about = About { name: &hook.name, step: STEP, operation: attributes.operation.as_str() };
         let Some(form) = matching::form(hook, attributes, object.as_ref())? else { continue };
-        if !call::meets_conditions(environment, (hook, about), attributes, (&form, object.as_ref()))?
-            || rounds.skips(hook)
+        if !call::meets_conditions(environment, (hook, about), attributes, (&form, object.as_ref())).await?
+            || rounds.skips(Phase::Webhooks, &hook.uid)
         {
             continue;
         }
-        let place = format!("round_{}_index_{index}", u8::from(rounds.is_second));
+        let place = format!("round_{}_index_{index}", u8::from(rounds.is_second()));
         let asked = Asked { environment, attributes, hook, form: &form, place: &place };
         let begun = Instant::now();
         let outcome = asked.ask(object).await;
         call::count(environment, about, hook, begun.elapsed(), &outcome);
         if matches!(outcome, Ok(true)) {
-            rounds.ask_again();
-            rounds.is_changed = true;
+            rounds.changed(Phase::Webhooks);
         }
         if hook.is_reinvoked {
-            rounds.asked.insert(hook.uid.clone());
+            rounds.asked(Phase::Webhooks, hook.uid.clone());
         }
         match outcome {
             Ok(_) => {}
@@ -100,8 +64,7 @@ pub async fn admit(
             Err(failure) => return Err(failure.into_error(hook)),
         }
     }
-    // Only what wants to be asked again makes anybody ask what was left.
-    rounds.left = if rounds.asked.is_empty() { None } else { object.clone() };
+    rounds.end(Phase::Webhooks, object.as_ref());
     Ok(())
 }
 
@@ -161,7 +124,7 @@ impl Asked<'_> {
         }
         let patched = crate::codec::json_patch(shown, &verdict.patch)
             .map_err(|why| Failure::Internal(Error::internal(why)))?;
-        let taken = attributes.taken(patched, form).map_err(Failure::Internal)?;
+        let taken = attributes.taken(patched, form, FieldValidation::Ignore).map_err(Failure::Internal)?;
         let said = json!({
             "configuration": &*hook.configuration,
             "webhook": hook.name,

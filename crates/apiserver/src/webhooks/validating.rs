@@ -48,7 +48,7 @@ pub async fn validate(
     for hook in hooks {
         let Some(form) = matching::form(hook, attributes, object)? else { continue };
         let about = About { name: &hook.name, step: STEP, operation: attributes.operation.as_str() };
-        if !call::meets_conditions(environment, (hook, about), attributes, (&form, object))? {
+        if !call::meets_conditions(environment, (hook, about), attributes, (&form, object)).await? {
             continue;
         }
         let known = views.iter().position(|view| view.form.0.is(&form.0));

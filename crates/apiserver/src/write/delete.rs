@@ -12,7 +12,7 @@ use super::commit::{Step, commit};
 use super::door::{Committed, Refusal};
 use super::options::DeleteOptions;
 use super::{CONFLICT_RETRIES_MAX, Writer, validation};
-use crate::admission::{Context, Effect, Operation, webhooks};
+use crate::admission::{Context, Effect, Operation, unstored};
 use crate::request::Authorized;
 use crate::status::{Error, Result};
 
@@ -45,7 +45,7 @@ pub async fn delete(
         // Who may not delete it is told so and nothing else, also where a precondition fails or nothing would change.
         validation::validate(&context, &object).await?;
         options.check(request, &object)?;
-        webhooks::delete(&context, &object, || options.shown()).await?;
+        unstored::delete(&context, &object, || options.shown()).await?;
         let outcome = decide(&object, options, request.kind.strategy(), writer.clock.now());
         let attempt = match outcome {
             Outcome::Unchanged => {

@@ -325,6 +325,89 @@ async fn a_webhook_is_asked_only_about_what_its_conditions_say() {
     }
 }
 
+/// Creates a ConfigMap as somebody, under the eyes of an admission webhook that refuses whatever its condition lets through.
+async fn create_under(server: &TestServer, hooks: &HookServer, expression: &str) -> (u16, String) {
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let hook = json!({
+        "name": "no.example.com",
+        "clientConfig": {"url": hooks.url("/admit"), "caBundle": hooks.ca_bundle()},
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
+        "matchConditions": [{"name": "c", "expression": expression}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    });
+    let body = json!({"metadata": {"name": "c"}, "webhooks": [hook]});
+    let made = server.call("POST", path, &body.to_string()).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let config_map = "{metadata: {generateName: a}}";
+    let answer = call(server, "jane", "POST", &format!("{CONFIG_MAPS}?timeout=3s"), config_map).await;
+    assert_eq!(server.call("DELETE", &format!("{path}/c"), "").await.code, 200);
+    answer
+}
+
+#[tokio::test]
+async fn expressions_ask_webhooks_too() {
+    let questions = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let asked = Arc::clone(&questions);
+    let hooks = HookServer::start(move |path, review| {
+        if path == "/admit" {
+            return Answer::Says(json!({"allowed": false}));
+        }
+        let spec = &review["spec"];
+        let about = if spec["resourceAttributes"].is_object() {
+            &spec["resourceAttributes"]
+        } else {
+            &spec["nonResourceAttributes"]
+        };
+        let verb = about["verb"].as_str().unwrap_or_default();
+        if verb == "create" {
+            return says(json!({"allowed": true}));
+        }
+        asked.lock().unwrap().push((spec["user"].clone(), about.clone()));
+        match verb {
+            "hang" => Answer::Hang,
+            "break" => Answer::Raw(403, "no".to_owned()),
+            "deny" => says(json!({"denied": true, "reason": "never"})),
+            _ => says(json!({"allowed": spec["user"] == "jane", "reason": "it says so"})),
+        }
+    })
+    .await;
+    let server =
+        server(&hooks, "timeout: 30s, failurePolicy: Deny, authorizedTTL: 1ns, unauthorizedTTL: 1ns").await;
+    let pods = "authorizer.group('').resource('pods').namespace('default')";
+    for (expression, code, questions_asked) in [
+        (format!("{pods}.check('get').allowed()"), 400, 1),
+        (format!("{pods}.check('get').reason() == 'it says so'"), 400, 1),
+        (format!("!{pods}.check('deny').allowed() && {pods}.check('deny').reason() == 'never'"), 400, 1),
+        (format!("{pods}.check('get').allowed() && {pods}.check('list').allowed()"), 400, 2),
+        (format!("{pods}.check('deny').allowed() && {pods}.check('list').allowed()"), 201, 1),
+        (format!("false && {pods}.check('get').allowed()"), 201, 0),
+        ("authorizer.requestResource.check('own').allowed()".to_owned(), 400, 1),
+        ("authorizer.path('/metrics').check('get').allowed()".to_owned(), 400, 1),
+        ("authorizer.serviceAccount('a', 'b').path('/x').check('get').allowed()".to_owned(), 201, 1),
+        (format!("{pods}.check('break').errored() && {pods}.check('break').error() != ''"), 400, 1),
+        (format!("{pods}.check('break').allowed()"), 201, 1),
+        // What costs too much is not asked.
+        ("['a', 'b', 'c'].all(v, authorizer.path('/x').check(v).allowed())".to_owned(), 403, 2),
+        (format!("{pods}.check('hang').allowed()"), 504, 1),
+    ] {
+        let (found, why) = create_under(&server, &hooks, &expression).await;
+        assert_eq!(found, code, "{expression}: {why}");
+        let asked = std::mem::take(&mut *questions.lock().unwrap());
+        assert_eq!(asked.len(), questions_asked, "{expression}: {asked:?}");
+    }
+    let selected =
+        format!("{pods}.labelSelector('a=b').fieldSelector('spec.nodeName=n').check('list').allowed()");
+    assert_eq!(create_under(&server, &hooks, &selected).await.0, 400);
+    let expect = json!({
+        "verb": "list", "version": "*", "resource": "pods", "namespace": "default",
+        "fieldSelector": {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n"]}]},
+        "labelSelector": {"requirements": [{"key": "a", "operator": "In", "values": ["b"]}]},
+    });
+    assert_eq!(questions.lock().unwrap().as_slice(), [(json!("jane"), expect)]);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_stranger_in_a_webhooks_place_is_not_believed() {
     let (hooks, count) = counting(json!({"allowed": true})).await;

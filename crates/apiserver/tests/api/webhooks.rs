@@ -270,7 +270,7 @@ async fn a_patch_that_does_not_fit_is_an_error_whatever_the_failure_policy() {
     })
     .await;
     for (path, code, said) in [
-        ("/missing", 500, "remove operation does not apply"),
+        ("/missing", 500, "Unable to remove nonexistent key: nope: missing value"),
         ("/type", 500, "Internal error occurred: "),
         ("/kind", 500, "expected v1, Kind=ConfigMap, got v1, Kind=Secret"),
         ("/version", 500, "expected v1, Kind=ConfigMap, got v2, Kind=ConfigMap"),

@@ -24,6 +24,8 @@ use crate::network::Attachment;
 use crate::types::{CniError, CniResult, Interface, IpConfig, RouteConfig};
 
 const DEFAULT_ROUTE: &str = "0.0.0.0/0";
+/// How long a port may take until it passes on packets, which it does at once unless the kernel is very busy.
+const OPERATIONAL_SECONDS_MAX: u32 = 10;
 /// Names of the host's ends of Pods' veth pairs start with this.
 pub(crate) const VETH_PREFIX: &str = "kv";
 
@@ -178,6 +180,8 @@ impl Bridge {
         let on_host = self.connect(&host_name, &attachment.ifname, &namespace, mac)?;
         self.guard(&host_name, mac, ip)?;
         namespace.run(|| self.set_up_inside(&attachment.ifname, ip))?;
+        // Nobody sends again what got lost in a port that is not ready. Source: upstream's plugin, which asks some times.
+        Route::open()?.wait_operational(&[&self.conf.bridge, &host_name], OPERATIONAL_SECONDS_MAX)?;
         if self.site.rules.is_in_file() {
             self.masquerade(owner_of(attachment))?;
         }

@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use controller::discovery::{Served, Watcher};
-use controller::question::Answer;
 use controller::{Answers, Informers, Question};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
@@ -13,11 +12,10 @@ use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::object::{controller_of, uid};
+use crate::scale::{self, Target};
 
 /// How old an answer about one object may be: no informer tells when it changes, but Pods do that come and go after it.
 const FRESH: Duration = Duration::from_secs(5);
-/// How old an answer about all kinds may be that does not name one.
-const DISCOVERY_FRESH: Duration = Duration::from_secs(30);
 
 /// How many Pods a controller wants, if it is there, or why that cannot be known.
 type Scale = Result<Option<i32>, String>;
@@ -73,36 +71,10 @@ fn asked(
     owner: &OwnerReference,
     (place, now): (&str, Timestamp),
 ) -> Result<Scale, Box<Question>> {
-    let (group, kind) = kind_of(owner);
-    let Some(found) = served.by_kind(group, kind) else {
-        return match answers.resources(now - DISCOVERY_FRESH) {
-            None => Err(Box::new(Question::Resources)),
-            Some(Err(why)) => Ok(Err(why)),
-            Some(Ok(_)) => Ok(Err(unknown(served, owner))),
-        };
-    };
-    if !found.subresources.iter().any(|name| name == "scale") {
-        return Ok(Err(format!("{} does not implement the scale subresource", found.resource.full_name())));
-    }
-    let place = if found.resource.namespaced { place } else { "" };
-    let question = Question::Scale(found.resource.clone(), place.to_owned(), owner.name.clone());
-    match answers.get(&question, now - FRESH) {
-        None => Err(Box::new(question)),
-        Some(Ok(Answer::Scale(scale))) => {
-            Ok(Ok(scale.filter(|scale| scale.uid == owner.uid).map(|scale| scale.replicas)))
-        }
-        Some(Ok(_)) => Ok(Ok(None)),
-        Some(Err(why)) => Ok(Err(why)),
-    }
-}
-
-/// That a group cannot be discovered does not mean that it has no such kind.
-fn unknown(served: &Served, owner: &OwnerReference) -> String {
-    let OwnerReference { api_version, kind, .. } = owner;
-    match served.failed().get(api_version) {
-        Some(why) => why.clone(),
-        None => format!("no matches for kind {kind:?} in version {api_version:?}"),
-    }
+    let OwnerReference { api_version, kind, name, .. } = owner;
+    let target = Target { api_version, kind, namespace: place, name };
+    let known = scale::ask(served, answers, &target, now - FRESH)?;
+    Ok(known.map(|(_, scale)| scale.filter(|scale| scale.uid == owner.uid).map(|scale| scale.replicas)))
 }
 
 fn kind_of(owner: &OwnerReference) -> (&str, &str) {
@@ -111,7 +83,7 @@ fn kind_of(owner: &OwnerReference) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use controller::question;
+    use controller::question::{self, Answer};
     use controller::{Discovered, Discovery, ResourceRef};
 
     use super::*;
@@ -157,7 +129,9 @@ mod tests {
         assert!(
             matches!(&question, Question::Scale(_, place, name) if (place.as_str(), name.as_str()) == ("team", "web"))
         );
-        let scale = |uid: &str| Ok(Answer::Scale(Some(question::Scale { uid: uid.into(), replicas: 7 })));
+        let scale = |uid: &str| {
+            Ok(Answer::Scale(Some(question::Scale { uid: uid.into(), replicas: 7, ..Default::default() })))
+        };
         for (answer, expect) in [
             (scale("u1"), Ok(Some(7))),
             (scale("other"), Ok(None)),

@@ -8,7 +8,7 @@ use super::{Answer, Row, fail, no_overload};
 use crate::authorizer::{
     AuthorizerValue, Decision, GroupCheck, PathCheck, Resource, ResourceCheck, ServiceAccount, Subject,
 };
-use crate::context::Context;
+use crate::context::{Context, EvalError};
 use crate::value::{Text, Value};
 
 macro_rules! of {
@@ -159,7 +159,7 @@ fn check<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         }
         _ => return no_overload(),
     };
-    Ok(Value::Decision(Arc::new(decision)))
+    Ok(Value::Decision(Arc::new(decision.ok_or(EvalError::Unanswered)?)))
 }
 
 fn told<'a>(args: &[Value<'a>], tell: fn(&Decision) -> Value<'a>) -> Answer<'a> {

@@ -42,44 +42,150 @@ pub(super) fn declared<'a>(json: &'a Json, declared: &'a Declared) -> Value<'a> 
 }
 
 /// A value as JSON.
-pub(super) fn written(value: &Value<'_>) -> Option<Json> {
-    Some(match value {
-        Value::Null => Json::Null,
-        Value::Bool(yes) => Json::Bool(*yes),
-        Value::Int(number) => (*number).into(),
-        Value::Uint(number) => (*number).into(),
-        Value::Double(number) => serde_json::Number::from_f64(*number).map(Json::Number)?,
-        Value::String(text) => Json::String(text.to_string()),
-        Value::Bytes(bytes) => Json::String(STANDARD.encode(bytes)),
-        Value::Duration(nanos) => Json::String(text::duration_text(*nanos)),
-        Value::Timestamp(moment) => Json::String(moment.to_string()),
-        Value::Quantity(amount) => Json::String(amount.to_string()),
-        Value::List(List::Json { elements, .. }) => Json::Array(elements.to_vec()),
-        Value::List(list) => stacker::maybe_grow(64 << 10, 1 << 20, || {
-            list.iter().map(|value| written(&value)).collect::<Option<_>>()
-        })
-        .map(Json::Array)?,
-        Value::Map(Map::Json { members, .. }) | Value::Object(Object::Json { members, .. }) => {
-            Json::Object((*members).clone())
-        }
-        Value::Map(map) => entries(map.entries().into_iter().map(|(key, value)| match key {
-            Value::String(key) => Some((key.to_string(), value)),
-            _ => None,
-        }))?,
-        Value::Object(object) => {
-            entries(object.entries().into_iter().map(|(name, value)| Some((name.to_string(), value))))?
-        }
-        Value::Optional(Some(value)) => written(value)?,
-        _ => return None,
-    })
+pub(super) fn written(value: &Value<'_>, room: &mut JsonRoom) -> Result<Json, NoJson> {
+    room.write(value, 0)
 }
 
-fn entries<'a>(entries: impl Iterator<Item = Option<(String, Value<'a>)>>) -> Option<Json> {
-    let written = |entry: Option<(String, Value<'a>)>| {
-        let (name, value) = entry?;
-        Some((name, written(&value)?))
-    };
-    stacker::maybe_grow(64 << 10, 1 << 20, || entries.map(written).collect::<Option<_>>()).map(Json::Object)
+/// What written values may take: parts of a value can be the same one, each of which becomes one of its own.
+#[derive(Clone, Debug)]
+pub struct JsonRoom {
+    bytes: usize,
+}
+
+/// Why a value cannot be written as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoJson {
+    /// It has no such form.
+    #[error("{0} has no form in JSON")]
+    Unlike(Arc<str>),
+    /// It would be larger, or nested more deeply, than any request may be.
+    #[error("the value is too large")]
+    TooLarge,
+}
+
+/// Bytes that the tree of the largest request may take.
+const TREE_BYTES_MAX: usize = 24 << 20;
+/// How deeply values may be nested: as deeply as those that are sent.
+const DEPTH_MAX: usize = 120;
+/// What trees take, as the walks over what is sent reckon it.
+const ELEMENT_BYTES: usize = 64;
+const ENTRY_BYTES: usize = 112;
+const OBJECT_BYTES: usize = 640;
+
+impl Default for JsonRoom {
+    fn default() -> Self {
+        Self { bytes: TREE_BYTES_MAX }
+    }
+}
+
+impl JsonRoom {
+    fn spend(&mut self, bytes: usize) -> Result<(), NoJson> {
+        self.bytes = self.bytes.checked_sub(bytes).ok_or(NoJson::TooLarge)?;
+        Ok(())
+    }
+
+    fn text(&mut self, text: String) -> Result<Json, NoJson> {
+        self.spend(text.len())?;
+        Ok(Json::String(text))
+    }
+
+    fn write(&mut self, value: &Value<'_>, depth: usize) -> Result<Json, NoJson> {
+        if depth > DEPTH_MAX {
+            return Err(NoJson::TooLarge);
+        }
+        self.spend(ELEMENT_BYTES)?;
+        let unlike = || NoJson::Unlike(value.type_name());
+        Ok(match value {
+            Value::Null => Json::Null,
+            Value::Bool(yes) => Json::Bool(*yes),
+            Value::Int(number) => (*number).into(),
+            Value::Uint(number) => (*number).into(),
+            Value::Double(number) => {
+                serde_json::Number::from_f64(*number).map(Json::Number).ok_or_else(unlike)?
+            }
+            Value::String(text) => {
+                self.spend(text.len())?;
+                Json::String(text.to_string())
+            }
+            Value::Bytes(bytes) => {
+                self.spend(bytes.len().saturating_mul(4) / 3)?;
+                Json::String(STANDARD.encode(bytes))
+            }
+            Value::Duration(nanos) => self.text(text::duration_text(*nanos))?,
+            Value::Timestamp(moment) => self.text(moment.to_string())?,
+            Value::Quantity(amount) => self.text(amount.to_string())?,
+            // As it stands there: a field's name is not what stands for it in expressions.
+            Value::List(List::Json { elements, .. }) => {
+                elements.iter().try_for_each(|element| self.charge(element, depth + 1))?;
+                Json::Array(elements.to_vec())
+            }
+            Value::Map(Map::Json { members, .. }) | Value::Object(Object::Json { members, .. }) => {
+                self.charge_members(members, depth)?;
+                Json::Object((*members).clone())
+            }
+            Value::List(list) => {
+                let elements = list.iter().map(|element| self.write_below(&element, depth));
+                Json::Array(elements.collect::<Result<_, _>>()?)
+            }
+            Value::Map(map) => self.write_entries(
+                map.entries().into_iter().map(|(key, value)| match key {
+                    Value::String(key) => Ok((key, value)),
+                    other => {
+                        Err(NoJson::Unlike(format!("a map whose keys are {}", other.type_name()).into()))
+                    }
+                }),
+                depth,
+            )?,
+            Value::Object(object) => self.write_entries(object.entries().into_iter().map(Ok), depth)?,
+            Value::Optional(Some(value)) => self.write_below(value, depth)?,
+            _ => return Err(unlike()),
+        })
+    }
+
+    fn write_entries<'a>(
+        &mut self,
+        entries: impl ExactSizeIterator<Item = Result<(Text<'a>, Value<'a>), NoJson>>,
+        depth: usize,
+    ) -> Result<Json, NoJson> {
+        if entries.len() > 0 {
+            self.spend(OBJECT_BYTES)?;
+        }
+        let written = entries.map(|entry| {
+            let (name, value) = entry?;
+            self.spend(ENTRY_BYTES.saturating_add(name.len()))?;
+            Ok((name.to_string(), self.write_below(&value, depth)?))
+        });
+        Ok(Json::Object(written.collect::<Result<_, _>>()?))
+    }
+
+    fn charge(&mut self, json: &Json, depth: usize) -> Result<(), NoJson> {
+        if depth > DEPTH_MAX {
+            return Err(NoJson::TooLarge);
+        }
+        self.spend(ELEMENT_BYTES)?;
+        match json {
+            Json::String(text) => self.spend(text.len()),
+            Json::Array(elements) => elements.iter().try_for_each(|element| self.charge(element, depth + 1)),
+            Json::Object(members) => self.charge_members(members, depth),
+            _ => Ok(()),
+        }
+    }
+
+    fn charge_members(
+        &mut self,
+        members: &serde_json::Map<String, Json>,
+        depth: usize,
+    ) -> Result<(), NoJson> {
+        self.spend(if members.is_empty() { 0 } else { OBJECT_BYTES })?;
+        members.iter().try_for_each(|(name, json)| {
+            self.spend(ENTRY_BYTES.saturating_add(name.len()))?;
+            self.charge(json, depth + 1)
+        })
+    }
+
+    fn write_below(&mut self, value: &Value<'_>, depth: usize) -> Result<Json, NoJson> {
+        stacker::maybe_grow(64 << 10, 1 << 20, || self.write(value, depth + 1))
+    }
 }
 
 fn scalar(scalar: Scalar, json: &Json) -> Option<Value<'_>> {

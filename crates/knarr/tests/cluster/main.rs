@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests")]
 
 mod access;
+mod aggregation;
 mod backup;
 mod bad_input;
 mod clients;
@@ -29,6 +30,7 @@ mod pods;
 mod poison;
 mod readme;
 mod restarts;
+mod servers;
 mod storage;
 mod streams;
 mod supervisor;

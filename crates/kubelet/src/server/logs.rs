@@ -46,9 +46,12 @@ pub(super) async fn logs(
     let pod = server.pod(namespace, name)?;
     let wanted = wanted(&query, server.context.clock.now())?;
     let source = source(server, &pod, container, query.flag("previous")).await?;
-    let reader = LogReader::open(&source.path, wanted);
+    let path = source.path.clone();
+    // To find the last lines, compressed files are read to their end.
+    let opened = tokio::task::spawn_blocking(move || LogReader::open(&path, wanted)).await;
+    let opened = opened.map_err(std::io::Error::other).and_then(|opened| opened);
     let reader =
-        reader.map_err(|e| Refusal::not_found(format!("open the log of container \"{container}\": {e}")))?;
+        opened.map_err(|e| Refusal::not_found(format!("open the log of container \"{container}\": {e}")))?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     let is_following = query.flag("follow") && source.is_running && !query.flag("previous");
     let server = server.clone();

@@ -26,6 +26,11 @@ pub(super) const ROWS: &[Row] = &[
         absent(m, "failurePolicy", "Fail")
     }),
     ("io.k8s.api.admissionregistration.v1.MatchResources", match_resources),
+    ("io.k8s.api.admissionregistration.v1beta1.MutatingAdmissionPolicySpec", |m| {
+        absent(m, "failurePolicy", "Fail")
+    }),
+    ("io.k8s.api.admissionregistration.v1beta1.MatchResources", match_resources),
+    ("io.k8s.api.admissionregistration.v1beta1.NamedRuleWithOperations", |m| absent(m, "scope", "*")),
     ("io.k8s.api.flowcontrol.v1.FlowSchemaSpec", |m| unset(m, "matchingPrecedence", 1000)),
     ("io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", limited_priority_level),
     ("io.k8s.api.flowcontrol.v1.ExemptPriorityLevelConfiguration", exempt_priority_level),

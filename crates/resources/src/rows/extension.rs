@@ -1,5 +1,7 @@
 //! What extends the API: admission, custom resources, aggregation, and the API server's own records.
 
+use machinery::features::Feature;
+
 use crate::columns as c;
 use crate::resource::{Resource, STATUS, Scope};
 use crate::strategies as s;
@@ -86,8 +88,8 @@ pub(super) const ROWS: &[Resource] = &[
     .categories(&["api-extensions"])
     .strategy(&s::WEBHOOK_CONFIGURATION)
     .columns(c::WEBHOOK_CONFIGURATION),
-    mutating_policy("v1beta1"),
-    mutating_binding("v1beta1"),
+    mutating_policy("v1beta1").gated(Feature::MutatingAdmissionPolicy),
+    mutating_binding("v1beta1").gated(Feature::MutatingAdmissionPolicy),
     mutating_policy("v1alpha1"),
     mutating_binding("v1alpha1"),
     row(

@@ -160,6 +160,7 @@ pub const VALIDATING_ADMISSION_POLICY: Strategy = Strategy {
     allow_unconditional_update: false,
     validate_create: v::admission_policy::validating,
     validate_update: v::admission_policy::validating_update,
+    validate_status_update: v::admission_policy::validating_status,
     ..SPEC_AND_STATUS
 };
 /// ValidatingAdmissionPolicyBindings.
@@ -172,15 +173,15 @@ pub const VALIDATING_ADMISSION_POLICY_BINDING: Strategy = Strategy {
 /// MutatingAdmissionPolicies.
 pub const MUTATING_ADMISSION_POLICY: Strategy = Strategy {
     allow_unconditional_update: false,
-    validate_create: v::admission_policy::mutating,
-    validate_update: v::admission_policy::mutating_update,
+    validate_create: v::mutating_policy::policy,
+    validate_update: v::mutating_policy::policy_update,
     ..SPEC
 };
 /// MutatingAdmissionPolicyBindings.
 pub const MUTATING_ADMISSION_POLICY_BINDING: Strategy = Strategy {
     allow_unconditional_update: false,
-    validate_create: v::admission_policy::mutating_binding,
-    validate_update: v::admission_policy::mutating_binding_update,
+    validate_create: v::mutating_policy::binding,
+    validate_update: v::mutating_policy::binding_update,
     ..SPEC
 };
 

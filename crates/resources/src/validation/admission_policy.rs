@@ -1,13 +1,15 @@
-//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings.
+//! ValidatingAdmissionPolicies and their bindings, and what MutatingAdmissionPolicies have in common with them.
 
 use std::collections::BTreeSet;
 
+use expressions::Type;
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
 
 use super::admission_rules::{FAILURE_POLICIES, match_conditions, match_resources};
 use super::{At, selector};
+use crate::policy_expressions::{self, Compiler, Sees};
 
 const ANNOTATIONS_MAX: usize = 20;
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
@@ -16,9 +18,13 @@ const ACTIONS: &[&str] = &["Audit", "Deny", "Warn"];
 
 /// A ValidatingAdmissionPolicy.
 pub(crate) fn validating(object: &Value) -> FieldErrors {
+    validating_after(object, None)
+}
+
+fn validating_after(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
-    common(&spec, &mut errors);
+    let compiler = common((object, old), &mut errors);
     let (validations, annotations) = (spec.get("validations"), spec.get("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         const ONE: &str = "validations or auditAnnotations must contain at least one item";
@@ -26,7 +32,7 @@ pub(crate) fn validating(object: &Value) -> FieldErrors {
         errors.push(annotations.required(ONE));
         return errors;
     }
-    validations.items().for_each(|item| validation(&item, &mut errors));
+    validations.items().for_each(|item| validation(&item, &compiler, &mut errors));
     if annotations.len() > ANNOTATIONS_MAX {
         let rule = format!("must not have more than {ANNOTATIONS_MAX} auditAnnotations");
         errors.push(annotations.invalid(&rule));
@@ -34,7 +40,7 @@ pub(crate) fn validating(object: &Value) -> FieldErrors {
     let name = At::root(object).get("metadata").get("name");
     let mut seen = BTreeSet::new();
     for item in annotations.items() {
-        annotation(name.text(), &item, &mut errors);
+        annotation(name.text(), &item, &compiler, &mut errors);
         let key = item.get("key");
         if !seen.insert(key.text()) {
             errors.push(key.duplicate());
@@ -44,47 +50,29 @@ pub(crate) fn validating(object: &Value) -> FieldErrors {
 }
 
 /// An update of a ValidatingAdmissionPolicy.
-pub(crate) fn validating_update(new: &Value, _: &Value) -> FieldErrors {
-    validating(new)
+pub(crate) fn validating_update(new: &Value, old: &Value) -> FieldErrors {
+    validating_after(new, Some(old))
 }
 
-/// A MutatingAdmissionPolicy.
-pub(crate) fn mutating(object: &Value) -> FieldErrors {
+/// An update of a ValidatingAdmissionPolicy's status.
+pub(crate) fn validating_status(new: &Value, _: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let spec = At::root(object).get("spec");
-    common(&spec, &mut errors);
-    spec.get("reinvocationPolicy").one_of(&["IfNeeded", "Never"], &mut errors);
-    let mutations = spec.get("mutations");
-    if mutations.is_empty() {
-        errors.push(mutations.required("mutations must contain at least one item"));
-    }
-    for mutation in mutations.items() {
-        let kind = mutation.get("patchType");
-        let field = match kind.text() {
-            "ApplyConfiguration" => "applyConfiguration",
-            "JSONPatch" => "jsonPatch",
-            _ => {
-                kind.one_of(&["ApplyConfiguration", "JSONPatch"], &mut errors);
-                continue;
+    let status = At::root(new).get("status");
+    for warning in status.get("typeChecking").get("expressionWarnings").items() {
+        for name in ["warning", "fieldRef"] {
+            let field = warning.get(name);
+            if field.text().trim().is_empty() {
+                errors.push(field.required(""));
             }
-        };
-        let expression = mutation.get(field).get("expression");
-        if !mutation.get(field).is_set() {
-            let rule = format!("must be specified when patchType is {}", kind.text());
-            errors.push(mutation.get(field).required(&rule));
-        } else if expression.text().trim().is_empty() {
-            errors.push(expression.required("expression is not specified"));
         }
     }
     errors
 }
 
-/// An update of a MutatingAdmissionPolicy.
-pub(crate) fn mutating_update(new: &Value, _: &Value) -> FieldErrors {
-    mutating(new)
-}
-
-fn common(spec: &At<'_>, errors: &mut FieldErrors) {
+/// What policies of both sorts have; answers what compiles the rest.
+pub(super) fn common((object, old): (&Value, Option<&Value>), errors: &mut FieldErrors) -> Compiler {
+    let spec = &At::root(object).get("spec");
+    let has_params = spec.some("paramKind").is_some();
     spec.get("failurePolicy").one_of(FAILURE_POLICIES, errors);
     if let Some(kind) = spec.some("paramKind") {
         param_kind(&kind, errors);
@@ -98,7 +86,23 @@ fn common(spec: &At<'_>, errors: &mut FieldErrors) {
         }
         None => errors.push(spec.get("matchConstraints").required("")),
     }
-    match_conditions(&spec.get("matchConditions"), errors);
+    // What was accepted once may stay as long as nothing changes that it depends on.
+    let is_as_before = old.is_some_and(|old| {
+        ["/spec/paramKind", "/spec/matchConditions"]
+            .iter()
+            .all(|pointer| old.pointer(pointer) == object.pointer(pointer))
+    });
+    if !is_as_before {
+        // When they are written, conditions see no variables; those that are stored do, as upstream.
+        let compile = |expression: &str| policy_expressions::condition(expression, has_params).map(drop);
+        match_conditions(&spec.get("matchConditions"), compile, errors);
+    }
+    variables(spec, errors)
+}
+
+/// `variables`; answers what compiles the expressions that see them.
+pub(super) fn variables(spec: &At<'_>, errors: &mut FieldErrors) -> Compiler {
+    let mut compiler = Compiler::new(spec.some("paramKind").is_some());
     for variable in spec.get("variables").items() {
         let (name, expression) = (variable.get("name"), variable.get("expression"));
         if name.text().trim().is_empty() {
@@ -108,7 +112,22 @@ fn common(spec: &At<'_>, errors: &mut FieldErrors) {
         }
         if expression.text().trim().is_empty() {
             errors.push(expression.required("expression is not specified"));
+        } else if let Err(why) = compiler.variable(name.text(), expression.text()) {
+            errors.push(expression.invalid(&why));
         }
+    }
+    compiler
+}
+
+/// Whether an expression compiles.
+fn compiles(
+    expression: &At<'_>,
+    compiler: &Compiler,
+    (sees, types): (Sees, &[Type]),
+    errors: &mut FieldErrors,
+) {
+    if let Err(why) = compiler.compile(expression.text(), sees, types) {
+        errors.push(expression.invalid(&why));
     }
 }
 
@@ -157,15 +176,19 @@ pub(super) fn mixed_case_label(name: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn validation(validation: &At<'_>, errors: &mut FieldErrors) {
+fn validation(validation: &At<'_>, compiler: &Compiler, errors: &mut FieldErrors) {
     let (expression, message, computed) =
         (validation.get("expression"), validation.get("message"), validation.get("messageExpression"));
     if expression.text().trim().is_empty() {
         errors.push(expression.required("expression is not specified"));
+    } else {
+        compiles(&expression, compiler, (Sees::Authorizer, &[Type::Bool]), errors);
     }
     let is_blank = |at: &At<'_>| !at.text().is_empty() && at.text().trim().is_empty();
     if is_blank(&computed) {
         errors.push(computed.invalid("must be non-empty if specified"));
+    } else if !computed.text().is_empty() {
+        compiles(&computed, compiler, (Sees::Nothing, &[Type::String]), errors);
     }
     if is_blank(&message) {
         errors.push(message.invalid("message must be non-empty if specified"));
@@ -175,7 +198,7 @@ fn validation(validation: &At<'_>, errors: &mut FieldErrors) {
     validation.get("reason").if_one_of(REASONS, errors);
 }
 
-fn annotation(policy: &str, annotation: &At<'_>, errors: &mut FieldErrors) {
+fn annotation(policy: &str, annotation: &At<'_>, compiler: &Compiler, errors: &mut FieldErrors) {
     let (key, expression) = (annotation.get("key"), annotation.get("valueExpression"));
     if policy.is_empty() {
         errors.push(key.invalid("requires metadata.name be non-empty"));
@@ -189,12 +212,14 @@ fn annotation(policy: &str, annotation: &At<'_>, errors: &mut FieldErrors) {
         errors.push(expression.required("valueExpression is not specified"));
     } else if text.len() > ANNOTATION_BYTES_MAX {
         errors.push(expression.required(&format!("must not exceed {ANNOTATION_BYTES_MAX} bytes in length")));
+    } else {
+        compiles(&expression, compiler, (Sees::Authorizer, &[Type::String, Type::Null]), errors);
     }
 }
 
 /// A ValidatingAdmissionPolicyBinding.
 pub(crate) fn validating_binding(object: &Value) -> FieldErrors {
-    let mut errors = mutating_binding(object);
+    let mut errors = binding(object);
     let actions = At::root(object).get("spec").get("validationActions");
     let mut seen = BTreeSet::new();
     for action in actions.items() {
@@ -219,8 +244,8 @@ pub(crate) fn validating_binding_update(new: &Value, _: &Value) -> FieldErrors {
     validating_binding(new)
 }
 
-/// A MutatingAdmissionPolicyBinding.
-pub(crate) fn mutating_binding(object: &Value) -> FieldErrors {
+/// What bindings of both sorts have.
+pub(super) fn binding(object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     spec.get("policyName").named(names::dns1123_subdomain, &mut errors);
@@ -231,11 +256,6 @@ pub(crate) fn mutating_binding(object: &Value) -> FieldErrors {
         match_resources(&resources, &mut errors);
     }
     errors
-}
-
-/// An update of a MutatingAdmissionPolicyBinding.
-pub(crate) fn mutating_binding_update(new: &Value, _: &Value) -> FieldErrors {
-    mutating_binding(new)
 }
 
 fn param_ref(reference: &At<'_>, errors: &mut FieldErrors) {

@@ -1,6 +1,6 @@
 //! Which requests a webhook or a policy is about: rules, match conditions, match resources.
 //!
-//! CEL expressions must be there; whether they compile depends on what they see, and is not looked at here.
+//! CEL expressions must be there; whether they compile depends on what they see, which callers know.
 
 use std::collections::BTreeSet;
 
@@ -107,8 +107,12 @@ pub(super) fn match_resources(resources: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `matchConditions`.
-pub(super) fn match_conditions(conditions: &At<'_>, errors: &mut FieldErrors) {
+/// `matchConditions`. `compile` says what is wrong with an expression.
+pub(super) fn match_conditions(
+    conditions: &At<'_>,
+    compile: impl Fn(&str) -> Result<(), String>,
+    errors: &mut FieldErrors,
+) {
     if conditions.len() > CONDITIONS_MAX {
         errors.push(FieldError::too_many(&conditions.path, conditions.len(), CONDITIONS_MAX));
     }
@@ -117,6 +121,8 @@ pub(super) fn match_conditions(conditions: &At<'_>, errors: &mut FieldErrors) {
         let (name, expression) = (condition.get("name"), condition.get("expression"));
         if expression.text().trim().is_empty() {
             errors.push(expression.required(""));
+        } else if let Err(why) = compile(expression.text()) {
+            errors.push(expression.invalid(&why));
         }
         name.named(names::qualified_name, errors);
         if !name.text().is_empty() && !seen.insert(name.text()) {

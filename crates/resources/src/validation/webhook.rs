@@ -81,19 +81,8 @@ fn one(hook: &At<'_>, kept: &Kept, errors: &mut FieldErrors) {
     selector::check(&hook.get("objectSelector"), errors);
     hook.get("reinvocationPolicy").if_one_of(&["IfNeeded", "Never"], errors);
     client(&hook.get("clientConfig"), errors);
-    let conditions = hook.get("matchConditions");
-    admission_rules::match_conditions(&conditions, errors);
-    conditions.items().for_each(|condition| compiles(&condition.get("expression"), errors));
-}
-
-/// A condition that is there can be evaluated.
-fn compiles(expression: &At<'_>, errors: &mut FieldErrors) {
-    if expression.text().trim().is_empty() {
-        return;
-    }
-    if let Err(why) = match_conditions::compile(expression.text()) {
-        errors.push(expression.invalid(&why));
-    }
+    let compile = |expression: &str| match_conditions::compile(expression).map(drop);
+    admission_rules::match_conditions(&hook.get("matchConditions"), compile, errors);
 }
 
 /// A name of at least three segments.

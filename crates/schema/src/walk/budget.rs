@@ -102,8 +102,8 @@ impl Budget {
 }
 
 /// Whether a value that is in memory takes no more than what a body of `length` bytes may take.
-pub(crate) fn fits(value: &Value, length: usize) -> bool {
-    charge(&Budget::new(Room::Usual, length), value).is_ok()
+pub fn fits(value: &Value, room: Room, length: usize) -> bool {
+    charge(&Budget::new(room, length), value).is_ok()
 }
 
 /// Charges a value that is in memory.

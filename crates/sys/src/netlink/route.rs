@@ -4,17 +4,21 @@
 
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use nix::libc;
 
 use super::{ACK, CREATE, DUMP, EXCL, Encoder, Socket, attributes, find_attribute, str_of, u32_of};
-use crate::{Error, Result};
+use crate::{Doing, Error, Result};
 
 const LINK_HEADER_BYTES: usize = 16;
 const VETH_INFO_PEER: u16 = 1;
 const BRIDGE_PORT_MODE: u16 = 4;
 const LINK_INFO_PORT_KIND: u16 = 4;
 const LINK_INFO_PORT_DATA: u16 = 5;
+/// `IF_OPER_UNKNOWN`, `IF_OPER_UP`.
+const OPERATION_UNKNOWN: u8 = 0;
+const OPERATION_UP: u8 = 6;
 /// `RTNH_F_ONLINK`.
 const NEXT_HOP_ON_LINK: u32 = 4;
 const REPLACE: u16 = libc::NLM_F_REPLACE as u16;
@@ -30,6 +34,8 @@ pub struct Link {
     pub kind: String,
     /// Whether it is administratively up.
     pub is_up: bool,
+    /// Whether it passes on what it is given: RFC 2863's `up`, or of a kind of which nobody knows.
+    pub is_operational: bool,
     /// The bridge it is a port of.
     pub master: Option<u32>,
     /// Largest packet in bytes.
@@ -142,6 +148,33 @@ impl Route {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Waits until these links are operational, which is a moment after both ends of a pair are up: until then they drop what
+    /// they are given, without a word.
+    ///
+    /// # Errors
+    /// `ETIMEDOUT` after so many seconds, `ENODEV` if there is no such link.
+    pub fn wait_operational(&mut self, names: &[&str], seconds_max: u32) -> Result<()> {
+        let doing = || format!("wait until {} pass on packets", names.join(" and "));
+        let failed = |code| Error::new(doing(), std::io::Error::from_raw_os_error(code));
+        let mut news = Socket::listen(libc::NETLINK_ROUTE, libc::RTMGRP_LINK as u32)?;
+        news.set_receive_timeout(1).doing(doing)?;
+        let end = Instant::now() + Duration::from_secs(seconds_max.into());
+        for name in names {
+            while !self.link(name)?.ok_or_else(|| failed(libc::ENODEV))?.is_operational {
+                if Instant::now() >= end {
+                    return Err(failed(libc::ETIMEDOUT));
+                }
+                match news.receive() {
+                    Ok(_) => {}
+                    // Nothing in this second, or more than was read: the link is looked at again.
+                    Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS)) => {}
+                    Err(error) => return Err(Error::new(doing(), error)),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The number of the link with this name.
@@ -349,6 +382,9 @@ fn parse_link(payload: &[u8]) -> Option<Link> {
             libc::IFLA_ADDRESS => link.mac = value.to_vec(),
             libc::IFLA_LINK => link.peer = u32_of(value),
             libc::IFLA_IFALIAS => link.alias = str_of(value),
+            libc::IFLA_OPERSTATE => {
+                link.is_operational = matches!(value.first(), Some(&(OPERATION_UNKNOWN | OPERATION_UP)));
+            }
             libc::IFLA_LINKINFO => {
                 link.kind = find_attribute(value, libc::IFLA_INFO_KIND).map(str_of).unwrap_or_default();
             }

@@ -1,4 +1,7 @@
-"""A webhook that adds a container. Its argument is a folder with its certificate and key."""
+"""Webhooks: one adds a container to Pods, one refuses ConfigMaps that name no owner, one converts Routes.
+
+Their argument is a folder with their certificate and key.
+"""
 
 import base64
 import json
@@ -9,6 +12,53 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 SIDECAR = {"name": "sidecar", "image": "test.local/busybox", "command": ["sleep", "1000000"]}
 
 
+def add(request):
+    patch = [{"op": "add", "path": "/spec/containers/-", "value": SIDECAR}]
+    return {
+        "allowed": True,
+        "patchType": "JSONPatch",
+        "patch": base64.b64encode(json.dumps(patch).encode()).decode(),
+        "warnings": ["a sidecar was added for " + request["userInfo"]["username"]],
+    }
+
+
+def check(request):
+    new, old = request["object"], request["oldObject"]
+    if request["operation"] == "DELETE":
+        allowed, why = "kept" not in old["metadata"].get("labels", {}), "it is to be kept"
+    else:
+        allowed, why = "owner" in new.get("data", {}), "data.owner must say whose it is"
+    status = {"code": 403, "reason": "Forbidden", "message": why}
+    return {"allowed": True} if allowed else {"allowed": False, "status": status}
+
+
+def convert(request):
+    wanted = request["desiredAPIVersion"]
+    try:
+        converted = [route(found, wanted) for found in request["objects"]]
+    except ValueError as failure:
+        return {"result": {"status": "Failure", "message": str(failure)}}
+    return {"convertedObjects": converted, "result": {"status": "Success"}}
+
+
+def route(found, wanted):
+    """Version 1 has one text where version 2 has a host and a port. What is not there stays away."""
+    spec, new = found.get("spec", {}), {}
+    if found["apiVersion"] == wanted:
+        new = spec
+    elif wanted.endswith("/v1") and "host" in spec:
+        new = {"to": f"{spec['host']}:{spec.get('port', 80)}"}
+    elif wanted.endswith("/v2") and "to" in spec:
+        host, colon, port = spec["to"].rpartition(":")
+        if not colon or not port.isdecimal():
+            raise ValueError(spec["to"] + " is no host and port")
+        new = {"host": host, "port": int(port)}
+    return found | {"apiVersion": wanted, "spec": new}
+
+
+ANSWERS = {"/add": add, "/check": check, "/convert": convert}
+
+
 class Hook(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -17,16 +67,9 @@ class Hook(BaseHTTPRequestHandler):
 
     def do_POST(self):
         length = int(self.headers["content-length"])
-        request = json.loads(self.rfile.read(length))["request"]
-        patch = [{"op": "add", "path": "/spec/containers/-", "value": SIDECAR}]
-        response = {
-            "uid": request["uid"],
-            "allowed": True,
-            "patchType": "JSONPatch",
-            "patch": base64.b64encode(json.dumps(patch).encode()).decode(),
-            "warnings": ["a sidecar was added for " + request["userInfo"]["username"]],
-        }
-        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+        review = json.loads(self.rfile.read(length))
+        request = review.pop("request")
+        review["response"] = ANSWERS[self.path.partition("?")[0]](request) | {"uid": request["uid"]}
         self.answer(json.dumps(review).encode())
 
     def answer(self, body):

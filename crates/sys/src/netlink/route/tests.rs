@@ -96,3 +96,30 @@ fn an_unreachable_route_can_be_added_listed_and_deleted() {
     })
     .unwrap();
 }
+
+/// Until then, packets that are sent to a port are lost.
+#[test]
+fn a_port_is_waited_for_until_both_ends_of_its_pair_are_up() {
+    assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces: run it as root");
+    let (host, pod) = (NetNs::anonymous().unwrap(), NetNs::anonymous().unwrap());
+    host.run(|| {
+        let mut route = Route::open()?;
+        route.create_bridge("br")?;
+        route.set_up("br")?;
+        let bridge = route.index("br")?;
+        let peer = VethPeer { name: "eth0", namespace: pod.as_fd(), mac: None };
+        route.create_veth("v0", None, Some(bridge), &peer)?;
+        route.set_up("v0")?;
+        let late = route.wait_operational(&["br", "v0"], 1).unwrap_err();
+        assert!(late.to_string().starts_with("wait until br and v0 pass on packets"), "{late}");
+        assert!(route.wait_operational(&["v1"], 1).unwrap_err().is_not_found());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| Route::open()?.wait_operational(&["br", "v0"], 60));
+            pod.run(|| Route::open()?.set_up("eth0")).unwrap();
+            waiting.join().unwrap()
+        })?;
+        assert!(route.links()?.iter().filter(|link| link.name != "lo").all(|link| link.is_operational));
+        Ok(())
+    })
+    .unwrap();
+}

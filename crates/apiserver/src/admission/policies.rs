@@ -1,0 +1,105 @@
+//! MutatingAdmissionPolicy and ValidatingAdmissionPolicy: has administrators' policies change what is written, and has it
+//! pass them. What is deleted, posted and opened is `unstored`'s.
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::about::{About, is_asked_about, options_of, unready};
+use super::{Context, Step};
+use crate::cluster::Cluster;
+use crate::policies::mutation::Mutations;
+use crate::policies::policy::Hook;
+use crate::policies::validation::Validations;
+use crate::policies::{mutating, validating};
+use crate::request::Authorized;
+use crate::rounds::Rounds;
+use crate::status::Result;
+use crate::webhooks::attributes::Attributes;
+
+/// The names of the two plugins.
+pub const MUTATING: &str = "MutatingAdmissionPolicy";
+/// As [`MUTATING`].
+pub const VALIDATING: &str = "ValidatingAdmissionPolicy";
+
+/// Has all policies change an object.
+pub(super) fn mutate<'a>(
+    context: &'a Context<'a>,
+    object: &'a mut Value,
+    rounds: &'a mut Rounds,
+) -> Step<'a> {
+    let hooks = match context.cluster.policies.mutating.current() {
+        Ok(Some(hooks)) if is_asked_about(context) => hooks,
+        Ok(_) => return Step::Done(Ok(())),
+        Err(failure) => return Step::Done(unready(context.request, &failure)),
+    };
+    Step::Later(Box::pin(async move {
+        let options = options_of(context);
+        let about = About::of(context, &options);
+        let old = context.old.map(|old| about.shown(old));
+        let attributes = about.attributes(context.request, object, old.as_deref());
+        let mut shown = Some(about.shown(object).into_owned());
+        change((context.cluster, context.request), &hooks, &attributes, (&mut shown, rounds)).await?;
+        if let Some(new) = shown {
+            about.take(object, new);
+        }
+        Ok(())
+    }))
+}
+
+/// Has all policies change what a request is about.
+///
+/// # Errors
+/// What the policies say that fail, or what is wrong with what they have made.
+pub(super) async fn change(
+    (cluster, request): (&Cluster, &Authorized),
+    hooks: &[Hook<Mutations>],
+    attributes: &Attributes<'_>,
+    (object, rounds): (&mut Option<Value>, &mut Rounds),
+) -> Result<()> {
+    let environment = mutating::Environment {
+        metrics: &cluster.policies.mutations,
+        security: &cluster.security,
+        deadline: deadline(cluster, request),
+    };
+    mutating::admit(&environment, hooks, attributes, object, rounds).await
+}
+
+/// Has an object pass all policies.
+pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<'a> {
+    let hooks = match context.cluster.policies.validating.current() {
+        Ok(Some(hooks)) if is_asked_about(context) => hooks,
+        Ok(_) => return Step::Done(Ok(())),
+        Err(failure) => return Step::Done(unready(context.request, &failure)),
+    };
+    Step::Later(Box::pin(async move {
+        let options = options_of(context);
+        let about = About::of(context, &options);
+        let (shown, old) = (about.shown(object), context.old.map(|old| about.shown(old)));
+        let attributes = about.attributes(context.request, object, old.as_deref());
+        pass((context.cluster, context.request), &hooks, &attributes, Some(&shown)).await
+    }))
+}
+
+/// Has a request pass all policies.
+///
+/// # Errors
+/// What the first policy says that refuses it.
+pub(super) async fn pass(
+    (cluster, request): (&Cluster, &Authorized),
+    hooks: &[Hook<Validations>],
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+) -> Result<()> {
+    let environment = validating::Environment {
+        notes: &request.notes,
+        metrics: &cluster.policies.validations,
+        security: &cluster.security,
+        deadline: deadline(cluster, request),
+    };
+    validating::validate(&environment, hooks, attributes, object).await
+}
+
+/// What the server does on its own account has as long as anybody.
+fn deadline(cluster: &Cluster, request: &Authorized) -> Instant {
+    request.deadline.unwrap_or_else(|| Instant::now() + cluster.config.options.request_timeout)
+}

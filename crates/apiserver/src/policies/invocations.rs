@@ -1,0 +1,106 @@
+//! What a request has to do with all policies: which it must pass, with which parameters.
+//!
+//! Source: `plugin/policy/generic/policy_dispatcher.go`.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+
+use super::matching::Matching;
+use super::params::{self, Param};
+use super::policy::{Binding, FailurePolicy, Hook, Policy};
+use crate::webhooks::attributes::{Attributes, Form};
+
+/// A policy that a request must pass: because of one binding, with one of its parameters.
+#[derive(Debug)]
+pub struct Invocation<'h, E> {
+    /// The policy.
+    pub policy: &'h Policy<E>,
+    /// The binding.
+    pub binding: &'h Binding,
+    /// The version in which it sees objects.
+    pub form: Form,
+    /// The parameter; `None` is null.
+    pub param: Option<Param>,
+}
+
+/// A policy or a binding of which nobody knows what it says of a request.
+#[derive(Debug)]
+pub struct Misconfigured<'h, E> {
+    /// The policy.
+    pub policy: &'h Policy<E>,
+    /// The binding, if it is at fault.
+    pub binding: Option<&'h Binding>,
+    /// Why, in upstream's words.
+    pub message: String,
+}
+
+/// What comes of comparing.
+pub type Found<'h, E> = Result<Invocation<'h, E>, Misconfigured<'h, E>>;
+
+/// Each policy by name, each of its bindings by name, each parameter by name: those that the request concerns. Those that
+/// are not understood, and whose failures count, are told of in their place.
+pub fn invocations<'h, E>(
+    hooks: &'h [Hook<E>],
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+) -> VecDeque<Found<'h, E>> {
+    let matching = Matching::new(attributes, object);
+    let mut found = VecDeque::new();
+    for hook in hooks {
+        of_policy(hook, attributes, &matching, &mut found);
+    }
+    let counts = |one: &Found<'h, E>| match one {
+        Ok(_) => true,
+        Err(wrong) => wrong.policy.failure_policy == FailurePolicy::Fail,
+    };
+    found.retain(counts);
+    found
+}
+
+fn of_policy<'h, E>(
+    hook: &'h Hook<E>,
+    attributes: &Attributes<'_>,
+    matching: &Matching<'_>,
+    found: &mut VecDeque<Found<'h, E>>,
+) {
+    let policy = &*hook.policy;
+    let wrong = |binding: Option<&'h Binding>, why: String| {
+        let what = if binding.is_some() { "binding" } else { "policy" };
+        Err(Misconfigured { policy, binding, message: format!("failed to configure {what}: {why}") })
+    };
+    let form = match matching.form(&policy.constraints) {
+        Ok(Some(form)) => form,
+        Ok(None) => return,
+        Err(why) => return found.push_back(wrong(None, why)),
+    };
+    let wanted = policy.param_kind.as_ref();
+    let kind = match wanted.map(|wanted| params::kind(attributes.kinds, wanted)).transpose() {
+        Ok(kind) => kind.zip(wanted),
+        Err(why) => return found.push_back(wrong(None, why)),
+    };
+    for binding in &hook.bindings {
+        match binding.constraints.as_ref().map(|constraints| matching.form(constraints)).transpose() {
+            Ok(Some(None)) => continue,
+            Ok(_) => {}
+            Err(why) => {
+                found.push_back(wrong(Some(binding), why));
+                continue;
+            }
+        }
+        let params = match kind.zip(binding.param_ref.as_ref()) {
+            Some((kind, reference)) => {
+                let found = params::find(kind, reference, attributes.namespace);
+                found.map(|params| params.into_iter().map(Some).collect())
+            }
+            // A policy without parameters ignores a reference, and one without a reference sees null.
+            None => Ok(vec![None]),
+        };
+        match params {
+            Ok(params) => found.extend(
+                params.into_iter().map(|param| Ok(Invocation { policy, binding, form: form.clone(), param })),
+            ),
+            Err(why) => found.push_back(wrong(Some(binding), why)),
+        }
+    }
+}

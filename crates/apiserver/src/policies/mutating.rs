@@ -1,0 +1,250 @@
+//! Has mutating policies change the object of a request, each what the one before it has made.
+//!
+//! Source: `plugin/policy/mutating/dispatcher.go`, `plugin/policy/generic/policy_dispatcher.go`.
+
+use std::sync::Arc;
+
+use expressions::{MATCH_CONDITIONS_BUDGET, RUNTIME_BUDGET};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::evaluation::{self, Scope};
+use super::invocations::{Invocation, Misconfigured, invocations};
+use super::metrics::MutationMetrics;
+use super::mutation::{self, Failure, Mutation, Mutations};
+use super::params::Param;
+use super::policy::{FailurePolicy, Hook, Policy};
+use super::view::{self, Beside, View};
+use super::is_exempt;
+use crate::apart;
+use crate::expression_authorizer::ExpressionAuthorizer;
+use crate::rounds::{Phase, Rounds};
+use crate::security::Security;
+use crate::status::{Error, Result};
+use crate::webhooks::attributes::Attributes;
+
+/// What policies are carried out with.
+#[derive(Clone, Copy)]
+pub struct Environment<'a> {
+    /// Counts.
+    pub metrics: &'a MutationMetrics,
+    /// Who is asked what somebody may do.
+    pub security: &'a Arc<Security>,
+    /// When the request must be over.
+    pub deadline: Instant,
+}
+
+/// Has all policies that the request concerns change its object.
+///
+/// # Errors
+/// What the policies say that fail and may not; 404 if the request's namespace is not there; 500 for what is no such object
+/// any more; 504 if there is no time left.
+pub async fn admit(
+    environment: &Environment<'_>,
+    hooks: &[Hook<Mutations>],
+    attributes: &Attributes<'_>,
+    object: &mut Option<Value>,
+    rounds: &mut Rounds,
+) -> Result<()> {
+    if is_exempt(attributes) {
+        return Ok(());
+    }
+    let found = invocations(hooks, attributes, object.as_ref());
+    if found.is_empty() {
+        return Ok(());
+    }
+    let namespace = view::namespace(attributes.kinds, attributes)?;
+    let authorizer = ExpressionAuthorizer::new(environment.security, attributes.user);
+    let beside = Beside {
+        params: None,
+        namespace: namespace.as_ref(),
+        authorizer: Some((authorizer.value(), authorizer.request_resource(attributes.resource()))),
+    };
+    rounds.begin(Phase::Policies, object.as_ref());
+    let mut run =
+        Run { environment, attributes, authorizer, rounds, beside, is_applied: false, refusals: Vec::new() };
+    for one in found {
+        match one {
+            Ok(invocation) => run.invoke(&invocation, object).await?,
+            Err(wrong) => run.refusals.push(Refusal::misconfigured(&wrong)),
+        }
+        // Thousands of policies are no reason for others to wait.
+        tokio::task::consume_budget().await;
+    }
+    let Run { is_applied, refusals, rounds, .. } = run;
+    // As upstream, for which whatever was applied has changed the object.
+    if is_applied && rounds.has_asked(Phase::Policies) {
+        rounds.changed(Phase::Policies);
+    }
+    rounds.end(Phase::Policies, object.as_ref());
+    refused(attributes, refusals)
+}
+
+/// The policies of one request.
+struct Run<'a, 'r> {
+    environment: &'a Environment<'a>,
+    attributes: &'a Attributes<'a>,
+    authorizer: Arc<ExpressionAuthorizer>,
+    rounds: &'r mut Rounds,
+    /// What all of them see, apart from parameters.
+    beside: Beside<'a>,
+    /// Whether any mutation has been applied.
+    is_applied: bool,
+    refusals: Vec<Refusal>,
+}
+
+impl Run<'_, '_> {
+    async fn invoke(&mut self, invocation: &Invocation<'_, Mutations>, object: &mut Option<Value>) -> Result<()> {
+        let (policy, attributes) = (invocation.policy, self.attributes);
+        let params = invocation.param.as_ref().map(Param::value);
+        let beside = Beside { params: params.as_ref(), ..self.beside.clone() };
+        let mut view = View::new(attributes, invocation.form.clone(), object.as_ref());
+        let wanted = || apart::when(policy.is_slow, || is_wanted(policy, &view, &beside));
+        match self.authorizer.settle(wanted).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(why) => {
+                self.fail(invocation, why);
+                return Ok(());
+            }
+        }
+        let key = key(invocation, params.as_ref());
+        if self.rounds.skips(Phase::Policies, &key) {
+            return Ok(());
+        }
+        let mut is_changed = false;
+        for mutation in &policy.evaluator.mutations {
+            if object.is_none() {
+                break;
+            }
+            self.check_time()?;
+            let begun = Instant::now();
+            let evaluate =
+                || apart::when(policy.is_slow, || evaluate((policy, mutation), attributes, &view, &beside));
+            let made = self.authorizer.settle(evaluate).await;
+            self.count(invocation, &made, begun);
+            match made {
+                Ok(made) => {
+                    self.is_applied = true;
+                    if object.as_ref() != Some(&made) {
+                        is_changed = true;
+                        view.object = Some(attributes.shown(&made, &view.form));
+                        *object = Some(made);
+                    }
+                }
+                Err(Failure::Policy(why)) => self.fail(invocation, why),
+                Err(Failure::Request(failure)) => return Err(failure),
+            }
+        }
+        if is_changed {
+            self.rounds.changed(Phase::Policies);
+        }
+        if policy.evaluator.is_reinvoked {
+            self.rounds.asked(Phase::Policies, key);
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, invocation: &Invocation<'_, Mutations>, why: String) {
+        if invocation.policy.failure_policy == FailurePolicy::Fail {
+            self.refusals.push(Refusal::failed(invocation, &why));
+        }
+    }
+
+    fn check_time(&self) -> Result<()> {
+        match Instant::now() >= self.environment.deadline {
+            true => Err(Error::timeout("request did not complete within requested timeout")),
+            false => Ok(()),
+        }
+    }
+
+    fn count(
+        &self,
+        invocation: &Invocation<'_, Mutations>,
+        made: &Result<Value, Failure>,
+        begun: Instant,
+    ) {
+        let why = match made {
+            Ok(_) => None,
+            Err(Failure::Policy(why)) => Some(why.as_str()),
+            Err(Failure::Request(failure)) => Some(failure.message.as_str()),
+        };
+        let names = (invocation.policy.name.as_str(), invocation.binding.name.as_str());
+        self.environment.metrics.checked(names, why, begun.elapsed());
+    }
+}
+
+/// Whether a policy's conditions hold.
+///
+/// # Errors
+/// Why nobody knows.
+fn is_wanted(policy: &Policy<Mutations>, view: &View, beside: &Beside<'_>) -> Result<bool, String> {
+    if policy.conditions.is_empty() {
+        return Ok(true);
+    }
+    let scope = Scope::new(&policy.variables, MATCH_CONDITIONS_BUDGET);
+    let scope = scope.seeing(view.of_conditions(beside.clone()));
+    evaluation::hold(scope, &policy.conditions).map_err(|failures| evaluation::joined(&failures))
+}
+
+/// What a mutation makes of the object. Each has a budget of its own, and variables that see what those before it have made.
+fn evaluate(
+    (policy, mutation): (&Policy<Mutations>, &Mutation),
+    attributes: &Attributes<'_>,
+    view: &View,
+    beside: &Beside<'_>,
+) -> Result<Value, Failure> {
+    if let Err(why) = &mutation.expression.program {
+        return Err(Failure::Policy(why.clone()));
+    }
+    let scope = Scope::new(&policy.variables, RUNTIME_BUDGET);
+    let scope = scope.seeing(view.of_expressions(beside.clone()));
+    let value = scope.evaluate(&mutation.expression);
+    let value = value.map_err(|failure| Failure::Policy(failure.to_string()))?;
+    let object = view.object.as_ref().unwrap_or(&Value::Null);
+    mutation::mutated(mutation, &value, attributes, (&view.form, object))
+}
+
+/// What tells an invocation from all others of a request.
+fn key(invocation: &Invocation<'_, Mutations>, params: Option<&Value>) -> String {
+    let metadata = |name: &str| {
+        let found = params.and_then(|params| params.pointer(name));
+        found.and_then(Value::as_str).unwrap_or_default()
+    };
+    let (namespace, name) = (metadata("/metadata/namespace"), metadata("/metadata/name"));
+    format!("{}/{}/{namespace}/{name}", invocation.policy.name, invocation.binding.name)
+}
+
+/// Why a policy refuses a request.
+struct Refusal {
+    message: String,
+    /// The reason in the answer, if it is not that the request is forbidden.
+    reason: &'static str,
+}
+
+impl Refusal {
+    fn failed(invocation: &Invocation<'_, Mutations>, why: &str) -> Self {
+        let (policy, binding) = (&invocation.policy.name, &invocation.binding.name);
+        let message = format!("policy '{policy}' with binding '{binding}' denied request: {why}");
+        Self { message, reason: "Invalid" }
+    }
+
+    fn misconfigured(wrong: &Misconfigured<'_, Mutations>) -> Self {
+        let (policy, why) = (&wrong.policy.name, &wrong.message);
+        let message = match wrong.binding {
+            Some(binding) => format!("policy '{policy}' with binding '{}' denied request: {why}", binding.name),
+            None => format!("policy {policy:?} denied request: {why}"),
+        };
+        Self { message, reason: "Forbidden" }
+    }
+}
+
+/// The answer: what the first of them says, and what all of them say in its details.
+fn refused(attributes: &Attributes<'_>, refusals: Vec<Refusal>) -> Result<()> {
+    let Some(first) = refusals.first() else { return Ok(()) };
+    let forbidden = Error::forbidden(attributes.kind.subject(), attributes.name, &first.message);
+    let causes: Vec<Value> = refusals.iter().map(|refusal| json!({"message": refusal.message})).collect();
+    let mut details = forbidden.details;
+    details["causes"] = causes.into();
+    Err(Error::foreign(forbidden.code, first.reason.to_owned(), first.message.clone(), details))
+}

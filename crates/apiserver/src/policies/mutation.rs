@@ -1,0 +1,128 @@
+//! What a mutating policy makes of a request's object: its mutations, one after the other.
+//!
+//! Here is what is pure: a mutation's expression, the value that it has, and the object that comes of it. `mutating` carries
+//! it out. Source: `plugin/policy/mutating/{compilation,patch}`.
+
+pub mod apply_configuration;
+pub mod json_patch;
+mod names;
+
+use expressions::{NoJson, Type, Value as Cel};
+use resources::policy_expressions::{Compiler, Sees};
+use serde_json::Value;
+
+use super::policy::{Evaluator, Expression, items, text};
+use crate::codec::FieldValidation;
+use crate::status::Error;
+use crate::webhooks::attributes::{Attributes, Form};
+
+/// What mutating policies have beside.
+#[derive(Debug)]
+pub struct Mutations {
+    /// In order.
+    pub mutations: Vec<Mutation>,
+    /// Whether it is evaluated again when others change what it has seen.
+    pub is_reinvoked: bool,
+}
+
+/// One mutation.
+#[derive(Debug)]
+pub struct Mutation {
+    /// What makes the change.
+    pub expression: Expression,
+    /// What the expression's value is.
+    pub patch_type: PatchType,
+}
+
+/// What changes an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchType {
+    /// `Object{...}`, which is merged by the schema.
+    ApplyConfiguration,
+    /// A list of `JSONPatch{...}`.
+    JsonPatch,
+}
+
+impl PatchType {
+    /// The type that its expressions must have.
+    fn wanted(self) -> Type {
+        match self {
+            Self::ApplyConfiguration => Type::named("Object"),
+            Self::JsonPatch => Type::list(Type::named("JSONPatch")),
+        }
+    }
+}
+
+impl Evaluator for Mutations {
+    fn compile(spec: &Value, compiler: &Compiler) -> Self {
+        let mutations = items(spec, "mutations").filter_map(|written| {
+            let (patch_type, field) = match text(written, "patchType") {
+                "ApplyConfiguration" => (PatchType::ApplyConfiguration, "applyConfiguration"),
+                "JSONPatch" => (PatchType::JsonPatch, "jsonPatch"),
+                _ => return None,
+            };
+            let source = text(written.get(field)?, "expression");
+            let expression = Expression::new(compiler, source, Sees::Patches, &[patch_type.wanted()]);
+            Some(Mutation { expression, patch_type })
+        });
+        Self {
+            mutations: mutations.collect(),
+            is_reinvoked: text(spec, "reinvocationPolicy") == "IfNeeded",
+        }
+    }
+
+    fn cost_max(&self) -> u64 {
+        let costs = self.mutations.iter().map(|mutation| mutation.expression.cost_max());
+        costs.fold(0, u64::saturating_add)
+    }
+}
+
+/// Why a mutation changes nothing.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// The policy fails, in upstream's words: its failure policy says what comes of that.
+    Policy(String),
+    /// The request fails, whatever the policy says.
+    Request(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(failure: Error) -> Self {
+        Self::Request(failure)
+    }
+}
+
+impl From<NoJson> for Failure {
+    fn from(why: NoJson) -> Self {
+        Self::Policy(why.to_string())
+    }
+}
+
+/// What a mutation makes of an object, which is in the form that the policy sees: an object of the request's version, with
+/// its defaults.
+///
+/// # Errors
+/// As [`Failure`].
+pub fn mutated(
+    mutation: &Mutation,
+    value: &Cel<'_>,
+    attributes: &Attributes<'_>,
+    (form, object): (&Form, &Value),
+) -> Result<Value, Failure> {
+    let patched = match mutation.patch_type {
+        PatchType::ApplyConfiguration => apply_configuration::patched(value, attributes, form, object)?,
+        PatchType::JsonPatch => {
+            let source = &mutation.expression.source;
+            let operations = json_patch::operations(value)
+                .map_err(|why| Failure::Policy(format!("expression '{source}' resulted in error: {why}")))?;
+            json_patch::patched(operations, object)?
+        }
+    };
+    if !crate::codec::is_acceptable(&form.0, &patched) {
+        return Err(Failure::Policy("the mutated object is too large".to_owned()));
+    }
+    Ok(attributes.taken(patched, form, FieldValidation::Strict)?)
+}
+
+#[cfg(test)]
+mod tests;

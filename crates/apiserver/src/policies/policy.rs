@@ -1,0 +1,265 @@
+//! Policies and bindings as they are written, compiled.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use expressions::{Program, Type};
+use machinery::group::split_api_version;
+use machinery::labels::Selector;
+use resources::policy_expressions::{Compiler, Sees};
+use serde_json::Value;
+
+use super::matching::Constraints;
+pub use crate::webhooks::hooks::FailurePolicy;
+
+/// An expression, compiled, or why it cannot be.
+#[derive(Debug)]
+pub struct Expression {
+    /// As it is written.
+    pub source: String,
+    /// Upstream's words if it is wrong.
+    pub program: Result<Program, String>,
+}
+
+impl Expression {
+    /// Compiles what must be of one of some types; of any type, if there are none.
+    pub fn new(compiler: &Compiler, source: &str, sees: Sees, types: &[Type]) -> Self {
+        Self { source: source.to_owned(), program: compiler.compile(source, sees, types) }
+    }
+
+    /// What an evaluation costs at most.
+    pub fn cost_max(&self) -> u64 {
+        self.program.as_ref().map_or(0, |program| program.cost().max)
+    }
+}
+
+/// The variables of a policy.
+#[derive(Debug, Default)]
+pub struct Variables {
+    all: Vec<(String, Result<Program, String>)>,
+    /// Places in `all`; the last of a name counts.
+    by_name: HashMap<String, usize>,
+}
+
+impl Variables {
+    fn new(spec: &Value, compiler: &mut Compiler) -> Self {
+        let mut variables = Self::default();
+        for (place, variable) in items(spec, "variables").enumerate() {
+            let (name, expression) = (text(variable, "name"), text(variable, "expression"));
+            variables.all.push((name.to_owned(), compiler.variable(name, expression)));
+            variables.by_name.insert(name.to_owned(), place);
+        }
+        variables
+    }
+
+    /// The place of a variable.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The variable at a place.
+    pub fn get(&self, place: usize) -> Option<(&str, Result<&Program, &str>)> {
+        let (name, program) = self.all.get(place)?;
+        Some((name, program.as_ref().map_err(String::as_str)))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    fn cost_max(&self) -> u64 {
+        let costs = self.all.iter().filter_map(|(_, program)| Some(program.as_ref().ok()?.cost().max));
+        costs.fold(0, u64::saturating_add)
+    }
+}
+
+/// The kind of a policy's parameters. `Display` is how Go prints it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamKind {
+    /// `v1` or `apps/v1`.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+}
+
+impl fmt::Display for ParamKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "&ParamKind{{APIVersion:{},Kind:{},}}", self.api_version, self.kind)
+    }
+}
+
+impl ParamKind {
+    fn of(spec: &Value) -> Option<Self> {
+        let kind = spec.get("paramKind").filter(|kind| !kind.is_null())?;
+        Some(Self { api_version: text(kind, "apiVersion").to_owned(), kind: text(kind, "kind").to_owned() })
+    }
+
+    /// Group and version.
+    pub fn group_version(&self) -> (&str, &str) {
+        split_api_version(&self.api_version).unwrap_or(("", ""))
+    }
+}
+
+/// What one sort of policies has beside what all have.
+pub trait Evaluator: Send + Sync + Sized {
+    /// Compiles it from a policy's `spec`.
+    fn compile(spec: &Value, compiler: &Compiler) -> Self;
+
+    /// What an evaluation costs at most.
+    fn cost_max(&self) -> u64;
+}
+
+/// One policy.
+#[derive(Debug)]
+pub struct Policy<E> {
+    /// Its name.
+    pub name: String,
+    /// What happens when it cannot be evaluated.
+    pub failure_policy: FailurePolicy,
+    /// The kind of its parameters, if it has any.
+    pub param_kind: Option<ParamKind>,
+    /// Which requests it is about.
+    pub constraints: Constraints,
+    /// Under which further conditions.
+    pub conditions: Vec<Expression>,
+    /// What its expressions have in common.
+    pub variables: Variables,
+    /// What it says.
+    pub evaluator: E,
+    /// Whether an evaluation may take long.
+    pub is_slow: bool,
+}
+
+/// Evaluations that may cost more may take longer than others should wait: about a millisecond.
+const QUICK_COST_MAX: u64 = 10_000;
+
+impl<E: Evaluator> Policy<E> {
+    /// Compiles a policy.
+    pub fn new(object: &Value) -> Self {
+        let spec = object.get("spec").unwrap_or(&Value::Null);
+        let param_kind = ParamKind::of(spec);
+        let mut compiler = Compiler::new(param_kind.is_some());
+        let variables = Variables::new(spec, &mut compiler);
+        let conditions = items(spec, "matchConditions").map(|condition| {
+            Expression::new(&compiler, text(condition, "expression"), Sees::Authorizer, &[Type::Bool])
+        });
+        let mut policy = Self {
+            name: object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            failure_policy: match text(spec, "failurePolicy") {
+                "Ignore" => FailurePolicy::Ignore,
+                _ => FailurePolicy::Fail,
+            },
+            constraints: Constraints::of(spec.get("matchConstraints").unwrap_or(&Value::Null)),
+            conditions: conditions.collect(),
+            evaluator: E::compile(spec, &compiler),
+            variables,
+            param_kind,
+            is_slow: false,
+        };
+        policy.is_slow = policy.cost_max() > QUICK_COST_MAX;
+        policy
+    }
+
+    fn cost_max(&self) -> u64 {
+        let conditions = self.conditions.iter().map(Expression::cost_max);
+        let costs = conditions.chain([self.variables.cost_max(), self.evaluator.cost_max()]);
+        costs.fold(0, u64::saturating_add)
+    }
+}
+
+/// Which parameters a binding hands to its policy.
+#[derive(Debug)]
+pub struct ParamRef {
+    /// The name of one; empty if they are selected.
+    pub name: String,
+    /// Where they are; empty for the namespace of the request.
+    pub namespace: String,
+    /// Which, by their labels.
+    pub selector: Option<Result<Selector, String>>,
+    /// Whether a request is refused for which there is none.
+    pub denies_without: bool,
+}
+
+/// What is done when a validation fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub enum Action {
+    /// The request is refused.
+    Deny,
+    /// The client is warned.
+    Warn,
+    /// The audit event says so.
+    Audit,
+}
+
+/// What makes a policy count.
+#[derive(Debug)]
+pub struct Binding {
+    /// Its name.
+    pub name: String,
+    /// The policy's.
+    pub policy: String,
+    /// The parameters.
+    pub param_ref: Option<ParamRef>,
+    /// Which of the policy's requests; all, if it does not say.
+    pub constraints: Option<Constraints>,
+    /// What follows from a failed validation; none of mutating policies.
+    pub actions: Vec<Action>,
+}
+
+impl Binding {
+    /// Reads a binding.
+    pub fn new(object: &Value) -> Self {
+        let spec = object.get("spec").unwrap_or(&Value::Null);
+        let some = |name: &str| spec.get(name).filter(|value| !value.is_null());
+        let actions = items(spec, "validationActions").filter_map(|action| match action.as_str()? {
+            "Deny" => Some(Action::Deny),
+            "Warn" => Some(Action::Warn),
+            "Audit" => Some(Action::Audit),
+            _ => None,
+        });
+        Self {
+            name: object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            policy: text(spec, "policyName").to_owned(),
+            param_ref: some("paramRef").map(ParamRef::of),
+            constraints: some("matchResources").map(Constraints::of),
+            actions: actions.collect(),
+        }
+    }
+}
+
+impl ParamRef {
+    fn of(reference: &Value) -> Self {
+        let selector = reference.get("selector").filter(|selector| !selector.is_null());
+        let read = |selector| Selector::from_label_selector(Some(selector)).map_err(|why| why.to_string());
+        Self {
+            name: text(reference, "name").to_owned(),
+            namespace: text(reference, "namespace").to_owned(),
+            selector: selector.map(read),
+            denies_without: text(reference, "parameterNotFoundAction") == "Deny",
+        }
+    }
+}
+
+/// A policy and the bindings that make it count.
+#[derive(Debug)]
+pub struct Hook<E> {
+    /// The policy.
+    pub policy: Arc<Policy<E>>,
+    /// By name.
+    pub bindings: Vec<Arc<Binding>>,
+}
+
+pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
+}

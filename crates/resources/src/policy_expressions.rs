@@ -1,0 +1,163 @@
+//! The expressions of admission policies: what they see, and how they are compiled.
+//!
+//! Variables see those before them, and everything else sees all of them, each with the type that its expression has.
+//! Source: `k8s.io/apiserver/pkg/admission/plugin/cel/{compile,composition}.go`.
+
+use expressions::{Environment, Library, MadeType, Program, Type};
+
+use crate::match_conditions::{asking, compile_in, request};
+
+/// The variable that has a parameter.
+pub const PARAMS: &str = "params";
+/// The one that has the policy's variables.
+pub const VARIABLES: &str = "variables";
+/// The type of all variables together.
+const VARIABLES_TYPE: &str = "kubernetes.variables";
+
+/// What an expression sees beside the request and the variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// Whom to ask what somebody may do.
+    Authorizer,
+    /// Nothing: it is a message's.
+    Nothing,
+    /// Whom to ask, and what changes are made of.
+    Patches,
+}
+
+/// Compiles the expressions of one policy.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    asking: Environment,
+    telling: Environment,
+    patching: Environment,
+}
+
+/// Compiles a match condition as it is written: it sees no variables then.
+///
+/// # Errors
+/// What is wrong with it, in upstream's words.
+pub fn condition(expression: &str, has_params: bool) -> Result<Program, String> {
+    let all = if has_params { request().variable(PARAMS, Type::Dyn) } else { request() };
+    compile_in(&asking(all), expression, &[Type::Bool])
+}
+
+impl Compiler {
+    /// For a policy without variables yet.
+    #[must_use]
+    pub fn new(has_params: bool) -> Self {
+        let telling = match has_params {
+            true => request().variable(PARAMS, Type::Dyn),
+            false => request(),
+        };
+        let telling = telling
+            .variable(VARIABLES, Type::named(VARIABLES_TYPE))
+            .making(MadeType { name: VARIABLES_TYPE.to_owned(), fields: Some(Default::default()) });
+        let asking = asking(telling.clone());
+        let patching = asking.clone().with(Library::Patches).making(MadeType::json_patch());
+        Self { patching: patching.making(MadeType::object()), asking, telling }
+    }
+
+    /// Compiles a variable, which all that are compiled later see, whether it can be compiled or not.
+    ///
+    /// # Errors
+    /// What is wrong with it, in upstream's words.
+    pub fn variable(&mut self, name: &str, expression: &str) -> Result<Program, String> {
+        let compiled = compile_in(&self.asking, expression, &[]);
+        let kind = compiled.as_ref().map_or(Type::Dyn, |program| kept(program.kind()));
+        for environment in [&mut self.asking, &mut self.telling, &mut self.patching] {
+            environment.add_field(VARIABLES_TYPE, name, kind.clone());
+        }
+        compiled
+    }
+
+    /// Compiles what must be of one of some types.
+    ///
+    /// # Errors
+    /// What is wrong with it, in upstream's words.
+    pub fn compile(&self, expression: &str, sees: Sees, types: &[Type]) -> Result<Program, String> {
+        let environment = match sees {
+            Sees::Authorizer => &self.asking,
+            Sees::Nothing => &self.telling,
+            Sees::Patches => &self.patching,
+        };
+        compile_in(environment, expression, types)
+    }
+}
+
+/// What is known later of a variable's type: objects and what only functions know are whatever comes.
+fn kept(kind: &Type) -> Type {
+    match kind {
+        Type::List(element) => Type::list(kept(element)),
+        Type::Map(key, value) => Type::map(kept(key), kept(value)),
+        Type::Object(_) | Type::Opaque(..) | Type::Type(_) | Type::Param(_) | Type::Error => Type::Dyn,
+        known => known.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_see_those_before_them() {
+        let mut compiler = Compiler::new(false);
+        let kind = |compiled: Result<Program, String>| compiled.map(|program| program.kind().to_string());
+        assert_eq!(kind(compiler.variable("n", "1")), Ok("int".to_owned()));
+        assert_eq!(kind(compiler.variable("ns", "[variables.n]")), Ok("list(int)".to_owned()));
+        assert_eq!(kind(compiler.variable("asks", "authorizer.group('')")).map(drop), Ok(()));
+        let broken = kind(compiler.variable("broken", "variables.later"));
+        assert!(broken.is_err_and(|why| why.contains("undefined field 'later'")));
+        let text = |expression: &str| kind(compiler.compile(expression, Sees::Authorizer, &[Type::Bool]));
+        assert_eq!(text("variables.n in variables.ns"), Ok("bool".to_owned()));
+        assert!(text("variables.n == 'x'").is_err_and(|why| why.contains("no matching overload")));
+        assert_eq!(text("variables.asks.resource('pods').check('get').allowed()"), Ok("bool".to_owned()));
+        assert_eq!(text("variables.broken == 1 || variables.broken == ''"), Ok("bool".to_owned()));
+        assert!(text("variables.nobody == 1").is_err_and(|why| why.contains("undefined field 'nobody'")));
+    }
+
+    #[test]
+    fn what_is_seen_depends_on_the_place() {
+        let check = |expression: &str, has_params: bool, sees: Sees, types: &[Type], expected: &str| {
+            let found = Compiler::new(has_params).compile(expression, sees, types);
+            let found = found.map_or_else(|why| why, |program| program.kind().to_string());
+            assert!(found.contains(expected), "{expression}: {found}");
+        };
+        let (text, null) = (Type::String, Type::Null);
+        for (expression, has_params, sees, types, expected) in [
+            ("params.a == 1", true, Sees::Authorizer, &[Type::Bool][..], "bool"),
+            ("params.a == 1", false, Sees::Authorizer, &[Type::Bool], "undeclared reference to 'params'"),
+            ("namespaceObject.metadata.name == ''", false, Sees::Authorizer, &[Type::Bool], "bool"),
+            ("namespaceObject.metadata.managedFields", false, Sees::Nothing, &[], "undefined field"),
+            ("authorizer == authorizer", false, Sees::Nothing, &[], "undeclared reference to 'authorizer'"),
+            ("1", false, Sees::Nothing, &[text.clone()], "must evaluate to string but got int"),
+            (
+                "1",
+                false,
+                Sees::Authorizer,
+                &[text.clone(), null.clone()],
+                "must evaluate to one of [string null_type] but got int",
+            ),
+            ("null", false, Sees::Authorizer, &[text.clone(), null], "null"),
+            ("timestamp(0)", false, Sees::Nothing, &[text], "but got google.protobuf.Timestamp"),
+            ("Object{spec: Object.spec{n: 1}}", false, Sees::Patches, &[Type::named("Object")], "Object"),
+            ("Object{}", false, Sees::Authorizer, &[], "undeclared reference"),
+            (
+                "[JSONPatch{op: 'test'}]",
+                false,
+                Sees::Patches,
+                &[Type::list(Type::named("JSONPatch"))],
+                "list(JSONPatch)",
+            ),
+            (
+                "1",
+                false,
+                Sees::Patches,
+                &[Type::list(Type::named("JSONPatch"))],
+                "must evaluate to list(JSONPatch) but got int",
+            ),
+        ] {
+            check(expression, has_params, sees, types, expected);
+        }
+    }
+}
