@@ -154,8 +154,8 @@ mod tests {
             }],
             pods_well: 7,
             pods_ill: vec!["default/w-pull".into(), "default/w-cpu".into()],
-            unserved: machinery::unserved::unserved("batch", "jobs")
-                .map(|row| ("Jobs".to_owned(), 3, row))
+            unserved: machinery::unserved::unserved("networking.k8s.io", "networkpolicies")
+                .map(|row| ("NetworkPolicies".to_owned(), 3, row))
                 .into_iter()
                 .collect(),
             bad_archives: vec![("/x/images/a.tar".into(), "this is no archive".into())],
@@ -166,7 +166,7 @@ mod tests {
             knarr 0.1.0 (Kubernetes v1.35.0)   ready   up 28 min   80 MiB   store 2.6 MiB
             nodes   1 ready   vm 172.31.1.2
             pods    7 running, 2 not ready: default/w-pull, default/w-cpu   (knarr why)
-            not in this version   Jobs (3): no Job controller, their Pods are not created
+            not in this version   NetworkPolicies (3): no network policy part, no traffic is refused
             images  /x/images/a.tar was not imported: this is no archive
             use it  export KUBECONFIG=/x
         "#]]

@@ -103,10 +103,15 @@ impl Worker {
     }
 
     async fn run_key(&self, key: &str, woken_by: u64) {
-        let plan = (self.controller.reconcile)(&self.informers, key, self.informers.clock().now());
+        let began = tokio::time::Instant::now();
+        let mut plan = (self.controller.reconcile)(&self.informers, key, self.informers.clock().now());
+        let measured = plan.measured.take();
         let requeue_after = plan.requeue_after;
         let (questions, has_steps) = (plan.questions.clone(), !plan.steps.is_empty());
         let done = self.executor.carry_out(plan).await;
+        if let Some(measured) = measured {
+            self.informers.metrics().measure(measured, began.elapsed(), done.failure.is_none());
+        }
         let seen = tokio::time::timeout(OWN_WRITES_MAX, self.executor.own_writes_seen(&done.writes)).await;
         if seen.is_err() {
             tracing::warn!(

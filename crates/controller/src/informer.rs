@@ -313,6 +313,11 @@ impl<K: Kind> Informer<K> {
         self.shared.in_namespace(namespace)
     }
 
+    /// Every object of a namespace that nobody controls, in key order.
+    pub fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.shared.orphans(namespace)
+    }
+
     /// Every object whose controller owner has this uid, in key order.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
         self.shared.owned_by(uid)

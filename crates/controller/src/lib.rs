@@ -25,6 +25,7 @@ pub mod resource_claim;
 pub mod resource_ref;
 pub mod selector;
 mod sender;
+pub mod tally;
 pub mod trace;
 pub mod volume;
 pub mod workqueue;

@@ -6,6 +6,7 @@
 //! preconditions.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::{SubjectAccessReview, SubjectAccessReviewSpec};
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::question::{Question, Scale};
 use crate::resource_ref::{ResourceRef, key_of};
+use crate::tally::{Measured, Tally};
 
 /// A decision: steps in order, and when to look again if nothing happens before.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,6 +33,10 @@ pub struct Plan {
     pub on_failure: Vec<Action>,
     /// The same, where what the server said has this in it.
     pub on_failure_saying: Vec<(&'static str, Action)>,
+    /// The steps whose failures are told; all, if none.
+    pub on_failure_in: Option<Range<usize>>,
+    /// What is counted of the plan as a whole when it has been carried out.
+    pub measured: Option<Measured>,
 }
 
 /// Stands for the server's message in the texts of what is done on a failure.
@@ -64,8 +70,11 @@ impl Plan {
         self.questions.is_empty() && self.steps.iter().all(Vec::is_empty)
     }
 
-    /// What is done about a failed step.
-    pub fn about_failure(self, message: &str) -> Vec<Action> {
+    /// What is done about the failure of a step.
+    pub fn about_failure(self, step: usize, message: &str) -> Vec<Action> {
+        if self.on_failure_in.is_some_and(|steps| !steps.contains(&step)) {
+            return Vec::new();
+        }
         let fitting = self.on_failure_saying.into_iter().filter(|(text, _)| message.contains(text));
         let all = self.on_failure.into_iter().chain(fitting.map(|(_, action)| action));
         all.map(|action| action.about_failure(message)).collect()
@@ -77,13 +86,15 @@ impl Plan {
     }
 }
 
-/// One request to make, or one event to record.
+/// One request to make, or one event to record, or one thing to count.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// A request to the API.
     Request(Box<ApiRequest>),
     /// An Event; recorded at best effort, it never fails a plan.
     Event(Box<EventAction>),
+    /// What is counted when the steps before have been done.
+    Count(Tally),
 }
 
 /// A request, ready to be sent.
@@ -246,6 +257,16 @@ impl Action {
         Self::delete_ref(ResourceRef::of::<K>(), namespace, name, uid, propagation, grace_period_seconds)
     }
 
+    /// Deletes `object`, but only in this very version.
+    pub fn delete_version<K: Object>(object: &K, propagation: Propagation) -> Self {
+        let meta = object.metadata();
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let mut body = delete_options(meta.uid.as_deref(), propagation, None);
+        body["preconditions"]["resourceVersion"] = json!(meta.resource_version);
+        let (namespace, name) = (text(&meta.namespace), text(&meta.name));
+        Self::request(Verb::Delete, ResourceRef::of::<K>(), &namespace, &name, "", body)
+    }
+
     /// Deletes an object of a resource that is known only at run time.
     pub fn delete_ref(
         resource: ResourceRef,
@@ -327,6 +348,7 @@ impl Action {
         match &mut self {
             Self::Request(request) => replace_failure(&mut request.body, message),
             Self::Event(event) => event.message = event.message.replace(FAILURE, message),
+            Self::Count(_) => {}
         }
         self
     }
@@ -544,14 +566,18 @@ mod tests {
     #[test]
     fn some_failures_are_answered_in_their_own_way() {
         let event = |reason: &str| Action::event(&pod(), EventType::Warning, reason, FAILURE);
+        let elsewhere =
+            Plan { on_failure: vec![event("Failed")], on_failure_in: Some(1..3), ..Plan::nothing() };
+        assert_eq!(elsewhere.clone().about_failure(3, "full"), []);
+        assert_eq!(elsewhere.about_failure(2, "full").len(), 1);
         let plan = Plan {
             on_failure: vec![event("Failed")],
             on_failure_saying: vec![("full", event("Full")), ("away", event("Away"))],
             ..Plan::nothing()
         };
-        let told = plan.about_failure("the disk is full").into_iter().map(|action| match action {
+        let told = plan.about_failure(0, "the disk is full").into_iter().map(|action| match action {
             Action::Event(event) => format!("{}: {}", event.reason, event.message),
-            Action::Request(_) => panic!("an event"),
+            Action::Request(_) | Action::Count(_) => panic!("an event"),
         });
         assert_eq!(told.collect::<Vec<_>>(), ["Failed: the disk is full", "Full: the disk is full"]);
     }

@@ -17,6 +17,8 @@ use crate::metrics::QueueMeter;
 const RETRY_FIRST: Duration = Duration::from_millis(5);
 /// Longest delay between retries of one key.
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// Longest delay at all: who asks for more looks again, and asks again.
+const DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A queue of keys, each with the revision that last woke it.
 #[derive(Debug, Default)]
@@ -33,7 +35,9 @@ struct State {
     dirty: HashMap<String, Waiting>,
     /// Since when each key is processed.
     processing: HashMap<String, Instant>,
+    /// Keys that wait for their time, each once, by the earliest that was asked for.
     delayed: BTreeMap<(Instant, String), u64>,
+    due: HashMap<String, Instant>,
     failures: HashMap<String, u32>,
 }
 
@@ -61,10 +65,10 @@ impl WorkQueue {
         self.changed.notify_one();
     }
 
-    /// Adds `key` after `delay`.
+    /// Adds `key` after `delay`, or sooner if that was asked for already.
     pub fn add_after(&self, key: String, cause: u64, delay: Duration) {
         self.meter.retries.inc();
-        self.state.lock().delayed.insert((Instant::now() + delay, key), cause);
+        self.state.lock().delay(key, cause, Instant::now() + delay.min(DELAY_MAX));
         self.changed.notify_one();
     }
 
@@ -151,12 +155,27 @@ impl State {
         }
     }
 
+    fn delay(&mut self, key: String, cause: u64, due: Instant) {
+        match self.due.get_mut(&key) {
+            Some(earlier) if *earlier <= due => return,
+            Some(later) => {
+                self.delayed.remove(&(*later, key.clone()));
+                *later = due;
+            }
+            None => {
+                self.due.insert(key.clone(), due);
+            }
+        }
+        self.delayed.insert((due, key), cause);
+    }
+
     fn promote(&mut self, now: Instant, meter: &QueueMeter) {
         while let Some(entry) = self.delayed.first_entry() {
             if entry.key().0 > now {
                 return;
             }
             let ((_, key), cause) = entry.remove_entry();
+            self.due.remove(&key);
             self.add(key, cause, now, meter);
         }
     }
@@ -196,6 +215,21 @@ mod tests {
         assert_eq!(queue.next().await.0, "b");
         queue.done("a");
         assert_eq!(queue.next().await, ("a".into(), 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_waits_once_for_the_earliest_time_that_was_asked_for() {
+        let queue = WorkQueue::new();
+        for (cause, seconds) in [(1, 9), (2, u64::MAX), (3, 5), (4, 7)] {
+            queue.add_after("a".into(), cause, Duration::from_secs(seconds));
+        }
+        let began = Instant::now();
+        assert_eq!(queue.next().await, ("a".into(), 3));
+        assert_eq!(began.elapsed().as_secs(), 5);
+        queue.done("a");
+        tokio::time::advance(Duration::from_secs(100_000)).await;
+        queue.add("b".into(), 5);
+        assert_eq!((queue.next().await.0, queue.depth()), ("b".into(), 0));
     }
 
     #[tokio::test(start_paused = true)]

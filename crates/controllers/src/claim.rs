@@ -28,6 +28,16 @@ pub(crate) fn claim<O: Object, K: Object>(
     selector: &LabelSelector,
     candidates: impl IntoIterator<Item = Arc<K>>,
 ) -> Claims<K> {
+    claim_holding(owner, selector, None, candidates)
+}
+
+/// The same for an owner that has a finalizer on what belongs to it.
+pub(crate) fn claim_holding<O: Object, K: Object>(
+    owner: &O,
+    selector: &LabelSelector,
+    finalizer: Option<&str>,
+    candidates: impl IntoIterator<Item = Arc<K>>,
+) -> Claims<K> {
     let owner_uid = uid(owner.metadata());
     let owner_stays = !is_deleting(owner.metadata());
     let mut claims = Claims { owned: Vec::new(), actions: Vec::new() };
@@ -37,10 +47,10 @@ pub(crate) fn claim<O: Object, K: Object>(
         match controller_of(meta) {
             Some(reference) if reference.uid != owner_uid => {}
             Some(_) if selected => claims.owned.push(candidate),
-            Some(_) if owner_stays => claims.actions.push(release::<K>(meta, owner_uid)),
+            Some(_) if owner_stays => claims.actions.push(release::<K>(meta, owner_uid, finalizer)),
             Some(_) => {}
             None if selected && owner_stays && !is_deleting(meta) => {
-                claims.actions.push(adopt::<O, K>(owner, meta));
+                claims.actions.push(adopt::<O, K>(owner, meta, finalizer));
                 claims.owned.push(candidate);
             }
             None => {}
@@ -49,18 +59,21 @@ pub(crate) fn claim<O: Object, K: Object>(
     claims
 }
 
-fn adopt<O: Object, K: Object>(owner: &O, meta: &ObjectMeta) -> Action {
-    patch::<K>(
-        meta,
-        json!({"metadata": {"uid": uid(meta), "ownerReferences": [controller_reference(owner)]}}),
-    )
+fn adopt<O: Object, K: Object>(owner: &O, meta: &ObjectMeta, finalizer: Option<&str>) -> Action {
+    let mut body = json!({"metadata": {"uid": uid(meta), "ownerReferences": [controller_reference(owner)]}});
+    if let Some(finalizer) = finalizer {
+        body["metadata"]["finalizers"] = json!([finalizer]);
+    }
+    patch::<K>(meta, body)
 }
 
-fn release<K: Object>(meta: &ObjectMeta, owner_uid: &str) -> Action {
-    patch::<K>(
-        meta,
-        json!({"metadata": {"uid": uid(meta), "ownerReferences": [{"$patch": "delete", "uid": owner_uid}]}}),
-    )
+fn release<K: Object>(meta: &ObjectMeta, owner_uid: &str, finalizer: Option<&str>) -> Action {
+    let owners = json!([{"$patch": "delete", "uid": owner_uid}]);
+    let mut body = json!({"metadata": {"uid": uid(meta), "ownerReferences": owners}});
+    if let Some(finalizer) = finalizer {
+        body["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
+    }
+    patch::<K>(meta, body)
 }
 
 fn patch<K: Object>(meta: &ObjectMeta, body: serde_json::Value) -> Action {

@@ -303,7 +303,7 @@ mod tests {
         let plan = plan(&snapshot, noon());
         let written = plan.actions().find_map(|action| match action {
             Action::Request(request) => Some(request.body["status"].clone()),
-            Action::Event(_) => None,
+            _ => None,
         });
         let status = written.unwrap_or_default();
         let shown = format!(

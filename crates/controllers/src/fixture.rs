@@ -30,9 +30,13 @@ pub(crate) fn noon() -> Timestamp {
 pub(crate) fn render(plan: &Plan) -> String {
     let mut text = String::new();
     for step in &plan.steps {
+        if step.iter().all(|action| matches!(action, Action::Count(_))) {
+            continue;
+        }
         text.push_str("step\n");
         for action in step {
             match action {
+                Action::Count(_) => {}
                 Action::Request(request) => writeln!(text, "  {}", line(request)).unwrap(),
                 Action::Event(event) => {
                     writeln!(text, "  {} {}: {}", event.event_type.as_str(), event.reason, event.message)

@@ -267,7 +267,7 @@ mod tests {
             .iter()
             .filter_map(|action| match action {
                 Action::Request(request) => Some(request.name.clone()),
-                Action::Event(_) => None,
+                _ => None,
             })
             .collect();
         assert_eq!(names, ["b", "c"]);

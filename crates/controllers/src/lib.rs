@@ -11,6 +11,7 @@ mod kinds;
 mod names;
 mod object;
 mod pod;
+mod pod_control;
 mod scale;
 mod share;
 
@@ -22,6 +23,9 @@ pub mod stateful_set;
 pub mod autoscaler;
 pub mod cron_job;
 pub mod daemon_set;
+
+pub mod job;
+pub mod ttl_after_finished;
 
 pub mod endpoint_slice;
 pub mod endpoint_slice_mirroring;
@@ -63,6 +67,9 @@ const ALWAYS: &[Controller] = &[
     replication_controller::CONTROLLER,
     stateful_set::CONTROLLER,
     daemon_set::CONTROLLER,
+    job::CONTROLLER,
+    job::ORPHANS,
+    ttl_after_finished::CONTROLLER,
     cron_job::CONTROLLER,
     autoscaler::CONTROLLER,
     endpoint_slice::CONTROLLER,

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::object::{name, uid};
 
 /// Source: `k8s.io/apiserver/pkg/storage/names`: 63 characters less the suffix.
-const BASE_CHARS_MAX: usize = 58;
+pub(crate) const NAME_BASE_CHARS_MAX: usize = 58;
 const SUFFIX_CHARS: usize = 5;
 /// Source: `k8s.io/apimachinery/pkg/util/rand`.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -19,13 +19,38 @@ const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// As many names as are wanted, none of which is in `taken`, for what `owner` makes.
 pub(crate) fn names(
     owner: &ObjectMeta,
-    mut taken: HashSet<String>,
+    taken: HashSet<String>,
     revision: u64,
 ) -> impl Iterator<Item = String> {
-    let base: String = generate_name(owner).chars().take(BASE_CHARS_MAX).collect();
-    let uid = uid(owner).to_owned();
-    let candidates = (0u64..).map(move |counter| format!("{base}{}", suffix(&uid, revision, counter)));
-    candidates.filter(move |name| taken.insert(name.clone()))
+    let (prefix, mut names) = (generate_name(owner), Names::new(owner, taken, revision));
+    std::iter::repeat_with(move || names.next(&prefix))
+}
+
+/// Names of what one owner makes that begin differently.
+pub(crate) struct Names {
+    uid: String,
+    taken: HashSet<String>,
+    revision: u64,
+    counter: u64,
+}
+
+impl Names {
+    /// Names that are not in `taken`, of what `owner` makes.
+    pub(crate) fn new(owner: &ObjectMeta, taken: HashSet<String>, revision: u64) -> Self {
+        Self { uid: uid(owner).to_owned(), taken, revision, counter: 0 }
+    }
+
+    /// The next one that begins with `prefix`.
+    pub(crate) fn next(&mut self, prefix: &str) -> String {
+        loop {
+            let base: String = prefix.chars().take(NAME_BASE_CHARS_MAX).collect();
+            let name = format!("{base}{}", suffix(&self.uid, self.revision, self.counter));
+            self.counter += 1;
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+        }
+    }
 }
 
 /// `metadata.generateName` of what `owner` makes.
@@ -76,6 +101,6 @@ mod tests {
 
     #[test]
     fn a_long_name_is_cut_as_the_api_server_does() {
-        assert_eq!(check(&"a".repeat(80), 1, 1)[0].len(), BASE_CHARS_MAX + SUFFIX_CHARS);
+        assert_eq!(check(&"a".repeat(80), 1, 1)[0].len(), NAME_BASE_CHARS_MAX + SUFFIX_CHARS);
     }
 }

@@ -13,6 +13,15 @@ pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
+/// How far it has got; the first ones are lost least.
+pub(crate) fn phase_rank(pod: &Pod) -> u8 {
+    match phase(pod) {
+        "Running" => 2,
+        "Unknown" => 1,
+        _ => 0,
+    }
+}
+
 /// Whether its containers have ended for good.
 pub(crate) fn is_finished(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")

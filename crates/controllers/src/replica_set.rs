@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use controller::plan::Object;
-use controller::{Action, Change, Controller, EventType, Informers, Kind, Plan, Propagation, Source};
+use controller::{Change, Controller, Informers, Kind, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
@@ -23,12 +23,11 @@ use crate::claim::claim;
 use crate::names::{generate_name, names};
 use crate::object::{controller_of, controller_reference, is_deleting, key, name, namespace, uid};
 use crate::pod::{is_active, is_terminating};
+use crate::pod_control;
 use controller::selector;
 
 /// Pods created or deleted by one plan. Source: upstream's `BurstReplicas` is 500; a plan is cheaper than that.
 const BURST_PODS_MAX: usize = 2_000;
-/// Pods created in one step, once the first steps went well.
-const STEP_PODS_MAX: usize = 500;
 
 /// The controller's row.
 pub const CONTROLLER: Controller = Controller {
@@ -134,48 +133,21 @@ pub fn plan<S: Set>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan {
         plan.on_failure = status::failed(replica_set, status, "FailedCreate", "Error creating", now);
     } else {
         let surplus = (existing - wanted).min(BURST_PODS_MAX);
-        delete(&mut plan, replica_set, rank::choose(claims.owned, &snapshot.related, surplus, now));
+        let chosen = rank::choose(claims.owned, &snapshot.related, surplus, now);
+        plan.steps.extend(pod_control::delete(replica_set, &chosen));
         plan.on_failure = status::failed(replica_set, status, "FailedDelete", "Error deleting", now);
     }
     // When Pods come or go, they wake this key again, and the status is written once, then.
     plan
 }
 
-/// Steps of 1, 2, 4, ... Pods: where the first is refused (no quota, bad template), no flood follows.
 fn create<S: Set>(plan: &mut Plan, snapshot: &Snapshot<S>, spec: &ReplicaSetSpec, count: usize) {
     let replica_set = &*snapshot.replica_set;
     let template = spec.template.clone().unwrap_or_default();
     let taken = snapshot.pods.iter().map(|pod| name(&pod.metadata).to_owned()).collect();
-    let mut names = names(replica_set.metadata(), taken, snapshot.revision).take(count);
-    let (mut batch, mut told) = (1, Vec::new());
-    loop {
-        let chosen: Vec<String> = names.by_ref().take(batch).collect();
-        let mut step = std::mem::take(&mut told);
-        let is_last = chosen.is_empty();
-        for name in chosen {
-            let message = format!("Created pod: {name}");
-            told.push(Action::event(replica_set, EventType::Normal, "SuccessfulCreate", message));
-            step.push(Action::create(&pod(replica_set, &template, name)));
-        }
-        plan.push_step(step);
-        if is_last {
-            return;
-        }
-        batch = (batch * 2).min(STEP_PODS_MAX);
-    }
-}
-
-fn delete<S: Set>(plan: &mut Plan, replica_set: &S, pods: Vec<Arc<Pod>>) {
-    let (mut deletes, mut told) = (Vec::with_capacity(pods.len()), Vec::with_capacity(pods.len()));
-    for pod in pods {
-        let meta = &pod.metadata;
-        let (namespace, name, uid) = (namespace(meta), name(meta), uid(meta));
-        deletes.push(Action::delete::<Pod>(namespace, name, Some(uid), Propagation::Background, None));
-        let message = format!("Deleted pod: {name}");
-        told.push(Action::event(replica_set, EventType::Normal, "SuccessfulDelete", message));
-    }
-    plan.push_step(deletes);
-    plan.push_step(told);
+    let names = names(replica_set.metadata(), taken, snapshot.revision).take(count);
+    let pods = names.map(|name| pod(replica_set, &template, name));
+    plan.steps.extend(pod_control::create(replica_set, pods));
 }
 
 fn pod<S: Set>(replica_set: &S, template: &PodTemplateSpec, name: String) -> Pod {

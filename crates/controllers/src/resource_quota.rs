@@ -244,7 +244,7 @@ mod tests {
         let plan = (CONTROLLER.reconcile)(&informers, "team/q", noon());
         let used = plan.actions().map(|action| match action {
             Action::Request(request) => request.body["status"]["used"].to_string(),
-            Action::Event(_) => String::new(),
+            _ => String::new(),
         });
         assert_eq!(used.collect::<Vec<_>>(), [r#"{"resourcequotas":"1"}"#]);
     }
@@ -268,7 +268,7 @@ mod tests {
         let plan = plan(&Snapshot { quota: Arc::new(parse(&quota)), objects, countable }, noon());
         let written = plan.actions().next().map(|action| match action {
             Action::Request(request) => request.body["status"]["used"].to_string(),
-            Action::Event(_) => String::new(),
+            _ => String::new(),
         });
         assert_eq!(written.as_deref(), expect);
     }

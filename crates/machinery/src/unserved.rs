@@ -19,7 +19,6 @@ pub struct Unserved {
 
 /// All of them.
 pub const UNSERVED: &[Unserved] = &[
-    row("batch", "jobs", "Job controller", "its Pods are not created"),
     row("networking.k8s.io", "networkpolicies", "network policy part", "no traffic is refused"),
     row(ADMISSION, "validatingadmissionpolicies", "policy engine", "no request is refused by it"),
     row(ADMISSION, "validatingadmissionpolicybindings", "policy engine", "no request is refused by it"),
@@ -55,11 +54,10 @@ mod tests {
 
     #[test]
     fn who_writes_what_nothing_acts_on_is_told_what_does_not_happen() {
-        let said = unserved("batch", "jobs").map(ToString::to_string);
-        let expected =
-            "this version of knarr has no Job controller: the object is stored, and its Pods are not created";
+        let said = unserved("networking.k8s.io", "networkpolicies").map(ToString::to_string);
+        let expected = "this version of knarr has no network policy part: the object is stored, and no traffic is refused";
         assert_eq!(said.as_deref(), Some(expected));
         assert_eq!(unserved("apps", "deployments"), None);
-        assert_eq!(unserved("", "jobs"), None);
+        assert_eq!(unserved("", "networkpolicies"), None);
     }
 }

@@ -22,6 +22,7 @@ mod filters;
 mod fixtures;
 mod guests;
 mod hook_server;
+mod jobs;
 mod matrix;
 mod mutating_policies;
 mod nasty;

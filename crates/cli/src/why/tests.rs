@@ -286,11 +286,11 @@ fn kinds_on_which_nothing_acts_are_said_not_to_be_acted_on() {
         expected.assert_eq(&explain(&snapshot).to_string());
     };
     check(
-        "{kind: Job, metadata: {name: j1}}",
-        ("batch", "jobs"),
+        "{kind: NetworkPolicy, metadata: {name: deny}}",
+        ("networking.k8s.io", "networkpolicies"),
         expect![[r#"
-            job/j1 is not acted on
-              because  this version of knarr has no Job controller: the object is stored, and its Pods are not created
+            networkpolicy/deny is not acted on
+              because  this version of knarr has no network policy part: the object is stored, and no traffic is refused
         "#]],
     );
     check(
@@ -504,7 +504,7 @@ fn all_that_is_wrong_is_told_worst_first_and_once() {
     let ill =
         yaml("{kind: Node, metadata: {name: n2}, status: {conditions: [{type: Ready, status: Unknown}]}}");
     let objects = [
-        with(yaml("{kind: Job, metadata: {name: j}}"), "a"),
+        with(yaml("{kind: NetworkPolicy, metadata: {name: deny}}"), "a"),
         with(service, "other"),
         with(deployment, "a"),
         with(set, "a"),
@@ -530,8 +530,8 @@ fn all_that_is_wrong_is_told_worst_first_and_once() {
           because  no Pod has the labels app=web
           fix      compare with `kubectl get pods --show-labels`; `kubectl get pods -l app=web` is empty
 
-        job/j is not acted on (in a)
-          because  this version of knarr has no Job controller: the object is stored, and its Pods are not created
+        networkpolicy/deny is not acted on (in a)
+          because  this version of knarr has no network policy part: the object is stored, and no traffic is refused
     "#]].assert_eq(&everything(&objects, &[]).render(usize::MAX));
     let well = [with(node(), ""), with(pod("web-1", "rs", ON_NODE, READY), "a")];
     expect![[r#"

@@ -82,13 +82,13 @@ impl Executor {
 
     pub(super) async fn carry_out(&self, mut plan: Plan) -> Done {
         let mut done = Done::default();
-        for step in std::mem::take(&mut plan.steps) {
+        for (number, step) in std::mem::take(&mut plan.steps).into_iter().enumerate() {
             let Err(failure) = self.carry_out_step(step, &mut done).await else { continue };
             if failure.is_overtaken {
                 done.failure = Some(failure);
                 break;
             }
-            let told = plan.about_failure(&failure.message);
+            let told = plan.about_failure(number, &failure.message);
             // The first failure is the one to report; that it could not be told is in the log.
             if let Err(second) = self.carry_out_step(told, &mut done).await {
                 tracing::info!(error = %second.text(), "telling of a failure failed");
@@ -156,6 +156,10 @@ impl Executor {
                 self.recorder.record(*event);
                 Ok(None)
             }
+            Action::Count(tally) => {
+                self.informers.metrics().tally(&tally);
+                Ok(None)
+            }
             Action::Request(request) => self.send(*request).await,
         }
     }
@@ -206,6 +210,11 @@ fn is_harmless(request: &ApiRequest, status: StatusCode, body: &[u8]) -> bool {
         Verb::Delete => {
             let by_uid = request.body.get("preconditions").is_some();
             status == StatusCode::NOT_FOUND || (by_uid && status == StatusCode::CONFLICT)
+        }
+        // It was to be changed because it was there. A namesake is another object.
+        Verb::Patch(_) => {
+            let by_uid = request.body.pointer("/metadata/uid").is_some();
+            by_uid && status == StatusCode::NOT_FOUND && question::names_missing(body, &request.name)
         }
         // Where nobody serves the resource, its objects may be there all the same.
         Verb::RequireAbsent => {

@@ -1,6 +1,7 @@
 //! The objects of one informer, their index and their subscribers. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -93,12 +94,15 @@ struct State<K> {
     objects: BTreeMap<String, Arc<K>>,
     /// Keys of the objects that have an owner with this uid.
     owned: HashMap<String, BTreeSet<String>>,
+    /// Keys of the objects that nobody controls; kept once somebody has asked for them.
+    orphans: Option<BTreeSet<String>>,
     inboxes: Vec<Weak<Inbox<K>>>,
 }
 
 impl<K: Kind> Shared<K> {
     pub(super) fn new(follower: Arc<Follower>) -> Self {
-        let state = State { objects: BTreeMap::new(), owned: HashMap::new(), inboxes: Vec::new() };
+        let (objects, owned) = (BTreeMap::new(), HashMap::new());
+        let state = State { objects, owned, orphans: None, inboxes: Vec::new() };
         Self { state: RwLock::new(state), revisions: watch::Sender::new(0), follower }
     }
 
@@ -111,9 +115,16 @@ impl<K: Kind> Shared<K> {
     }
 
     pub(super) fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        // '0' follows '/' in ASCII, so this is exactly the keys under `namespace/`.
-        let range = format!("{namespace}/")..format!("{namespace}0");
-        self.state.read().objects.range(range).map(|(_, object)| object.clone()).collect()
+        self.state.read().objects.range(keys_in(namespace)).map(|(_, object)| object.clone()).collect()
+    }
+
+    pub(super) fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
+        if self.state.read().orphans.is_none() {
+            self.state.write().index_orphans();
+        }
+        let state = self.state.read();
+        let keys = state.orphans.iter().flat_map(|keys| keys.range(keys_in(namespace)));
+        keys.filter_map(|key| state.objects.get(key).cloned()).collect()
     }
 
     pub(super) fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
@@ -226,7 +237,23 @@ impl<K: Kind> State<K> {
         });
     }
 
+    fn index_orphans(&mut self) {
+        let all = self.objects.iter().filter(|(_, object)| controller_uid(object.metadata()).is_none());
+        self.orphans = Some(all.map(|(key, _)| key.clone()).collect());
+    }
+
     fn reindex(&mut self, key: &str, old: Option<&K>, new: Option<&K>) {
+        if let Some(orphans) = &mut self.orphans {
+            match new.filter(|object| controller_uid(object.metadata()).is_none()) {
+                Some(_) if !orphans.contains(key) => {
+                    orphans.insert(key.to_owned());
+                }
+                Some(_) => {}
+                None => {
+                    orphans.remove(key);
+                }
+            }
+        }
         let before: Vec<&str> = old.map(|object| owner_uids(object.metadata())).unwrap_or_default();
         let after: Vec<&str> = new.map(|object| owner_uids(object.metadata())).unwrap_or_default();
         if before == after {
@@ -316,6 +343,11 @@ impl<K: Kind> Sink for Shared<K> {
     }
 }
 
+/// The keys of a namespace's objects: '0' follows '/' in ASCII.
+fn keys_in(namespace: &str) -> Range<String> {
+    format!("{namespace}/")..format!("{namespace}0")
+}
+
 fn key_of_object(meta: &ObjectMeta) -> String {
     key_of(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
@@ -371,6 +403,23 @@ mod tests {
         assert_eq!(names(&shared.owned_by("o2")), ["b"]);
         assert!(shared.is_going("n/a", Some("u-a")));
         assert!(!shared.is_going("n/b", Some("u-b")));
+    }
+
+    #[test]
+    fn who_is_controlled_by_nobody_is_known_by_namespace() {
+        let shared = shared();
+        let take = |line: String| shared.take_event(line.as_bytes()).expect("a valid event");
+        let free = |line: String| line.replace(r#","controller":true"#, "");
+        take(free(event("ADDED", "a", 2, "o")));
+        take(event("ADDED", "b", 3, "o"));
+        assert_eq!(names(&shared.orphans("n")), ["a"]);
+        take(free(event("ADDED", "c", 4, "o")));
+        take(free(event("MODIFIED", "b", 5, "o")));
+        take(event("MODIFIED", "a", 6, "o"));
+        take(free(event("ADDED", "d", 7, "o")).replace(r#""namespace":"n""#, r#""namespace":"m""#));
+        assert_eq!(names(&shared.orphans("n")), ["b", "c"]);
+        take(event("DELETED", "c", 8, "o"));
+        assert_eq!((names(&shared.orphans("n")), names(&shared.orphans("m"))), (vec!["b"], vec!["d"]));
     }
 
     #[tokio::test]

@@ -84,7 +84,7 @@ fn check(spec: &str, node_rows: &[&str], pod_rows: &[&str], expect: &Expect) {
             controller::Action::Event(event) if !event.reason.starts_with("Successful") => {
                 lines.push(format!("{}: {}", event.reason, event.message));
             }
-            controller::Action::Event(_) => {}
+            _ => {}
         }
     }
     if let Some(delay) = plan.requeue_after {

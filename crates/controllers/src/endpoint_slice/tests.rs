@@ -21,7 +21,7 @@ fn created(spec: &str, pods: &str, expect: &Expect) {
     let plan = plan(&snapshot(spec, pods, "[]"), noon());
     let bodies = plan.actions().filter_map(|action| match action {
         Action::Request(request) => Some(request.body.to_string() + "\n"),
-        Action::Event(_) => None,
+        _ => None,
     });
     expect.assert_eq(&bodies.collect::<String>());
 }
@@ -146,7 +146,7 @@ fn no_slice_holds_more_than_its_maximum() {
         .actions()
         .filter_map(|action| match action {
             Action::Request(request) => request.body["endpoints"].as_array().map(Vec::len),
-            Action::Event(_) => None,
+            _ => None,
         })
         .collect();
     assert_eq!(sizes, [100, 100, 50]);

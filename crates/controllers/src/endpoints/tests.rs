@@ -13,7 +13,7 @@ fn check(pods: &str, existing: Option<&str>, expect: &Expect) {
     let plan = plan(&snapshot, "default/web", noon());
     let bodies = plan.actions().filter_map(|action| match action {
         Action::Request(request) => Some(format!("{:?} {}\n", request.verb, request.body)),
-        Action::Event(_) => None,
+        _ => None,
     });
     expect.assert_eq(&bodies.collect::<String>());
 }

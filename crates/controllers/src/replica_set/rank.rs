@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::object::{annotation, created, uid};
-use crate::pod::{is_active, is_ready, node_name, phase, ready_since, restarts_max, since_until};
+use crate::pod::{is_active, is_ready, node_name, phase_rank, ready_since, restarts_max, since_until};
 
 /// What a user says losing this Pod costs, an `i32`. Source: `core/v1`.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -51,14 +51,6 @@ fn order(a: &Pod, b: &Pod, on_node: &HashMap<&str, usize>, now: Timestamp) -> Or
         .then_with(|| restarts(a).cmp(&restarts(b)))
         .then_with(|| younger_first(Some(created(&a.metadata)), Some(created(&b.metadata)), now))
         .then_with(|| uid(&a.metadata).cmp(uid(&b.metadata)))
-}
-
-fn phase_rank(pod: &Pod) -> u8 {
-    match phase(pod) {
-        "Running" => 2,
-        "Unknown" => 1,
-        _ => 0,
-    }
 }
 
 fn deletion_cost(pod: &Pod) -> i32 {

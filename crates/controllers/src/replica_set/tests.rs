@@ -1,3 +1,4 @@
+use controller::Action;
 use expect_test::{Expect, expect};
 
 use super::*;

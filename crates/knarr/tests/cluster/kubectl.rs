@@ -5,11 +5,12 @@ use testkit::{Cluster, Session};
 
 use crate::{cluster, must};
 
-const SESSIONS: [(&str, &str); 9] = [
+const SESSIONS: [(&str, &str); 10] = [
     ("objects.txt", include_str!("sessions/objects.txt")),
     ("workloads.txt", include_str!("sessions/workloads.txt")),
     ("stateful_sets.txt", include_str!("sessions/stateful_sets.txt")),
     ("daemon_sets.txt", include_str!("sessions/daemon_sets.txt")),
+    ("jobs.txt", include_str!("sessions/jobs.txt")),
     ("pods.txt", include_str!("sessions/pods.txt")),
     ("network.txt", include_str!("sessions/network.txt")),
     ("apply.txt", include_str!("sessions/apply.txt")),

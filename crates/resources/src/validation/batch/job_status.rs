@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::is_indexed;
 use super::policies::without_value;
+use crate::validation::shared::same;
 use crate::validation::{At, internal};
 
 /// Inclusive.
@@ -64,6 +65,11 @@ impl<'a> JobStatus<'a> {
         conditions.any(|c| c.get("type").text() == kind && c.get("status").text() == "True")
     }
 
+    fn is_not(&self, kind: &str) -> bool {
+        let mut conditions = self.status.get("conditions").items();
+        conditions.any(|c| c.get("type").text() == kind && c.get("status").text() == "False")
+    }
+
     fn is_finished(&self) -> bool {
         self.is("Complete") || self.is("Failed")
     }
@@ -73,20 +79,47 @@ impl<'a> JobStatus<'a> {
     }
 }
 
+/// What a write changes. Most rules look at what changes only: what a new spec has made wrong must not be in the way of
+/// whoever puts it right. Source: `getStatusValidationOptions`, `pkg/registry/batch/job`.
+struct Changes<'a> {
+    job: &'a JobStatus<'a>,
+    was: &'a JobStatus<'a>,
+}
+
+impl Changes<'_> {
+    fn any(&self, fields: &[&str]) -> bool {
+        fields.iter().any(|field| !same(self.job.status.get(field).value, self.was.status.get(field).value))
+    }
+
+    fn any_condition(&self, kinds: &[&str]) -> bool {
+        kinds.iter().any(|kind| self.job.is(kind) != self.was.is(kind))
+    }
+
+    fn finishes(&self) -> bool {
+        self.job.is_finished() != self.was.is_finished()
+    }
+
+    fn resumes(&self) -> bool {
+        self.was.is("Suspended") && self.job.is_not("Suspended")
+    }
+}
+
 /// A write to `/status`.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let (job, was) = (JobStatus::of(new), JobStatus::of(old));
-    numbers(&job, &mut errors);
-    conditions(&job, &mut errors);
-    times(&job, &was, &mut errors);
-    finished(&job, &mut errors);
-    indexes(&job, &mut errors);
-    changes(&job, &was, &mut errors);
+    let changes = Changes { job: &job, was: &was };
+    numbers(&changes, &mut errors);
+    conditions(&changes, &mut errors);
+    times(&changes, &mut errors);
+    finished(&changes, &mut errors);
+    indexes(&changes, &mut errors);
+    taken_back(&changes, &mut errors);
     errors
 }
 
-fn numbers(job: &JobStatus<'_>, errors: &mut FieldErrors) {
+fn numbers(changes: &Changes<'_>, errors: &mut FieldErrors) {
+    let job = changes.job;
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
         job.status.get(field).not_negative(errors);
     }
@@ -100,25 +133,32 @@ fn numbers(job: &JobStatus<'_>, errors: &mut FieldErrors) {
         }
     }
     let ready = job.status.get("ready");
-    if ready.is_over(job.count("active")) {
+    if changes.any(&["ready", "active"]) && ready.is_over(job.count("active")) {
         errors.push(ready.invalid("cannot set more ready pods than active"));
     }
 }
 
-fn conditions(job: &JobStatus<'_>, errors: &mut FieldErrors) {
+fn conditions(changes: &Changes<'_>, errors: &mut FieldErrors) {
+    let job = changes.job;
     let has_policy = job.spec.get("successPolicy").is_set();
+    let news = |kinds: &[&str]| changes.any_condition(kinds);
     let rules = [
-        (job.is("Complete") && job.is("Failed"), "cannot set Complete=True and Failed=true conditions"),
         (
-            job.is("Complete") && job.is("FailureTarget"),
+            news(&["Complete", "Failed"]) && job.is("Complete") && job.is("Failed"),
+            "cannot set Complete=True and Failed=true conditions",
+        ),
+        (
+            news(&["Complete", "FailureTarget"]) && job.is("Complete") && job.is("FailureTarget"),
             "cannot set Complete=True and FailureTarget=true conditions",
         ),
         (
-            job.is("Failed") && !job.is("FailureTarget"),
+            (news(&["Failed"]) || changes.any(&["failedIndexes"]))
+                && job.is("Failed")
+                && !job.is("FailureTarget"),
             "cannot set Failed=True condition without the FailureTarget=true condition",
         ),
         (
-            job.is("Complete") && !job.is("SuccessCriteriaMet"),
+            news(&["Complete", "SuccessCriteriaMet"]) && job.is("Complete") && !job.is("SuccessCriteriaMet"),
             "cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
         ),
         (
@@ -138,16 +178,19 @@ fn conditions(job: &JobStatus<'_>, errors: &mut FieldErrors) {
     errors.extend(rules.iter().filter(|(broken, _)| *broken).map(|(_, rule)| without_value(&at, rule)));
 }
 
-fn times(job: &JobStatus<'_>, was: &JobStatus<'_>, errors: &mut FieldErrors) {
+fn times(changes: &Changes<'_>, errors: &mut FieldErrors) {
+    let (job, was) = (changes.job, changes.was);
     let (start, end) = (job.status.get("startTime"), job.status.get("completionTime"));
-    if end.is_set() && !job.is("Complete") {
+    let is_completing = changes.any_condition(&["Complete"]) || changes.any(&["completionTime"]);
+    if is_completing && end.is_set() && !job.is("Complete") {
         errors.push(end.invalid("cannot set completionTime when there is no Complete=True condition"));
     }
-    if !end.is_set() && job.is("Complete") {
+    if is_completing && !end.is_set() && job.is("Complete") {
         errors.push(end.required("completionTime is required for Complete jobs"));
     }
     let time = |at: &At<'_>| at.text().parse::<jiff::Timestamp>().ok();
-    if let (Some(start), Some(finish)) = (time(&start), time(&end))
+    if changes.any(&["startTime", "completionTime"])
+        && let (Some(start), Some(finish)) = (time(&start), time(&end))
         && finish < start
     {
         errors.push(end.invalid("completionTime cannot be set before startTime"));
@@ -158,53 +201,63 @@ fn times(job: &JobStatus<'_>, was: &JobStatus<'_>, errors: &mut FieldErrors) {
     }
     let had_start = was.status.get("startTime");
     let is_suspended = job.spec.get("suspend").flag();
-    if had_start.is_set() && had_start.value != start.value && !is_suspended {
+    if had_start.is_set() && had_start.value != start.value && !is_suspended && !changes.resumes() {
         errors.push(start.required("startTime cannot be removed for unsuspended job"));
     }
 }
 
-fn finished(job: &JobStatus<'_>, errors: &mut FieldErrors) {
+fn finished(changes: &Changes<'_>, errors: &mut FieldErrors) {
+    let (job, status) = (changes.job, &changes.job.status);
     if !job.is_finished() {
         return;
     }
-    let status = &job.status;
-    if job.count("active") > 0 {
+    let news = |field: &str| changes.finishes() || changes.any(&[field]);
+    if news("active") && job.count("active") > 0 {
         errors.push(status.get("active").invalid("active>0 is invalid for finished job"));
     }
-    if !status.get("startTime").is_set() {
+    let never_began = job.spec.get("suspend").flag() && job.spec.get("completions").number() == Some(0);
+    if news("startTime") && !status.get("startTime").is_set() && !never_began {
         errors.push(status.get("startTime").required("startTime is required for finished job"));
     }
     let uncounted = status.get("uncountedTerminatedPods");
-    if !uncounted.get("failed").is_empty() || !uncounted.get("succeeded").is_empty() {
+    let has_uncounted = !uncounted.get("failed").is_empty() || !uncounted.get("succeeded").is_empty();
+    if news("uncountedTerminatedPods") && has_uncounted {
         let detail = "uncountedTerminatedPods needs to be empty for finished job";
         errors.push(internal::invalid(&uncounted, "UncountedTerminatedPods", detail));
     }
-    if job.count("terminating") > 0 {
+    if news("terminating") && job.count("terminating") > 0 {
         errors.push(status.get("terminating").invalid("terminating>0 is invalid for finished job"));
     }
 }
 
-fn indexes(job: &JobStatus<'_>, errors: &mut FieldErrors) {
+fn indexes(changes: &Changes<'_>, errors: &mut FieldErrors) {
+    let job = changes.job;
     let (completed, failed) = (job.status.get("completedIndexes"), job.status.get("failedIndexes"));
-    if !completed.text().is_empty() && !is_indexed(&job.spec) {
+    let (is_done_new, is_lost_new) = (changes.any(&["completedIndexes"]), changes.any(&["failedIndexes"]));
+    if is_done_new && !completed.text().is_empty() && !is_indexed(&job.spec) {
         errors.push(
             completed.invalid("cannot set non-empty completedIndexes when non-indexed completion mode"),
         );
     }
     let has_limit = job.spec.get("backoffLimitPerIndex").is_set();
-    if failed.is_set() && !has_limit {
+    if is_lost_new && failed.is_set() && !has_limit {
         errors.push(failed.invalid("cannot set non-null failedIndexes when backoffLimitPerIndex is null"));
     }
     let Some(completions) = job.spec.get("completions").number() else { return };
-    let mut read = |at: &At<'_>, noun: &str| match parse_indexes(at.text(), completions) {
+    let mut read = |at: &At<'_>, noun: &str, is_new: bool| match parse_indexes(at.text(), completions) {
         Ok(intervals) => intervals,
         Err(error) => {
-            errors.push(at.invalid(&format!("error parsing {noun}: {error}")));
+            if is_new {
+                errors.push(at.invalid(&format!("error parsing {noun}: {error}")));
+            }
             Vec::new()
         }
     };
-    let done = read(&completed, "completedIndexes");
-    let lost = if has_limit { read(&failed, "failedIndexes") } else { Vec::new() };
+    let done = read(&completed, "completedIndexes", is_done_new);
+    let lost = if has_limit { read(&failed, "failedIndexes", is_lost_new) } else { Vec::new() };
+    if !is_done_new && !is_lost_new {
+        return;
+    }
     let overlap = done
         .iter()
         .flat_map(|a| lost.iter().map(move |b| (a.0.max(b.0), a.1.min(b.1))))
@@ -215,8 +268,9 @@ fn indexes(job: &JobStatus<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// What was reached is not taken back.
-fn changes(job: &JobStatus<'_>, was: &JobStatus<'_>, errors: &mut FieldErrors) {
+/// What was reached is not taken back, but for indexes that are none any more.
+fn taken_back(changes: &Changes<'_>, errors: &mut FieldErrors) {
+    let (job, was) = (changes.job, changes.was);
     let conditions = job.status.get("conditions");
     for kind in ["Failed", "Complete", "FailureTarget"] {
         if was.is(kind) && !job.is(kind) {
@@ -224,8 +278,10 @@ fn changes(job: &JobStatus<'_>, was: &JobStatus<'_>, errors: &mut FieldErrors) {
             errors.push(without_value(&conditions, &detail));
         }
     }
-    for field in ["failed", "succeeded"] {
-        if job.count(field) < was.count(field) {
+    let is_scalable =
+        is_indexed(&job.spec) && same(job.spec.get("completions").value, job.spec.get("parallelism").value);
+    for (field, may_fall) in [("failed", false), ("succeeded", is_scalable)] {
+        if !may_fall && job.count(field) < was.count(field) {
             let detail = format!("cannot decrease the {field} counter");
             errors.push(FieldError::invalid(&job.status.get(field).path, job.count(field), &detail));
         }
@@ -242,6 +298,61 @@ fn changes(job: &JobStatus<'_>, was: &JobStatus<'_>, errors: &mut FieldErrors) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check(spec: &str, old: &str, new: &str, expect: &[&str]) {
+        let job = |status: &str| {
+            serde_saphyr::from_str::<Value>(&format!("{{spec: {{{spec}}}, status: {{{status}}}}}")).unwrap()
+        };
+        let errors: Vec<String> =
+            update(&job(new), &job(old)).iter().map(|error| error.path.to_string()).collect();
+        assert_eq!(errors, expect, "{spec}: {old} to {new}");
+    }
+
+    #[test]
+    fn what_a_spec_has_made_wrong_is_in_nobodys_way() {
+        let suspended = |status: &str| format!("conditions: [{{type: Suspended, status: '{status}'}}]");
+        let (began, later) = ("startTime: '2026-01-01T12:00:00Z'", "startTime: '2026-01-01T13:00:00Z'");
+        check("", began, later, &["status.startTime"]);
+        check(
+            "",
+            &format!("{began}, {}", suspended("True")),
+            &format!("{later}, {}", suspended("False")),
+            &[],
+        );
+        check(
+            "",
+            &format!("{began}, {}", suspended("True")),
+            &format!("{later}, {}", suspended("True")),
+            &["status.startTime"],
+        );
+        let indexed = "completionMode: Indexed, completions: 2, parallelism: 2";
+        let large = "completedIndexes: 0-4, succeeded: 5";
+        check(indexed, large, &format!("{large}, active: 1"), &[]);
+        check(indexed, large, "completedIndexes: '0,1', succeeded: 2", &[]);
+        check(indexed, "", large, &["status.completedIndexes"]);
+        check(
+            "completionMode: Indexed, completions: 2, parallelism: 1",
+            large,
+            "completedIndexes: '0,1', succeeded: 2",
+            &["status.succeeded"],
+        );
+        let done =
+            "conditions: [{type: SuccessCriteriaMet, status: 'True'}, {type: Complete, status: 'True'}]";
+        check(
+            "suspend: true, completions: 0",
+            "",
+            &format!("{done}, completionTime: '2026-01-01T12:00:00Z'"),
+            &[],
+        );
+        check(
+            "completions: 0",
+            "",
+            &format!("{done}, completionTime: '2026-01-01T12:00:00Z'"),
+            &["status.startTime"],
+        );
+        check("", &format!("{done}, active: 1"), &format!("{done}, active: 1, failed: 1"), &[]);
+        check("", &format!("{done}, active: 1"), &format!("{done}, active: 2"), &["status.active"]);
+    }
 
     #[test]
     fn indexes_rise_and_stay_below_the_completions() {

@@ -1,0 +1,208 @@
+//! How many Pods work on a Job: which are made, which are taken away, and what there will be then.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::Action;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::Snapshot;
+use super::backoff;
+use super::indexes::{Indexes, completion_index};
+use super::picture::{AtWork, Picture};
+use super::pods::{IndexFailures, Maker, is_indexed, release, replaces_failed_only};
+use crate::object::{created, name, uid};
+use crate::pod::{is_ready, is_terminating, node_name, phase_rank, ready_since, restarts_max};
+use crate::pod_control;
+
+/// Pods made or taken away by one plan. Source: upstream's `MaxPodCreateDeletePerSync` is 500; a plan is cheaper than that.
+const PODS_MAX: usize = 2_000;
+
+/// What is done about a Job's Pods.
+pub(super) struct Work {
+    pub(super) steps: Vec<Vec<Action>>,
+    /// What there is when all went well.
+    pub(super) after: AtWork,
+    /// What tells that it did not.
+    pub(super) failure: Option<Action>,
+    /// When to look again for Pods that are not to be made yet.
+    pub(super) wait: Option<Duration>,
+    pub(super) kind: Kind,
+}
+
+/// What it comes to. Source: the label `action` of `job_syncs_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Nothing,
+    Creates(usize),
+    Deletes,
+}
+
+impl Work {
+    pub(super) fn nothing(picture: &Picture<'_>) -> Self {
+        Self { steps: Vec::new(), after: picture.at_work(), failure: None, wait: None, kind: Kind::Nothing }
+    }
+
+    fn wait(picture: &Picture<'_>, wait: Duration) -> Self {
+        Self { wait: Some(wait), kind: Kind::Creates(0), ..Self::nothing(picture) }
+    }
+
+    fn delete(picture: &Picture<'_>, pods: &[Arc<Pod>]) -> Self {
+        Self {
+            steps: pod_control::delete(picture.job, pods),
+            after: picture.at_work().without(pods),
+            failure: Some(pod_control::delete_failed(picture.job)),
+            wait: None,
+            kind: Kind::Deletes,
+        }
+    }
+
+    /// Takes Pods away that shall not count: without their finalizers first.
+    fn take_away(picture: &Picture<'_>, pods: &[Arc<Pod>]) -> Self {
+        let mut work = Self::delete(picture, pods);
+        work.steps.insert(0, pods.iter().map(|pod| release(pod)).collect());
+        work
+    }
+}
+
+/// Ends all that work: the Job has come to its end.
+pub(super) fn stop(picture: &Picture<'_>) -> Work {
+    Work::delete(picture, &picture.active())
+}
+
+/// What brings a Job that goes on to the number of Pods it should have.
+pub(super) fn go_on(picture: &Picture<'_>, snapshot: &Snapshot, now: Timestamp) -> Work {
+    let (spec, at_work) = (picture.spec, picture.at_work());
+    if spec.suspend == Some(true) {
+        let active = picture.active();
+        return if active.is_empty() { Work::nothing(picture) } else { Work::take_away(picture, &active) };
+    }
+    let wanted = wanted(picture, at_work.active);
+    let surplus = surplus(picture, at_work.active.saturating_sub(wanted));
+    if !surplus.is_empty() {
+        return Work::take_away(picture, &surplus);
+    }
+    let leaving = if replaces_failed_only(spec) { at_work.terminating } else { 0 };
+    let missing = wanted.saturating_sub(at_work.active + leaving).min(PODS_MAX);
+    if missing == 0 {
+        return Work::nothing(picture);
+    }
+    if spec.backoff_limit_per_index.is_none()
+        && let Some(wait) = snapshot.endings.remaining(now)
+    {
+        return Work::wait(picture, wait);
+    }
+    create(picture, snapshot, missing, now)
+}
+
+/// How many Pods should work.
+fn wanted(picture: &Picture<'_>, active: usize) -> usize {
+    let size = |number: i32| usize::try_from(number).unwrap_or(0);
+    let parallelism = size(picture.spec.parallelism.unwrap_or(1));
+    match picture.spec.completions {
+        Some(completions) => size(completions.saturating_sub(picture.succeeded)).min(parallelism),
+        // One success is enough; those that work may go on.
+        None if picture.succeeded > 0 => active,
+        None => parallelism,
+    }
+}
+
+/// At least `count` Pods, and all that have no index of their own.
+fn surplus(picture: &Picture<'_>, count: usize) -> Vec<Arc<Pod>> {
+    let mut active = picture.active();
+    active.sort_by_cached_key(|pod| loss(pod));
+    let mut chosen = Vec::new();
+    if is_indexed(picture.spec) {
+        // Of those with the same index, the one that is lost most stays.
+        let mut seen = std::collections::HashSet::new();
+        let (mut left, mut rest) = (Vec::new(), active);
+        rest.reverse();
+        for pod in rest {
+            let is_first =
+                picture.has_place(&pod) && completion_index(&pod).is_some_and(|index| seen.insert(index));
+            if is_first {
+                left.push(pod)
+            } else {
+                chosen.push(pod)
+            };
+        }
+        left.reverse();
+        active = left;
+    }
+    let more = count.saturating_sub(chosen.len());
+    chosen.extend(active.into_iter().take(more));
+    chosen.truncate(PODS_MAX);
+    chosen
+}
+
+/// What orders Pods: those that are lost least come first. Source: upstream's `ActivePods`.
+fn loss(pod: &Pod) -> impl Ord + use<> {
+    let restarts = restarts_max(pod);
+    (
+        !node_name(pod).is_empty(),
+        phase_rank(pod),
+        is_ready(pod),
+        Reverse(ready_since(pod)),
+        Reverse(restarts),
+        Reverse(created(&pod.metadata)),
+        uid(&pod.metadata).to_owned(),
+    )
+}
+
+fn create(picture: &Picture<'_>, snapshot: &Snapshot, count: usize, now: Timestamp) -> Work {
+    let indexes: Vec<Option<i32>> = if is_indexed(picture.spec) {
+        let missing = missing_indexes(picture, count);
+        let (due, wait) = due(picture, missing, now);
+        match wait {
+            Some(wait) if due.is_empty() => return Work::wait(picture, wait),
+            _ => due.into_iter().map(Some).collect(),
+        }
+    } else {
+        vec![None; count]
+    };
+    let (mut after, made) = (picture.at_work(), indexes.len());
+    after.active += made;
+    let taken = snapshot.pods.iter().map(|pod| name(&pod.metadata).to_owned()).collect();
+    let mut maker = Maker::new(picture.job, picture.spec, taken, snapshot.revision);
+    let pods = indexes.into_iter().map(|index| {
+        let replaced = index.and_then(|index| picture.last_failures.get(&index));
+        maker.make(index, replaced.map(|pod| &**pod))
+    });
+    Work {
+        steps: pod_control::create(picture.job, pods),
+        after,
+        failure: Some(pod_control::create_failed(picture.job)),
+        wait: None,
+        kind: Kind::Creates(made),
+    }
+}
+
+/// The lowest indexes on which nobody works, and which have not ended.
+fn missing_indexes(picture: &Picture<'_>, count: usize) -> Vec<i32> {
+    let is_leaving = |pod: &Pod| replaces_failed_only(picture.spec) && is_terminating(pod);
+    let at_work =
+        picture.pods.iter().filter(|(pod, role)| *role == super::pods::Role::Active || is_leaving(pod));
+    let at_work: Indexes = at_work.filter_map(|(pod, _)| completion_index(pod)).collect();
+    let mut settled = picture.succeeded_indexes.union(&at_work);
+    if let Some(failed) = &picture.failed_indexes {
+        settled = settled.union(failed);
+    }
+    settled.missing(count, picture.completions())
+}
+
+/// Those of `indexes` that need not wait, and how long the first of the others has to.
+fn due(picture: &Picture<'_>, indexes: Vec<i32>, now: Timestamp) -> (Vec<i32>, Option<Duration>) {
+    let (mut due, mut first) = (Vec::new(), None::<Duration>);
+    for index in indexes {
+        let left = picture.last_failures.get(&index).and_then(|pod| {
+            backoff::remaining(IndexFailures::before(pod).total() + 1, backoff::finished(pod), now)
+        });
+        match left {
+            Some(left) => first = Some(first.map_or(left, |earlier| earlier.min(left))),
+            None => due.push(index),
+        }
+    }
+    (due, first)
+}
