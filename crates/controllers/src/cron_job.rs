@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::{Metadata, Resource};
 
+use crate::job::finished;
 use crate::object::{annotation, controller_reference, is_deleting, name, namespace, uid};
 use due::{Due, Turn, due};
 
@@ -280,9 +281,7 @@ fn scheduled_at(cron_job: &CronJob, job: &Job) -> Option<Timestamp> {
 
 /// `Complete` or `Failed`, once the Job has come to its end.
 fn outcome_of(job: &Job) -> Option<&str> {
-    let conditions = job.status.as_ref()?.conditions.as_deref().unwrap_or_default();
-    let ends = |one: &&str| conditions.iter().any(|known| known.type_ == *one && known.status == "True");
-    ["Complete", "Failed"].into_iter().find(ends)
+    finished(job).map(|condition| condition.type_.as_str())
 }
 
 fn reference_to(job: &Job) -> ObjectReference {
