@@ -119,10 +119,10 @@ pub fn printed(value: &Value) -> String {
     }
 }
 
-/// A floating-point number as Go prints it: with an exponent if it is very large or very small.
+/// A floating-point number as Go's `%v` has it: with an exponent from a million on, or if it is very small.
 fn float_text(number: f64) -> String {
     let size = number.abs();
-    if size != 0.0 && !(1e-4..1e21).contains(&size) {
+    if size != 0.0 && !(1e-4..1e6).contains(&size) {
         let text = format!("{number:e}");
         let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let (sign, exponent) = match exponent.strip_prefix('-') {

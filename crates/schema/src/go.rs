@@ -33,12 +33,12 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// A floating-point number as `%v` has it: with an exponent if it is very large or small.
+/// A floating-point number as `%v` has it: with an exponent from a million on, or if it is very small.
 pub(crate) fn float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
     match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..21).contains(&exponent) => {
+        Ok(exponent) if !(-4..6).contains(&exponent) => {
             let sign = if exponent < 0 { '-' } else { '+' };
             format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
         }
@@ -63,7 +63,9 @@ mod tests {
         let cases = [
             (10.0, "10"),
             (-0.5, "-0.5"),
-            (1e20, "100000000000000000000"),
+            (123_456.0, "123456"),
+            (1e6, "1e+06"),
+            (1_234_567.5, "1.2345675e+06"),
             (1e21, "1e+21"),
             (1.5e-5, "1.5e-05"),
         ];

@@ -1,3 +1,5 @@
+mod real;
+
 use jiff::Timestamp;
 use serde_json::json;
 

@@ -1,5 +1,7 @@
 //! Bounds and multiples. Whole numbers are compared as such where both sides are, others as Go compares them.
 
+use std::cmp::Ordering;
+
 use serde_json::Value;
 
 use super::report::Report;
@@ -27,34 +29,54 @@ pub(super) fn check(checks: &Checks, value: &Value, path: Path<'_>, report: &mut
     range.check("Checked", number, path, report);
     let Some(rules) = checks.number.as_deref() else { return };
     if let Some(factor) = rules.multiple_of {
-        range.check("MultipleOf", Number::of(factor), path, report);
-        if factor <= 0.0 {
+        let factor = range.limit("MultipleOf", (number, factor), path, report);
+        if !factor.is_positive() {
             let detail =
-                || format!("factor MultipleOf declared for {} must be positive: {}", at(), go::float(factor));
-            let shown = whole(factor).map_or_else(|| factor.into(), Value::from);
-            report.push(|| Violation::new(at(), Problem::Invalid, shown, detail()));
+                || format!("factor MultipleOf declared for {} must be positive: {}", at(), factor.text());
+            report.push(|| Violation::new(at(), Problem::Invalid, factor.json(), detail()));
         } else if !is_multiple(number, factor) {
-            let detail = || format!("{} in body should be a multiple of {}", at(), go::float(factor));
+            let detail = || format!("{} in body should be a multiple of {}", at(), factor.text());
             report.push(|| Violation::new(at(), Problem::Invalid, value.clone(), detail()));
         }
     }
-    let mut bounded = |bound: Option<Bound>, prefix: &str, words: &str, wrong: std::cmp::Ordering| {
+    let mut bounded = |bound: Option<Bound>, prefix: &str, words: &str, wrong: Ordering| {
         let Some(bound) = bound else { return };
-        range.check(prefix, Number::of(bound.at), path, report);
-        let order = compare(number, bound.at);
-        if order == Some(wrong) || bound.is_exclusive && order == Some(std::cmp::Ordering::Equal) {
+        let limit = range.limit(prefix, (number, bound.at), path, report);
+        let order = compare(number, limit);
+        if order == Some(wrong) || bound.is_exclusive && order == Some(Ordering::Equal) {
             let equal = if bound.is_exclusive { "" } else { " or equal to" };
-            let detail = || format!("{} in body should be {words} than{equal} {}", at(), go::float(bound.at));
+            let detail = || format!("{} in body should be {words} than{equal} {}", at(), limit.text());
             report.push(|| Violation::new(at(), Problem::Invalid, value.clone(), detail()));
         }
     };
-    bounded(rules.minimum, "Minimum boundary", "greater", std::cmp::Ordering::Less);
-    bounded(rules.maximum, "Maximum boundary", "less", std::cmp::Ordering::Greater);
+    bounded(rules.minimum, "Minimum boundary", "greater", Ordering::Less);
+    bounded(rules.maximum, "Maximum boundary", "less", Ordering::Greater);
 }
 
 impl Number {
     fn of(float: f64) -> Self {
         whole(float).map_or(Self::Float(float), Self::Whole)
+    }
+
+    fn is_positive(self) -> bool {
+        match self {
+            Self::Whole(number) => number > 0,
+            Self::Float(number) => number > 0.0,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Whole(number) => number.to_string(),
+            Self::Float(number) => go::float(number),
+        }
+    }
+
+    fn json(self) -> Value {
+        match self {
+            Self::Whole(number) => number.into(),
+            Self::Float(number) => number.into(),
+        }
     }
 
     fn float(self) -> f64 {
@@ -73,20 +95,21 @@ fn whole(float: f64) -> Option<i64> {
     (float.fract() == 0.0 && (-LIMIT..LIMIT).contains(&float)).then_some(float as i64)
 }
 
-fn compare(number: Number, bound: f64) -> Option<std::cmp::Ordering> {
-    match (number, whole(bound)) {
-        (Number::Whole(number), Some(bound)) => Some(number.cmp(&bound)),
-        _ => number.float().partial_cmp(&bound),
+fn compare(number: Number, limit: Number) -> Option<Ordering> {
+    match (number, limit) {
+        (Number::Whole(number), Number::Whole(limit)) => Some(number.cmp(&limit)),
+        _ => number.float().partial_cmp(&limit.float()),
     }
 }
 
-fn is_multiple(number: Number, factor: f64) -> bool {
+fn is_multiple(number: Number, factor: Number) -> bool {
     const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
     const TOLERANCE: f64 = 1e-9;
-    if let (Number::Whole(number), Some(factor)) = (number, whole(factor)) {
+    if let (Number::Whole(number), Number::Whole(factor)) = (number, factor) {
         return number.checked_rem(factor) == Some(0);
     }
-    let times = if factor < 1.0 { 1.0 / factor * number.float() } else { number.float() / factor };
+    let (number, factor) = (number.float(), factor.float());
+    let times = if factor < 1.0 { 1.0 / factor * number } else { number / factor };
     let off = (times - times.trunc()).abs();
     times.abs() <= EXACT_MAX && (off == 0.0 || off / (times.abs() + times.trunc().abs()) < TOLERANCE)
 }
@@ -119,9 +142,24 @@ impl<'c> Range<'c> {
         }
     }
 
-    fn check(&self, prefix: &str, number: Number, path: Path<'_>, report: &mut Report) {
+    /// What a number is compared with. For a whole one upstream drops the fraction, unless the type has none.
+    fn limit(
+        &self,
+        prefix: &str,
+        (number, limit): (Number, f64),
+        path: Path<'_>,
+        report: &mut Report,
+    ) -> Number {
+        let is_held = self.check(prefix, Number::of(limit), path, report);
+        match (number, whole(limit.trunc())) {
+            (Number::Whole(_), Some(limit)) if is_held => Number::Whole(limit),
+            _ => Number::Float(limit),
+        }
+    }
+
+    fn check(&self, prefix: &str, number: Number, path: Path<'_>, report: &mut Report) -> bool {
         if self.holds(number) {
-            return;
+            return true;
         }
         report.push(|| {
             let path = path.to_text(Style::Dotted);
@@ -132,5 +170,6 @@ impl<'c> Range<'c> {
             let detail = format!("{prefix} value must be of type {} {format} in {path}", self.ty);
             Violation::new(String::new(), Problem::Invalid, "".into(), detail)
         });
+        false
     }
 }

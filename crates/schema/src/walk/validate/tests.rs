@@ -131,6 +131,34 @@ fn rules_of_numbers_are_told_as_upstream_tells_them() {
             expect!["spec: Invalid 1e+21: spec in body should be greater than 1e+21"],
         ),
         (
+            json!({"type": "number", "maximum": 1e6}),
+            json!(1_000_000.5),
+            expect!["spec: Invalid 1000000.5: spec in body should be less than or equal to 1e+06"],
+        ),
+        (
+            json!({"type": "number", "maximum": 1e6}),
+            json!(1_000_001),
+            expect!["spec: Invalid 1000001: spec in body should be less than or equal to 1000000"],
+        ),
+        // A whole number is compared with what is whole of the bound.
+        (
+            json!({"type": "number", "maximum": 1.5}),
+            json!(2),
+            expect!["spec: Invalid 2: spec in body should be less than or equal to 1"],
+        ),
+        (json!({"type": "number", "minimum": 0.5}), json!(0), expect![""]),
+        (
+            json!({"type": "number", "maximum": 0.5, "exclusiveMaximum": true}),
+            json!(0),
+            expect!["spec: Invalid 0: spec in body should be less than 0"],
+        ),
+        (
+            json!({"type": "number", "multipleOf": 0.5}),
+            json!(1),
+            expect!["spec: Invalid 0: factor MultipleOf declared for spec must be positive: 0"],
+        ),
+        (json!({"type": "number", "multipleOf": 0.5}), json!(1.5), expect![""]),
+        (
             json!({"type": "integer", "multipleOf": 3}),
             json!(4),
             expect!["spec: Invalid 4: spec in body should be a multiple of 3"],
@@ -257,7 +285,7 @@ fn numbers_at_the_edges_are_told_apart() {
         &[json!(9_007_199_254_740_992u64)],
         &[json!(9_007_199_254_740_993u64)],
     );
-    sort_out(&json!({"type": "number", "multipleOf": 0.1}), &[json!(0.3), json!(5)], &[json!(0.35)]);
+    sort_out(&json!({"type": "number", "multipleOf": 0.1}), &[json!(0.3)], &[json!(0.35), json!(5)]);
     sort_out(&json!({"type": "integer", "enum": [1]}), &[json!(1), json!(1.0)], &[json!(2), json!("1")]);
     sort_out(&json!({"type": "integer", "multipleOf": -1}), &[], &[json!(min)]);
     sort_out(&json!({"type": "integer", "multipleOf": 0}), &[], &[json!(0)]);
