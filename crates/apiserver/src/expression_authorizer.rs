@@ -98,12 +98,11 @@ impl Authorizer for ExpressionAuthorizer {
     }
 }
 
+/// As upstream, nobody who has been authenticated: what everybody may who is known is no answer.
 fn user_of(ServiceAccount { namespace, name }: &ServiceAccount) -> UserInfo {
-    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
-    UserInfo::new(
-        &format!("{}{namespace}:{name}", auth::SERVICE_ACCOUNT_PREFIX),
-        &groups.each_ref().map(String::as_str),
-    )
+    let mut user = UserInfo::service_account(namespace, name, "");
+    user.groups.retain(|group| group != auth::AUTHENTICATED);
+    user
 }
 
 fn attributes(question: &Question) -> Attributes {

@@ -5,11 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::oidc::Issuer;
 use base::connections;
 
 use crate::audit;
-use crate::authentication_config::{Anonymous, TokenWebhook};
+use crate::authentication_config::{Anonymous, Authentication, TokenWebhook};
 use crate::authorization_config::Authorization;
 use crate::event_rate_limits::EventRateLimits;
 use crate::front_proxy::FrontProxy;
@@ -46,7 +45,7 @@ pub struct Options {
     /// `--proxy-client-key-file`.
     pub proxy_client: Option<ProxyClient>,
     /// Issuers of tokens outside the cluster. Source: `--oidc-*`, `--authentication-config`.
-    pub oidc: Vec<Issuer>,
+    pub authentication: Authentication,
     /// Where requests need not say who sends them. Source: `--anonymous-auth`,
     /// `--authentication-config`.
     pub anonymous: Anonymous,
@@ -108,7 +107,7 @@ impl Default for Options {
             webhook_credentials: AdmissionCredentials::default(),
             front_proxy: None,
             proxy_client: None,
-            oidc: Vec::new(),
+            authentication: Authentication::default(),
             anonymous: Anonymous::Everywhere,
             token_webhook: None,
             authorization: Authorization::default(),

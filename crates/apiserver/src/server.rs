@@ -27,7 +27,7 @@ use crate::aggregation::{self, Aggregation};
 use crate::api::Api;
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
-use crate::authorization_config::Read;
+use crate::authorization_config::{Authorization, Read};
 use crate::body::held::WhileBody;
 use crate::cache::{Cache, CacheEvent, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
@@ -159,6 +159,23 @@ impl ApiServer {
     /// If it cannot be used. Then nothing changes.
     pub fn reload_authorization(&self, text: &str, read: impl Read) -> Result<bool, String> {
         self.api.security.reload_authorization(text, read)
+    }
+
+    /// The same for those whom flags name, whose files have changed.
+    ///
+    /// # Errors
+    /// As [`Self::reload_authorization`].
+    pub fn replace_authorization(&self, config: Authorization) -> Result<bool, String> {
+        self.api.security.replace_authorization(config)
+    }
+
+    /// Believes from now on the issuers of another AuthenticationConfiguration, as soon as they have told their keys; says
+    /// whether it is another one.
+    ///
+    /// # Errors
+    /// If it cannot be used. Then nothing changes.
+    pub async fn reload_authentication(&self, text: &str) -> Result<bool, String> {
+        self.api.security.reload_authentication(text).await
     }
 
     /// Waits until the bootstrap objects are there.

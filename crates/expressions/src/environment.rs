@@ -17,6 +17,7 @@ pub struct Environment {
     objects: Vec<MadeType>,
     tables: Vec<&'static Table>,
     pub(crate) has_bindings: bool,
+    pub(crate) has_escaped_keys: bool,
 }
 
 /// A variable.
@@ -107,7 +108,13 @@ impl Environment {
     #[must_use]
     pub fn new() -> Self {
         let tables = functions::of(Library::Base).into_iter().collect();
-        Self { variables: Vec::new(), objects: Vec::new(), tables, has_bindings: false }
+        Self {
+            variables: Vec::new(),
+            objects: Vec::new(),
+            tables,
+            has_bindings: false,
+            has_escaped_keys: false,
+        }
     }
 
     /// With a library beside what is there everywhere.
@@ -161,6 +168,13 @@ impl Environment {
         if let Some(MadeType { fields: Some(fields), .. }) = self.objects.get_mut(at) {
             fields.insert(field.to_owned(), kind);
         }
+    }
+
+    /// With keys of maps that are no identifiers: `claims.kubernetes__dot__io`. Objects have theirs anyway.
+    #[must_use]
+    pub fn with_escaped_keys(mut self) -> Self {
+        self.has_escaped_keys = true;
+        self
     }
 
     pub(crate) fn variables(&self) -> &[Variable] {

@@ -57,3 +57,55 @@ pub fn escape(name: &str) -> Option<String> {
     }
     Some(escaped)
 }
+
+/// The key that an identifier stands for; `None` if it stands for none.
+pub(crate) fn unescape(identifier: &str) -> Option<String> {
+    let mut plain = String::with_capacity(identifier.len());
+    let mut rest = identifier;
+    while let Some((before, marked)) = rest.split_once("__") {
+        plain.push_str(before);
+        let Some((word, after)) = marked.split_once("__") else {
+            plain.push_str("__");
+            rest = marked;
+            break;
+        };
+        let known = SEQUENCES.iter().find(|(_, sequence)| sequence.trim_matches('_') == word);
+        match known {
+            Some((meant, _)) => plain.push_str(meant),
+            None if RESERVED.contains(&word) && word.len() + 4 == identifier.len() => plain.push_str(word),
+            None => return None,
+        }
+        rest = after;
+    }
+    plain.push_str(rest);
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_stand_for_keys() {
+        for (key, identifier) in [
+            ("plain", Some("plain")),
+            ("email_verified", Some("email_verified")),
+            ("kubernetes.io", Some("kubernetes__dot__io")),
+            ("a-b/c", Some("a__dash__b__slash__c")),
+            ("a__b", Some("a__underscores__b")),
+            ("in", Some("__in__")),
+            ("1a", None),
+            ("a b", None),
+        ] {
+            assert_eq!(escape(key).as_deref(), identifier, "{key}");
+            if let Some(identifier) = identifier {
+                assert_eq!(unescape(identifier).as_deref(), Some(key));
+            }
+        }
+        for (identifier, key) in
+            [("a__", Some("a__")), ("__", Some("__")), ("a__x__b", None), ("a__in__", None)]
+        {
+            assert_eq!(unescape(identifier).as_deref(), key, "{identifier}");
+        }
+    }
+}

@@ -9,6 +9,8 @@ use machinery::pattern::Pattern;
 
 use crate::check::{Checked, Reference};
 use crate::context::Context;
+use crate::environment::Environment;
+use crate::escape::unescape;
 use crate::functions::Body;
 use crate::syntax::ast::{Call, Expr, Fold, Kind, Literal, Select};
 use crate::types::Type;
@@ -116,13 +118,14 @@ pub(crate) struct PlannedFold {
 ///
 /// # Errors
 /// A constant is none: `int('x')`.
-pub(crate) fn plan(checked: &Checked) -> Result<Node, String> {
-    let mut planner = Planner { checked, scopes: Vec::new() };
+pub(crate) fn plan(checked: &Checked, environment: &Environment) -> Result<Node, String> {
+    let mut planner = Planner { checked, has_escaped_keys: environment.has_escaped_keys, scopes: Vec::new() };
     planner.plan(&checked.root)
 }
 
 struct Planner<'c> {
     checked: &'c Checked,
+    has_escaped_keys: bool,
     /// Names of places, innermost last.
     scopes: Vec<Arc<str>>,
 }
@@ -185,9 +188,15 @@ impl Planner<'_> {
             return self.named(expr, &name);
         }
         let operand = self.plan(&select.operand)?;
-        let by = By::Const(Value::String(Text::Shared(select.field.clone())));
+        let by = By::Const(self.key(&select.field));
         let path = extended(operand, Step { by, is_optional: false });
         Ok(if select.is_test { Node::Test(path) } else { Node::Path(path) })
+    }
+
+    /// The key that a field's name stands for.
+    fn key(&self, name: &Arc<str>) -> Value<'static> {
+        let meant = Some(name).filter(|_| self.has_escaped_keys).and_then(|name| unescape(name));
+        Value::String(Text::Shared(meant.map_or_else(|| name.clone(), Arc::from)))
     }
 
     fn args(&mut self, call: &Call, has_target: bool) -> Result<Vec<Node>, String> {
@@ -214,6 +223,9 @@ impl Planner<'_> {
             ("_[_]" | "_[?_]" | "_?._", 2) => {
                 let [operand, index] = two(args)?;
                 let by = match index {
+                    Node::Const(Value::String(Text::Shared(name))) if function == "_?._" => {
+                        By::Const(self.key(&name))
+                    }
                     Node::Const(key) => By::Const(key),
                     Node::Path(path) => By::Path(path),
                     other => By::Node(other),

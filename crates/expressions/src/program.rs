@@ -9,6 +9,7 @@ use crate::estimate::{self, CostEstimate};
 use crate::evaluate::{Activation, Budget, evaluate};
 use crate::plan::{Node, plan};
 use crate::problem::Problems;
+use crate::syntax::ast::{Expr, Kind, Literal};
 use crate::syntax::{Dialect, parse};
 use crate::types::Type;
 use crate::value::Value;
@@ -55,7 +56,7 @@ impl Environment {
         let checked = check(self, parsed.root, parsed.nodes).map_err(failed)?;
         let cost = estimate::cost(self, &checked);
         let kind = checked.types.get(checked.root.id).cloned().unwrap_or(Type::Error);
-        let node = plan(&checked).map_err(CompileError::Plan)?;
+        let node = plan(&checked, self).map_err(CompileError::Plan)?;
         let variables: Vec<Arc<str>> =
             self.variables().iter().map(|variable| variable.name.clone()).collect();
         let mut mentioned = vec![false; variables.len()];
@@ -67,6 +68,31 @@ impl Environment {
             }
         }
         Ok(Program { node, variables, mentioned, kind, cost })
+    }
+
+    /// Whether a field of what has this name is selected somewhere: `claims.email`, `claims.?email`, `has(claims.email)`.
+    /// What does not parse selects nothing.
+    #[must_use]
+    pub fn selects(&self, source: &str, name: &str, field: &str) -> bool {
+        let Ok(parsed) = parse(source, Dialect { has_bindings: self.has_bindings }) else { return false };
+        let is_named = |expr: &Expr| matches!(&expr.kind, Kind::Ident(known) if &**known == name);
+        let is_field =
+            |expr: &Expr| matches!(&expr.kind, Kind::Literal(Literal::String(known)) if &**known == field);
+        let mut open = vec![&parsed.root];
+        while let Some(expr) = open.pop() {
+            let is_meant = match &expr.kind {
+                Kind::Select(select) => is_named(&select.operand) && &*select.field == field,
+                Kind::Call(call) if &*call.function == "_?._" => {
+                    matches!(call.args.as_slice(), [one, other] if is_named(one) && is_field(other))
+                }
+                _ => false,
+            };
+            if is_meant {
+                return true;
+            }
+            open.extend(expr.children());
+        }
+        false
     }
 }
 

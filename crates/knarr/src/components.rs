@@ -7,9 +7,11 @@ mod addons;
 mod alone;
 mod api_options;
 mod audit_webhook;
+mod authentication;
 mod authorities;
 mod authorization;
 mod changes;
+mod configurations;
 mod confine;
 mod container_runtime;
 mod control_plane;
@@ -37,7 +39,7 @@ use std::io::Write;
 
 use cli::args::{Part, ServerArgs};
 
-pub(crate) use self::authorization::hand_on as hand_on_authorization;
+pub(crate) use self::configurations::hand_on as hand_on_configurations;
 pub(crate) use self::encryption::hand_on as hand_on_encryption;
 pub(crate) use self::hand_over::{as_control_plane, prepare as prepare_server};
 pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};

@@ -3,6 +3,8 @@
 //! Each function returns the broken rules, none if the text is good.
 //! Source: `k8s.io/apimachinery/pkg/util/validation` and `pkg/api/validation`.
 
+use crate::field::{FieldError, Path};
+
 /// Longest DNS-1123 label, DNS-1035 label, and name part of a label key.
 pub const LABEL_BYTES_MAX: usize = 63;
 /// Longest DNS-1123 subdomain.
@@ -15,10 +17,13 @@ const LABEL_1035_TEXT: &str = "a DNS-1035 label must consist of lower case alpha
 const QUALIFIED_TEXT: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
-/// `text (e.g. 'a', or 'b', regex used for validation is 'r')`.
+/// What the path of a URL may consist of.
+const HTTP_PATH: &str = "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+";
+
+/// `text (e.g. 'a',  or 'b', regex used for validation is 'r')`, with both spaces that upstream has before the "or".
 fn regex_error(text: &str, regex: &str, examples: &[&str]) -> String {
     let examples: Vec<_> = examples.iter().map(|e| format!("'{e}', ")).collect();
-    format!("{text} (e.g. {}regex used for validation is '{regex}')", examples.join("or "))
+    format!("{text} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
 }
 
 fn too_long(bytes_max: usize) -> String {
@@ -233,6 +238,26 @@ pub fn path_segment(text: &str) -> Vec<String> {
     ["/", "%"].iter().filter(|c| text.contains(**c)).map(|c| format!("may not contain '{c}'")).collect()
 }
 
+/// A path that begins with a domain, such as `acme.io/foo`.
+pub fn domain_prefixed_path(at: &Path, text: &str) -> Vec<FieldError> {
+    if text.is_empty() {
+        return vec![FieldError::required(at, "")];
+    }
+    let Some((host, path)) = text.split_once('/').filter(|(host, path)| !host.is_empty() && !path.is_empty())
+    else {
+        let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        return vec![FieldError::invalid(at, text, why)];
+    };
+    let mut errors: Vec<_> =
+        dns1123_subdomain(host).iter().map(|rule| FieldError::invalid(at, host, rule)).collect();
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+    if !path.bytes().all(is_good) {
+        let rule = format!("Invalid path (regex used for validation is '{HTTP_PATH}')");
+        errors.push(FieldError::invalid(at, path, &rule));
+    }
+    errors
+}
+
 /// `name` as it is checked when it is only the prefix of a generated name: a trailing `-` is allowed.
 pub fn masked_prefix(name: &str) -> String {
     match name.strip_suffix('-') {
@@ -260,7 +285,7 @@ mod tests {
         assert_eq!(
             dns1035_label("1a"),
             [
-                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
             ]
         );
     }

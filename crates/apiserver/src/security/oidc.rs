@@ -1,44 +1,93 @@
-//! Tokens of outside issuers: finds their keys, keeps them, and asks again when a token names a new one.
+//! Tokens of outside issuers: who made them, whom they stand for.
+//!
+//! Keys are asked for when a token needs them, and when a configuration is to take the place of another one.
+//! Source: `plugin/pkg/authenticator/token/oidc`, `pkg/kubeapiserver/authenticator/config.go`.
 
-use std::collections::HashMap;
+mod elsewhere;
+mod fetch;
+mod keys;
+mod metrics;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use auth::UserInfo;
-use auth::oidc::{Issuer, Keys, OidcError, issuer_of};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper_util::rt::TokioIo;
-use jiff::{SignedDuration, Timestamp};
-use parking_lot::Mutex;
-use rustls::RootCertStore;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
-use serde_json::Value;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use auth::oidc::issuer_of;
+use base::Tasks;
+use futures::future::try_join_all;
+use jiff::Timestamp;
+use tokio::time::Instant;
 
-/// How long an issuer gets to answer.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest document that is read.
-const DOCUMENT_BYTES_MAX: usize = 1 << 20;
-/// How soon keys are asked for again: a token with a made-up key costs at most this often a look.
-const REFETCH_AFTER: SignedDuration = SignedDuration::from_secs(10);
-/// Where hosts keep the authorities that they trust.
-const HOST_AUTHORITIES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+use crate::authentication_config::JwtAuthenticator;
+use elsewhere::Elsewhere;
+use keys::RemoteKeys;
+pub(super) use metrics::JwtMetrics;
+
+/// How long the issuers of a configuration that is to count have to tell their keys. Source:
+/// `UpdateAuthenticationConfigTimeout`.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// How soon they are asked again.
+const READY_RETRY: Duration = Duration::from_secs(10);
 
 /// The configured issuers.
-#[derive(Debug, Default)]
 pub(super) struct Oidc {
-    issuers: Vec<Issuer>,
-    keys: Mutex<HashMap<String, (Arc<Keys>, Timestamp)>>,
+    issuers: Vec<Trusted>,
+    metrics: Arc<JwtMetrics>,
+}
+
+struct Trusted {
+    authenticator: Arc<JwtAuthenticator>,
+    keys: Arc<RemoteKeys>,
+    elsewhere: Elsewhere,
 }
 
 impl Oidc {
-    /// No keys are known yet.
-    pub(super) fn new(issuers: Vec<Issuer>) -> Self {
-        Self { issuers, keys: Mutex::default() }
+    /// Issuers that have told nothing yet.
+    pub(super) fn new(all: &[Arc<JwtAuthenticator>], tasks: &Tasks, metrics: &Arc<JwtMetrics>) -> Self {
+        Self { issuers: Vec::new(), metrics: Arc::clone(metrics) }.with(all, tasks)
+    }
+
+    /// Other issuers; those that are here already are not asked again.
+    pub(super) fn with(&self, all: &[Arc<JwtAuthenticator>], tasks: &Tasks) -> Self {
+        let trusted = |authenticator: &Arc<JwtAuthenticator>| {
+            let issuer = &authenticator.issuer;
+            let known = self.issuers.iter().find(|known| known.authenticator.issuer == *issuer);
+            let keys = known.map(|known| Arc::clone(&known.keys));
+            let metrics = Some(Arc::clone(&self.metrics));
+            let keys = keys.unwrap_or_else(|| RemoteKeys::new(issuer.clone(), tasks.clone(), metrics));
+            let elsewhere = Elsewhere::new(authenticator, tasks.clone());
+            Trusted { authenticator: Arc::clone(authenticator), keys, elsewhere }
+        };
+        Self { issuers: all.iter().map(trusted).collect(), metrics: Arc::clone(&self.metrics) }
+    }
+
+    /// Waits until each issuer has told its keys.
+    ///
+    /// # Errors
+    /// Which one does not, and why.
+    pub(super) async fn ready(&self, now: impl Fn() -> Timestamp) -> Result<(), String> {
+        let end = Instant::now() + READY_MAX;
+        loop {
+            let told = self.issuers.iter().map(|trusted| async {
+                let url = &trusted.authenticator.issuer.url;
+                trusted.keys.told(now()).await.map_err(|why| format!("issuer {url:?}: {why}"))
+            });
+            match try_join_all(told).await {
+                Err(why) if Instant::now() + READY_RETRY > end => return Err(why),
+                Err(_) => tokio::time::sleep(READY_RETRY).await,
+                Ok(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Forgets what was counted of issuers that are not among these.
+    pub(super) fn forget_all_but(&self, others: &Self) {
+        let url = |trusted: &Trusted| trusted.authenticator.issuer.url.clone();
+        for gone in
+            self.issuers.iter().map(url).filter(|gone| !others.issuers.iter().any(|one| url(one) == *gone))
+        {
+            self.metrics.forget(&gone);
+        }
     }
 
     /// The user of a token and its issuer; `None` if no issuer here made it.
@@ -54,86 +103,41 @@ impl Oidc {
             return None;
         }
         let name = issuer_of(token)?;
-        let issuer = self.issuers.iter().find(|issuer| issuer.url == name)?;
-        let verified = self.verify(issuer, token, now).await;
-        Some(verified.map(|user| (user, issuer.url.clone())))
-    }
-
-    async fn verify(&self, issuer: &Issuer, token: &str, now: Timestamp) -> Result<UserInfo, String> {
-        let known = self.keys.lock().get(&issuer.url).cloned();
-        if let Some((keys, at)) = known {
-            match issuer.verify(token, &keys, now) {
-                Err(OidcError::UnknownKey(_)) if at + REFETCH_AFTER <= now => {}
-                verified => return verified.map_err(|why| why.to_string()),
-            }
-        }
-        let fetched = tokio::time::timeout(FETCH_TIMEOUT, fetch_keys(issuer)).await;
-        let keys = Arc::new(fetched.map_err(|_| "the issuer does not answer".to_owned())??);
-        self.keys.lock().insert(issuer.url.clone(), (Arc::clone(&keys), now));
-        issuer.verify(token, &keys, now).map_err(|why| why.to_string())
+        let trusted = self.issuers.iter().find(|trusted| trusted.authenticator.issuer.url == name)?;
+        let begun = Instant::now();
+        let user = trusted.user(token, now).await;
+        self.metrics.authenticated(&name, user.is_ok(), begun.elapsed());
+        Some(user.map(|user| (user, name)))
     }
 }
 
-async fn fetch_keys(issuer: &Issuer) -> Result<Keys, String> {
-    let usual = || format!("{}/.well-known/openid-configuration", issuer.url.trim_end_matches('/'));
-    let url = issuer.discovery_url.clone().unwrap_or_else(usual);
-    let document: Value = fetch(issuer, &url).await?;
-    if document.get("issuer").and_then(Value::as_str) != Some(&issuer.url) {
-        return Err("the discovery document is another issuer's".to_owned());
+impl Trusted {
+    async fn user(&self, token: &str, now: Timestamp) -> Result<UserInfo, String> {
+        let mut claims = self.keys.verify(token, now).await?;
+        self.elsewhere.complete(&mut claims, token, now).await?;
+        self.authenticator.mapping.user(&claims)
     }
-    let keys =
-        document.get("jwks_uri").and_then(Value::as_str).ok_or("the discovery document has no jwks_uri")?;
-    let keys = fetch(issuer, keys).await?;
-    serde_json::from_value(keys).map_err(|failure| failure.to_string())
 }
 
-/// GET of a JSON document, over TLS only.
-async fn fetch(issuer: &Issuer, url: &str) -> Result<Value, String> {
-    let text = |failure: &dyn std::fmt::Display| failure.to_string();
-    let uri: http::Uri = url.parse().map_err(|failure| text(&failure))?;
-    let host = uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or("the URL must be https")?;
-    let connector = connector(&issuer.ca_pem)?;
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let name = ServerName::try_from(bare.to_owned()).map_err(|failure| text(&failure))?;
-    let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(443))).await;
-    let stream = connector.connect(name, stream.map_err(|f| text(&f))?).await.map_err(|f| text(&f))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|f| text(&f))?;
-    let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    let request = http::Request::get(path)
-        .header(http::header::HOST, uri.authority().map_or(host, |authority| authority.as_str()))
-        .header(http::header::ACCEPT, "application/json")
-        .body(Empty::<Bytes>::new())
-        .map_err(|failure| text(&failure))?;
-    let exchange = async {
-        let response = sender.send_request(request).await.map_err(|failure| text(&failure))?;
-        if response.status() != http::StatusCode::OK {
-            return Err(format!("the issuer answers {}", response.status()));
-        }
-        let body = Limited::new(response.into_body(), DOCUMENT_BYTES_MAX).collect().await;
-        Ok(body.map_err(|failure| text(&failure))?.to_bytes())
-    };
-    tokio::pin!(connection);
-    tokio::pin!(exchange);
-    let body = tokio::select! {
-        body = &mut exchange => body?,
-        // The last bytes may be here although the other end has closed.
-        _ = &mut connection => exchange.await?,
-    };
-    serde_json::from_slice(&body).map_err(|failure| text(&failure))
-}
+#[cfg(test)]
+mod tests {
+    use base::metrics::Metrics as Registry;
 
-fn connector(ca_pem: &[u8]) -> Result<TlsConnector, String> {
-    let text = |failure: &dyn std::fmt::Display| failure.to_string();
-    let of_host = || HOST_AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
-    let pem = if ca_pem.is_empty() { of_host() } else { ca_pem.to_vec() };
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|failure| text(&failure))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
+    use super::*;
+    use crate::authentication_config::Authentication;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_issuer_that_tells_nothing_is_waited_for_and_not_for_ever() {
+        let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n\
+                    - issuer: {url: 'https://127.0.0.1:1', audiences: [a]}\n  \
+                    claimMappings: {username: {claim: sub, prefix: ''}}\n";
+        let config = Authentication::parse(text, "").unwrap();
+        let metrics = Arc::new(JwtMetrics::new(&Registry::new(), "server"));
+        let oidc = Oidc::new(&config.jwt, &Tasks::new(), &metrics);
+        let (begun, start) = (Instant::now(), Timestamp::UNIX_EPOCH);
+        let why = oidc.ready(|| start + begun.elapsed()).await.unwrap_err();
+        assert!(why.starts_with("issuer \"https://127.0.0.1:1\": "), "{why}");
+        let waited = begun.elapsed();
+        assert!(waited >= READY_MAX && waited < 3 * READY_MAX, "{waited:?}");
+    }
 }

@@ -93,9 +93,10 @@ impl Reloads {
     }
 }
 
-fn hash(text: &str) -> String {
+/// What is shown of what is not.
+pub(super) fn hash(text: impl AsRef<[u8]>) -> String {
     let mut shown = "sha256:".to_owned();
-    for byte in digest(&SHA256, text.as_bytes()).as_ref() {
+    for byte in digest(&SHA256, text.as_ref()).as_ref() {
         // Writing to a string cannot fail.
         write!(shown, "{byte:02x}").unwrap_or_default();
     }

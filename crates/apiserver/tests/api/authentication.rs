@@ -3,26 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::issuer::Issuer;
 use crate::server::{TestServer, admin, now, send, start, start_at, start_with};
 use apiserver::audit::{self, LogFile, policy::Policy};
+use apiserver::authentication_config::{Authentication, Flags};
 use apiserver::security::Peer;
 use apiserver::security::front_proxy::FrontProxy;
 use auth::UserInfo;
-use auth::oidc::Issuer;
-use auth::pki::Subject;
 use auth::token::{Reference, Tokens};
 use base::{Clock, Random};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use futures::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use jiff::SignedDuration;
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use store::embedded::{Embedded, Options};
 use store::{Entry, Page, Revision, Store, StoreError, Watch, Write};
@@ -323,88 +317,41 @@ async fn a_front_proxy_says_who_its_client_is() {
     server.stop().await;
 }
 
-/// An issuer on loopback: its discovery document and its keys, over TLS.
-async fn issuer(server: &TestServer, listener: tokio::net::TcpListener, keys: Value) {
-    let url = format!("https://{}", listener.local_addr().unwrap());
-    let subject = Subject::server("issuer", "issuer", Vec::new(), vec!["127.0.0.1".parse().unwrap()]);
-    let identity = server.authority.issue(server.dir.path(), &subject, now()).unwrap();
-    let chain = vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .unwrap();
-    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
-    server.tasks.spawn("issuer", async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let stream = acceptor.accept(stream).await.unwrap();
-            let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
-                let body = match request.uri().path() {
-                    "/.well-known/openid-configuration" => {
-                        json!({"issuer": url, "jwks_uri": format!("{url}/keys")})
-                    }
-                    _ => keys.clone(),
-                };
-                async move { Ok::<_, std::convert::Infallible>(http::Response::new(body.to_string())) }
-            });
-            hyper::server::conn::http1::Builder::new()
-                .keep_alive(false)
-                .serve_connection(TokioIo::new(stream), service)
-                .await
-                .unwrap();
-        }
-    });
-}
-
 #[tokio::test]
 async fn an_outside_issuer_is_believed_by_its_keys() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("https://{}", listener.local_addr().unwrap());
+    let issuer = Issuer::start().await;
+    let flags = Flags {
+        issuer_url: issuer.url(),
+        client_id: "cluster".into(),
+        ca_pem: issuer.ca_pem(),
+        username_claim: "sub".into(),
+        username_prefix: Some("oidc:".into()),
+        required_claims: vec![("tier".into(), "paid".into())],
+        signing_algorithms: vec!["ES256".into()],
+        ..Flags::default()
+    };
     let log = tempfile::tempdir().unwrap();
     let server = start_with(None, |config| {
         config.options.audit = Some(audited(log.path()));
-        config.options.oidc = vec![Issuer {
-            url: url.clone(),
-            discovery_url: None,
-            ca_pem: config.client_ca_pem.clone(),
-            audiences: vec!["cluster".into()],
-            username_claim: "sub".into(),
-            username_prefix: "oidc:".into(),
-            groups_claim: None,
-            groups_prefix: String::new(),
-            uid_claim: None,
-            required_claims: Vec::new(),
-            algorithms: vec!["ES256".into()],
-        }];
+        config.options.authentication =
+            Authentication::of_flags(&flags, &config.service_account_issuer).unwrap();
     })
     .await;
-    let random = SystemRandom::new();
-    let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
-    let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
-    let half = |from: usize| URL_SAFE_NO_PAD.encode(&key.public_key().as_ref()[from..from + 32]);
-    issuer(&server, listener, json!({"keys": [{"kid": "k", "kty": "EC", "x": half(1), "y": half(33)}]}))
-        .await;
-    let token = |audience: &str| {
-        let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let claims = json!({"iss": url, "aud": audience, "sub": "jane", "exp": now().as_second() + 60});
-        let signed = format!("{}.{}", part(json!({"alg": "ES256", "kid": "k"})), part(claims));
-        let signature = key.sign(&random, signed.as_bytes()).unwrap();
-        format!("Bearer {signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
-    };
+    let jane = json!({"sub": "jane", "tier": "paid"});
     for _ in 0..2 {
-        let headers = [("authorization", &*token("cluster")), ("user-agent", "jane's")];
+        let token = format!("Bearer {}", issuer.token(jane.clone()));
+        let headers = [("authorization", &*token), ("user-agent", "jane's")];
         let (code, user) = whoami(&server, None, &headers).await;
         assert_eq!(code, 201, "{user}");
         assert_eq!(user["username"], "oidc:jane");
     }
-    assert_eq!(whoami(&server, None, &[("authorization", &token("other"))]).await.0, 401);
+    for wrong in [json!({"sub": "jane"}), json!({"sub": "jane", "tier": "paid", "aud": "other"})] {
+        let token = format!("Bearer {}", issuer.token(wrong));
+        assert_eq!(whoami(&server, None, &[("authorization", &token)]).await.0, 401);
+    }
     server.stop().await;
     let known = known_by(log.path(), "jane's");
-    assert_eq!(known, vec![(json!("oidc:jane"), json!("oidc"), json!(url)); 2]);
+    assert_eq!(known, vec![(json!("oidc:jane"), json!("oidc"), json!(issuer.url())); 2]);
 }
 
 /// The header with a token of the account `web` that is bound to this Secret, whose name is `s`.

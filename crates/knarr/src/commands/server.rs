@@ -41,7 +41,7 @@ fn supervise(args: &ServerArgs, common: &CommonArgs, layout: &Layout) -> Result<
         tokio::select! {
             ended = supervisor::run(plan) => ended,
             () = components::hand_on_encryption(&settings, layout) => Ok(()),
-            () = components::hand_on_authorization(&settings, layout) => Ok(()),
+            () = components::hand_on_configurations(&settings, layout) => Ok(()),
         }
     });
     drop(lock);

@@ -12,32 +12,22 @@ use apiserver::Options;
 use apiserver::admission;
 use apiserver::admission::configuration::Configured;
 use apiserver::audit::{self, LogFile, policy::Policy};
-use apiserver::authentication_config::TokenWebhook;
+use apiserver::authentication_config::{Anonymous, TokenWebhook};
 use apiserver::options::{PluginChoice, ProxyClient};
-use apiserver::security::authentication_config::{Anonymous, Authentication};
 use apiserver::security::front_proxy::FrontProxy;
-use auth::oidc::Issuer;
 use auth::pki::public_keys;
 use cli::api_server::ApiServerArgs;
 use nix::fcntl::OFlag;
 
-use super::audit_webhook;
-use super::authorities;
-use super::authorization::{self, read_named};
+use super::configurations::read_named;
 use super::identity::FRONT_PROXY_CLIENT;
+use super::{audit_webhook, authentication, authorities, authorization};
 
 /// Reads what the flags name; `issuer` is that of the cluster's own tokens, `tls` has its authorities.
 pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Result<Options> {
-    let authentication = match &args.authentication_config {
-        Some(path) => {
-            let text = String::from_utf8(read("--authentication-config", path)?)
-                .context("--authentication-config is no text")?;
-            Authentication::parse(&text, own_issuer)
-                .map_err(|why| anyhow::anyhow!("--authentication-config: {why}"))?
-        }
-        None => Authentication { issuers: issuer(args)?.into_iter().collect(), ..Authentication::default() },
-    };
-    let anonymous = match (authentication.anonymous, args.anonymous_auth) {
+    let server_folder = tls.parent().unwrap_or(tls);
+    let authentication = authentication::load(args, own_issuer, server_folder)?;
+    let anonymous = match (authentication.anonymous.clone(), args.anonymous_auth) {
         (Some(_), false) => {
             bail!("--anonymous-auth and anonymous in --authentication-config exclude each other")
         }
@@ -55,10 +45,10 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Res
         admission_plugins: plugins,
         front_proxy: Some(front_proxy(args, tls)?),
         proxy_client: proxy_client(args, tls)?,
-        oidc: authentication.issuers,
+        authentication,
         anonymous,
         token_webhook: token_webhook(args)?,
-        authorization: authorization::load(&args.authorities, tls.parent().unwrap_or(tls))?,
+        authorization: authorization::load(&args.authorities, server_folder)?,
         audit: audit(args)?,
         is_fair: args.enable_priority_and_fairness,
         request_timeout: args.request_timeout.0,
@@ -155,44 +145,6 @@ fn configured(args: &ApiServerArgs, plugins: &PluginChoice) -> Result<Configured
     let named = |path: &str| text(&folder.join(path)).map_err(|why| format!("{why:#}"));
     let found = admission::configuration::configured(plugins, file.map(text).transpose()?.as_deref(), named);
     found.map_err(|why| anyhow::anyhow!("{FLAG}: {why}"))
-}
-
-fn issuer(args: &ApiServerArgs) -> Result<Option<Issuer>> {
-    let (url, client) = match (&args.oidc_issuer_url, &args.oidc_client_id) {
-        (None, None) => return Ok(None),
-        (Some(url), Some(client)) => (url.clone(), client.clone()),
-        _ => bail!("--oidc-issuer-url and --oidc-client-id need each other"),
-    };
-    if !url.starts_with("https://") {
-        bail!("--oidc-issuer-url must begin with https://");
-    }
-    let claim = args.oidc_username_claim.clone();
-    let username_prefix = match args.oidc_username_prefix.as_deref() {
-        Some("-") => String::new(),
-        Some(prefix) => prefix.to_owned(),
-        // So that an issuer's users are nobody else's. Source: kube-apiserver's `--oidc-username-prefix`.
-        None if claim == "email" => String::new(),
-        None => format!("{url}#"),
-    };
-    let required = args.oidc_required_claim.iter().map(|pair| {
-        let (name, value) = pair
-            .split_once('=')
-            .with_context(|| format!("--oidc-required-claim: {pair:?} is not CLAIM=VALUE"))?;
-        Ok((name.to_owned(), value.to_owned()))
-    });
-    Ok(Some(Issuer {
-        discovery_url: None,
-        ca_pem: args.oidc_ca_file.as_deref().map_or(Ok(Vec::new()), |path| read("--oidc-ca-file", path))?,
-        audiences: vec![client],
-        username_claim: claim,
-        username_prefix,
-        groups_claim: args.oidc_groups_claim.clone(),
-        groups_prefix: args.oidc_groups_prefix.clone().unwrap_or_default(),
-        uid_claim: None,
-        required_claims: required.collect::<Result<_>>()?,
-        algorithms: args.oidc_signing_algs.clone(),
-        url,
-    }))
 }
 
 /// Where the audit log is unless a flag says otherwise, in the control plane's folder.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::unix::AsyncFd;
 
-/// Changes in a file's folder: of the file itself, and of whatever it may be replaced by.
+/// Changes in files' folders: of the files themselves, and of whatever they may be replaced by.
 pub(super) struct Changes(AsyncFd<Descriptor>);
 
 /// What tokio asks of a descriptor.
@@ -26,14 +26,24 @@ impl Changes {
     /// If its folder cannot be watched.
     #[expect(deprecated, reason = "the replacement is unsafe code, and the descriptor is the inotify's own")]
     pub(super) fn of(path: &Path) -> Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        let changes = Self(AsyncFd::new(Descriptor(inotify))?);
+        changes.also_of(path)?;
+        Ok(changes)
+    }
+
+    /// Changes of this file, too. A folder is watched once.
+    ///
+    /// # Errors
+    /// If its folder cannot be watched.
+    pub(super) fn also_of(&self, path: &Path) -> Result<()> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let what = AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_ATTRIB;
-        inotify.add_watch(folder, what).with_context(|| format!("watch {}", folder.display()))?;
-        Ok(Self(AsyncFd::new(Descriptor(inotify))?))
+        self.0.get_ref().0.add_watch(folder, what).with_context(|| format!("watch {}", folder.display()))?;
+        Ok(())
     }
 
     /// Waits for the next change; several may come as one.

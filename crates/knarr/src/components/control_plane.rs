@@ -93,7 +93,7 @@ async fn run(settings: &Settings, options: apiserver::Options, identity: &str) -
         _ = interrupt.recv() => {}
         () = tasks.stopping() => {}
         () = reload_encryption(settings, &server) => {}
-        () = reload_authorization(settings, &server) => {}
+        () = super::configurations::follow(settings, &server) => {}
         () = store.failed() => bail!(STORE_FAILED),
     }
     tasks.stop_and_wait().await;
@@ -108,15 +108,6 @@ async fn reload_encryption(settings: &Settings, server: &ApiServer) {
     if let Err(failure) = super::encryption::follow(settings.args.api_server.clone(), server).await {
         let failure = format!("{failure:#}");
         tracing::error!(failure, "changes of the encryption configuration count after a restart only");
-    }
-    std::future::pending().await
-}
-
-/// Takes changes of who is asked whether somebody may. Never ends.
-async fn reload_authorization(settings: &Settings, server: &ApiServer) {
-    if let Err(failure) = super::authorization::follow(&settings.args.api_server.authorities, server).await {
-        let failure = format!("{failure:#}");
-        tracing::error!(failure, "changes of the authorization configuration count after a restart only");
     }
     std::future::pending().await
 }
@@ -259,7 +250,7 @@ fn client_as(server: &ApiServer, user: &str, groups: &[&str]) -> kube::Client {
 }
 
 /// Who issues ServiceAccount tokens, and whom they are for unless they say otherwise.
-fn issuer(settings: &Settings) -> String {
+pub(super) fn issuer(settings: &Settings) -> String {
     format!("https://kubernetes.default.svc.{}", settings.args.cluster_domain)
 }
 

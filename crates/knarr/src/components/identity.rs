@@ -94,7 +94,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     super::kubeconfigs::write(&settings.args, layout)?;
     super::datastore::prepare(&settings.args.datastore, layout)?;
     super::encryption::prepare(&settings.args.api_server, layout)?;
-    super::authorization::prepare(&settings.args.api_server, layout)?;
+    super::configurations::prepare(settings, layout)?;
     std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o700))?;
     Ok(())
 }

@@ -177,22 +177,7 @@ fn managed_by(at: &At<'_>, errors: &mut FieldErrors) {
         return;
     }
     let text = at.text();
-    let of = |detail: &str| FieldError::invalid(&at.path, text, detail);
-    if text.is_empty() {
-        errors.push(at.required(""));
-    } else {
-        match text.split_once('/') {
-            Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
-                errors.extend(names::dns1123_subdomain(domain).iter().map(|rule| of(rule)));
-                let is_path =
-                    path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/%-._~!$&'()*+,;=:".contains(&b));
-                if !is_path {
-                    errors.push(of("Invalid path (e.g. 'domain.io/my-path', regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"));
-                }
-            }
-            _ => errors.push(of("must be a domain-prefixed path (such as \"acme.io/foo\")")),
-        }
-    }
+    errors.extend(names::domain_prefixed_path(&at.path, text));
     if text.len() > MANAGED_BY_BYTES_MAX {
         errors.push(FieldError::too_long(&at.path, MANAGED_BY_BYTES_MAX));
     }

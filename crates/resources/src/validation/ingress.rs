@@ -14,8 +14,6 @@ const NAME_ONLY: &str = "must be a DNS name, not an IP address";
 /// What the path of a rule must not contain, and how it must not end.
 const PATH_SEQUENCES: &[&str] = &["//", "/./", "/../", "%2f", "%2F"];
 const PATH_ENDS: &[&str] = &["/..", "/."];
-/// Which characters a path may have.
-const PATH_REGEX: &str = "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+";
 
 /// A new Ingress.
 pub(crate) fn create(object: &Value) -> FieldErrors {
@@ -188,7 +186,7 @@ pub(crate) fn class(object: &Value) -> FieldErrors {
     if controller.len() > CONTROLLER_BYTES_MAX {
         errors.push(FieldError::too_long(&controller.path, CONTROLLER_BYTES_MAX));
     }
-    domain_prefixed_path(&controller, &mut errors);
+    errors.extend(names::domain_prefixed_path(&controller.path, controller.text()));
     if let Some(parameters) = spec.some("parameters") {
         class_parameters(&parameters, &mut errors);
     }
@@ -202,25 +200,6 @@ pub(crate) fn class_update(new: &Value, old: &Value) -> FieldErrors {
     controller(new).immutable(&controller(old), &mut errors);
     errors.extend(class(new));
     errors
-}
-
-fn domain_prefixed_path(at: &At<'_>, errors: &mut FieldErrors) {
-    if at.text().is_empty() {
-        errors.push(at.required(""));
-        return;
-    }
-    match at.text().split_once('/') {
-        Some((host, path)) if !host.is_empty() && !path.is_empty() => {
-            let rules = names::dns1123_subdomain(host);
-            errors.extend(rules.iter().map(|rule| FieldError::invalid(&at.path, host, rule)));
-            let is_good = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
-            if !path.bytes().all(is_good) {
-                let rule = format!("Invalid path (regex used for validation is '{PATH_REGEX}')");
-                errors.push(FieldError::invalid(&at.path, path, &rule));
-            }
-        }
-        _ => errors.push(at.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")")),
-    }
 }
 
 fn class_parameters(parameters: &At<'_>, errors: &mut FieldErrors) {

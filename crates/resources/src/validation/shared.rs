@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{At, NOT_NEGATIVE};
 
-const NOT_A_PERCENTAGE: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', or '93%', regex used for validation is '[0-9]+%')";
+const NOT_A_PERCENTAGE: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
 /// Whether the API treats `a` and `b` as the same: what is absent, null or empty does not differ.
 pub(super) fn same(a: &Value, b: &Value) -> bool {

@@ -168,9 +168,9 @@ spec:
         expect![[r#"
             metadata.name: Invalid value: "Web_": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
             metadata.namespace: Required value
-            metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
+            metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
             spec.volumes[1].name: Duplicate value: "v"
-            spec.containers[0].name: Invalid value: "C": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
+            spec.containers[0].name: Invalid value: "C": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
             spec.containers[0].image: Required value
             spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive
             spec.containers[0].ports[0].protocol: Unsupported value: "X": supported values: "SCTP", "TCP", "UDP"
@@ -254,7 +254,7 @@ fn a_services_ports_are_checked() {
         SERVICE,
         "{metadata: {name: 1a, namespace: d}, spec: {type: ClusterIP, sessionAffinity: None, ports: [{port: 0, protocol: TCP, targetPort: 80, nodePort: 30000}]}}",
         expect![[r#"
-            metadata.name: Invalid value: "1a": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
+            metadata.name: Invalid value: "1a": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
             spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive
             spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"#]],
     );
@@ -269,7 +269,7 @@ fn immutable_config_maps_stay() {
         expect![[r#"
             immutable: Forbidden: field is immutable when `immutable` is set
             data: Forbidden: field is immutable when `immutable` is set
-            data[x y]: Invalid value: "x y": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name', or 'KEY_NAME', or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"#]],
+            data[x y]: Invalid value: "x y": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"#]],
     );
 }
 

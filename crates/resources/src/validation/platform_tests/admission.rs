@@ -29,7 +29,7 @@ fn a_webhook_says_where_it_is_and_what_it_is_for() {
             webhooks[0].matchConditions[0].expression: Required value
             webhooks[0].matchConditions[0].name: Required value
             webhooks[0].admissionReviewVersions[1]: Invalid value: "v1": duplicate version
-            webhooks[0].admissionReviewVersions[2]: Invalid value: "V": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
+            webhooks[0].admissionReviewVersions[2]: Invalid value: "V": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
             webhooks[1].sideEffects: Required value: must specify one of None, NoneOnDryRun
             webhooks[1].clientConfig.service.namespace: Required value
             webhooks[1].clientConfig.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive
@@ -47,7 +47,7 @@ fn an_admission_policy_checks_something() {
         "{spec: {failurePolicy: Fail, paramKind: {apiVersion: a/b/c, kind: 'K!'}, matchConstraints: {matchPolicy: Exact, namespaceSelector: {}, objectSelector: {}}, variables: [{name: if, expression: ''}], validations: [{expression: '', message: \"a\\nb\", reason: Bad, messageExpression: ' '}], auditAnnotations: [{key: 'a b', valueExpression: ''}]}}",
         expect![[r#"
         spec.paramKind.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c
-        spec.paramKind.kind: Invalid value: "K!": may have mixed case, but should otherwise match: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
+        spec.paramKind.kind: Invalid value: "K!": may have mixed case, but should otherwise match: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
         spec.matchConstraints.resourceRules: Required value
         spec.variables[0].name: Invalid value: "if": name is not a valid CEL identifier
         spec.variables[0].expression: Required value: expression is not specified
@@ -55,7 +55,7 @@ fn an_admission_policy_checks_something() {
         spec.validations[0].messageExpression: Invalid value: " ": must be non-empty if specified
         spec.validations[0].message: Invalid value: "a\nb": message must not contain line breaks
         spec.validations[0].reason: Unsupported value: "Bad": supported values: "Forbidden", "Invalid", "RequestEntityTooLarge"
-        spec.auditAnnotations[0].key: Invalid value: "a/a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+        spec.auditAnnotations[0].key: Invalid value: "a/a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
         spec.auditAnnotations[0].valueExpression: Required value: valueExpression is not specified"#]],
     );
     check(

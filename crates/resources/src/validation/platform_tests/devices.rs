@@ -34,11 +34,11 @@ fn a_resource_claim_asks_for_devices() {
         spec.pool.generation: Invalid value: -1: must be greater than or equal to zero
         spec.nodeName: Invalid value: "": must be either unset or set to a non-empty string
         spec: Invalid value: "{`allNodes`, `perDeviceNodeSelection`}": exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required, but multiple fields are set
-        spec.devices[0].name: Invalid value: "D": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
+        spec.devices[0].name: Invalid value: "D": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
         spec.devices[0].attributes[a/b/c]: Invalid value: "a/b/c": must not contain more than one slash
         spec.devices[0].attributes[a/b/c]: Invalid value: {"bool":true,"int":1}: exactly one value must be specified
         spec.devices[0].attributes[x].version: Invalid value: "1.0": must be a string compatible with semver.org spec 2.0.0
-        spec.devices[1].name: Invalid value: "D": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
+        spec.devices[1].name: Invalid value: "D": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
         spec.devices[1].attributes[y]: Invalid value: "": exactly one value must be specified
         spec.devices[1]: Duplicate value: "D""#]],
     );

@@ -12,7 +12,7 @@ fn a_definition_names_itself() {
         &WIDGETS.replace("group: example.com", "group: k8s.io").replace("plural: widgets", "plural: Wid"),
         expect![[r#"
         metadata.name: Invalid value: "widgets.example.com": must be spec.names.plural+"."+spec.group
-        spec.names.plural: Invalid value: "Wid": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
+        spec.names.plural: Invalid value: "Wid": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
         metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation "api-approved.kubernetes.io", see https://github.com/kubernetes/enhancements/pull/1111"#]],
     );
     check(
@@ -92,7 +92,7 @@ fn an_api_service_is_named_after_what_it_serves() {
         "{spec: {group: example.com, version: V1, groupPriorityMinimum: 0, versionPriority: 1001, insecureSkipTLSVerify: true, caBundle: YWJj}}",
         expect![[r#"
         metadata.name: Invalid value: "a": must be `spec.version+"."+spec.group`: "V1.example.com"
-        spec.version: Invalid value: "V1": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
+        spec.version: Invalid value: "V1": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
         spec.groupPriorityMinimum: Invalid value: 0: must be positive and less than 20000
         spec.versionPriority: Invalid value: 1001: must be positive and less than 1000
         spec.caBundle: Invalid value: "3 bytes": local APIServices may not have a caBundle

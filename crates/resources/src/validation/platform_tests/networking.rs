@@ -15,7 +15,7 @@ fn an_ingress_says_where_paths_lead() {
             spec.rules[3].http.paths[1].path: Invalid value: "/a//b/..": cannot end with '/..'
             spec.rules[3].http.paths[1].backend: Invalid value: "": resource or service backend is required
             spec.rules[3].http.paths[2].pathType: Unsupported value: "Odd": supported values: "Exact", "ImplementationSpecific", "Prefix"
-            spec.rules[3].http.paths[2].backend.service.name: Invalid value: "S": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
+            spec.rules[3].http.paths[2].backend.service.name: Invalid value: "S": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')
             spec.rules[3].http.paths[2].backend: Required value: port name or number is required
             spec.rules[3].http.paths[3].path: Invalid value: "x": must be an absolute path
             spec.rules[3].http.paths[3].backend.resource.kind: Required value: kind is required
@@ -123,12 +123,12 @@ fn an_endpoint_can_be_sent_traffic() {
             endpoints[1].hostname: Invalid value: "a.b": must not contain dots
             endpoints[1].hints.forZones[1].name: Duplicate value: "z"
             endpoints[1].hints.forNodes[0].name: Invalid value: "N_": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
-            ports[0].name: Invalid value: "P": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
+            ports[0].name: Invalid value: "P": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
             ports[0].protocol: Unsupported value: "X": supported values: "SCTP", "TCP", "UDP"
             ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive
-            ports[1].name: Invalid value: "P": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
+            ports[1].name: Invalid value: "P": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
             ports[1].name: Duplicate value: "P"
-            ports[1].appProtocol: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"#]],
+            ports[1].appProtocol: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"#]],
     );
     check(
         SLICE,

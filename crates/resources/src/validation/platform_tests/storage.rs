@@ -197,7 +197,7 @@ fn drivers_nodes_and_attachments_are_checked() {
         spec.drivers[1]: Duplicate value: "z"
         spec.drivers[1]: Required value
         spec.drivers[1]: Invalid value: "": name part must be non-empty
-        spec.drivers[1]: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"#]],
+        spec.drivers[1]: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"#]],
     );
     check(
         ATTACHMENT,

@@ -68,7 +68,7 @@ fn jobs() {
               spec.podFailurePolicy.rules[1].onExitCodes.values[3]: Duplicate value: 1
               spec.podFailurePolicy.rules[1].onExitCodes.values: Invalid value: [0,2,1,1]: must be ordered
               spec.podFailurePolicy.rules[1].onPodConditions[0].type: Invalid value: "": name part must be non-empty
-              spec.podFailurePolicy.rules[1].onPodConditions[0].type: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+              spec.podFailurePolicy.rules[1].onPodConditions[0].type: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
               spec.podFailurePolicy.rules[1].onPodConditions[0].status: Unsupported value: "X": supported values: "False", "True", "Unknown"
               spec.podFailurePolicy.rules[1]: Invalid value: specifying both OnExitCodes and OnPodConditions is not supported
               spec.podFailurePolicy.rules[2].action: Required value: valid values: ["Count" "FailIndex" "FailJob" "Ignore"]

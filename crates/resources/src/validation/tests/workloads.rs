@@ -54,7 +54,7 @@ fn deployments() {
             rolling and recreating
               spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'
             bad shares
-              spec.strategy.rollingUpdate.maxSurge: Invalid value: "x": a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', or '93%', regex used for validation is '[0-9]+%')
+              spec.strategy.rollingUpdate.maxSurge: Invalid value: "x": a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')
               spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%
             negative numbers
               spec.revisionHistoryLimit: Invalid value: -1: must be greater than or equal to 0
@@ -67,7 +67,7 @@ fn deployments() {
             ephemeral containers
               spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template
             bad labels of Pods
-              spec.template.annotations: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"#]],
+              spec.template.annotations: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"#]],
     );
     check_each_update(
         kind,

@@ -1,0 +1,39 @@
+//! Who is asked about tokens that nothing here knows.
+
+use std::time::Duration;
+
+use crate::authorization_config::ReviewVersion;
+use crate::webhook_client::kubeconfig::Target;
+
+/// Which webhook is asked who somebody is whom nothing here knows. Source: `--authentication-token-webhook-*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenWebhook {
+    /// Where it is.
+    pub target: Target,
+    /// In which version it is asked.
+    pub version: ReviewVersion,
+    /// How long answers are kept; nothing if not at all.
+    pub cache_ttl: Duration,
+}
+
+impl TokenWebhook {
+    /// Reads what the flags name.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(
+        file: &str,
+        version: &str,
+        cache_ttl: Duration,
+        read: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<Self, String> {
+        let unsupported = || {
+            format!(
+                "unsupported authentication webhook version {version:?}, supported versions are \"v1\", \"v1beta1\""
+            )
+        };
+        let version = ReviewVersion::parse(version).ok_or_else(unsupported)?;
+        let target = Target::load(file, read).map_err(|why| format!("{file}: {why}"))?;
+        Ok(Self { target, version, cache_ttl })
+    }
+}
