@@ -164,7 +164,8 @@ fn write_of(call: &Call) -> Option<Write> {
         None => Change::Delete,
     };
     let durability = if keep == Keep::Durably { Durability::Synced } else { Durability::Relaxed };
-    Some(Write { key: call.key()?.to_owned(), expect, change, durability, cause: Bytes::from_static(b"{}") })
+    let (key, cause) = (call.key()?.to_owned(), Bytes::from_static(b"{}"));
+    Some(Write { key, expect, change, durability, cause, only_while: None })
 }
 
 /// What an entry says.
