@@ -115,13 +115,13 @@ impl Known {
 pub async fn ask(target: &dyn Target, recorder: &Recorder, call: Call) -> Outcome {
     let id = recorder.id();
     recorder.note(Line::Invoke(id, call.clone()));
-    let outcome = target.call(call).await;
+    let outcome = target.call(call, recorder).await;
     recorder.note(Line::Return(id, outcome.clone()));
     outcome
 }
 
 impl Target for Arc<dyn Store> {
-    fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
+    fn call<'a>(&'a self, call: Call, _: &'a Recorder) -> BoxFuture<'a, Outcome> {
         call_of(self, call).boxed()
     }
 }
