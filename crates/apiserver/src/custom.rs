@@ -99,6 +99,7 @@ impl Definitions {
             }
         }
         for served in serving::all(catalogue, steps).await {
+            served.attend_gate();
             definitions.served.insert(served.name().to_owned(), served);
         }
         definitions
@@ -125,7 +126,16 @@ impl Definitions {
         self.take(api, &kind, names).await?;
         api.custom.advance(revision.max(kind.cache().newest().min(listing.revision)));
         loop {
-            let events = watcher.next().await?;
+            let behind = self.served.values().filter(|served| served.is_behind());
+            let behind: BTreeSet<String> = behind.map(|served| served.name().to_owned()).collect();
+            let pause = (!behind.is_empty()).then(|| backoff.next(&api.random));
+            let events = tokio::select! {
+                events = watcher.next() => events?,
+                () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {
+                    self.take(api, &kind, behind).await?;
+                    continue;
+                }
+            };
             let reached = events.last().map(|event| event.revision);
             let names = events.iter().map(|event| event.object.name().to_owned()).collect();
             self.take(api, &kind, names).await?;
@@ -176,12 +186,15 @@ impl Definitions {
         let before = self.served.remove(name);
         let step = Step { object: Arc::clone(&object), definition: planned.clone(), before };
         let mut served = step.take(api).await;
+        served.attend_gate();
         if served.begins_cleanup() {
             served.cleaning();
-            cleanup::begin(api, name, &uid, served.gate());
+            cleanup::begin(api, name, &uid);
         }
+        // Nobody is told of a kind that is not there yet.
+        let is_behind = served.is_behind();
         self.served.insert(name.to_owned(), served);
-        if planned.get("status") != definition.get("status") {
+        if !is_behind && planned.get("status") != definition.get("status") {
             let status = planned.get("status").cloned().unwrap_or_default();
             said(write_status(api, name, &status, Some(&definition)).await)?;
         }

@@ -141,6 +141,7 @@ impl Core {
                 range_end: Bytes::from(if is_empty { String::new() } else { end.to_owned() }),
                 limit: left,
                 revision: i64::try_from(page.revision).unwrap_or(i64::MAX),
+                keys_only: false,
                 count_only: is_empty,
             };
             let answer = self.read(&request).await?;

@@ -34,6 +34,17 @@ pub struct Write {
     pub durability: Durability,
     /// Beside the value, never in it: what caused this revision. Opaque here.
     pub cause: Bytes,
+    /// What must hold of another key for the write to happen.
+    pub only_while: Option<Unchanged>,
+}
+
+/// That the last change of a key, which is there, is still this revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unchanged {
+    /// Which.
+    pub key: String,
+    /// Its last change.
+    pub revision: Revision,
 }
 
 /// The condition of a write.
@@ -117,6 +128,9 @@ pub enum StoreError {
         /// What is there instead.
         current: Option<Entry>,
     },
+    /// The key of [`Write::only_while`] has changed; nothing happened.
+    #[error("what the write depends on has changed")]
+    Overtaken,
     /// The revision asked for is gone.
     #[error("revision {requested} was compacted, the oldest is {oldest}")]
     Compacted {

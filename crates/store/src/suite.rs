@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::{Change, Durability, Event, Expect, Revision, Store, StoreError, Watch, Write};
+use crate::{Change, Durability, Event, Expect, Revision, Store, StoreError, Unchanged, Watch, Write};
 
 /// How long a case waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,6 +46,7 @@ cases!(
     a_key_with_a_ttl_expires_with_an_event,
     concurrent_writers_of_one_key_win_once_per_revision,
     what_a_refused_writer_is_told_is_there_already,
+    a_write_that_depends_on_another_key_is_made_only_while_that_is_as_it_was,
 );
 
 /// A write of `value` to `key`.
@@ -56,6 +57,7 @@ pub fn put(key: &str, expect: Expect, value: &str) -> Write {
         change: Change::Put { value: Bytes::from(value.to_owned()), ttl_seconds: None },
         durability: Durability::Synced,
         cause: Bytes::from(format!("cause of {value}")),
+        only_while: None,
     }
 }
 
@@ -339,5 +341,44 @@ async fn what_a_refused_writer_is_told_is_there_already(store: Arc<dyn Store>) {
             }
         });
         futures::future::join_all(race).await;
+    }
+}
+
+async fn a_write_that_depends_on_another_key_is_made_only_while_that_is_as_it_was(store: Arc<dyn Store>) {
+    let depends = |revision| {
+        let only_while = Some(Unchanged { key: "/registry/a".to_owned(), revision });
+        Write { only_while, ..put("/registry/b", Expect::Absent, "1") }
+    };
+    let is_overtaken = async |write: Write| match store.commit(write.clone()).await {
+        Err(StoreError::Overtaken) => assert_eq!(store.get(&write.key).await.unwrap(), None),
+        other => panic!("{write:?}: {other:?}"),
+    };
+    is_overtaken(depends(0)).await;
+    is_overtaken(depends(1)).await;
+    let first = commit(&store, put("/registry/a", Expect::Absent, "1")).await;
+    is_overtaken(depends(first + 1)).await;
+    let made = commit(&store, depends(first)).await;
+    commit(&store, delete("/registry/b", made)).await;
+    let second = commit(&store, put("/registry/a", Expect::Revision(first), "2")).await;
+    is_overtaken(depends(first)).await;
+    commit(&store, depends(second)).await;
+    // What is there already is told, whether the other key has changed or not.
+    match store.commit(depends(second)).await {
+        Err(StoreError::Conflict { current: Some(_) }) => {}
+        other => panic!("{other:?}"),
+    }
+    let gone = commit(&store, delete("/registry/a", second)).await;
+    let other = |revision| Write { key: "/registry/c".to_owned(), ..depends(revision) };
+    is_overtaken(other(second)).await;
+    is_overtaken(other(gone)).await;
+    // Of writes at the same time one comes first.
+    let third = commit(&store, put("/registry/a", Expect::Absent, "3")).await;
+    let (removed, written) =
+        futures::future::join(store.commit(delete("/registry/a", third)), store.commit(other(third))).await;
+    let removed = removed.unwrap();
+    match written {
+        Ok(revision) => assert!(revision < removed, "{revision} came after {removed}"),
+        Err(StoreError::Overtaken) => {}
+        other => panic!("{other:?}"),
     }
 }

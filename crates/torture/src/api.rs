@@ -1,9 +1,12 @@
-//! The same workload over the API: ConfigMaps for keys, resource versions for revisions.
+//! The same workload over the API: objects for keys, resource versions for revisions. The objects are ConfigMaps, or of a
+//! custom kind whose definition changes meanwhile.
 //!
 //! Whoever runs it says how requests reach the server: over TLS, or in the same process.
 
+pub mod definition;
 pub mod liar;
 mod lines;
+mod objects;
 mod watcher;
 
 use std::sync::Arc;
@@ -20,9 +23,10 @@ use serde_json::{Value, json};
 use store::Revision;
 
 use crate::Recorder;
-use crate::history::{Call, Outcome, State};
-use crate::value;
-use crate::workload::{self, OBJECTS, Plan, Target};
+use crate::history::{Call, Outcome};
+use crate::workload::{self, Plan, Target, World};
+use definition::{Definition, Window};
+use objects::{Objects, SELECTOR, version};
 
 /// Why a request was not answered.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -39,46 +43,64 @@ pub trait Server: Send + Sync + 'static {
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 /// Before a server that could not be reached is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// What the workload's objects are told from others by.
-const SELECTOR: &str = "labelSelector=torture%3Dyes";
-const PREFIX: &str = "/registry/configmaps/";
-
 /// A client.
 #[derive(Clone)]
-pub struct Client(Arc<dyn Server>);
+pub struct Client {
+    server: Arc<dyn Server>,
+    objects: Arc<Objects>,
+    /// Of custom objects.
+    definition: Option<Arc<Definition>>,
+}
 
 /// An answer: status and object.
 type Answer = Result<(StatusCode, Value), Failure>;
 
 impl Client {
-    /// Sends its requests to `server`.
+    /// Sends its requests to `server`. Its objects are ConfigMaps.
     #[must_use]
     pub fn new(server: Arc<dyn Server>) -> Self {
-        Self(server)
+        Self { server, objects: Arc::new(objects::config_maps()), definition: None }
     }
 
-    /// Makes the namespaces that the workload is in.
+    /// The same with objects of the kind that `definition` defines.
+    #[must_use]
+    pub fn of_custom_kind(server: Arc<dyn Server>, definition: Arc<Definition>) -> Self {
+        Self { server, objects: Arc::new(objects::custom()), definition: Some(definition) }
+    }
+
+    /// The keys of its objects.
+    #[must_use]
+    pub fn world(&self) -> &'static World {
+        self.objects.world
+    }
+
+    /// Makes the namespaces that the workload is in, and the definition of its kind.
     ///
     /// # Errors
     /// If the server refuses.
     pub async fn prepare(&self) -> Result<(), Failure> {
-        for (folder, _) in OBJECTS.folders {
-            let name = place(folder).0;
+        for (folder, _) in self.objects.world.folders {
+            let name = self.objects.place(folder).0;
             let namespace = json!({"metadata": {"name": name}});
             let (code, body) = self.ask(Method::POST, "/api/v1/namespaces", Some(namespace)).await?;
             if !code.is_success() && code != StatusCode::CONFLICT {
                 return Err(format!("namespace {name}: {body}").into());
             }
         }
-        Ok(())
+        match &self.definition {
+            Some(definition) => definition.change(self).await,
+            None => Ok(()),
+        }
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        let media_type =
+            if method == Method::PATCH { "application/apply-patch+yaml" } else { "application/json" };
         let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
-        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let request = Request::builder().method(method).uri(path).header("content-type", media_type);
         let request = request.header("accept", "application/json").body(body)?;
         let answer = async {
-            let response = self.0.send(request).await?;
+            let response = self.server.send(request).await?;
             let code = response.status();
             let bytes = response.into_body().collect().await?.to_bytes();
             Ok::<_, Failure>((code, serde_json::from_slice(&bytes)?))
@@ -88,7 +110,7 @@ impl Client {
 
     /// The newest revision, as soon as the server can say it.
     async fn newest(&self, patience: Duration) -> Result<Revision, Failure> {
-        let path = format!("/api/v1/configmaps?{SELECTOR}");
+        let path = format!("{}?{SELECTOR}", self.objects.everything());
         let asked = async {
             loop {
                 let answer = self.ask(Method::GET, &path, None).await;
@@ -101,31 +123,39 @@ impl Client {
         Ok(tokio::time::timeout(patience, asked).await?)
     }
 
-    async fn outcome(&self, call: Call) -> Outcome {
-        match self.try_call(&call).await {
-            Ok((code, body)) => read(&call, code, &body),
+    async fn outcome(&self, call: Call, recorder: &Recorder) -> Outcome {
+        let window = self.definition.as_deref().map(Window::open);
+        match self.try_call(&call, window.as_ref()).await {
+            Ok((code, body)) => {
+                window.into_iter().for_each(|window| window.close(&call, (code, &body), recorder));
+                self.objects.read(&call, code, &body)
+            }
             Err(why) => Outcome::Unknown(why.to_string()),
         }
     }
 
-    async fn try_call(&self, call: &Call) -> Answer {
+    async fn try_call(&self, call: &Call, window: Option<&Window<'_>>) -> Answer {
+        let objects = &self.objects;
+        let level = window.map(|window| window.level);
         match call {
             Call::Create { key, value, .. } => {
-                let (namespace, name) = place(key);
-                let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-                self.ask(Method::POST, &path, Some(object(name, value, None))).await
+                let (namespace, name) = objects.place(key);
+                let (path, version) = objects.collection(namespace);
+                self.ask(Method::POST, &path, Some(objects.object(name, value, (None, level, version)))).await
             }
             Call::Update { key, value, expect, .. } => {
-                let body = object(place(key).1, value, Some(*expect));
-                self.ask(Method::PUT, &path(key), Some(body)).await
+                let (path, version) = objects.path(key);
+                let body = objects.object(objects.place(key).1, value, (Some(*expect), level, version));
+                self.ask(Method::PUT, &path, Some(body)).await
             }
             Call::Delete { key, expect, .. } => {
                 let preconditions = json!({"preconditions": {"resourceVersion": expect.to_string()}});
-                self.ask(Method::DELETE, &path(key), Some(preconditions)).await
+                self.ask(Method::DELETE, &objects.path(key).0, Some(preconditions)).await
             }
-            Call::Get { key } => self.ask(Method::GET, &path(key), None).await,
+            Call::Get { key } => self.ask(Method::GET, &objects.path(key).0, None).await,
             Call::List { start, at, limit, .. } => {
-                let mut path = format!("{}?{SELECTOR}", collection(start));
+                let namespace = start.strip_prefix(objects.prefix).unwrap_or_default().trim_end_matches('/');
+                let mut path = format!("{}?{SELECTOR}", objects.collection(namespace).0);
                 if *limit > 0 {
                     path += &format!("&limit={limit}");
                 }
@@ -140,8 +170,8 @@ impl Client {
 }
 
 impl Target for Client {
-    fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
-        self.outcome(call).boxed()
+    fn call<'a>(&'a self, call: Call, recorder: &'a Recorder) -> BoxFuture<'a, Outcome> {
+        self.outcome(call, recorder).boxed()
     }
 }
 
@@ -156,7 +186,11 @@ pub async fn run(client: &Client, plan: &Plan, recorder: &Recorder) -> Result<()
         .map(|number| watcher::spawn(client, recorder, &tasks, watcher::Manner::of(number), start))
         .collect();
     let clients = (0..plan.clients).map(|number| workload::work(client, plan, number, recorder));
-    futures::future::join_all(clients).await;
+    let clients = futures::future::join_all(clients);
+    match &client.definition {
+        Some(definition) => drop(definition.keep_changing(client, plan.seed, clients).await?),
+        None => drop(clients.await),
+    }
     let newest = mark(client, plan, recorder).await?;
     workload::read_everything(client, plan.world, recorder).await;
     for watcher in watchers {
@@ -171,8 +205,10 @@ async fn mark(client: &Client, plan: &Plan, recorder: &Recorder) -> Result<Revis
     let mut last = String::new();
     let tried = async {
         for number in 0.. {
-            let (key, value) =
-                (format!("{PREFIX}a/{}.mark{number}", plan.name), format!("{}.mark{number}", plan.name));
+            let (key, value) = (
+                format!("{}a/{}.mark{number}", client.objects.prefix, plan.name),
+                format!("{}.mark{number}", plan.name),
+            );
             let keep = crate::history::Keep::Durably;
             match workload::ask(client, recorder, Call::Create { key, value, keep }).await {
                 Outcome::Wrote(revision) => return revision,
@@ -184,74 +220,4 @@ async fn mark(client: &Client, plan: &Plan, recorder: &Recorder) -> Result<Revis
     };
     let marked = tokio::time::timeout(plan.patience, tried).await;
     marked.map_err(|_| format!("the last write is not taken: {last}").into())
-}
-
-/// Namespace and name.
-fn place(key: &str) -> (&str, &str) {
-    key.strip_prefix(PREFIX).unwrap_or(key).split_once('/').unwrap_or_default()
-}
-
-fn path(key: &str) -> String {
-    let (namespace, name) = place(key);
-    format!("/api/v1/namespaces/{namespace}/configmaps/{name}")
-}
-
-/// Of a range's first key.
-fn collection(start: &str) -> String {
-    match start.strip_prefix(PREFIX).unwrap_or_default().trim_end_matches('/') {
-        "" => "/api/v1/configmaps".to_owned(),
-        namespace => format!("/api/v1/namespaces/{namespace}/configmaps"),
-    }
-}
-
-fn object(name: &str, tag: &str, expect: Option<Revision>) -> Value {
-    let value = String::from_utf8_lossy(&value::encode(tag)).into_owned();
-    let mut metadata = json!({"name": name, "labels": {"torture": "yes"}});
-    if let Some(expect) = expect {
-        metadata["resourceVersion"] = json!(expect.to_string());
-    }
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": value}})
-}
-
-fn version(object: &Value) -> Option<Revision> {
-    object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
-}
-
-/// Key and state of an object.
-fn state(object: &Value) -> Option<(String, State)> {
-    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
-    let key = format!("{PREFIX}{}/{}", text("/metadata/namespace")?, text("/metadata/name")?);
-    let value = value::decode(text("/data/value")?.as_bytes());
-    Some((key, State { value, revision: version(object)?, created: None }))
-}
-
-/// What an answer says about a call.
-fn read(call: &Call, code: StatusCode, body: &Value) -> Outcome {
-    let unclear = || Outcome::Unknown(format!("{code}: {body:.200}"));
-    match (call, code) {
-        (Call::Create { .. } | Call::Update { .. }, StatusCode::OK | StatusCode::CREATED) => {
-            version(body).map_or_else(unclear, Outcome::Wrote)
-        }
-        (Call::Delete { .. }, StatusCode::OK) => Outcome::Done,
-        (Call::Get { .. }, StatusCode::OK) => {
-            state(body).map_or_else(unclear, |(_, state)| Outcome::Got(Some(state)))
-        }
-        (Call::Get { .. }, StatusCode::NOT_FOUND) => Outcome::Got(None),
-        (Call::List { .. }, StatusCode::OK) => {
-            let states = body["items"].as_array().map(|items| items.iter().map(state).collect::<Option<_>>());
-            match (version(body), states.unwrap_or(Some(Vec::new()))) {
-                (Some(revision), Some(states)) => Outcome::Listed { revision, states, remaining: None },
-                _ => unclear(),
-            }
-        }
-        (Call::List { .. }, StatusCode::GONE) => Outcome::Gone,
-        (Call::Update { .. } | Call::Delete { .. }, StatusCode::NOT_FOUND) => Outcome::Refused(None),
-        (Call::Create { .. } | Call::Update { .. } | Call::Delete { .. }, StatusCode::CONFLICT) => {
-            Outcome::RefusedBlindly
-        }
-        (_, code) if code.is_client_error() && code != StatusCode::TOO_MANY_REQUESTS => {
-            Outcome::NotDone(format!("{code}: {body}"))
-        }
-        _ => unclear(),
-    }
 }

@@ -3,6 +3,7 @@
 //! Revisions put all writes in one order, so most rules compare with the log that acknowledgements, events and reads
 //! make together; what cannot be known from revisions (who saw what when) is a search per key, in `register`.
 
+mod forms;
 mod lists;
 mod log;
 mod order;
@@ -56,6 +57,8 @@ pub enum Rule {
     NothingLost,
     /// What must come, comes.
     Progress,
+    /// After the answer to a change of a definition, objects are shown and judged by it.
+    DefinitionsHold,
 }
 
 impl fmt::Display for Breach {
@@ -86,6 +89,7 @@ pub fn check(history: &History, promise: Promise) -> Vec<Breach> {
     let mut breaches = Breaches::default();
     let log = log::Log::of(history, &operations, &mut breaches);
     order::check(history, &operations, &mut breaches);
+    forms::check(history, &mut breaches);
     lists::check(&log, &operations, promise, &mut breaches);
     watches::check(history, &log, &operations, promise, &mut breaches);
     for (key, operations) in by_key(&operations) {

@@ -165,6 +165,27 @@ pub enum Line {
     Cut(Id),
     /// A watcher should have been told of everything up to a revision by now.
     Due(Id, Revision),
+    /// An object was shown as some forms of its definition have it: one, if all is well. The newest whose change was
+    /// answered before somebody asked was `since`, and `until` the newest that was asked for when the answer came.
+    Shown {
+        /// Which.
+        forms: Vec<u64>,
+        /// The oldest that may be.
+        since: u64,
+        /// The newest that may be.
+        until: u64,
+    },
+    /// A write was judged that suits forms of its definition up to `level`; `since` and `until` as above.
+    Judged {
+        /// Up to which.
+        level: u64,
+        /// Whether it was found right.
+        is_taken: bool,
+        /// The oldest form that may have judged it.
+        since: u64,
+        /// The newest.
+        until: u64,
+    },
     /// The store was opened again after a crash; it counts on from `newest`, and of what was there before nothing
     /// after `kept` is left.
     Restart {

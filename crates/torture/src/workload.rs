@@ -65,11 +65,27 @@ pub const OBJECTS: World = World {
     ],
 };
 
+/// Objects of a custom kind.
+pub const CUSTOM_OBJECTS: World = World {
+    folders: &[
+        ("/registry/torture.example.com/things/a/", Keep::Durably),
+        ("/registry/torture.example.com/things/a-b/", Keep::Durably),
+        ("/registry/torture.example.com/things/b/", Keep::Durably),
+    ],
+    durable: 3,
+    ranges: &[
+        ("/registry/torture.example.com/things/", "/registry/torture.example.com/things0"),
+        ("/registry/torture.example.com/things/a/", "/registry/torture.example.com/things/a0"),
+        ("/registry/torture.example.com/things/a-b/", "/registry/torture.example.com/things/a-b0"),
+    ],
+};
+
 /// Whom clients ask.
 pub trait Target: Send + Sync {
-    /// Asks for one thing.
-    fn call(&self, call: Call) -> BoxFuture<'_, Outcome>;
+    /// Asks for one thing; what is told beside the outcome is taken down.
+    fn call<'a>(&'a self, call: Call, recorder: &'a Recorder) -> BoxFuture<'a, Outcome>;
 }
+
 /// How a workload is made.
 #[derive(Clone, Debug)]
 pub struct Plan {

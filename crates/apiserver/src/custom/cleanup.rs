@@ -1,6 +1,6 @@
 //! The end of a definition: its objects are deleted, with their finalizers respected, and when the last is gone it goes too.
 //!
-//! Creates are refused first, and those under way are waited for (`gate.rs`): what is found after that is all.
+//! No create is made after the definition's end was written (`gate.rs`): what is found after that is all.
 //! Source: `k8s.io/apiextensions-apiserver/pkg/controller/finalizer`.
 
 use std::sync::Arc;
@@ -16,7 +16,6 @@ use super::{DEFINITIONS, find, said, write_status};
 use crate::api::Api;
 use crate::cache::CachedObject;
 use crate::cache::interest::Interest;
-use crate::gate::Gate;
 use crate::kinds::{Kind, Part};
 use crate::request;
 use crate::request_info::Verb;
@@ -27,9 +26,8 @@ use crate::write::delete::delete;
 use crate::write::options::DeleteOptions;
 
 /// Begins to clean up after a definition that is being deleted; goes on until it is gone.
-pub(super) fn begin(api: &Arc<Api>, name: &str, uid: &str, gate: &Arc<Gate>) {
-    let cleanup =
-        Cleanup { api: Arc::clone(api), name: name.to_owned(), uid: uid.to_owned(), gate: Arc::clone(gate) };
+pub(super) fn begin(api: &Arc<Api>, name: &str, uid: &str) {
+    let cleanup = Cleanup { api: Arc::clone(api), name: name.to_owned(), uid: uid.to_owned() };
     api.serving.spawn("custom-kind-cleanup", async move { cleanup.run().await });
 }
 
@@ -37,13 +35,11 @@ struct Cleanup {
     api: Arc<Api>,
     name: String,
     uid: String,
-    gate: Arc<Gate>,
 }
 
 impl Cleanup {
     async fn run(self) {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30), 0.1);
-        self.gate.close().await;
         while let Err(failure) = self.once().await {
             warn!(%failure, name = self.name, "the objects of a definition cannot be deleted yet");
             let told = self.say(Terminating::Failed(failure.message.clone())).await;

@@ -1,7 +1,9 @@
 //! What is served of one definition, and how it changes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use base::Backoff;
 use extensions::conditions::{self, Kind as Condition};
 use extensions::kind::{self as kinds, Before, CustomKind, KindError};
 use jiff::Timestamp;
@@ -16,6 +18,9 @@ use crate::gate::Gate;
 use crate::object::StoredForm;
 use crate::status::{Error, Result};
 
+/// How often the store is asked for the objects of a definition before its author is answered all the same.
+const TRIES: usize = 6;
+
 /// A definition, and what it has in the catalogue.
 #[derive(Debug)]
 pub(super) struct Served {
@@ -29,6 +34,8 @@ pub(super) struct Served {
     gate: Arc<Gate>,
     /// Whether its objects are being deleted.
     is_cleaning: bool,
+    /// Whether the catalogue is still to follow, because the store did not answer.
+    is_behind: bool,
 }
 
 /// A change of one definition.
@@ -67,12 +74,13 @@ impl Served {
             return Ok(None);
         }
         let kinds = kinds::kinds(definition, None)?;
-        Ok(Some(Self::of(object, definition, kinds, Arc::default())))
+        let gate = Arc::new(Gate::new(&object.key));
+        Ok(Some(Self::of(object, definition, kinds, gate)))
     }
 
     fn of(object: Arc<CachedObject>, definition: &Value, kinds: Vec<CustomKind>, gate: Arc<Gate>) -> Self {
         let summary = summary(definition);
-        Self { object, summary, kinds, offered: Vec::new(), gate, is_cleaning: false }
+        Self { object, summary, kinds, offered: Vec::new(), gate, is_cleaning: false, is_behind: false }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -96,8 +104,13 @@ impl Served {
         &self.summary
     }
 
-    pub(super) fn gate(&self) -> &Arc<Gate> {
-        &self.gate
+    /// Lets creates through as long as the definition is what is served, and none once it is being deleted.
+    pub(super) fn attend_gate(&self) {
+        if Metadata::of(&self.summary).is_terminating() {
+            self.gate.close();
+        } else if !self.is_behind {
+            self.gate.follow(self.object.revision);
+        }
     }
 
     /// Whether it could be given names when others give theirs back.
@@ -108,6 +121,11 @@ impl Served {
     /// Whether its objects are to be deleted now, and are not yet.
     pub(super) fn begins_cleanup(&self) -> bool {
         !self.is_cleaning && Metadata::of(&self.summary).is_terminating()
+    }
+
+    /// Whether the catalogue is still to follow.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// Its objects are being deleted from now on.
@@ -142,7 +160,7 @@ impl Served {
         if let Err(failure) = api.catalogue.remove(&names).await {
             warn!(%failure, name = self.name(), "a kind cannot be withdrawn");
         }
-        self.gate.close().await;
+        self.gate.close();
     }
 }
 
@@ -156,7 +174,10 @@ impl Step {
         {
             return before_with(before, object, &definition);
         }
-        let gate = before.as_ref().map(|before| Arc::clone(&before.gate)).unwrap_or_default();
+        let gate = match &before {
+            Some(before) => Arc::clone(&before.gate),
+            None => Arc::new(Gate::new(&object.key)),
+        };
         let kinds = match kinds::is_served(&definition) {
             true => made(definition.clone(), before.as_ref()).await,
             false => Ok(Vec::new()),
@@ -177,16 +198,30 @@ impl Step {
         let gone = before.as_ref().map(|before| before.offered.clone()).unwrap_or_default();
         let gone: Vec<Name<'_>> = gone.iter().map(|(g, v, p)| (&**g, &**v, &**p)).collect();
         let names = Served::names_of(&offers);
-        match api.catalogue.change(&gone, offers).await {
+        match change(api, &gone, offers).await {
             Ok(()) => served.offered = names,
             Err(failure) => {
                 warn!(%failure, name, "a definition's kinds cannot be served");
+                served.is_behind = matches!(failure, ChangeError::Store(_));
                 served.offered = before.map(|before| before.offered).unwrap_or_default();
             }
         }
         debug!(name, kinds = served.offered.len(), "a definition is served");
         served
     }
+}
+
+/// Changes the catalogue, if need be with the patience that a store deserves which does not answer at once.
+async fn change(api: &Api, gone: &[Name<'_>], offers: Vec<Offer>) -> std::result::Result<(), ChangeError> {
+    let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500), 0.1);
+    for _ in 1..TRIES {
+        match api.catalogue.change(gone, offers.clone()).await {
+            Err(failure @ ChangeError::Store(_)) => debug!(%failure, "kinds are to be loaded again"),
+            done => return done,
+        }
+        tokio::time::sleep(backoff.next(&api.random)).await;
+    }
+    api.catalogue.change(gone, offers).await
 }
 
 /// What was served before, which stays, of a definition that says something else now.
@@ -198,6 +233,7 @@ fn before_with(before: &Served, object: Arc<CachedObject>, definition: &Value) -
         offered: before.offered.clone(),
         gate: Arc::clone(&before.gate),
         is_cleaning: before.is_cleaning,
+        is_behind: before.is_behind,
     }
 }
 
@@ -205,7 +241,8 @@ fn before_with(before: &Served, object: Arc<CachedObject>, definition: &Value) -
 fn is_same(before: &Served, definition: &Value) -> bool {
     let names = |definition: &Value| definition.pointer("/status/acceptedNames").cloned();
     let ends = |definition: &Value| conditions::is_true(definition, Condition::Terminating);
-    names(&before.summary) == names(definition)
+    !before.is_behind
+        && names(&before.summary) == names(definition)
         && ends(&before.summary) == ends(definition)
         && kinds::is_served(&before.summary) == kinds::is_served(definition)
         && before.object.value().get("spec") == definition.get("spec")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use store::{Change, Durability, Expect, Revision, Store, StoreError, Write};
+use store::{Change, Durability, Expect, Revision, Store, StoreError, Unchanged, Write};
 use tracing::error;
 
 use super::Admitted;
@@ -16,6 +16,9 @@ use crate::kinds::Kind;
 use crate::object::encode_stored;
 use crate::status::Error;
 use crate::tree::text;
+
+/// How often a create is tried whose definition changes meanwhile.
+const OVERTAKEN_MAX: usize = 8;
 
 /// Writes admitted objects.
 pub struct Door {
@@ -62,11 +65,21 @@ impl Door {
     /// # Errors
     /// As [`Refusal`].
     pub async fn create(&self, admitted: &Admitted, cause: Bytes) -> Result<Committed, Refusal> {
-        let _pass = match admitted.kind().gate() {
-            None => None,
-            Some(gate) => Some(gate.pass().await.ok_or_else(|| Refusal::Failed(Error::ending("create")))?),
+        let Some(gate) = admitted.kind().gate() else {
+            let committed = self.put(admitted, (Expect::Absent, None), cause).await?;
+            return committed.ok_or(Refusal::Conflict(None));
         };
-        self.put(admitted, Expect::Absent, cause).await
+        for _ in 0..OVERTAKEN_MAX {
+            let pass = gate.pass().ok_or_else(|| Refusal::Failed(Error::ending("create")))?;
+            let condition = (Expect::Absent, Some(pass.clone()));
+            if let Some(committed) = self.put(admitted, condition, cause.clone()).await? {
+                return Ok(committed);
+            }
+            if !gate.passed_on(&pass).await {
+                break;
+            }
+        }
+        Err(Refusal::Failed(Error::unavailable("the definition of the kind has changed; try again")))
     }
 
     /// Replaces an object whose last change was `revision`. If nothing changes, nothing is written, unless the object
@@ -88,7 +101,8 @@ impl Door {
         {
             return Ok(Committed { revision: current.revision, object: Arc::clone(current) });
         }
-        self.write(admitted, value, Expect::Revision(current.revision), cause).await
+        let condition = (Expect::Revision(current.revision), None);
+        self.write(admitted, value, condition, cause).await?.ok_or(Refusal::Conflict(None))
     }
 
     /// Removes an object whose last change was `revision`; answers its last state.
@@ -108,8 +122,11 @@ impl Door {
             change: Change::Delete,
             durability: durability(admitted.kind().is_relaxed()),
             cause,
+            only_while: None,
         };
-        let revision = self.commit(admitted.kind(), write).await?;
+        let Some(revision) = self.commit(admitted.kind(), write).await? else {
+            return Err(Refusal::Conflict(None));
+        };
         self.note(admitted, revision);
         committed(admitted, &value, revision)
     }
@@ -126,6 +143,7 @@ impl Door {
             change: Change::Put { value, ttl_seconds: Some(ttl_seconds) },
             durability: Durability::Relaxed,
             cause: Bytes::new(),
+            only_while: None,
         };
         self.store.commit(write).await.map(drop)
     }
@@ -142,6 +160,7 @@ impl Door {
             change: Change::Delete,
             durability: Durability::Relaxed,
             cause: Bytes::new(),
+            only_while: None,
         };
         self.store.commit(write).await.map(drop)
     }
@@ -163,6 +182,7 @@ impl Door {
             change: Change::Put { value: value.clone(), ttl_seconds: None },
             durability: Durability::Synced,
             cause: Bytes::new(),
+            only_while: None,
         };
         let object = |value: &[u8], revision| {
             CachedObject::from_stored(record.key.into(), value, revision).map(Arc::new)
@@ -207,18 +227,23 @@ impl Door {
         }
     }
 
-    async fn put(&self, admitted: &Admitted, expect: Expect, cause: Bytes) -> Result<Committed, Refusal> {
+    async fn put(
+        &self,
+        admitted: &Admitted,
+        condition: (Expect, Option<Unchanged>),
+        cause: Bytes,
+    ) -> Result<Option<Committed>, Refusal> {
         let value = encode(admitted)?;
-        self.write(admitted, value, expect, cause).await
+        self.write(admitted, value, condition, cause).await
     }
 
     async fn write(
         &self,
         admitted: &Admitted,
         value: Bytes,
-        expect: Expect,
+        (expect, only_while): (Expect, Option<Unchanged>),
         cause: Bytes,
-    ) -> Result<Committed, Refusal> {
+    ) -> Result<Option<Committed>, Refusal> {
         let sealed = self.at_rest.seal(admitted.kind().cache().keys(), admitted.key(), value.clone());
         let write = Write {
             key: admitted.key().to_owned(),
@@ -229,10 +254,11 @@ impl Door {
             },
             durability: durability(admitted.is_relaxed()),
             cause,
+            only_while,
         };
-        let revision = self.commit(admitted.kind(), write).await?;
+        let Some(revision) = self.commit(admitted.kind(), write).await? else { return Ok(None) };
         self.note(admitted, revision);
-        committed(admitted, &value, revision)
+        committed(admitted, &value, revision).map(Some)
     }
 
     /// Whether what is stored for an object is encrypted in another way than it would be today.
@@ -247,11 +273,13 @@ impl Door {
         self.at_rest.is_stale(keys, &entry).await.map_err(|why| Refusal::Failed(why.into()))
     }
 
-    async fn commit(&self, kind: &Kind, write: Write) -> Result<Revision, Refusal> {
+    /// Commits a write; `None` if what it depends on has changed.
+    async fn commit(&self, kind: &Kind, write: Write) -> Result<Option<Revision>, Refusal> {
         let (key, is_new) = (write.key.clone(), matches!(write.expect, Expect::Absent));
         match self.store.commit(write).await {
-            Ok(revision) => Ok(revision),
+            Ok(revision) => Ok(Some(revision)),
             // Whatever is there: the object is not new.
+            Err(StoreError::Overtaken) => Ok(None),
             Err(StoreError::Conflict { .. }) if is_new => Err(Refusal::Conflict(None)),
             Err(StoreError::Conflict { current: None }) => Err(Refusal::Conflict(None)),
             Err(StoreError::Conflict { current: Some(entry) }) => {

@@ -95,6 +95,7 @@ impl Setup {
             change: Change::Put { value: slice.to_string().into(), ttl_seconds: None },
             durability: Durability::Synced,
             cause: Default::default(),
+            only_while: None,
         };
         self.store.commit(write).await.unwrap();
     }

@@ -58,7 +58,14 @@ impl Disk {
         let held = self.store.get(&key).await.unwrap();
         let expect = held.map_or(Expect::Absent, |entry| Expect::Revision(entry.revision));
         let change = Change::Put { value: value.to_vec().into(), ttl_seconds: None };
-        let write = Write { key, expect, change, durability: Durability::Synced, cause: Default::default() };
+        let write = Write {
+            key,
+            expect,
+            change,
+            durability: Durability::Synced,
+            cause: Default::default(),
+            only_while: None,
+        };
         self.store.commit(write).await.unwrap();
     }
 

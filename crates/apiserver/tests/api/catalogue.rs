@@ -300,7 +300,14 @@ fn put(key: &str, expect: Expect, colour: &str) -> Write {
     let value = json!({"metadata": {"name": name, "namespace": "default", "uid": name},
         "apiVersion": "example.com/v1", "kind": "Widget", "data": {"colour": colour}});
     let change = Change::Put { value: value.to_string().into(), ttl_seconds: None };
-    Write { key: key.to_owned(), expect, change, durability: Durability::Relaxed, cause: Default::default() }
+    Write {
+        key: key.to_owned(),
+        expect,
+        change,
+        durability: Durability::Relaxed,
+        cause: Default::default(),
+        only_while: None,
+    }
 }
 
 /// Changes, makes and removes a few objects until it is told to stop.

@@ -3,6 +3,7 @@
 mod hostile;
 mod life;
 mod many;
+mod servers;
 
 use serde_json::{Value, json};
 

@@ -165,6 +165,7 @@ impl Fixture {
             change: Change::Put { value, ttl_seconds: None },
             durability: Durability::Synced,
             cause: Default::default(),
+            only_while: None,
         };
         self.store.commit(write).await.unwrap()
     }

@@ -15,12 +15,13 @@ use jiff::Timestamp;
 use store::Store;
 use store::embedded::{Embedded, Options, Threads};
 use tempfile::TempDir;
+use torture::api::definition::Definition;
 use torture::api::liar::{self, Liar};
 use torture::api::{self, Body, Client, Failure, Server};
 use torture::check::{Breach, Promise, Rule};
 use torture::flaky::Flaky;
 use torture::mutants;
-use torture::workload::{self, OBJECTS, Plan};
+use torture::workload::{self, Plan};
 use torture::{Recorder, check, simulation};
 use tower::ServiceExt;
 
@@ -58,22 +59,26 @@ struct Trouble {
     store: mutants::Lie,
     /// What the server lies about.
     server: Option<liar::Lie>,
+    /// Whether the objects are of a custom kind, whose definition changes.
+    is_custom: bool,
 }
 
 impl Trouble {
     fn none(seed: u64) -> Self {
-        Self { seed, lives: 1, lost_percent: 0, store: mutants::Lie::None, server: None }
+        Self { seed, lives: 1, lost_percent: 0, store: mutants::Lie::None, server: None, is_custom: false }
     }
 }
 
 /// What is wrong with what clients and watchers were told, and how many writes were acknowledged.
 fn breaches(trouble: Trouble) -> (Vec<Breach>, usize) {
     let (random, recorder) = (Random::seeded(trouble.seed), Recorder::in_memory());
+    let definition = trouble.is_custom.then(|| Arc::new(Definition::default()));
     let (mut dir, mut now) = (torture::folder().unwrap(), START.parse().unwrap());
     for life in 1..=trouble.lives {
         // What is left in the runtime when a life ends goes with it, without being written out: a crash.
         let runtime = simulation::runtime().unwrap();
-        (dir, now) = runtime.block_on(live(&trouble, &random, (life, now, dir), &recorder));
+        (dir, now) =
+            runtime.block_on(live((&trouble, definition.as_ref()), &random, (life, now, dir), &recorder));
     }
     let history = recorder.history();
     (check(&history, Promise::Api), history.acknowledged())
@@ -81,7 +86,7 @@ fn breaches(trouble: Trouble) -> (Vec<Breach>, usize) {
 
 /// One life: answers the folder, and what the clock said at its end.
 async fn live(
-    trouble: &Trouble,
+    (trouble, definition): (&Trouble, Option<&Arc<Definition>>),
     random: &Random,
     (life, start, dir): (usize, Timestamp, TempDir),
     recorder: &Recorder,
@@ -95,16 +100,20 @@ async fn live(
     let store: Arc<dyn Store> = flaky.clone();
     let server = server::start_at((clock.clone(), random.clone()), store, dir, (None, |_| {})).await;
     let inside: Arc<dyn Server> = Arc::new(Inside(server.server.service()));
-    let client = Client::new(match trouble.server {
+    let inside = match trouble.server {
         Some(lie) => Arc::new(Liar::new(inside, lie)),
         None => inside,
-    });
+    };
+    let client = match definition {
+        Some(definition) => Client::of_custom_kind(inside, Arc::clone(definition)),
+        None => Client::new(inside),
+    };
     client.prepare().await.unwrap();
     flaky.set(trouble.lost_percent);
     liar.begin();
     let plan = Plan {
         name: format!("l{life}"),
-        world: &OBJECTS,
+        world: client.world(),
         watchers: 6,
         pause: Duration::from_millis(60),
         patience: Duration::from_secs(200),
@@ -136,6 +145,20 @@ fn what_clients_and_watchers_are_told_fits_together() {
     }
     eprintln!("{acknowledged} acknowledged writes");
     assert!(acknowledged > 100);
+}
+
+#[test]
+fn what_clients_are_told_of_a_kind_whose_definition_changes_fits_together() {
+    let mut acknowledged = 0;
+    for seed in torture::seeds(&SEEDS, 2) {
+        let lost_percent = [0, 2, 10][usize::try_from(seed % 3).unwrap()];
+        let (breaches, count) =
+            breaches(Trouble { lives: 3, lost_percent, is_custom: true, ..Trouble::none(seed) });
+        assert!(breaches.is_empty(), "KNARR_TEST_SEED={seed}, {lost_percent} %: {breaches:#?}");
+        acknowledged += count;
+    }
+    eprintln!("{acknowledged} acknowledged writes");
+    assert!(acknowledged > 20);
 }
 
 #[test]

@@ -157,6 +157,7 @@ async fn every_kind_is_read_as_a_kube_apiserver_stores_it() {
                 change: Change::Put { value, ttl_seconds: None },
                 durability: Durability::Synced,
                 cause: Default::default(),
+                only_while: None,
             })
             .await
             .unwrap();

@@ -38,7 +38,7 @@ fn key(number: usize) -> String {
 
 fn put(key: String, expect: Expect, durability: Durability) -> Write {
     let change = Change::Put { value: VALUE, ttl_seconds: None };
-    Write { key, expect, change, durability, cause: Bytes::new() }
+    Write { key, expect, change, durability, cause: Bytes::new(), only_while: None }
 }
 
 /// Writes `count` objects by so many writers at once; answers their revisions.

@@ -104,6 +104,12 @@ impl Stage {
             self.refuse(&write.key, before.entry, reply);
             return Ok(());
         }
+        if let Some(other) = &write.only_while
+            && self.revision_of(view, &other.key)? != Some(other.revision)
+        {
+            answer(reply, Err(StoreError::Overtaken));
+            return Ok(());
+        }
         let (value, expires_us) = match write.change {
             Change::Delete => (None, 0),
             Change::Put { .. } if self.is_full => {
@@ -176,6 +182,15 @@ impl Stage {
             false => view.newest_record(pointer).map_err(|error| of_key(error, key))?.entry(),
         };
         Ok(Before { revision: pointer.revision, entry })
+    }
+
+    /// The last change of a key that is there.
+    fn revision_of(&self, view: &View<'_>, key: &str) -> Result<Option<Revision>, StoreError> {
+        if let Some(item) = self.newest.get(key).and_then(|index| self.items.get(*index)) {
+            return Ok((!item.record.is_tombstone()).then_some(item.record.revision));
+        }
+        let pointer = view.pointer(key)?.filter(|pointer| !pointer.is_tombstone);
+        Ok(pointer.map(|pointer| pointer.revision))
     }
 
     fn push(

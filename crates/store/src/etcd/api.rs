@@ -37,6 +37,8 @@ pub(super) struct RangeRequest {
     pub(super) limit: i64,
     #[prost(int64, tag = "4")]
     pub(super) revision: i64,
+    #[prost(bool, tag = "8")]
+    pub(super) keys_only: bool,
     #[prost(bool, tag = "9")]
     pub(super) count_only: bool,
 }

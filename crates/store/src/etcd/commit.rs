@@ -68,9 +68,9 @@ impl Core {
         begun_at: Revision,
     ) -> Decision {
         self.seen(txn::header(&answer.header));
-        let (current, cause) = match txn::outcome(answer) {
+        let (current, cause, other) = match txn::outcome(answer) {
             Outcome::Committed(revision) => return Decision::Final(Ok(revision)),
-            Outcome::Refused { current, cause } => (current, cause),
+            Outcome::Refused { current, cause, other } => (current, cause, other),
         };
         if is_repeated {
             match self.find(write, id, cause).await {
@@ -83,6 +83,14 @@ impl Core {
         let may_create = write.expect == Expect::Absent && matches!(write.change, Change::Put { .. });
         if may_create && current.is_none() && came_and_went {
             return Decision::TooLate;
+        }
+        let is_expected = match write.expect {
+            Expect::Absent => current.is_none(),
+            Expect::Revision(revision) => current.as_ref().is_some_and(|entry| entry.revision == revision),
+        };
+        let is_overtaken = write.only_while.as_ref().is_some_and(|it| other != Some(it.revision));
+        if is_expected && is_overtaken {
+            return Decision::Final(Err(StoreError::Overtaken));
         }
         Decision::Final(Err(StoreError::Conflict { current }))
     }

@@ -35,8 +35,9 @@ pub(super) struct WriteLeases {
 pub(super) enum Outcome {
     /// Done, under this revision.
     Committed(Revision),
-    /// The condition did not hold; what is there instead, and the newest cause of the key.
-    Refused { current: Option<Entry>, cause: Option<(WriteId, Revision)> },
+    /// A condition did not hold; what is there instead, the newest cause of the key, and the last change of the key that the
+    /// write depends on.
+    Refused { current: Option<Entry>, cause: Option<(WriteId, Revision)>, other: Option<Revision> },
 }
 
 /// The key of `key`'s cause, if `key` is one of ours.
@@ -104,11 +105,27 @@ pub(super) fn request(
             ..Default::default()
         });
     }
-    Ok(api::TxnRequest {
-        compare,
-        success: vec![op(cause), op(change)],
-        failure: vec![op(read(key)), op(read(cause_key))],
-    })
+    let mut failure = vec![op(read(key)), op(read(cause_key))];
+    if let Some(other) = &write.only_while {
+        let key = Bytes::from(other.key.clone());
+        compare.push(api::Compare {
+            target: api::CompareTarget::Mod.into(),
+            key: key.clone(),
+            // No key has the last change -1: what is not there is not as it was.
+            mod_revision: Some(if other.revision == 0 { -1 } else { number(other.revision) }),
+            ..Default::default()
+        });
+        failure.push(op(api::Request::Range(api::RangeRequest {
+            key,
+            keys_only: true,
+            ..Default::default()
+        })));
+    }
+    Ok(api::TxnRequest { compare, success: vec![op(cause), op(change)], failure })
+}
+
+fn number(revision: Revision) -> i64 {
+    i64::try_from(revision).unwrap_or(i64::MAX)
 }
 
 fn read(key: Bytes) -> api::Request {
@@ -128,7 +145,8 @@ pub(super) fn outcome(answer: api::TxnResponse) -> Outcome {
     let current = found.next().flatten().and_then(entry);
     let cause =
         found.next().flatten().and_then(|kv| Some((split_cause(&kv.value)?.0, revision(kv.mod_revision))));
-    Outcome::Refused { current, cause }
+    let other = found.next().flatten().map(|kv| revision(kv.mod_revision));
+    Outcome::Refused { current, cause, other }
 }
 
 /// The first key in the first range of a transaction's answer.
@@ -212,12 +230,13 @@ mod tests {
         let there = vec![kv("/registry/a", b"x")];
         let cause = vec![kv("/registry.causes/a", b"0123456789abcdef{}")];
         let answer = api::TxnResponse { responses: vec![range(there), range(cause)], ..Default::default() };
-        let Outcome::Refused { current: Some(entry), cause: Some((id, 5)) } = outcome(answer) else {
+        let Outcome::Refused { current: Some(entry), cause: Some((id, 5)), other: None } = outcome(answer)
+        else {
             panic!("refused, with what is there");
         };
         assert_eq!((entry.revision, entry.create_revision, &id), (5, 3, b"0123456789abcdef"));
         let nothing =
             api::TxnResponse { responses: vec![range(vec![]), range(vec![])], ..Default::default() };
-        assert_eq!(outcome(nothing), Outcome::Refused { current: None, cause: None });
+        assert_eq!(outcome(nothing), Outcome::Refused { current: None, cause: None, other: None });
     }
 }

@@ -9,13 +9,14 @@ use serde_json::Value;
 use store::Revision;
 use tokio::sync::watch as cell;
 
+use super::definition::Window;
 use super::lines::Lines;
-use super::{AGAIN_AFTER, Client, Failure, PREFIX, SELECTOR, state, version};
+use super::objects::{Objects, SELECTOR, version};
+use super::{AGAIN_AFTER, Client, Failure};
 use crate::history::{Call, Event, Id, Line, Outcome, Recorder, State};
 
 /// After so many events a restless watcher begins again.
 const RESTLESS_EVENTS: usize = 40;
-const END: &str = "/registry/configmaps0";
 
 /// How a watcher begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,20 +88,21 @@ impl Watcher {
                 _ => self.watch(after).await,
             };
             let at = self.progress.borrow().1;
-            after = match ended {
-                Ok(Ended::Forgotten) => self.newest().await.unwrap_or(at),
-                Ok(Ended::Restless) => at.saturating_sub(20).max(start),
-                Ok(Ended::Broken) | Err(_) => {
-                    tokio::time::sleep(AGAIN_AFTER).await;
-                    at
-                }
+            let newest = match ended {
+                Ok(Ended::Forgotten) => self.newest().await,
+                Ok(Ended::Restless) => Some(at.saturating_sub(20).max(start)),
+                Ok(Ended::Broken) | Err(_) => None,
             };
+            if newest.is_none() {
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+            after = newest.unwrap_or(at);
         }
     }
 
     /// A client that was cut lists, and begins there.
     async fn newest(&self) -> Option<Revision> {
-        let (start, end) = (PREFIX.to_owned(), END.to_owned());
+        let (start, end) = self.client.objects.range();
         let call = Call::List { start, end, at: None, limit: 0 };
         match crate::workload::ask(&self.client, &self.recorder, call).await {
             Outcome::Listed { revision, .. } => {
@@ -113,23 +115,28 @@ impl Watcher {
 
     async fn watch(&self, after: Revision) -> Result<Ended, Failure> {
         let from = format!("resourceVersion={after}&allowWatchBookmarks=true");
+        let window = self.window();
         let mut lines = open(&self.client, &from).await?;
         let watch = self.begin(after);
-        self.follow(watch, &mut lines).await
+        self.follow(watch, &mut lines, window).await
     }
 
     /// What is there at the beginning is a list like any other: as new as whatever was acknowledged before.
     async fn list_and_watch(&self) -> Result<Ended, Failure> {
         let id = self.recorder.id();
-        let (start, end) = (PREFIX.to_owned(), END.to_owned());
+        let (start, end) = self.client.objects.range();
         self.recorder.note(Line::Invoke(id, Call::List { start, end, at: None, limit: 0 }));
         let from = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+        let window = self.window();
         let mut lines = open(&self.client, from).await?;
         let mut states: Vec<(String, State)> = Vec::new();
         let revision = loop {
             let Some(line) = lines.next().await? else { return Ok(Ended::Broken) };
             match line["type"].as_str() {
-                Some("ADDED") => states.extend(state(&line["object"])),
+                Some("ADDED") => {
+                    window.iter().for_each(|window| window.show(&line["object"], &self.recorder));
+                    states.extend(self.client.objects.state(&line["object"]));
+                }
                 Some("BOOKMARK") => break version(&line["object"]).unwrap_or(0),
                 _ => return Ok(Ended::Broken),
             }
@@ -138,18 +145,27 @@ impl Watcher {
         self.recorder.note(Line::Return(id, Outcome::Listed { revision, states, remaining: None }));
         let watch = self.begin(revision);
         self.progress.send_modify(|at| at.1 = at.1.max(revision));
-        self.follow(watch, &mut lines).await
+        self.follow(watch, &mut lines, window).await
+    }
+
+    fn window(&self) -> Option<Window<'_>> {
+        self.client.definition.as_deref().map(Window::open)
     }
 
     fn begin(&self, after: Revision) -> Id {
         let watch = self.recorder.id();
-        let (start, end) = (PREFIX.to_owned(), END.to_owned());
+        let (start, end) = self.client.objects.range();
         self.recorder.note(Line::Watch { watch, start, end, after });
         self.progress.send_modify(|at| at.0 = watch);
         watch
     }
 
-    async fn follow(&self, watch: Id, lines: &mut Lines) -> Result<Ended, Failure> {
+    async fn follow(
+        &self,
+        watch: Id,
+        lines: &mut Lines,
+        window: Option<Window<'_>>,
+    ) -> Result<Ended, Failure> {
         let mut count = 0;
         while let Some(line) = lines.next().await? {
             let kind = line["type"].as_str().unwrap_or_default();
@@ -159,7 +175,9 @@ impl Watcher {
             }
             let revision = version(&line["object"]).ok_or("an event has no revision")?;
             if kind != "BOOKMARK" {
-                let event = event(kind, &line["object"]).ok_or("an event cannot be read")?;
+                window.iter().for_each(|window| window.show(&line["object"], &self.recorder));
+                let event =
+                    event(&self.client.objects, kind, &line["object"]).ok_or("an event cannot be read")?;
                 self.recorder.note(Line::Event(watch, event));
             }
             // Events come in order: whatever was before this one has been told.
@@ -175,17 +193,17 @@ impl Watcher {
 }
 
 /// What an event says; the type tells whether there was something before.
-fn event(kind: &str, object: &Value) -> Option<Event> {
-    let (key, state) = state(object)?;
+fn event(objects: &Objects, kind: &str, object: &Value) -> Option<Event> {
+    let (key, state) = objects.state(object)?;
     let revision = state.revision;
     let previous = (kind == "ADDED").then_some(None);
     Some(Event { revision, key, state: (kind != "DELETED").then_some(state), previous })
 }
 
 async fn open(client: &Client, from: &str) -> Result<Lines, Failure> {
-    let path = format!("/api/v1/configmaps?watch=true&{SELECTOR}&{from}");
+    let path = format!("{}?watch=true&{SELECTOR}&{from}", client.objects.everything());
     let request = Request::get(path).header("accept", "application/json").body(Bytes::new())?;
-    let response = tokio::time::timeout(super::REQUEST_MAX, client.0.send(request)).await??;
+    let response = tokio::time::timeout(super::REQUEST_MAX, client.server.send(request)).await??;
     if !response.status().is_success() {
         return Err(format!("a watch was refused with {}", response.status()).into());
     }

@@ -187,3 +187,25 @@ fn what_may_have_been_removed_may_be_behind_a_page_or_not() {
         check(sequence(all), &expect);
     }
 }
+
+#[test]
+fn objects_are_shown_and_judged_by_the_form_that_holds() {
+    let shown = |forms: &[u64]| Line::Shown { forms: forms.to_vec(), since: 3, until: 4 };
+    let judged = |level, is_taken| Line::Judged { level, is_taken, since: 3, until: 4 };
+    for (name, line, is_right) in [
+        ("by the one that was answered", shown(&[3]), true),
+        ("by the next one", shown(&[4]), true),
+        ("by the one before", shown(&[2]), false),
+        ("by one that nobody asked for", shown(&[5]), false),
+        ("by two", shown(&[3, 4]), false),
+        ("by none", shown(&[]), false),
+        ("taken by the older", judged(3, true), true),
+        ("refused by the newer", judged(3, false), true),
+        ("taken by one that is over", judged(2, true), false),
+        ("refused by one that is to come", judged(4, false), false),
+    ] {
+        let expect: &[Rule] = if is_right { &[] } else { &[Rule::DefinitionsHold] };
+        eprintln!("{name}");
+        check(vec![line], expect);
+    }
+}

@@ -115,13 +115,13 @@ impl Known {
 pub async fn ask(target: &dyn Target, recorder: &Recorder, call: Call) -> Outcome {
     let id = recorder.id();
     recorder.note(Line::Invoke(id, call.clone()));
-    let outcome = target.call(call).await;
+    let outcome = target.call(call, recorder).await;
     recorder.note(Line::Return(id, outcome.clone()));
     outcome
 }
 
 impl Target for Arc<dyn Store> {
-    fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
+    fn call<'a>(&'a self, call: Call, _: &'a Recorder) -> BoxFuture<'a, Outcome> {
         call_of(self, call).boxed()
     }
 }
@@ -164,7 +164,8 @@ fn write_of(call: &Call) -> Option<Write> {
         None => Change::Delete,
     };
     let durability = if keep == Keep::Durably { Durability::Synced } else { Durability::Relaxed };
-    Some(Write { key: call.key()?.to_owned(), expect, change, durability, cause: Bytes::from_static(b"{}") })
+    let (key, cause) = (call.key()?.to_owned(), Bytes::from_static(b"{}"));
+    Some(Write { key, expect, change, durability, cause, only_while: None })
 }
 
 /// What an entry says.
