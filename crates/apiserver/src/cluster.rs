@@ -10,6 +10,7 @@ use base::{Clock, Random};
 use crate::cache::Cache;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
+use crate::conversion::Converters;
 use crate::kinds::{Kind, Kinds};
 use crate::metrics::Metrics;
 use crate::security::Security;
@@ -31,6 +32,8 @@ pub struct Cluster {
     pub security: Arc<Security>,
     /// Whom administrators want to be asked.
     pub webhooks: Webhooks,
+    /// What has custom objects converted.
+    pub converters: Arc<Converters>,
     /// Counters.
     pub metrics: Metrics,
     /// Time.

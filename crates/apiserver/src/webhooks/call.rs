@@ -134,15 +134,15 @@ fn tell(environment: &Environment<'_>, hook: &Hook, verdict: &Verdict) {
 ///
 /// # Errors
 /// 403 if they cannot be evaluated and the webhook's failures count.
-pub fn meets_conditions(
+pub async fn meets_conditions(
     environment: &Environment<'_>,
     (hook, about): (&Hook, About<'_>),
     attributes: &Attributes<'_>,
     (form, object): (&Form, Option<&serde_json::Value>),
 ) -> Result<bool> {
     let Some(conditions) = &hook.conditions else { return Ok(true) };
-    let shown = object.map(|object| attributes.shown(object, form));
-    let old = attributes.old.map(|old| attributes.shown(old, form));
+    let shown = attributes.shown_if_any(object, form).await?;
+    let old = attributes.shown_if_any(attributes.old, form).await?;
     let input = Input { attributes, form, object: shown.as_ref(), old: old.as_ref() };
     match conditions.evaluate(&input) {
         Ok(true) => Ok(true),
