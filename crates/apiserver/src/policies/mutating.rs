@@ -10,13 +10,14 @@ use tokio::time::Instant;
 
 use super::evaluation::{self, Scope};
 use super::invocations::{Invocation, Misconfigured, invocations};
+use super::is_exempt;
 use super::metrics::MutationMetrics;
 use super::mutation::{self, Failure, Mutation, Mutations};
 use super::params::Param;
 use super::policy::{FailurePolicy, Hook, Policy};
 use super::view::{self, Beside, View};
-use super::is_exempt;
 use crate::apart;
+use crate::codec::FieldValidation;
 use crate::expression_authorizer::ExpressionAuthorizer;
 use crate::rounds::{Phase, Rounds};
 use crate::security::Security;
@@ -94,11 +95,15 @@ struct Run<'a, 'r> {
 }
 
 impl Run<'_, '_> {
-    async fn invoke(&mut self, invocation: &Invocation<'_, Mutations>, object: &mut Option<Value>) -> Result<()> {
+    async fn invoke(
+        &mut self,
+        invocation: &Invocation<'_, Mutations>,
+        object: &mut Option<Value>,
+    ) -> Result<()> {
         let (policy, attributes) = (invocation.policy, self.attributes);
         let params = invocation.param.as_ref().map(Param::value);
         let beside = Beside { params: params.as_ref(), ..self.beside.clone() };
-        let mut view = View::new(attributes, invocation.form.clone(), object.as_ref());
+        let mut view = View::new(attributes, invocation.form.clone(), object.as_ref()).await?;
         let wanted = || apart::when(policy.is_slow, || is_wanted(policy, &view, &beside));
         match self.authorizer.settle(wanted).await {
             Ok(true) => {}
@@ -121,14 +126,20 @@ impl Run<'_, '_> {
             let begun = Instant::now();
             let evaluate =
                 || apart::when(policy.is_slow, || evaluate((policy, mutation), attributes, &view, &beside));
-            let made = self.authorizer.settle(evaluate).await;
+            let made = match self.authorizer.settle(evaluate).await {
+                Ok(made) => {
+                    let taken = attributes.taken(made, &view.form, FieldValidation::Strict).await;
+                    taken.map_err(Failure::Request)
+                }
+                Err(failure) => Err(failure),
+            };
             self.count(invocation, &made, begun);
             match made {
                 Ok(made) => {
                     self.is_applied = true;
                     if object.as_ref() != Some(&made) {
                         is_changed = true;
-                        view.object = Some(attributes.shown(&made, &view.form));
+                        view.object = Some(attributes.shown(&made, &view.form).await?);
                         *object = Some(made);
                     }
                 }
@@ -158,12 +169,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn count(
-        &self,
-        invocation: &Invocation<'_, Mutations>,
-        made: &Result<Value, Failure>,
-        begun: Instant,
-    ) {
+    fn count(&self, invocation: &Invocation<'_, Mutations>, made: &Result<Value, Failure>, begun: Instant) {
         let why = match made {
             Ok(_) => None,
             Err(Failure::Policy(why)) => Some(why.as_str()),
@@ -232,7 +238,9 @@ impl Refusal {
     fn misconfigured(wrong: &Misconfigured<'_, Mutations>) -> Self {
         let (policy, why) = (&wrong.policy.name, &wrong.message);
         let message = match wrong.binding {
-            Some(binding) => format!("policy '{policy}' with binding '{}' denied request: {why}", binding.name),
+            Some(binding) => {
+                format!("policy '{policy}' with binding '{}' denied request: {why}", binding.name)
+            }
             None => format!("policy {policy:?} denied request: {why}"),
         };
         Self { message, reason: "Forbidden" }

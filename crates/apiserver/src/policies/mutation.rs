@@ -12,7 +12,6 @@ use resources::policy_expressions::{Compiler, Sees};
 use serde_json::Value;
 
 use super::policy::{Evaluator, Expression, items, text};
-use crate::codec::FieldValidation;
 use crate::status::Error;
 use crate::webhooks::attributes::{Attributes, Form};
 
@@ -65,10 +64,7 @@ impl Evaluator for Mutations {
             let expression = Expression::new(compiler, source, Sees::Patches, &[patch_type.wanted()]);
             Some(Mutation { expression, patch_type })
         });
-        Self {
-            mutations: mutations.collect(),
-            is_reinvoked: text(spec, "reinvocationPolicy") == "IfNeeded",
-        }
+        Self { mutations: mutations.collect(), is_reinvoked: text(spec, "reinvocationPolicy") == "IfNeeded" }
     }
 
     fn cost_max(&self) -> u64 {
@@ -98,8 +94,7 @@ impl From<NoJson> for Failure {
     }
 }
 
-/// What a mutation makes of an object, which is in the form that the policy sees: an object of the request's version, with
-/// its defaults.
+/// What a mutation makes of an object, both in the form that the policy sees.
 ///
 /// # Errors
 /// As [`Failure`].
@@ -121,7 +116,7 @@ pub fn mutated(
     if !crate::codec::is_acceptable(&form.0, &patched) {
         return Err(Failure::Policy("the mutated object is too large".to_owned()));
     }
-    Ok(attributes.taken(patched, form, FieldValidation::Strict)?)
+    Ok(patched)
 }
 
 #[cfg(test)]

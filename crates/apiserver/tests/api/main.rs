@@ -13,6 +13,7 @@ mod authentication_config;
 mod battery;
 mod catalogue;
 mod certificates;
+mod conversion;
 mod corpus;
 mod custom;
 mod custom_rules;
