@@ -3,6 +3,8 @@
 //! Source: `k8s.io/component-base/metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}`. One registry per
 //! process holds them, whatever parts run in it; parts that run in one process share one `ClientMetrics`.
 
+mod tallies;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;

@@ -504,7 +504,10 @@ fn all_that_is_wrong_is_told_worst_first_and_once() {
     let ill =
         yaml("{kind: Node, metadata: {name: n2}, status: {conditions: [{type: Ready, status: Unknown}]}}");
     let objects = [
-        with(yaml("{kind: NetworkPolicy, metadata: {name: deny}}"), "a"),
+        (
+            yaml("{kind: NetworkPolicy, metadata: {name: deny, namespace: a}}"),
+            ("networking.k8s.io".to_owned(), "networkpolicies".to_owned()),
+        ),
         with(service, "other"),
         with(deployment, "a"),
         with(set, "a"),

@@ -1,0 +1,104 @@
+//! Counters and histograms that plans name as rows: each is made when it is first needed.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use base::metrics::Metrics;
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+use super::ClientMetrics;
+use crate::tally::{CounterRow, Labels, Measured, SecondsRow, Tally};
+
+type Histograms = Family<Labels, Histogram, Buckets>;
+
+/// What a new histogram begins with.
+#[derive(Clone)]
+struct Buckets {
+    first: f64,
+    factor: f64,
+    count: u16,
+}
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(exponential_buckets(self.first, self.factor, self.count))
+    }
+}
+
+/// What has been counted in a process.
+#[derive(Default)]
+struct Tallies {
+    counters: Mutex<HashMap<&'static str, Family<Labels, Counter>>>,
+    seconds: Mutex<HashMap<&'static str, Histograms>>,
+}
+
+impl ClientMetrics {
+    /// Counts.
+    pub fn tally(&self, tally: &Tally) {
+        let all = self.registry().part(|_| Tallies::default());
+        let counter = tally.counter;
+        let mut counters = all.counters.lock();
+        let family = counters.entry(counter.name).or_insert_with(|| register(self.registry(), counter));
+        family.get_or_create(&tally.labels).inc_by(tally.by);
+    }
+
+    /// Counts a plan that took so long.
+    pub fn measure(&self, measured: Measured, took: Duration, succeeded: bool) {
+        let Measured { counter, seconds, mut labels } = measured;
+        labels.push(("result", if succeeded { "success" } else { "error" }.to_owned()));
+        self.observe(seconds, &labels, took);
+        self.tally(&Tally { counter, labels, by: 1 });
+    }
+
+    /// Notes how long something took.
+    pub fn observe(&self, seconds: &'static SecondsRow, labels: &Labels, took: Duration) {
+        let all = self.registry().part(|_| Tallies::default());
+        let mut histograms = all.seconds.lock();
+        let family =
+            histograms.entry(seconds.name).or_insert_with(|| register_seconds(self.registry(), seconds));
+        family.get_or_create(labels).observe(took.as_secs_f64());
+    }
+}
+
+fn register(metrics: &Metrics, row: &CounterRow) -> Family<Labels, Counter> {
+    let family = Family::default();
+    metrics.register(row.name, row.help, &family);
+    family
+}
+
+fn register_seconds(metrics: &Metrics, row: &SecondsRow) -> Histograms {
+    let (first, factor, count) = row.buckets;
+    let family = Histograms::new_with_constructor(Buckets { first, factor, count });
+    metrics.register(row.name, row.help, &family);
+    family
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static PLANS: CounterRow = CounterRow { name: "plans", help: "Plans" };
+    static SECONDS: SecondsRow = SecondsRow { name: "plan_seconds", help: "Seconds", buckets: (1.0, 2.0, 2) };
+
+    #[test]
+    fn plans_are_counted_by_how_they_ended() {
+        let metrics = ClientMetrics::default();
+        let labels = vec![("mode", "a".to_owned())];
+        let measured = Measured { counter: &PLANS, seconds: &SECONDS, labels };
+        metrics.measure(measured.clone(), Duration::from_secs(1), true);
+        metrics.measure(measured.clone(), Duration::from_secs(3), true);
+        metrics.measure(measured, Duration::ZERO, false);
+        let text = metrics.registry().render();
+        for line in [
+            r#"plans_total{mode="a",result="success"} 2"#,
+            r#"plans_total{mode="a",result="error"} 1"#,
+            r#"plan_seconds_sum{mode="a",result="success"} 4"#,
+            r#"plan_seconds_bucket{le="2",mode="a",result="success"} 1"#,
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line} in {text}");
+        }
+    }
+}
