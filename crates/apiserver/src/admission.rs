@@ -336,10 +336,7 @@ pub const PLUGINS: &[Plugin] = &[
     may_wait(POD_CERTIFICATES, certificates::pod_certificate),
     // Upstream has no such rule.
     plugin(EXTERNAL_ADDRESSES, None, Some(external_addresses::validate)),
-    Plugin {
-        mutate: Some(Mutate::InRounds(policies::mutate)),
-        ..plugin(policies::MUTATING, None, None)
-    },
+    Plugin { mutate: Some(Mutate::InRounds(policies::mutate)), ..plugin(policies::MUTATING, None, None) },
     Plugin {
         mutate: Some(Mutate::InRounds(webhooks::mutate)),
         side_effects: SideEffects::NoneOnDryRun,

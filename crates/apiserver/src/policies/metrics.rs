@@ -119,7 +119,11 @@ impl MutationMetrics {
         let durations: Family<Change, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(SECONDS));
         let name = |rest: &str| format!("apiserver_mutating_admission_policy_{rest}");
-        registry.register(&name("check"), "Mutations that were made or failed, by policy and binding", &checks);
+        registry.register(
+            &name("check"),
+            "Mutations that were made or failed, by policy and binding",
+            &checks,
+        );
         registry.register(
             &name("check_duration_seconds"),
             "How long each mutation took, by policy and binding",

@@ -10,18 +10,21 @@ use tokio::time::Instant;
 
 use super::evaluation::{self, Scope};
 use super::invocations::{Invocation, Misconfigured, invocations};
+use super::is_exempt;
 use super::metrics::MutationMetrics;
 use super::mutation::{self, Failure, Mutation, Mutations};
 use super::params::Param;
 use super::policy::{FailurePolicy, Hook, Policy};
 use super::view::{self, Beside, View};
-use super::is_exempt;
 use crate::apart;
 use crate::expression_authorizer::ExpressionAuthorizer;
 use crate::rounds::{Phase, Rounds};
 use crate::security::Security;
 use crate::status::{Error, Result};
 use crate::webhooks::attributes::Attributes;
+
+/// Policies that fail and are told of.
+const CAUSES_MAX: usize = 100;
 
 /// What policies are carried out with.
 #[derive(Clone, Copy)]
@@ -66,7 +69,10 @@ pub async fn admit(
     for one in found {
         match one {
             Ok(invocation) => run.invoke(&invocation, object).await?,
-            Err(wrong) => run.refusals.push(Refusal::misconfigured(&wrong)),
+            Err(wrong) if run.refusals.len() < CAUSES_MAX => {
+                run.refusals.push(Refusal::misconfigured(&wrong));
+            }
+            Err(_) => {}
         }
         // Thousands of policies are no reason for others to wait.
         tokio::task::consume_budget().await;
@@ -94,7 +100,11 @@ struct Run<'a, 'r> {
 }
 
 impl Run<'_, '_> {
-    async fn invoke(&mut self, invocation: &Invocation<'_, Mutations>, object: &mut Option<Value>) -> Result<()> {
+    async fn invoke(
+        &mut self,
+        invocation: &Invocation<'_, Mutations>,
+        object: &mut Option<Value>,
+    ) -> Result<()> {
         let (policy, attributes) = (invocation.policy, self.attributes);
         let params = invocation.param.as_ref().map(Param::value);
         let beside = Beside { params: params.as_ref(), ..self.beside.clone() };
@@ -146,7 +156,7 @@ impl Run<'_, '_> {
     }
 
     fn fail(&mut self, invocation: &Invocation<'_, Mutations>, why: String) {
-        if invocation.policy.failure_policy == FailurePolicy::Fail {
+        if invocation.policy.failure_policy == FailurePolicy::Fail && self.refusals.len() < CAUSES_MAX {
             self.refusals.push(Refusal::failed(invocation, &why));
         }
     }
@@ -158,12 +168,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn count(
-        &self,
-        invocation: &Invocation<'_, Mutations>,
-        made: &Result<Value, Failure>,
-        begun: Instant,
-    ) {
+    fn count(&self, invocation: &Invocation<'_, Mutations>, made: &Result<Value, Failure>, begun: Instant) {
         let why = match made {
             Ok(_) => None,
             Err(Failure::Policy(why)) => Some(why.as_str()),
@@ -232,7 +237,9 @@ impl Refusal {
     fn misconfigured(wrong: &Misconfigured<'_, Mutations>) -> Self {
         let (policy, why) = (&wrong.policy.name, &wrong.message);
         let message = match wrong.binding {
-            Some(binding) => format!("policy '{policy}' with binding '{}' denied request: {why}", binding.name),
+            Some(binding) => {
+                format!("policy '{policy}' with binding '{}' denied request: {why}", binding.name)
+            }
             None => format!("policy {policy:?} denied request: {why}"),
         };
         Self { message, reason: "Forbidden" }

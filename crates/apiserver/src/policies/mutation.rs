@@ -65,10 +65,7 @@ impl Evaluator for Mutations {
             let expression = Expression::new(compiler, source, Sees::Patches, &[patch_type.wanted()]);
             Some(Mutation { expression, patch_type })
         });
-        Self {
-            mutations: mutations.collect(),
-            is_reinvoked: text(spec, "reinvocationPolicy") == "IfNeeded",
-        }
+        Self { mutations: mutations.collect(), is_reinvoked: text(spec, "reinvocationPolicy") == "IfNeeded" }
     }
 
     fn cost_max(&self) -> u64 {

@@ -21,12 +21,16 @@ fn types_of_objects_are_called_after_their_fields() {
             format!("unexpected type name \"{name}\", expected \"{expected}\", which matches field name path from root Object type")
         });
         let expected: Vec<String> = expected.collect();
-        let expected = if wrong.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", expected.join("\n"))) };
+        let expected =
+            if wrong.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", expected.join("\n"))) };
         assert_eq!(of(expression, names::check), expected, "{expression}");
     };
     check("Object{}", &[]);
     check("Object{spec: Object.spec{a: 1, items: object.spec.items}}", &[]);
-    check("Object{spec: Object.spec{list: [Object.spec.list{a: Object.spec.list.a{}}], m: {'k': Object.spec.m{}}}}", &[]);
+    check(
+        "Object{spec: Object.spec{list: [Object.spec.list{a: Object.spec.list.a{}}], m: {'k': Object.spec.m{}}}}",
+        &[],
+    );
     check("Object{spec: Object{}}", &[("Object", "Object.spec")]);
     check("Object{spec: Object.spec{list: [Object.spec{}]}}", &[("Object.spec", "Object.spec.list")]);
     check("Object{a: Object.b{c: Object.b.c{}}}", &[("Object.b", "Object.a"), ("Object.b.c", "Object.a.c")]);
@@ -36,7 +40,11 @@ fn types_of_objects_are_called_after_their_fields() {
 
 #[test]
 fn operations_are_what_was_made() {
-    let operation = |op: &str, path: &str| Operation { op: Some(op.into()), path: Some(path.into()), ..Operation::default() };
+    let operation = |op: &str, path: &str| Operation {
+        op: Some(op.into()),
+        path: Some(path.into()),
+        ..Operation::default()
+    };
     let check = |expression: &str, expected: Result<Vec<Operation>, &str>| {
         assert_eq!(of(expression, json_patch::operations), expected.map_err(str::to_owned), "{expression}");
     };
@@ -59,16 +67,23 @@ fn operations_are_what_was_made() {
     );
     check(
         "[JSONPatch{op: 'add', path: '/c', value: [dyn(duration('90s')), dyn(timestamp('2026-01-02T03:04:05Z')), dyn(optional.of(1))]}]",
-        Ok(vec![Operation { value: Some(json!(["90s", "2026-01-02T03:04:05Z", 1])), ..operation("add", "/c") }]),
+        Ok(vec![Operation {
+            value: Some(json!(["90s", "2026-01-02T03:04:05Z", 1])),
+            ..operation("add", "/c")
+        }]),
     );
     check("[JSONPatch{op: object.spec.items}]", Err("unexpected type list for JSONPatchType 'op' field"));
     check(
         "[JSONPatch{op: 'add', value: type(1)}]",
-        Err("JSONPath valueExpression evaluated to a type that could not marshal to JSON: type has no form in JSON"),
+        Err(
+            "JSONPath valueExpression evaluated to a type that could not marshal to JSON: type has no form in JSON",
+        ),
     );
     check(
         "[JSONPatch{op: 'add', value: Object.a{b: Object.c{}}}]",
-        Err("type mismatch: unexpected type name \"Object.c\", expected \"Object.a.b\", which matches field name path from \
-             root Object type"),
+        Err(
+            "type mismatch: unexpected type name \"Object.c\", expected \"Object.a.b\", which matches field name path from \
+             root Object type",
+        ),
     );
 }
