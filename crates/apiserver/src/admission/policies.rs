@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::about::{About, is_asked_about, options_of, unready};
 use super::{Context, Step};
 use crate::cluster::Cluster;
+use crate::policies::is_exempt_kind;
 use crate::policies::policy::Hook;
 use crate::policies::validating::{self, Environment};
 use crate::policies::validation::Validations;
@@ -19,9 +20,12 @@ pub const VALIDATING: &str = "ValidatingAdmissionPolicy";
 
 /// Has an object pass all policies.
 pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<'a> {
+    if !is_asked_about(context) || is_exempt_kind(&context.request.kind) {
+        return Step::Done(Ok(()));
+    }
     let hooks = match context.cluster.policies.validating.current() {
-        Ok(Some(hooks)) if is_asked_about(context) => hooks,
-        Ok(_) => return Step::Done(Ok(())),
+        Ok(Some(hooks)) => hooks,
+        Ok(None) => return Step::Done(Ok(())),
         Err(failure) => return Step::Done(unready(context.request, &failure)),
     };
     Step::Later(Box::pin(async move {
@@ -47,6 +51,7 @@ pub(super) async fn pass(
     let environment = Environment {
         notes: &request.notes,
         metrics: &cluster.policies.validations,
+        webhooks: &cluster.webhooks.metrics,
         security: &cluster.security,
         deadline: request.deadline.unwrap_or_else(latest),
     };
