@@ -23,11 +23,7 @@ pub const UNSERVED: &[Unserved] = &[
     row("batch", "cronjobs", "CronJob controller", "its Jobs are not created"),
     row("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler controller", "nothing is scaled"),
     row("networking.k8s.io", "networkpolicies", "network policy part", "no traffic is refused"),
-    row(ADMISSION, "validatingadmissionpolicies", "policy engine", "no request is refused by it"),
-    row(ADMISSION, "validatingadmissionpolicybindings", "policy engine", "no request is refused by it"),
 ];
-
-const ADMISSION: &str = "admissionregistration.k8s.io";
 
 const fn row(
     group: &'static str,

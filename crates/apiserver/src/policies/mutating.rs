@@ -16,12 +16,12 @@ use super::mutation::{self, Failure, Mutation, Mutations};
 use super::params::Param;
 use super::policy::{FailurePolicy, Hook, Policy};
 use super::view::{self, Beside, View};
-use crate::apart;
 use crate::expression_authorizer::ExpressionAuthorizer;
 use crate::rounds::{Phase, Rounds};
 use crate::security::Security;
 use crate::status::{Error, Result};
 use crate::webhooks::attributes::Attributes;
+use crate::webhooks::metrics::WebhookMetrics;
 
 /// Policies that fail and are told of.
 const CAUSES_MAX: usize = 100;
@@ -31,6 +31,8 @@ const CAUSES_MAX: usize = 100;
 pub struct Environment<'a> {
     /// Counts.
     pub metrics: &'a MutationMetrics,
+    /// Counts that webhooks have, too.
+    pub webhooks: &'a WebhookMetrics,
     /// Who is asked what somebody may do.
     pub security: &'a Arc<Security>,
     /// When the request must be over.
@@ -109,12 +111,14 @@ impl Run<'_, '_> {
         let params = invocation.param.as_ref().map(Param::value);
         let beside = Beside { params: params.as_ref(), ..self.beside.clone() };
         let mut view = View::new(attributes, invocation.form.clone(), object.as_ref());
-        let wanted = || apart::when(policy.is_slow, || is_wanted(policy, &view, &beside));
+        let wanted = || policy.evaluate(|| is_wanted(policy, &view, &beside));
         match self.authorizer.settle(wanted).await {
             Ok(true) => {}
             Ok(false) => return Ok(()),
-            Err(why) => {
-                self.fail(invocation, why);
+            Err(failures) => {
+                let (metrics, operation) = (self.environment.webhooks, attributes.operation.as_str());
+                metrics.policy_conditions_failed(&policy.name, operation, failures.len());
+                self.fail(invocation, evaluation::joined(&failures));
                 return Ok(());
             }
         }
@@ -129,8 +133,7 @@ impl Run<'_, '_> {
             }
             self.check_time()?;
             let begun = Instant::now();
-            let evaluate =
-                || apart::when(policy.is_slow, || evaluate((policy, mutation), attributes, &view, &beside));
+            let evaluate = || policy.evaluate(|| evaluate((policy, mutation), attributes, &view, &beside));
             let made = self.authorizer.settle(evaluate).await;
             self.count(invocation, &made, begun);
             match made {
@@ -183,13 +186,13 @@ impl Run<'_, '_> {
 ///
 /// # Errors
 /// Why nobody knows.
-fn is_wanted(policy: &Policy<Mutations>, view: &View, beside: &Beside<'_>) -> Result<bool, String> {
+fn is_wanted(policy: &Policy<Mutations>, view: &View, beside: &Beside<'_>) -> Result<bool, Vec<String>> {
     if policy.conditions.is_empty() {
         return Ok(true);
     }
     let scope = Scope::new(&policy.variables, MATCH_CONDITIONS_BUDGET);
     let scope = scope.seeing(view.of_conditions(beside.clone()));
-    evaluation::hold(scope, &policy.conditions).map_err(|failures| evaluation::joined(&failures))
+    evaluation::hold(scope, &policy.conditions)
 }
 
 /// What a mutation makes of the object. Each has a budget of its own, and variables that see what those before it have made.
