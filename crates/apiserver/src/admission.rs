@@ -33,6 +33,8 @@ pub mod resource_quota;
 
 pub mod configuration;
 
+pub mod policy_params;
+
 pub mod deny_external_ips;
 pub mod external_addresses;
 
@@ -334,12 +336,10 @@ pub const PLUGINS: &[Plugin] = &[
     may_wait(ESCALATION, rbac_escalation::validate),
     plugin(DEVICE_ADMIN, None, Some(device_admin::validate)),
     may_wait(POD_CERTIFICATES, certificates::pod_certificate),
+    may_wait(POLICY_PARAMS, policy_params::validate),
     // Upstream has no such rule.
     plugin(EXTERNAL_ADDRESSES, None, Some(external_addresses::validate)),
-    Plugin {
-        mutate: Some(Mutate::InRounds(policies::mutate)),
-        ..plugin(policies::MUTATING, None, None)
-    },
+    Plugin { mutate: Some(Mutate::InRounds(policies::mutate)), ..plugin(policies::MUTATING, None, None) },
     Plugin {
         mutate: Some(Mutate::InRounds(webhooks::mutate)),
         side_effects: SideEffects::NoneOnDryRun,
@@ -369,6 +369,7 @@ const REQUESTER: &str = "CertificateRequester";
 const ESCALATION: &str = "RBACEscalation";
 const DEVICE_ADMIN: &str = "DeviceAdminAccess";
 const POD_CERTIFICATES: &str = "PodCertificateSigning";
+const POLICY_PARAMS: &str = "PolicyParameters";
 const EXTERNAL_ADDRESSES: &str = "ServiceExternalAddresses";
 
 /// The plugins to run: the default ones and `enabled`, without `disabled`; both are upstream's names.
@@ -376,7 +377,7 @@ const EXTERNAL_ADDRESSES: &str = "ServiceExternalAddresses";
 /// # Errors
 /// A name that no plugin has.
 pub fn chosen(enabled: &[String], disabled: &[String]) -> Result<PluginChoice, String> {
-    let fixed = [REQUESTER, ESCALATION, DEVICE_ADMIN, POD_CERTIFICATES, EXTERNAL_ADDRESSES];
+    let fixed = [REQUESTER, ESCALATION, DEVICE_ADMIN, POD_CERTIFICATES, POLICY_PARAMS, EXTERNAL_ADDRESSES];
     let is_known = |name: &&String| {
         PLUGINS.iter().any(|plugin| plugin.name == **name) && !fixed.contains(&name.as_str())
     };

@@ -90,7 +90,7 @@ impl Cache {
     }
 
     /// The last change of what other requests are judged by, that this server has made: namespaces, roles, quotas,
-    /// classes, tokens.
+    /// classes, tokens, webhooks, admission policies.
     pub fn policy_revision(&self) -> Revision {
         self.policy.load(Ordering::Acquire)
     }

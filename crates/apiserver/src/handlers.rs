@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::api::Api;
 use crate::request::Authorized;
 use crate::status::Result;
-use crate::{binding, component_statuses, custom, eviction, reviews, tokens, verbs};
+use crate::{binding, component_statuses, custom, eviction, policy_status, reviews, tokens, verbs};
 
 type Handle = for<'a> fn(&'a Api, &'a Authorized) -> BoxFuture<'a, Result<Answer>>;
 
@@ -57,10 +57,13 @@ pub(crate) async fn run(api: &Api, request: &Authorized) -> Result<Answer> {
     verbs::check(request)?;
     let Some(handler) = find(request) else {
         let answer = verbs::run(api, request).await?;
-        return match custom::is_followed(request) {
-            true => Box::pin(custom::settle(api, request, answer)).await,
-            false => Ok(answer),
-        };
+        if custom::is_followed(request) {
+            return Box::pin(custom::settle(api, request, answer)).await;
+        }
+        if policy_status::is_followed(request) {
+            return Box::pin(policy_status::settle(api, request, answer)).await;
+        }
+        return Ok(answer);
     };
     match handler.subresource {
         "" => verbs::begin(request)?,

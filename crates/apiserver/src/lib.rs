@@ -21,6 +21,7 @@ pub mod custom;
 pub mod eviction;
 mod match_conditions;
 pub mod policies;
+mod policy_status;
 pub mod proxy;
 pub mod resource_metrics;
 pub mod reviews;

@@ -3,7 +3,8 @@
 //! What both sorts of policies share is here. `source` has the policies with their bindings, compiled once per change;
 //! `policy` is what one of them says; `matching` and `params` say what a request has to do with it, and `invocations` puts
 //! that together; `view` is what expressions see of a request, and `evaluation` evaluates them. `mutation` and `validation`
-//! are what the two sorts have beside, and `mutating` and `validating` carry it out.
+//! are what the two sorts have beside, and `mutating` and `validating` carry it out. `typechecking` says what is probably
+//! wrong with a validating one.
 //!
 //! Source: `k8s.io/apiserver/pkg/admission/plugin/{policy,cel}`.
 
@@ -27,11 +28,15 @@ pub mod metrics;
 pub mod mutating;
 pub mod validating;
 
+mod types;
+
+pub mod typechecking;
+
 use std::sync::Arc;
 
 use base::metrics::Metrics as Registry;
 
-use crate::kinds::Kinds;
+use crate::kinds::{Kind, Kinds};
 use metrics::{MutationMetrics, ValidationMetrics};
 use mutation::Mutations;
 use source::Source;
@@ -59,7 +64,12 @@ const EXEMPT: [(&str, &str); 10] = [
 
 /// Whether no policy is asked about a request, whatever it says.
 pub fn is_exempt(attributes: &Attributes<'_>) -> bool {
-    EXEMPT.contains(&(attributes.kind.group(), attributes.kind.resource()))
+    is_exempt_kind(attributes.kind)
+}
+
+/// As [`is_exempt`].
+pub fn is_exempt_kind(kind: &Kind) -> bool {
+    EXEMPT.contains(&(kind.group(), kind.resource()))
 }
 
 /// What a server knows of its admission policies.

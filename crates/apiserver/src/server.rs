@@ -367,6 +367,8 @@ fn spawn_followers(api: &Arc<Api>, definitions: Definitions) {
         addresses.wait_bootstrapped().await;
         service::repair::follow(&addresses).await;
     });
+    let checked = Arc::clone(api);
+    api.serving.spawn("policy-status", async move { crate::policy_status::follow(&checked).await });
     spawn_aggregation(api);
     let alive = Arc::clone(api);
     api.serving.spawn("identity lease", async move { crate::lease::identity::follow(&alive).await });

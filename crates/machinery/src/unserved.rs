@@ -20,11 +20,7 @@ pub struct Unserved {
 /// All of them.
 pub const UNSERVED: &[Unserved] = &[
     row("networking.k8s.io", "networkpolicies", "network policy part", "no traffic is refused"),
-    row(ADMISSION, "validatingadmissionpolicies", "policy engine", "no request is refused by it"),
-    row(ADMISSION, "validatingadmissionpolicybindings", "policy engine", "no request is refused by it"),
 ];
-
-const ADMISSION: &str = "admissionregistration.k8s.io";
 
 const fn row(
     group: &'static str,

@@ -3,9 +3,9 @@
 //! Variables see those before them, and everything else sees all of them, each with the type that its expression has.
 //! Source: `k8s.io/apiserver/pkg/admission/plugin/cel/{compile,composition}.go`.
 
-use expressions::{Environment, Library, MadeType, Program, Type};
+use expressions::{CompileError, Declared, Environment, Library, MadeType, Program, Type};
 
-use crate::match_conditions::{asking, compile_in, request};
+use crate::match_conditions::{OBJECT, OLD_OBJECT, asking, compile_in, request};
 
 /// The variable that has a parameter.
 pub const PARAMS: &str = "params";
@@ -82,6 +82,42 @@ impl Compiler {
             Sees::Patches => &self.patching,
         };
         compile_in(environment, expression, types)
+    }
+}
+
+/// Checks the expressions of one policy against the types of what they are about; what they give does not matter.
+#[derive(Clone, Debug)]
+pub struct Checker(Environment);
+
+impl Checker {
+    /// For objects of a type, and parameters of one, if there are any.
+    #[must_use]
+    pub fn new(object: &Declared, params: Option<&Declared>) -> Self {
+        let all = request().declared(OBJECT, object.clone()).declared(OLD_OBJECT, object.clone());
+        let all = match params {
+            Some(params) => all.declared(PARAMS, params.clone()),
+            None => all,
+        };
+        let all = asking(all).variable(VARIABLES, Type::named(VARIABLES_TYPE));
+        Self(all.making(MadeType { name: VARIABLES_TYPE.to_owned(), fields: Some(Default::default()) }))
+    }
+
+    /// Lets expressions that are checked later see a variable.
+    pub fn variable(&mut self, name: &str, expression: &str) {
+        let compiled = self.0.compile(expression);
+        let kind = compiled.map_or(Type::Dyn, |program| kept(program.kind()));
+        self.0.add_field(VARIABLES_TYPE, name, kind);
+    }
+
+    /// Checks an expression.
+    ///
+    /// # Errors
+    /// What is wrong with it, in upstream's words.
+    pub fn check(&self, expression: &str) -> Result<(), String> {
+        self.0.compile(expression).map(drop).map_err(|failure| match failure {
+            CompileError::Check(problems) => problems.to_string(),
+            other @ CompileError::Plan(_) => other.to_string(),
+        })
     }
 }
 

@@ -142,16 +142,19 @@ impl Schemas {
         (0..self.messages.len()).filter_map(|index| self.at(u16::try_from(index).ok()?))
     }
 
-    pub(crate) fn at(&self, index: u16) -> Option<SchemaRef<'_>> {
+    /// The message at an index.
+    pub fn at(&self, index: u16) -> Option<SchemaRef<'_>> {
         let message = self.messages.get(usize::from(index))?;
         Some(SchemaRef { schemas: self, index, message })
     }
 
-    pub(crate) fn list(&self, index: u16) -> Option<&List> {
+    /// The list type at an index.
+    pub fn list(&self, index: u16) -> Option<&List> {
         self.lists.get(usize::from(index))
     }
 
-    pub(crate) fn map(&self, index: u16) -> Type {
+    /// The type of a map's values, by its index.
+    pub fn map(&self, index: u16) -> Type {
         self.maps.get(usize::from(index)).copied().unwrap_or(Type::Json)
     }
 

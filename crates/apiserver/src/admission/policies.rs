@@ -7,8 +7,10 @@ use tokio::time::Instant;
 use super::about::{About, is_asked_about, options_of, unready};
 use super::{Context, Step};
 use crate::cluster::Cluster;
+use crate::policies::is_exempt_kind;
 use crate::policies::mutation::Mutations;
-use crate::policies::policy::Hook;
+use crate::policies::policy::{Evaluator, Hook};
+use crate::policies::source::{Hooks, Source};
 use crate::policies::validation::Validations;
 use crate::policies::{mutating, validating};
 use crate::request::Authorized;
@@ -27,10 +29,9 @@ pub(super) fn mutate<'a>(
     object: &'a mut Value,
     rounds: &'a mut Rounds,
 ) -> Step<'a> {
-    let hooks = match context.cluster.policies.mutating.current() {
-        Ok(Some(hooks)) if is_asked_about(context) => hooks,
-        Ok(_) => return Step::Done(Ok(())),
-        Err(failure) => return Step::Done(unready(context.request, &failure)),
+    let hooks = match current(context, &context.cluster.policies.mutating) {
+        Ok(hooks) => hooks,
+        Err(done) => return Step::Done(done),
     };
     Step::Later(Box::pin(async move {
         let options = options_of(context);
@@ -58,6 +59,7 @@ pub(super) async fn change(
 ) -> Result<()> {
     let environment = mutating::Environment {
         metrics: &cluster.policies.mutations,
+        webhooks: &cluster.webhooks.metrics,
         security: &cluster.security,
         deadline: deadline(cluster, request),
     };
@@ -66,10 +68,9 @@ pub(super) async fn change(
 
 /// Has an object pass all policies.
 pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<'a> {
-    let hooks = match context.cluster.policies.validating.current() {
-        Ok(Some(hooks)) if is_asked_about(context) => hooks,
-        Ok(_) => return Step::Done(Ok(())),
-        Err(failure) => return Step::Done(unready(context.request, &failure)),
+    let hooks = match current(context, &context.cluster.policies.validating) {
+        Ok(hooks) => hooks,
+        Err(done) => return Step::Done(done),
     };
     Step::Later(Box::pin(async move {
         let options = options_of(context);
@@ -93,10 +94,22 @@ pub(super) async fn pass(
     let environment = validating::Environment {
         notes: &request.notes,
         metrics: &cluster.policies.validations,
+        webhooks: &cluster.webhooks.metrics,
         security: &cluster.security,
         deadline: deadline(cluster, request),
     };
     validating::validate(&environment, hooks, attributes, object).await
+}
+
+/// The policies that count; or, if there are none, what comes of it.
+fn current<E: Evaluator>(context: &Context<'_>, source: &Source<E>) -> Result<Hooks<E>, Result<()>> {
+    if !is_asked_about(context) || is_exempt_kind(&context.request.kind) {
+        return Err(Ok(()));
+    }
+    match source.current() {
+        Ok(found) => found.ok_or(Ok(())),
+        Err(failure) => Err(unready(context.request, &failure)),
+    }
 }
 
 /// What the server does on its own account has as long as anybody.

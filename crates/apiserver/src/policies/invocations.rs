@@ -11,6 +11,9 @@ use super::params::{self, Param};
 use super::policy::{Binding, FailurePolicy, Hook, Policy};
 use crate::webhooks::attributes::{Attributes, Form};
 
+/// How many invocations there can be for one request; upstream has no such bound.
+const INVOCATIONS_MAX: usize = 100_000;
+
 /// A policy that a request must pass: because of one binding, with one of its parameters.
 #[derive(Debug)]
 pub struct Invocation<'h, E> {
@@ -58,6 +61,14 @@ pub fn invocations<'h, E>(
     found
 }
 
+/// Parameters, as long as there are not too many with what was found before.
+fn bounded(found: usize, params: Vec<Param>) -> Result<Vec<Option<Param>>, String> {
+    if found.saturating_add(params.len()) > INVOCATIONS_MAX {
+        return Err(format!("policies are evaluated at most {INVOCATIONS_MAX} times for a request"));
+    }
+    Ok(params.into_iter().map(Some).collect())
+}
+
 fn of_policy<'h, E>(
     hook: &'h Hook<E>,
     attributes: &Attributes<'_>,
@@ -90,8 +101,8 @@ fn of_policy<'h, E>(
         }
         let params = match kind.zip(binding.param_ref.as_ref()) {
             Some((kind, reference)) => {
-                let found = params::find(kind, reference, attributes.namespace);
-                found.map(|params| params.into_iter().map(Some).collect())
+                let params = params::find(kind, reference, attributes.namespace);
+                params.and_then(|params| bounded(found.len(), params))
             }
             // A policy without parameters ignores a reference, and one without a reference sees null.
             None => Ok(vec![None]),

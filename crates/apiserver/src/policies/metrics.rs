@@ -2,6 +2,8 @@
 //!
 //! Source: `plugin/policy/{mutating,validating}/metrics`.
 
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::time::Duration;
 
 use base::metrics::Metrics as Registry;
@@ -12,6 +14,33 @@ use prometheus_client::metrics::histogram::Histogram;
 
 const SECONDS: [f64; 5] = [0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 
+/// How often something was checked and how long that took, by what it was.
+struct Checks<L> {
+    checks: Family<L, Counter>,
+    durations: Family<L, Histogram, fn() -> Histogram>,
+}
+
+impl<L> Checks<L>
+where
+    L: Clone + Debug + Hash + Eq + EncodeLabelSet + Send + Sync + 'static,
+{
+    /// Those of one sort of policies; `what` is said of the number, `how_long` of the time.
+    fn new(registry: &Registry, sort: &str, (what, how_long): (&str, &str)) -> Self {
+        let checks = Family::default();
+        let durations: Family<L, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(SECONDS));
+        let name = |rest: &str| format!("apiserver_{sort}_admission_policy_{rest}");
+        registry.register(&name("check"), what, &checks);
+        registry.register(&name("check_duration_seconds"), how_long, &durations);
+        Self { checks, durations }
+    }
+
+    fn count(&self, labels: &L, took: Duration) {
+        self.checks.get_or_create(labels).inc();
+        self.durations.get_or_create(labels).observe(took.as_secs_f64());
+    }
+}
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Check {
     policy: String,
@@ -21,10 +50,7 @@ struct Check {
 }
 
 /// `apiserver_validating_admission_policy_*`.
-pub struct ValidationMetrics {
-    checks: Family<Check, Counter>,
-    durations: Family<Check, Histogram, fn() -> Histogram>,
-}
+pub struct ValidationMetrics(Checks<Check>);
 
 /// What is done about a validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,21 +79,11 @@ impl Enforcement {
 impl ValidationMetrics {
     /// Counts in a registry.
     pub fn new(registry: &Registry) -> Self {
-        let checks = Family::default();
-        let durations: Family<Check, Histogram, fn() -> Histogram> =
-            Family::new_with_constructor(|| Histogram::new(SECONDS));
-        let name = |rest: &str| format!("apiserver_validating_admission_policy_{rest}");
-        registry.register(
-            &name("check"),
+        let about = (
             "Validations that failed or could not be evaluated, by policy, binding and what was done about it",
-            &checks,
-        );
-        registry.register(
-            &name("check_duration_seconds"),
             "How long such validations took, by policy, binding and what was done about it",
-            &durations,
         );
-        Self { checks, durations }
+        Self(Checks::new(registry, "validating", about))
     }
 
     /// Counts what was done about a validation. `said` is what came of it, in upstream's words.
@@ -83,19 +99,7 @@ impl ValidationMetrics {
             error_type: error_type(said),
             enforcement_action: enforcement.as_str(),
         };
-        self.checks.get_or_create(&labels).inc();
-        self.durations.get_or_create(&labels).observe(took.as_secs_f64());
-    }
-}
-
-/// Upstream tells by the message, and calls a validation that fails as it is meant to invalid, too.
-fn error_type(said: &str) -> &'static str {
-    if said.starts_with("compilation") {
-        "compile_error"
-    } else if said.starts_with("validation failed due to running out of cost budget") {
-        "out_of_budget"
-    } else {
-        "invalid_error"
+        self.0.count(&labels, took);
     }
 }
 
@@ -107,25 +111,16 @@ struct Change {
 }
 
 /// `apiserver_mutating_admission_policy_*`.
-pub struct MutationMetrics {
-    checks: Family<Change, Counter>,
-    durations: Family<Change, Histogram, fn() -> Histogram>,
-}
+pub struct MutationMetrics(Checks<Change>);
 
 impl MutationMetrics {
     /// Counts in a registry.
     pub fn new(registry: &Registry) -> Self {
-        let checks = Family::default();
-        let durations: Family<Change, Histogram, fn() -> Histogram> =
-            Family::new_with_constructor(|| Histogram::new(SECONDS));
-        let name = |rest: &str| format!("apiserver_mutating_admission_policy_{rest}");
-        registry.register(&name("check"), "Mutations that were made or failed, by policy and binding", &checks);
-        registry.register(
-            &name("check_duration_seconds"),
+        let about = (
+            "Mutations that were made or failed, by policy and binding",
             "How long each mutation took, by policy and binding",
-            &durations,
         );
-        Self { checks, durations }
+        Self(Checks::new(registry, "mutating", about))
     }
 
     /// Counts a mutation. `why` is why it failed, if it did, in upstream's words.
@@ -135,7 +130,17 @@ impl MutationMetrics {
             policy_binding: binding.to_owned(),
             error_type: why.map_or("no_error", error_type),
         };
-        self.checks.get_or_create(&labels).inc();
-        self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+        self.0.count(&labels, took);
+    }
+}
+
+/// Upstream tells by the message, and calls a validation that fails as it is meant to invalid, too.
+fn error_type(said: &str) -> &'static str {
+    if said.starts_with("compilation") {
+        "compile_error"
+    } else if said.starts_with("validation failed due to running out of cost budget") {
+        "out_of_budget"
+    } else {
+        "invalid_error"
     }
 }

@@ -16,19 +16,24 @@ use super::mutation::{self, Failure, Mutation, Mutations};
 use super::params::Param;
 use super::policy::{FailurePolicy, Hook, Policy};
 use super::view::{self, Beside, View};
-use crate::apart;
 use crate::codec::FieldValidation;
 use crate::expression_authorizer::ExpressionAuthorizer;
 use crate::rounds::{Phase, Rounds};
 use crate::security::Security;
 use crate::status::{Error, Result};
 use crate::webhooks::attributes::Attributes;
+use crate::webhooks::metrics::WebhookMetrics;
+
+/// Policies that fail and are told of.
+const CAUSES_MAX: usize = 100;
 
 /// What policies are carried out with.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
     /// Counts.
     pub metrics: &'a MutationMetrics,
+    /// Counts that webhooks have, too.
+    pub webhooks: &'a WebhookMetrics,
     /// Who is asked what somebody may do.
     pub security: &'a Arc<Security>,
     /// When the request must be over.
@@ -67,7 +72,10 @@ pub async fn admit(
     for one in found {
         match one {
             Ok(invocation) => run.invoke(&invocation, object).await?,
-            Err(wrong) => run.refusals.push(Refusal::misconfigured(&wrong)),
+            Err(wrong) if run.refusals.len() < CAUSES_MAX => {
+                run.refusals.push(Refusal::misconfigured(&wrong));
+            }
+            Err(_) => {}
         }
         // Thousands of policies are no reason for others to wait.
         tokio::task::consume_budget().await;
@@ -104,12 +112,14 @@ impl Run<'_, '_> {
         let params = invocation.param.as_ref().map(Param::value);
         let beside = Beside { params: params.as_ref(), ..self.beside.clone() };
         let mut view = View::new(attributes, invocation.form.clone(), object.as_ref()).await?;
-        let wanted = || apart::when(policy.is_slow, || is_wanted(policy, &view, &beside));
+        let wanted = || policy.evaluate(|| is_wanted(policy, &view, &beside));
         match self.authorizer.settle(wanted).await {
             Ok(true) => {}
             Ok(false) => return Ok(()),
-            Err(why) => {
-                self.fail(invocation, why);
+            Err(failures) => {
+                let (metrics, operation) = (self.environment.webhooks, attributes.operation.as_str());
+                metrics.policy_conditions_failed(&policy.name, operation, failures.len());
+                self.fail(invocation, evaluation::joined(&failures));
                 return Ok(());
             }
         }
@@ -124,8 +134,7 @@ impl Run<'_, '_> {
             }
             self.check_time()?;
             let begun = Instant::now();
-            let evaluate =
-                || apart::when(policy.is_slow, || evaluate((policy, mutation), attributes, &view, &beside));
+            let evaluate = || policy.evaluate(|| evaluate((policy, mutation), attributes, &view, &beside));
             let made = match self.authorizer.settle(evaluate).await {
                 Ok(made) => {
                     let taken = attributes.taken(made, &view.form, FieldValidation::Strict).await;
@@ -157,7 +166,7 @@ impl Run<'_, '_> {
     }
 
     fn fail(&mut self, invocation: &Invocation<'_, Mutations>, why: String) {
-        if invocation.policy.failure_policy == FailurePolicy::Fail {
+        if invocation.policy.failure_policy == FailurePolicy::Fail && self.refusals.len() < CAUSES_MAX {
             self.refusals.push(Refusal::failed(invocation, &why));
         }
     }
@@ -184,13 +193,13 @@ impl Run<'_, '_> {
 ///
 /// # Errors
 /// Why nobody knows.
-fn is_wanted(policy: &Policy<Mutations>, view: &View, beside: &Beside<'_>) -> Result<bool, String> {
+fn is_wanted(policy: &Policy<Mutations>, view: &View, beside: &Beside<'_>) -> Result<bool, Vec<String>> {
     if policy.conditions.is_empty() {
         return Ok(true);
     }
     let scope = Scope::new(&policy.variables, MATCH_CONDITIONS_BUDGET);
     let scope = scope.seeing(view.of_conditions(beside.clone()));
-    evaluation::hold(scope, &policy.conditions).map_err(|failures| evaluation::joined(&failures))
+    evaluation::hold(scope, &policy.conditions)
 }
 
 /// What a mutation makes of the object. Each has a budget of its own, and variables that see what those before it have made.

@@ -66,11 +66,6 @@ impl Evaluator for Mutations {
         });
         Self { mutations: mutations.collect(), is_reinvoked: text(spec, "reinvocationPolicy") == "IfNeeded" }
     }
-
-    fn cost_max(&self) -> u64 {
-        let costs = self.mutations.iter().map(|mutation| mutation.expression.cost_max());
-        costs.fold(0, u64::saturating_add)
-    }
 }
 
 /// Why a mutation changes nothing.

@@ -3,14 +3,18 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use expressions::{Program, Type};
 use machinery::group::split_api_version;
 use machinery::labels::Selector;
 use resources::policy_expressions::{Compiler, Sees};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::matching::Constraints;
+use crate::apart;
 pub use crate::webhooks::hooks::FailurePolicy;
 
 /// An expression, compiled, or why it cannot be.
@@ -26,11 +30,6 @@ impl Expression {
     /// Compiles what must be of one of some types; of any type, if there are none.
     pub fn new(compiler: &Compiler, source: &str, sees: Sees, types: &[Type]) -> Self {
         Self { source: source.to_owned(), program: compiler.compile(source, sees, types) }
-    }
-
-    /// What an evaluation costs at most.
-    pub fn cost_max(&self) -> u64 {
-        self.program.as_ref().map_or(0, |program| program.cost().max)
     }
 }
 
@@ -73,11 +72,6 @@ impl Variables {
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
-
-    fn cost_max(&self) -> u64 {
-        let costs = self.all.iter().filter_map(|(_, program)| Some(program.as_ref().ok()?.cost().max));
-        costs.fold(0, u64::saturating_add)
-    }
 }
 
 /// The kind of a policy's parameters. `Display` is how Go prints it.
@@ -96,7 +90,8 @@ impl fmt::Display for ParamKind {
 }
 
 impl ParamKind {
-    fn of(spec: &Value) -> Option<Self> {
+    /// That of a policy's `spec`, if it has one.
+    pub fn of(spec: &Value) -> Option<Self> {
         let kind = spec.get("paramKind").filter(|kind| !kind.is_null())?;
         Some(Self { api_version: text(kind, "apiVersion").to_owned(), kind: text(kind, "kind").to_owned() })
     }
@@ -111,9 +106,6 @@ impl ParamKind {
 pub trait Evaluator: Send + Sync + Sized {
     /// Compiles it from a policy's `spec`.
     fn compile(spec: &Value, compiler: &Compiler) -> Self;
-
-    /// What an evaluation costs at most.
-    fn cost_max(&self) -> u64;
 }
 
 /// One policy.
@@ -133,12 +125,12 @@ pub struct Policy<E> {
     pub variables: Variables,
     /// What it says.
     pub evaluator: E,
-    /// Whether an evaluation may take long.
-    pub is_slow: bool,
+    /// Whether it has taken long once.
+    is_slow: AtomicBool,
 }
 
-/// Evaluations that may cost more may take longer than others should wait: about a millisecond.
-const QUICK_COST_MAX: u64 = 10_000;
+/// How long others may have to wait for an evaluation.
+const LONG: Duration = Duration::from_millis(5);
 
 impl<E: Evaluator> Policy<E> {
     /// Compiles a policy.
@@ -150,7 +142,7 @@ impl<E: Evaluator> Policy<E> {
         let conditions = items(spec, "matchConditions").map(|condition| {
             Expression::new(&compiler, text(condition, "expression"), Sees::Authorizer, &[Type::Bool])
         });
-        let mut policy = Self {
+        Self {
             name: object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned(),
             failure_policy: match text(spec, "failurePolicy") {
                 "Ignore" => FailurePolicy::Ignore,
@@ -161,16 +153,18 @@ impl<E: Evaluator> Policy<E> {
             evaluator: E::compile(spec, &compiler),
             variables,
             param_kind,
-            is_slow: false,
-        };
-        policy.is_slow = policy.cost_max() > QUICK_COST_MAX;
-        policy
+            is_slow: AtomicBool::new(false),
+        }
     }
 
-    fn cost_max(&self) -> u64 {
-        let conditions = self.conditions.iter().map(Expression::cost_max);
-        let costs = conditions.chain([self.variables.cost_max(), self.evaluator.cost_max()]);
-        costs.fold(0, u64::saturating_add)
+    /// Evaluates; of what has taken long once others do not have to wait for it any more.
+    pub fn evaluate<T>(&self, evaluation: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let found = apart::when(self.is_slow.load(Ordering::Relaxed), evaluation);
+        if begun.elapsed() > LONG {
+            self.is_slow.store(true, Ordering::Relaxed);
+        }
+        found
     }
 }
 

@@ -18,12 +18,12 @@ use super::params::Param;
 use super::policy::{Action, Hook};
 use super::validation::{self, Decision, Outcome, Reason, Told, Validations, Verdict};
 use super::view::{self, Beside, View};
-use crate::apart;
 use crate::expression_authorizer::ExpressionAuthorizer;
 use crate::notes::Notes;
 use crate::security::Security;
 use crate::status::{Error, Result};
 use crate::webhooks::attributes::Attributes;
+use crate::webhooks::metrics::WebhookMetrics;
 
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 /// Bytes of an annotation of one binding.
@@ -36,6 +36,8 @@ pub struct Environment<'a> {
     pub notes: &'a Notes,
     /// Counts.
     pub metrics: &'a ValidationMetrics,
+    /// Counts that webhooks have, too.
+    pub webhooks: &'a WebhookMetrics,
     /// Who is asked what somebody may do.
     pub security: &'a Arc<Security>,
     /// When the request must be over.
@@ -78,17 +80,19 @@ pub async fn validate(
         if namespace.is_none() {
             namespace = Some(view::namespace(attributes.kinds, attributes)?);
         }
-        let view = view_of(&mut views, &invocation, attributes, object).await?;
+        let place = view_of(&mut views, &invocation, attributes, object).await?;
+        let Some(view) = views.get(place) else { continue };
         let params = invocation.param.as_ref().map(Param::value);
         let beside = Beside {
             params: params.as_ref(),
             namespace: namespace.as_ref().and_then(Option::as_ref),
             authorizer: Some(asking.clone()),
         };
-        let evaluate = || {
-            apart::when(invocation.policy.is_slow, || validation::evaluate(invocation.policy, view, &beside))
-        };
+        let policy = invocation.policy;
+        let evaluate = || policy.evaluate(|| validation::evaluate(policy, view, &beside));
         let outcome = authorizer.settle(evaluate).await;
+        let operation = attributes.operation.as_str();
+        environment.webhooks.policy_conditions_failed(&policy.name, operation, outcome.failed_conditions);
         run.carry_out(&invocation, outcome);
         // Thousands of policies are no reason for others to wait.
         tokio::task::consume_budget().await;
@@ -96,19 +100,18 @@ pub async fn validate(
     run.finish(attributes)
 }
 
-/// The request in the version that a policy sees; made by the first that wants it.
-async fn view_of<'v>(
-    views: &'v mut Vec<View>,
+/// The place of the request in the version that a policy sees; made by the first that wants it.
+async fn view_of(
+    views: &mut Vec<View>,
     invocation: &Invocation<'_, Validations>,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
-) -> Result<&'v View> {
-    let known = views.iter().position(|view| view.form.0.is(&invocation.form.0));
-    let place = known.unwrap_or(views.len());
-    if known.is_none() {
-        views.push(View::new(attributes, invocation.form.clone(), object).await?);
+) -> Result<usize> {
+    if let Some(known) = views.iter().position(|view| view.form.0.is(&invocation.form.0)) {
+        return Ok(known);
     }
-    Ok(&views[place])
+    views.push(View::new(attributes, invocation.form.clone(), object).await?);
+    Ok(views.len() - 1)
 }
 
 /// What has come of the policies so far.

@@ -90,14 +90,6 @@ impl Evaluator for Validations {
             annotations: items(spec, "auditAnnotations").map(annotation).collect(),
         }
     }
-
-    fn cost_max(&self) -> u64 {
-        let validations = self.validations.iter().flat_map(|validation| {
-            std::iter::once(&validation.expression).chain(&validation.computed_message)
-        });
-        let all = validations.chain(self.annotations.iter().map(|annotation| &annotation.value));
-        all.map(Expression::cost_max).fold(0, u64::saturating_add)
-    }
 }
 
 /// What comes of one validation.
@@ -140,13 +132,15 @@ pub struct Outcome {
     pub decisions: Vec<Decision>,
     /// Annotations that have a value, or fail.
     pub told: Vec<Told>,
+    /// How many match conditions could not be evaluated.
+    pub failed_conditions: usize,
 }
 
 impl Outcome {
     /// Nothing of it could be evaluated.
     fn unknown(policy: &Policy<Validations>, why: String) -> Self {
         let verdict = unknown(policy, why);
-        Self { decisions: vec![Decision { verdict, took: Duration::ZERO }], told: Vec::new() }
+        Self { decisions: vec![Decision { verdict, took: Duration::ZERO }], ..Self::default() }
     }
 }
 
@@ -164,15 +158,21 @@ pub fn evaluate(policy: &Policy<Validations>, view: &View, beside: &Beside<'_>) 
         let scope = scope.seeing(view.of_conditions(beside.clone()));
         match evaluation::hold(scope, &policy.conditions) {
             Ok(true) => {}
-            Err(failures) if policy.failure_policy == FailurePolicy::Fail => {
-                return Outcome::unknown(policy, evaluation::joined(&failures));
+            Ok(false) => return Outcome::default(),
+            Err(failures) => {
+                let outcome = match policy.failure_policy {
+                    FailurePolicy::Fail => Outcome::unknown(policy, evaluation::joined(&failures)),
+                    FailurePolicy::Ignore => Outcome::default(),
+                };
+                return Outcome { failed_conditions: failures.len(), ..outcome };
             }
-            Ok(false) | Err(_) => return Outcome::default(),
         }
     }
     let decided = decisions(policy, view, beside);
-    let told = decided.and_then(|decisions| Ok(Outcome { decisions, told: told(policy, view, beside)? }));
-    told.unwrap_or_else(|why| Outcome::unknown(policy, why.to_string()))
+    let outcome = decided.and_then(|decisions| {
+        Ok(Outcome { decisions, told: told(policy, view, beside)?, failed_conditions: 0 })
+    });
+    outcome.unwrap_or_else(|why| Outcome::unknown(policy, why.to_string()))
 }
 
 fn decisions(

@@ -24,8 +24,8 @@ pub struct View {
     pub old: Option<Value>,
     /// `request`.
     request: Value,
-    /// `request` of match conditions.
-    asked: Value,
+    /// `request` of match conditions, if it is another one.
+    asked: Option<Value>,
 }
 
 /// What an expression sees beside the request's objects.
@@ -48,13 +48,13 @@ impl View {
         let object = attributes.shown_if_any(object, &form).await?;
         let old = attributes.shown_if_any(attributes.old, &form).await?;
         let request = review::request_value(attributes, &form);
-        let asked = request_of_conditions(attributes, &form);
+        let asked = (!form.0.is(attributes.kind)).then(|| request_of_conditions(attributes, &form));
         Ok(Self { form, object, old, request, asked })
     }
 
     /// What match conditions see. They are not told of the namespace, as upstream.
     pub fn of_conditions<'a>(&'a self, beside: Beside<'a>) -> Activation<'a> {
-        self.activation(&self.asked, Beside { namespace: None, ..beside })
+        self.activation(self.asked.as_ref().unwrap_or(&self.request), Beside { namespace: None, ..beside })
     }
 
     /// What all other expressions see.

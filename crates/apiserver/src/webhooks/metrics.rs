@@ -171,10 +171,21 @@ impl WebhookMetrics {
     pub fn condition_failed(&self, about: About<'_>) {
         self.condition_errors.get_or_create(&by_conditions(about)).inc();
     }
+
+    /// Counts conditions of a policy, of either sort, that could not be evaluated.
+    pub fn policy_conditions_failed(&self, name: &str, operation: &'static str, count: usize) {
+        if count > 0 {
+            let name = name.to_owned();
+            let labels = Excluded { name, kind: "policy", r#type: CONDITIONS_STEP, operation };
+            self.condition_errors.get_or_create(&labels).inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+        }
+    }
 }
+
+const CONDITIONS_STEP: &str = "validate";
 
 fn by_conditions(About { name, step, operation }: About<'_>) -> Excluded {
     // Here upstream has a word of its own for what is called `validating` elsewhere.
-    let step = if step == "admit" { "admit" } else { "validate" };
+    let step = if step == "admit" { "admit" } else { CONDITIONS_STEP };
     Excluded { name: name.to_owned(), kind: "webhook", r#type: step, operation }
 }

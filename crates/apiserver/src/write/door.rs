@@ -199,8 +199,12 @@ impl Door {
 
     /// Remembers changes of policy, and of Secrets that are tokens.
     fn note(&self, admitted: &Admitted, revision: Revision) {
-        const POLICY: [&str; 15] = [
+        const POLICY: [&str; 19] = [
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
             "mutatingwebhookconfigurations",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
             "validatingwebhookconfigurations",
             "namespaces",
             "limitranges",

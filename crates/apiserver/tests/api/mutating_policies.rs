@@ -165,7 +165,8 @@ async fn what_is_injected_is_merged_by_keys_defaulted_and_seen_by_the_plugins() 
     let sidecar = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'sidecar', image: 'proxy'}, \
                    Object.spec.containers{name: 'c', env: [Object.spec.containers.env{name: 'B', value: '2'}]}]}}";
     install(&server, "inject", &[apply(sidecar)], json!({"matchConstraints": about(&["pods"])})).await;
-    let pod = "{metadata: {name: web}, spec: {containers: [{name: c, image: i, env: [{name: A, value: '1'}]}]}}";
+    let pod =
+        "{metadata: {name: web}, spec: {containers: [{name: c, image: i, env: [{name: A, value: '1'}]}]}}";
     let made = server.call("POST", PODS, pod).await;
     assert_eq!(made.code, 201, "{}", made.body);
     let containers = made.body["spec"]["containers"].as_array().unwrap();
@@ -193,7 +194,8 @@ async fn expressions_see_the_request_its_namespace_parameters_and_variables() {
         ],
         "matchConditions": [{"name": "apart", "expression": "object.metadata.name != 'param' && params.data.tier == 'gold'"}],
     });
-    make(&server, &format!("{GROUP}/mutatingadmissionpolicies"), &policy("see", &[apply(seen)], fields)).await;
+    make(&server, &format!("{GROUP}/mutatingadmissionpolicies"), &policy("see", &[apply(seen)], fields))
+        .await;
     bind(&server, "see", json!({"paramRef": {"name": "param", "parameterNotFoundAction": "Deny"}})).await;
     let made = create(&server, "a", json!({"n": "1"})).await;
     let expected = json!({"n": "1", "seen": "default/a CREATE gold", "old": "none", "may": "true"});
@@ -216,14 +218,21 @@ async fn each_policy_and_parameter_sees_what_those_before_have_made() {
     }
     let fields = json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}});
     let add = |text: &str| {
-        apply(&format!("Object{{data: {{'log': (has(object.data.log) ? object.data.log + ',' : '') + {text}}}}}"))
+        apply(&format!(
+            "Object{{data: {{'log': (has(object.data.log) ? object.data.log + ',' : '') + {text}}}}}"
+        ))
     };
-    make(&server, &format!("{GROUP}/mutatingadmissionpolicies"), &policy("b", &[add("params.data.text")], fields)).await;
+    make(
+        &server,
+        &format!("{GROUP}/mutatingadmissionpolicies"),
+        &policy("b", &[add("params.data.text")], fields),
+    )
+    .await;
     let selected = json!({"selector": {"matchLabels": {"use": "it"}}, "parameterNotFoundAction": "Deny"});
     bind(&server, "b", json!({"paramRef": selected})).await;
     install(&server, "c", &[add("'c1'"), add("'c2'")], json!({})).await;
     install(&server, "a", &[add("'a'")], json!({})).await;
-    let made = create(&server, "x", json!({})).await;
+    let made = create(&server, "x", json!({"n": "1"})).await;
     assert_eq!(made.body["data"]["log"], "a,one,two,c1,c2", "{}", made.body);
     server.stop().await;
 }
@@ -258,8 +267,14 @@ async fn subresources_have_what_is_sent_to_them() {
     install(&server, "status", &[apply(label)], fields).await;
     let body = r#"{"metadata": {"labels": {"x": "y"}}}"#;
     let whole = server.call("PATCH", &format!("{DEPLOYMENTS}/web"), body).await;
-    assert_eq!((whole.code.as_u16(), &whole.body["status"]["observedGeneration"]), (200, &Value::Null), "{}", whole.body);
-    let status = server.call("PATCH", &format!("{DEPLOYMENTS}/web/status"), r#"{"status": {"replicas": 0}}"#).await;
+    assert_eq!(
+        (whole.code.as_u16(), &whole.body["status"]["observedGeneration"]),
+        (200, &Value::Null),
+        "{}",
+        whole.body
+    );
+    let status =
+        server.call("PATCH", &format!("{DEPLOYMENTS}/web/status"), r#"{"status": {"replicas": 0}}"#).await;
     assert_eq!(status.body["status"]["observedGeneration"], 7, "{}", status.body);
     server.stop().await;
 }
@@ -278,7 +293,11 @@ async fn policies_see_the_version_that_they_name() {
     assert_eq!(made.code, 201, "{}", made.body);
     assert_eq!(made.body["apiVersion"], "autoscaling/v2");
     assert_eq!(made.body["spec"]["minReplicas"], 2);
-    assert_eq!(made.body["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 33, "{}", made.body);
+    assert_eq!(
+        made.body["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 33,
+        "{}",
+        made.body
+    );
     server.stop().await;
 }
 
@@ -309,27 +328,35 @@ async fn custom_objects_are_changed_by_their_schema() {
         ),
         // What the schema does not know goes, as with what is sent.
         (
-            patch("[JSONPatch{op: 'add', path: '/spec/unknown', value: 1}, JSONPatch{op: 'remove', path: '/spec/parts'}]"),
+            patch(
+                "[JSONPatch{op: 'add', path: '/spec/unknown', value: 1}, JSONPatch{op: 'remove', path: '/spec/parts'}]",
+            ),
             201,
             json!({"size": 1, "colour": "red"}),
         ),
         (
             apply("Object{spec: Object.spec{whole: ['x']}}"),
             403,
-            json!("policy 'w' with binding 'w' denied request: error applying patch: invalid ApplyConfiguration: may not \
-                   mutate atomic arrays, maps or structs: .spec.whole"),
+            json!(
+                "policy 'w' with binding 'w' denied request: error applying patch: invalid ApplyConfiguration: may not \
+                   mutate atomic arrays, maps or structs: .spec.whole"
+            ),
         ),
         (
             apply("Object{spec: Object.spec{unknown: 1}}"),
             403,
-            json!("policy 'w' with binding 'w' denied request: error applying patch: failed to convert patch object to typed \
-                   object: .spec.unknown: field not declared in schema"),
+            json!(
+                "policy 'w' with binding 'w' denied request: error applying patch: failed to convert patch object to typed \
+                   object: .spec.unknown: field not declared in schema"
+            ),
         ),
         (
             apply("Object{spec: Object.spec{size: 0}}"),
             422,
-            json!("Widget.example.com \"x\" is invalid: spec.size: Invalid value: 0: spec.size in body should be greater than \
-                   or equal to 1"),
+            json!(
+                "Widget.example.com \"x\" is invalid: spec.size: Invalid value: 0: spec.size in body should be greater than \
+                   or equal to 1"
+            ),
         ),
         (
             patch("[JSONPatch{op: 'remove', path: '/spec/size'}]"),

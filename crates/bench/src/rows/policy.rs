@@ -141,7 +141,10 @@ fn binding(number: usize) -> String {
 
 fn definition(plural: &str, rules: usize) -> String {
     let field = |number: usize| (format!("field{number}"), json!({"type": "string", "maxLength": 2_000}));
-    let rule = |number: usize| json!({"rule": format!("!has(self.field{number}) || self.field{number}.startsWith('0') && self.field{number} != 'x'")});
+    let rule = |number: usize| {
+        let field = format!("self.field{number}");
+        json!({"rule": format!("!has({field}) || {field}.startsWith('0') && {field} != 'x'")})
+    };
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -4,8 +4,8 @@ use expressions::Type;
 use machinery::field::{FieldError, FieldErrors};
 use serde_json::Value;
 
-use super::admission_policy::{self, common};
 use super::At;
+use super::admission_policy::{self, common};
 use crate::policy_expressions::{Compiler, Sees};
 
 const PATCH_TYPES: &[&str] = &["ApplyConfiguration", "JSONPatch"];

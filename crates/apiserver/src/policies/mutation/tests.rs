@@ -18,7 +18,10 @@ fn of<T>(expression: &str, then: impl FnOnce(&expressions::Value<'_>) -> T) -> T
 fn types_of_objects_are_called_after_their_fields() {
     let check = |expression: &str, wrong: &[(&str, &str)]| {
         let expected = wrong.iter().map(|(name, expected)| {
-            format!("unexpected type name \"{name}\", expected \"{expected}\", which matches field name path from root Object type")
+            format!(
+                "unexpected type name \"{name}\", expected \"{expected}\", which matches field name path from root \
+                 Object type"
+            )
         });
         let expected: Vec<String> = expected.collect();
         let expected =
@@ -59,14 +62,16 @@ fn operations_are_what_was_made() {
         ]),
     );
     check(
-        "[JSONPatch{op: 'add', path: '/c', value: {'a': [dyn(1), dyn(2.5), dyn(true), dyn(b'x'), dyn(Object.x{y: object.spec.items})]}}]",
+        "[JSONPatch{op: 'add', path: '/c', value: {'a': [dyn(1), dyn(2.5), dyn(true), dyn(b'x'), \
+         dyn(Object.x{y: object.spec.items})]}}]",
         Ok(vec![Operation {
             value: Some(json!({"a": [1, 2.5, true, "eA==", {"y": [{"a": 1}]}]})),
             ..operation("add", "/c")
         }]),
     );
     check(
-        "[JSONPatch{op: 'add', path: '/c', value: [dyn(duration('90s')), dyn(timestamp('2026-01-02T03:04:05Z')), dyn(optional.of(1))]}]",
+        "[JSONPatch{op: 'add', path: '/c', value: [dyn(duration('90s')), \
+         dyn(timestamp('2026-01-02T03:04:05Z')), dyn(optional.of(1))]}]",
         Ok(vec![Operation {
             value: Some(json!(["90s", "2026-01-02T03:04:05Z", 1])),
             ..operation("add", "/c")

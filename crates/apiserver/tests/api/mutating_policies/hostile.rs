@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    CONFIG_MAPS, GROUP, PODS, about, apply, bind, create, install, make, message, patch, policy, remove, start,
+    CONFIG_MAPS, GROUP, PODS, about, apply, bind, create, install, make, message, patch, policy, remove,
+    start,
 };
 
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies";
@@ -12,18 +13,38 @@ const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmis
 async fn a_policy_that_says_nothing_sensible_is_refused() {
     let server = start().await;
     for (mutation, fields, said) in [
-        (apply("1"), json!({}), "spec.mutations[0].applyConfiguration.expression: Invalid value: \"1\": must evaluate to Object but got int"),
+        (
+            apply("1"),
+            json!({}),
+            "spec.mutations[0].applyConfiguration.expression: Invalid value: \"1\": must evaluate to Object but got int",
+        ),
         (apply("Object.spec{}"), json!({}), "must evaluate to Object but got Object.spec"),
         (apply("{'a': 1}"), json!({}), "must evaluate to Object but got map(string, int)"),
         (apply("object"), json!({}), "must evaluate to Object but got dyn"),
         (apply(" "), json!({}), "spec.mutations[0].applyConfiguration.expression: Required value"),
         (patch("JSONPatch{op: 'add'}"), json!({}), "must evaluate to list(JSONPatch) but got JSONPatch"),
         (patch("[JSONPatch{operation: 'add'}]"), json!({}), "undefined field 'operation'"),
-        (patch("[JSONPatch{op: 1}]"), json!({}), "expected type of field 'op' is 'string' but provided type is 'int'"),
+        (
+            patch("[JSONPatch{op: 1}]"),
+            json!({}),
+            "expected type of field 'op' is 'string' but provided type is 'int'",
+        ),
         (apply("Object{spec: params.a}"), json!({}), "undeclared reference to 'params'"),
-        (apply("Object{spec: variables.a}"), json!({"variables": [{"name": "a", "expression": "1 +"}]}), "spec.variables[0].expression"),
-        (json!({"patchType": "Merge"}), json!({}), "spec.mutations[0].patchType: Unsupported value: \"Merge\": supported values: \"ApplyConfiguration\", \"JSONPatch\""),
-        (json!({"patchType": "JSONPatch"}), json!({}), "spec.mutations[0].jsonPatch: Required value: must be specified when patchType is JSONPatch"),
+        (
+            apply("Object{spec: variables.a}"),
+            json!({"variables": [{"name": "a", "expression": "1 +"}]}),
+            "spec.variables[0].expression",
+        ),
+        (
+            json!({"patchType": "Merge"}),
+            json!({}),
+            "spec.mutations[0].patchType: Unsupported value: \"Merge\": supported values: \"ApplyConfiguration\", \"JSONPatch\"",
+        ),
+        (
+            json!({"patchType": "JSONPatch"}),
+            json!({}),
+            "spec.mutations[0].jsonPatch: Required value: must be specified when patchType is JSONPatch",
+        ),
         (
             json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'x'}]"}, "applyConfiguration": {"expression": "Object{}"}}),
             json!({}),
@@ -42,8 +63,13 @@ async fn a_policy_that_says_nothing_sensible_is_refused() {
     }
     let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "matchResources": {"resourceRules": [
         {"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]}}});
-    let refused = server.call("POST", &format!("{GROUP}/mutatingadmissionpolicybindings"), &binding.to_string()).await;
-    assert!(message(&refused).contains("spec.matchResources.resourceRules.operations: Unsupported value"), "{}", refused.body);
+    let refused =
+        server.call("POST", &format!("{GROUP}/mutatingadmissionpolicybindings"), &binding.to_string()).await;
+    assert!(
+        message(&refused).contains("spec.matchResources.resourceRules.operations: Unsupported value"),
+        "{}",
+        refused.body
+    );
     server.stop().await;
 }
 
@@ -51,8 +77,11 @@ async fn a_policy_that_says_nothing_sensible_is_refused() {
 #[tokio::test]
 async fn what_cannot_be_applied_refuses_or_is_left_out() {
     let server = start().await;
-    let doubling = (0..20).map(|_| "JSONPatch{op: 'copy', from: '/data', path: '/data/deeper'}").collect::<Vec<_>>();
-    let swelling = (0..40).map(|n| format!("JSONPatch{{op: 'copy', from: '/data', path: '/metadata/l{n}'}}")).collect::<Vec<_>>();
+    let doubling =
+        (0..20).map(|_| "JSONPatch{op: 'copy', from: '/data', path: '/data/deeper'}").collect::<Vec<_>>();
+    let swelling = (0..40)
+        .map(|n| format!("JSONPatch{{op: 'copy', from: '/data', path: '/metadata/l{n}'}}"))
+        .collect::<Vec<_>>();
     let deep = format!("/data{}", "/x".repeat(200));
     for (mutation, said) in [
         (apply("Object{data: Object.spec{a: 'b'}}"), "type mismatch: unexpected type name \"Object.spec\", expected \"Object.data\", which matches field name path from root Object type".to_owned()),
@@ -108,14 +137,44 @@ async fn what_cannot_be_applied_refuses_or_is_left_out() {
 async fn what_is_no_such_object_any_more_is_refused() {
     let server = start().await;
     for (mutation, code, said) in [
-        (patch("[JSONPatch{op: 'add', path: '/spec/colour', value: 'red'}]"), 500, "strict decoding error: unknown field \"spec.colour\""),
-        (patch("[JSONPatch{op: 'replace', path: '/spec', value: 'red'}]"), 500, "Internal error occurred: json: cannot unmarshal string"),
-        (patch("[JSONPatch{op: 'replace', path: '/kind', value: 'Secret'}]"), 500, "expected v1, Kind=Pod, got v1, Kind=Secret"),
+        (
+            patch("[JSONPatch{op: 'add', path: '/spec/colour', value: 'red'}]"),
+            500,
+            "strict decoding error: unknown field \"spec.colour\"",
+        ),
+        (
+            patch("[JSONPatch{op: 'replace', path: '/spec', value: 'red'}]"),
+            500,
+            "Internal error occurred: json: cannot unmarshal string",
+        ),
+        (
+            patch("[JSONPatch{op: 'replace', path: '/kind', value: 'Secret'}]"),
+            500,
+            "expected v1, Kind=Pod, got v1, Kind=Secret",
+        ),
         (patch("[JSONPatch{op: 'replace', path: '', value: []}]"), 500, "expected v1, Kind=Pod"),
-        (patch("[JSONPatch{op: 'add', path: '/metadata/namespace', value: 'kube-system'}]"), 400, "the namespace of the provided object does not match"),
-        (patch("[JSONPatch{op: 'remove', path: '/spec/containers'}]"), 422, "spec.containers: Required value"),
-        (patch("[JSONPatch{op: 'replace', path: '/spec/containers/0/image', value: null}]"), 422, "spec.containers[0].image: Required value"),
-        (apply("Object{spec: Object.spec{containers: [Object.spec.containers{name: 'UPPER', image: 'i'}]}}"), 422, "spec.containers[1].name"),
+        (
+            patch("[JSONPatch{op: 'add', path: '/metadata/namespace', value: 'kube-system'}]"),
+            400,
+            "the namespace of the provided object does not match",
+        ),
+        (
+            patch("[JSONPatch{op: 'remove', path: '/spec/containers'}]"),
+            422,
+            "spec.containers: Required value",
+        ),
+        (
+            patch("[JSONPatch{op: 'replace', path: '/spec/containers/0/image', value: null}]"),
+            422,
+            "spec.containers[0].image: Required value",
+        ),
+        (
+            apply(
+                "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'UPPER', image: 'i'}]}}",
+            ),
+            422,
+            "spec.containers[1].name",
+        ),
         (apply("Object{metadata: Object.metadata{labels: {'bad key': 'x'}}}"), 422, "metadata.labels"),
     ] {
         let fields = json!({"matchConstraints": about(&["pods"]), "failurePolicy": "Ignore"});
@@ -147,7 +206,8 @@ async fn null_is_nothing_and_an_objects_identity_stays() {
     ] {
         let mutation = patch(&format!("[JSONPatch{{op: 'add', path: '/metadata/{field}', value: {value}}}]"));
         install(&server, "p", &[mutation], json!({})).await;
-        let before = server.call("GET", &format!("{CONFIG_MAPS}/a"), "").await.body["metadata"][field].clone();
+        let before =
+            server.call("GET", &format!("{CONFIG_MAPS}/a"), "").await.body["metadata"][field].clone();
         let answer = server.call("PUT", &format!("{CONFIG_MAPS}/a"), &body).await;
         assert_eq!(answer.code.as_u16(), code, "{field}: {}", answer.body);
         let after = server.call("GET", &format!("{CONFIG_MAPS}/a"), "").await.body["metadata"][field].clone();
@@ -168,8 +228,13 @@ async fn what_swells_is_refused_in_time() {
     for (mutation, said) in [
         (apply("Object{data: {'a': variables.v39}}"), "the value is too large"),
         (patch("[JSONPatch{op: 'add', path: '/data/a', value: variables.v39}]"), "the value is too large"),
-        (apply("Object{data: {'a': string([1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, \
-            [1,2,3,4,5,6,7,8,9].all(d, [1,2,3,4,5,6,7,8,9].all(e, [1,2,3,4,5,6,7,8,9].all(f, true)))))))}}"), "cost limit exceeded"),
+        (
+            apply(
+                "Object{data: {'a': string([1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, \
+            [1,2,3,4,5,6,7,8,9].all(d, [1,2,3,4,5,6,7,8,9].all(e, [1,2,3,4,5,6,7,8,9].all(f, true)))))))}}",
+            ),
+            "cost limit exceeded",
+        ),
     ] {
         install(&server, "p", &[mutation], json!({"variables": variables})).await;
         let begun = std::time::Instant::now();
@@ -193,10 +258,18 @@ async fn what_swells_is_refused_in_time() {
 async fn nobody_is_locked_out() {
     let server = start().await;
     let everything = json!({"resourceRules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]});
-    install(&server, "all", &[patch("[JSONPatch{op: 'remove', path: '/nothing'}]")], json!({"matchConstraints": everything})).await;
+    install(
+        &server,
+        "all",
+        &[patch("[JSONPatch{op: 'remove', path: '/nothing'}]")],
+        json!({"matchConstraints": everything}),
+    )
+    .await;
     assert_eq!(create(&server, "a", json!({})).await.code, 403);
     let review = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
-    let asked = server.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review.to_string()).await;
+    let asked = server
+        .call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review.to_string())
+        .await;
     assert_eq!(asked.code, 201, "{}", asked.body);
     let other = policy("other", &[apply("Object{}")], json!({}));
     make(&server, POLICIES, &other).await;
@@ -215,9 +288,19 @@ async fn what_is_not_there_refuses_or_not_as_it_is_written() {
     assert_eq!(create(&server, "b", json!({})).await.body["data"], json!({"early": "yes"}));
     remove(&server, "early").await;
     for (kind, action, code, said) in [
-        ("ConfigMap", "Deny", 403, "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"),
+        (
+            "ConfigMap",
+            "Deny",
+            403,
+            "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction",
+        ),
         ("ConfigMap", "Allow", 201, ""),
-        ("Nonsense", "Allow", 403, "failed to configure policy: failed to find resource referenced by paramKind: 'v1, Kind=Nonsense'"),
+        (
+            "Nonsense",
+            "Allow",
+            403,
+            "failed to configure policy: failed to find resource referenced by paramKind: '/v1, Kind=Nonsense'",
+        ),
     ] {
         let fields = json!({"paramKind": {"apiVersion": "v1", "kind": kind}});
         make(&server, POLICIES, &policy("p", &[apply("Object{data: {'p': params.data.p}}")], fields)).await;
@@ -238,7 +321,13 @@ async fn what_is_not_there_refuses_or_not_as_it_is_written() {
 async fn many_policies_are_applied() {
     let server = start().await;
     for n in 0..200 {
-        install(&server, &format!("p{n:03}"), &[apply(&format!("Object{{data: {{'k{n}': 'v'}}}}"))], json!({})).await;
+        install(
+            &server,
+            &format!("p{n:03}"),
+            &[apply(&format!("Object{{data: {{'k{n}': 'v'}}}}"))],
+            json!({}),
+        )
+        .await;
     }
     let made = create(&server, "a", json!({})).await;
     assert_eq!(made.code, 201, "{}", made.body);

@@ -32,7 +32,9 @@ async fn logger() -> HookServer {
     HookServer::start(|_, review| {
         let log = review["request"]["object"]["data"]["log"].as_str().unwrap_or_default();
         let patch = json!([{"op": "add", "path": "/data/log", "value": format!("{log}W")}]);
-        Reply::Says(json!({"allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string())}))
+        Reply::Says(
+            json!({"allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string())}),
+        )
     })
     .await
 }
