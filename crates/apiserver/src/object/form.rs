@@ -26,11 +26,7 @@ pub struct StoredForm {
 impl PartialEq for StoredForm {
     /// Whether the same objects are read alike.
     fn eq(&self, other: &Self) -> bool {
-        let is_same = match (self.schema.made(), other.schema.made()) {
-            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
-            _ => false,
-        };
-        is_same && self.api_version == other.api_version
+        self.schema.is(&other.schema) && self.api_version == other.api_version
     }
 }
 
