@@ -238,7 +238,7 @@ fn aggregated(snapshot: &Snapshot, groups: Groups, version: &str) -> Value {
     };
     let all = groups.of(snapshot);
     let items: Vec<Value> =
-        all.iter().map(|(group, versions)| aggregated_group(snapshot, group, versions, &resources)).collect();
+        all.iter().map(|(group, versions)| aggregated_group(snapshot, group, versions, resources)).collect();
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": format!("apidiscovery.k8s.io/{version}"),
