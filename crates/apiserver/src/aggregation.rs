@@ -14,6 +14,7 @@ pub mod learn;
 pub mod link;
 pub mod registration;
 pub mod remote;
+mod seen;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -30,6 +31,7 @@ use crate::kinds::Kind;
 use link::Link;
 use registration::{Registration, Target};
 use remote::Remote;
+use seen::Seen;
 
 /// How many servers elsewhere are looked at at a time, how many tell what they serve, and how many how it looks: whoever
 /// takes long for one thing keeps nobody from another.
@@ -169,12 +171,13 @@ fn kind(api: &Api) -> Option<&Kind> {
 /// Follows APIServices for ever.
 pub async fn follow(api: &Api, aggregation: &Aggregation) {
     let Some(kind) = kind(api) else { return };
+    let mut seen = Seen::default();
     loop {
         let revision = api.cache.revision();
         let mut changes = kind.cache().watch(revision, Interest::Everything);
         let listing = kind.cache().list(kind.prefix(), revision);
-        let found = listing.objects.iter().filter_map(|object| Registration::of(&kind.value(object)));
-        aggregation.apply(api, found.collect()).await;
+        seen.update(listing.objects, |object| Registration::of(&kind.value(object)));
+        aggregation.apply(api, seen.all().flatten().cloned().collect()).await;
         api.catalogue.follows(listing.revision);
         changes.skip_to(listing.revision);
         // It says that something changed, or that too much did: in both cases all is read again.

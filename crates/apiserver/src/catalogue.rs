@@ -130,7 +130,7 @@ pub struct Snapshot {
     kinds: Kinds,
     delegates: Delegates,
     generation: u64,
-    discovery: OnceLock<discovery::Documents>,
+    discovery: discovery::Documents,
     openapi: OnceLock<openapi::Documents>,
     /// Documents of the snapshot before, as far as anybody asked for them.
     earlier: openapi::Known,
@@ -181,7 +181,7 @@ impl Snapshot {
             kinds,
             delegates,
             generation: before.map_or(0, |before| before.generation + 1),
-            discovery: OnceLock::new(),
+            discovery: discovery::Documents::default(),
             openapi: OnceLock::new(),
             earlier,
         }
@@ -230,7 +230,7 @@ impl Snapshot {
 
     /// The documents of discovery.
     pub fn discovery(&self) -> &discovery::Documents {
-        self.discovery.get_or_init(|| discovery::Documents::of(self))
+        &self.discovery
     }
 
     /// The documents of OpenAPI.
@@ -333,7 +333,8 @@ impl Catalogue {
         // Not before nobody takes the old ones any more.
         begun.settle();
         let is_left = |kind: &&Kind| after.iter().all(|other| !Arc::ptr_eq(other.cache(), kind.cache()));
-        for kind in before.iter().filter(is_left) {
+        let went = gone.iter().filter_map(|(group, version, plural)| before.find(group, version, plural));
+        for kind in went.filter(is_left) {
             self.cache.end(kind.cache());
         }
         Ok(())
@@ -360,6 +361,11 @@ impl Catalogue {
     /// Hands group-versions to servers elsewhere, and takes back all those that they had; says in which order all are
     /// discovered.
     pub async fn register(&self, remotes: Vec<Arc<dyn Delegate>>, priorities: Priorities) {
+        let delegates = &self.current().delegates;
+        // That local ones are available changes nothing, and whoever knows documents of this snapshot keeps them.
+        if remotes.is_empty() && delegates.remotes.is_empty() && *delegates.priorities == priorities {
+            return;
+        }
         let priorities = Arc::new(priorities);
         self.change_delegates(|delegates| {
             delegates.remotes = remotes;

@@ -23,8 +23,10 @@ use tracing::warn;
 
 use crate::answer::Answer;
 use crate::api::Api;
+use crate::cache::CachedObject;
 use crate::cache::interest::Interest;
 use crate::cluster::Cluster;
+use crate::conversion::Converters;
 use crate::kinds::Kinds;
 use crate::kinds::{Kind, Part};
 use crate::request::{self, Authorized};
@@ -34,6 +36,8 @@ use crate::write::Decoded;
 use crate::write::change::change;
 use serving::{Served, Step};
 
+/// How many stored definitions a thread reads: a start waits for all of them.
+const READ_AT_ONCE: usize = 32;
 /// The kind of definitions.
 const DEFINITIONS: (&str, &str, &str) = ("apiextensions.k8s.io", "v1", "customresourcedefinitions");
 
@@ -79,16 +83,25 @@ impl Definitions {
     pub async fn load(cluster: &Cluster) -> Self {
         let mut definitions = Self::default();
         let Some(kind) = find(&cluster.builtin) else { return definitions };
-        let mut steps = Vec::new();
-        for object in kind.cache().list(kind.prefix(), 0).objects {
-            let definition = kind.value(&object);
-            match Served::new(Arc::clone(&object), &definition, &cluster.converters) {
-                Ok(Some(served)) => steps.push(served),
-                Ok(None) => {}
-                Err(why) => warn!(%why, name = object.name(), "a stored definition is not served"),
+        let objects = kind.cache().list(kind.prefix(), 0).objects;
+        let reading: Vec<_> = objects
+            .chunks(READ_AT_ONCE)
+            .map(|some| {
+                let (kind, some, converters) = (kind.clone(), some.to_vec(), Arc::clone(&cluster.converters));
+                let read = move || {
+                    some.into_iter().filter_map(|object| read(&kind, object, &converters)).collect::<Vec<_>>()
+                };
+                tokio::task::spawn_blocking(read)
+            })
+            .collect();
+        let mut found = Vec::new();
+        for some in reading {
+            match some.await {
+                Ok(some) => found.extend(some),
+                Err(failure) => warn!(%failure, "stored definitions cannot be read"),
             }
         }
-        for served in serving::all(&cluster.catalogue, steps).await {
+        for served in serving::all(&cluster.catalogue, found).await {
             served.attend_gate();
             definitions.served.insert(served.name().to_owned(), served);
         }
@@ -155,6 +168,12 @@ impl Definitions {
         Ok(())
     }
 
+    /// What is to be known of the definitions of a group: names are taken in a group, and there may be hundreds of groups.
+    fn of_group(&self, group: &str) -> Vec<Arc<Value>> {
+        let of_group = self.served.values().filter(|served| served.group() == group);
+        of_group.map(|served| Arc::clone(served.summary())).collect()
+    }
+
     /// Brings in line what one definition says.
     async fn one(&mut self, api: &Arc<Api>, kind: &Kind, name: &str) -> Result<()> {
         let Some(object) = kind.cache().get(&kind.key("", name)) else {
@@ -163,6 +182,11 @@ impl Definitions {
             }
             return Ok(());
         };
+        if let Some(served) = self.served.get(name)
+            && served.is_settled(&object, &self.of_group(served.group()), api.clock.now())
+        {
+            return Ok(());
+        }
         let definition = kind.value(&object);
         let uid = Metadata::of(&definition).uid().to_owned();
         if let Some(other) = self.served.get(name).filter(|served| served.uid() != uid).map(|_| name) {
@@ -171,8 +195,8 @@ impl Definitions {
                 gone.withdraw(api).await;
             }
         }
-        let others = self.served.values().map(Served::summary);
-        let planned = serving::plan(&definition, others.cloned().collect(), api.clock.now()).await?;
+        let group = definition.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default();
+        let planned = serving::plan(&definition, self.of_group(group), api.clock.now()).await?;
         let before = self.served.remove(name);
         let step = Step { object: Arc::clone(&object), definition: planned.clone(), before };
         let mut served = step.take(api).await;
@@ -189,6 +213,18 @@ impl Definitions {
             said(write_status(api, name, &status, Some(&definition)).await)?;
         }
         Ok(())
+    }
+}
+
+/// What a stored definition is to have.
+fn read(kind: &Kind, object: Arc<CachedObject>, converters: &Arc<Converters>) -> Option<Served> {
+    let definition = kind.value(&object);
+    match Served::new(Arc::clone(&object), &definition, converters) {
+        Ok(served) => served,
+        Err(why) => {
+            warn!(%why, name = object.name(), "a stored definition is not served");
+            None
+        }
     }
 }
 

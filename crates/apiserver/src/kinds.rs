@@ -13,7 +13,8 @@ use machinery::field::FieldErrors;
 use resources::columns::Column;
 use resources::fields::SelectableField;
 use resources::{Resource, Scope, Strategy};
-use schema::{Schema, SchemaRef, Schemas};
+use schema::made::Made;
+use schema::{Schema, SchemaRef};
 use serde_json::{Map, Value};
 
 use crate::apart;
@@ -94,7 +95,7 @@ impl Kind {
 
     /// Whether a CustomResourceDefinition made it.
     pub fn is_custom(&self) -> bool {
-        self.arena().is_some()
+        self.made().is_some()
     }
 
     /// Whether both are handles to the same.
@@ -237,13 +238,13 @@ impl Kind {
         &self.0.cache
     }
 
-    /// The schema of the kind's objects.
+    /// The schema of the kind's objects. That of a custom kind is built when it is first asked for.
     pub fn schema(&self) -> Option<SchemaRef<'_>> {
         self.0.schema.as_ref().and_then(Schema::get)
     }
 
-    /// The arena of the schema, if it was made at run time: that of a custom kind.
-    pub fn arena(&self) -> Option<&Arc<Schemas>> {
+    /// What is known of a custom kind's schema without its arena.
+    pub fn made(&self) -> Option<&Made> {
         self.0.schema.as_ref().and_then(Schema::made)
     }
 

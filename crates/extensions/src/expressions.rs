@@ -21,10 +21,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use machinery::field::FieldErrors;
-use parking_lot::Mutex;
 use resources::strategies::CUSTOM_RESOURCE_DEFINITION;
 use resources::validation::crd;
 use resources::{Resource, Rules, Strategy};
+use schema::Schema;
+use schema::made::Made;
 use serde_json::Value;
 
 pub use check::Cel;
@@ -70,8 +71,7 @@ impl Rules for Definitions {
 
 /// The expressions of a kind. They are compiled when they are first asked for: most kinds are never written to.
 pub(crate) struct KindExpressions {
-    /// The schema, until it is compiled.
-    schema: Mutex<Option<Value>>,
+    schema: Schema,
     place: OnceLock<Place>,
 }
 
@@ -83,14 +83,14 @@ impl fmt::Debug for KindExpressions {
 
 impl KindExpressions {
     /// Those of a schema that can be served.
-    pub(crate) fn of(schema: &Value) -> Self {
-        Self { schema: Mutex::new(Some(without_descriptions(schema))), place: OnceLock::new() }
+    pub(crate) fn of(schema: Schema) -> Self {
+        Self { schema, place: OnceLock::new() }
     }
 
     fn place(&self) -> &Place {
         self.place.get_or_init(|| {
-            let schema = self.schema.lock().take().unwrap_or_default();
-            let mut place = Place::of(&schema, Root::Resource);
+            let written = self.schema.made().map(Made::written).unwrap_or_default();
+            let mut place = Place::of(&written, Root::Resource);
             place.compile(&mut Work::default());
             place
         })
@@ -99,19 +99,6 @@ impl KindExpressions {
     /// What they say of an object, which may have been another one before.
     pub(crate) fn check(&self, new: &Value, old: Option<&Value>) -> FieldErrors {
         evaluate::object(self.place(), new, old)
-    }
-}
-
-/// A schema without what is for people, which is most of it.
-fn without_descriptions(schema: &Value) -> Value {
-    match schema {
-        Value::Array(elements) => elements.iter().map(without_descriptions).collect(),
-        Value::Object(fields) => {
-            // A field of that name has a schema, which is no text.
-            let kept = fields.iter().filter(|(name, value)| *name != "description" || !value.is_string());
-            Value::Object(kept.map(|(name, value)| (name.clone(), without_descriptions(value))).collect())
-        }
-        other => other.clone(),
     }
 }
 

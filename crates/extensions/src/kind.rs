@@ -14,8 +14,9 @@ use std::sync::Arc;
 use resources::fields::SelectableField;
 use resources::resource::{ENDING_VERBS, SCALE, STATUS};
 use resources::{Generation, Names, Resource, Rules, Scope, Strategy, Subresource};
-use schema::build::{BuildError, Source, build};
-use schema::{Schema, Schemas};
+use schema::Schema;
+use schema::build::{BuildError, Source};
+use schema::made::Made;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -62,15 +63,6 @@ pub enum KindError {
     },
 }
 
-/// A definition as it was, and what it made.
-#[derive(Clone, Copy, Debug)]
-pub struct Before<'a> {
-    /// The definition.
-    pub definition: &'a Value,
-    /// Its kinds.
-    pub kinds: &'a [CustomKind],
-}
-
 /// Whether a definition's kinds can be asked for at all.
 pub fn is_served(definition: &Value) -> bool {
     conditions::is_true(definition, Kind::NamesAccepted) || conditions::is_true(definition, Kind::Established)
@@ -86,7 +78,7 @@ pub fn converts_by_webhook(definition: &Value) -> bool {
 ///
 /// # Errors
 /// As [`KindError`].
-pub fn kinds(definition: &Value, before: Option<Before<'_>>) -> Result<Vec<CustomKind>, KindError> {
+pub fn kinds(definition: &Value, before: &[CustomKind]) -> Result<Vec<CustomKind>, KindError> {
     let read = Definition::deserialize(definition)?;
     let names = &read.status.accepted_names;
     let named = [
@@ -111,10 +103,7 @@ pub fn kinds(definition: &Value, before: Option<Before<'_>>) -> Result<Vec<Custo
     for version in read.spec.versions.iter().filter(|version| version.served || version.storage || webhook) {
         // While the definition goes, its objects are found by the version in which they are stored.
         let is_served = version.served || is_terminating && version.storage;
-        let objects = match before.and_then(|before| same(&before, definition, &read, version)) {
-            Some(objects) => objects,
-            None => made(&read, version)?,
-        };
+        let objects = objects(&read, version, before)?;
         let row = row(&read, version, storage, &objects, is_terminating);
         let Objects { schema, expressions } = objects;
         kinds.push(CustomKind { row, schema, is_served, is_storage: version.storage, expressions });
@@ -130,25 +119,8 @@ struct Objects {
     expressions: Option<Arc<KindExpressions>>,
 }
 
-/// The schema from before, if all that it is made from is as it was.
-fn same(before: &Before<'_>, definition: &Value, read: &Definition, version: &Version) -> Option<Objects> {
-    let names = &read.status.accepted_names;
-    let known = before.kinds.iter().find(|kind| kind.row.version == version.name)?;
-    let is_named = known.row.kind == names.kind
-        && known.row.list_kind == names.list_kind
-        && known.row.plural == names.plural
-        && known.row.group == read.spec.group;
-    let schema = |definition: &Value| {
-        let versions = definition.pointer("/spec/versions")?.as_array()?;
-        let found =
-            versions.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(&version.name));
-        found?.pointer("/schema/openAPIV3Schema").cloned()
-    };
-    let is_same = is_named && schema(before.definition) == schema(definition);
-    is_same.then(|| Objects { schema: known.schema.clone(), expressions: known.expressions.clone() })
-}
-
-fn made(read: &Definition, version: &Version) -> Result<Objects, KindError> {
+/// The objects of a version: as before, if all that their schema is made from is as it was.
+fn objects(read: &Definition, version: &Version, before: &[CustomKind]) -> Result<Objects, KindError> {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = version.schema.as_ref().and_then(|schema| schema.open_api.as_ref()).unwrap_or(&anything);
     let names = &read.status.accepted_names;
@@ -161,12 +133,16 @@ fn made(read: &Definition, version: &Version) -> Result<Objects, KindError> {
         path: "schema.openAPIV3Schema",
         schema,
     };
-    let built =
-        build(&source).map_err(|source| KindError::Schema { version: version.name.clone(), source })?;
-    let built: Arc<Schemas> = Arc::new(built);
-    let expressions = built.has_validations().then(|| Arc::new(KindExpressions::of(schema)));
-    let schema = Schema::of_kind(built, (&read.spec.group, &version.name, &names.kind));
-    Ok(Objects { schema: schema.ok_or(KindError::Missing("kind"))?, expressions })
+    if let Some(known) = before.iter().find(|kind| kind.row.version == version.name)
+        && known.schema.made().is_some_and(|made| made.fingerprint() == source.fingerprint())
+    {
+        return Ok(Objects { schema: known.schema.clone(), expressions: known.expressions.clone() });
+    }
+    let schema = Schema::of_definition(&source)
+        .map_err(|source| KindError::Schema { version: version.name.clone(), source })?;
+    let has_expressions = schema.made().is_some_and(Made::has_validations);
+    let expressions = has_expressions.then(|| Arc::new(KindExpressions::of(schema.clone())));
+    Ok(Objects { schema, expressions })
 }
 
 fn row(
@@ -181,8 +157,7 @@ fn row(
     let api = (spec.group.as_str(), version.name.as_str());
     let mut row = Resource::made(api, &names.plural, &names.singular, &names.kind, scope);
     row.list_kind = names.list_kind.as_str().into();
-    row.message =
-        objects.schema.get().map(|schema| schema.message_name().to_owned()).unwrap_or_default().into();
+    row.message = objects.schema.made().map(Made::message_name).unwrap_or_default().into();
     row.short_names = names.short_names.iter().collect::<Names>();
     row.categories = names.categories.iter().collect::<Names>();
     row.storage_api_version = format!("{}/{}", spec.group, storage.name).into();

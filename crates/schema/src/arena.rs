@@ -3,7 +3,9 @@
 //! A reference is an arena and an index: two words to copy, valid as long as the arena. An index that the arena
 //! does not have cannot come out of a lookup.
 
+use crate::build::{BuildError, Source};
 use crate::generated::{kinds::KINDS, messages};
+use crate::made::Made;
 use crate::rows::{Field, Kind, List, ListKind, Message, Names, Schemas, Type};
 use crate::rules::{Place, Rules};
 use std::borrow::Cow;
@@ -44,38 +46,45 @@ pub struct SchemaRef<'a> {
     pub(crate) message: &'a Message,
 }
 
-/// An object type that keeps its arena: the program's own, which costs nothing, or one that was made at run time and
-/// goes with its last holder.
+/// An object type that keeps its arena: the program's own, which costs nothing, or one that is made at run time and goes
+/// with its last holder.
 #[derive(Clone, Debug)]
 pub struct Schema(Held);
 
 #[derive(Clone, Debug)]
 enum Held {
     Builtin(SchemaRef<'static>),
-    Made(Arc<Schemas>, u16),
+    Made(Arc<Made>),
 }
 
 impl Schema {
-    /// The message behind a kind of an arena that was made at run time; `None` if the arena does not have it.
-    pub fn of_kind(schemas: Arc<Schemas>, (group, version, kind): (&str, &str, &str)) -> Option<Self> {
-        let index = schemas.own_kind(group, version, kind)?.index;
-        Some(Self(Held::Made(schemas, index)))
+    /// The kind of a definition. Its arena is built to see that it can be, and again when it is first needed.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its schema, in order of field.
+    pub fn of_definition(source: &Source<'_>) -> Result<Self, BuildError> {
+        Made::new(source).map(|made| Self(Held::Made(Arc::new(made))))
     }
 
-    /// The type. It is always there: an arena never changes.
+    /// The type. It is always there: an arena that could be built once can be built again.
     pub fn get(&self) -> Option<SchemaRef<'_>> {
         match &self.0 {
             Held::Builtin(schema) => Some(*schema),
-            Held::Made(schemas, index) => schemas.at(*index),
+            Held::Made(made) => made.get(),
         }
     }
 
-    /// The arena, if it was made at run time.
-    pub fn made(&self) -> Option<&Arc<Schemas>> {
+    /// What is known of a custom kind without its arena.
+    pub fn made(&self) -> Option<&Made> {
         match &self.0 {
             Held::Builtin(_) => None,
-            Held::Made(schemas, _) => Some(schemas),
+            Held::Made(made) => Some(made),
         }
+    }
+
+    /// Whether both are of the same custom kind, made at the same time.
+    pub fn is(&self, other: &Self) -> bool {
+        matches!((&self.0, &other.0), (Held::Made(own), Held::Made(other)) if Arc::ptr_eq(own, other))
     }
 }
 

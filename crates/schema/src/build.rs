@@ -70,6 +70,13 @@ pub enum BuildError {
     },
 }
 
+impl Source<'_> {
+    /// A hash of all that an arena is made from, in hexadecimal.
+    pub fn fingerprint(&self) -> String {
+        lower::fingerprint(self)
+    }
+}
+
 /// Makes the arena of one version of a custom kind: the kind, the kind of its lists, and what they are made of.
 ///
 /// # Errors

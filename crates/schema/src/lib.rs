@@ -3,7 +3,7 @@
 //! Every kind, built-in or custom, is a [`Message`] in an arena of [`Schemas`]. Decoding, defaulting, patching,
 //! protobuf and OpenAPI are walks over it; none of them names a kind. The facts of built-in kinds are constant
 //! rows under `generated/`, made by `cargo xtask codegen`, so that nothing is parsed or built at start. Those of a custom
-//! kind are built when its definition is read ([`build`]), with its [`rules`] beside them.
+//! kind are built from its definition ([`build`]), with its [`rules`] beside them, and kept once they are needed ([`made`]).
 //!
 //! ```
 //! use schema::walk::decode::{self, FieldValidation};
@@ -28,6 +28,7 @@ pub mod arena;
 pub mod build;
 pub mod duration;
 pub mod go;
+pub mod made;
 pub mod openapi;
 pub mod patch;
 pub mod proto;

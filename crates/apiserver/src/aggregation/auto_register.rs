@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use base::Backoff;
 use machinery::metadata::{self, Metadata};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::warn;
 
+use super::seen::Seen;
 use crate::api::Api;
 use crate::bootstrap::platform::{MANAGED, ON_START, api_service, api_services};
 use crate::cache::interest::Interest;
@@ -22,7 +24,6 @@ use crate::kinds::Part;
 use crate::request;
 use crate::request_info::Verb;
 use crate::status::Result;
-use crate::tree::text;
 use crate::write::Decoded;
 use crate::write::change::change;
 use crate::write::delete;
@@ -32,6 +33,8 @@ use crate::write::own::ensure;
 /// Put right always.
 const ALWAYS: &str = "true";
 const RESOURCE: (&str, &str, &str) = (OWN_GROUP, "v1", "apiservices");
+/// What of an APIService is looked at.
+const PARTS: [&str; 4] = ["/metadata/name", "/metadata/labels", "/metadata/uid", "/spec"];
 /// After something that failed.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
 
@@ -59,15 +62,15 @@ pub async fn follow(api: &Api) {
     let (Some(services), Some(definitions)) = kinds else { return };
     let mut backoff = Backoff::new(RETRY.0, RETRY.1, 0.0);
     let mut moment = Moment::Start;
+    let (mut defined, mut there) = (Seen::default(), Seen::default());
     loop {
         let revision = api.cache.revision();
         let mut changes =
             [services, definitions].map(|kind| kind.cache().watch(revision, Interest::Everything));
-        let list = |kind: &crate::kinds::Kind| -> Vec<Value> {
-            let objects = kind.cache().list(kind.prefix(), revision).objects;
-            objects.iter().map(|object| kind.value(object)).collect()
-        };
-        let steps = plan(&wanted(&list(definitions)), &list(services), moment);
+        let list = |kind: &crate::kinds::Kind| kind.cache().list(kind.prefix(), revision).objects;
+        defined.update(list(definitions), |definition| served(&definition.json));
+        there.update(list(services), |service| service.part(&PARTS));
+        let steps = plan(&wanted(defined.all().flatten()), there.all(), moment);
         let mut is_done = true;
         for step in steps {
             if let Err(failure) = take(api, &step).await {
@@ -90,27 +93,55 @@ pub async fn follow(api: &Api) {
     }
 }
 
+/// A group and one of its versions.
+type GroupVersion = (String, String);
+
+/// The group-versions in which a definition wants its objects to be served. Its schemas are passed over: there may be
+/// hundreds of definitions, and they are nearly all of each.
+fn served(definition: &[u8]) -> Vec<GroupVersion> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Definition {
+        spec: Spec,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Spec {
+        group: String,
+        versions: Vec<Version>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Version {
+        name: String,
+        served: bool,
+    }
+    let Definition { spec } = serde_json::from_slice(definition).unwrap_or_default();
+    let served = spec.versions.into_iter().filter(|version| version.served);
+    served.map(|version| (spec.group.clone(), version.name)).collect()
+}
+
 /// All that there should be, by name.
-fn wanted(definitions: &[Value]) -> BTreeMap<String, Value> {
+fn wanted<'a>(served: impl IntoIterator<Item = &'a GroupVersion>) -> BTreeMap<String, Value> {
     let by_name = |object: Value| (Metadata::of(&object).name().to_owned(), object);
     let is_built_in = |(group, version): &(&str, &str)| {
         let mut rows = resources::table().iter().filter(|row| row.is_served());
         rows.any(|row| (&*row.group, &*row.version) == (*group, *version))
     };
-    let versions = definitions.iter().flat_map(|definition| {
-        let group = text(definition, "/spec/group");
-        let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
-        let served = versions.filter(|version| version.get("served") == Some(&Value::Bool(true)));
-        served.map(move |version| (group, text(version, "/name")))
-    });
     let is_new = |named: &(&str, &str)| !named.0.is_empty() && !is_built_in(named);
-    let defined = versions.filter(is_new).map(|named| api_service(named, DEFINED, ALWAYS));
+    let named = served.into_iter().map(|(group, version)| (group.as_str(), version.as_str()));
+    let defined = named.filter(is_new).map(|named| api_service(named, DEFINED, ALWAYS));
     api_services().chain(defined).map(by_name).collect()
 }
 
 /// What is to be done, in the order of names.
-fn plan(wanted: &BTreeMap<String, Value>, there: &[Value], moment: Moment) -> Vec<Step> {
-    let found: BTreeMap<&str, &Value> = there.iter().map(|one| (Metadata::of(one).name(), one)).collect();
+fn plan<'a>(
+    wanted: &BTreeMap<String, Value>,
+    there: impl IntoIterator<Item = &'a Value>,
+    moment: Moment,
+) -> Vec<Step> {
+    let found: BTreeMap<&str, &Value> =
+        there.into_iter().map(|one| (Metadata::of(one).name(), one)).collect();
     let absent = wanted.iter().filter(|(name, _)| !found.contains_key(name.as_str()));
     let mut steps: Vec<Step> = absent.map(|(_, object)| Step::Create(object.clone())).collect();
     for (name, one) in found {
@@ -183,8 +214,8 @@ fn unless_gone(done: Result<()>) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn definition(group: &str, versions: Value) -> Value {
-        json!({"spec": {"group": group, "versions": versions}})
+    fn definition(group: &str, versions: Value) -> Vec<GroupVersion> {
+        served(json!({"kind": "x", "spec": {"group": group, "versions": versions}}).to_string().as_bytes())
     }
 
     fn as_stored(mut object: Value) -> Value {
@@ -198,14 +229,14 @@ mod tests {
         let definitions = [
             definition(
                 "example.com",
-                json!([{"name": "v1", "served": true}, {"name": "v1beta1", "served": false}]),
+                json!([{"name": "v1", "served": true, "schema": {}}, {"name": "v1beta1", "served": false}]),
             ),
             definition("example.com", json!([{"name": "v1", "served": true}])),
             definition("apps", json!([{"name": "v1", "served": true}])),
             definition("", json!([{"name": "v1", "served": true}])),
-            json!({"spec": {"versions": "x"}}),
+            served(br#"{"spec": {"versions": "x"}}"#),
         ];
-        let all = wanted(&definitions);
+        let all = wanted(definitions.iter().flatten());
         let defined: Vec<&str> = all
             .iter()
             .filter(|(_, object)| Metadata::of(object).label(MANAGED) == Some(ALWAYS))
@@ -217,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_people_make_of_a_built_in_one_stays_until_the_next_start() {
-        let all = wanted(&[definition("example.com", json!([{"name": "v1", "served": true}]))]);
+        let all = wanted(&definition("example.com", json!([{"name": "v1", "served": true}])));
         let mut there: Vec<Value> = all.values().cloned().map(as_stored).collect();
         let at = |there: &[Value], name: &str| {
             there.iter().position(|one| Metadata::of(one).name() == name).unwrap()

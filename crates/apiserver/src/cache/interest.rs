@@ -3,7 +3,7 @@
 //! A watcher that asks for one object, one name, one value of a field (`spec.nodeName` of a kubelet's Pods) or one
 //! namespace is woken by events about that, every other one by all events. The index is a hint: whoever wakes filters,
 //! so waking too many is a waste, and waking too few a bug. So that no cursor falls out of the ring while its watcher
-//! sleeps, everybody is woken once in [`ALL_EVERY`] events.
+//! sleeps, everybody is woken once in [`ALL_EVERY`] events, of which a large one counts as many.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,11 +12,16 @@ use parking_lot::Mutex;
 use store::Revision;
 use tokio::sync::watch;
 
-use super::resource::{CacheEvent, EVENTS_MAX};
+use super::resource::{CacheEvent, EVENTS_BYTES_MAX, EVENTS_MAX};
 use crate::object::{CachedObject, Fields};
 
 /// After so many events every watcher is woken.
 const ALL_EVERY: usize = EVENTS_MAX / 4;
+
+/// How much of the ring an event takes, in events.
+fn share(event: &CacheEvent) -> usize {
+    1 + event.object.json.len() / (EVENTS_BYTES_MAX / EVENTS_MAX)
+}
 
 /// Reads the selectable fields of objects: what a kind knows of them.
 pub trait ReadFields: std::fmt::Debug + Send + Sync {
@@ -163,7 +168,7 @@ impl Interests {
     pub(super) fn wake(&self, events: &[CacheEvent], revision: Revision) {
         self.everyone.send_replace(revision);
         let mut index = self.index.lock();
-        index.since_all += events.len();
+        index.since_all += events.iter().map(share).sum::<usize>();
         if index.since_all >= ALL_EVERY {
             index.wake_all(revision);
             return;
@@ -239,6 +244,7 @@ mod tests {
         let far = vec![event(pod("z", "", 1), None); ALL_EVERY];
         let all: Vec<&str> = interests().into_iter().map(|(name, _)| name).collect();
         check(&far, &all);
+        check(&[event(pod("z", &"n".repeat(EVENTS_BYTES_MAX / 3), 1), None)], &all);
     }
 
     #[test]

@@ -16,6 +16,11 @@ use crate::status::{Error, Result};
 
 /// How many events a resource remembers. A watcher that is further behind is cut with 410.
 pub const EVENTS_MAX: usize = 4096;
+/// How many bytes of objects the remembered events hold together, if they are more than [`EVENTS_MIN`]: a burst of changes of
+/// large objects is not kept for ever.
+pub const EVENTS_BYTES_MAX: usize = 8 << 20;
+/// How many events a resource remembers however large they are. Source: upstream's watch cache remembers as many at least.
+const EVENTS_MIN: usize = 100;
 /// How many events a watcher takes at once.
 const BATCH_EVENTS_MAX: usize = 256;
 
@@ -91,6 +96,8 @@ struct State {
     /// Keys whose values cannot be read, and why.
     unreadable: BTreeMap<Arc<str>, Unreadable>,
     ring: VecDeque<CacheEvent>,
+    /// What the ring's events hold.
+    ring_bytes: usize,
     /// Every event after this revision is in the ring.
     oldest: Revision,
     /// The newest event's revision.
@@ -106,6 +113,7 @@ impl State {
             objects: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             ring: VecDeque::new(),
+            ring_bytes: 0,
             oldest: revision,
             revision,
             announced: revision,
@@ -115,6 +123,7 @@ impl State {
     /// Has nothing to tell of what was before `revision`.
     fn forget_events(&mut self, revision: Revision) {
         self.ring.clear();
+        self.ring_bytes = 0;
         self.oldest = revision;
         self.revision = revision;
         self.announced = revision;
@@ -154,13 +163,23 @@ impl State {
             }
         };
         self.revision = revision;
-        if self.ring.len() >= EVENTS_MAX
-            && let Some(dropped) = self.ring.pop_front()
-        {
+        self.remember(event.clone());
+        Some(event)
+    }
+
+    /// Puts an event into the ring, and drops those that are too many or too large for it.
+    fn remember(&mut self, event: CacheEvent) {
+        self.ring_bytes += event.object.json.len();
+        self.ring.push_back(event);
+        let is_full = |state: &Self| {
+            let is_heavy = state.ring_bytes > EVENTS_BYTES_MAX && state.ring.len() > EVENTS_MIN;
+            is_heavy || state.ring.len() > EVENTS_MAX
+        };
+        while is_full(self) {
+            let Some(dropped) = self.ring.pop_front() else { break };
+            self.ring_bytes -= dropped.object.json.len();
             self.oldest = dropped.revision;
         }
-        self.ring.push_back(event.clone());
-        Some(event)
     }
 
     fn check(&self, prefix: &str) -> Result<()> {
@@ -563,6 +582,32 @@ mod tests {
         cache.apply(key, 5, Change::Lose(Unreadable("no key".into())));
         cache.apply(key, 6, Change::Delete(None));
         assert!(cache.read(key).unwrap().is_none() && !cache.is_unreadable());
+    }
+
+    #[test]
+    fn large_objects_are_not_remembered_as_often() {
+        let cache = ResourceCache::new(Keys::below("/registry/pods/"), 0);
+        let key = "/registry/pods/a/x";
+        let put = |revision, bytes: usize| {
+            let stored = format!(r#"{{"metadata":{{"name":"x"}},"data":"{}"}}"#, "x".repeat(bytes));
+            let object = CachedObject::from_stored(key.into(), stored.as_bytes(), revision).unwrap();
+            cache.apply(key, revision, Change::Put(Arc::new(object)));
+            let state = cache.state.read();
+            assert_eq!(
+                state.ring_bytes,
+                state.ring.iter().map(|event| event.object.json.len()).sum::<usize>()
+            );
+            (state.ring.len(), state.ring_bytes)
+        };
+        let large = EVENTS_BYTES_MAX / (4 * EVENTS_MIN);
+        let last = (1..=1000).fold((0, 0), |_, revision| put(revision, large));
+        assert!(last.0 < 4 * EVENTS_MIN && last.1 <= EVENTS_BYTES_MAX, "{last:?}");
+        assert!(last.0 > 3 * EVENTS_MIN, "{last:?}");
+        let oldest = 1000 - last.0 as u64;
+        assert!(cache.list_at(key, oldest).is_ok());
+        assert_eq!(cache.list_at(key, oldest - 1).unwrap_err().reason, "Expired");
+        // So many are kept, however large they are.
+        assert_eq!((1001..=1300).fold((0, 0), |_, revision| put(revision, large * 5)).0, EVENTS_MIN);
     }
 
     #[tokio::test]

@@ -1,53 +1,76 @@
 //! Which resources there are: `/api`, `/apis`, per group and version, and aggregated.
 //!
-//! Made from what is served, once for each of its states; the aggregated form carries an ETag, the plain ones come in
-//! every format.
+//! Made from what is served; the aggregated form, which is made once for each of its states, carries an ETag, the plain ones
+//! come in every format.
 //! Source: KEP-3352 (aggregated discovery), `metav1.APIResourceList`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use crate::body::{Body, json, serialised, text};
+use crate::body::{Body, serialised, text};
 use crate::kinds::Kind;
 use crate::negotiate::Accept;
 use crate::status::{Error, Result};
 
-/// What is asked for most.
-pub struct Documents {
-    core_versions: Value,
-    groups: Value,
-    aggregated_core: [(Value, String); 2],
-    aggregated_groups: [(Value, String); 2],
-}
-
 /// The versions of the aggregated form, newest first.
 const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
 
+/// The aggregated documents, each made when it is first asked for: as it is sent, because all clients ask for it again and
+/// again, and a tree of hundreds of kinds takes ten times the room.
+#[derive(Default)]
+pub struct Documents {
+    core: [OnceLock<Document>; AGGREGATED.len()],
+    named: [OnceLock<Document>; AGGREGATED.len()],
+}
+
+/// A document and its tag.
+#[derive(Clone)]
+struct Document {
+    json: Bytes,
+    etag: String,
+}
+
 impl Documents {
-    /// The documents of what is served.
-    pub fn of(snapshot: &Snapshot) -> Self {
-        let with_etag = |value: Value| {
-            let hash = digest(&SHA256, value.to_string().as_bytes());
-            let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
-            (value, format!("\"{hex}\""))
-        };
-        let all = snapshot.group_versions();
-        let (core, named): (Vec<_>, Vec<_>) = all.into_iter().partition(|(group, _)| group.is_empty());
-        let groups: Vec<Value> =
-            named.iter().map(|(group, versions)| group_document(group, versions)).collect();
-        Self {
-            core_versions: json!({"kind": "APIVersions", "versions": ["v1"]}),
-            groups: json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
-            aggregated_core: AGGREGATED.map(|version| with_etag(aggregated(snapshot, &core, version))),
-            aggregated_groups: AGGREGATED.map(|version| with_etag(aggregated(snapshot, &named, version))),
-        }
+    /// The document of the core group, or of all others, in one of [`AGGREGATED`].
+    fn get(&self, snapshot: &Snapshot, groups: Groups, index: usize) -> Option<&Document> {
+        let documents = if groups == Groups::Core { &self.core } else { &self.named };
+        let version = AGGREGATED.get(index)?;
+        Some(documents.get(index)?.get_or_init(|| Document::of(&aggregated(snapshot, groups, version))))
+    }
+}
+
+/// Which groups a document is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Groups {
+    Core,
+    Named,
+}
+
+impl Groups {
+    /// These groups in discovery's order, and the versions of each.
+    fn of(self, snapshot: &Snapshot) -> Vec<(&str, Vec<&str>)> {
+        let mut all = snapshot.group_versions();
+        all.retain(|(group, _)| group.is_empty() == (self == Self::Core));
+        all
+    }
+}
+
+impl Document {
+    fn of(value: &Value) -> Self {
+        let json = value.to_string();
+        let hash = digest(&SHA256, json.as_bytes());
+        let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+        Self { json: json.into(), etag: format!("\"{hex}\"") }
     }
 }
 
@@ -62,20 +85,28 @@ pub fn discover(
     address: SocketAddr,
 ) -> Result<Response<Body>> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let documents = snapshot.discovery();
+    let aggregated = |groups| {
+        let index = wanted_aggregated(headers)?;
+        let document = snapshot.discovery().get(snapshot, groups, index)?;
+        Some(aggregated_response(document, index, headers))
+    };
     let value = match parts.as_slice() {
-        ["api"] => match wanted_aggregated(headers) {
-            Some(index) => return Ok(aggregated_response(&documents.aggregated_core, index, headers)),
-            None => {
-                let mut versions = documents.core_versions.clone();
-                versions["serverAddressByClientCIDRs"] =
-                    json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": address.to_string()}]);
-                versions
-            }
+        ["api"] => match aggregated(Groups::Core) {
+            Some(response) => return Ok(response),
+            None => json!({
+                "kind": "APIVersions",
+                "versions": ["v1"],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address.to_string()}],
+            }),
         },
-        ["apis"] => match wanted_aggregated(headers) {
-            Some(index) => return Ok(aggregated_response(&documents.aggregated_groups, index, headers)),
-            None => documents.groups.clone(),
+        ["apis"] => match aggregated(Groups::Named) {
+            Some(response) => return Ok(response),
+            None => {
+                let groups = Groups::Named.of(snapshot);
+                let groups: Vec<Value> =
+                    groups.iter().map(|(group, versions)| group_document(group, versions)).collect();
+                json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+            }
         },
         ["api", version] => resource_list(snapshot, "", version)?,
         ["apis", group] => {
@@ -104,18 +135,13 @@ fn wanted_aggregated(headers: &HeaderMap) -> Option<usize> {
     })
 }
 
-fn aggregated_response(
-    documents: &[(Value, String); 2],
-    index: usize,
-    headers: &HeaderMap,
-) -> Response<Body> {
-    let [newest, older] = documents;
-    let ((value, etag), version) = if index == 0 { (newest, "v2") } else { (older, "v2beta1") };
+fn aggregated_response(document: &Document, index: usize, headers: &HeaderMap) -> Response<Body> {
+    let Document { json, etag } = document;
+    let version = AGGREGATED.get(index).copied().unwrap_or_default();
     let is_known = headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes());
-    let mut response = if is_known {
-        text(StatusCode::NOT_MODIFIED, "application/json", "")
-    } else {
-        json(StatusCode::OK, value)
+    let mut response = match is_known {
+        true => text(StatusCode::NOT_MODIFIED, "application/json", Bytes::new()),
+        false => text(StatusCode::OK, "application/json", json.clone()),
     };
     let content_type = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
     let header_map = response.headers_mut();
@@ -201,9 +227,18 @@ fn resource_list(snapshot: &Snapshot, group: &str, version: &str) -> Result<Valu
     }))
 }
 
-fn aggregated(snapshot: &Snapshot, groups: &[(&str, Vec<&str>)], version: &str) -> Value {
+fn aggregated(snapshot: &Snapshot, groups: Groups, version: &str) -> Value {
+    let mut kinds: BTreeMap<(&str, &str), Vec<&Kind>> = BTreeMap::new();
+    for kind in snapshot.discoverable() {
+        kinds.entry((kind.group(), kind.version())).or_default().push(kind);
+    }
+    let resources = |group: &str, version: &str| -> Vec<Value> {
+        let found = kinds.get(&(group, version)).into_iter().flatten();
+        found.map(|kind| aggregated_resource(kind)).collect()
+    };
+    let all = groups.of(snapshot);
     let items: Vec<Value> =
-        groups.iter().map(|(group, versions)| aggregated_group(snapshot, group, versions)).collect();
+        all.iter().map(|(group, versions)| aggregated_group(snapshot, group, versions, resources)).collect();
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": format!("apidiscovery.k8s.io/{version}"),
@@ -212,16 +247,19 @@ fn aggregated(snapshot: &Snapshot, groups: &[(&str, Vec<&str>)], version: &str) 
     })
 }
 
-fn aggregated_group(snapshot: &Snapshot, group: &str, versions: &[&str]) -> Value {
+fn aggregated_group(
+    snapshot: &Snapshot,
+    group: &str,
+    versions: &[&str],
+    resources: impl Fn(&str, &str) -> Vec<Value>,
+) -> Value {
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
             if let Some(learned) = snapshot.learned(group, version) {
                 return learned.aggregated(version);
             }
-            let resources: Vec<Value> =
-                kinds_of(snapshot, group, version).into_iter().map(aggregated_resource).collect();
-            json!({"version": version, "freshness": "Current", "resources": resources})
+            json!({"version": version, "freshness": "Current", "resources": resources(group, version)})
         })
         .collect();
     let mut metadata = json!({});

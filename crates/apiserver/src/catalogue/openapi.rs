@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use jiff::{Timestamp, ToSpan};
 use ring::digest::{Digest, SHA256, digest};
 use schema::Schemas;
+use schema::made::Made;
 use schema::openapi::plain::Plain;
 use schema::openapi::{Resource, Subresource, root_path, v2, v3};
 
@@ -80,22 +81,24 @@ impl Document {
 }
 
 fn hash_of((group, version): (&str, &str), kinds: &[Kind]) -> String {
-    let arenas: String =
-        kinds.iter().filter_map(|kind| kind.arena()).map(|arena| arena.fingerprint()).collect();
+    let arenas: String = kinds.iter().filter_map(|kind| kind.made()).map(Made::fingerprint).collect();
     with_resources(kinds, |resources| v3::hash(group, version, resources, &arenas))
 }
 
 /// The document of kinds.
 pub fn of_kinds((group, version): (&str, &str), kinds: &[Kind]) -> Vec<u8> {
-    let arenas = arenas(kinds);
-    with_resources(kinds, |resources| v3::document(&*arenas, group, version, resources))
+    with_arenas(kinds, |arenas| {
+        with_resources(kinds, |resources| v3::document(arenas, group, version, resources))
+    })
 }
 
-/// The arenas of kinds' schemas: the program's own, and those of custom ones.
-fn arenas(kinds: &[Kind]) -> Vec<&Schemas> {
-    std::iter::once(schema::builtin())
-        .chain(kinds.iter().filter_map(|kind| kind.arena()).map(|arena| &**arena))
-        .collect()
+/// Calls `make` with the arenas of kinds' schemas: the program's own, and those of custom ones. Those that nobody has needed
+/// yet are there for this call alone.
+fn with_arenas<T>(kinds: &[Kind], make: impl FnOnce(&[&Schemas]) -> T) -> T {
+    let made: Vec<_> = kinds.iter().filter_map(|kind| kind.made()?.arena()).collect();
+    let all: Vec<&Schemas> =
+        std::iter::once(schema::builtin()).chain(made.iter().map(|arena| &**arena)).collect();
+    make(&all)
 }
 
 /// Documents by their paths. Of two states of the catalogue those are the same that are about the same kinds.
@@ -170,9 +173,10 @@ impl Documents {
 
 impl Second {
     fn packed(&self, form: Form) -> &Bytes {
-        let arenas = arenas(&self.kinds);
         let value = || {
-            let mut document = with_resources(&self.kinds, |all| v2::document(&*arenas, all, &self.plain));
+            let mut document = with_arenas(&self.kinds, |arenas| {
+                with_resources(&self.kinds, |all| v2::document(arenas, all, &self.plain))
+            });
             self.others.iter().for_each(|other| other.join(&mut document));
             document
         };

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use base::Backoff;
 use extensions::conditions::{self, Kind as Condition};
-use extensions::kind::{self as kinds, Before, CustomKind, KindError};
+use extensions::kind::{self as kinds, CustomKind, KindError};
 use jiff::Timestamp;
 use machinery::metadata::Metadata;
+use resources::definition::is_protected_group;
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
@@ -29,7 +30,7 @@ pub(super) struct Served {
     /// The definition, as the cache has it: its bytes are shared.
     object: Arc<CachedObject>,
     /// What others need to know of it.
-    summary: Value,
+    summary: Arc<Value>,
     kinds: Vec<CustomKind>,
     /// Group, version and plural of what is in the catalogue.
     offered: Vec<(String, String, String)>,
@@ -52,13 +53,13 @@ pub(super) struct Step {
 }
 
 /// The definition with the status that it is to have.
-pub(super) async fn plan(definition: &Value, others: Vec<Value>, now: Timestamp) -> Result<Value> {
+pub(super) async fn plan(definition: &Value, others: Vec<Arc<Value>>, now: Timestamp) -> Result<Value> {
     let mut planned = definition.clone();
     if Metadata::of(definition).is_terminating() {
         return Ok(planned);
     }
     let planning = tokio::task::spawn_blocking(move || {
-        let status = conditions::plan(&planned, &others, now);
+        let status = conditions::plan(&planned, others.iter().map(|other| &**other), now);
         if let Some(map) = planned.as_object_mut() {
             map.insert("status".to_owned(), status);
         }
@@ -77,20 +78,37 @@ impl Served {
         if !kinds::is_served(definition) {
             return Ok(None);
         }
-        let kinds = kinds::kinds(definition, None)?;
+        let kinds = kinds::kinds(definition, &[])?;
         let conversion = conversion(definition, &kinds, None, converters);
         let gate = Arc::new(Gate::new(&object.key));
         Ok(Some(Self { conversion, ..Self::of(object, definition, kinds, gate) }))
     }
 
     fn of(object: Arc<CachedObject>, definition: &Value, kinds: Vec<CustomKind>, gate: Arc<Gate>) -> Self {
-        let summary = summary(definition);
+        let summary = Arc::new(summary(definition));
         let offered = Vec::new();
         Self { object, summary, kinds, offered, gate, conversion: None, is_cleaning: false, is_behind: false }
     }
 
     pub(super) fn name(&self) -> &str {
         Metadata::of(&self.summary).name()
+    }
+
+    /// Whether this is the object that is served, and its status says all that there is to say: nothing is looked at again
+    /// when the server has loaded hundreds of definitions and begins to follow them.
+    pub(super) fn is_settled(
+        &self,
+        object: &Arc<CachedObject>,
+        others: &[Arc<Value>],
+        now: Timestamp,
+    ) -> bool {
+        let status = self.summary.get("status");
+        Arc::ptr_eq(&self.object, object)
+            && !self.offered.is_empty()
+            && !Metadata::of(&self.summary).is_terminating()
+            // Whether somebody has approved of it is not in the summary.
+            && !is_protected_group(self.group())
+            && status == Some(&conditions::plan(&self.summary, others.iter().map(|other| &**other), now))
     }
 
     pub(super) fn uid(&self) -> &str {
@@ -106,7 +124,7 @@ impl Served {
         self.summary.pointer("/status/acceptedNames").cloned().unwrap_or_default()
     }
 
-    pub(super) fn summary(&self) -> &Value {
+    pub(super) fn summary(&self) -> &Arc<Value> {
         &self.summary
     }
 
@@ -242,7 +260,7 @@ async fn change(api: &Api, gone: &[Name<'_>], offers: Vec<Offer>) -> std::result
 fn before_with(before: &Served, object: Arc<CachedObject>, definition: &Value) -> Served {
     Served {
         object,
-        summary: summary(definition),
+        summary: Arc::new(summary(definition)),
         kinds: before.kinds.clone(),
         offered: before.offered.clone(),
         gate: Arc::clone(&before.gate),
@@ -286,12 +304,8 @@ async fn made(
     definition: Value,
     before: Option<&Served>,
 ) -> std::result::Result<Vec<CustomKind>, Box<dyn std::error::Error + Send + Sync>> {
-    let before = before.map(|before| (Arc::clone(&before.object), before.kinds.clone()));
-    let building = tokio::task::spawn_blocking(move || {
-        let before = before.map(|(object, kinds)| (object.value(), kinds));
-        let before = before.as_ref().map(|(definition, kinds)| Before { definition, kinds });
-        kinds::kinds(&definition, before)
-    });
+    let before = before.map(|before| before.kinds.clone()).unwrap_or_default();
+    let building = tokio::task::spawn_blocking(move || kinds::kinds(&definition, &before));
     Ok(building.await??)
 }
 

@@ -38,15 +38,7 @@ impl PartialEq for Versions {
     /// Whether the same versions have the very same schemas.
     fn eq(&self, other: &Self) -> bool {
         let names = self.0.keys().eq(other.0.keys());
-        names && self.0.values().zip(other.0.values()).all(|(left, right)| is_same(left, right))
-    }
-}
-
-/// Whether both are the same schema, made at the same time.
-fn is_same(left: &Schema, right: &Schema) -> bool {
-    match (left.made(), right.made()) {
-        (Some(left), Some(right)) => Arc::ptr_eq(left, right),
-        _ => false,
+        names && self.0.values().zip(other.0.values()).all(|(left, right)| left.is(right))
     }
 }
 
@@ -67,7 +59,7 @@ impl PartialEq for StoredForm {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
             _ => false,
         };
-        is_converted_alike && is_same(&self.schema, &other.schema) && self.api_version == other.api_version
+        is_converted_alike && self.schema.is(&other.schema) && self.api_version == other.api_version
     }
 }
 

@@ -42,7 +42,7 @@ impl Following {
                 followed.entry(resource).or_insert_with_key(|resource| {
                     let (stop, stopped) = oneshot::channel();
                     let kind = Kind { of: self, informers: informers.clone(), queue: queue.clone() };
-                    informers.tasks().spawn("source", kind.run(informers.held(resource), stopped));
+                    informers.tasks().spawn("source", Box::pin(kind.run(informers.held(resource), stopped)));
                     stop
                 });
             }

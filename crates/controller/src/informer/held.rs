@@ -87,7 +87,7 @@ impl Informers {
         let sink = (shared.clone() as Arc<_>, follower);
         let reflector = Reflector::new(self.sender(), resource, &scope, Form::MetadataOnly, sink);
         let tasks = self.tasks().child();
-        tasks.spawn("informer", reflector.run(self.random().clone()));
+        tasks.spawn("informer", Box::pin(reflector.run(self.random().clone())));
         (Informer { shared }, tasks)
     }
 }

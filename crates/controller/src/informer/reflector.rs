@@ -176,7 +176,7 @@ impl Reflector {
 
     async fn list(&self) -> Result<u64, ReflectError> {
         let uri = format!("{}?resourceVersion=0{}", self.path, self.query);
-        let mut body = self.get(uri, true).await?.into_body();
+        let mut body = Box::pin(self.get(uri, true)).await?.into_body();
         let mut list = bytes::BytesMut::new();
         while let Some(frame) = in_time(body.frame()).await? {
             if let Ok(data) = frame?.into_data() {
@@ -199,7 +199,8 @@ impl Reflector {
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={revision}{}",
             self.path, self.query
         );
-        let mut body = self.get(uri, false).await?.into_body();
+        // Apart from the task, which lasts as long as the watch: there may be hundreds of them.
+        let mut body = Box::pin(self.get(uri, false)).await?.into_body();
         self.follower.opened();
         let opened = Instant::now();
         let mut seen = false;

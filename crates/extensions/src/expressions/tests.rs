@@ -13,8 +13,8 @@ fn said(schema: &Value) -> Vec<String> {
     said_of(schema, false)
 }
 
-fn said_of(schema: &Value, is_unchanged: bool) -> Vec<String> {
-    let source = Source {
+fn source(schema: &Value) -> Source<'_> {
+    Source {
         group: "example.com",
         version: "v1",
         kind: "Foo",
@@ -22,8 +22,16 @@ fn said_of(schema: &Value, is_unchanged: bool) -> Vec<String> {
         plural: "foos",
         path: "s",
         schema,
-    };
-    let arena = build(&source).expect("a structural schema");
+    }
+}
+
+/// The expressions of a kind with this schema.
+fn expressions_of(schema: &Value) -> KindExpressions {
+    KindExpressions::of(Schema::of_definition(&source(schema)).expect("a structural schema"))
+}
+
+fn said_of(schema: &Value, is_unchanged: bool) -> Vec<String> {
+    let arena = build(&source(schema)).expect("a structural schema");
     let root = arena.kind("example.com", "v1", "Foo").expect("a kind");
     let version = VersionSchema { path: "s", schema, root, old_spec: None, is_unchanged };
     Cel.check(&version).iter().map(ToString::to_string).collect()
@@ -274,7 +282,7 @@ fn many_rules_take_bounded_work() {
     let all = said(&schema);
     assert!(all.len() == 1 && all[0].contains("take too long to compile"), "{all:#?}");
     // A stored one refuses objects, as nobody knows whether they are right.
-    let expressions = KindExpressions::of(&schema);
+    let expressions = expressions_of(&schema);
     let mut object = json!({});
     (0..55).for_each(|_| object = json!({"x": object}));
     assert!(

@@ -338,7 +338,7 @@ impl Parts {
     }
 }
 
-fn fingerprint(source: &Source<'_>) -> String {
+pub(super) fn fingerprint(source: &Source<'_>) -> String {
     let Source { group, version, kind, list_kind, plural, schema, .. } = source;
     let text = format!("{group}/{version} {kind} {list_kind} {plural} {schema}");
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()

@@ -3,7 +3,7 @@
 use super::*;
 
 fn check(schema: &Value, new: Value, old: Option<Value>) -> Vec<String> {
-    let found = KindExpressions::of(schema).check(&new, old.as_ref());
+    let found = expressions_of(schema).check(&new, old.as_ref());
     found.iter().map(ToString::to_string).collect()
 }
 
@@ -182,7 +182,7 @@ fn evaluations_end_with_the_budget() {
 fn large_values_are_shown_a_bounded_number_of_times() {
     let all: Vec<Value> = (0..500).map(|_| json!({"rule": "self == ''"})).collect();
     let schema = object(json!({"s": rules(json!({"type": "string"}), json!(all))}));
-    let found = KindExpressions::of(&schema).check(&json!({"s": "x".repeat(1 << 20)}), None);
+    let found = expressions_of(&schema).check(&json!({"s": "x".repeat(1 << 20)}), None);
     assert!(found.iter().map(|error| error.message.len()).sum::<usize>() < 6 << 20);
     assert_eq!(found.len() + found.left_out(), 500);
 }
