@@ -44,7 +44,7 @@ pub struct CommonArgs {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Features to turn on, as FEATURE=true, all of them off by default: ClusterTrustBundle,
-    /// ClusterTrustBundleProjection, PodCertificateRequest and MaxUnavailableStatefulSet
+    /// ClusterTrustBundleProjection, PodCertificateRequest, MaxUnavailableStatefulSet and StorageVersionMigrator
     #[arg(
         long,
         global = true,

@@ -21,13 +21,16 @@ pub enum Feature {
     PodCertificateRequest,
     /// A StatefulSet may be without several of its Pods while it rolls.
     MaxUnavailableStatefulSet,
+    /// StorageVersionMigrations are served (`storagemigration.k8s.io/v1beta1`) and carried out.
+    StorageVersionMigrator,
 }
 
-const ALL: [(Feature, &str); 4] = [
+const ALL: [(Feature, &str); 5] = [
     (Feature::ClusterTrustBundle, "ClusterTrustBundle"),
     (Feature::ClusterTrustBundleProjection, "ClusterTrustBundleProjection"),
     (Feature::PodCertificateRequest, "PodCertificateRequest"),
     (Feature::MaxUnavailableStatefulSet, "MaxUnavailableStatefulSet"),
+    (Feature::StorageVersionMigrator, "StorageVersionMigrator"),
 ];
 
 /// Who is of no use without whom.
@@ -138,7 +141,8 @@ mod tests {
         check(&["ClusterTrustBundle"], "missing bool value for ClusterTrustBundle");
         check(&["ClusterTrustBundle=yes"], "invalid value of ClusterTrustBundle=yes: neither true nor false");
         let unknown = "unrecognized feature gate: AllAlpha; those that there are: ClusterTrustBundle, \
-                       ClusterTrustBundleProjection, PodCertificateRequest, MaxUnavailableStatefulSet";
+                       ClusterTrustBundleProjection, PodCertificateRequest, MaxUnavailableStatefulSet, \
+                       StorageVersionMigrator";
         check(&["AllAlpha=true"], unknown);
     }
 

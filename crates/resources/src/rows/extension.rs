@@ -1,5 +1,7 @@
 //! What extends the API: admission, custom resources, aggregation, and the API server's own records.
 
+use machinery::features::Feature;
+
 use crate::columns as c;
 use crate::resource::{Resource, STATUS, Scope};
 use crate::strategies as s;
@@ -116,5 +118,5 @@ pub(super) const ROWS: &[Resource] = &[
     .sub(&[STATUS])
     .strategy(&s::STORAGE_VERSION_MIGRATION)
     .columns(c::STORAGE_VERSION_MIGRATION)
-    .off(),
+    .gated(Feature::StorageVersionMigrator),
 ];
