@@ -60,6 +60,9 @@ const ANSWER_GROWTH: usize = 2;
 /// An object, or why it cannot be had.
 type Outcome = Result<Arc<CachedObject>>;
 
+/// What is told of an object that is being converted, as soon as it is known.
+type Flight = watch::Receiver<Option<Outcome>>;
+
 /// What all conversions of a server share.
 pub struct Converters {
     clients: Clients,
@@ -103,7 +106,7 @@ pub struct Conversion {
     review: Option<ReviewVersion>,
     client: Result<Arc<Client>, String>,
     calls: Semaphore,
-    flights: Mutex<HashMap<Id, watch::Receiver<Option<Outcome>>>>,
+    flights: Mutex<HashMap<Id, Flight>>,
 }
 
 impl std::fmt::Debug for Conversion {
@@ -122,7 +125,7 @@ impl Drop for Conversion {
 enum Failure {
     /// The webhook could not be asked.
     Call(Error),
-    /// It answered what is no answer to this; asked about less at a time it may do better.
+    /// It answered what is no answer to this, or was not even asked about one of the objects: fewer at a time may do better.
     Answer(Error),
 }
 
@@ -225,7 +228,8 @@ impl Conversion {
             for (at, outcome) in self.convert(claims, to).await {
                 put(&mut found, at, outcome);
             }
-            for (at, mut flight) in flights {
+            let end = found.iter().position(|one| matches!(one, Some(Err(_)))).unwrap_or(found.len());
+            for (at, mut flight) in flights.into_iter().filter(|(at, _)| *at < end) {
                 // Whoever had it in hand may be gone without an outcome; then it is asked for again.
                 if let Ok(outcome) = flight.wait_for(Option::is_some).await
                     && let Some(outcome) = outcome.clone()
@@ -242,7 +246,7 @@ impl Conversion {
         objects: &'c [Arc<CachedObject>],
         found: &mut [Option<Outcome>],
         to: &str,
-    ) -> (Vec<Claim<'c>>, Vec<(usize, watch::Receiver<Option<Outcome>>)>) {
+    ) -> (Vec<Claim<'c>>, Vec<(usize, Flight)>) {
         let (mut claims, mut theirs) = (Vec::new(), Vec::new());
         let mut flights = self.flights.lock();
         for (at, (object, found)) in
@@ -309,7 +313,7 @@ impl Conversion {
             if self.versions.schema(version).is_none() {
                 let way = if version == to { "to" } else { "from" };
                 let text = format!("request to convert CR {way} an invalid group/version: {version}");
-                return Err(Failure::Call(Error::of_unknown_reason(text)));
+                return Err(Failure::Answer(Error::of_unknown_reason(text)));
             }
         }
         let begun = Instant::now();

@@ -3,11 +3,13 @@
 //! CustomResourceDefinitions and APIServices are objects: a change of one makes the watcher look again, at once and then
 //! ever less often, since what they ask for takes its time. A server that has neither is asked as often as upstream's
 //! garbage collector asks, and any other now and then: whoever serves a group of its own tells nobody when it changes.
-//! What has not changed is not sent again (`fetch.rs`); what an answer means for what is known is in `served.rs`.
+//! What has not changed is not sent again (`fetch.rs`); in which of several versions a resource is meant is in `storage.rs`,
+//! what an answer means for what is known in `served.rs`.
 
 mod document;
 mod fetch;
 mod served;
+mod storage;
 #[cfg(test)]
 mod tests;
 

@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub(crate) objects: BTreeMap<(String, String), BTreeMap<String, u64>>,
     /// Plurals whose lists fail.
     pub(crate) broken: BTreeSet<String>,
+    /// What is told of the stored versions, by plural.
+    pub(crate) hashes: BTreeMap<String, String>,
     /// Whether `/apis` is answered.
     pub(crate) is_mute: bool,
     revision: u64,
@@ -99,6 +101,12 @@ impl Server {
         let is_watch = query.contains("watch=true");
         let counted = if is_watch { format!("{path} watch") } else { path.clone() };
         *self.seen.requests.lock().entry(counted).or_default() += 1;
+        if let Some(plurals) = state.kinds.get(path.trim_start_matches("/apis/")) {
+            let listed = plurals.iter().flatten().map(|plural| {
+                json!({"name": plural, "storageVersionHash": state.hashes.get(plural).cloned().unwrap_or_default()})
+            });
+            return full(200, "", &json!({"resources": listed.collect::<Vec<_>>()}));
+        }
         let parts: Vec<&str> = path.trim_start_matches("/apis/").rsplitn(2, '/').collect();
         let [plural, group_version] = parts.as_slice() else { return full(404, "", &Value::Null) };
         let is_served = state
@@ -133,8 +141,17 @@ impl Server {
     ) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
         let mut counted = path.to_owned();
         let groups = if path == "/apis" { state.kinds.clone() } else { BTreeMap::new() };
-        let items: Vec<Value> =
-            groups.iter().map(|(place, plurals)| group(place, plurals.as_ref())).collect();
+        let mut items: Vec<Value> = Vec::new();
+        for (place, plurals) in &groups {
+            let mut one = group(place, plurals.as_ref());
+            match items.last_mut().filter(|last| last["metadata"] == one["metadata"]) {
+                Some(last) => {
+                    let more = one["versions"].as_array_mut().unwrap().drain(..);
+                    last["versions"].as_array_mut().unwrap().extend(more);
+                }
+                None => items.push(one),
+            }
+        }
         let document = json!({"kind": "APIGroupDiscoveryList", "items": items});
         let tag = format!("\"{}\"", document.to_string().len());
         let is_known =

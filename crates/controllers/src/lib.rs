@@ -44,6 +44,7 @@ pub mod resource_quota;
 pub mod root_ca;
 pub mod service_account;
 pub mod service_cidr;
+pub mod storage_version_migrator;
 pub mod taint_eviction;
 pub mod token;
 pub mod trust_bundle;
@@ -105,6 +106,7 @@ const ALWAYS: &[Controller] = &[
 const GATED: &[(Feature, Controller)] = &[
     (Feature::ClusterTrustBundle, trust_bundle::CONTROLLER),
     (Feature::PodCertificateRequest, certificates::pod_cleaner::CONTROLLER),
+    (Feature::StorageVersionMigrator, storage_version_migrator::CONTROLLER),
 ];
 
 #[cfg(test)]

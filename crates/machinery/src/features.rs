@@ -23,14 +23,17 @@ pub enum Feature {
     MaxUnavailableStatefulSet,
     /// MutatingAdmissionPolicies are served (`admissionregistration.k8s.io/v1beta1`), and change what is written.
     MutatingAdmissionPolicy,
+    /// StorageVersionMigrations are served (`storagemigration.k8s.io/v1beta1`) and carried out.
+    StorageVersionMigrator,
 }
 
-const ALL: [(Feature, &str); 5] = [
+const ALL: [(Feature, &str); 6] = [
     (Feature::ClusterTrustBundle, "ClusterTrustBundle"),
     (Feature::ClusterTrustBundleProjection, "ClusterTrustBundleProjection"),
     (Feature::PodCertificateRequest, "PodCertificateRequest"),
     (Feature::MaxUnavailableStatefulSet, "MaxUnavailableStatefulSet"),
     (Feature::MutatingAdmissionPolicy, "MutatingAdmissionPolicy"),
+    (Feature::StorageVersionMigrator, "StorageVersionMigrator"),
 ];
 
 /// Who is of no use without whom.
@@ -142,7 +145,7 @@ mod tests {
         check(&["ClusterTrustBundle=yes"], "invalid value of ClusterTrustBundle=yes: neither true nor false");
         let unknown = "unrecognized feature gate: AllAlpha; those that there are: ClusterTrustBundle, \
                        ClusterTrustBundleProjection, PodCertificateRequest, MaxUnavailableStatefulSet, \
-                       MutatingAdmissionPolicy";
+                       MutatingAdmissionPolicy, StorageVersionMigrator";
         check(&["AllAlpha=true"], unknown);
     }
 

@@ -230,9 +230,16 @@ async fn every_version_can_be_written_and_read() {
         (&json!("cogs"), &json!(["b", 3]))
     );
     assert_eq!(take(&asked), BTreeMap::from([("b v1 v2".into(), 1)]), "each object is converted once");
+    server.stop().await;
+}
 
-    // PUT, the patches, subresources.
-    let mut changed = v2.clone();
+#[tokio::test]
+async fn every_version_can_be_changed_and_deleted() {
+    let (hook, _) = good_hook().await;
+    let server = start(None).await;
+    define(&server, &gears(&hook, "/convert")).await;
+    let mut changed = make(&server, V2, &gear("v2", "a", json!({"cogs": 8}))).await;
+    make(&server, V1, &gear("v1", "b", json!({"teeth": 3}))).await;
     changed["spec"]["cogs"] = json!(10);
     let put = server.call("PUT", &format!("{V2}/a"), &changed.to_string()).await;
     assert_eq!((put.code.as_u16(), &put.body["spec"]["cogs"]), (200, &json!(10)), "{}", put.body);

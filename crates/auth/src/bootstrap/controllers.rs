@@ -347,4 +347,16 @@ pub(super) const GATED_CONTROLLERS: Gated<RoleRow> = &[
             &[rule("delete get list watch", "certificates.k8s.io", "podcertificaterequests")],
         )],
     ),
+    (
+        Feature::StorageVersionMigrator,
+        &[role(
+            "storage-version-migrator-controller",
+            &[
+                rule("create list patch", "*", "*"),
+                rule("get", "apiextensions.k8s.io", "customresourcedefinitions"),
+                rule("patch", "apiextensions.k8s.io", "customresourcedefinitions/status"),
+                rule("update", "storagemigration.k8s.io", "storageversionmigrations/status"),
+            ],
+        )],
+    ),
 ];

@@ -18,7 +18,7 @@ const RESOURCES_PER_VERSION_MAX: usize = 5_000;
 /// Which resources there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovery {
-    /// Each once, in the version that the server prefers, in the server's order.
+    /// Each once, in the version in which it is stored, or else the one that the server prefers, in the server's order.
     pub resources: Vec<Discovered>,
     /// Groups and versions of which nothing can be known, and why.
     pub failed: BTreeMap<String, String>,
@@ -151,16 +151,25 @@ struct Subresource {
     subresource: String,
 }
 
+/// What a document says.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// Each resource in the preferred version.
+    pub(super) found: Discovery,
+    /// The same resources in other versions.
+    pub(super) others: Vec<Discovered>,
+}
+
 /// Reads a document.
 ///
 /// # Errors
 /// If it is none, as text for people.
-pub(super) fn read(body: &[u8], root: Root) -> Result<Discovery, String> {
+pub(super) fn read(body: &[u8], root: Root) -> Result<Told, String> {
     let list: List = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     if list.kind != "APIGroupDiscoveryList" {
         return Err(format!("the server has no aggregated discovery: it answered a {}", list.kind));
     }
-    let mut found = Discovery::default();
+    let (mut found, mut others) = (Discovery::default(), Vec::new());
     for group in list.items.into_iter().flatten() {
         let name = group.metadata.name;
         let mut seen: HashSet<String> = HashSet::new();
@@ -176,12 +185,14 @@ pub(super) fn read(body: &[u8], root: Root) -> Result<Discovery, String> {
                 continue;
             }
             // Versions come in the order of preference.
-            let resources = version.resources.into_iter().flatten();
-            let new = resources.filter(|one| seen.insert(one.resource.clone()));
-            found.resources.extend(new.map(|one| one.in_group(&name, &version.version)));
+            for resource in version.resources.into_iter().flatten() {
+                let is_new = seen.insert(resource.resource.clone());
+                let all = if is_new { &mut found.resources } else { &mut others };
+                all.push(resource.in_group(&name, &version.version));
+            }
         }
     }
-    Ok(found)
+    Ok(Told { found, others })
 }
 
 impl Version {
@@ -219,7 +230,7 @@ mod tests {
     use super::*;
 
     fn read_items(items: &str, root: Root) -> Discovery {
-        read(format!(r#"{{"kind":"APIGroupDiscoveryList","items":{items}}}"#).as_bytes(), root).unwrap()
+        read(format!(r#"{{"kind":"APIGroupDiscoveryList","items":{items}}}"#).as_bytes(), root).unwrap().found
     }
 
     fn check(items: &str) -> Discovery {

@@ -1,6 +1,5 @@
 //! Asks a server for its documents of discovery; what has not changed is not sent again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -8,7 +7,8 @@ use http::header::{ACCEPT, ETAG, IF_NONE_MATCH};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 
-use super::document::{self, Discovery, Root};
+use super::document::{self, Discovery, Root, Told};
+use super::storage;
 use crate::sender::Sender;
 
 const FORM: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -24,7 +24,9 @@ pub(super) struct Fetched([Option<Document>; 2]);
 
 struct Document {
     tag: Option<String>,
-    read: Arc<Discovery>,
+    told: Told,
+    /// The same with stored versions.
+    stored: Discovery,
 }
 
 impl Fetched {
@@ -37,11 +39,16 @@ impl Fetched {
         for (known, root) in self.0.iter_mut().zip(Root::ALL) {
             let asked = tokio::time::timeout(ANSWER_MAX, fetch(sender, root, known.as_ref())).await;
             let failed = |_| format!("the server did not answer for {} s", ANSWER_MAX.as_secs());
-            if let Some(new) = asked.map_err(failed)?? {
+            if let Some(mut new) = asked.map_err(failed)?? {
+                new.stored = known.take().map(|before| before.stored).unwrap_or_default();
                 *known = Some(new);
             }
-            if let Some(document) = known {
-                all.extend(&document.read);
+            // In which version something is stored can change, and the document does not.
+            if let Some(Document { told, stored, .. }) = known {
+                let asked =
+                    tokio::time::timeout(ANSWER_MAX, storage::preferring_stored(sender, told, stored));
+                *stored = asked.await.unwrap_or_else(|_| told.found.clone());
+                all.extend(stored);
             }
         }
         Ok(all)
@@ -65,7 +72,7 @@ async fn fetch(sender: &Sender, root: Root, known: Option<&Document>) -> Result<
     if !head.status.is_success() {
         return Err(crate::question::refusal(head.status, &body));
     }
-    let read = Arc::new(document::read(&body, root)?);
+    let told = document::read(&body, root)?;
     let tag = head.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
-    Ok(Some(Document { tag, read }))
+    Ok(Some(Document { tag, told, stored: Discovery::default() }))
 }

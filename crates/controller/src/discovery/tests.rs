@@ -118,6 +118,31 @@ async fn what_cannot_be_discovered_is_known_as_such_and_takes_nothing_away() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_several_versions_the_one_that_is_stored_is_meant() {
+    let mut state = State::default();
+    for version in ["example.com/v1", "example.com/v2"] {
+        state.serve(version, &["widgets"]);
+    }
+    let (server, informers, _) = Server::start(state);
+    let watcher = Watcher::of(&informers);
+    let version = |served: &Served| {
+        served.by_plural("example.com", "widgets").map(|found| found.resource.version.clone())
+    };
+    until(&watcher, Served::has_answered).await;
+    assert_eq!(version(&watcher.served()).as_deref(), Some("v1"), "nobody says so: as the server prefers");
+    // The document that names both does not change.
+    for stored in ["v2", "v1", "v2"] {
+        let resource = watcher.served().by_plural("example.com", "widgets").unwrap().resource.clone();
+        let hash = storage::hash_of(&ResourceRef { version: stored.to_owned(), ..resource });
+        server.change(|state| drop(state.hashes.insert("widgets".to_owned(), hash)));
+        until(&watcher, |served| version(served).as_deref() == Some(stored)).await;
+    }
+    assert_eq!(server.requests("/apis"), 1);
+    server.change(|state| drop(state.hashes.insert("widgets".to_owned(), "of v3".to_owned())));
+    until(&watcher, |served| version(served).as_deref() == Some("v1")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_asks_is_answered_of_now_and_all_others_learn_of_it() {
     let (server, informers, _) = Server::start(widgets());
     let watcher = Watcher::of(&informers);

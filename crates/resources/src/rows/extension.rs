@@ -118,5 +118,5 @@ pub(super) const ROWS: &[Resource] = &[
     .sub(&[STATUS])
     .strategy(&s::STORAGE_VERSION_MIGRATION)
     .columns(c::STORAGE_VERSION_MIGRATION)
-    .off(),
+    .gated(Feature::StorageVersionMigrator),
 ];
