@@ -156,6 +156,10 @@ fn broken_claims_are_named() {
         "uid: {claim: a, expression: b}",
         "jwt[0].claimMappings.uid: Invalid value: \"\": claim and expression can't both be set",
     );
+}
+
+#[test]
+fn broken_rules_are_named() {
     let rule = "{claim: hd, requiredValue: example}";
     let at = "jwt[0].claimValidationRules";
     for (to, expect) in [
