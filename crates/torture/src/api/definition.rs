@@ -37,12 +37,6 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// How many forms there were.
-    #[must_use]
-    pub fn forms(&self) -> u64 {
-        self.answered.load(Ordering::SeqCst)
-    }
-
     /// Changes it, or makes it, and waits for the answer.
     pub(super) async fn change(&self, client: &Client) -> Result<(), Failure> {
         let form = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
