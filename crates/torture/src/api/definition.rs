@@ -16,8 +16,7 @@ use super::{AGAIN_AFTER, Client, Failure};
 use crate::history::{Call, Line, Recorder};
 
 /// Where the definition is.
-const DEFINITION: &str =
-    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.torture.example.com";
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.torture.example.com";
 /// Levels of a form.
 const LEVELS: u64 = 1_000_000;
 /// Between two changes.
@@ -37,12 +36,6 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// How many forms there were.
-    #[must_use]
-    pub fn forms(&self) -> u64 {
-        self.answered.load(Ordering::SeqCst)
-    }
-
     /// Changes it, or makes it, and waits for the answer.
     pub(super) async fn change(&self, client: &Client) -> Result<(), Failure> {
         let form = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
@@ -91,7 +84,7 @@ fn is_passing(code: StatusCode) -> bool {
 
 /// A form of the definition.
 fn definition(form: u64) -> Value {
-    let (stored, other) = if form / 2 % 2 == 0 { ("v1", "v2") } else { ("v2", "v1") };
+    let (stored, other) = if (form / 2).is_multiple_of(2) { ("v1", "v2") } else { ("v2", "v1") };
     let mut properties = Map::new();
     properties.insert("value".to_owned(), json!({"type": "string"}));
     properties.insert("level".to_owned(), json!({"type": "integer", "minimum": form * LEVELS}));
@@ -100,7 +93,7 @@ fn definition(form: u64) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
     let column = json!({"name": "Level", "type": "integer", "jsonPath": ".spec.level", "priority": form % 2});
     let version = |name: &str| {
-        let mut version = json!({"name": name, "served": name == "v1" || form % 3 > 0, "storage": name == stored,
+        let mut version = json!({"name": name, "served": name == "v1" || !form.is_multiple_of(3), "storage": name == stored,
             "schema": schema, "additionalPrinterColumns": [column]});
         if form % 4 == 1 {
             version["selectableFields"] = json!([{"jsonPath": ".spec.value"}]);
@@ -126,7 +119,7 @@ impl<'d> Window<'d> {
     pub(super) fn open(definition: &'d Definition) -> Self {
         let since = definition.answered.load(Ordering::SeqCst);
         let write = definition.writes.fetch_add(1, Ordering::SeqCst);
-        let form = definition.asked.load(Ordering::SeqCst).saturating_sub(u64::from(write % 5 == 0));
+        let form = definition.asked.load(Ordering::SeqCst).saturating_sub(u64::from(write.is_multiple_of(5)));
         Self { definition, since, level: form * LEVELS + write % LEVELS }
     }
 
