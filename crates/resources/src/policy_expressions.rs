@@ -159,23 +159,17 @@ mod tests {
             let found = found.map_or_else(|why| why, |program| program.kind().to_string());
             assert!(found.contains(expected), "{expression}: {found}");
         };
-        let (text, null) = (Type::String, Type::Null);
+        let (text, null) = ([Type::String], [Type::String, Type::Null]);
         for (expression, has_params, sees, types, expected) in [
             ("params.a == 1", true, Sees::Authorizer, &[Type::Bool][..], "bool"),
             ("params.a == 1", false, Sees::Authorizer, &[Type::Bool], "undeclared reference to 'params'"),
             ("namespaceObject.metadata.name == ''", false, Sees::Authorizer, &[Type::Bool], "bool"),
             ("namespaceObject.metadata.managedFields", false, Sees::Nothing, &[], "undefined field"),
             ("authorizer == authorizer", false, Sees::Nothing, &[], "undeclared reference to 'authorizer'"),
-            ("1", false, Sees::Nothing, &[text.clone()], "must evaluate to string but got int"),
-            (
-                "1",
-                false,
-                Sees::Authorizer,
-                &[text.clone(), null.clone()],
-                "must evaluate to one of [string null_type] but got int",
-            ),
-            ("null", false, Sees::Authorizer, &[text.clone(), null], "null"),
-            ("timestamp(0)", false, Sees::Nothing, &[text], "but got google.protobuf.Timestamp"),
+            ("1", false, Sees::Nothing, &text, "must evaluate to string but got int"),
+            ("1", false, Sees::Authorizer, &null, "must evaluate to one of [string null_type] but got int"),
+            ("null", false, Sees::Authorizer, &null, "null"),
+            ("timestamp(0)", false, Sees::Nothing, &text, "but got google.protobuf.Timestamp"),
             ("Object{spec: Object.spec{n: 1}}", false, Sees::Patches, &[Type::named("Object")], "Object"),
             ("Object{}", false, Sees::Authorizer, &[], "undeclared reference"),
             (
