@@ -16,6 +16,7 @@ mod scheduler;
 mod start;
 mod store;
 mod watchers;
+mod webhook;
 
 use anyhow::Result;
 
@@ -51,6 +52,11 @@ pub(crate) const ROWS: &[Row] = &[
         name: "custom",
         about: "500 CustomResourceDefinitions, and objects of one",
         measure: custom::measure,
+    },
+    Row {
+        name: "webhook",
+        about: "what a validating and a mutating webhook add to a create",
+        measure: webhook::measure,
     },
     Row {
         name: "kill",
