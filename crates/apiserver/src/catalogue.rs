@@ -31,6 +31,7 @@ use store::{Revision, StoreError};
 use tokio::sync::{Mutex, watch};
 
 use crate::cache::{Cache, Keys, ResourceCache, feed};
+use crate::conversion::Conversion;
 use crate::gate::Gate;
 use crate::kinds::Kind;
 pub use crate::kinds::Kinds;
@@ -61,6 +62,8 @@ pub struct Custom {
     pub form: StoredForm,
     /// Whether more of them can be created.
     pub gate: Arc<Gate>,
+    /// The webhook that converts them, if there is one.
+    pub conversion: Option<Arc<Conversion>>,
 }
 
 impl Offer {
@@ -312,7 +315,8 @@ impl Catalogue {
         for offer in &offers {
             let cache = self.cache_of(offer, &offers, (&before, &all), &mut begun);
             let gate = offer.custom.as_ref().map(|custom| Arc::clone(&custom.gate));
-            let kind = Kind::new(offer.row.clone(), offer.schema.clone(), cache).behind(gate);
+            let conversion = offer.custom.as_ref().and_then(|custom| custom.conversion.clone());
+            let kind = Kind::new(offer.row.clone(), offer.schema.clone(), cache).behind(gate, conversion);
             let at = place(&all, &before, &kind);
             all.insert(at, kind);
         }
@@ -411,7 +415,7 @@ impl Catalogue {
         let form = custom.as_ref().map(|custom| custom.form.clone());
         // Of objects that are found by fields those of the version in whose form they are stored are kept.
         let is_found = |kind: &Kind| match stored {
-            Some(row) => !kind.is_converted() && kind.row().selectable_fields == row.selectable_fields,
+            Some(row) => kind.is_stored_form() && kind.row().selectable_fields == row.selectable_fields,
             None => custom.is_some(),
         };
         let mut known = before.iter().filter(|kind| kind.prefix() == prefix);

@@ -10,6 +10,7 @@ use base::{Clock, Random};
 use crate::cache::Cache;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
+use crate::conversion::Converters;
 use crate::kinds::{Kind, Kinds};
 use crate::metrics::Metrics;
 use crate::policies::Policies;
@@ -34,6 +35,8 @@ pub struct Cluster {
     pub webhooks: Webhooks,
     /// What administrators want to hold.
     pub policies: Policies,
+    /// What has custom objects converted.
+    pub converters: Arc<Converters>,
     /// Counters.
     pub metrics: Metrics,
     /// Time.

@@ -19,6 +19,7 @@ use schema::{SchemaRef, proto};
 use serde_json::{Value, json};
 use tracing::warn;
 
+use crate::conversion::AtHand;
 pub use crate::formats::{check_types, decode, encode_protobuf, fill_nulls, strip_nulls};
 use crate::formats::{decode_protobuf, logged, schema_named};
 use crate::kinds::{Kind, Kinds};
@@ -74,6 +75,8 @@ pub struct Forms<'a> {
     pub kinds: &'a Kinds,
     /// The kind in one of them.
     pub kind: &'a Kind,
+    /// What a webhook has converted.
+    pub at_hand: &'a AtHand,
 }
 
 impl Forms<'_> {
@@ -92,8 +95,14 @@ impl Versions for Forms<'_> {
 
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
         let from = object.get("apiVersion").and_then(Value::as_str).and_then(|from| self.in_version(from))?;
-        let stored = from.to_stored(object.clone());
-        Some(self.in_version(api_version)?.to_served(Cow::Owned(stored)).into_owned())
+        let to = self.in_version(api_version)?;
+        if to.api_version() == from.api_version() {
+            return Some(object.clone());
+        }
+        if self.kind.conversion().is_some() {
+            return self.at_hand.find(object, api_version);
+        }
+        Some(to.to_served(Cow::Owned(from.to_stored(object.clone()))).into_owned())
     }
 }
 

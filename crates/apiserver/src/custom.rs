@@ -24,7 +24,7 @@ use tracing::warn;
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::cache::interest::Interest;
-use crate::catalogue::Catalogue;
+use crate::cluster::Cluster;
 use crate::kinds::Kinds;
 use crate::kinds::{Kind, Part};
 use crate::request::{self, Authorized};
@@ -62,20 +62,10 @@ pub async fn settle(api: &Api, request: &Authorized, answer: Answer) -> Result<A
     api.cache.fresh().await?;
     let newest = kind.cache().get(&object.key).unwrap_or_else(|| Arc::clone(&object));
     let (written, settled) = (kind.value(&object), kind.value(&newest));
-    warn_of_unserved(request, &settled);
     let (written, settled) = (Metadata::of(&written), Metadata::of(&settled));
     // What somebody else has made of it meanwhile is not this answer.
     let is_it = written.uid() == settled.uid() && written.generation() == settled.generation();
     Ok(Answer::Object { code, object: if is_it { newest } else { object } })
-}
-
-/// Tells the writer of a definition what of it nothing acts on.
-fn warn_of_unserved(request: &Authorized, definition: &Value) {
-    if extensions::kind::converts_by_webhook(definition) {
-        request.notes.warn(
-            "this version of knarr calls no conversion webhooks: only the version in which objects are stored is served",
-        );
-    }
 }
 
 /// What is known of all definitions.
@@ -86,19 +76,19 @@ pub struct Definitions {
 
 impl Definitions {
     /// Serves what stored definitions say, as far as their status says that it is established.
-    pub async fn load(builtin: &Kinds, catalogue: &Catalogue) -> Self {
+    pub async fn load(cluster: &Cluster) -> Self {
         let mut definitions = Self::default();
-        let Some(kind) = find(builtin) else { return definitions };
+        let Some(kind) = find(&cluster.builtin) else { return definitions };
         let mut steps = Vec::new();
         for object in kind.cache().list(kind.prefix(), 0).objects {
             let definition = kind.value(&object);
-            match Served::new(Arc::clone(&object), &definition) {
+            match Served::new(Arc::clone(&object), &definition, &cluster.converters) {
                 Ok(Some(served)) => steps.push(served),
                 Ok(None) => {}
                 Err(why) => warn!(%why, name = object.name(), "a stored definition is not served"),
             }
         }
-        for served in serving::all(catalogue, steps).await {
+        for served in serving::all(&cluster.catalogue, steps).await {
             definitions.served.insert(served.name().to_owned(), served);
         }
         definitions

@@ -91,7 +91,7 @@ impl Filter {
         let term = self.fields.terms.iter().find(|term| !term.is_negated && own(&term.field));
         match term {
             // The fields of objects that are stored in another form are not at hand.
-            Some(term) if !self.kind.is_converted() => {
+            Some(term) if self.kind.is_stored_form() && self.kind.conversion().is_none() => {
                 Interest::Field(self.kind.field_reader(), term.field.clone(), term.value.clone())
             }
             _ if self.prefix == self.kind.collection("") => Interest::Everything,

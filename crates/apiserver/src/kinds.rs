@@ -18,10 +18,11 @@ use serde_json::{Map, Value};
 
 use crate::apart;
 use crate::cache::{CachedObject, ReadFields, ResourceCache};
+use crate::conversion::Conversion;
 use crate::gate::Gate;
 use crate::object::{Fields, encode_stored, form};
 use crate::request_info::Verb;
-use crate::status::Subject;
+use crate::status::{Error, Result, Subject};
 pub use all::Kinds;
 
 /// Which part of the object a write may change.
@@ -50,6 +51,7 @@ struct Served {
     schema: Option<Schema>,
     cache: Arc<ResourceCache>,
     gate: Option<Arc<Gate>>,
+    conversion: Option<Arc<Conversion>>,
 }
 
 impl ReadFields for Served {
@@ -66,16 +68,23 @@ impl Kind {
     /// stored has one that stays empty.
     pub fn new(row: Resource, schema: Option<Schema>, cache: Arc<ResourceCache>) -> Self {
         let api_version = row.api_version();
-        Self(Arc::new(Served { row, api_version, schema, cache, gate: None }))
+        Self(Arc::new(Served { row, api_version, schema, cache, gate: None, conversion: None }))
     }
 
-    /// The kind, whose objects are created through a gate, if there is one.
+    /// The kind, whose objects are created through a gate, if there is one, and converted by a webhook, if there is one.
     #[must_use]
-    pub(crate) fn behind(mut self, gate: Option<Arc<Gate>>) -> Self {
+    pub(crate) fn behind(mut self, gate: Option<Arc<Gate>>, conversion: Option<Arc<Conversion>>) -> Self {
         if let Some(served) = Arc::get_mut(&mut self.0) {
             served.gate = gate;
+            served.conversion = conversion;
         }
         self
+    }
+
+    /// The webhook that converts its objects. Those in the cache are of the version in which each is stored then;
+    /// [`Kind::served`] has them in the kind's own.
+    pub fn conversion(&self) -> Option<&Arc<Conversion>> {
+        self.0.conversion.as_ref()
     }
 
     /// What new objects go through, if the kind can go.
@@ -295,9 +304,75 @@ impl Kind {
         self.0.row.is_relaxed
     }
 
-    /// Whether objects are stored in another form than they are served in.
+    /// Whether new objects are stored in the form in which they are served.
+    pub fn is_stored_form(&self) -> bool {
+        self.0.row.storage_api_version == *self.0.api_version
+    }
+
+    /// Whether objects are in another form, as long as nobody asks for their JSON or their value, than they are served in.
     pub fn is_converted(&self) -> bool {
-        self.0.row.storage_api_version != *self.0.api_version
+        self.0.conversion.is_none() && !self.is_stored_form()
+    }
+
+    /// An object of the cache as it is served: converted by the webhook, if there is one and it has to be.
+    ///
+    /// # Errors
+    /// 500 if it cannot be converted.
+    pub async fn served(&self, object: Arc<CachedObject>) -> Result<Arc<CachedObject>> {
+        if self.0.conversion.is_none() {
+            return Ok(object);
+        }
+        let (mut served, failure) = self.served_until(vec![object]).await;
+        match (served.pop(), failure) {
+            (Some(object), None) => Ok(object),
+            (_, failure) => Err(failure.unwrap_or_else(|| Error::internal("nothing was converted"))),
+        }
+    }
+
+    /// Objects of the cache as they are served.
+    ///
+    /// # Errors
+    /// 500 if one of them cannot be converted.
+    pub async fn all_served(&self, objects: Vec<Arc<CachedObject>>) -> Result<Vec<Arc<CachedObject>>> {
+        let (served, failure) = self.served_until(objects).await;
+        failure.map_or(Ok(served), Err)
+    }
+
+    /// Objects of the cache as they are served, up to the first that cannot be converted, and why that is.
+    pub async fn served_until(
+        &self,
+        objects: Vec<Arc<CachedObject>>,
+    ) -> (Vec<Arc<CachedObject>>, Option<Error>) {
+        match &self.0.conversion {
+            Some(conversion) => Box::pin(conversion.objects(objects, self.api_version())).await,
+            None => (objects, None),
+        }
+    }
+
+    /// A served object in the form of another version of the kind.
+    ///
+    /// # Errors
+    /// 500 if it cannot be converted.
+    pub async fn in_form_of(&self, other: &Self, served: Value) -> Result<Value> {
+        match &self.0.conversion {
+            Some(conversion) => conversion.value(served, other.api_version()).await,
+            None => Ok(other.to_served(Cow::Owned(self.to_stored(served))).into_owned()),
+        }
+    }
+
+    /// The stored form of a served object, and what that is served as, if that is not the same.
+    ///
+    /// # Errors
+    /// 500 if it cannot be converted.
+    pub async fn forms(&self, served: Value) -> Result<(Value, Option<Value>)> {
+        let Some(conversion) = self.0.conversion.as_ref().filter(|_| !self.is_stored_form()) else {
+            return Ok((self.to_stored(served), None));
+        };
+        let stored = conversion.value(served, &self.0.row.storage_api_version).await?;
+        let form = self.cache().keys().form.as_ref();
+        let read = form.and_then(|form| form.reread(&stored)).unwrap_or_else(|| stored.clone());
+        let served = conversion.value(read, self.api_version()).await?;
+        Ok((stored, Some(served)))
     }
 
     /// The served form of a stored object.

@@ -76,6 +76,8 @@ pub mod codec;
 pub mod filter;
 pub mod kinds;
 
+pub mod conversion;
+
 mod compaction;
 pub mod webhook_client;
 

@@ -107,6 +107,14 @@ impl CachedObject {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
+    /// The `apiVersion`; empty if it has none.
+    pub fn api_version(&self) -> &str {
+        const NAME: &str = r#""apiVersion":""#;
+        let head = self.json.get(..self.metadata_at).and_then(|head| std::str::from_utf8(head).ok());
+        let named = head.and_then(|head| head.split_once(NAME)).map(|(_, rest)| rest);
+        named.and_then(|rest| rest.split_once('"')).map_or("", |(version, _)| version)
+    }
+
     /// The JSON without kind and version, as an item of a list has it, after its opening brace.
     pub fn item(&self) -> Bytes {
         self.json.slice(self.metadata_at..)
@@ -341,6 +349,22 @@ mod tests {
             let names = r#"{"resourceVersion":"7""#;
             assert!(object.metadata().starts_with(names), "{}", object.metadata());
         }
+    }
+
+    #[test]
+    fn the_version_is_read_from_the_head() {
+        let check = |stored: &str, expect: &str| {
+            let object = CachedObject::from_stored("k".into(), stored.as_bytes(), 7).unwrap();
+            assert_eq!(object.api_version(), expect, "{stored}");
+        };
+        check(r#"{"kind":"W","apiVersion":"a.b/v1","metadata":{},"apiVersion2":"x"}"#, "a.b/v1");
+        check(
+            r#"{"spec":{"apiVersion":"x"},"apiVersion":"a.b/v1","metadata":{"apiVersion":"y"},"kind":"W"}"#,
+            "a.b/v1",
+        );
+        check(r#"{"kind":"\"apiVersion\":\"x","apiVersion":"v1","metadata":{}}"#, "v1");
+        check(r#"{"kind":"W","metadata":{},"spec":{"apiVersion":"x"}}"#, "");
+        check(r#"{"kind":"W","apiVersion":7,"metadata":{}}"#, "");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::catalogue::{Asked, Snapshot};
 use crate::cluster::Cluster;
+use crate::conversion::AtHand;
 use crate::kinds::Kind;
 use crate::negotiate::{Accept, Format, View};
 use crate::notes::Notes;
@@ -54,6 +55,8 @@ pub struct Request {
     pub cause: u64,
     /// Warnings and audit annotations; shared by copies.
     pub notes: Arc<Notes>,
+    /// What a webhook has converted for it; shared by copies.
+    pub at_hand: Arc<AtHand>,
     /// When nobody waits for the answer any more; never, for what the server does on its own account.
     pub deadline: Option<Instant>,
 }
@@ -176,6 +179,7 @@ pub fn of_delegate(asked: Asked, kind: &Kind, now: jiff::Timestamp) -> Result<Au
         received_us: now.as_microsecond(),
         cause: 0,
         notes: asked.notes,
+        at_hand: Arc::default(),
         deadline: None,
     };
     Ok(request.authorized(asked.permit))
@@ -236,6 +240,7 @@ pub(crate) fn of_server_for(
         received_us: cluster.clock.now().as_microsecond(),
         cause: 0,
         notes: Arc::default(),
+        at_hand: Arc::default(),
         deadline: None,
     };
     Some((request.authorized(Permit::server()), object))

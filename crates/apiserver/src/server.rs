@@ -33,6 +33,7 @@ use crate::cache::{Cache, CacheEvent, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::conversion::Converters;
 use crate::custom::Definitions;
 use crate::flow_control::FlowControl;
 use crate::kubelet_client::KubeletClient;
@@ -182,7 +183,7 @@ pub async fn start(
     let at_rest = Arc::new(at_rest(&config, &metrics, &clock, &tasks).await);
     let dialer = Arc::new(Dialer::default());
     let cluster = cluster(config, (&store, &at_rest), metrics, (clock, random), (&dialer, &tasks)).await?;
-    let definitions = Definitions::load(&cluster.builtin, &cluster.catalogue).await;
+    let definitions = Definitions::load(&cluster).await;
     // Nobody is let in before there is something to read.
     let listener = bind(cluster.config.bind).await?;
     let tls = listener.as_ref().map(|_| tls(&cluster.config)).transpose()?;
@@ -271,15 +272,18 @@ async fn cluster(
     let credentials = config.options.webhook_credentials.clone();
     let webhooks = Webhooks::new(&builtin, credentials, (&dial, tasks), &conditions, metrics.registry());
     let policies = Policies::new(&builtin, metrics.registry());
+    let converters = Arc::new(Converters::new(&dial, tasks, &random, metrics.registry()));
+    let bound = None;
     Ok(Cluster {
         config,
-        bound: None,
+        bound,
         cache,
         catalogue,
         builtin,
         security,
         webhooks,
         policies,
+        converters,
         metrics,
         clock,
         random,

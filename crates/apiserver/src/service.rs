@@ -332,6 +332,7 @@ async fn serve(
         received_us: api.clock.now().as_microsecond(),
         cause,
         notes: Arc::clone(&passage.notes),
+        at_hand: Arc::default(),
         deadline: passage.deadline,
     }
     .authorized(permit);

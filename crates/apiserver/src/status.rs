@@ -293,6 +293,11 @@ impl Error {
         error
     }
 
+    /// 500 without a reason, as upstream tells of what it has no kind of error for.
+    pub fn of_unknown_reason(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
     /// 503.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
@@ -329,9 +334,11 @@ impl Error {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason.as_str(),
             "code": self.code.as_u16(),
         });
+        if !self.reason.as_str().is_empty() {
+            status["reason"] = self.reason.as_str().into();
+        }
         if !self.details.is_null() {
             status["details"] = self.details.clone();
         }

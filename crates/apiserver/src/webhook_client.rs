@@ -37,7 +37,7 @@ pub use address::{Address, ServiceReference};
 pub use credentials::{Credential, Credentials};
 pub use failure::CallError;
 
-/// The longest answer that is read. Source: `MaxRequestBodyBytes` of upstream's servers, whose bodies webhooks get.
+/// The longest answer that is read, unless somebody says otherwise. Source: `MaxRequestBodyBytes` of upstream's servers, whose bodies webhooks get.
 pub const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// How long a call may take, whatever else is said. Source: `setGlobalDefaults` of upstream's `authentication.go`.
 pub const CALL_MAX: Duration = Duration::from_secs(30);
@@ -141,7 +141,20 @@ impl Client {
     /// # Errors
     /// That it could not be reached, did not answer in time, too much, or with another status.
     pub async fn post(&self, body: Bytes, deadline: Instant) -> Result<Bytes, CallError> {
-        let answered = self.call(body, deadline).await?;
+        self.post_for(body, deadline, ANSWER_BYTES_MAX).await
+    }
+
+    /// The same for an answer that may be as long as that.
+    ///
+    /// # Errors
+    /// As [`Client::post`].
+    pub async fn post_for(
+        &self,
+        body: Bytes,
+        deadline: Instant,
+        answer_bytes_max: usize,
+    ) -> Result<Bytes, CallError> {
+        let answered = self.call(body, deadline, answer_bytes_max).await?;
         match answered.body.is_empty() {
             true => Err(CallError::empty(answered.code, &answered.content_type)),
             false => Ok(answered.body),
@@ -153,21 +166,27 @@ impl Client {
     /// # Errors
     /// As [`Client::post`].
     pub async fn deliver(&self, body: Bytes, deadline: Instant) -> Result<(), CallError> {
-        self.call(body, deadline).await.map(drop)
+        self.call(body, deadline, ANSWER_BYTES_MAX).await.map(drop)
     }
 
-    async fn call(&self, body: Bytes, deadline: Instant) -> Result<Answered, CallError> {
+    async fn call(
+        &self,
+        body: Bytes,
+        deadline: Instant,
+        answer_bytes_max: usize,
+    ) -> Result<Answered, CallError> {
         let now = Instant::now();
         let left = deadline.saturating_duration_since(now).min(CALL_MAX);
         let url = match left.is_zero() {
             true => self.url.clone(),
             false => format!("{}?timeout={}s", self.url, left.as_millis().div_ceil(1000)),
         };
-        let exchanged = tokio::time::timeout_at(now + left, self.exchange(&url, body)).await;
+        let exchanged =
+            tokio::time::timeout_at(now + left, self.exchange(&url, body, answer_bytes_max)).await;
         exchanged.unwrap_or_else(|_| Err(CallError::of_deadline(&url)))
     }
 
-    async fn exchange(&self, url: &str, body: Bytes) -> Result<Answered, CallError> {
+    async fn exchange(&self, url: &str, body: Bytes, answer_bytes_max: usize) -> Result<Answered, CallError> {
         let failed = |why: &str| CallError::of_transport(url, why);
         let _call = self.calls.acquire().await.map_err(|_| failed("the server stops"))?;
         let mut request = Request::post(url)
@@ -182,9 +201,9 @@ impl Client {
         let response = self.http.request(request).await;
         let response = response.map_err(|error| CallError::of_connection(url, &error))?;
         let (parts, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| {
+        let body = Limited::new(body, answer_bytes_max).collect().await.map_err(|error| {
             match error.downcast_ref::<http_body_util::LengthLimitError>() {
-                Some(_) => failed(&format!("the answer is longer than {ANSWER_BYTES_MAX} bytes")),
+                Some(_) => CallError::of_length(url, answer_bytes_max),
                 None => CallError::of_connection(url, &*error),
             }
         })?;

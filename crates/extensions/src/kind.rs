@@ -81,8 +81,8 @@ pub fn converts_by_webhook(definition: &Value) -> bool {
     definition.pointer("/spec/conversion/strategy").and_then(Value::as_str) == Some("Webhook")
 }
 
-/// The kinds of a definition: every version that is served, and the one in which objects are stored. What was built
-/// `before` from the same is taken over.
+/// The kinds of a definition: every version that is served, and the one in which objects are stored; all of them, if a webhook
+/// converts, because objects are in the version in which they were stored. What was built `before` from the same is taken over.
 ///
 /// # Errors
 /// As [`KindError`].
@@ -108,10 +108,9 @@ pub fn kinds(definition: &Value, before: Option<Before<'_>>) -> Result<Vec<Custo
     let is_terminating = conditions::is_true(definition, Kind::Terminating);
     let webhook = read.spec.conversion.as_ref().is_some_and(|conversion| conversion.strategy == "Webhook");
     let mut kinds = Vec::new();
-    for version in read.spec.versions.iter().filter(|version| version.served || version.storage) {
-        // Nobody calls webhooks that convert: what would have to be converted cannot be asked for. While the definition
-        // goes, its objects are found by the version in which they are stored.
-        let is_served = version.served && (!webhook || version.storage) || is_terminating && version.storage;
+    for version in read.spec.versions.iter().filter(|version| version.served || version.storage || webhook) {
+        // While the definition goes, its objects are found by the version in which they are stored.
+        let is_served = version.served || is_terminating && version.storage;
         let objects = match before.and_then(|before| same(&before, definition, &read, version)) {
             Some(objects) => objects,
             None => made(&read, version)?,

@@ -99,14 +99,15 @@ impl Cleanup {
         }
     }
 
-    /// Any of the definition's kinds: their objects are the same.
+    /// The definition's kind in the version in which objects are stored: nothing has to be converted.
     fn kind(&self, definition: &Value) -> Option<Kind> {
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (group, plural) = (text("/spec/group"), text("/status/acceptedNames/plural"));
         let current = self.api.catalogue.current();
         current
             .iter()
-            .find(|kind| kind.is_custom() && (kind.group(), kind.resource()) == (group, plural))
+            .filter(|kind| kind.is_custom() && kind.is_stored_form())
+            .find(|kind| (kind.group(), kind.resource()) == (group, plural))
             .cloned()
     }
 

@@ -12,8 +12,10 @@ use tracing::{debug, warn};
 use crate::api::Api;
 use crate::cache::CachedObject;
 use crate::catalogue::{Catalogue, ChangeError, Custom, Name, Offer};
+use crate::conversion::{Conversion, Converters};
 use crate::gate::Gate;
 use crate::object::StoredForm;
+use crate::object::form::Versions;
 use crate::status::{Error, Result};
 
 /// A definition, and what it has in the catalogue.
@@ -27,6 +29,7 @@ pub(super) struct Served {
     /// Group, version and plural of what is in the catalogue.
     offered: Vec<(String, String, String)>,
     gate: Arc<Gate>,
+    conversion: Option<Arc<Conversion>>,
     /// Whether its objects are being deleted.
     is_cleaning: bool,
 }
@@ -62,17 +65,19 @@ impl Served {
     pub(super) fn new(
         object: Arc<CachedObject>,
         definition: &Value,
+        converters: &Arc<Converters>,
     ) -> std::result::Result<Option<Self>, KindError> {
         if !kinds::is_served(definition) {
             return Ok(None);
         }
         let kinds = kinds::kinds(definition, None)?;
-        Ok(Some(Self::of(object, definition, kinds, Arc::default())))
+        let conversion = conversion(definition, &kinds, None, converters);
+        Ok(Some(Self { conversion, ..Self::of(object, definition, kinds, Arc::default()) }))
     }
 
     fn of(object: Arc<CachedObject>, definition: &Value, kinds: Vec<CustomKind>, gate: Arc<Gate>) -> Self {
-        let summary = summary(definition);
-        Self { object, summary, kinds, offered: Vec::new(), gate, is_cleaning: false }
+        let (summary, offered) = (summary(definition), Vec::new());
+        Self { object, summary, kinds, offered, gate, conversion: None, is_cleaning: false }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -118,9 +123,16 @@ impl Served {
     /// What is to be in the catalogue.
     fn offers(&self) -> Vec<Offer> {
         let Some(stored) = self.kinds.iter().find(|kind| kind.is_storage) else { return Vec::new() };
-        let form = StoredForm::new(&stored.row.storage_api_version, stored.schema.clone());
+        let mut form = StoredForm::new(&stored.row.storage_api_version, stored.schema.clone());
+        if let Some(conversion) = &self.conversion {
+            form = form.among(Arc::clone(conversion.versions()));
+        }
         let served = self.kinds.iter().filter(|kind| kind.is_served);
-        let custom = || Custom { form: form.clone(), gate: Arc::clone(&self.gate) };
+        let custom = || Custom {
+            form: form.clone(),
+            gate: Arc::clone(&self.gate),
+            conversion: self.conversion.clone(),
+        };
         let offer = |kind: &CustomKind| Offer {
             row: kind.row.clone(),
             schema: Some(kind.schema.clone()),
@@ -171,7 +183,8 @@ impl Step {
                 return before_with(&before, object, &definition);
             }
         };
-        let mut served = Served::of(object, &definition, kinds, gate);
+        let conversion = conversion(&definition, &kinds, before.as_ref(), &api.converters);
+        let mut served = Served { conversion, ..Served::of(object, &definition, kinds, gate) };
         served.is_cleaning = before.as_ref().is_some_and(|before| before.is_cleaning);
         let offers = served.offers();
         let gone = before.as_ref().map(|before| before.offered.clone()).unwrap_or_default();
@@ -197,6 +210,7 @@ fn before_with(before: &Served, object: Arc<CachedObject>, definition: &Value) -
         kinds: before.kinds.clone(),
         offered: before.offered.clone(),
         gate: Arc::clone(&before.gate),
+        conversion: before.conversion.clone(),
         is_cleaning: before.is_cleaning,
     }
 }
@@ -209,6 +223,24 @@ fn is_same(before: &Served, definition: &Value) -> bool {
         && ends(&before.summary) == ends(definition)
         && kinds::is_served(&before.summary) == kinds::is_served(definition)
         && before.object.value().get("spec") == definition.get("spec")
+}
+
+/// The webhook that converts between a definition's versions. If nothing of it has changed it is the one from before.
+fn conversion(
+    definition: &Value,
+    kinds: &[CustomKind],
+    before: Option<&Served>,
+    converters: &Arc<Converters>,
+) -> Option<Arc<Conversion>> {
+    let spec = definition.pointer("/spec/conversion").filter(|_| kinds::converts_by_webhook(definition))?;
+    let versions = Versions::new(kinds.iter().map(|kind| (kind.row.api_version(), kind.schema.clone())));
+    let known = before.filter(|before| before.summary.pointer("/spec/conversion") == Some(spec));
+    let known = known.and_then(|before| before.conversion.as_ref());
+    if let Some(same) = known.filter(|known| **known.versions() == versions) {
+        return Some(Arc::clone(same));
+    }
+    let name = Metadata::of(definition).name();
+    Some(Arc::new(Conversion::new(converters, name, spec, Arc::new(versions))))
 }
 
 /// The kinds of a definition. Schemas that did not change are the same as before.

@@ -51,7 +51,7 @@ impl Kinds {
 
     /// The kind in whose form objects are stored below a prefix.
     pub fn stored_below(&self, prefix: &str) -> Option<&Kind> {
-        self.iter().find(|kind| kind.prefix() == prefix && !kind.is_converted())
+        self.iter().find(|kind| kind.prefix() == prefix && kind.is_stored_form())
     }
 
     /// All of them, in discovery's order.

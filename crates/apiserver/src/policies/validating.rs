@@ -78,7 +78,7 @@ pub async fn validate(
         if namespace.is_none() {
             namespace = Some(view::namespace(attributes.kinds, attributes)?);
         }
-        let view = view_of(&mut views, &invocation, attributes, object);
+        let view = view_of(&mut views, &invocation, attributes, object).await?;
         let params = invocation.param.as_ref().map(Param::value);
         let beside = Beside {
             params: params.as_ref(),
@@ -97,18 +97,18 @@ pub async fn validate(
 }
 
 /// The request in the version that a policy sees; made by the first that wants it.
-fn view_of<'v>(
+async fn view_of<'v>(
     views: &'v mut Vec<View>,
     invocation: &Invocation<'_, Validations>,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
-) -> &'v View {
+) -> Result<&'v View> {
     let known = views.iter().position(|view| view.form.0.is(&invocation.form.0));
     let place = known.unwrap_or(views.len());
     if known.is_none() {
-        views.push(View::new(attributes, invocation.form.clone(), object));
+        views.push(View::new(attributes, invocation.form.clone(), object).await?);
     }
-    &views[place]
+    Ok(&views[place])
 }
 
 /// What has come of the policies so far.

@@ -41,12 +41,15 @@ pub struct Beside<'a> {
 
 impl View {
     /// What is seen of a request by who wants objects in one version.
-    pub fn new(attributes: &Attributes<'_>, form: Form, object: Option<&Value>) -> Self {
-        let shown = |object: &Value| attributes.shown(object, &form);
-        let (object, old) = (object.map(shown), attributes.old.map(shown));
+    ///
+    /// # Errors
+    /// 500 if they cannot be converted.
+    pub async fn new(attributes: &Attributes<'_>, form: Form, object: Option<&Value>) -> Result<Self> {
+        let object = attributes.shown_if_any(object, &form).await?;
+        let old = attributes.shown_if_any(attributes.old, &form).await?;
         let request = review::request_value(attributes, &form);
         let asked = request_of_conditions(attributes, &form);
-        Self { form, object, old, request, asked }
+        Ok(Self { form, object, old, request, asked })
     }
 
     /// What match conditions see. They are not told of the namespace, as upstream.

@@ -11,7 +11,7 @@ use crate::status::{Error, Result};
 /// committed before.
 ///
 /// # Errors
-/// 404, or 504 when the revision asked for does not come.
+/// 404, or 504 when the revision asked for does not come; 500 for what cannot be converted.
 pub async fn get(api: &Api, request: &Authorized) -> Result<Answer> {
     match request.info.query.get("resourceVersion") {
         Some("0") => {}
@@ -28,5 +28,6 @@ pub async fn get(api: &Api, request: &Authorized) -> Result<Answer> {
         .cache()
         .read(&request.key())?
         .ok_or_else(|| Error::not_found(request.subject(), &request.resource.name))?;
+    let object = request.kind.served(object).await?;
     Ok(Answer::Object { code: StatusCode::OK, object })
 }

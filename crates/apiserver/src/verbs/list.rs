@@ -13,6 +13,7 @@ use crate::answer::{Answer, Listed};
 use crate::api::Api;
 use crate::cache::{Listing, ResourceCache};
 use crate::filter::Filter;
+use crate::kinds::Kind;
 use crate::request::Authorized;
 use crate::status::{Error, Result};
 
@@ -52,7 +53,7 @@ pub async fn read(api: &Api, request: &Authorized) -> Result<Listed> {
         Some(token) => page_source(api, request, &filter, token).await?,
         None => first_source(api, request, &filter, limit).await?,
     };
-    Ok(page(listing, &filter, limit, token.as_ref()))
+    page(&request.kind, listing, &filter, (limit, token.as_ref())).await
 }
 
 async fn first_source(api: &Api, request: &Authorized, filter: &Filter, limit: usize) -> Result<Listing> {
@@ -108,19 +109,29 @@ async fn page_source(api: &Api, request: &Authorized, filter: &Filter, token: &C
     })
 }
 
-/// Filters, skips to where the token points, and cuts at the limit.
-fn page(listing: Listing, filter: &Filter, limit: usize, token: Option<&Continue>) -> Listed {
+/// Filters, skips to where the token points, and cuts at the limit. What would be left out anyway is not converted.
+async fn page(
+    kind: &Kind,
+    listing: Listing,
+    filter: &Filter,
+    (limit, token): (usize, Option<&Continue>),
+) -> Result<Listed> {
     let start = token.map(|token| format!("{}{}", filter.prefix, token.start));
     let revision = listing.revision;
     let mut objects = listing.objects;
     if let Some(start) = &start {
         objects.retain(|object| *object.key >= **start);
     }
-    if filter.is_selective() || filter.exact_key().is_some() {
+    if let Some(key) = filter.exact_key() {
+        objects.retain(|object| *object.key == *key);
+    }
+    if filter.is_selective() {
+        objects = kind.all_served(objects).await?;
         objects.retain(|object| filter.matches(object));
     }
     if limit == 0 || objects.len() <= limit {
-        return Listed { objects, revision, continue_token: None, remaining: None };
+        let objects = kind.all_served(objects).await?;
+        return Ok(Listed { objects, revision, continue_token: None, remaining: None });
     }
     let remaining = objects.len() - limit;
     objects.truncate(limit);
@@ -130,12 +141,12 @@ fn page(listing: Listing, filter: &Filter, limit: usize, token: Option<&Continue
         rv: i64::try_from(revision).unwrap_or(i64::MAX),
         start: format!("{}\0", last.unwrap_or_default()),
     };
-    Listed {
-        objects,
+    Ok(Listed {
+        objects: kind.all_served(objects).await?,
         revision,
         continue_token: Some(next.encode()),
         remaining: (!filter.is_selective()).then_some(remaining),
-    }
+    })
 }
 
 impl Continue {

@@ -30,7 +30,7 @@ pub async fn run(api: &Api, request: &Authorized) -> Result<Answer> {
     match request.resource.verb {
         Verb::Get => {
             let object = current(api, request, &request.key()).await?;
-            let object = request.kind.value(&object);
+            let object = request.kind.value(&*request.kind.served(object).await?);
             if request.kind.is_custom() && object.pointer(&paths(request).spec_replicas).is_none() {
                 let path = dotted(&paths(request).spec_replicas);
                 return Err(Error::internal(format!("the spec replicas field {path:?} does not exist")));

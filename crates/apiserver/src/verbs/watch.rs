@@ -21,11 +21,12 @@ use crate::answer::Answer;
 use crate::api::Api;
 use crate::cache::{Cache, CacheEvent, CachedObject, EventType, Watcher};
 use crate::filter::Filter;
+use crate::kinds::Kind;
 use crate::metrics::{Label, UnderWay};
 use crate::request::Authorized;
 use crate::respond::watch::Encoder;
 use crate::respond::{BoxError, watch_response};
-use crate::status::Result;
+use crate::status::{Error, Result};
 
 /// How often an idle watch is told how far it is, if it asked for bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -58,6 +59,10 @@ pub async fn watch(api: &Api, request: &Authorized) -> Result<Answer> {
                 text => api.cache.reached(super::list::parse_revision(text)?).await?,
             };
             let mut listing = cache.read_list(&filter.prefix, complete)?;
+            if let Some(key) = filter.exact_key() {
+                listing.objects.retain(|object| *object.key == *key);
+            }
+            listing.objects = request.kind.all_served(listing.objects).await?;
             listing.objects.retain(|object| filter.matches(object));
             initial = Initial {
                 objects: listing.objects.into(),
@@ -76,6 +81,7 @@ pub async fn watch(api: &Api, request: &Authorized) -> Result<Answer> {
     let end = Instant::now() + duration;
     let first = if bookmarks { end.min(Instant::now() + BOOKMARK_INTERVAL) } else { end };
     let watching = Watching {
+        kind: request.kind.clone(),
         watcher,
         filter,
         encoder,
@@ -102,6 +108,7 @@ struct Initial {
 }
 
 struct Watching {
+    kind: Kind,
     watcher: Watcher,
     initial: Initial,
     filter: Filter,
@@ -163,43 +170,48 @@ impl Watching {
     async fn step(&mut self) -> Option<()> {
         tokio::select! {
             biased;
-            events = self.watcher.next() => self.take(events),
+            events = self.watcher.next() => self.take(events).await,
             () = &mut self.timer => {
                 if Instant::now() >= self.end {
                     return None;
                 }
-                self.bookmark();
+                self.bookmark().await
             }
-            () = &mut self.stopping => return None,
+            () = &mut self.stopping => None,
+        }
+    }
+
+    /// Encodes events. Nobody waits for a webhook when the server stops.
+    async fn take(&mut self, events: Result<Vec<CacheEvent>>) -> Option<()> {
+        let (events, failure) = match events {
+            Ok(events) => tokio::select! {
+                biased;
+                served = served(&self.kind, &self.filter, events) => served,
+                () = &mut self.stopping => return None,
+            },
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        for event in &events {
+            if let Some((event_type, object)) = seen(&self.filter, event) {
+                self.pending.push_back(self.encoder.event(event_type, object, event.revision));
+            }
+        }
+        let Some(error) = failure else { return Some(()) };
+        self.ended = true;
+        // Whoever looks again is told that there is no such kind.
+        if !self.watcher.is_over() {
+            self.pending.push_back(self.encoder.error(&error));
         }
         Some(())
     }
 
-    fn take(&mut self, events: Result<Vec<CacheEvent>>) {
-        match events {
-            Ok(events) => {
-                for event in &events {
-                    if let Some((event_type, object)) = seen(&self.filter, event) {
-                        self.pending.push_back(self.encoder.event(event_type, object, event.revision));
-                    }
-                }
-            }
-            // Whoever looks again is told that there is no such kind.
-            Err(_) if self.watcher.is_over() => self.ended = true,
-            Err(error) => {
-                self.pending.push_back(self.encoder.error(&error));
-                self.ended = true;
-            }
-        }
-    }
-
-    fn bookmark(&mut self) {
+    async fn bookmark(&mut self) -> Option<()> {
         let next = Instant::now() + BOOKMARK_INTERVAL;
         self.timer.as_mut().reset(next.min(self.end));
         let complete = self.cache.revision();
         let events = self.watcher.take();
         let up_to_date = events.as_ref().is_ok_and(Vec::is_empty);
-        self.take(events);
+        self.take(events).await?;
         if up_to_date {
             self.watcher.skip_to(complete);
         }
@@ -207,7 +219,48 @@ impl Watching {
             self.bookmarked = self.watcher.cursor();
             self.pending.push_back(self.encoder.bookmark(self.bookmarked, false));
         }
+        Some(())
     }
+}
+
+/// Events whose objects are as they are served, up to the first that cannot be had, and why that is.
+async fn served(kind: &Kind, filter: &Filter, events: Vec<CacheEvent>) -> (Vec<CacheEvent>, Option<Error>) {
+    if kind.conversion().is_none() {
+        return (events, None);
+    }
+    let is_told = |event: &CacheEvent| {
+        let key = &*event.object.key;
+        key.starts_with(&*filter.prefix) && filter.exact_key().is_none_or(|exact| exact == key)
+    };
+    let events: Vec<CacheEvent> = events.into_iter().filter(is_told).collect();
+    let mut wanted = Vec::new();
+    for event in &events {
+        // Of what is deleted the last state is known already, in most cases.
+        match (event.event_type, &event.previous) {
+            (EventType::Deleted, Some(previous)) => wanted.push(Arc::clone(previous)),
+            (_, Some(previous)) if filter.is_selective() => {
+                wanted.extend([Arc::clone(previous), Arc::clone(&event.object)]);
+            }
+            _ => wanted.push(Arc::clone(&event.object)),
+        }
+    }
+    let (served, failure) = kind.served_until(wanted).await;
+    let mut served = served.into_iter();
+    let mut told = Vec::with_capacity(events.len());
+    for mut event in events {
+        let (previous, object) = match (event.event_type, &event.previous) {
+            (EventType::Deleted, Some(_)) => {
+                let last = served.next();
+                (last.clone(), last)
+            }
+            (_, Some(_)) if filter.is_selective() => (served.next(), served.next()),
+            (_, previous) => (previous.clone(), served.next()),
+        };
+        let Some(object) = object else { return (told, failure) };
+        (event.previous, event.object) = (previous, object);
+        told.push(event);
+    }
+    (told, failure)
 }
 
 /// What a filter makes of an event: objects that enter or leave it are added or deleted.

@@ -29,6 +29,8 @@ enum Cause {
     Reset,
     /// The other end answered that it would not; perhaps it may be asked again.
     Status { may_be_asked_again: bool },
+    /// There was more of an answer than is read.
+    Length,
     /// Anything else.
     Other,
 }
@@ -42,6 +44,12 @@ impl CallError {
     /// It did not answer in time.
     pub(super) fn of_deadline(url: &str) -> Self {
         Self { cause: Cause::Timeout, ..Self::of_transport(url, "context deadline exceeded") }
+    }
+
+    /// It answered more than is read.
+    pub(super) fn of_length(url: &str, bytes_max: usize) -> Self {
+        let why = format!("the answer is longer than {bytes_max} bytes");
+        Self { cause: Cause::Length, ..Self::of_transport(url, &why) }
     }
 
     /// The connection could not be made, or did not last.
@@ -60,6 +68,11 @@ impl CallError {
         self.cause == Cause::Timeout || self.code == 504
     }
 
+    /// Whether there was more of an answer than is read.
+    pub fn is_too_long(&self) -> bool {
+        self.cause == Cause::Length
+    }
+
     /// Whether the same call may go better in a moment. Source: `DefaultShouldRetry`.
     pub fn is_transient(&self) -> bool {
         match self.cause {
@@ -67,7 +80,7 @@ impl CallError {
             Cause::Status { may_be_asked_again } => {
                 may_be_asked_again || matches!(self.code, 429 | 500 | 504)
             }
-            Cause::Timeout | Cause::Other => false,
+            Cause::Timeout | Cause::Length | Cause::Other => false,
         }
     }
 

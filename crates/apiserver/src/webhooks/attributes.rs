@@ -1,7 +1,5 @@
 //! What a request is about, as webhooks see it, and the forms in which they get its object.
 
-use std::borrow::Cow;
-
 use auth::UserInfo;
 use expressions::Resource;
 use serde_json::{Map, Value};
@@ -138,23 +136,34 @@ impl<'a> Attributes<'a> {
     }
 
     /// An object as a webhook gets it: in its version, with the nulls that Go writes.
-    pub fn shown(&self, object: &Value, form: &Form) -> Value {
+    ///
+    /// # Errors
+    /// 500 if it cannot be converted.
+    pub async fn shown(&self, object: &Value, form: &Form) -> Result<Value> {
         let mut shown = match self.sent_as.is_some() || form.0.is(self.kind) {
             true => object.clone(),
-            false => {
-                let stored = self.kind.to_stored(object.clone());
-                form.0.to_served(Cow::Owned(stored)).into_owned()
-            }
+            false => self.kind.in_form_of(&form.0, object.clone()).await.map_err(unconverted)?,
         };
         codec::fill_nulls(&mut shown);
-        shown
+        Ok(shown)
+    }
+
+    /// What webhooks are shown of an object that there may be, or may not.
+    ///
+    /// # Errors
+    /// As [`Attributes::shown`].
+    pub async fn shown_if_any(&self, object: Option<&Value>, form: &Form) -> Result<Option<Value>> {
+        match object {
+            Some(object) => self.shown(object, form).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The object that a webhook has made, back in the request's version, checked and with its defaults.
     ///
     /// # Errors
     /// 500 for what is no such object any more, 400 for one of another namespace.
-    pub fn taken(&self, patched: Value, form: &Form) -> Result<Value> {
+    pub async fn taken(&self, patched: Value, form: &Form) -> Result<Value> {
         let name = self.type_name(&form.0);
         let said = |field: &str| patched.get(field).and_then(Value::as_str).unwrap_or_default();
         if said("kind") != name.kind || said("apiVersion") != name.api_version() {
@@ -169,8 +178,7 @@ impl<'a> Attributes<'a> {
                 let mut object = codec::of_webhook(&form.0, patched)?;
                 codec::default(&form.0, &mut object)?;
                 if !form.0.is(self.kind) {
-                    let stored = form.0.to_stored(object);
-                    object = self.kind.to_served(Cow::Owned(stored)).into_owned();
+                    object = form.0.in_form_of(self.kind, object).await.map_err(unconverted)?;
                 }
                 object
             }
@@ -191,4 +199,9 @@ impl<'a> Attributes<'a> {
             "the namespace of the provided object does not match the namespace sent on the request",
         ))
     }
+}
+
+/// Source: `NewVersionedAttributes`.
+fn unconverted(failure: Error) -> Error {
+    Error::internal(failure.message)
 }

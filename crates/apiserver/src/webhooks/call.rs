@@ -141,8 +141,8 @@ pub async fn meets_conditions(
     (form, object): (&Form, Option<&serde_json::Value>),
 ) -> Result<bool> {
     let Some(conditions) = &hook.conditions else { return Ok(true) };
-    let shown = object.map(|object| attributes.shown(object, form));
-    let old = attributes.old.map(|old| attributes.shown(old, form));
+    let shown = attributes.shown_if_any(object, form).await?;
+    let old = attributes.shown_if_any(attributes.old, form).await?;
     let input = Input { attributes, form, object: shown.as_ref(), old: old.as_ref() };
     match conditions.evaluate(input).await {
         Ok(true) => Ok(true),

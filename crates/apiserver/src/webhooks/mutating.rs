@@ -72,7 +72,8 @@ pub async fn admit(
     for (index, hook) in hooks.iter().enumerate() {
         let about = About { name: &hook.name, step: STEP, operation: attributes.operation.as_str() };
         let Some(form) = matching::form(hook, attributes, object.as_ref())? else { continue };
-        if !call::meets_conditions(environment, (hook, about), attributes, (&form, object.as_ref())).await?
+        let object_of_form = (&form, object.as_ref());
+        if !call::meets_conditions(environment, (hook, about), attributes, object_of_form).await?
             || rounds.skips(hook)
         {
             continue;
@@ -130,8 +131,8 @@ impl Asked<'_> {
 
     async fn ask_and_apply(&self, object: &mut Option<Value>) -> Result<bool, Failure> {
         let Self { environment, attributes, hook, form, .. } = self;
-        let shown = object.as_ref().map(|object| attributes.shown(object, form));
-        let old = attributes.old.map(|old| attributes.shown(old, form));
+        let shown = attributes.shown_if_any(object.as_ref(), form).await.map_err(Failure::Internal)?;
+        let old = attributes.shown_if_any(attributes.old, form).await.map_err(Failure::Internal)?;
         let verdict = call::ask(
             environment,
             (hook, Duty::Mutating),
@@ -161,7 +162,7 @@ impl Asked<'_> {
         }
         let patched = crate::codec::json_patch(shown, &verdict.patch)
             .map_err(|why| Failure::Internal(Error::internal(why)))?;
-        let taken = attributes.taken(patched, form).map_err(Failure::Internal)?;
+        let taken = attributes.taken(patched, form).await.map_err(Failure::Internal)?;
         let said = json!({
             "configuration": &*hook.configuration,
             "webhook": hook.name,

@@ -52,12 +52,15 @@ pub async fn validate(
             continue;
         }
         let known = views.iter().position(|view| view.form.0.is(&form.0));
-        let view = known.unwrap_or_else(|| {
-            let shown = |object: &Value| attributes.shown(object, &form);
-            let (object, old) = (object.map(shown), attributes.old.map(shown));
-            views.push(View { form, object, old });
-            views.len() - 1
-        });
+        let view = match known {
+            Some(view) => view,
+            None => {
+                let shown = attributes.shown_if_any(object, &form).await?;
+                let old = attributes.shown_if_any(attributes.old, &form).await?;
+                views.push(View { form, object: shown, old });
+                views.len() - 1
+            }
+        };
         asked.push((hook, view));
     }
     if asked.is_empty() {

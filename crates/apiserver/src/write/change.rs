@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::commit::{Step, commit};
 use super::door::{Committed, Refusal};
 use super::options::precondition_failed;
+use super::validation::Fate;
 use super::{CONFLICT_RETRIES_MAX, Decoded, Ownership, Writer, ownership, preparation, validation};
 use crate::admission::{self, Context, Operation};
 use crate::cache::CachedObject;
@@ -19,7 +20,7 @@ use crate::request_info::Verb;
 use crate::status::{Error, Result};
 
 /// Changes an existing object: `transform` makes the new object out of the current one (served form), and is called
-/// again when somebody else wrote in between. A resourceVersion in its result is a precondition.
+/// again when somebody else wrote in between, or when it wants more to be converted. A resourceVersion in its result is a precondition.
 ///
 /// # Errors
 /// What `transform` or admission refuse; 404; 409.
@@ -45,15 +46,21 @@ pub async fn change_owned(
 ) -> Result<Committed> {
     let mut old = current(writer, request, &request.key()).await?;
     for _ in 0..CONFLICT_RETRIES_MAX {
-        let old_value = request.kind.value(&old);
-        let mut new = transform(&old_value)?.into_object();
+        let old_value = request.kind.value(&*request.kind.served(Arc::clone(&old)).await?);
+        request.at_hand.clear();
+        let mut new = loop {
+            let made = transform(&old_value);
+            if !ownership::fetch(request).await? {
+                break made?.into_object();
+            }
+        };
         let is_conditional = check_preconditions(request, &new, &old_value)?;
         codec::default(&request.kind, &mut new)?;
         if let Some(strategy) = preparation::partial_of(&request.kind, part) {
             strategy.begin_update(&mut new, &old_value);
         }
         if ownership == Ownership::Track {
-            ownership::track(writer, request, part, Some(&old_value), &mut new);
+            ownership::track(writer, request, part, Some(&old_value), &mut new).await;
         }
         match change_once(writer, request, part, (&old, &old_value), new).await {
             Ok(committed) => return Ok(committed),
@@ -70,7 +77,7 @@ pub async fn change_owned(
     Err(Error::modified(request.subject(), &request.resource.name))
 }
 
-/// The object under `key`, as of now.
+/// The object under `key`, as of now, as it is in the cache.
 ///
 /// # Errors
 /// 404, or 504 when the cache lags.
@@ -104,8 +111,11 @@ async fn change_once(
     let context = Context::new(writer, request, Operation::Update(part), Some(old_value));
     admission::mutate(&context, &mut new).await.map_err(Refusal::Failed)?;
     let warnings = preparation::for_update(writer, &request.kind, part, &mut new, old_value);
-    let step = if is_ready_to_go(request, &new) { Step::Remove(old) } else { Step::Replace(old) };
-    let admitted = validation::admit(writer, &context, new).await.map_err(Refusal::Failed)?;
+    let (step, fate) = match is_ready_to_go(request, &new) {
+        true => (Step::Remove(old), Fate::Goes),
+        false => (Step::Replace(old), Fate::Stays),
+    };
+    let admitted = validation::admit(writer, &context, new, fate).await.map_err(Refusal::Failed)?;
     request.notes.warn_all(warnings);
     commit(writer, request, admitted, step).await
 }

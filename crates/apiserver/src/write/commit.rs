@@ -48,7 +48,7 @@ pub async fn commit(
         }
         (Err(_), _) => admitted.allocated().undo(writer).await,
     }
-    outcome
+    outcome.and_then(|committed| admitted.as_served(committed).map_err(Refusal::Failed))
 }
 
 fn as_if_committed(admitted: &Admitted, step: Step<'_>) -> Result<Committed, Refusal> {

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::commit::{Step, commit};
 use super::door::{Committed, Refusal};
+use super::validation::Fate;
 use super::{Decoded, Ownership, Writer, identity, ownership, preparation, validation};
 use crate::admission::{self, Context, Operation};
 use crate::codec;
@@ -40,7 +41,7 @@ pub async fn create_owned(
     }
     codec::default(&request.kind, &mut object)?;
     if ownership == Ownership::Track {
-        ownership::track(writer, request, Part::Object, None, &mut object);
+        ownership::track(writer, request, Part::Object, None, &mut object).await;
     }
     if !identity::is_generated(&object) {
         return create_once(writer, request, object).await;
@@ -62,7 +63,7 @@ async fn create_once(writer: &Writer, request: &Authorized, mut object: Value) -
     codec::default(&request.kind, &mut object)?;
     let warnings = preparation::for_create(writer, &request.kind, &mut object);
     let is_generated = !Metadata::of(&object).generate_name().is_empty();
-    let admitted = validation::admit(writer, &context, object).await?;
+    let admitted = validation::admit(writer, &context, object, Fate::Stays).await?;
     request.notes.warn_all(warnings);
     let name = admitted.name().to_owned();
     match commit(writer, request, admitted, Step::Create).await {

@@ -2,6 +2,8 @@
 //!
 //! Source: `k8s.io/apiserver/pkg/registry/generic/registry/store.go`, `rest/delete.go`.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use machinery::metadata::{self, Metadata};
 use resources::{Deletion, Strategy};
@@ -11,6 +13,7 @@ use super::change::current;
 use super::commit::{Step, commit};
 use super::door::{Committed, Refusal};
 use super::options::DeleteOptions;
+use super::validation::Fate;
 use super::{CONFLICT_RETRIES_MAX, Writer, validation};
 use crate::admission::{Context, Effect, Operation, unstored};
 use crate::request::Authorized;
@@ -40,7 +43,8 @@ pub async fn delete(
     let effect = if options.is_dry_run { Effect::DryRun } else { Effect::of(request) };
     let mut old = current(writer, request, &request.key()).await?;
     for _ in 0..CONFLICT_RETRIES_MAX {
-        let object = request.kind.value(&old);
+        let served = request.kind.served(Arc::clone(&old)).await?;
+        let object = request.kind.value(&served);
         let context = Context { effect, ..Context::new(writer, request, Operation::Delete, None) };
         // Who may not delete it is told so and nothing else, also where a precondition fails or nothing would change.
         validation::validate(&context, &object).await?;
@@ -49,11 +53,11 @@ pub async fn delete(
         let outcome = decide(&object, options, request.kind.strategy(), writer.clock.now());
         let attempt = match outcome {
             Outcome::Unchanged => {
-                return Ok((Committed { revision: old.revision, object: old }, false));
+                return Ok((Committed { revision: old.revision, object: served }, false));
             }
             Outcome::Mark(marked) => {
                 let context = Context { old: Some(&object), ..context };
-                let admitted = validation::admit(writer, &context, marked).await?;
+                let admitted = validation::admit(writer, &context, marked, Fate::Stays).await?;
                 commit(writer, request, admitted, Step::Replace(&old)).await.map(|marked| (marked, false))
             }
             Outcome::Remove => {
@@ -61,7 +65,7 @@ pub async fn delete(
                     (true, Deletion::PodGrace) => removed_at(object, writer.clock.now()),
                     _ => object,
                 };
-                let admitted = validation::admit(writer, &context, object).await?;
+                let admitted = validation::admit(writer, &context, object, Fate::Goes).await?;
                 commit(writer, request, admitted, Step::Remove(&old)).await.map(|removed| (removed, true))
             }
         };

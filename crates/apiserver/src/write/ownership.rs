@@ -55,16 +55,57 @@ fn ignored(strategy: &Strategy, part: Part) -> Set<'static> {
 }
 
 /// Sets the managed fields of what a create (`live` is absent) or an update is about to store.
-pub fn track(cluster: &Cluster, request: &Authorized, part: Part, live: Option<&Value>, new: &mut Value) {
-    match (part, live) {
-        // What the server does on its own account is nobody's.
-        (Part::Raw, Some(live)) => apply::keep(live, new),
-        _ => with_write(cluster, request, part, |write| apply::track(write, &forms(request), live, new)),
+///
+/// If a webhook that would have to convert it fails, those who own fields in other versions keep what they own: writes in the
+/// version that is stored do not need it.
+pub async fn track(
+    cluster: &Cluster,
+    request: &Authorized,
+    part: Part,
+    live: Option<&Value>,
+    new: &mut Value,
+) {
+    // What the server does on its own account is nobody's.
+    if let (Part::Raw, Some(live)) = (part, live) {
+        return apply::keep(live, new);
+    }
+    let track = |new: &mut Value| {
+        with_write(cluster, request, part, |write| apply::track(write, &forms(request), live, new));
+    };
+    if request.kind.conversion().is_none() {
+        return track(new);
+    }
+    loop {
+        let mut tracked = new.clone();
+        track(&mut tracked);
+        match fetch(request).await {
+            Ok(true) => {}
+            Ok(false) => {
+                *new = tracked;
+                return;
+            }
+            Err(failure) => {
+                let kind = request.kind.kind();
+                tracing::warn!(kind, %failure, "nobody loses fields that are owned in another version");
+                request.at_hand.give_up();
+            }
+        }
+    }
+}
+
+/// Fetches what the last walk over managed fields wanted to have converted; says whether it is to be done again.
+///
+/// # Errors
+/// 500 if something cannot be converted.
+pub async fn fetch(request: &Authorized) -> Result<bool> {
+    match request.kind.conversion() {
+        Some(conversion) => request.at_hand.fetch(conversion).await,
+        None => Ok(false),
     }
 }
 
 fn forms(request: &Authorized) -> Forms<'_> {
-    Forms { kinds: &request.catalogue, kind: &request.kind }
+    Forms { kinds: &request.catalogue, kind: &request.kind, at_hand: &request.at_hand }
 }
 
 /// Applies a configuration to `live`, or to nothing.

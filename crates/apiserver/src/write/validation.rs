@@ -25,6 +25,7 @@ pub struct Admitted {
     key: String,
     name: String,
     object: Value,
+    served: Option<Value>,
     is_relaxed: bool,
     allocated: Allocated,
     effect: Effect,
@@ -51,7 +52,7 @@ impl Admitted {
         &self.name
     }
 
-    /// The object in its stored form.
+    /// The object in its stored form; one that goes and that a webhook would have to convert, in its served form.
     pub fn object(&self) -> &Value {
         &self.object
     }
@@ -71,7 +72,7 @@ impl Admitted {
     /// # Errors
     /// 500 if it cannot be encoded.
     pub(super) fn as_if_committed(&self, revision: u64) -> Result<Committed> {
-        let stored = encode_stored(&self.object).map_err(Error::internal)?;
+        let stored = encode_stored(self.served.as_ref().unwrap_or(&self.object)).map_err(Error::internal)?;
         let mut object = CachedObject::from_stored(self.key.as_str().into(), &stored, revision)
             .ok_or_else(|| Error::internal("the object could not be encoded"))?;
         if revision == 0 {
@@ -80,13 +81,45 @@ impl Admitted {
         }
         Ok(Committed { revision, object: Arc::new(object) })
     }
+
+    /// What was committed as clients see it, where a webhook has converted it.
+    ///
+    /// # Errors
+    /// 500 if it cannot be encoded.
+    pub(super) fn as_served(&self, committed: Committed) -> Result<Committed> {
+        let (Some(served), Some(conversion)) = (&self.served, self.kind.conversion()) else {
+            return Ok(committed);
+        };
+        let encoded = encode_stored(served).map_err(Error::internal)?;
+        let object = CachedObject::from_stored(self.key.as_str().into(), &encoded, committed.revision)
+            .ok_or_else(|| Error::internal("the object could not be encoded"))?;
+        let object = Arc::new(object);
+        conversion.keep(&object);
+        Ok(Committed { object, ..committed })
+    }
 }
 
-/// Allocates what an object needs to be checked, validates it, and charges it. What was admitted is committed.
+/// What becomes of an object that is admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is stored.
+    Stays,
+    /// It is removed.
+    Goes,
+}
+
+/// Allocates what an object needs to be checked, validates it, charges it, and converts it if it stays. What was admitted is
+/// committed.
 ///
 /// # Errors
-/// 422 with every broken field, or what the first plugin that refuses says. Then nothing is allocated.
-pub async fn admit(writer: &Writer, context: &Context<'_>, mut object: Value) -> Result<Admitted> {
+/// 422 with every broken field, what the first plugin that refuses says, or 500 if it cannot be converted. Then nothing is
+/// allocated.
+pub async fn admit(
+    writer: &Writer,
+    context: &Context<'_>,
+    mut object: Value,
+    fate: Fate,
+) -> Result<Admitted> {
     let mut allocated = Allocated::before_validation(writer, context, &mut object).await?;
     let checked = match validate(context, &object).await {
         Ok(()) => allocated.charge(writer, context, &object).await,
@@ -102,9 +135,20 @@ pub async fn admit(writer: &Writer, context: &Context<'_>, mut object: Value) ->
     let key = kind.key(metadata.namespace(), &name);
     let is_heartbeat = || context.old.is_some_and(|old| (kind.row().strategy.is_heartbeat)(&object, old));
     let is_relaxed = kind.is_relaxed() || is_heartbeat();
-    let mut object = kind.to_stored(object);
+    let forms = match fate {
+        Fate::Goes if kind.conversion().is_some() => Ok((object, None)),
+        Fate::Goes | Fate::Stays => kind.forms(object).await,
+    };
+    let (mut object, served) = match forms {
+        Ok(forms) => forms,
+        Err(error) => {
+            allocated.undo(writer).await;
+            return Err(error);
+        }
+    };
     codec::fill_nulls(&mut object);
-    Ok(Admitted { kind: kind.clone(), key, name, object, is_relaxed, allocated, effect: context.effect })
+    let (kind, effect) = (kind.clone(), context.effect);
+    Ok(Admitted { kind, key, name, object, served, is_relaxed, allocated, effect })
 }
 
 /// Validates by the kind's rules, then by plugins.

@@ -12,6 +12,7 @@ mod authentication;
 mod battery;
 mod catalogue;
 mod certificates;
+mod conversion;
 mod corpus;
 mod custom;
 mod custom_rules;

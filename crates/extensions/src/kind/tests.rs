@@ -102,24 +102,25 @@ fn what_makes_no_kind_says_why() {
 }
 
 #[test]
-fn of_versions_that_a_webhook_converts_the_stored_one_is_served() {
+fn versions_are_served_as_they_say_whoever_converts() {
     let mut webhook = definition(json!([
         version("v1", true, json!({"type": "object"})),
         version("v2", false, json!({"type": "object"}))
     ]));
-    webhook["spec"]["conversion"] = json!({"strategy": "Webhook"});
     let served = |definition: &Value| -> Vec<String> {
         let all = kinds(definition, None).unwrap();
         all.iter().filter(|kind| kind.is_served).map(|kind| kind.row.version.to_string()).collect()
     };
-    assert_eq!(served(&webhook), ["v1"]);
-    webhook["spec"]["conversion"]["strategy"] = json!("None");
-    assert_eq!(served(&webhook), ["v2", "v1"]);
+    for strategy in ["None", "Webhook"] {
+        webhook["spec"]["conversion"] = json!({"strategy": strategy});
+        assert_eq!(served(&webhook), ["v2", "v1"]);
+    }
     // Whoever deletes objects finds them, whatever is served.
     for at in 0..2 {
         webhook["spec"]["versions"][at]["served"] = json!(false);
     }
     assert_eq!(served(&webhook), [""; 0]);
+    assert_eq!(kinds(&webhook, None).unwrap().len(), 2, "there may be objects of each");
     webhook["status"]["conditions"] = json!([{"type": "Terminating", "status": "True"}]);
     assert_eq!(served(&webhook), ["v1"]);
 }

@@ -164,6 +164,20 @@ pub(super) fn annotations_size(at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
+/// Every broken rule of labels that a conversion made.
+pub fn converted_labels(value: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    labels(&At { value, path: Path::new("metadata").child("labels") }, &mut errors);
+    errors
+}
+
+/// The same of annotations, under the path that upstream has for them here.
+pub fn converted_annotations(value: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    annotations(&At { value, path: Path::new("metadata").child("annotation") }, &mut errors);
+    errors
+}
+
 fn owners(owners: &At<'_>, errors: &mut FieldErrors) {
     let mut controller: Option<&str> = None;
     for owner in owners.items() {

@@ -31,6 +31,7 @@ fn outcome(spec: &Value) -> Outcome {
     let params = json!({"kind": "ConfigMap", "data": {"max": "5"}});
     let namespace = json!({"metadata": {"name": "default", "labels": {"env": "prod"}}});
     let view = View::new(&attributes, Form(kind.clone()), Some(&object));
+    let view = futures::executor::block_on(view).unwrap();
     let beside = Beside { params: Some(&params), namespace: Some(&namespace), authorizer: None };
     evaluate(&Policy::new(&json!({"metadata": {"name": "p"}, "spec": spec})), &view, &beside)
 }

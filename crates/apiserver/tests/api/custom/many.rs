@@ -107,6 +107,7 @@ async fn real_definitions_are_accepted_and_served() {
         }
         assert!(answer.code.is_success(), "{name}: {}", answer.body["message"]);
         assert_eq!(condition(&read(&server, name).await, "Established").0, "True", "{name}");
+        // Of these webhooks none is there to convert anything.
         let by_webhook = definition["spec"]["conversion"]["strategy"] == "Webhook";
         for version in definition["spec"]["versions"].as_array().unwrap() {
             if version["served"] == true && (!by_webhook || version["storage"] == true) {

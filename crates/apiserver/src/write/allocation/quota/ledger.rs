@@ -237,7 +237,7 @@ impl Account {
     fn open(&mut self, catalogue: &Snapshot, namespace: &str, now: Timestamp) {
         let kinds = catalogue
             .iter()
-            .filter(|kind| kind.is_namespaced() && kind.row().is_stored() && !kind.is_converted());
+            .filter(|kind| kind.is_namespaced() && kind.row().is_stored() && kind.is_stored_form());
         for kind in kinds.filter(|kind| self.counts(kind)).collect::<Vec<_>>() {
             for object in kind.cache().list(&kind.collection(namespace), 0).objects {
                 self.set(kind, &object.key, Some(&kind.value(&object)), now);
