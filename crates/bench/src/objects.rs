@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::load::{Call, Job};
 
@@ -22,7 +22,14 @@ pub(crate) fn collection(plural: &str) -> String {
 
 /// Makes ConfigMaps.
 pub(crate) fn create_config_maps() -> Job {
-    Arc::new(|number| Call::post(collection("configmaps"), config_map(number)))
+    Arc::new(|number| Call::post(collection("configmaps"), config_map(number).to_string()))
+}
+
+/// Makes a ConfigMap with labels.
+pub(crate) fn create_labelled(number: usize, labels: &Value) -> Call {
+    let mut object = config_map(number);
+    object["metadata"]["labels"] = labels.clone();
+    Call::post(collection("configmaps"), object.to_string())
 }
 
 /// The path of a ConfigMap.
@@ -42,7 +49,7 @@ pub(crate) fn applied(number: usize, clients: usize) -> String {
 }
 
 /// A ConfigMap with about 1 kB of data.
-fn config_map(number: usize) -> String {
+fn config_map(number: usize) -> Value {
     let value = format!("{number:0>VALUE_BYTES$}");
     json!({
         "apiVersion": "v1",
@@ -50,7 +57,6 @@ fn config_map(number: usize) -> String {
         "metadata": { "name": format!("load-{number}"), "namespace": NAMESPACE },
         "data": { "value": value },
     })
-    .to_string()
 }
 
 #[cfg(test)]
@@ -59,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_config_map_has_1_kb_of_data() {
-        let made: serde_json::Value = serde_json::from_str(&config_map(7)).unwrap();
+        let made = config_map(7);
         assert_eq!(made["metadata"]["name"], "load-7");
         assert_eq!(made["data"]["value"].as_str().map(str::len), Some(VALUE_BYTES));
     }

@@ -93,15 +93,20 @@ impl Report {
         self.samples(what, "ms", goal, &milliseconds);
     }
 
-    /// A row of several samples; none without samples.
-    pub(crate) fn samples(&mut self, what: &str, unit: &'static str, goal: Goal, samples: &[f64]) {
+    /// A row of several samples, and their median; none without samples.
+    pub(crate) fn samples(
+        &mut self,
+        what: &str,
+        unit: &'static str,
+        goal: Goal,
+        samples: &[f64],
+    ) -> Option<f64> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
-        if let (Some(median), Some(p99)) = (percentile(&sorted, 50), percentile(&sorted, 99)) {
-            let (what, samples) = (what.to_owned(), sorted.len());
-            let row = Row { what, unit, samples, median, p99: Some(p99), goal };
-            self.rows.push(row);
-        }
+        let (median, p99) = percentile(&sorted, 50).zip(percentile(&sorted, 99))?;
+        let (what, samples) = (what.to_owned(), sorted.len());
+        self.rows.push(Row { what, unit, samples, median, p99: Some(p99), goal });
+        Some(median)
     }
 
     /// A row of one value over the whole measurement.

@@ -17,6 +17,7 @@ mod scheduler;
 mod start;
 mod store;
 mod watchers;
+mod webhook;
 
 use anyhow::Result;
 
@@ -54,6 +55,11 @@ pub(crate) const ROWS: &[Row] = &[
         measure: custom::measure,
     },
     Row { name: "policy", about: "rules in CEL, of policies and of custom kinds", measure: policy::measure },
+    Row {
+        name: "webhook",
+        about: "what a validating and a mutating webhook add to a create",
+        measure: webhook::measure,
+    },
     Row {
         name: "kill",
         about: "kill -9 of the control plane to ready, 10,000 objects",

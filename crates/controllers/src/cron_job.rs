@@ -225,6 +225,7 @@ fn start(plan: &mut Plan, snapshot: &Snapshot, spec: &CronJobSpec, status: &Cron
         _ => {}
     }
     let job = job(cron_job, spec, turn);
+    plan.on_failure_in = Some(plan.steps.len()..plan.steps.len() + 1);
     plan.push(Action::create(&job));
     let message = format!("Created job {}", name(&job.metadata));
     plan.push(Action::event(cron_job, EventType::Normal, "SuccessfulCreate", message));

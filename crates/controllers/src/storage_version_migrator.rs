@@ -399,7 +399,7 @@ mod tests {
         "#]],
         );
         let told = |failure: &str| {
-            let told = plan.clone().about_failure(failure);
+            let told = plan.clone().about_failure(0, failure);
             told.iter().map(|action| format!("{action:?}")).collect::<Vec<_>>().join("\n")
         };
         assert_eq!(told("etcd is away"), "");

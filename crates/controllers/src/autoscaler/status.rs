@@ -82,6 +82,7 @@ impl<'a> Report<'a> {
     pub(super) fn rescaled(mut self, action: Action, replicas: i32, why: &str) -> Plan {
         let mut plan = Plan::nothing();
         plan.push_step(std::mem::take(&mut self.events));
+        plan.on_failure_in = Some(plan.steps.len()..plan.steps.len() + 1);
         plan.push(action);
         let message = format!("New size: {replicas}; reason: {why}");
         plan.push(Action::event(self.autoscaler, EventType::Normal, "SuccessfulRescale", message.as_str()));

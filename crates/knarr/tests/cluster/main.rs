@@ -12,6 +12,7 @@ mod bad_input;
 mod clients;
 mod cni;
 mod cri;
+mod definitions;
 mod disk;
 mod dra;
 mod encryption;

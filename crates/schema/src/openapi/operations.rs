@@ -18,6 +18,8 @@ pub(super) struct Operation<'a> {
     pub(super) tag: String,
     /// Group, version and kind of what is acted on.
     pub(super) gvk: (&'a str, &'a str, &'a str),
+    /// Whether its resource is of a custom kind.
+    pub(super) is_custom: bool,
     /// The message in the request's body.
     pub(super) body: Option<String>,
     /// The message in the answer; none where it is a stream or text.
@@ -272,7 +274,9 @@ impl<'a> Maker<'_, 'a> {
             _ => None,
         };
         let (id, tag) = (format!("{word}{}{name}", self.place.id), self.place.tag.clone());
-        Operation { path: path.into(), method, action, id, tag, gvk, body, answer, query }
+        let Resource { group, version, kind, .. } = *self.resource;
+        let is_custom = crate::builtin().own_kind(group, version, kind).is_none();
+        Operation { path: path.into(), method, action, id, tag, gvk, is_custom, body, answer, query }
     }
 
     /// The operation that connects by the method of a verb.

@@ -12,12 +12,14 @@ use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 
 const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-const PATCH_TYPES: &[&str] = &[
+const PATCH_TYPES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 ];
+/// Those of custom kinds: the last one is for built-in ones only.
+const CUSTOM_PATCH_TYPES: [&str; 3] = [PATCH_TYPES[0], PATCH_TYPES[1], PATCH_TYPES[2]];
 
 /// The hash of a group-version's document, made from what the document is made from; `arenas` are the fingerprints of
 /// schemas that were made at run time.
@@ -158,7 +160,11 @@ fn render(operation: &Operation<'_>) -> Value {
         "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
     });
     if let (Some(message), Value::Object(out)) = (&operation.body, &mut out) {
-        let types = if operation.method == "patch" { PATCH_TYPES } else { &["*/*"] };
+        let types: &[&str] = match operation.method {
+            "patch" if operation.is_custom => &CUSTOM_PATCH_TYPES,
+            "patch" => &PATCH_TYPES,
+            _ => &["*/*"],
+        };
         let is_required = operation.method != "delete";
         out.insert(
             "requestBody".into(),

@@ -167,11 +167,6 @@ MADE_UP = {
 class Api(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self):
-        self.serve()
-
-    do_POST = do_DELETE = do_GET
-
     def serve(self):
         length = int(self.headers["content-length"] or 0)
         body = json.loads(self.rfile.read(length) or "{}")
@@ -179,6 +174,8 @@ class Api(BaseHTTPRequestHandler):
             self.answer({} if self.path == "/readyz" else self.asked(self.user(), body))
         except Refusal as refusal:
             self.answer(refusal.status(), refusal.args[0])
+
+    do_GET = do_POST = do_DELETE = serve
 
     def user(self):
         """Who asks, if a front proxy says it whose certificate and name are right."""

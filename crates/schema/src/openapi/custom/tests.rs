@@ -118,3 +118,21 @@ fn rules_are_there_in_protobuf_too() {
         assert!(find(document, &[int(most, 5), int(least, 1)].concat()), "how many elements a list has");
     }
 }
+
+/// kubectl sends the patch that the document says, when it applies once more.
+#[test]
+fn a_custom_kind_takes_no_strategic_merge_patch() {
+    let (custom, resource) = resource("CronTabList");
+    let builtin =
+        Resource { group: "apps", version: "v1", kind: "Deployment", plural: "deployments", ..resource };
+    let arenas = [crate::builtin(), &custom];
+    for (resource, expect) in [(resource, false), (builtin, true)] {
+        let (group, version, plural) = (resource.group, resource.version, resource.plural);
+        let document = v3::document(&arenas[..], group, version, &[resource]);
+        let document: Value = serde_json::from_slice(&document).expect("JSON");
+        let path = format!("/apis/{group}/{version}/namespaces/{{namespace}}/{plural}/{{name}}");
+        let content = &document["paths"][&path]["patch"]["requestBody"]["content"];
+        assert!(content["application/merge-patch+json"].is_object(), "{plural}: {content}");
+        assert_eq!(content["application/strategic-merge-patch+json"].is_object(), expect, "{plural}");
+    }
+}
