@@ -18,9 +18,8 @@ pub struct Unserved {
 }
 
 /// All of them.
-pub const UNSERVED: &[Unserved] = &[
-    row("networking.k8s.io", "networkpolicies", "network policy part", "no traffic is refused"),
-];
+pub const UNSERVED: &[Unserved] =
+    &[row("networking.k8s.io", "networkpolicies", "network policy part", "no traffic is refused")];
 
 const fn row(
     group: &'static str,

@@ -3,14 +3,11 @@
 //! A reference is an arena and an index: two words to copy, valid as long as the arena. An index that the arena
 //! does not have cannot come out of a lookup.
 
-use crate::build::{BuildError, Source};
 use crate::generated::{kinds::KINDS, messages};
-use crate::made::Made;
 use crate::rows::{Field, Kind, List, ListKind, Message, Names, Schemas, Type};
 use crate::rules::{Place, Rules};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 static BUILTIN: Schemas = Schemas {
     messages: Cow::Borrowed(&messages::MESSAGES),
@@ -44,54 +41,6 @@ pub struct SchemaRef<'a> {
     pub(crate) schemas: &'a Schemas,
     pub(crate) index: u16,
     pub(crate) message: &'a Message,
-}
-
-/// An object type that keeps its arena: the program's own, which costs nothing, or one that is made at run time and goes
-/// with its last holder.
-#[derive(Clone, Debug)]
-pub struct Schema(Held);
-
-#[derive(Clone, Debug)]
-enum Held {
-    Builtin(SchemaRef<'static>),
-    Made(Arc<Made>),
-}
-
-impl Schema {
-    /// The kind of a definition. Its arena is built to see that it can be, and again when it is first needed.
-    ///
-    /// # Errors
-    /// Everything that is wrong with its schema, in order of field.
-    pub fn of_definition(source: &Source<'_>) -> Result<Self, BuildError> {
-        Made::new(source).map(|made| Self(Held::Made(Arc::new(made))))
-    }
-
-    /// The type. It is always there: an arena that could be built once can be built again.
-    pub fn get(&self) -> Option<SchemaRef<'_>> {
-        match &self.0 {
-            Held::Builtin(schema) => Some(*schema),
-            Held::Made(made) => made.get(),
-        }
-    }
-
-    /// What is known of a custom kind without its arena.
-    pub fn made(&self) -> Option<&Made> {
-        match &self.0 {
-            Held::Builtin(_) => None,
-            Held::Made(made) => Some(made),
-        }
-    }
-
-    /// Whether both are of the same custom kind, made at the same time.
-    pub fn is(&self, other: &Self) -> bool {
-        matches!((&self.0, &other.0), (Held::Made(own), Held::Made(other)) if Arc::ptr_eq(own, other))
-    }
-}
-
-impl From<SchemaRef<'static>> for Schema {
-    fn from(schema: SchemaRef<'static>) -> Self {
-        Self(Held::Builtin(schema))
-    }
 }
 
 /// A type within its arena.

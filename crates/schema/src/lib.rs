@@ -36,7 +36,8 @@ pub mod rules;
 pub mod text;
 pub mod walk;
 
-pub use arena::{Schema, SchemaRef, Shape, TypeRef, builtin};
+pub use arena::{SchemaRef, Shape, TypeRef, builtin};
+pub use made::Schema;
 pub use rows::{Field, Kind, List, ListKind, Message, Names, Schemas, Type};
 
 /// A JSON object.

@@ -17,6 +17,54 @@ use crate::arena::SchemaRef;
 use crate::build::{BuildError, Source, build};
 use crate::rows::Schemas;
 
+/// An object type that keeps its arena: the program's own, which costs nothing, or one that is made at run time and goes
+/// with its last holder.
+#[derive(Clone, Debug)]
+pub struct Schema(Held);
+
+#[derive(Clone, Debug)]
+enum Held {
+    Builtin(SchemaRef<'static>),
+    Made(Arc<Made>),
+}
+
+impl Schema {
+    /// The kind of a definition. Its arena is built to see that it can be, and again when it is first needed.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its schema, in order of field.
+    pub fn of_definition(source: &Source<'_>) -> Result<Self, BuildError> {
+        Made::new(source).map(|made| Self(Held::Made(Arc::new(made))))
+    }
+
+    /// The type. It is always there: an arena that could be built once can be built again.
+    pub fn get(&self) -> Option<SchemaRef<'_>> {
+        match &self.0 {
+            Held::Builtin(schema) => Some(*schema),
+            Held::Made(made) => made.get(),
+        }
+    }
+
+    /// What is known of a custom kind without its arena.
+    pub fn made(&self) -> Option<&Made> {
+        match &self.0 {
+            Held::Builtin(_) => None,
+            Held::Made(made) => Some(made),
+        }
+    }
+
+    /// Whether both are of the same custom kind, made at the same time.
+    pub fn is(&self, other: &Self) -> bool {
+        matches!((&self.0, &other.0), (Held::Made(own), Held::Made(other)) if Arc::ptr_eq(own, other))
+    }
+}
+
+impl From<SchemaRef<'static>> for Schema {
+    fn from(schema: SchemaRef<'static>) -> Self {
+        Self(Held::Builtin(schema))
+    }
+}
+
 /// A custom kind, with or without its arena.
 pub struct Made {
     group: Box<str>,

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use futures::future::BoxFuture;
 use machinery::metadata::Metadata;
 use resources::ScalePaths;
 use serde_json::{Map, Value, json};
 
-use super::{Context, Effect, Operation};
+use super::{Context, Effect, Operation, Step};
 use crate::kinds::Part;
 use crate::request::Authorized;
 use crate::scale;
@@ -31,23 +32,35 @@ pub(super) fn unready(request: &Authorized, failure: &Error) -> Result<()> {
     Err(Error::forbidden(request.subject(), &request.resource.name, "not yet ready to handle request"))
 }
 
+/// Asks those whom a request concerns; if that is nobody, what comes of it is known at once.
+pub(super) fn asking<'a, Hooks>(
+    found: Result<Hooks, Result<()>>,
+    ask: impl FnOnce(Hooks) -> BoxFuture<'a, Result<()>>,
+) -> Step<'a> {
+    match found {
+        Ok(hooks) => Step::Later(ask(hooks)),
+        Err(done) => Step::Done(done),
+    }
+}
+
 /// What all webhooks and policies of one phase are told.
 pub(super) struct About<'a> {
     pub(super) operation: Asked,
     pub(super) sent_as: Option<TypeName<'a>>,
     /// Where the parts of a Scale are.
     pub(super) paths: &'a ScalePaths,
-    pub(super) options: &'a Value,
+    pub(super) options: Value,
     pub(super) is_dry_run: bool,
 }
 
 impl<'a> About<'a> {
-    pub(super) fn of(context: &Context<'a>, options: &'a Value) -> Self {
-        let operation = match context.operation {
-            Operation::Create => Asked::Create,
-            Operation::Update(_) => Asked::Update,
-            Operation::Delete => Asked::Delete,
+    pub(super) fn of(context: &Context<'a>) -> Self {
+        let (operation, options) = match context.operation {
+            Operation::Create => (Asked::Create, "CreateOptions"),
+            Operation::Update(_) => (Asked::Update, "UpdateOptions"),
+            Operation::Delete => (Asked::Delete, "UpdateOptions"),
         };
+        let options = write_options(options, context.request);
         let is_dry_run = context.effect == Effect::DryRun;
         let paths = &context.request.kind.row().scale;
         Self { operation, sent_as: sent_as(context.request), paths, options, is_dry_run }
@@ -72,7 +85,7 @@ impl<'a> About<'a> {
             name,
             namespace: if is_namespace { name } else { &request.resource.namespace },
             old,
-            options: self.options,
+            options: &self.options,
             is_dry_run: self.is_dry_run,
             user: request.user(),
         }
@@ -85,6 +98,11 @@ impl<'a> About<'a> {
     /// What is shown of an object: itself, or its Scale where that is what was sent.
     pub(super) fn shown<'b>(&self, object: &'b Value) -> Cow<'b, Value> {
         if self.is_scale() { Cow::Owned(scale::of(self.paths, object)) } else { Cow::Borrowed(object) }
+    }
+
+    /// What is shown of the object as it was.
+    pub(super) fn old<'b>(&self, context: &Context<'b>) -> Option<Cow<'b, Value>> {
+        context.old.map(|old| self.shown(old))
     }
 
     pub(super) fn take(&self, object: &mut Value, new: Value) {
@@ -105,14 +123,6 @@ pub(super) fn sent_as(request: &Authorized) -> Option<TypeName<'_>> {
         version => (below.group, version),
     };
     (below.kind != request.kind.kind()).then_some(TypeName { group, version, kind: below.kind })
-}
-
-pub(super) fn options_of(context: &Context<'_>) -> Value {
-    let kind = match context.operation {
-        Operation::Create => "CreateOptions",
-        _ => "UpdateOptions",
-    };
-    write_options(kind, context.request)
 }
 
 /// `CreateOptions` and `UpdateOptions`, also for a PATCH: what is done counts, not how it was asked for.

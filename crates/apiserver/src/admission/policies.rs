@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::about::{About, is_asked_about, options_of, unready};
+use super::about::{About, asking, is_asked_about, unready};
 use super::{Context, Step};
 use crate::cluster::Cluster;
 use crate::policies::is_exempt_kind;
@@ -29,22 +29,20 @@ pub(super) fn mutate<'a>(
     object: &'a mut Value,
     rounds: &'a mut Rounds,
 ) -> Step<'a> {
-    let hooks = match current(context, &context.cluster.policies.mutating) {
-        Ok(hooks) => hooks,
-        Err(done) => return Step::Done(done),
-    };
-    Step::Later(Box::pin(async move {
-        let options = options_of(context);
-        let about = About::of(context, &options);
-        let old = context.old.map(|old| about.shown(old));
-        let attributes = about.attributes(context.request, object, old.as_deref());
-        let mut shown = Some(about.shown(object).into_owned());
-        change((context.cluster, context.request), &hooks, &attributes, (&mut shown, rounds)).await?;
-        if let Some(new) = shown {
-            about.take(object, new);
-        }
-        Ok(())
-    }))
+    let found = current(context, &context.cluster.policies.mutating);
+    asking(found, |hooks| {
+        Box::pin(async move {
+            let about = About::of(context);
+            let old = about.old(context);
+            let attributes = about.attributes(context.request, object, old.as_deref());
+            let mut shown = Some(about.shown(object).into_owned());
+            change((context.cluster, context.request), &hooks, &attributes, (&mut shown, rounds)).await?;
+            if let Some(new) = shown {
+                about.take(object, new);
+            }
+            Ok(())
+        })
+    })
 }
 
 /// Has all policies change what a request is about.
@@ -68,17 +66,15 @@ pub(super) async fn change(
 
 /// Has an object pass all policies.
 pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<'a> {
-    let hooks = match current(context, &context.cluster.policies.validating) {
-        Ok(hooks) => hooks,
-        Err(done) => return Step::Done(done),
-    };
-    Step::Later(Box::pin(async move {
-        let options = options_of(context);
-        let about = About::of(context, &options);
-        let (shown, old) = (about.shown(object), context.old.map(|old| about.shown(old)));
-        let attributes = about.attributes(context.request, object, old.as_deref());
-        pass((context.cluster, context.request), &hooks, &attributes, Some(&shown)).await
-    }))
+    let found = current(context, &context.cluster.policies.validating);
+    asking(found, |hooks| {
+        Box::pin(async move {
+            let about = About::of(context);
+            let (shown, old) = (about.shown(object), about.old(context));
+            let attributes = about.attributes(context.request, object, old.as_deref());
+            pass((context.cluster, context.request), &hooks, &attributes, Some(&shown)).await
+        })
+    })
 }
 
 /// Has a request pass all policies.

@@ -34,13 +34,12 @@ pub async fn delete(context: &Context<'_>, object: &Value, options: impl FnOnce(
         return Ok(());
     }
     let Some(all) = All::current(context.cluster, request)? else { return Ok(()) };
-    let options = options();
     let is_dry_run = context.effect == Effect::DryRun;
     let about = About {
         operation: Asked::Delete,
         sent_as: None,
         paths: &request.kind.row().scale,
-        options: &options,
+        options: options(),
         is_dry_run,
     };
     let attributes = about.attributes(request, object, Some(object));
@@ -56,13 +55,12 @@ pub async fn post(cluster: &Cluster, request: &Authorized, object: Value) -> Res
         return Ok(object);
     }
     let Some(all) = All::current(cluster, request)? else { return Ok(object) };
-    let options = write_options("CreateOptions", request);
     let (operation, is_dry_run) = (Asked::Create, request.is_dry_run());
     let about = About {
         operation,
         sent_as: sent_as(request),
         paths: &request.kind.row().scale,
-        options: &options,
+        options: write_options("CreateOptions", request),
         is_dry_run,
     };
     let attributes = about.attributes(request, &object, None);
@@ -85,7 +83,7 @@ pub async fn connect(
         operation,
         sent_as: sent_as(request),
         paths: &request.kind.row().scale,
-        options: &Value::Null,
+        options: Value::Null,
         is_dry_run: false,
     };
     let attributes = about.attributes(request, &options, None);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::about::{About, is_asked_about, options_of, unready};
+use super::about::{About, asking, is_asked_about, unready};
 use super::{Context, Step};
 use crate::cluster::Cluster;
 use crate::request::Authorized;
@@ -31,39 +31,35 @@ pub(super) fn mutate<'a>(
     object: &'a mut Value,
     rounds: &'a mut Rounds,
 ) -> Step<'a> {
-    let hooks = match to_ask(context, &context.cluster.webhooks.mutating) {
-        Ok(hooks) => hooks,
-        Err(done) => return Step::Done(done),
-    };
-    Step::Later(Box::pin(async move {
-        let options = options_of(context);
-        let about = About::of(context, &options);
-        let old = context.old.map(|old| about.shown(old));
-        let attributes = about.attributes(context.request, object, old.as_deref());
-        let environment = environment(context.cluster, context.request);
-        let mut shown = Some(about.shown(object).into_owned());
-        mutating::admit(&environment, &hooks, &attributes, &mut shown, rounds).await?;
-        if let Some(new) = shown {
-            about.take(object, new);
-        }
-        Ok(())
-    }))
+    let found = to_ask(context, &context.cluster.webhooks.mutating);
+    asking(found, |hooks| {
+        Box::pin(async move {
+            let about = About::of(context);
+            let old = about.old(context);
+            let attributes = about.attributes(context.request, object, old.as_deref());
+            let environment = environment(context.cluster, context.request);
+            let mut shown = Some(about.shown(object).into_owned());
+            mutating::admit(&environment, &hooks, &attributes, &mut shown, rounds).await?;
+            if let Some(new) = shown {
+                about.take(object, new);
+            }
+            Ok(())
+        })
+    })
 }
 
 /// Asks those that only refuse.
 pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<'a> {
-    let hooks = match to_ask(context, &context.cluster.webhooks.validating) {
-        Ok(hooks) => hooks,
-        Err(done) => return Step::Done(done),
-    };
-    Step::Later(Box::pin(async move {
-        let options = options_of(context);
-        let about = About::of(context, &options);
-        let (shown, old) = (about.shown(object), context.old.map(|old| about.shown(old)));
-        let attributes = about.attributes(context.request, object, old.as_deref());
-        let environment = environment(context.cluster, context.request);
-        validating::validate(&environment, &hooks, &attributes, Some(&shown)).await
-    }))
+    let found = to_ask(context, &context.cluster.webhooks.validating);
+    asking(found, |hooks| {
+        Box::pin(async move {
+            let about = About::of(context);
+            let (shown, old) = (about.shown(object), about.old(context));
+            let attributes = about.attributes(context.request, object, old.as_deref());
+            let environment = environment(context.cluster, context.request);
+            validating::validate(&environment, &hooks, &attributes, Some(&shown)).await
+        })
+    })
 }
 
 /// Whom to ask; or, if that is nobody, what comes of it.

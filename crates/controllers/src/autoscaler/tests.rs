@@ -149,38 +149,53 @@ fn check(seen: &Snapshot, expect: &Expect) {
 fn the_target_is_scaled_and_the_status_says_why() {
     let cpu = CPU.replace("TARGET", "30");
     let web = autoscaler("", &cpu);
-    check(&snapshot(&web, 3, &[true; 3], told(&[300, 500, 700])), &expect![[r#"
+    check(
+        &snapshot(&web, 3, &[true; 3], told(&[300, 500, 700])),
+        &expect![[r#"
         step
           update deployments/scale web {"replicas":5}
         step
           Normal SuccessfulRescale: New size: 5; reason: cpu resource utilization (percentage of request) above target
         step
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was able to update the target scale to 5","reason":"SucceededRescale","status":"True","type":"AbleToScale"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA was able to successfully calculate a replica count from cpu resource utilization (percentage of request)","reason":"ValidMetricFound","status":"True","type":"ScalingActive"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the desired count is within the acceptable range","reason":"DesiredWithinRange","status":"False","type":"ScalingLimited"}],"currentMetrics":[{"resource":{"current":{"averageUtilization":50,"averageValue":"500m"},"name":"cpu"},"type":"Resource"}],"currentReplicas":3,"desiredReplicas":5,"lastScaleTime":"2026-01-01T12:00:00Z"}
-    "#]]);
-    check(&snapshot(&web, 3, &[true; 3], told(&[300, 310, 290])), &expect![[r#"
+    "#]],
+    );
+    check(
+        &snapshot(&web, 3, &[true; 3], told(&[300, 310, 290])),
+        &expect![[r#"
         step
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"recommended size matches current size","reason":"ReadyForNewScale","status":"True","type":"AbleToScale"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA was able to successfully calculate a replica count from cpu resource utilization (percentage of request)","reason":"ValidMetricFound","status":"True","type":"ScalingActive"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the desired count is within the acceptable range","reason":"DesiredWithinRange","status":"False","type":"ScalingLimited"}],"currentMetrics":[{"resource":{"current":{"averageUtilization":30,"averageValue":"300m"},"name":"cpu"},"type":"Resource"}],"currentReplicas":3,"desiredReplicas":3}
-    "#]]);
-    check(&snapshot(&web, 0, &[], Vec::new()), &expect![[r#"
+    "#]],
+    );
+    check(
+        &snapshot(&web, 0, &[], Vec::new()),
+        &expect![[r#"
         step
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was able to get the target's current scale","reason":"SucceededGetScale","status":"True","type":"AbleToScale"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"scaling is disabled since the replica count of the target is zero","reason":"ScalingDisabled","status":"False","type":"ScalingActive"}],"currentReplicas":0,"desiredReplicas":0}
-    "#]]);
-    check(&snapshot(&web, 12, &[true; 3], Vec::new()), &expect![[r#"
+    "#]],
+    );
+    check(
+        &snapshot(&web, 12, &[true; 3], Vec::new()),
+        &expect![[r#"
         step
           update deployments/scale web {"replicas":10}
         step
           Normal SuccessfulRescale: New size: 10; reason: Current number of replicas above Spec.MaxReplicas
         step
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was able to update the target scale to 10","reason":"SucceededRescale","status":"True","type":"AbleToScale"}],"currentReplicas":12,"desiredReplicas":10,"lastScaleTime":"2026-01-01T12:00:00Z"}
-    "#]]);
-    check(&snapshot(&autoscaler("minReplicas: 2,", &cpu), 1, &[true], Vec::new()), &expect![[r#"
+    "#]],
+    );
+    check(
+        &snapshot(&autoscaler("minReplicas: 2,", &cpu), 1, &[true], Vec::new()),
+        &expect![[r#"
         step
           update deployments/scale web {"replicas":2}
         step
           Normal SuccessfulRescale: New size: 2; reason: Current number of replicas below Spec.MinReplicas
         step
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was able to update the target scale to 2","reason":"SucceededRescale","status":"True","type":"AbleToScale"}],"currentReplicas":1,"desiredReplicas":2,"lastScaleTime":"2026-01-01T12:00:00Z"}
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -189,44 +204,58 @@ fn what_is_not_known_changes_nothing() {
     let web = autoscaler("", &cpu);
     let mut lost = snapshot(&web, 3, &[true; 3], Vec::new());
     lost.target = Err("deployments.apps \"web\" not found".into());
-    check(&lost, &expect![[r#"
+    check(
+        &lost,
+        &expect![[r#"
         step
           Warning FailedGetScale: deployments.apps "web" not found
         step
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was unable to get the target's current scale: deployments.apps \"web\" not found","reason":"FailedGetScale","status":"False","type":"AbleToScale"}],"desiredReplicas":0}
-    "#]]);
+    "#]],
+    );
     let away = || {
         vec![Err("unable to fetch metrics from resource metrics API: the server is currently unable".into())]
     };
-    check(&snapshot(&web, 3, &[true; 3], away()), &expect![[r#"
+    check(
+        &snapshot(&web, 3, &[true; 3], away()),
+        &expect![[r#"
         step
           Warning FailedGetResourceMetric: failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: the server is currently unable
           Warning FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: the server is currently unable
         step
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was able to get the target's current scale","reason":"SucceededGetScale","status":"True","type":"AbleToScale"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA was unable to compute the replica count: failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: the server is currently unable","reason":"FailedGetResourceMetric","status":"False","type":"ScalingActive"}],"currentMetrics":[{"type":""}],"currentReplicas":3,"desiredReplicas":0}
-    "#]]);
+    "#]],
+    );
     let mut blind = snapshot(&web, 3, &[true; 3], told(&[300, 500, 700]));
     blind.target.as_mut().unwrap().1.selector.clear();
-    check(&blind, &expect![[r#"
+    check(
+        &blind,
+        &expect![[r#"
         step
           Warning SelectorRequired: selector is required
           Warning FailedComputeMetricsReplicas: selector is required
         step
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was able to get the target's current scale","reason":"SucceededGetScale","status":"True","type":"AbleToScale"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA target's scale is missing a selector","reason":"InvalidSelector","status":"False","type":"ScalingActive"}],"currentReplicas":3,"desiredReplicas":0}
-    "#]]);
+    "#]],
+    );
     let mut shared = snapshot(&web, 3, &[true; 3], told(&[300, 500, 700]));
     shared.rivals.push("team/api".into());
-    check(&shared, &expect![[r#"
+    check(
+        &shared,
+        &expect![[r#"
         step
           Warning AmbiguousSelector: pods by selector app=web are controlled by multiple HPAs: [{api team} {web team}]
           Warning FailedComputeMetricsReplicas: pods by selector app=web are controlled by multiple HPAs: [{api team} {web team}]
         step
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was able to get the target's current scale","reason":"SucceededGetScale","status":"True","type":"AbleToScale"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"pods by selector app=web are controlled by multiple HPAs: [{api team} {web team}]","reason":"AmbiguousSelector","status":"False","type":"ScalingActive"}],"currentReplicas":3,"desiredReplicas":0}
-    "#]]);
+    "#]],
+    );
     // Of two metrics one is known: there may be more Pods, not fewer.
     let both = autoscaler("", &format!("{cpu}, {}", CPU.replace("TARGET", "90")));
     let measured = |milli: &[i64]| vec![away().remove(0), Ok(readings(milli))];
-    check(&snapshot(&both, 3, &[true; 3], measured(&[1300, 1500, 1700])), &expect![[r#"
+    check(
+        &snapshot(&both, 3, &[true; 3], measured(&[1300, 1500, 1700])),
+        &expect![[r#"
         step
           Warning FailedGetResourceMetric: failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: the server is currently unable
         step
@@ -235,14 +264,18 @@ fn what_is_not_known_changes_nothing() {
           Normal SuccessfulRescale: New size: 5; reason: cpu resource utilization (percentage of request) above target
         step
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was able to update the target scale to 5","reason":"SucceededRescale","status":"True","type":"AbleToScale"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA was able to successfully calculate a replica count from cpu resource utilization (percentage of request)","reason":"ValidMetricFound","status":"True","type":"ScalingActive"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the desired count is within the acceptable range","reason":"DesiredWithinRange","status":"False","type":"ScalingLimited"}],"currentMetrics":[{"type":""},{"resource":{"current":{"averageUtilization":150,"averageValue":"1500m"},"name":"cpu"},"type":"Resource"}],"currentReplicas":3,"desiredReplicas":5,"lastScaleTime":"2026-01-01T12:00:00Z"}
-    "#]]);
-    check(&snapshot(&both, 3, &[true; 3], measured(&[300, 100, 100])), &expect![[r#"
+    "#]],
+    );
+    check(
+        &snapshot(&both, 3, &[true; 3], measured(&[300, 100, 100])),
+        &expect![[r#"
         step
           Warning FailedGetResourceMetric: failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: the server is currently unable
           Warning FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 2), first error is: failed to get cpu resource metric value: failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: the server is currently unable
         step
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was able to get the target's current scale","reason":"SucceededGetScale","status":"True","type":"AbleToScale"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA was unable to compute the replica count: failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: the server is currently unable","reason":"FailedGetResourceMetric","status":"False","type":"ScalingActive"}],"currentMetrics":[{"type":""},{"resource":{"current":{"averageUtilization":16,"averageValue":"166m"},"name":"cpu"},"type":"Resource"}],"currentReplicas":3,"desiredReplicas":0}
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
