@@ -179,7 +179,7 @@ impl Layout {
     }
 
     /// All that knarr makes in the root, by name. What else lies there is somebody else's.
-    pub(crate) const OWN: [&str; 21] = [
+    pub(crate) const OWN: [&str; 23] = [
         "server",
         "agent",
         "kubelet",
@@ -199,8 +199,10 @@ impl Layout {
         "token.new",
         "knarr.log",
         "kubeconfigs.json",
+        "kubeconfigs.json.new",
         "admin.kubeconfig",
         "admin.kubeconfig.new",
+        "version.new",
     ];
 
     /// Folders that are emptied also where somebody has mounted a disk for them. The mounts stay.

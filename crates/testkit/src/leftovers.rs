@@ -72,7 +72,8 @@ pub(crate) fn look(
     let still_there = noted.names.iter().filter(|path| path.exists());
     found.extend(still_there.map(|path| format!("name of a network namespace {}", path.display())));
     if data_dir.exists() {
-        found.push(format!("files in {}", data_dir.display()));
+        let names = std::fs::read_dir(data_dir)?.flatten().map(|entry| entry.file_name());
+        found.push(format!("files in {}: {:?}", data_dir.display(), names.collect::<Vec<_>>()));
     }
     Ok(found)
 }

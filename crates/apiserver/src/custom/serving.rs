@@ -103,7 +103,8 @@ impl Served {
         now: Timestamp,
     ) -> bool {
         let status = self.summary.get("status");
-        Arc::ptr_eq(&self.object, object)
+        !self.is_behind
+            && Arc::ptr_eq(&self.object, object)
             && !self.offered.is_empty()
             && !Metadata::of(&self.summary).is_terminating()
             // Whether somebody has approved of it is not in the summary.

@@ -38,6 +38,27 @@ pub struct Misconfigured<'h, E> {
     pub message: String,
 }
 
+impl<'h, E> Invocation<'h, E> {
+    /// `params`; `None` is null.
+    ///
+    /// # Errors
+    /// That the binding's parameter cannot be had in the version that the policy wants.
+    pub async fn params(&self) -> Result<Option<Value>, Misconfigured<'h, E>> {
+        let Some(param) = &self.param else { return Ok(None) };
+        let (policy, binding) = (self.policy, Some(self.binding));
+        let wrong =
+            |why| Misconfigured { policy, binding, message: format!("failed to configure binding: {why}") };
+        param.value().await.map(Some).map_err(wrong)
+    }
+}
+
+impl<E> Misconfigured<'_, E> {
+    /// Whether the request is refused because of it.
+    pub fn counts(&self) -> bool {
+        self.policy.failure_policy == FailurePolicy::Fail
+    }
+}
+
 /// What comes of comparing.
 pub type Found<'h, E> = Result<Invocation<'h, E>, Misconfigured<'h, E>>;
 
@@ -53,11 +74,7 @@ pub fn invocations<'h, E>(
     for hook in hooks {
         of_policy(hook, attributes, &matching, &mut found);
     }
-    let counts = |one: &Found<'h, E>| match one {
-        Ok(_) => true,
-        Err(wrong) => wrong.policy.failure_policy == FailurePolicy::Fail,
-    };
-    found.retain(counts);
+    found.retain(|one| one.as_ref().err().is_none_or(Misconfigured::counts));
     found
 }
 

@@ -13,7 +13,6 @@ use super::invocations::{Invocation, Misconfigured, invocations};
 use super::is_exempt;
 use super::metrics::MutationMetrics;
 use super::mutation::{self, Failure, Mutation, Mutations};
-use super::params::Param;
 use super::policy::{FailurePolicy, Hook, Policy};
 use super::view::{self, Beside, View};
 use crate::codec::FieldValidation;
@@ -72,10 +71,7 @@ pub async fn admit(
     for one in found {
         match one {
             Ok(invocation) => run.invoke(&invocation, object).await?,
-            Err(wrong) if run.refusals.len() < CAUSES_MAX => {
-                run.refusals.push(Refusal::misconfigured(&wrong));
-            }
-            Err(_) => {}
+            Err(wrong) => run.misconfigured(&wrong),
         }
         // Thousands of policies are no reason for others to wait.
         tokio::task::consume_budget().await;
@@ -109,7 +105,13 @@ impl Run<'_, '_> {
         object: &mut Option<Value>,
     ) -> Result<()> {
         let (policy, attributes) = (invocation.policy, self.attributes);
-        let params = invocation.param.as_ref().map(Param::value);
+        let params = match invocation.params().await {
+            Ok(params) => params,
+            Err(wrong) => {
+                self.misconfigured(&wrong);
+                return Ok(());
+            }
+        };
         let beside = Beside { params: params.as_ref(), ..self.beside.clone() };
         let mut view = View::new(attributes, invocation.form.clone(), object.as_ref()).await?;
         let wanted = || policy.evaluate(|| is_wanted(policy, &view, &beside));
@@ -163,6 +165,12 @@ impl Run<'_, '_> {
             self.rounds.asked(Phase::Policies, key);
         }
         Ok(())
+    }
+
+    fn misconfigured(&mut self, wrong: &Misconfigured<'_, Mutations>) {
+        if wrong.counts() && self.refusals.len() < CAUSES_MAX {
+            self.refusals.push(Refusal::misconfigured(wrong));
+        }
     }
 
     fn fail(&mut self, invocation: &Invocation<'_, Mutations>, why: String) {

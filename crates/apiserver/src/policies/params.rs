@@ -19,8 +19,12 @@ pub struct Param {
 
 impl Param {
     /// As expressions see it.
-    pub fn value(&self) -> Value {
-        self.kind.sent(&self.object)
+    ///
+    /// # Errors
+    /// Why it cannot be converted to the version that the policy wants.
+    pub async fn value(&self) -> Result<Value, String> {
+        let object = self.kind.served(Arc::clone(&self.object)).await.map_err(|failure| failure.message)?;
+        Ok(self.kind.sent(&object))
     }
 
     /// Namespace and name, apart from which all parameters of a binding are alike.

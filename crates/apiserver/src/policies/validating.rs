@@ -11,10 +11,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::invocations::{Invocation, invocations};
+use super::invocations::{Invocation, Misconfigured, invocations};
 use super::is_exempt;
 use super::metrics::{Enforcement, ValidationMetrics};
-use super::params::Param;
 use super::policy::{Action, Hook};
 use super::validation::{self, Decision, Outcome, Reason, Told, Validations, Verdict};
 use super::view::{self, Beside, View};
@@ -69,8 +68,7 @@ pub async fn validate(
         let invocation = match one {
             Ok(invocation) => invocation,
             Err(wrong) => {
-                let binding = wrong.binding.map(|binding| binding.name.as_str());
-                run.refuse((&wrong.policy.name, binding), &wrong.message, Reason::Invalid);
+                run.misconfigured(&wrong);
                 continue;
             }
         };
@@ -82,7 +80,13 @@ pub async fn validate(
         }
         let place = view_of(&mut views, &invocation, attributes, object).await?;
         let Some(view) = views.get(place) else { continue };
-        let params = invocation.param.as_ref().map(Param::value);
+        let params = match invocation.params().await {
+            Ok(params) => params,
+            Err(wrong) => {
+                run.misconfigured(&wrong);
+                continue;
+            }
+        };
         let beside = Beside {
             params: params.as_ref(),
             namespace: namespace.as_ref().and_then(Option::as_ref),
@@ -144,6 +148,13 @@ impl Run<'_> {
             None => format!("ValidatingAdmissionPolicy '{policy}'"),
         };
         self.refusal = Some((format!("{whose} denied request: {why}"), reason));
+    }
+
+    fn misconfigured(&mut self, wrong: &Misconfigured<'_, Validations>) {
+        if wrong.counts() {
+            let binding = wrong.binding.map(|binding| binding.name.as_str());
+            self.refuse((&wrong.policy.name, binding), &wrong.message, Reason::Invalid);
+        }
     }
 
     fn carry_out(&mut self, invocation: &Invocation<'_, Validations>, outcome: Outcome) {

@@ -400,6 +400,49 @@ async fn the_first_version_of_the_review_that_is_known_is_spoken() {
     server.stop().await;
 }
 
+/// A policy sees its parameters in the version that it names.
+#[tokio::test]
+async fn parameters_of_policies_are_converted() {
+    let (server, (hook, _)) = (start(None).await, good_hook().await);
+    define(&server, &gears(&hook, "/convert")).await;
+    make(&server, V1, &gear("v1", "limit", json!({"teeth": 2}))).await;
+    let admission = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic";
+    let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "few"}, "spec": {"failurePolicy": "Fail",
+            "paramKind": {"apiVersion": "example.com/v2", "kind": "Gear"},
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
+                "operations": ["CREATE"], "resources": ["configmaps"]}]},
+            "validations": [{"expression": "object.data.size() <= params.spec.cogs"}]}});
+    make(&server, &format!("{admission}ies"), &policy).await;
+    let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "few"}, "spec": {"policyName": "few", "validationActions": ["Deny"],
+            "paramRef": {"name": "limit", "parameterNotFoundAction": "Deny"}}});
+    make(&server, &format!("{admission}ybindings"), &binding).await;
+    let create = async |name: &str, data: Value| {
+        let object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
+        server.call("POST", "/api/v1/namespaces/default/configmaps", &object.to_string()).await
+    };
+    assert_eq!(create("two", json!({"a": "", "b": ""})).await.code, 201);
+    let refused = create("three", json!({"a": "", "b": "", "c": ""})).await;
+    assert_eq!(refused.code, 422, "{}", refused.body);
+
+    // Nobody answers any more.
+    redefine(&server, |definition| {
+        definition["spec"]["conversion"]["webhook"]["clientConfig"]["url"] =
+            json!("https://127.0.0.1:1/convert");
+    })
+    .await;
+    let refused = create("one", json!({"a": ""})).await;
+    let said = "ValidatingAdmissionPolicy 'few' with binding 'few' denied request: failed to configure binding: \
+                conversion webhook for example.com/v1, Kind=Gear failed";
+    assert!(refused.body["message"].as_str().unwrap().contains(said), "{}", refused.body);
+    let (few, ignore) = (format!("{admission}ies/few"), r#"{"spec": {"failurePolicy": "Ignore"}}"#);
+    let ignoring = server.call_with("PATCH", &few, &MERGE, ignore).await;
+    assert_eq!(ignoring.code, 200, "{}", ignoring.body);
+    assert_eq!(create("one", json!({"a": ""})).await.code, 201);
+}
+
 /// Asserts that something was refused with 500 and a text that begins and ends so.
 fn failed(answer: &Answer, begins: &str, ends: &str) {
     let message = answer.body["message"].as_str().unwrap_or_default();

@@ -226,6 +226,11 @@ fn what_is_not_known_changes_nothing() {
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was able to get the target's current scale","reason":"SucceededGetScale","status":"True","type":"AbleToScale"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA was unable to compute the replica count: failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: the server is currently unable","reason":"FailedGetResourceMetric","status":"False","type":"ScalingActive"}],"currentMetrics":[{"type":""}],"currentReplicas":3,"desiredReplicas":0}
     "#]],
     );
+}
+
+#[test]
+fn whose_pods_are_unclear_is_left_alone() {
+    let web = autoscaler("", &CPU.replace("TARGET", "30"));
     let mut blind = snapshot(&web, 3, &[true; 3], told(&[300, 500, 700]));
     blind.target.as_mut().unwrap().1.selector.clear();
     check(
@@ -250,7 +255,14 @@ fn what_is_not_known_changes_nothing() {
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was able to get the target's current scale","reason":"SucceededGetScale","status":"True","type":"AbleToScale"},{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"pods by selector app=web are controlled by multiple HPAs: [{api team} {web team}]","reason":"AmbiguousSelector","status":"False","type":"ScalingActive"}],"currentReplicas":3,"desiredReplicas":0}
     "#]],
     );
-    // Of two metrics one is known: there may be more Pods, not fewer.
+}
+
+#[test]
+fn one_metric_is_enough_for_more_pods_and_not_for_fewer() {
+    let cpu = CPU.replace("TARGET", "30");
+    let away = || {
+        vec![Err("unable to fetch metrics from resource metrics API: the server is currently unable".into())]
+    };
     let both = autoscaler("", &format!("{cpu}, {}", CPU.replace("TARGET", "90")));
     let measured = |milli: &[i64]| vec![away().remove(0), Ok(readings(milli))];
     check(

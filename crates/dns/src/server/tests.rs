@@ -14,7 +14,15 @@ async fn start(upstreams: Vec<SocketAddr>, zone: Option<Zone>) -> (SocketAddr, T
     };
     let tasks = Tasks::new();
     let current = Arc::new(RwLock::new(zone.map(Arc::new)));
-    let addresses = serve(&config, current, &tasks).await.unwrap();
+    // The port that is free for one protocol may be somebody else's for the other.
+    let mut tries = 20;
+    let addresses = loop {
+        tries -= 1;
+        match serve(&config, Arc::clone(&current), &tasks).await {
+            Err(_) if tries > 0 => {}
+            done => break done.unwrap(),
+        }
+    };
     (addresses[0], tasks)
 }
 

@@ -37,6 +37,7 @@ fn a_kubelet_does_what_its_operator_says() {
     let sessions = [
         ("kubelet_static.txt", include_str!("sessions/kubelet_static.txt")),
         ("kubelet_metrics.txt", include_str!("sessions/kubelet_metrics.txt")),
+        ("autoscaler.txt", include_str!("sessions/autoscaler.txt")),
         ("kubelet_limits.txt", include_str!("sessions/kubelet_limits.txt")),
         ("kubelet_rules.txt", include_str!("sessions/kubelet_rules.txt")),
     ];

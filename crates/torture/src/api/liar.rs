@@ -138,7 +138,11 @@ impl Liar {
         let is_exact = asked.contains("resourceVersion=");
         let Some(items) = body["items"].as_array_mut() else {
             return match self.lie {
-                Lie::BlindGet if self.is_lying(Lie::BlindGet) => (StatusCode::NOT_FOUND, json!({})),
+                Lie::BlindGet if self.is_lying(Lie::BlindGet) => {
+                    // Only who names the object says that it is not there.
+                    let name = asked.rsplit('/').next();
+                    (StatusCode::NOT_FOUND, json!({"kind": "Status", "details": {"name": name}}))
+                }
                 Lie::StaleGet => (code, self.memory.lock().entry(asked.to_owned()).or_insert(body).clone()),
                 _ => (code, body),
             };
