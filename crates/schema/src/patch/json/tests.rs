@@ -99,6 +99,14 @@ fn an_operation_that_does_not_apply_is_named() {
             "replace operation does not apply: doc is missing key: /l/7: missing value",
         ),
         (json!({"op": "replace", "path": "", "value": 1}), "replace operation value must be object or array"),
+    ] {
+        assert_eq!(refused(json!({"a": 1, "l": [1]}), &json!([operation])), text, "{operation}");
+    }
+}
+
+#[test]
+fn what_cannot_be_added_moved_or_copied_is_named() {
+    for (operation, text) in [
         (
             json!({"op": "add", "path": "/x/y", "value": 1}),
             r#"add operation does not apply: doc is missing path: "/x/y": missing value"#,

@@ -152,6 +152,15 @@ fn rules_of_numbers_are_told_as_upstream_tells_them() {
             json!(0),
             expect!["spec: Invalid 0: spec in body should be less than 0"],
         ),
+    ];
+    for (schema, value, expect) in cases {
+        check(&schema, &value, &expect);
+    }
+}
+
+#[test]
+fn divisors_and_formats_of_numbers_are_told_as_upstream_tells_them() {
+    let cases = [
         (
             json!({"type": "number", "multipleOf": 0.5}),
             json!(1),
