@@ -205,6 +205,7 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
         "endpoints-controller" => "endpoint-controller",
         "endpointslice-mirroring-controller" => "endpointslicemirroring-controller",
         "garbage-collector-controller" => "generic-garbage-collector",
+        "horizontal-pod-autoscaler-controller" => "horizontal-pod-autoscaler",
         "node-ipam-controller" | "node-lifecycle-controller" | "taint-eviction-controller" => {
             "node-controller"
         }
