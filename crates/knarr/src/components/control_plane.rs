@@ -329,3 +329,22 @@ fn advertised(settings: &Settings) -> IpAddr {
     let bound = settings.args.bind_address;
     if bound.is_unspecified() { settings.node_ip } else { bound }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_controller_has_the_account_of_a_role() {
+        let bindings = auth::bootstrap::cluster_role_bindings();
+        let bound: Vec<&str> = bindings
+            .iter()
+            .flat_map(|one| one.subjects.iter().flatten())
+            .map(|one| one.name.as_str())
+            .collect();
+        for controller in controllers::all() {
+            let Some(account) = account_of(controller.name) else { continue };
+            assert!(bound.contains(&account), "{}: nothing is bound to {account}", controller.name);
+        }
+    }
+}
