@@ -119,6 +119,14 @@ impl Answers {
         }
     }
 
+    /// Forgets what was answered: what is as large as its sender likes is not kept longer than it is needed.
+    pub fn forget(&self, question: &Question) {
+        let mut known = self.0.lock();
+        if let Some((asked, _)) = known.answers.remove(question) {
+            known.by_age.remove(&(asked, question.clone()));
+        }
+    }
+
     /// Keeps what was answered to a question that was asked at `asked`.
     pub fn put(&self, question: Question, asked: Timestamp, answer: Result<Answer, String>) {
         let mut known = self.0.lock();
@@ -262,6 +270,8 @@ mod tests {
         answers.put(Question::Resources, at(5), Err("away".to_owned()));
         assert!(answers.resources(at(6)).is_none());
         assert_eq!(answers.resources(at(5)).unwrap().unwrap_err(), "away");
+        answers.forget(&Question::Resources);
+        assert!(answers.resources(at(0)).is_none() && answers.0.lock().by_age.is_empty());
     }
 
     #[test]

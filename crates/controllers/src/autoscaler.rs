@@ -127,7 +127,8 @@ impl Memory {
     }
 }
 
-/// Everything that a decision needs, or what has to be asked before.
+/// Everything that a decision needs, or what has to be asked before. What was measured is forgotten with that: it is as
+/// large as whoever serves it likes, and old in the next turn.
 fn gather(
     informers: &Informers,
     autoscaler: &Arc<HorizontalPodAutoscaler>,
@@ -170,25 +171,34 @@ fn gather(
     memory.selector = Some(selector);
     seen.rivals = memories
         .rivals(&key(&autoscaler.metadata), place, |by| seen.pods.iter().any(|pod| is_selected(pod, by)));
-    let mut questions = Vec::new();
+    let (mut questions, mut answered) = (Vec::new(), Vec::new());
     for metric in spec.metrics.iter().flatten() {
         let measured = match metrics::question(metric, place, &scale.selector, &served) {
             Err(why) => Err(why),
-            Ok(question) => match answers.get(&question, memory.since) {
-                Some(Ok(Answer::Document(document))) => metrics::read(metric, &document),
-                Some(Ok(_)) => Err("the answer is none".to_owned()),
-                Some(Err(why)) => {
-                    Err(format!("unable to fetch metrics from {} metrics API: {why}", api(metric)))
+            Ok(question) => {
+                let answer = answers.get(&question, memory.since);
+                if answer.is_some() { &mut answered } else { &mut questions }.push(question);
+                match answer {
+                    Some(Ok(Answer::Document(document))) => metrics::read(metric, &document),
+                    Some(Ok(_)) => Err("the answer is none".to_owned()),
+                    Some(Err(why)) => {
+                        Err(format!("unable to fetch metrics from {} metrics API: {why}", api(metric)))
+                    }
+                    None => continue,
                 }
-                None => {
-                    questions.push(question);
-                    continue;
-                }
-            },
+            }
         };
         seen.measured.push(measured);
     }
-    if questions.is_empty() { Ok(seen) } else { Err(questions) }
+    if questions.is_empty() {
+        answered.iter().for_each(|question| answers.forget(question));
+        Ok(seen)
+    } else {
+        // Of CPU and memory of the same Pods one list tells.
+        questions.sort();
+        questions.dedup();
+        Err(questions)
+    }
 }
 
 /// Which of the three APIs has a metric.

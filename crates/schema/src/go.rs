@@ -3,11 +3,25 @@
 use std::sync::LazyLock;
 
 use regex::Regex;
+use serde_json::Value;
 
 #[expect(clippy::expect_used, reason = "a test of this module uses the expression")]
 static PRINTABLE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^[ \p{L}\p{M}\p{N}\p{P}\p{S}]$").expect("an expression that is part of the program")
 });
+
+/// The type of a value that Go has decoded from JSON, as `%T` prints it.
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
 
 /// Whether a character can be seen, or is a plain space, as Go's `unicode.IsPrint` has it.
 pub fn is_print(c: char) -> bool {

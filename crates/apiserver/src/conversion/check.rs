@@ -5,6 +5,7 @@
 
 use machinery::field::FieldErrors;
 use resources::validation::metadata::{converted_annotations, converted_labels};
+use schema::go::type_name;
 use serde_json::{Map, Value};
 
 use crate::formats;
@@ -62,7 +63,7 @@ fn restore(original: &Value, object: &mut Value) -> Result<(), String> {
         None => return Err("missing metadata in converted object".to_owned()),
         Some(Value::Object(said)) => said,
         Some(other) => {
-            return Err(format!("invalid metadata of type {} in converted object", go_type(&other)));
+            return Err(format!("invalid metadata of type {} in converted object", type_name(&other)));
         }
     };
     let mut restored = original.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -76,7 +77,7 @@ fn restore(original: &Value, object: &mut Value) -> Result<(), String> {
             Some(other) => {
                 return Err(format!(
                     "invalid metadata.{field} of type {} in converted object",
-                    go_type(&other)
+                    type_name(&other)
                 ));
             }
         }
@@ -94,7 +95,7 @@ fn check_map(
     before: Option<&Map<String, Value>>,
 ) -> Result<(), String> {
     if let Some((key, value)) = map.iter().find(|(_, value)| !value.is_string()) {
-        let kind = go_type(value);
+        let kind = type_name(value);
         return Err(format!("metadata.{field}[{key}] must be a string, but is {kind} in converted object"));
     }
     if before.is_some_and(|before| before == map) || (before.is_none() && map.is_empty()) {
@@ -110,19 +111,6 @@ fn check_map(
         [] => Ok(()),
         [one] => Err(one.clone()),
         all => Err(format!("[{}]", all.join(", "))),
-    }
-}
-
-/// A value's type as Go prints it.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use schema::Type;
+use schema::go::type_name;
 use serde_json::{Map, Value};
 
 use super::element::Element;
@@ -138,7 +139,7 @@ fn wrong_scalar(ty: Type, value: &Value) -> Option<String> {
     let is_container = value.is_object() || value.is_array();
     match ty {
         Type::Int32 | Type::Int64 | Type::Double if !value.is_number() => {
-            Some(format!("expected numeric (int or float), got {}", go_type(value)))
+            Some(format!("expected numeric (int or float), got {}", type_name(value)))
         }
         Type::String | Type::Bytes if !value.is_string() => {
             Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value)))
@@ -146,18 +147,6 @@ fn wrong_scalar(ty: Type, value: &Value) -> Option<String> {
         Type::Bool if !value.is_boolean() => Some(format!("expected boolean, got &{{{}}}", go(value))),
         _ if is_container => Some(format!("expected any scalar, got &{{{}}}", go(value))),
         _ => None,
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }
 
