@@ -441,9 +441,16 @@ impl Kind {
         self.converted(object).map_or_else(|| object.json.clone(), |object| object.json)
     }
 
-    /// The served JSON bytes as an item of a list: without kind and version, which the list's own kind implies.
-    pub fn item(&self, object: &CachedObject) -> Bytes {
-        let item = self.converted(object).map_or_else(|| object.item(), |object| object.item());
+    /// What makes an item of a list out of a served object, after its opening brace: the list of a built-in kind says what
+    /// its items are, those of a custom kind say it themselves.
+    pub fn item(&self) -> fn(&CachedObject) -> Bytes {
+        if self.is_custom() { CachedObject::typed_item } else { CachedObject::untyped_item }
+    }
+
+    /// The served JSON bytes of an object in another form as an item of a list.
+    pub fn converted_item(&self, object: &CachedObject) -> Bytes {
+        let item = self.item();
+        let item = self.converted(object).map_or_else(|| item(object), |object| item(&object));
         [b"{", &*item].concat().into()
     }
 

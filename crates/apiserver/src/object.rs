@@ -115,9 +115,14 @@ impl CachedObject {
         named.and_then(|rest| rest.split_once('"')).map_or("", |(version, _)| version)
     }
 
-    /// The JSON without kind and version, as an item of a list has it, after its opening brace.
-    pub fn item(&self) -> Bytes {
+    /// The JSON without kind and version, as an item of a list of a built-in kind has it, after its opening brace.
+    pub fn untyped_item(&self) -> Bytes {
         self.json.slice(self.metadata_at..)
+    }
+
+    /// The JSON with kind and version, as an item of a list of a custom kind has it, after its opening brace.
+    pub fn typed_item(&self) -> Bytes {
+        self.json.slice(1..)
     }
 
     /// What these pointers lead to, as [`part`] has it.
@@ -345,7 +350,7 @@ mod tests {
             (r#"{"spec":{},"kind":"Pod"}"#, r#""metadata":{"resourceVersion":"7"},"spec":{}}"#),
         ] {
             let object = CachedObject::from_stored("k".into(), stored.as_bytes(), 7).unwrap();
-            assert_eq!(std::str::from_utf8(&object.item()).unwrap(), item);
+            assert_eq!(std::str::from_utf8(&object.untyped_item()).unwrap(), item);
             let names = r#"{"resourceVersion":"7""#;
             assert!(object.metadata().starts_with(names), "{}", object.metadata());
         }

@@ -37,4 +37,36 @@ impl Progress {
             warn!(revision, "what was written is not done yet");
         }
     }
+
+    /// Waits until more is done than `revision`, and then nothing more for as long as `rest`: up to which revision.
+    pub async fn rested(&self, revision: Revision, rest: Duration) -> Revision {
+        let mut receiver = self.0.subscribe();
+        let mut more = receiver.wait_for(|now| *now > revision).await.is_ok();
+        while more {
+            more = matches!(tokio::time::timeout(rest, receiver.changed()).await, Ok(Ok(())));
+        }
+        *receiver.borrow()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn rest_begins_with_what_is_done_last() {
+        let progress = Arc::new(Progress::default());
+        let rested = tokio::spawn({
+            let progress = Arc::clone(&progress);
+            async move { progress.rested(0, Duration::from_secs(2)).await }
+        });
+        for revision in 1..=5 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(!rested.is_finished(), "{revision}");
+            progress.advance(revision);
+        }
+        assert_eq!(rested.await.unwrap(), 5);
+    }
 }

@@ -108,9 +108,9 @@ fn list(request: &Request, listed: Listed, now: jiff::Timestamp) -> Response<Bod
         }
         View::Object if kind.is_converted() => {
             let kind = kind.clone();
-            Pieces::json(items, listed.objects, move |object| kind.item(object), tail)
+            Pieces::json(items, listed.objects, move |object| kind.converted_item(object), tail)
         }
-        View::Object => Pieces::of_objects(items, listed.objects, tail),
+        View::Object => Pieces::of_objects(items, listed.objects, kind.item(), tail),
     };
     streamed(JSON, pieces, u64::try_from(guess).unwrap_or(u64::MAX))
 }
@@ -138,6 +138,7 @@ fn yaml_list(
         .objects
         .iter()
         .map(|object| match request.accept.view {
+            View::Object | View::Table if kind.is_custom() => kind.sent(object),
             View::Object | View::Table => untyped(kind.sent(object)),
             View::Metadata | View::MetadataList => partial(kind.sent(object), version),
         })

@@ -134,6 +134,12 @@ impl ApiServer {
         self.api.metrics.registry()
     }
 
+    /// Waits until definitions of kinds after `revision` are served, and then no other for as long as `rest`: up to which
+    /// revision.
+    pub async fn definitions_rested(&self, revision: store::Revision, rest: Duration) -> store::Revision {
+        self.api.custom.rested(revision, rest).await
+    }
+
     /// Keeps what caused what for the next run, where [`Options::trace_file`] says.
     ///
     /// # Errors

@@ -162,8 +162,8 @@ impl fmt::Debug for Made {
 
 fn packed(schema: &Value) -> std::io::Result<Box<[u8]>> {
     let mut packed = DeflateEncoder::new(Vec::new(), Compression::fast());
-    serde_json::to_writer(&mut packed, schema)?;
-    packed.flush()?;
+    // At once: each write clears the whole of the encoder's room.
+    packed.write_all(&serde_json::to_vec(schema)?)?;
     packed.finish().map(Vec::into_boxed_slice)
 }
 

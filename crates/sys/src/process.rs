@@ -165,6 +165,16 @@ pub fn limit_heaps(most: usize) {
     let _ = most;
 }
 
+/// Gives the kernel what was freed and lies between what is in use; other C libraries than GNU's do so by themselves.
+/// Source: `malloc_trim(3)`.
+pub fn give_memory_back() {
+    // SAFETY: takes a number; the allocator locks its heaps meanwhile.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
 /// Makes this process the one that orphaned descendants are handed to.
 pub fn become_subreaper() -> Result<()> {
     prctl(libc::PR_SET_CHILD_SUBREAPER, 1).doing(|| "become a subreaper".into())

@@ -23,11 +23,13 @@ const LARGE_BYTES: usize = 16 * 1024;
 
 /// What makes the bytes of an object.
 type Encode = Box<dyn FnMut(&CachedObject) -> Bytes + Send>;
+/// The part of an object's JSON that is an item.
+type Item = fn(&CachedObject) -> Bytes;
 
 /// The items that are still to come.
 enum Items {
-    /// Objects' own JSON without kind and version, with a comma between them.
-    Objects(std::vec::IntoIter<Arc<CachedObject>>),
+    /// Parts of objects' own JSON, after their opening braces, with a comma between them.
+    Objects(std::vec::IntoIter<Arc<CachedObject>>, Item),
     /// Encoded one by one, with a comma between them.
     Json(std::vec::IntoIter<Arc<CachedObject>>, Encode),
     /// Encoded messages, each after its length.
@@ -57,12 +59,12 @@ impl Pieces {
         Self { items, queue: VecDeque::from([head]), tail: Some(tail), is_first: true, left: None }
     }
 
-    /// A list of the objects' own JSON without kind and version: the list's kind says what its items are.
-    pub fn of_objects(head: Bytes, objects: Vec<Arc<CachedObject>>, tail: Bytes) -> Self {
+    /// A list of parts of the objects' own JSON.
+    pub fn of_objects(head: Bytes, objects: Vec<Arc<CachedObject>>, item: Item, tail: Bytes) -> Self {
         let commas = objects.len().saturating_sub(1);
-        let size: usize = objects.iter().map(|object| 1 + object.item().len()).sum();
+        let size: usize = objects.iter().map(|object| 1 + item(object).len()).sum();
         let left = u64::try_from(head.len() + size + commas + tail.len()).ok();
-        let items = Items::Objects(objects.into_iter());
+        let items = Items::Objects(objects.into_iter(), item);
         Self { items, queue: VecDeque::from([head]), tail: Some(tail), is_first: true, left }
     }
 
@@ -106,10 +108,11 @@ impl Pieces {
         }
         let (comma, open): (&[u8], &[u8]) = if self.is_first { (b"", b"{") } else { (b",", b",{") };
         match &mut self.items {
-            Items::Objects(objects) => {
+            Items::Objects(objects, item) => {
                 if let Some(object) = objects.next() {
                     self.is_first = false;
-                    return self.take(out, open, &object.item());
+                    let part = item(&object);
+                    return self.take(out, open, &part);
                 }
             }
             Items::Json(objects, encode) => {
@@ -173,10 +176,11 @@ mod tests {
 
     async fn check(objects: Vec<Arc<CachedObject>>, frames: usize) {
         let whole: Vec<String> =
-            objects.iter().map(|o| String::from_utf8(o.item().into()).unwrap()).collect();
+            objects.iter().map(|o| String::from_utf8(o.untyped_item().into()).unwrap()).collect();
         let whole: Vec<String> = whole.iter().map(|item| format!("{{{item}")).collect();
         let expect = format!("[{}]", whole.join(","));
-        let pieces = Pieces::of_objects(Bytes::from_static(b"["), objects.clone(), Bytes::from_static(b"]"));
+        let (head, tail) = (Bytes::from_static(b"["), Bytes::from_static(b"]"));
+        let pieces = Pieces::of_objects(head, objects.clone(), CachedObject::untyped_item, tail);
         let mut body = pieces.body();
         assert_eq!(http_body::Body::size_hint(&body).exact(), Some(expect.len() as u64));
         let (mut got, mut count) = (Vec::new(), 0);

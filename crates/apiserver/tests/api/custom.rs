@@ -124,6 +124,14 @@ async fn a_kind_can_be_used_as_soon_as_it_is_defined() {
     // Lists, Tables, fields.
     let listed = server.call("GET", WIDGETS, "").await.body;
     assert_eq!((&listed["kind"], listed["items"].as_array().unwrap().len()), (&json!("WidgetList"), 1));
+    // Items of custom kinds say what they are, as upstream's do.
+    let one = server.call("GET", &format!("{WIDGETS}/a"), "").await.body;
+    assert_eq!((&listed["items"][0], &one["kind"]), (&one, &json!("Widget")));
+    let yaml = [("accept", "application/yaml")];
+    let yaml = server::send(server.server.service(), Some(server::admin()), "GET", WIDGETS, &yaml, "").await;
+    let yaml = http_body_util::BodyExt::collect(yaml.into_body()).await.unwrap().to_bytes();
+    let yaml: Value = serde_saphyr::from_slice(&yaml).unwrap();
+    assert_eq!(yaml, listed);
     let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
     let table = server.call_with("GET", WIDGETS, &table, "").await.body;
     assert_eq!(table["rows"][0]["cells"], json!(["a", 3, "fast", null, null]));

@@ -33,6 +33,8 @@ const NODE_PORTS: PortRange = PortRange { first: 30_000, last: 32_767 };
 const REQUESTS_IN_FLIGHT_MAX: usize = 600;
 /// After a failed flush nobody knows what is on disk but whoever reads it anew.
 const STORE_FAILED: &str = "the store failed; the control plane starts over from what is on disk";
+/// How long no definition of a kind changes before memory is given back.
+const AT_REST: Duration = Duration::from_secs(2);
 
 /// Runs the control plane until it is told to stop.
 pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
@@ -96,6 +98,7 @@ async fn run(settings: &Settings, options: apiserver::Options, identity: &str) -
         () = tasks.stopping() => {}
         () = reload_encryption(settings, &server) => {}
         () = super::configurations::follow(settings, &server) => {}
+        () = give_memory_back(&server) => {}
         () = store.failed() => bail!(STORE_FAILED),
     }
     tasks.stop_and_wait().await;
@@ -112,6 +115,16 @@ async fn reload_encryption(settings: &Settings, server: &ApiServer) {
         tracing::error!(failure, "changes of the encryption configuration count after a restart only");
     }
     std::future::pending().await
+}
+
+/// Gives back what reading definitions of kinds has taken for a moment, which is several times what is kept of them. Never
+/// ends.
+async fn give_memory_back(server: &ApiServer) {
+    let mut revision = 0;
+    loop {
+        revision = server.definitions_rested(revision, AT_REST).await;
+        sys::process::give_memory_back();
+    }
 }
 
 /// How often the lead is renewed. Where others wait for it, they need not wait long.

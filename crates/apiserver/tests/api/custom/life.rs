@@ -106,6 +106,7 @@ async fn versions_differ_in_name_and_schema() {
     assert_eq!(server.call("GET", &older, "").await.body["apiVersion"], "example.com/v1");
     let list = server.call("GET", NEWER, "").await.body;
     assert_eq!(list["apiVersion"], "example.com/v2");
+    assert_eq!(list["items"][0], server.call("GET", &newer, "").await.body);
     let warned = send(server.server.service(), Some(server::admin()), "GET", &older, &[], "").await;
     assert_eq!(warned.headers()["warning"], "299 - \"example.com/v1 Widget is deprecated\"");
 
