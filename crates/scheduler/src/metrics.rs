@@ -134,40 +134,45 @@ impl SchedulerMetrics {
             &made.tries,
         );
         registry.register("scheduler_pending_pods", "Pending pods, by the queue", &made.pending);
+        registry.register("scheduler_cache_size", "Nodes, pods and assumed pods in the cache", &made.cache);
+        made.register_queue(registry);
+        made
+    }
+
+    /// What is counted of Pods that wait, and of those that make room.
+    fn register_queue(&self, registry: &Metrics) {
         registry.register(
             "scheduler_queue_incoming_pods",
             "Pods added to scheduling queues, by the event and the queue",
-            &made.incoming,
+            &self.incoming,
         );
         registry.register(
             "scheduler_unschedulable_pods",
             "Unschedulable pods, by the plugins that refuse them; a pod counts for each",
-            &made.unschedulable,
+            &self.unschedulable,
         );
         registry.register(
             "scheduler_pod_scheduled_after_flush",
             "Pods that were scheduled after nothing that happened was thought to help them",
-            &made.after_flush,
+            &self.after_flush,
         );
         registry.register(
             "scheduler_queueing_hint_execution_duration_seconds",
             "Duration of a plugin's queueing hint, by the event and the answer",
-            &made.hints,
+            &self.hints,
         );
-        registry.register("scheduler_preemption_attempts", "Preemption attempts", &made.preemptions);
-        registry.register("scheduler_preemption_victims", "Selected preemption victims", &made.victims);
+        registry.register("scheduler_preemption_attempts", "Preemption attempts", &self.preemptions);
+        registry.register("scheduler_preemption_victims", "Selected preemption victims", &self.victims);
         registry.register(
             "scheduler_preemption_goroutines_execution",
             "Preemptions that were carried out, by the result",
-            &made.evictions,
+            &self.evictions,
         );
         registry.register(
             "scheduler_preemption_goroutines_duration_seconds",
             "Duration of carrying a preemption out, by the result",
-            &made.eviction_durations,
+            &self.eviction_durations,
         );
-        registry.register("scheduler_cache_size", "Nodes, pods and assumed pods in the cache", &made.cache);
-        made
     }
 
     /// A Node was chosen, or none was found, by a decision that began at `start`.

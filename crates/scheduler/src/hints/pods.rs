@@ -14,18 +14,20 @@ pub(super) fn inter_pod_affinity(event: &Event, pod: &Pod, all: &Snapshot) -> bo
     let (near, far) = (required(pod, near_of), required(pod, far_of));
     match event {
         Event::Wish(turn) => relabels(turn, pod),
-        Event::Pod(turn) => match (turn.old.as_deref(), turn.now()) {
-            (None, Some(new)) => matches_all(&near, pod, new, all),
-            (Some(old), None) => {
-                is_hated(&far, pod, old, all) || is_hated(&required(old, far_of), old, pod, all)
-            }
-            (Some(old), Some(new)) => {
-                let comes = !matches_all(&near, pod, old, all) && matches_all(&near, pod, new, all);
-                // What others ask for stays as it is.
-                comes || is_hated(&far, pod, old, all) && !is_hated(&far, pod, new, all)
-            }
-            (None, None) => false,
-        },
+        Event::Pod(turn) => {
+            let (old, new) = (turn.old.as_deref(), turn.now());
+            let is_company =
+                |other: Option<&Pod>| other.is_some_and(|other| matches_all(&near, pod, other, all));
+            // With nobody left of its group the Pod may be the first of it.
+            let may_begin = matches_all(&near, pod, pod, all);
+            let is_gone = |owner: &Pod, terms: &[&PodAffinityTerm], before: &Pod, after: Option<&Pod>| {
+                is_hated(terms, owner, before, all)
+                    && !after.is_some_and(|after| is_hated(terms, owner, after, all))
+            };
+            let hated_it = |old: &Pod| is_hated(&required(old, far_of), old, pod, all);
+            (is_company(new) && !is_company(old) || is_company(old) && !is_company(new) && may_begin)
+                || old.is_some_and(|old| is_gone(pod, &far, old, new) || new.is_none() && hated_it(old))
+        }
         Event::Node(turn) => turn.now().is_some_and(|new| moves(&near, &far, turn.old.as_deref(), new)),
         Event::Namespace(turn) => {
             let has_selector =
@@ -43,22 +45,15 @@ fn is_hated(terms: &[&PodAffinityTerm], owner: &Pod, other: &Pod, all: &Snapshot
     terms.iter().any(|term| matches(term, owner, other, all))
 }
 
-/// Whether a Node is in another place than before, as far as the terms say.
+/// Whether a Node is in another place than before: others may have something against this Pod in places of theirs.
 fn moves(near: &[&PodAffinityTerm], far: &[&PodAffinityTerm], old: Option<&Node>, new: &Node) -> bool {
-    let label = |node: &Node, term: &PodAffinityTerm| {
-        node.metadata.labels.as_ref().and_then(|labels| labels.get(&term.topology_key)).cloned()
-    };
     let Some(old) = old else {
-        return (near.is_empty() && far.is_empty())
-            || !far.is_empty()
-            || near.iter().any(|term| label(new, term).is_some());
+        let labels = new.metadata.labels.as_ref();
+        let has =
+            |term: &&PodAffinityTerm| labels.is_some_and(|labels| labels.contains_key(&term.topology_key));
+        return near.is_empty() || !far.is_empty() || near.iter().any(has);
     };
-    if near.is_empty() && far.is_empty() {
-        // Others do not want this Pod, in places that are theirs.
-        return old.metadata.labels != new.metadata.labels;
-    }
-    near.iter().any(|term| label(new, term).is_some() && label(old, term) != label(new, term))
-        || far.iter().any(|term| label(old, term).is_some() && label(old, term) != label(new, term))
+    old.metadata.labels != new.metadata.labels
 }
 
 /// Places have become more even, or there are others.

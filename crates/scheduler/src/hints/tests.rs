@@ -1,6 +1,11 @@
 use std::sync::Arc;
 
+use base::Random;
+use k8s_openapi::api::core::v1::Node;
+
 use super::*;
+use crate::decide::{Decision, decide};
+use crate::diagnosis::Diagnosis;
 use crate::events::Turn;
 
 fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
@@ -157,7 +162,7 @@ fn company_helps_whom_it_was_missing_or_in_the_way_of() {
             (of_pod(&other("x", "", &hates_p), ""), true),
             (of_pod(&db, ""), false),
             (of_node("", PLAIN), true),
-            (of_node(PLAIN, ZONE), false),
+            (of_node(PLAIN, PLAIN), false),
             (of_node(ZONE, PLAIN), true),
         ],
     );
@@ -262,4 +267,112 @@ fn every_filter_has_a_hint() {
     for filter in crate::plugins::FILTERS {
         assert!(HINTS.iter().any(|hint| hint.plugin == filter.name), "{}", filter.name);
     }
+}
+
+/// A small world that changes at random.
+struct World {
+    random: Random,
+    snapshot: Snapshot,
+    nodes: [Option<Arc<Node>>; 3],
+    pods: [Option<(Arc<Pod>, usize)>; 4],
+}
+
+impl World {
+    fn one_of(&self, texts: &[&str]) -> String {
+        let at = self.random.below(u64::try_from(texts.len()).expect("few"));
+        texts[usize::try_from(at).expect("few")].to_owned()
+    }
+
+    fn node(&self, at: usize) -> Node {
+        let labels = self.one_of(&["", "zone: x, ", "zone: y, "]);
+        let spec = self.one_of(&["", "", "unschedulable: true", "taints: [{key: k, effect: NoSchedule}]"]);
+        let cpu = self.one_of(&["1", "2", "4"]);
+        parse(&format!(
+            "{{metadata: {{name: n{at}, labels: {{{labels}host: n{at}}}}}, spec: {{{spec}}}, \
+             status: {{allocatable: {{cpu: '{cpu}', pods: '3'}}}}}}"
+        ))
+    }
+
+    fn pod(&self, name: &str) -> Pod {
+        let app = self.one_of(&["a", "b"]);
+        let cpu = self.one_of(&["1", "2"]);
+        let key = self.one_of(&["zone", "host"]);
+        let selector = format!("labelSelector: {{matchLabels: {{app: {}}}}}", self.one_of(&["a", "b"]));
+        let port = self.one_of(&["", ", ports: [{containerPort: 1, hostPort: 80}]"]);
+        let kind = self.one_of(&["podAffinity", "podAntiAffinity"]);
+        let affinity = format!(
+            ", affinity: {{{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{{topologyKey: {key}, {selector}}}]}}}}"
+        );
+        let spread = format!(
+            ", topologySpreadConstraints: [{{topologyKey: {key}, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, {selector}}}]"
+        );
+        let wants = self.one_of(&[
+            "",
+            &affinity,
+            &affinity,
+            &spread,
+            &spread,
+            ", nodeSelector: {zone: x}",
+            ", tolerations: [{operator: Exists}]",
+        ]);
+        parse(&format!(
+            "{{metadata: {{name: {name}, namespace: d, uid: {name}, labels: {{app: {app}}}}}, spec: {{containers: \
+             [{{name: c, resources: {{requests: {{cpu: '{cpu}'}}}}{port}}}]{wants}}}}}"
+        ))
+    }
+
+    /// One thing happens.
+    fn step(&mut self) -> Event {
+        let pick = |below: u64| usize::try_from(self.random.below(below)).expect("few");
+        let (at, is_node) = (pick(4), pick(2) == 0);
+        if is_node {
+            let at = at % self.nodes.len();
+            let is_used = self.pods.iter().flatten().any(|(_, node)| *node == at);
+            let old = self.nodes[at].take();
+            // What is on a Node outlives it for a while.
+            let new = (is_used || old.is_none() || pick(2) == 0).then(|| Arc::new(self.node(at)));
+            match &new {
+                Some(new) => self.snapshot.set_node(new.clone()),
+                None => self.snapshot.remove_node(&format!("n{at}")),
+            }
+            self.nodes[at] = new.clone();
+            return Event::Node(Turn { old, new });
+        }
+        let mut old = self.pods[at].take();
+        let node = old.as_ref().map_or_else(|| pick(3), |(_, node)| *node);
+        let mut pod = self.pod(&format!("placed-{at}"));
+        if let Some((old, _)) = &old {
+            // Only labels of what is there change.
+            pod.spec = old.spec.clone();
+        }
+        let stays = self.nodes[node].is_some() && (old.is_none() || pick(2) == 0);
+        let new = stays.then(|| Arc::new(pod));
+        match &new {
+            Some(new) => drop(self.snapshot.place(new, &format!("n{node}"))),
+            None => drop(self.snapshot.remove(&format!("placed-{at}"))),
+        }
+        self.pods[at] = new.clone().map(|new| (new, node));
+        Event::Pod(Turn { old: old.take().map(|(old, _)| old), new })
+    }
+}
+
+#[test]
+fn whoever_finds_a_node_after_something_happened_was_told_of_it() {
+    let random = Random::seeded(7);
+    let mut world =
+        World { random, snapshot: Snapshot::default(), nodes: Default::default(), pods: Default::default() };
+    let mut helped = 0;
+    for round in 0..3_000 {
+        let pod = world.pod("p");
+        let mut told = Diagnosis::default();
+        let before = decide(&pod, None, &world.snapshot, 0, &mut told);
+        let event = world.step();
+        let after = decide(&pod, None, &world.snapshot, 0, &mut Diagnosis::default());
+        if matches!(before, Decision::Unschedulable(_)) && matches!(after, Decision::Bind(_)) {
+            helped += 1;
+            let is_told = told.rejectors().iter().any(|plugin| helps(plugin, &event, &pod, &world.snapshot));
+            assert!(is_told, "round {round}: {:?}, {pod:?}, {event:?}", told.text());
+        }
+    }
+    assert!(helped > 50, "{helped} times something helped");
 }

@@ -143,6 +143,9 @@ pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
 /// Required and preferred terms of one direction.
 pub(crate) type Terms<'a> = (Option<&'a [PodAffinityTerm]>, Option<&'a [WeightedPodAffinityTerm]>);
 
+/// Near or far.
+type Direction = fn(&Affinity) -> Option<Terms<'_>>;
+
 pub(crate) fn near_of(affinity: &Affinity) -> Option<Terms<'_>> {
     let near = affinity.pod_affinity.as_ref()?;
     Some((
@@ -167,7 +170,7 @@ pub(crate) fn required(pod: &Pod, of: fn(&Affinity) -> Option<Terms<'_>>) -> Vec
 /// Preferred terms with their weights; those to be far from count against a place.
 fn wishes(pod: &Pod) -> impl Iterator<Item = (&PodAffinityTerm, i64)> {
     let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
-    let both: [(fn(&Affinity) -> Option<Terms<'_>>, i64); 2] = [(near_of, 1), (far_of, -1)];
+    let both: [(Direction, i64); 2] = [(near_of, 1), (far_of, -1)];
     both.into_iter().flat_map(move |(of, sign)| {
         let terms = affinity.and_then(of).and_then(|(_, preferred)| preferred).unwrap_or_default();
         terms.iter().map(move |term| (&term.pod_affinity_term, sign * i64::from(term.weight)))
