@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use crate::diagnosis::{Diagnosis, Scored};
+use crate::hints::NO_NODE;
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::plugins::{AboutClaims, Candidate, Refusal, Remedy, normalize};
 use crate::preemption::{Preemption, nominated};
@@ -48,37 +50,49 @@ impl Choice {
 /// Chooses a Node for `pod`. `kin` selects the Pods that it is spread with if it says nothing about that itself;
 /// `chance` (any number) says where the search begins, and picks one of equally good Nodes.
 ///
-/// In a large cluster the search ends when [`enough`] Nodes can take the Pod.
-pub fn decide(pod: &Pod, kin: Option<&LabelSelector>, snapshot: &Snapshot, chance: u64) -> Decision {
+/// In a large cluster the search ends when [`enough`] Nodes can take the Pod. `told` learns why.
+pub fn decide(
+    pod: &Pod,
+    kin: Option<&LabelSelector>,
+    snapshot: &Snapshot,
+    chance: u64,
+    told: &mut Diagnosis,
+) -> Decision {
     if snapshot.is_empty() {
+        told.refuse_all(NO_NODE, NO_NODES, 0);
         return Decision::Unschedulable(NO_NODES.to_owned());
     }
     let mut candidate = Candidate::new(pod, kin, snapshot);
-    if let Some(why) = candidate.refused() {
+    if let Some((plugin, why)) = candidate.refused() {
+        told.refuse_all(plugin, why, snapshot.len());
         return Decision::Unschedulable(format!("0/{} nodes are available: {why}.", snapshot.len()));
     }
     // Others went so that the Pod fits here.
     let promised = nominated(pod).and_then(|name| snapshot.node(name));
     if let Some(node) = promised.filter(|node| candidate.refusal(node).is_none()) {
+        told.choose(1, std::iter::once(Scored { node: node.name().to_owned(), scores: Vec::new() }));
         return Decision::Bind(Choice::of(&candidate, node));
     }
     let enough = enough(snapshot.len());
     let mut feasible = Vec::with_capacity(enough);
-    let mut reasons = Vec::new();
     for node in snapshot.nodes_from(chance) {
-        match candidate.refusal(node) {
+        match candidate.refusal_by(node) {
             None => feasible.push(node),
-            Some(refusal) if refusal.remedy == Remedy::Repair => return Decision::Failed(failed(&refusal)),
-            Some(refusal) => reasons.extend(refusal.reasons),
+            Some((plugin, refusal)) if refusal.remedy == Remedy::Repair => {
+                let why = failed(&refusal);
+                told.refuse(node.name(), plugin, refusal);
+                return Decision::Failed(why);
+            }
+            Some((plugin, refusal)) => told.refuse(node.name(), plugin, refusal),
         }
         if feasible.len() == enough {
             break;
         }
     }
     candidate.settle(&feasible);
-    match best(&candidate, &feasible, chance) {
+    match best(&candidate, &feasible, chance, told) {
         Some(node) => Decision::Bind(Choice::of(&candidate, node)),
-        None => Decision::Unschedulable(available(snapshot.len(), &reasons)),
+        None => Decision::Unschedulable(available(snapshot.len(), &told.reasons())),
     }
 }
 
@@ -92,7 +106,7 @@ pub fn explain(why: &str, claims: &AboutClaims, preemption: &Preemption, nodes: 
         Preemption::Possible(_) => return why.to_owned(),
         _ if nodes == 0 => return why.to_owned(),
         Preemption::NotEligible(why) => (*why).to_owned(),
-        Preemption::Useless(reasons) => available(nodes, reasons),
+        Preemption::Useless(reasons) => available(nodes, &counted(reasons)),
     };
     let claims = match claims {
         AboutClaims::Nothing => "no new claims to deallocate",
@@ -114,34 +128,68 @@ fn enough(nodes: usize) -> usize {
     (nodes * percent / 100).max(100).min(nodes)
 }
 
-fn best<'a>(candidate: &Candidate<'_>, feasible: &[&'a NodeInfo], chance: u64) -> Option<&'a NodeInfo> {
+fn best<'a>(
+    candidate: &Candidate<'_>,
+    feasible: &[&'a NodeInfo],
+    chance: u64,
+    told: &mut Diagnosis,
+) -> Option<&'a NodeInfo> {
     if let [only] = feasible {
+        told.choose(1, std::iter::once(Scored { node: only.name().to_owned(), scores: Vec::new() }));
         return Some(only);
     }
-    let (mut totals, mut scores) = (vec![0; feasible.len()], Vec::with_capacity(feasible.len()));
+    let mut totals = vec![0; feasible.len()];
+    let mut weighed: Vec<(&'static str, Vec<i64>)> = Vec::new();
     for plugin in candidate.scores() {
-        scores.clear();
-        scores.extend(feasible.iter().map(|node| (plugin.score)(candidate, node)));
+        let mut scores: Vec<i64> = feasible.iter().map(|node| (plugin.score)(candidate, node)).collect();
         normalize(&mut scores, plugin.normalize);
-        for (total, score) in totals.iter_mut().zip(&scores) {
-            *total += score * plugin.weight;
+        for (total, score) in totals.iter_mut().zip(&mut scores) {
+            *score *= plugin.weight;
+            *total += *score;
         }
+        weighed.push((plugin.name, scores));
     }
     let top = totals.iter().copied().max()?;
-    let winners: Vec<_> = feasible.iter().zip(totals).filter(|(_, total)| *total == top).collect();
-    let pick = usize::try_from(chance % u64::try_from(winners.len()).ok()?).ok()?;
-    winners.get(pick).map(|(node, _)| **node)
+    let winners = || totals.iter().enumerate().filter(|(_, total)| **total == top).map(|(at, _)| at);
+    let pick = usize::try_from(chance % u64::try_from(winners().count()).ok()?).ok()?;
+    let chosen = winners().nth(pick)?;
+    let scored = |at: usize| {
+        let scores = weighed.iter().filter_map(|(plugin, scores)| Some((*plugin, *scores.get(at)?)));
+        Some(Scored { node: feasible.get(at)?.name().to_owned(), scores: scores.collect() })
+    };
+    let others = runners_up(&totals, chosen);
+    told.choose(feasible.len(), std::iter::once(chosen).chain(others).filter_map(scored));
+    feasible.get(chosen).copied()
+}
+
+/// The best two but the chosen one, the better first.
+fn runners_up(totals: &[i64], chosen: usize) -> impl Iterator<Item = usize> {
+    let mut best: [Option<(i64, usize)>; 2] = [None, None];
+    for (at, total) in totals.iter().copied().enumerate().filter(|(at, _)| *at != chosen) {
+        let is_better = |other: &Option<(i64, usize)>| other.is_none_or(|(other, _)| total > other);
+        let [first, second] = &mut best;
+        if is_better(first) {
+            *second = first.replace((total, at));
+        } else if is_better(second) {
+            *second = Some((total, at));
+        }
+    }
+    best.into_iter().flatten().map(|(_, at)| at)
 }
 
 /// How many Nodes gave which reason.
-fn available(nodes: usize, all: &[String]) -> String {
+fn counted(all: &[String]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for reason in all {
         *counts.entry(reason).or_default() += 1;
     }
     let mut reasons: Vec<String> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     reasons.sort();
-    format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
+    reasons.join(", ")
+}
+
+fn available(nodes: usize, reasons: &str) -> String {
+    format!("0/{nodes} nodes are available: {reasons}.")
 }
 
 #[cfg(test)]
@@ -176,7 +224,7 @@ mod tests {
             snapshot.place(&Arc::new(pod), node);
         }
         let pod: Pod = serde_saphyr::from_str(pod).expect("a pod");
-        let decision = match decide(&pod, kin.as_ref(), &snapshot, 0) {
+        let decision = match decide(&pod, kin.as_ref(), &snapshot, 0, &mut Diagnosis::default()) {
             Decision::Unschedulable(why) => {
                 let preemption = preempt(&pod, &mut snapshot, &[], 0);
                 Decision::Unschedulable(explain(&why, &AboutClaims::Nothing, &preemption, snapshot.len()))

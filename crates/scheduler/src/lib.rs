@@ -6,10 +6,16 @@
 
 mod claims;
 pub mod decide;
+pub mod departures;
 pub mod devices;
+pub mod diagnosis;
+pub mod events;
+pub mod hints;
 mod kin;
 mod metrics;
 pub mod node_info;
+pub mod nominations;
+pub mod places;
 pub mod plugins;
 pub mod preemption;
 pub mod queue;

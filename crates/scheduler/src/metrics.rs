@@ -1,5 +1,7 @@
 //! What the scheduler counts, in upstream's names. Source: `pkg/scheduler/metrics`.
 
+use std::collections::BTreeMap;
+
 use base::Metrics;
 use jiff::Timestamp;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -8,7 +10,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
-use crate::queue::Depths;
+use crate::hints::HINTS;
+use crate::queue::{Depths, History};
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
@@ -31,6 +34,30 @@ struct QueueLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct IncomingLabels {
+    queue: &'static str,
+    event: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PluginLabels {
+    plugin: &'static str,
+    profile: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct HintLabels {
+    plugin: &'static str,
+    event: &'static str,
+    hint: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ResultLabels {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct TypeLabels {
     r#type: &'static str,
 }
@@ -49,6 +76,14 @@ pub(crate) struct SchedulerMetrics {
     since_first_seen: Family<TriesLabels, Histogram, fn() -> Histogram>,
     tries: Histogram,
     pending: Family<QueueLabels, Gauge>,
+    incoming: Family<IncomingLabels, Counter>,
+    unschedulable: Family<PluginLabels, Gauge>,
+    after_flush: Counter,
+    hints: Family<HintLabels, Histogram, fn() -> Histogram>,
+    preemptions: Counter,
+    victims: Histogram,
+    evictions: Family<ResultLabels, Counter>,
+    eviction_durations: Family<ResultLabels, Histogram, fn() -> Histogram>,
     cache: Family<TypeLabels, Gauge>,
 }
 
@@ -63,6 +98,14 @@ impl SchedulerMetrics {
             since_first_seen: Family::new_with_constructor(sli_histogram),
             tries: Histogram::new([1.0, 2.0, 4.0, 8.0, 16.0]),
             pending: Family::default(),
+            incoming: Family::default(),
+            unschedulable: Family::default(),
+            after_flush: Counter::default(),
+            hints: Family::new_with_constructor(hint_histogram),
+            preemptions: Counter::default(),
+            victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
+            evictions: Family::default(),
+            eviction_durations: Family::new_with_constructor(sli_histogram),
             cache: Family::default(),
         };
         registry.register(
@@ -92,7 +135,44 @@ impl SchedulerMetrics {
         );
         registry.register("scheduler_pending_pods", "Pending pods, by the queue", &made.pending);
         registry.register("scheduler_cache_size", "Nodes, pods and assumed pods in the cache", &made.cache);
+        made.register_queue(registry);
         made
+    }
+
+    /// What is counted of Pods that wait, and of those that make room.
+    fn register_queue(&self, registry: &Metrics) {
+        registry.register(
+            "scheduler_queue_incoming_pods",
+            "Pods added to scheduling queues, by the event and the queue",
+            &self.incoming,
+        );
+        registry.register(
+            "scheduler_unschedulable_pods",
+            "Unschedulable pods, by the plugins that refuse them; a pod counts for each",
+            &self.unschedulable,
+        );
+        registry.register(
+            "scheduler_pod_scheduled_after_flush",
+            "Pods that were scheduled after nothing that happened was thought to help them",
+            &self.after_flush,
+        );
+        registry.register(
+            "scheduler_queueing_hint_execution_duration_seconds",
+            "Duration of a plugin's queueing hint, by the event and the answer",
+            &self.hints,
+        );
+        registry.register("scheduler_preemption_attempts", "Preemption attempts", &self.preemptions);
+        registry.register("scheduler_preemption_victims", "Selected preemption victims", &self.victims);
+        registry.register(
+            "scheduler_preemption_goroutines_execution",
+            "Preemptions that were carried out, by the result",
+            &self.evictions,
+        );
+        registry.register(
+            "scheduler_preemption_goroutines_duration_seconds",
+            "Duration of carrying a preemption out, by the result",
+            &self.eviction_durations,
+        );
     }
 
     /// A Node was chosen, or none was found, by a decision that began at `start`.
@@ -107,8 +187,10 @@ impl SchedulerMetrics {
         self.attempt_durations.get_or_create(&labels).observe(seconds(start, now));
     }
 
-    /// A Pod that was first seen at `seen` is bound, after so many attempts.
-    pub(crate) fn scheduled(&self, attempts: u32, seen: Timestamp, now: Timestamp) {
+    /// A Pod is bound, with this past.
+    pub(crate) fn scheduled(&self, past: History, now: Timestamp) {
+        let History { attempts, since: seen, is_flushed } = past;
+        self.after_flush.inc_by(u64::from(is_flushed));
         let label = if attempts > 15 { "16+".to_owned() } else { attempts.to_string() };
         self.since_first_seen.get_or_create(&TriesLabels { attempts: label }).observe(seconds(seen, now));
         self.tries.observe(f64::from(attempts));
@@ -127,6 +209,52 @@ impl SchedulerMetrics {
         }
     }
 
+    /// How many Pods came into which queue, and by what event.
+    pub(crate) fn incoming(&self, pods: BTreeMap<(&'static str, &'static str), u64>) {
+        for ((queue, event), count) in pods {
+            self.incoming.get_or_create(&IncomingLabels { queue, event }).inc_by(count);
+        }
+    }
+
+    /// How many unschedulable Pods each plugin has refused; whoever is not named, none.
+    pub(crate) fn refused(&self, refusals: impl Iterator<Item = (&'static str, usize)>) {
+        let refusals: BTreeMap<_, _> = refusals.collect();
+        for plugin in HINTS.iter().map(|hint| hint.plugin).filter(|plugin| !plugin.is_empty()) {
+            let labels = PluginLabels { plugin, profile: self.profile.clone() };
+            let refused = refusals.get(plugin).copied().unwrap_or(0);
+            self.unschedulable.get_or_create(&labels).set(count(refused));
+        }
+    }
+
+    /// A plugin was asked whether an event helps a Pod.
+    pub(crate) fn hinted(
+        &self,
+        plugin: &'static str,
+        event: &'static str,
+        is_helped: bool,
+        (start, end): (Timestamp, Timestamp),
+    ) {
+        let hint = if is_helped { "Queue" } else { "QueueSkip" };
+        self.hints.get_or_create(&HintLabels { plugin, event, hint }).observe(seconds(start, end));
+    }
+
+    /// Room is looked for where Pods are.
+    pub(crate) fn preempting(&self) {
+        self.preemptions.inc();
+    }
+
+    /// So many are to go for one Pod.
+    pub(crate) fn victims(&self, count: usize) {
+        self.victims.observe(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
+    }
+
+    /// The victims have been told, or not all could be.
+    pub(crate) fn preempted(&self, is_done: bool, start: Timestamp, end: Timestamp) {
+        let labels = ResultLabels { result: if is_done { "success" } else { "error" } };
+        self.evictions.get_or_create(&labels).inc();
+        self.eviction_durations.get_or_create(&labels).observe(seconds(start, end));
+    }
+
     /// How much the scheduler keeps in mind.
     pub(crate) fn cached(&self, nodes: usize, pods: usize, assumed: usize) {
         for (r#type, size) in [("nodes", nodes), ("pods", pods), ("assumed_pods", assumed)] {
@@ -138,6 +266,11 @@ impl SchedulerMetrics {
 /// Upstream's buckets: from 1 ms to 16 s.
 fn attempt_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 15))
+}
+
+/// Upstream's buckets: from 10 us to 40 ms.
+fn hint_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_01, 2.0, 12))
 }
 
 /// Upstream's buckets: from 10 ms to 90 minutes.
@@ -164,7 +297,13 @@ mod tests {
         let at = |seconds| Timestamp::from_second(seconds).expect("a time");
         metrics.decided(at(0), at(1));
         metrics.attempted(Outcome::scheduled, at(0), at(2));
-        metrics.scheduled(1, at(0), at(3));
+        metrics.scheduled(History { attempts: 1, since: at(0), is_flushed: true }, at(3));
+        metrics.incoming(BTreeMap::from([(("active", "NodeAdd"), 2)]));
+        metrics.refused(std::iter::once(("NodePorts", 3)));
+        metrics.hinted("NodePorts", "NodeAdd", true, (at(0), at(1)));
+        metrics.preempting();
+        metrics.victims(4);
+        metrics.preempted(true, at(0), at(1));
         metrics.waiting(Depths { active: 1, backoff: 2, unschedulable: 3 }, 4);
         metrics.cached(5, 6, 7);
         let text = registry.render();
@@ -176,6 +315,15 @@ mod tests {
             r#"scheduler_pending_pods{queue="gated"} 4"#,
             r#"scheduler_pending_pods{queue="unschedulable"} 3"#,
             r#"scheduler_cache_size{type="assumed_pods"} 7"#,
+            r#"scheduler_queue_incoming_pods_total{queue="active",event="NodeAdd"} 2"#,
+            r#"scheduler_unschedulable_pods{plugin="NodePorts",profile="default-scheduler"} 3"#,
+            r#"scheduler_unschedulable_pods{plugin="NodeName",profile="default-scheduler"} 0"#,
+            "scheduler_pod_scheduled_after_flush_total 1",
+            r#"scheduler_queueing_hint_execution_duration_seconds_sum{plugin="NodePorts",event="NodeAdd",hint="Queue"} 1"#,
+            "scheduler_preemption_attempts_total 1",
+            "scheduler_preemption_victims_sum 4",
+            r#"scheduler_preemption_goroutines_execution_total{result="success"} 1"#,
+            r#"scheduler_preemption_goroutines_duration_seconds_sum{result="success"} 1"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in {text}");
         }

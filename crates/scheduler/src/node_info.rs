@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
 use crate::devices::Devices;
+use crate::places::{KindId, Places};
 use crate::resource::{Resources, pod_requests, pod_requests_non_zero};
 use crate::storage::Storage;
 
@@ -26,7 +27,7 @@ pub struct NodeInfo {
     /// Host ports in use.
     pub ports: BTreeSet<HostPort>,
     /// Bytes per image name.
-    pub images: HashMap<String, i64>,
+    pub images: Arc<HashMap<String, i64>>,
     /// The Pods, by uid.
     pub pods: BTreeMap<String, Arc<Pod>>,
 }
@@ -48,7 +49,7 @@ impl NodeInfo {
             requested: Resources::default(),
             requested_non_zero: Resources::default(),
             ports: BTreeSet::new(),
-            images,
+            images: Arc::new(images),
             pods: BTreeMap::new(),
         }
     }
@@ -63,8 +64,16 @@ impl NodeInfo {
         self.node.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }
 
+    /// Takes over what runs on the same Node.
+    fn take_pods(&mut self, old: &mut Self) {
+        self.pods = std::mem::take(&mut old.pods);
+        self.ports = std::mem::take(&mut old.ports);
+        self.requested = std::mem::take(&mut old.requested);
+        self.requested_non_zero = std::mem::take(&mut old.requested_non_zero);
+    }
+
     /// Counts a Pod in.
-    fn add(&mut self, uid: &str, Placed { need, pod, .. }: &Placed) {
+    pub(crate) fn add(&mut self, uid: &str, pod: &Arc<Pod>, need: &PodNeed) {
         self.pods.insert(uid.to_owned(), pod.clone());
         self.requested.add(&need.requests);
         self.requested.pods += 1;
@@ -73,7 +82,7 @@ impl NodeInfo {
     }
 
     /// Counts a Pod out.
-    fn remove(&mut self, uid: &str, need: &PodNeed) {
+    pub(crate) fn remove(&mut self, uid: &str, need: &PodNeed) {
         self.pods.remove(uid);
         self.requested.subtract(&need.requests);
         self.requested.pods -= 1;
@@ -125,10 +134,17 @@ fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
 /// All Nodes, with the Pods that are bound or assumed to be.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    nodes: BTreeMap<String, NodeInfo>,
+    /// In no order that means anything.
+    nodes: Vec<NodeInfo>,
+    /// Where each Node is among `nodes`, by name.
+    index: HashMap<String, usize>,
+    /// The same in the order of names.
+    order: Vec<usize>,
     placed: HashMap<String, Placed>,
-    /// Of the placed Pods those that want others near or far.
-    choosy: BTreeSet<String>,
+    /// Pods on Nodes that are not known (yet, or any more), by Node.
+    homeless: HashMap<String, BTreeSet<String>>,
+    /// How many Pods of which kind are in which place.
+    pub places: Places,
     /// The labels of each namespace.
     namespaces: HashMap<String, BTreeMap<String, String>>,
     /// How many Nodes have an image, by its name.
@@ -145,24 +161,30 @@ struct Placed {
     node: String,
     need: PodNeed,
     pod: Arc<Pod>,
+    kind: KindId,
 }
 
 impl Snapshot {
     /// The Nodes in name order.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
-        self.nodes.values()
+        self.order.iter().filter_map(|at| self.nodes.get(*at))
     }
 
     /// All Nodes once, in name order, from the one on which `chance` (any number) falls.
     pub fn nodes_from(&self, chance: u64) -> impl Iterator<Item = &NodeInfo> {
-        let count = u64::try_from(self.nodes.len()).unwrap_or(u64::MAX).max(1);
+        let count = u64::try_from(self.order.len()).unwrap_or(u64::MAX).max(1);
         let start = usize::try_from(chance % count).unwrap_or(0);
-        self.nodes.values().skip(start).chain(self.nodes.values().take(start))
+        let (before, after) = self.order.split_at_checked(start).unwrap_or_default();
+        after.iter().chain(before).filter_map(|at| self.nodes.get(*at))
     }
 
     /// The Node of that name.
     pub fn node(&self, name: &str) -> Option<&NodeInfo> {
-        self.nodes.get(name)
+        self.nodes.get(*self.index.get(name)?)
+    }
+
+    fn node_mut(&mut self, name: &str) -> Option<&mut NodeInfo> {
+        self.nodes.get_mut(*self.index.get(name)?)
     }
 
     /// How many Nodes there are.
@@ -180,27 +202,45 @@ impl Snapshot {
         self.nodes.is_empty()
     }
 
-    /// Adds or replaces a Node; Pods that were placed on it are counted in again.
+    /// Adds or replaces a Node; Pods that were placed on it stay.
     pub fn set_node(&mut self, node: Arc<Node>) {
+        self.places.set_node(&node);
         let mut info = NodeInfo::new(node);
         let name = info.name().to_owned();
-        for (uid, placed) in &self.placed {
-            if placed.node == name {
-                info.add(uid, placed);
-            }
-        }
         for image in info.images.keys() {
             *self.images.entry(image.clone()).or_default() += 1;
         }
-        if let Some(old) = self.nodes.insert(name, info) {
-            self.forget_images(&old);
+        if let Some(known) = self.node_mut(&name) {
+            info.take_pods(known);
+            let old = std::mem::replace(known, info);
+            return self.forget_images(&old);
         }
+        for uid in self.homeless.remove(&name).into_iter().flatten() {
+            if let Some(placed) = self.placed.get(&uid) {
+                info.add(&uid, &placed.pod, &placed.need);
+            }
+        }
+        let after = |at: &usize| self.nodes.get(*at).is_some_and(|other| other.name() < name.as_str());
+        let position = self.order.partition_point(after);
+        self.order.insert(position, self.nodes.len());
+        self.index.insert(name, self.nodes.len());
+        self.nodes.push(info);
     }
 
-    /// Removes a Node.
+    /// Removes a Node; Pods that are placed on it are homeless until it comes back.
     pub fn remove_node(&mut self, name: &str) {
-        if let Some(old) = self.nodes.remove(name) {
-            self.forget_images(&old);
+        let Some(at) = self.index.remove(name) else { return };
+        self.places.remove_node(name);
+        self.order.retain(|other| *other != at);
+        let old = self.nodes.swap_remove(at);
+        let last = self.nodes.len();
+        if let Some(moved) = self.nodes.get(at).map(|moved| moved.name().to_owned()) {
+            self.index.insert(moved, at);
+            self.order.iter_mut().filter(|other| **other == last).for_each(|other| *other = at);
+        }
+        self.forget_images(&old);
+        if !old.pods.is_empty() {
+            self.homeless.insert(name.to_owned(), old.pods.into_keys().collect());
         }
     }
 
@@ -233,10 +273,9 @@ impl Snapshot {
         self.namespaces.get(name)
     }
 
-    /// The placed Pods that want others near or far, with their Nodes.
-    pub fn choosy(&self) -> impl Iterator<Item = (&Pod, &NodeInfo)> {
-        let placed = self.choosy.iter().filter_map(|uid| self.placed.get(uid));
-        placed.filter_map(|placed| Some((&*placed.pod, self.nodes.get(&placed.node)?)))
+    /// What a placed Pod takes up.
+    pub fn need(&self, uid: &str) -> Option<&PodNeed> {
+        self.placed.get(uid).map(|placed| &placed.need)
     }
 
     /// Places a Pod on a Node: bound already, or assumed to be soon. Returns whether that is news to others.
@@ -248,39 +287,45 @@ impl Snapshot {
         };
         if let Some(known) = self.placed.get_mut(uid).filter(|known| same(known)) {
             // Whether it is on its way out, and why, is news to preemption.
+            if is_going(&known.pod) != is_going(pod) {
+                self.places.remove(known.kind, node);
+                known.kind = self.places.add(pod, node);
+            }
             known.pod = pod.clone();
-            if let Some(here) = self.nodes.get_mut(node).and_then(|info| info.pods.get_mut(uid)) {
+            if let Some(here) = self.node_mut(node).and_then(|info| info.pods.get_mut(uid)) {
                 *here = pod.clone();
             }
             return false;
         }
         self.remove(uid);
-        let placed = Placed { node: node.to_owned(), need, pod: pod.clone() };
-        if let Some(info) = self.nodes.get_mut(node) {
-            info.add(uid, &placed);
+        match self.node_mut(node) {
+            Some(info) => info.add(uid, pod, &need),
+            None => drop(self.homeless.entry(node.to_owned()).or_default().insert(uid.to_owned())),
         }
-        if is_choosy(pod) {
-            self.choosy.insert(uid.to_owned());
-        }
+        let kind = self.places.add(pod, node);
+        let placed = Placed { node: node.to_owned(), need, pod: pod.clone(), kind };
         self.placed.insert(uid.to_owned(), placed);
         true
     }
 
     /// Takes the Pod `uid` away; returns whether it was placed.
     pub fn remove(&mut self, uid: &str) -> bool {
-        let Some(Placed { node, need, .. }) = self.placed.remove(uid) else { return false };
-        self.choosy.remove(uid);
-        if let Some(info) = self.nodes.get_mut(&node) {
+        let Some(Placed { node, need, kind, .. }) = self.placed.remove(uid) else { return false };
+        self.places.remove(kind, &node);
+        if let Some(info) = self.node_mut(&node) {
             info.remove(uid, &need);
+        } else if let Some(pods) = self.homeless.get_mut(&node) {
+            pods.remove(uid);
+            if pods.is_empty() {
+                self.homeless.remove(&node);
+            }
         }
         true
     }
 }
 
-/// Whether it matters to the Pod where other Pods are, as far as affinity says so.
-fn is_choosy(pod: &Pod) -> bool {
-    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
-    affinity.is_some_and(|affinity| affinity.pod_affinity.is_some() || affinity.pod_anti_affinity.is_some())
+fn is_going(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
 }
 
 #[cfg(test)]
@@ -319,5 +364,33 @@ mod tests {
         assert!(!snapshot.place(&Arc::new(leaving), "a"), "it takes the room that it took");
         let mut pods = snapshot.nodes().flat_map(|node| node.pods.values());
         assert!(pods.all(|pod| pod.metadata.deletion_timestamp.is_some()));
+    }
+
+    #[test]
+    fn nodes_come_and_go_and_pods_stay_where_they_were_put() {
+        let parse = |name: &str| {
+            Arc::new(serde_saphyr::from_str::<Node>(&format!("metadata: {{name: {name}}}")).expect("a node"))
+        };
+        let mut snapshot = Snapshot::default();
+        let pod: Arc<Pod> = Arc::new(serde_saphyr::from_str("metadata: {name: p, uid: u}").expect("a pod"));
+        let names = |snapshot: &Snapshot| {
+            snapshot.nodes().map(|node| format!("{}{}", node.name(), node.pods.len())).collect::<String>()
+        };
+        for name in ["b", "d", "a", "c"] {
+            snapshot.set_node(parse(name));
+        }
+        snapshot.place(&pod, "b");
+        assert_eq!(names(&snapshot), "a0b1c0d0");
+        snapshot.remove_node("b");
+        assert_eq!(names(&snapshot), "a0c0d0");
+        snapshot.remove_node("d");
+        snapshot.set_node(parse("b"));
+        assert_eq!(names(&snapshot), "a0b1c0", "it is the Node that it was");
+        snapshot.set_node(parse("b"));
+        assert_eq!(names(&snapshot), "a0b1c0");
+        snapshot.remove_node("b");
+        assert!(snapshot.remove("u"));
+        assert!(snapshot.homeless.is_empty() && snapshot.node("b").is_none());
+        assert_eq!(snapshot.node("c").map(NodeInfo::name), Some("c"));
     }
 }

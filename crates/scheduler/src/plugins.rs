@@ -3,17 +3,17 @@
 mod balanced_allocation;
 mod dynamic_resources;
 mod image_locality;
-mod inter_pod_affinity;
+pub(crate) mod inter_pod_affinity;
 mod node_affinity;
 mod node_name;
-mod node_ports;
+pub(crate) mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
 mod pod_topology_spread;
 mod taint_toleration;
 mod volume_binding;
 mod volume_limits;
-mod volume_restrictions;
+pub(crate) mod volume_restrictions;
 mod volume_zone;
 
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub struct Candidate<'a> {
     /// Its requests and ports.
     pub need: PodNeed,
     images: image_locality::State,
-    near: inter_pod_affinity::State,
-    spread: pod_topology_spread::State,
+    near: inter_pod_affinity::State<'a>,
+    spread: pod_topology_spread::State<'a>,
     storage: &'a Storage,
     volumes: volume_binding::State,
     zones: volume_zone::State,
@@ -74,7 +74,17 @@ impl<'a> Candidate<'a> {
 
     /// Why the Node cannot take the Pod: what the first filter says that has something against it.
     pub fn refusal(&self, node: &NodeInfo) -> Option<Refusal> {
-        self.filters.iter().find_map(|plugin| (plugin.filter)(self, node))
+        self.refusal_by(node).map(|(_, refusal)| refusal)
+    }
+
+    /// The same, with the plugin that says so.
+    pub fn refusal_by(&self, node: &NodeInfo) -> Option<(&'static str, Refusal)> {
+        self.filters.iter().find_map(|plugin| Some((plugin.name, (plugin.filter)(self, node)?)))
+    }
+
+    /// The filters that may have something against a Node.
+    pub fn asked(&self) -> impl Iterator<Item = &'static str> {
+        self.filters.iter().map(|plugin| plugin.name)
     }
 
     /// The scores that may tell Nodes apart. Once [`Candidate::settle`] was called.
@@ -82,9 +92,10 @@ impl<'a> Candidate<'a> {
         SCORES.iter().filter(|plugin| (plugin.concerns)(self))
     }
 
-    /// Why no Node will do, whatever it is like. Source: `PreFilter`.
-    pub fn refused(&self) -> Option<&str> {
-        self.volumes.refused.as_deref().or(self.claims.refused.as_deref())
+    /// Which plugin says that no Node will do, whatever it is like, and why. Source: `PreFilter`.
+    pub fn refused(&self) -> Option<(&'static str, &str)> {
+        let volumes = self.volumes.refused.as_deref().map(|why| ("VolumeBinding", why));
+        volumes.or_else(|| self.claims.refused.as_deref().map(|why| ("DynamicResources", why)))
     }
 
     /// What has to be written to the Pod's claims before it is bound to `node`, which can take it. Source: `Reserve`.

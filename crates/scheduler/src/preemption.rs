@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use controller::selector;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
-use crate::node_info::Snapshot;
+use crate::node_info::{NodeInfo, Snapshot};
 use crate::plugins::{Candidate, Remedy};
 
 /// What a victim's condition says. Source: `PodReasonPreemptionByScheduler`, core/v1.
@@ -72,37 +72,78 @@ pub fn preempt(
     if is_room_coming(pod, snapshot, &nodes) {
         return Preemption::NotEligible("not eligible due to a terminating pod on the nominated node.");
     }
-    let enough = (nodes.len() / CANDIDATES_SHARE).max(CANDIDATES_MIN);
+    let mut search = Search::new(nodes.len());
     let first = usize::try_from(chance % u64::try_from(nodes.len().max(1)).unwrap_or(1)).unwrap_or(0);
-    let mut rooms: Vec<Room> = Vec::new();
-    for node in nodes.iter().cycle().skip(first).take(nodes.len()) {
-        match victims_on(pod, node, snapshot, budgets) {
-            Ok(room) => rooms.push(room),
-            Err(why) => reasons.extend(why),
+    let nodes = nodes.iter().cycle().skip(first).take(nodes.len());
+    let is_alone = !Candidate::new(pod, None, snapshot).asked().any(|plugin| FAR_SIGHTED.contains(&plugin));
+    if is_alone {
+        let candidate = Candidate::new(pod, None, snapshot);
+        for node in nodes.filter_map(|node| snapshot.node(name(node))) {
+            let trial = Alone { candidate: &candidate, node: node.clone(), snapshot };
+            search.take(victims_on(pod, trial, budgets), &mut reasons);
+            if search.is_over() {
+                break;
+            }
         }
-        if rooms.len() >= enough && rooms.iter().any(|room| room.violations == 0) {
-            break;
+    } else {
+        for node in nodes {
+            let trial = Whole { pod, node: name(node), snapshot: &mut *snapshot };
+            search.take(victims_on(pod, trial, budgets), &mut reasons);
+            if search.is_over() {
+                break;
+            }
         }
     }
-    rooms.into_iter().min_by_key(loss).map_or(Preemption::Useless(reasons), Preemption::Possible)
+    search.rooms.into_iter().min_by_key(loss).map_or(Preemption::Useless(reasons), Preemption::Possible)
+}
+
+/// Filters that look at the Pods of other Nodes too; without them a Node can be judged alone.
+const FAR_SIGHTED: [&str; 3] = ["InterPodAffinity", "PodTopologySpread", "VolumeRestrictions"];
+
+/// The rooms that were found so far.
+struct Search {
+    rooms: Vec<Room>,
+    enough: usize,
+}
+
+impl Search {
+    /// Among so many Nodes. Source: `GetOffsetAndNumCandidates`.
+    fn new(nodes: usize) -> Self {
+        Self { rooms: Vec::new(), enough: (nodes / CANDIDATES_SHARE).max(CANDIDATES_MIN) }
+    }
+
+    fn take(&mut self, found: Result<Room, Vec<String>>, reasons: &mut Vec<String>) {
+        match found {
+            Ok(room) => self.rooms.push(room),
+            Err(why) => reasons.extend(why),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.rooms.len() >= self.enough && self.rooms.iter().any(|room| room.violations == 0)
+    }
 }
 
 /// The Nodes that the Pod could have if others went, and what is said of the rest.
-fn helpful(pod: &Pod, snapshot: &Snapshot) -> (Vec<String>, Vec<String>) {
+fn helpful(pod: &Pod, snapshot: &Snapshot) -> (Vec<Arc<Node>>, Vec<String>) {
     let candidate = Candidate::new(pod, None, snapshot);
     let (mut nodes, mut reasons) = (Vec::new(), Vec::new());
     for node in snapshot.nodes() {
         match candidate.refusal(node) {
             Some(refusal) if refusal.remedy != Remedy::Preemption => reasons.push(NOT_HELPFUL.to_owned()),
-            _ => nodes.push(node.name().to_owned()),
+            _ => nodes.push(node.node.clone()),
         }
     }
     (nodes, reasons)
 }
 
+fn name(node: &Node) -> &str {
+    node.metadata.name.as_deref().unwrap_or_default()
+}
+
 /// Whether victims of this Pod are still on their way out of its nominated Node.
-fn is_room_coming(pod: &Pod, snapshot: &Snapshot, helpful: &[String]) -> bool {
-    let Some(node) = nominated(pod).filter(|node| helpful.iter().any(|name| name == node)) else {
+fn is_room_coming(pod: &Pod, snapshot: &Snapshot, helpful: &[Arc<Node>]) -> bool {
+    let Some(node) = nominated(pod).filter(|node| helpful.iter().any(|other| name(other) == *node)) else {
         return false;
     };
     let is_victim = |other: &Arc<Pod>| {
@@ -116,64 +157,124 @@ fn is_room_coming(pod: &Pod, snapshot: &Snapshot, helpful: &[String]) -> bool {
     snapshot.node(node).is_some_and(|node| node.pods.values().any(is_victim))
 }
 
-/// Who must go from `node`, or why that would not help.
+/// A Node on which it is tried out who must go.
+trait Trial {
+    /// Which Node it is.
+    fn node(&self) -> &str;
+    /// Who is there.
+    fn pods(&self) -> Vec<Arc<Pod>>;
+    /// Takes a Pod away.
+    fn leave(&mut self, pod: &Arc<Pod>);
+    /// Puts it back.
+    fn come(&mut self, pod: &Arc<Pod>);
+    /// Why the Node cannot take the new Pod as things are.
+    fn refusal(&self) -> Option<Vec<String>>;
+}
+
+/// A copy of one Node, judged by what is known of all others.
+struct Alone<'a> {
+    candidate: &'a Candidate<'a>,
+    node: NodeInfo,
+    snapshot: &'a Snapshot,
+}
+
+impl Trial for Alone<'_> {
+    fn node(&self) -> &str {
+        self.node.name()
+    }
+
+    fn pods(&self) -> Vec<Arc<Pod>> {
+        self.node.pods.values().cloned().collect()
+    }
+
+    fn leave(&mut self, pod: &Arc<Pod>) {
+        if let Some(need) = self.snapshot.need(uid(pod)) {
+            self.node.remove(uid(pod), need);
+        }
+    }
+
+    fn come(&mut self, pod: &Arc<Pod>) {
+        if let Some(need) = self.snapshot.need(uid(pod)) {
+            self.node.add(uid(pod), pod, need);
+        }
+    }
+
+    fn refusal(&self) -> Option<Vec<String>> {
+        self.candidate.refusal(&self.node).map(|refusal| refusal.reasons)
+    }
+}
+
+/// A Node among all others, which are summed up anew after each step.
+struct Whole<'a> {
+    pod: &'a Pod,
+    node: &'a str,
+    snapshot: &'a mut Snapshot,
+}
+
+impl Trial for Whole<'_> {
+    fn node(&self) -> &str {
+        self.node
+    }
+
+    fn pods(&self) -> Vec<Arc<Pod>> {
+        self.snapshot.node(self.node).map(|node| node.pods.values().cloned().collect()).unwrap_or_default()
+    }
+
+    fn leave(&mut self, pod: &Arc<Pod>) {
+        self.snapshot.remove(uid(pod));
+    }
+
+    fn come(&mut self, pod: &Arc<Pod>) {
+        self.snapshot.place(pod, self.node);
+    }
+
+    fn refusal(&self) -> Option<Vec<String>> {
+        let candidate = Candidate::new(self.pod, None, self.snapshot);
+        candidate.refusal(self.snapshot.node(self.node)?).map(|refusal| refusal.reasons)
+    }
+}
+
+/// Who must go, or why that would not help. Everyone is back afterwards.
 fn victims_on(
     pod: &Pod,
-    node: &str,
-    snapshot: &mut Snapshot,
+    mut trial: impl Trial,
     budgets: &[Arc<PodDisruptionBudget>],
 ) -> Result<Room, Vec<String>> {
-    let here = snapshot.node(node).map(|node| node.pods.values().cloned().collect::<Vec<_>>());
-    let mut lesser: Vec<Arc<Pod>> = here.unwrap_or_default();
+    let mut lesser = trial.pods();
     lesser.retain(|other| priority(other) < priority(pod));
     if lesser.is_empty() {
         return Err(vec![NO_VICTIMS.to_owned()]);
     }
     lesser.sort_by_key(|other| importance(other));
-    lesser.iter().for_each(|other| drop_from(snapshot, other));
-    let outcome = refusal(pod, node, snapshot).map_or_else(
-        || {
-            let (protected, free) = by_budgets(&lesser, budgets);
-            let (mut victims, violations) = reprieve(pod, node, snapshot, &protected);
-            victims.extend(reprieve(pod, node, snapshot, &free).0);
-            victims.sort_by_key(|other| importance(other));
-            Ok(Room { node: node.to_owned(), victims, violations })
-        },
-        Err,
-    );
-    for other in &lesser {
-        snapshot.place(other, node);
+    lesser.iter().for_each(|other| trial.leave(other));
+    if let Some(why) = trial.refusal() {
+        lesser.iter().for_each(|other| trial.come(other));
+        return Err(why);
     }
-    outcome
+    let (protected, free) = by_budgets(&lesser, budgets);
+    let mut victims = reprieve(&mut trial, &protected);
+    let violations = victims.len();
+    victims.extend(reprieve(&mut trial, &free));
+    victims.iter().for_each(|other| trial.come(other));
+    victims.sort_by_key(|other| importance(other));
+    Ok(Room { node: trial.node().to_owned(), victims, violations })
 }
 
-/// Lets everyone stay who can, in order; gives those who cannot, and how many.
-fn reprieve(
-    pod: &Pod,
-    node: &str,
-    snapshot: &mut Snapshot,
-    candidates: &[Arc<Pod>],
-) -> (Vec<Arc<Pod>>, usize) {
+/// Lets everyone stay who can, in order; gives those who cannot.
+fn reprieve(trial: &mut impl Trial, candidates: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
     let mut victims = Vec::new();
     for other in candidates {
-        snapshot.place(other, node);
-        if refusal(pod, node, snapshot).is_some() {
-            drop_from(snapshot, other);
+        trial.come(other);
+        if trial.refusal().is_some() {
+            trial.leave(other);
             victims.push(other.clone());
         }
     }
-    let count = victims.len();
-    (victims, count)
+    victims
 }
 
-fn drop_from(snapshot: &mut Snapshot, pod: &Pod) {
-    snapshot.remove(pod.metadata.uid.as_deref().unwrap_or_default());
-}
-
-/// Why the Node cannot take the Pod as things are.
-fn refusal(pod: &Pod, node: &str, snapshot: &Snapshot) -> Option<Vec<String>> {
-    let candidate = Candidate::new(pod, None, snapshot);
-    candidate.refusal(snapshot.node(node)?).map(|refusal| refusal.reasons)
+fn uid(pod: &Pod) -> &str {
+    pod.metadata.uid.as_deref().unwrap_or_default()
 }
 
 /// Sorts the most important Pod first: by priority, then by how long it runs.
@@ -231,10 +332,8 @@ fn loss(room: &Room) -> (usize, i32, i64, usize, Reverse<Timestamp>) {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
-    use k8s_openapi::api::core::v1::Node;
-
     use super::*;
+    use expect_test::{Expect, expect};
 
     fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
         serde_saphyr::from_str(yaml).expect("valid YAML")

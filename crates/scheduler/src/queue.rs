@@ -1,6 +1,10 @@
-//! Pods that wait for a Node: active (to be tried now), backing off, or unschedulable until something changes.
+//! Pods that wait for a Node: active (to be tried now), backing off, or unschedulable until something helps.
 //!
-//! Source: KEP-1819 and `pkg/scheduler/backend/queue`. Pure: time comes in as an argument.
+//! An unschedulable Pod is found by the plugins that refused it, so that what happens costs nothing for those whom it
+//! cannot help. While nothing is active the first of those that back off is tried early; not so after an error, which
+//! trying again does not mend. While others are made to go for a Pod it is held: what happens meanwhile is kept in mind.
+//! Nothing happens while a Pod is being tried: decisions are made between two changes, so none is missed.
+//! Source: KEP-1819, KEP-4247, KEP-4832, KEP-5142 and `pkg/scheduler/backend/queue`. Pure: time comes in as an argument.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -8,22 +12,53 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// Whatever happens, an unschedulable Pod is tried again after this long.
+/// Whatever happens, an unschedulable Pod is tried again after this long. Source: `DefaultPodMaxInUnschedulablePodsDuration`.
 const UNSCHEDULABLE_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Higher priority first, then who came first.
 type Rank = (Reverse<i32>, u64, String);
 
+/// The plugins that refused a Pod; none after an error.
+pub type Rejectors = BTreeSet<&'static str>;
+
+/// How long a Pod that was tried is left alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff {
+    /// After the first attempt. Source: `podInitialBackoffSeconds`.
+    pub first: Duration,
+    /// At most. Source: `podMaxBackoffSeconds`.
+    pub max: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { first: Duration::from_secs(1), max: Duration::from_secs(10) }
+    }
+}
+
+impl Backoff {
+    fn after(self, attempts: u32) -> Duration {
+        let factor = 1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.first.saturating_mul(factor).min(self.max)
+    }
+}
+
 /// The three queues.
 #[derive(Debug, Default)]
 pub struct Queue {
+    backoff: Backoff,
     active: BTreeSet<Rank>,
+    /// Those that back off after a refusal, by the second in which that ends.
+    backing_off: BTreeSet<(i64, Rank)>,
     waiting: HashMap<String, Waiting>,
-    timers: BTreeMap<(Timestamp, String), ()>,
-    /// How many of the timers are of Pods that back off.
-    backing_off: usize,
+    /// When those that are not active are due.
+    timers: BTreeSet<(Timestamp, String)>,
+    /// The unschedulable, by the plugins that refused them.
+    refused_by: BTreeMap<&'static str, BTreeSet<String>>,
+    /// How many are unschedulable.
+    unschedulable: usize,
+    /// How many Pods came into which queue, by what made them come.
+    incoming: BTreeMap<(&'static str, &'static str), u64>,
     counter: u64,
 }
 
@@ -32,7 +67,23 @@ struct Waiting {
     rank: Rank,
     state: State,
     attempts: u32,
+    /// Attempts that ended in a refusal, and errors since the last one.
+    refusals: u32,
+    errors: u32,
+    rejectors: Rejectors,
     since: Timestamp,
+    /// Whether the Pod is due to time alone.
+    is_flushed: bool,
+    held: Held,
+}
+
+/// Whether others are being made to go for the Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    No,
+    Yes,
+    /// They are, and this has happened meanwhile.
+    Missed(&'static str),
 }
 
 /// How many Pods wait in each queue.
@@ -46,27 +97,58 @@ pub struct Depths {
     pub unschedulable: usize,
 }
 
+/// What is known of a Pod's attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    /// How often the Pod was tried.
+    pub attempts: u32,
+    /// Since when it waits.
+    pub since: Timestamp,
+    /// Whether the last attempt was due to time alone: nothing that happened was thought to help.
+    pub is_flushed: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Active,
     Popped,
     /// Tried again at this time.
     Backoff(Timestamp),
-    /// Tried again at this time, or when something changes, but not while it backs off.
+    /// Tried again at `until`, or when something helps, but not while it backs off.
     Unschedulable {
-        tried_at: Timestamp,
+        due: Timestamp,
         until: Timestamp,
     },
 }
 
 impl Queue {
-    /// Adds a Pod; one that waits already is tried again now.
-    pub fn add(&mut self, key: &str, priority: i32, now: Timestamp) {
-        let (attempts, since) = self.forget(key).unwrap_or((0, now));
-        self.counter += 1;
-        let rank = (Reverse(priority), self.counter, key.to_owned());
-        self.active.insert(rank.clone());
-        self.waiting.insert(key.to_owned(), Waiting { rank, state: State::Active, attempts, since });
+    /// An empty queue.
+    pub fn new(backoff: Backoff) -> Self {
+        Self { backoff, ..Self::default() }
+    }
+
+    /// Adds a Pod; one that waits already is tried again now. `event` is why, for the count.
+    pub fn add(&mut self, key: &str, priority: i32, (event, now): (&'static str, Timestamp)) {
+        let known = self.forget(key);
+        let rank = (Reverse(priority), self.next(), key.to_owned());
+        let new = Waiting {
+            rank: rank.clone(),
+            state: State::Active,
+            attempts: 0,
+            refusals: 0,
+            errors: 0,
+            rejectors: Rejectors::new(),
+            since: now,
+            is_flushed: false,
+            held: Held::No,
+        };
+        let waiting = match known {
+            Some(known) => Waiting { rank: rank.clone(), state: State::Active, is_flushed: false, ..known },
+            None => new,
+        };
+        self.active.insert(rank);
+        self.came("active", event);
+        self.waiting.insert(key.to_owned(), waiting);
     }
 
     /// Whether the Pod waits here.
@@ -74,9 +156,10 @@ impl Queue {
         self.waiting.contains_key(key)
     }
 
-    /// How often the Pod was tried, and since when it waits.
-    pub fn history(&self, key: &str) -> Option<(u32, Timestamp)> {
-        self.waiting.get(key).map(|waiting| (waiting.attempts, waiting.since))
+    /// What is known of the Pod's attempts.
+    pub fn history(&self, key: &str) -> Option<History> {
+        let waiting = self.waiting.get(key)?;
+        Some(History { attempts: waiting.attempts, since: waiting.since, is_flushed: waiting.is_flushed })
     }
 
     /// Removes a Pod: bound, or gone.
@@ -87,6 +170,11 @@ impl Queue {
     /// Takes the next Pod to try.
     pub fn pop(&mut self, now: Timestamp) -> Option<String> {
         self.promote_due(now);
+        if self.active.is_empty()
+            && let Some((_, rank)) = self.backing_off.first().cloned()
+        {
+            self.activate(&rank.2, "PopFromBackoffQ");
+        }
         let rank = self.active.pop_first()?;
         if let Some(waiting) = self.waiting.get_mut(&rank.2) {
             waiting.state = State::Popped;
@@ -95,153 +183,185 @@ impl Queue {
         Some(rank.2)
     }
 
-    /// Puts a popped Pod away that no Node can take.
-    pub fn unschedulable(&mut self, key: &str, now: Timestamp) {
+    /// Puts a popped Pod away that these plugins have refused.
+    pub fn unschedulable(&mut self, key: &str, rejectors: Rejectors, now: Timestamp) {
+        let Some(waiting) = self.waiting.get_mut(key) else { return };
+        waiting.refusals += 1;
+        waiting.errors = 0;
+        waiting.is_flushed = false;
+        waiting.rejectors = rejectors;
+        let due = now + self.backoff.after(waiting.refusals);
+        self.behind(key);
         let until = now + UNSCHEDULABLE_MAX;
-        self.park(key, State::Unschedulable { tried_at: now, until }, until);
+        self.park(key, State::Unschedulable { due, until });
+        self.came("unschedulable", ATTEMPT_FAILURE);
     }
 
     /// Puts a popped Pod away that failed for a passing reason.
     pub fn back_off(&mut self, key: &str, now: Timestamp) {
-        let Some(waiting) = self.waiting.get(key) else { return };
-        let due = now + backoff(waiting.attempts);
-        self.park(key, State::Backoff(due), due);
+        let Some(waiting) = self.waiting.get_mut(key) else { return };
+        waiting.errors += 1;
+        waiting.is_flushed = false;
+        waiting.rejectors.clear();
+        let due = now + self.backoff.after(waiting.errors);
+        self.behind(key);
+        self.park(key, State::Backoff(due));
+        self.came("backoff", ATTEMPT_FAILURE);
     }
 
-    /// Something changed in the cluster: unschedulable Pods are tried again, after their backoff.
-    pub fn cluster_changed(&mut self, now: Timestamp) {
-        let mut moved: Vec<(Rank, Timestamp)> = Vec::new();
-        for waiting in self.waiting.values() {
-            if let State::Unschedulable { tried_at, .. } = waiting.state {
-                moved.push((waiting.rank.clone(), tried_at + backoff(waiting.attempts)));
-            }
+    /// The unschedulable Pods that a plugin has refused.
+    pub fn refused_by(&self, plugin: &str) -> impl Iterator<Item = &str> {
+        self.refused_by.get(plugin).into_iter().flatten().map(String::as_str)
+    }
+
+    /// The plugins that refused the Pod when it was last tried.
+    pub fn rejectors(&self, key: &str) -> Rejectors {
+        self.waiting.get(key).map(|waiting| waiting.rejectors.clone()).unwrap_or_default()
+    }
+
+    /// How many unschedulable Pods each plugin has refused.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        self.refused_by.iter().map(|(plugin, keys)| (*plugin, keys.len()))
+    }
+
+    /// Something has happened that helps this Pod if it is unschedulable: it is tried again, after its backoff.
+    pub fn wake(&mut self, key: &str, (event, now): (&'static str, Timestamp)) {
+        let Some(waiting) = self.waiting.get_mut(key) else { return };
+        let State::Unschedulable { due, .. } = waiting.state else { return };
+        if waiting.held != Held::No {
+            waiting.held = Held::Missed(event);
+        } else if due <= now {
+            self.activate(key, event);
+        } else {
+            self.park(key, State::Backoff(due));
+            self.came("backoff", event);
         }
-        for (rank, due) in moved {
-            if due <= now {
-                self.activate(&rank.2);
-            } else {
-                self.park(&rank.2, State::Backoff(due), due);
-            }
+    }
+
+    /// Nothing wakes this Pod until it is let go, but for the longest time that a Pod is left alone.
+    pub fn hold(&mut self, key: &str) {
+        if let Some(waiting) = self.waiting.get_mut(key) {
+            waiting.held = Held::Yes;
+        }
+    }
+
+    /// Ends [`Queue::hold`]; what has helped the Pod meanwhile counts now.
+    pub fn let_go(&mut self, key: &str, now: Timestamp) {
+        let Some(waiting) = self.waiting.get_mut(key) else { return };
+        if let Held::Missed(event) = std::mem::replace(&mut waiting.held, Held::No) {
+            self.wake(key, (event, now));
         }
     }
 
     /// When a Pod is due next, if none is active.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.timers.first_key_value().map(|((due, _), ())| *due)
+        self.timers.first().map(|(due, _)| *due)
     }
 
     /// How many Pods wait where.
     pub fn depths(&self) -> Depths {
-        let unschedulable = self.timers.len() - self.backing_off;
-        Depths { active: self.active.len(), backoff: self.backing_off, unschedulable }
+        let backoff = self.timers.len() - self.unschedulable;
+        Depths { active: self.active.len(), backoff, unschedulable: self.unschedulable }
+    }
+
+    /// How many Pods came into which queue and why, since this was last asked.
+    pub fn take_incoming(&mut self) -> BTreeMap<(&'static str, &'static str), u64> {
+        std::mem::take(&mut self.incoming)
     }
 
     fn promote_due(&mut self, now: Timestamp) {
-        while let Some(((due, key), ())) = self.timers.first_key_value() {
-            if *due > now {
-                return;
+        while let Some((_, key)) = self.timers.first().filter(|(due, _)| *due <= now).cloned() {
+            let Some(waiting) = self.waiting.get_mut(&key) else { return };
+            let is_flushed = matches!(waiting.state, State::Unschedulable { .. });
+            waiting.is_flushed = is_flushed;
+            if is_flushed {
+                waiting.held = Held::No;
             }
-            let key = key.clone();
-            self.activate(&key);
+            self.activate(&key, if is_flushed { "UnschedulableTimeout" } else { "BackoffComplete" });
         }
     }
 
-    fn activate(&mut self, key: &str) {
+    fn activate(&mut self, key: &str, event: &'static str) {
         self.unpark(key);
         if let Some(waiting) = self.waiting.get_mut(key) {
             waiting.state = State::Active;
             self.active.insert(waiting.rank.clone());
+            self.came("active", event);
         }
     }
 
-    fn park(&mut self, key: &str, state: State, due: Timestamp) {
+    fn park(&mut self, key: &str, state: State) {
         self.unpark(key);
-        if let Some(waiting) = self.waiting.get_mut(key) {
-            self.active.remove(&waiting.rank);
-            waiting.state = state;
-            self.backing_off += usize::from(matches!(state, State::Backoff(_)));
-            self.timers.insert((due, key.to_owned()), ());
+        let Some(waiting) = self.waiting.get_mut(key) else { return };
+        self.active.remove(&waiting.rank);
+        waiting.state = state;
+        match state {
+            State::Active | State::Popped => {}
+            State::Backoff(due) => {
+                if !waiting.rejectors.is_empty() {
+                    self.backing_off.insert((due.as_second(), waiting.rank.clone()));
+                }
+                self.timers.insert((due, key.to_owned()));
+            }
+            State::Unschedulable { until, .. } => {
+                for plugin in &waiting.rejectors {
+                    self.refused_by.entry(*plugin).or_default().insert(key.to_owned());
+                }
+                self.unschedulable += 1;
+                self.timers.insert((until, key.to_owned()));
+            }
         }
     }
 
     fn unpark(&mut self, key: &str) {
-        let due = match self.waiting.get(key).map(|waiting| waiting.state) {
-            Some(State::Backoff(due)) => {
-                self.backing_off -= 1;
-                due
+        let Some(waiting) = self.waiting.get(key) else { return };
+        match waiting.state {
+            State::Active | State::Popped => {}
+            State::Backoff(due) => {
+                self.backing_off.remove(&(due.as_second(), waiting.rank.clone()));
+                self.timers.remove(&(due, key.to_owned()));
             }
-            Some(State::Unschedulable { until, .. }) => until,
-            _ => return,
-        };
-        self.timers.remove(&(due, key.to_owned()));
+            State::Unschedulable { until, .. } => {
+                for plugin in &waiting.rejectors {
+                    let Some(keys) = self.refused_by.get_mut(plugin) else { continue };
+                    keys.remove(key);
+                    if keys.is_empty() {
+                        self.refused_by.remove(plugin);
+                    }
+                }
+                self.unschedulable -= 1;
+                self.timers.remove(&(until, key.to_owned()));
+            }
+        }
     }
 
-    fn forget(&mut self, key: &str) -> Option<(u32, Timestamp)> {
+    fn forget(&mut self, key: &str) -> Option<Waiting> {
         self.unpark(key);
         let waiting = self.waiting.remove(key)?;
         self.active.remove(&waiting.rank);
-        Some((waiting.attempts, waiting.since))
+        Some(waiting)
+    }
+
+    /// Who was tried comes after those of its priority that wait already.
+    fn behind(&mut self, key: &str) {
+        let last = self.next();
+        if let Some(waiting) = self.waiting.get_mut(key) {
+            waiting.rank.1 = last;
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    fn came(&mut self, queue: &'static str, event: &'static str) {
+        *self.incoming.entry((queue, event)).or_default() += 1;
     }
 }
 
-fn backoff(attempts: u32) -> Duration {
-    BACKOFF_FIRST
-        .saturating_mul(1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX))
-        .min(BACKOFF_MAX)
-}
+/// Source: `ScheduleAttemptFailure`.
+const ATTEMPT_FAILURE: &str = "ScheduleAttemptFailure";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(1_000 + seconds).expect("a time")
-    }
-
-    #[test]
-    fn higher_priority_goes_first_then_who_came_first() {
-        let mut queue = Queue::default();
-        for (key, priority) in [("low", 0), ("high", 9), ("later", 0)] {
-            queue.add(key, priority, at(0));
-        }
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop(at(0))).collect();
-        assert_eq!(order, ["high", "low", "later"]);
-    }
-
-    #[test]
-    fn an_unschedulable_pod_waits_for_a_change_and_for_its_backoff() {
-        let mut queue = Queue::default();
-        queue.add("a", 0, at(0));
-        assert_eq!(queue.pop(at(0)).as_deref(), Some("a"));
-        queue.unschedulable("a", at(0));
-        assert_eq!(queue.pop(at(5)), None);
-        queue.cluster_changed(at(5));
-        assert_eq!(queue.pop(at(5)).as_deref(), Some("a"), "its backoff of 1 s is over");
-        queue.unschedulable("a", at(5));
-        queue.cluster_changed(at(6));
-        assert_eq!(queue.pop(at(6)), None, "the second backoff is 2 s");
-        assert_eq!(queue.next_due(), Some(at(7)));
-        assert_eq!(queue.pop(at(7)).as_deref(), Some("a"));
-    }
-
-    #[test]
-    fn nothing_waits_for_ever() {
-        let mut queue = Queue::default();
-        queue.add("a", 0, at(0));
-        queue.pop(at(0));
-        queue.unschedulable("a", at(0));
-        assert_eq!(queue.depths(), Depths { unschedulable: 1, ..Depths::default() });
-        assert_eq!(queue.history("a"), Some((1, at(0))));
-        assert_eq!(queue.pop(at(300)).as_deref(), Some("a"));
-    }
-
-    #[test]
-    fn a_removed_pod_leaves_nothing_behind() {
-        let mut queue = Queue::default();
-        queue.add("a", 0, at(0));
-        queue.pop(at(0));
-        queue.back_off("a", at(0));
-        queue.remove("a");
-        assert_eq!((queue.pop(at(60)), queue.next_due(), queue.depths()), (None, None, Depths::default()));
-    }
-}
+mod tests;

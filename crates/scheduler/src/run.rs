@@ -1,7 +1,8 @@
 //! The loop: changes in, one decision at a time, bindings out concurrently.
 //!
 //! A chosen Pod is *assumed* on its Node at once, so that the next decision counts it in, and bound in the
-//! background; if the binding fails, the assumption is taken back and the Pod is tried again.
+//! background; if the binding fails, the assumption is taken back and the Pod is tried again. What changes is taken in
+//! between decisions, after a bounded number of them.
 
 mod binding;
 mod changes;
@@ -21,10 +22,13 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tokio::sync::mpsc;
 
 use crate::decide::{Decision, decide, explain};
+use crate::departures::Departures;
 use crate::devices::changes::DeviceChanges;
+use crate::diagnosis::Diagnosis;
 use crate::kin::Groups;
 use crate::metrics::{self, SchedulerMetrics};
 use crate::node_info::Snapshot;
+use crate::nominations::Nominations;
 use crate::plugins::Candidate;
 use crate::preemption::{Preemption, preempt};
 use crate::queue::Queue;
@@ -32,8 +36,11 @@ use crate::storage::changes::StorageChanges;
 use crate::volumes::Waiting;
 use binding::{Job, Progress};
 
-/// Bindings at work at once; deciding waits when there are more. Those that wait for volumes are not at work.
+/// Bindings, preemptions and explanations at work at once; deciding waits when there are more. Those that wait for volumes
+/// are not at work.
 const BINDINGS_MAX: usize = 256;
+/// Decisions before changes are taken in.
+const DECISIONS_MAX: usize = 128;
 
 /// How a scheduler is set up.
 #[derive(Clone, Debug)]
@@ -78,10 +85,10 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
         queue: Queue::default(),
         pods: HashMap::new(),
         binding: BTreeMap::new(),
-        sociable: BTreeSet::new(),
         gated: BTreeSet::new(),
         claimless: BTreeSet::new(),
-        nominated: BTreeMap::new(),
+        nominations: Nominations::default(),
+        departures: Departures::default(),
         budgets,
         groups,
         waiting: Waiting::default(),
@@ -99,7 +106,7 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
     loop {
         scheduler.schedule_all(&mut outcomes).await;
         scheduler.count();
-        let due = scheduler.queue.next_due().into_iter().chain(scheduler.waiting.next_due()).min();
+        let due = scheduler.due();
         tokio::select! {
             biased;
             changes = node_changes.next() => scheduler.nodes_changed(changes),
@@ -153,14 +160,14 @@ struct Scheduler {
     pods: HashMap<String, (Arc<Pod>, u64)>,
     /// Pods that are assumed and being bound: key to uid.
     binding: BTreeMap<String, String>,
-    /// Pods that may go when others have come: they wait for company, or for an even spread.
-    sociable: BTreeSet<String>,
     /// Pods that nobody may schedule yet.
     gated: BTreeSet<String>,
     /// Pods whose claims are not there yet: nobody is told, it is a matter of moments. Source: `PreEnqueue`.
     claimless: BTreeSet<String>,
-    /// Pods for which others were made to go: key to Node.
-    nominated: BTreeMap<String, String>,
+    /// Pods that wait for a certain Node.
+    nominations: Nominations,
+    /// Pods for which others are being made to go.
+    departures: Departures,
     budgets: Informer<PodDisruptionBudget>,
     groups: Groups,
     /// Pods that are assumed and whose volumes are on their way.
@@ -174,7 +181,8 @@ struct Scheduler {
 
 impl Scheduler {
     async fn schedule_all(&mut self, outcomes: &mut mpsc::Receiver<Progress>) {
-        while let Some(key) = self.queue.pop(self.clock.now()) {
+        for _ in 0..DECISIONS_MAX {
+            let Some(key) = self.queue.pop(self.clock.now()) else { return };
             while self.at_work >= BINDINGS_MAX {
                 let Some(progress) = outcomes.recv().await else { return };
                 self.went_on(progress);
@@ -183,43 +191,51 @@ impl Scheduler {
         }
     }
 
+    /// When there is something to do even if nothing happens.
+    fn due(&self) -> Option<Timestamp> {
+        if self.queue.depths().active > 0 {
+            return Some(self.clock.now());
+        }
+        self.queue.next_due().into_iter().chain(self.waiting.next_due()).min()
+    }
+
     fn schedule(&mut self, key: &str) {
         let Some((pod, revision)) = self.pods.get(key).cloned() else { return };
         let start = self.clock.now();
-        let promised = self.keep_promises(key, &pod);
+        let aside = self.nominations.step_aside(key, &pod, &mut self.snapshot);
         let chance = self.random.below(u64::MAX);
         let kin = self.groups.kin(&pod);
-        let mut decision = decide(&pod, kin.as_ref(), &self.snapshot, chance);
+        let mut told = Diagnosis::default();
+        let mut decision = decide(&pod, kin.as_ref(), &self.snapshot, chance, &mut told);
         let mut room = None;
         if let Decision::Unschedulable(why) = &mut decision {
             let about = Candidate::new(&pod, None, &self.snapshot).after_refusal(&self.snapshot);
+            self.metrics.preempting();
             let preemption = preempt(&pod, &mut self.snapshot, &self.budgets.list(), chance);
             *why = explain(why, &about, &preemption, self.snapshot.len());
             room = Some(preemption);
             self.give_back(&about, revision);
         }
-        for uid in promised {
-            self.snapshot.remove(&uid);
-        }
+        self.nominations.come_back(&aside, &mut self.snapshot);
         let end = self.clock.now();
         self.metrics.decided(start, end);
-        let detail = match &decision {
-            Decision::Bind(choice) => &choice.node,
-            Decision::Unschedulable(why) | Decision::Failed(why) => why,
-        };
         let object = format!("pods/{key}");
-        self.reporter.span(revision, ("scheduler", "decide"), &object, (start, end), detail);
+        let detail = match &decision {
+            Decision::Failed(why) => why.clone(),
+            Decision::Bind(_) | Decision::Unschedulable(_) => told.text(),
+        };
+        self.reporter.span(revision, ("scheduler", "decide"), &object, (start, end), &detail);
         match decision {
             Decision::Bind(choice) => self.bind(key, &pod, revision, (choice, start)),
             Decision::Failed(why) => {
                 self.metrics.attempted(metrics::Outcome::error, start, end);
                 // Whoever mends what is broken changes it, which wakes the Pod.
-                self.queue.unschedulable(key, start);
+                self.queue.unschedulable(key, told.rejectors(), start);
                 self.say_why(&pod, revision, ("SchedulerError", why), None);
             }
             Decision::Unschedulable(why) => {
                 self.metrics.attempted(metrics::Outcome::unschedulable, start, end);
-                self.queue.unschedulable(key, start);
+                self.queue.unschedulable(key, told.rejectors(), start);
                 let node = self.nominate(key, &pod, room.as_ref());
                 self.say_why(&pod, revision, ("Unschedulable", why), node);
                 if let Some(Preemption::Possible(room)) = room {
@@ -229,9 +245,12 @@ impl Scheduler {
         }
     }
 
-    fn count(&self) {
+    fn count(&mut self) {
         self.metrics.waiting(self.queue.depths(), self.gated.len());
-        self.metrics.cached(self.snapshot.len(), self.snapshot.placed(), self.binding.len());
+        self.metrics.incoming(self.queue.take_incoming());
+        self.metrics.refused(self.queue.refusals());
+        let placed = self.snapshot.placed().saturating_sub(self.nominations.len());
+        self.metrics.cached(self.snapshot.len(), placed, self.binding.len());
     }
 }
 

@@ -1,92 +1,108 @@
 //! Pods that want to be near others, or far from them. Source: `core/v1.PodAffinity` and `PodAntiAffinity`.
 //!
 //! Near and far are by topology: Nodes whose label `topologyKey` has the same value are one place. What each place
-//! holds is summed up once per decision; a Node is then judged by its labels.
+//! holds is kept by kinds of Pods, which are asked instead of their Pods; a Node is then judged by its labels.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use controller::selector;
 use k8s_openapi::api::core::v1::{Affinity, Pod, PodAffinityTerm, WeightedPodAffinityTerm};
 
 use super::{Candidate, Refusal};
 use crate::node_info::{NodeInfo, Snapshot};
+use crate::places::{Counts, KindId};
 
 /// What a Pod's being matched by another's required affinity counts. Source: `hardPodAffinityWeight`.
 const REQUIRED_WEIGHT: i64 = 1;
 
-/// A place: a label and its value.
-type Place = (String, String);
-
 /// What is known about places for one Pod.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
-    near: Vec<PodAffinityTerm>,
-    far: Vec<PodAffinityTerm>,
-    /// Where Pods are that match all of `near`.
-    wanted: HashMap<Place, usize>,
-    /// Where Pods are that match one of `far`.
-    unwanted: HashMap<Place, usize>,
-    /// Where Pods are that do not want this one.
-    forbidden: HashMap<Place, usize>,
+pub(super) struct State<'a> {
+    near: Vec<&'a PodAffinityTerm>,
+    far: Vec<&'a PodAffinityTerm>,
+    /// For each of `near`: where Pods are that match all of them.
+    wanted: Vec<Counts<'a>>,
+    /// For each of `far`: where Pods are that match it.
+    unwanted: Vec<Counts<'a>>,
+    /// By topology key: where Pods are that do not want this one.
+    forbidden: Vec<(&'a str, Counts<'a>)>,
     /// The Pod matches its own `near`: it may be the first of its group.
     matches_itself: bool,
-    scores: HashMap<Place, i64>,
+    /// What each Pod in a place counts, by topology key.
+    wishes: Vec<(&'a str, i64, Counts<'a>)>,
 }
 
-impl State {
-    pub(super) fn new(pod: &Pod, all: &Snapshot) -> Self {
+/// Kinds of Pods by topology key and by what each of their Pods counts.
+type Kinds<'a> = BTreeMap<(&'a str, i64), Vec<KindId>>;
+
+impl<'a> State<'a> {
+    pub(super) fn new(pod: &'a Pod, all: &'a Snapshot) -> Self {
         let mut state = Self { near: required(pod, near_of), far: required(pod, far_of), ..Self::default() };
         state.matches_itself = matches_all(&state.near, pod, pod, all);
-        for (other, node) in all.choosy() {
-            state.hear(pod, other, node, all);
+        let (mut forbidden, mut wishes_of) = (Kinds::new(), Kinds::new());
+        for (id, kind) in all.places.choosy() {
+            hear(pod, (id, &kind.pod), all, (&mut forbidden, &mut wishes_of));
         }
-        let wishes = wishes(pod);
-        if !state.near.is_empty() || !state.far.is_empty() || !wishes.is_empty() {
-            for node in all.nodes() {
-                for other in node.pods.values() {
-                    state.look(pod, other, node, all);
-                    for (term, weight) in &wishes {
-                        if matches(term, pod, other, all) {
-                            add(&mut state.scores, node, term, *weight);
-                        }
-                    }
-                }
-            }
+        if !state.near.is_empty() {
+            let group = kinds(pod, &state.near, all, |other| matches_all(&state.near, pod, other, all));
+            state.wanted =
+                state.near.iter().map(|term| all.places.counts(&group, &term.topology_key)).collect();
         }
+        let about = |term: &PodAffinityTerm| kinds(pod, &[term], all, |other| matches(term, pod, other, all));
+        state.unwanted =
+            state.far.iter().map(|term| all.places.counts(&about(term), &term.topology_key)).collect();
+        for (term, weight) in wishes(pod) {
+            wishes_of.entry((&term.topology_key, weight)).or_default().extend(about(term));
+        }
+        let counted = |kinds: Kinds<'a>| {
+            let counts =
+                kinds.into_iter().map(|((key, weight), ids)| (key, weight, all.places.counts(&ids, key)));
+            counts.filter(|(_, _, counts)| counts.places() > 0).collect::<Vec<_>>()
+        };
+        state.forbidden = counted(forbidden).into_iter().map(|(key, _, counts)| (key, counts)).collect();
+        state.wishes = counted(wishes_of);
         state
     }
 
-    /// What `other` says about `pod`.
-    fn hear(&mut self, pod: &Pod, other: &Pod, node: &NodeInfo, all: &Snapshot) {
-        for term in required(other, far_of).iter().filter(|term| matches(term, other, pod, all)) {
-            add(&mut self.forbidden, node, term, 1);
-        }
-        for term in required(other, near_of).iter().filter(|term| matches(term, other, pod, all)) {
-            add(&mut self.scores, node, term, REQUIRED_WEIGHT);
-        }
-        for (term, weight) in wishes(other).iter().filter(|(term, _)| matches(term, other, pod, all)) {
-            add(&mut self.scores, node, term, *weight);
-        }
-    }
-
-    /// What `pod` requires of `other`.
-    fn look(&mut self, pod: &Pod, other: &Pod, node: &NodeInfo, all: &Snapshot) {
-        if matches_all(&self.near, pod, other, all) {
-            for term in &self.near {
-                add(&mut self.wanted, node, term, 1);
-            }
-        }
-        for term in self.far.iter().filter(|term| matches(term, pod, other, all)) {
-            add(&mut self.unwanted, node, term, 1);
-        }
-    }
-
     fn is_near(&self, node: &NodeInfo) -> bool {
-        let places: Option<Vec<Place>> = self.near.iter().map(|term| place(node, term)).collect();
+        let places: Option<Vec<&str>> = self.near.iter().map(|term| node.label(&term.topology_key)).collect();
         let Some(places) = places else { return false };
-        places.iter().all(|place| self.wanted.contains_key(place))
-            || (self.wanted.is_empty() && self.matches_itself)
+        self.wanted.iter().zip(places).all(|(counts, place)| counts.get(place) > 0)
+            || (self.wanted.iter().all(|counts| counts.places() == 0) && self.matches_itself)
     }
+}
+
+/// What Pods like `other` say about `pod`.
+fn hear<'a>(
+    pod: &Pod,
+    (id, other): (KindId, &'a Pod),
+    all: &Snapshot,
+    (forbidden, wanted): (&mut Kinds<'a>, &mut Kinds<'a>),
+) {
+    for term in required(other, far_of).into_iter().filter(|term| matches(term, other, pod, all)) {
+        forbidden.entry((&term.topology_key, 0)).or_default().push(id);
+    }
+    let hard = required(other, near_of).into_iter().map(|term| (term, REQUIRED_WEIGHT));
+    for (term, weight) in hard.chain(wishes(other)).filter(|(term, _)| matches(term, other, pod, all)) {
+        wanted.entry((&term.topology_key, weight)).or_default().push(id);
+    }
+}
+
+/// The kinds that `is_meant` says these terms of `pod` are about.
+fn kinds(
+    pod: &Pod,
+    terms: &[&PodAffinityTerm],
+    all: &Snapshot,
+    is_meant: impl Fn(&Pod) -> bool,
+) -> Vec<KindId> {
+    let is_home = |term: &&PodAffinityTerm| {
+        term.namespace_selector.is_none() && term.namespaces.as_ref().is_none_or(Vec::is_empty)
+    };
+    if terms.iter().all(is_home) {
+        let here = all.places.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
+        return here.filter(|(_, kind)| is_meant(&kind.pod)).map(|(id, _)| id).collect();
+    }
+    all.places.all().filter(|(_, kind)| is_meant(&kind.pod)).map(|(id, _)| id).collect()
 }
 
 /// Whether somebody requires something, the Pod or another of it.
@@ -97,7 +113,7 @@ pub(super) fn restricts(candidate: &Candidate<'_>) -> bool {
 
 /// Whether somebody wishes something.
 pub(super) fn prefers(candidate: &Candidate<'_>) -> bool {
-    !candidate.near.scores.is_empty()
+    !candidate.near.wishes.is_empty()
 }
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
@@ -105,12 +121,11 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     if !state.is_near(node) {
         return Some(Refusal::lasting("node(s) didn't match pod affinity rules"));
     }
-    let mut far = state.far.iter().filter_map(|term| place(node, term));
-    if far.any(|place| state.unwanted.contains_key(&place)) {
+    let has_any = |key: &str, counts: &Counts<'_>| node.label(key).is_some_and(|place| counts.get(place) > 0);
+    if state.far.iter().zip(&state.unwanted).any(|(term, counts)| has_any(&term.topology_key, counts)) {
         return Some(Refusal::passing("node(s) didn't match pod anti-affinity rules"));
     }
-    let is_forbidden = |place: &Place| node.label(&place.0) == Some(place.1.as_str());
-    if state.forbidden.keys().any(is_forbidden) {
+    if state.forbidden.iter().any(|(key, counts)| has_any(key, counts)) {
         return Some(Refusal::passing("node(s) didn't satisfy existing pods anti-affinity rules"));
     }
     None
@@ -118,30 +133,20 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
 
 /// The weights of all wishes that the Node's places fulfil.
 pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
-    let scores = candidate.near.scores.iter();
-    let here = scores.filter(|((key, value), _)| node.label(key) == Some(value.as_str()));
-    here.map(|(_, weight)| weight).sum()
-}
-
-fn add<N: std::ops::AddAssign + Default>(
-    counts: &mut HashMap<Place, N>,
-    node: &NodeInfo,
-    term: &PodAffinityTerm,
-    count: N,
-) {
-    if let Some(place) = place(node, term) {
-        *counts.entry(place).or_default() += count;
-    }
-}
-
-fn place(node: &NodeInfo, term: &PodAffinityTerm) -> Option<Place> {
-    node.label(&term.topology_key).map(|value| (term.topology_key.clone(), value.to_owned()))
+    let here = candidate.near.wishes.iter().filter_map(|(key, weight, counts)| {
+        let count = counts.get(node.label(key)?);
+        Some(weight.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX)))
+    });
+    here.sum()
 }
 
 /// Required and preferred terms of one direction.
-type Terms<'a> = (Option<&'a [PodAffinityTerm]>, Option<&'a [WeightedPodAffinityTerm]>);
+pub(crate) type Terms<'a> = (Option<&'a [PodAffinityTerm]>, Option<&'a [WeightedPodAffinityTerm]>);
 
-fn near_of(affinity: &Affinity) -> Option<Terms<'_>> {
+/// Near or far.
+type Direction = fn(&Affinity) -> Option<Terms<'_>>;
+
+pub(crate) fn near_of(affinity: &Affinity) -> Option<Terms<'_>> {
     let near = affinity.pod_affinity.as_ref()?;
     Some((
         near.required_during_scheduling_ignored_during_execution.as_deref(),
@@ -149,7 +154,7 @@ fn near_of(affinity: &Affinity) -> Option<Terms<'_>> {
     ))
 }
 
-fn far_of(affinity: &Affinity) -> Option<Terms<'_>> {
+pub(crate) fn far_of(affinity: &Affinity) -> Option<Terms<'_>> {
     let far = affinity.pod_anti_affinity.as_ref()?;
     Some((
         far.required_during_scheduling_ignored_during_execution.as_deref(),
@@ -157,29 +162,27 @@ fn far_of(affinity: &Affinity) -> Option<Terms<'_>> {
     ))
 }
 
-fn required(pod: &Pod, of: fn(&Affinity) -> Option<Terms<'_>>) -> Vec<PodAffinityTerm> {
+pub(crate) fn required(pod: &Pod, of: fn(&Affinity) -> Option<Terms<'_>>) -> Vec<&PodAffinityTerm> {
     let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
-    affinity.and_then(of).and_then(|(required, _)| required).unwrap_or_default().to_vec()
+    affinity.and_then(of).and_then(|(required, _)| required).unwrap_or_default().iter().collect()
 }
 
 /// Preferred terms with their weights; those to be far from count against a place.
-fn wishes(pod: &Pod) -> Vec<(PodAffinityTerm, i64)> {
+fn wishes(pod: &Pod) -> impl Iterator<Item = (&PodAffinityTerm, i64)> {
     let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
-    let preferred = |of: fn(&Affinity) -> Option<Terms<'_>>, sign: i64| -> Vec<(PodAffinityTerm, i64)> {
+    let both: [(Direction, i64); 2] = [(near_of, 1), (far_of, -1)];
+    both.into_iter().flat_map(move |(of, sign)| {
         let terms = affinity.and_then(of).and_then(|(_, preferred)| preferred).unwrap_or_default();
-        terms.iter().map(|t| (t.pod_affinity_term.clone(), sign * i64::from(t.weight))).collect()
-    };
-    let mut all = preferred(near_of, 1);
-    all.extend(preferred(far_of, -1));
-    all
+        terms.iter().map(move |term| (&term.pod_affinity_term, sign * i64::from(term.weight)))
+    })
 }
 
-fn matches_all(terms: &[PodAffinityTerm], owner: &Pod, other: &Pod, all: &Snapshot) -> bool {
+pub(crate) fn matches_all(terms: &[&PodAffinityTerm], owner: &Pod, other: &Pod, all: &Snapshot) -> bool {
     !terms.is_empty() && terms.iter().all(|term| matches(term, owner, other, all))
 }
 
 /// Whether a term of `owner` is about `other`.
-fn matches(term: &PodAffinityTerm, owner: &Pod, other: &Pod, all: &Snapshot) -> bool {
+pub(crate) fn matches(term: &PodAffinityTerm, owner: &Pod, other: &Pod, all: &Snapshot) -> bool {
     let namespace = other.metadata.namespace.as_deref().unwrap_or_default();
     let listed = term.namespaces.as_deref().unwrap_or_default();
     let none = BTreeMap::new();

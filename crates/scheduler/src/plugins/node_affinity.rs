@@ -8,9 +8,13 @@ use crate::node_info::NodeInfo;
 
 /// Whether the Pod may not be on every Node.
 pub(super) fn restricts(candidate: &Candidate<'_>) -> bool {
-    let Some(spec) = &candidate.pod.spec else { return false };
-    let required =
-        affinity(candidate.pod).map(|own| &own.required_during_scheduling_ignored_during_execution);
+    is_restricted(candidate.pod)
+}
+
+/// The same of any Pod.
+pub(super) fn is_restricted(pod: &Pod) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let required = affinity(pod).map(|own| &own.required_during_scheduling_ignored_during_execution);
     spec.node_selector.as_ref().is_some_and(|wanted| !wanted.is_empty())
         || required.is_some_and(Option::is_some)
 }

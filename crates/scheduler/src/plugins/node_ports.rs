@@ -19,6 +19,7 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     }
 }
 
-fn conflicts(a: &HostPort, b: &HostPort) -> bool {
+/// Whether two ports are not to be had on one Node.
+pub(crate) fn conflicts(a: &HostPort, b: &HostPort) -> bool {
     a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || a.0 == ANY || b.0 == ANY)
 }

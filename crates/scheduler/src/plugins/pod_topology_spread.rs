@@ -1,9 +1,9 @@
 //! Pods of one kind spread over places. Source: `core/v1.TopologySpreadConstraint`.
 //!
-//! Places are the values of a Node label. What each holds is summed up once per decision, over the Nodes that have
-//! every label that the constraints name and that the Pod could be on at all. A Pod that says nothing about it is
-//! spread all the same, a little over hosts and less over zones, if it has kin: Pods of the same Services and of the
-//! same owner. Source: upstream's system default constraints.
+//! Places are the values of a Node label. What each holds is kept by kinds of Pods; it is counted for a Pod alone only if
+//! not every Node counts for it: those do that have every label that the constraints name and that the Pod could be on at
+//! all. A Pod that says nothing about it is spread all the same, a little over hosts and less over zones, if it has kin:
+//! Pods of the same Services and of the same owner. Source: upstream's system default constraints.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,10 +11,11 @@ use controller::selector;
 use k8s_openapi::api::core::v1::{Pod, TopologySpreadConstraint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::node_affinity::allows;
+use super::node_affinity::{allows, is_restricted};
 use super::taint_toleration::tolerates_all;
 use super::{Candidate, Refusal, SCORE_MAX};
 use crate::node_info::{NodeInfo, Snapshot};
+use crate::places::{Counts, KindId};
 
 /// The label by which a Node is a place of its own.
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -25,37 +26,37 @@ const DEFAULTS: [(&str, i32); 2] = [(HOSTNAME, 3), (ZONE, 5)];
 
 /// What is known about places for one Pod.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct State<'a> {
     /// Constraints that must hold.
-    hard: Vec<Spread>,
+    hard: Vec<Spread<'a>>,
     /// Constraints that should hold.
-    soft: Vec<Spread>,
+    soft: Vec<Spread<'a>>,
     /// Whether a Node without one of the labels is out of the question: not so for the defaults.
     needs_all_labels: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Spread {
+struct Spread<'a> {
     key: String,
     max_skew: i64,
     /// Whether the Pod counts itself.
     own: i64,
     /// Matching Pods in each place.
-    counts: HashMap<String, i64>,
+    counts: Counts<'a>,
     /// The fewest in any place; 0 while there are fewer places than there should be.
     fewest: i64,
     /// What a Pod in the same place counts: the more places, the more.
     weight: f64,
 }
 
-impl State {
+impl<'a> State<'a> {
     /// `kin` selects the Pods that `pod` is spread with if it says nothing itself.
-    pub(super) fn new(pod: &Pod, kin: Option<&LabelSelector>, all: &Snapshot) -> Self {
+    pub(super) fn new(pod: &Pod, kin: Option<&LabelSelector>, all: &'a Snapshot) -> Self {
         let own = pod.spec.as_ref().and_then(|spec| spec.topology_spread_constraints.as_deref());
         let own = own.unwrap_or_default();
         let defaults: Vec<_> = kin.filter(|_| own.is_empty()).map(by_default).unwrap_or_default();
         let needs_all_labels = !own.is_empty();
-        let of = |action: &str| -> Vec<Spread> {
+        let of = |action: &str| -> Vec<Spread<'a>> {
             let chosen: Vec<_> =
                 own.iter().chain(&defaults).filter(|c| c.when_unsatisfiable == action).collect();
             let together = if needs_all_labels { chosen.as_slice() } else { &[] };
@@ -94,34 +95,79 @@ fn by_default(kin: &LabelSelector) -> Vec<TopologySpreadConstraint> {
     constraints.collect()
 }
 
-fn spread(
+fn spread<'a>(
     constraint: &TopologySpreadConstraint,
     together: &[&TopologySpreadConstraint],
     pod: &Pod,
-    all: &Snapshot,
-) -> Spread {
-    let mut counts: HashMap<String, i64> = HashMap::new();
-    for node in all.nodes() {
-        let has_labels = together.iter().all(|other| node.label(&other.topology_key).is_some());
-        let Some(value) = node.label(&constraint.topology_key) else { continue };
-        if !has_labels || !counts_node(constraint, pod, node) {
-            continue;
-        }
-        let here = node.pods.values().filter(|other| {
-            other.metadata.deletion_timestamp.is_none() && is_same_kind(constraint, pod, other)
-        });
-        *counts.entry(value.to_owned()).or_default() += i64::try_from(here.count()).unwrap_or(i64::MAX);
-    }
+    all: &'a Snapshot,
+) -> Spread<'a> {
+    let here = all.places.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
+    let same = here.filter(|(_, kind)| {
+        kind.pod.metadata.deletion_timestamp.is_none() && is_same_kind(constraint, pod, &kind.pod)
+    });
+    let same: Vec<KindId> = same.map(|(id, _)| id).collect();
+    let key = constraint.topology_key.as_str();
+    let (counts, places, fewest) =
+        match all.places.extent(key).filter(|_| counts_all(constraint, together, pod, all)) {
+            Some((places, _)) => {
+                let counts = all.places.counts(&same, key);
+                let fewest = if counts.places() < places { 0 } else { counts.fewest() };
+                (counts, places, fewest)
+            }
+            None => {
+                let counts = count(constraint, together, pod, (all, &same));
+                let (places, fewest) = (counts.len(), counts.values().copied().min().unwrap_or(0));
+                (Counts::Sum(counts), places, fewest)
+            }
+        };
     let places_min = constraint.min_domains.and_then(|places| usize::try_from(places).ok()).unwrap_or(1);
-    let fewest = if counts.len() < places_min { 0 } else { counts.values().copied().min().unwrap_or(0) };
     Spread {
         key: constraint.topology_key.clone(),
         max_skew: i64::from(constraint.max_skew),
         own: i64::from(is_same_kind(constraint, pod, pod)),
         counts,
-        fewest,
+        fewest: if places < places_min { 0 } else { signed(fewest) },
         weight: 1.0,
     }
+}
+
+/// Whether every Node that has the constraint's label counts: then nothing has to be counted for this Pod alone.
+fn counts_all(
+    constraint: &TopologySpreadConstraint,
+    together: &[&TopologySpreadConstraint],
+    pod: &Pod,
+    all: &Snapshot,
+) -> bool {
+    let is_on_all = |other: &&TopologySpreadConstraint| {
+        other.topology_key == constraint.topology_key
+            || all.places.extent(&other.topology_key).is_some_and(|(_, nodes)| nodes == all.len())
+    };
+    (constraint.node_affinity_policy.as_deref() == Some("Ignore") || !is_restricted(pod))
+        && constraint.node_taints_policy.as_deref() != Some("Honor")
+        && together.iter().all(is_on_all)
+}
+
+/// How many Pods of these kinds each place has, of the Nodes that count; 0 for places without.
+fn count<'a>(
+    constraint: &TopologySpreadConstraint,
+    together: &[&TopologySpreadConstraint],
+    pod: &Pod,
+    (all, same): (&'a Snapshot, &[KindId]),
+) -> HashMap<&'a str, usize> {
+    let per_node = all.places.per_node(same);
+    let mut counts = HashMap::new();
+    for node in all.nodes() {
+        let has_labels = together.iter().all(|other| node.label(&other.topology_key).is_some());
+        let Some(value) = node.label(&constraint.topology_key) else { continue };
+        if has_labels && counts_node(constraint, pod, node) {
+            *counts.entry(value).or_default() += per_node.get(node.name()).copied().unwrap_or(0);
+        }
+    }
+    counts
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 fn counts_node(constraint: &TopologySpreadConstraint, pod: &Pod, node: &NodeInfo) -> bool {
@@ -158,7 +204,7 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
                 "node(s) didn't match pod topology spread constraints (missing required label)",
             ));
         };
-        let here = spread.counts.get(value).copied().unwrap_or(0);
+        let here = signed(spread.counts.get(value));
         if here + spread.own - spread.fewest > spread.max_skew {
             return Some(Refusal::passing("node(s) didn't match pod topology spread constraints"));
         }
@@ -175,7 +221,7 @@ pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
         return IGNORED;
     }
     let here = state.soft.iter().filter_map(|spread| {
-        let count = spread.counts.get(node.label(&spread.key)?).copied().unwrap_or(0);
+        let count = spread.counts.get(node.label(&spread.key)?);
         #[expect(clippy::cast_precision_loss, reason = "a score needs no more than 52 bits")]
         Some((count as f64).mul_add(spread.weight, (spread.max_skew - 1) as f64))
     });

@@ -43,6 +43,11 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     candidate.is_claim_taken.then(|| Refusal::passing(TAKEN))
 }
 
+/// Whether two Pods name the same disk, and so do not share a Node.
+pub(crate) fn share_disk(one: &Pod, other: &Pod) -> bool {
+    disks(one).any(|disk| disks(other).any(|other| collide(disk, other)))
+}
+
 /// The disks that a Pod names itself.
 fn disks(pod: &Pod) -> impl Iterator<Item = &Volume> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());

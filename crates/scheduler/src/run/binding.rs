@@ -11,8 +11,13 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use super::changes::POD_ADD;
 use super::{BINDINGS_MAX, Scheduler, names, uid};
 use crate::decide::Choice;
+use crate::devices::claim_key;
+use crate::events::{Event, Turn};
+use crate::preemption::{nominated, priority};
+use crate::queue::History;
 use crate::storage::Promise;
 use crate::volumes::{self, BIND_MAX, Over, WAITING_MAX};
 use crate::{claims, devices, metrics};
@@ -29,7 +34,7 @@ pub(super) struct Job {
     /// When the attempt began.
     pub(super) start: Timestamp,
     /// How often the Pod was tried, and since when it waits.
-    pub(super) history: Option<(u32, Timestamp)>,
+    pub(super) history: Option<History>,
 }
 
 impl Job {
@@ -59,8 +64,10 @@ pub(super) enum Progress {
     Promised(Job, Promise),
     /// The binding is over.
     Finished(Outcome),
-    /// The preemption is over.
-    Failed(Outcome),
+    /// The victims of a preemption are told to go: key and uid of whoever they go for.
+    Preempted(String, String, Result<(), String>),
+    /// A Pod was told why it has no Node.
+    Said,
 }
 
 /// How an attempt has ended.
@@ -70,7 +77,7 @@ pub(super) struct Outcome {
     /// When the attempt began.
     pub(super) start: Timestamp,
     /// How often the Pod was tried, and since when it waits.
-    pub(super) history: Option<(u32, Timestamp)>,
+    pub(super) history: Option<History>,
     pub(super) failure: Option<String>,
     /// Claims of devices as they have been written.
     pub(super) claims: Vec<Arc<ResourceClaim>>,
@@ -89,6 +96,7 @@ impl Scheduler {
             tracing::warn!(pod = key, "too many pods wait for their volumes; this one is tried again later");
             return self.queue.back_off(key, start);
         }
+        self.nominations.settle(key);
         self.snapshot.place(pod, &node);
         self.binding.insert(key.to_owned(), uid(pod).to_owned());
         if let Some(devices) = &devices {
@@ -146,16 +154,12 @@ impl Scheduler {
     }
 
     pub(super) fn went_on(&mut self, progress: Progress) {
+        self.at_work -= 1;
         match progress {
-            Progress::Failed(outcome) => self.bound(outcome),
-            Progress::Finished(outcome) => {
-                self.at_work -= 1;
-                self.bound(outcome);
-            }
-            Progress::Promised(job, promise) => {
-                self.at_work -= 1;
-                self.promised(job, promise);
-            }
+            Progress::Said => {}
+            Progress::Preempted(key, uid, done) => self.preempted(&key, &uid, done),
+            Progress::Finished(outcome) => self.bound(outcome),
+            Progress::Promised(job, promise) => self.promised(job, promise),
         }
         self.bind_ready();
     }
@@ -198,34 +202,41 @@ impl Scheduler {
     fn bound(&mut self, outcome: Outcome) {
         self.binding.remove(&outcome.key);
         self.snapshot.storage.settle(&outcome.uid);
-        let had_claims = !outcome.claims.is_empty();
-        outcome.claims.into_iter().for_each(|claim| self.snapshot.devices.assume(claim));
+        let mut events = Vec::new();
+        for claim in outcome.claims {
+            let old = self.snapshot.devices.claim(&claim_key(&claim)).cloned();
+            events.push(Event::DeviceClaim(Turn { old, new: Some(claim.clone()) }));
+            self.snapshot.devices.assume(claim);
+        }
         self.snapshot.devices.settle(&outcome.uid);
         let now = self.clock.now();
         let Some(failure) = outcome.failure else {
             self.metrics.attempted(metrics::Outcome::scheduled, outcome.start, now);
-            // Others may wait for company, or for a claim that they share.
-            if !self.sociable.is_empty() || had_claims {
-                self.queue.cluster_changed(now);
-            }
-            if let Some((attempts, since)) = outcome.history {
-                self.metrics.scheduled(attempts, since, now);
+            self.happened(&events);
+            if let Some(history) = outcome.history {
+                self.metrics.scheduled(history, now);
             }
             return;
         };
         self.metrics.attempted(metrics::Outcome::error, outcome.start, now);
-        tracing::info!(pod = outcome.key, error = failure, "binding or preemption failed");
-        let is_waiting = self.pods.get(&outcome.key).is_some_and(|(pod, _)| uid(pod) == outcome.uid);
-        if is_waiting {
+        tracing::info!(pod = outcome.key, error = failure, "binding failed");
+        let waiting = self.pods.get(&outcome.key).filter(|(pod, _)| uid(pod) == outcome.uid);
+        if let Some((pod, _)) = waiting.cloned() {
             self.snapshot.remove(&outcome.uid);
-            return self.queue.back_off(&outcome.key, now);
+            self.queue.back_off(&outcome.key, now);
+            if let Some(node) = nominated(&pod) {
+                self.nominations.add(&outcome.key, &pod, node, &mut self.snapshot);
+            }
+            // The room that it was to have is free.
+            events.push(Event::Pod(Turn { old: Some(pod), new: None }));
+            return self.happened(&events);
         }
+        self.happened(&events);
         // Another Pod has come under the name meanwhile.
         if let Some((pod, _)) = self.pods.get(&outcome.key)
             && !self.queue.contains(&outcome.key)
         {
-            let priority = pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
-            self.queue.add(&outcome.key, priority, now);
+            self.queue.add(&outcome.key, priority(pod), (POD_ADD, now));
         }
     }
 }
@@ -237,7 +248,7 @@ async fn tell(hands: &Hands, revision: u64, event: Action) {
     }
 }
 
-async fn report(finished: &mpsc::Sender<Progress>, progress: Progress) {
+pub(super) async fn report(finished: &mpsc::Sender<Progress>, progress: Progress) {
     if finished.send(progress).await.is_err() {
         tracing::debug!("the scheduler stopped during a binding");
     }

@@ -8,37 +8,67 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 
 use super::{Scheduler, uid};
 use crate::devices::changes::DeviceChange;
+use crate::events::{Event, Turn};
+use crate::hints::helps;
 use crate::preemption::{nominated, priority};
-use crate::storage::changes::StorageChange;
+use crate::storage::changes::{News, StorageChange};
+
+/// Source: `EventUnscheduledPodAdd`.
+pub(super) const POD_ADD: &str = "UnschedulablePodAdd";
+/// Source: `UpdatePodSchedulingGatesEliminated`.
+const GATES_GONE: &str = "UnschedulablePodUpdatePodSchedulingGatesEliminated";
+/// Source: `UpdatePodGeneratedResourceClaim`.
+const CLAIM_MADE: &str = "UnschedulablePodUpdatePodGeneratedResourceClaim";
 
 impl Scheduler {
-    pub(super) fn nodes_changed(&mut self, changes: Vec<Change<Node>>) {
-        let mut helps = false;
-        for change in changes {
-            match change.new {
-                Some(node) => {
-                    helps |= change.old.is_none_or(|old| matters(&old, &node));
-                    self.snapshot.set_node(node);
+    /// Tries those again whom it may help; they are asked for by the plugins that refused them.
+    pub(super) fn happened(&mut self, events: &[Event]) {
+        for event in events {
+            let mut helped = Vec::new();
+            for (plugin, _) in self.queue.refusals() {
+                for key in self.queue.refused_by(plugin) {
+                    let Some((pod, _)) = self.pods.get(key) else { continue };
+                    let start = self.clock.now();
+                    let is_helped = helps(plugin, event, pod, &self.snapshot);
+                    self.metrics.hinted(plugin, event.label(), is_helped, (start, self.clock.now()));
+                    if is_helped {
+                        helped.push(key.to_owned());
+                    }
                 }
-                None => self.snapshot.remove_node(&change.key),
             }
-        }
-        if helps {
-            self.queue.cluster_changed(self.clock.now());
+            let now = self.clock.now();
+            helped.iter().for_each(|key| self.queue.wake(key, (event.label(), now)));
         }
     }
 
+    pub(super) fn nodes_changed(&mut self, changes: Vec<Change<Node>>) {
+        let is_news = |change: &&Change<Node>| match (&change.old, &change.new) {
+            (Some(old), Some(new)) => matters(old, new),
+            _ => true,
+        };
+        let events: Vec<_> =
+            changes.iter().filter(is_news).map(|change| Event::Node(change.into())).collect();
+        for change in changes {
+            match change.new {
+                Some(node) => self.snapshot.set_node(node),
+                None => self.snapshot.remove_node(&change.key),
+            }
+        }
+        self.happened(&events);
+    }
+
     pub(super) fn namespaces_changed(&mut self, changes: Vec<Change<Namespace>>) {
+        let events: Vec<_> = changes.iter().map(|change| Event::Namespace(change.into())).collect();
         for change in changes {
             let labels = change.new.map(|namespace| namespace.metadata.labels.clone().unwrap_or_default());
             self.snapshot.set_namespace(&change.key, labels);
         }
-        self.queue.cluster_changed(self.clock.now());
+        self.happened(&events);
     }
 
     pub(super) fn storage_changed(&mut self, change: StorageChange) {
-        let claims = change(&mut self.snapshot.storage);
-        self.queue.cluster_changed(self.clock.now());
+        let News { events, claims } = change(&mut self.snapshot.storage);
+        self.happened(&events);
         for over in self.waiting.over(&self.snapshot.storage, &claims) {
             self.waited(over);
         }
@@ -46,7 +76,8 @@ impl Scheduler {
     }
 
     pub(super) fn devices_changed(&mut self, change: DeviceChange) {
-        if !change(&mut self.snapshot.devices) {
+        let events = change(&mut self.snapshot.devices);
+        if events.is_empty() {
             return;
         }
         let now = self.clock.now();
@@ -56,89 +87,121 @@ impl Scheduler {
             let Some((pod, _)) = pods.get(key) else { return false };
             let is_waiting = devices.claims_of(pod).is_err();
             if !is_waiting {
-                queue.add(key, priority(pod), now);
+                queue.add(key, priority(pod), (CLAIM_MADE, now));
             }
             is_waiting
         });
-        self.queue.cluster_changed(now);
+        self.happened(&events);
     }
 
     pub(super) fn pods_changed(&mut self, changes: Vec<Change<Pod>>) {
-        let mut freed = false;
+        let mut events = Vec::new();
         for change in changes {
-            freed |= self.pod_changed(change);
+            events.extend(self.pod_changed(change));
         }
-        if freed {
-            self.queue.cluster_changed(self.clock.now());
-        }
+        self.happened(&events);
     }
 
-    /// Returns whether room was made on a Node.
-    fn pod_changed(&mut self, change: Change<Pod>) -> bool {
-        let mut freed = false;
-        let replaced = change
-            .old
-            .as_ref()
-            .filter(|old| change.new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid));
-        if let Some(old) = replaced {
-            freed |= self.snapshot.remove(uid(old));
-            self.forget(&change.key);
+    /// Gives what others may gain by.
+    fn pod_changed(&mut self, change: Change<Pod>) -> Vec<Event> {
+        let mut events = Vec::new();
+        let is_same =
+            |old: &Arc<Pod>| change.new.as_ref().is_some_and(|new| new.metadata.uid == old.metadata.uid);
+        let (old, replaced) = match change.old {
+            Some(old) if is_same(&old) => (Some(old), None),
+            other => (None, other),
+        };
+        if let Some(replaced) = replaced {
+            events.extend(self.gone(&change.key, replaced));
         }
-        let Some(pod) = change.new else { return freed };
+        let Some(pod) = change.new else { return events };
         if is_finished(&pod) {
-            self.forget(&change.key);
-            return self.snapshot.remove(uid(&pod)) || freed;
+            events.extend(self.gone(&change.key, pod));
+            return events;
         }
-        match node_name(&pod) {
-            Some(node) => {
-                self.forget(&change.key);
-                freed |= self.snapshot.place(&pod, node) && !self.sociable.is_empty();
-            }
-            None => self.wants_node(change.key, change.old.as_deref(), pod, change.revision),
+        let is_leaving = pod.metadata.deletion_timestamp.is_some();
+        if is_leaving {
+            self.leaves(&pod);
         }
-        freed
+        let Some(node) = node_name(&pod) else {
+            self.wants_node(change.key, old.as_ref(), pod, change.revision);
+            return events;
+        };
+        events.extend(self.forget(&change.key));
+        let is_news = self.snapshot.place(&pod, node);
+        let old = old.filter(|old| node_name(old).is_some());
+        let is_first = old.is_none();
+        let was_leaving = old.as_ref().is_some_and(|old| old.metadata.deletion_timestamp.is_some());
+        if is_first || is_news || is_leaving != was_leaving {
+            events.push(Event::Pod(Turn { old, new: Some(pod) }));
+        }
+        events
     }
 
-    fn wants_node(&mut self, key: String, old: Option<&Pod>, pod: Arc<Pod>, revision: u64) {
+    /// A Pod takes no room any more.
+    fn gone(&mut self, key: &str, pod: Arc<Pod>) -> Vec<Event> {
+        self.leaves(&pod);
+        let mut events: Vec<_> = self.forget(key).into_iter().collect();
+        if self.snapshot.remove(uid(&pod)) {
+            events.push(Event::Pod(Turn { old: Some(pod), new: None }));
+        }
+        events
+    }
+
+    fn wants_node(&mut self, key: String, old: Option<&Arc<Pod>>, pod: Arc<Pod>, revision: u64) {
         let spec = pod.spec.as_ref();
         let is_ours = spec.and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or("default-scheduler")
             == self.config.name;
         let is_gated =
             spec.is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()));
         if !is_ours || is_gated || pod.metadata.deletion_timestamp.is_some() {
-            self.forget(&key);
+            let events = self.forget(&key);
             if is_ours && is_gated {
                 self.gated.insert(key);
             }
+            return self.happened(events.as_slice());
+        }
+        let event = if self.gated.remove(&key) { GATES_GONE } else { POD_ADD };
+        let now = self.clock.now();
+        let is_claimless = self.snapshot.devices.claims_of(&pod).is_err();
+        self.pods.insert(key.clone(), (pod.clone(), revision));
+        if self.binding.contains_key(&key) {
             return;
         }
-        self.gated.remove(&key);
-        let is_news = old.is_none_or(|old| is_otherwise(old, &pod));
-        let is_claimless = self.snapshot.devices.claims_of(&pod).is_err();
-        let priority = spec.and_then(|spec| spec.priority).unwrap_or(0);
-        if is_sociable(&pod) {
-            self.sociable.insert(key.clone());
-        }
-        // Whoever wrote the nomination, it counts; ours are known before they are written.
-        match (nominated(&pod), old.and_then(nominated)) {
-            (Some(node), _) => drop(self.nominated.insert(key.clone(), node.to_owned())),
-            (None, Some(_)) => drop(self.nominated.remove(&key)),
-            (None, None) => {}
-        }
-        self.pods.insert(key.clone(), (pod, revision));
-        if is_claimless && !self.binding.contains_key(&key) {
+        self.follow_nomination(&key, old.map(|old| &**old), &pod);
+        if is_claimless {
             self.queue.remove(&key);
             self.claimless.insert(key);
             return;
         }
-        self.claimless.remove(&key);
-        let is_known = self.queue.contains(&key) || self.binding.contains_key(&key);
-        if (is_news || !is_known) && !self.binding.contains_key(&key) {
-            self.queue.add(&key, priority, self.clock.now());
+        let event = if self.claimless.remove(&key) { CLAIM_MADE } else { event };
+        if !self.queue.contains(&key) {
+            return self.queue.add(&key, priority(&pod), (event, now));
+        }
+        if let Some(old) = old.filter(|old| is_otherwise(old, &pod)) {
+            let event = Event::Wish(Turn { old: Some(old.clone()), new: Some(pod.clone()) });
+            let is_helped = |plugin: &&'static str| helps(plugin, &event, &pod, &self.snapshot);
+            if self.queue.rejectors(&key).iter().any(is_helped) {
+                self.queue.wake(&key, (event.label(), now));
+            }
         }
     }
 
-    fn forget(&mut self, key: &str) {
+    /// Whoever wrote a nomination, it counts; ours are known before they are written.
+    fn follow_nomination(&mut self, key: &str, old: Option<&Pod>, pod: &Arc<Pod>) {
+        match (nominated(pod), old.and_then(nominated)) {
+            (Some(node), _) => self.nominations.add(key, pod, node, &mut self.snapshot),
+            (None, Some(_)) => {
+                let freed = self.nominations.remove(key, &mut self.snapshot);
+                let freed = freed.map(|pod| Event::Pod(Turn { old: Some(pod), new: None }));
+                self.happened(freed.as_slice());
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// The Pod waits for nothing any more; gives what others gain if room was kept for it.
+    fn forget(&mut self, key: &str) -> Option<Event> {
         if let Some(job) = self.waiting.remove(key) {
             self.binding.remove(key);
             self.snapshot.storage.settle(uid(&job.pod));
@@ -148,8 +211,9 @@ impl Scheduler {
         self.pods.remove(key);
         self.gated.remove(key);
         self.claimless.remove(key);
-        self.sociable.remove(key);
-        self.nominated.remove(key);
+        self.departures.end(key);
+        let freed = self.nominations.remove(key, &mut self.snapshot);
+        freed.map(|pod| Event::Pod(Turn { old: Some(pod), new: None }))
     }
 }
 
@@ -163,19 +227,12 @@ fn node_name(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-fn is_sociable(pod: &Pod) -> bool {
-    let spec = pod.spec.as_ref();
-    let affinity = spec.and_then(|spec| spec.affinity.as_ref());
-    affinity.is_some_and(|affinity| affinity.pod_affinity.is_some())
-        || spec.is_some_and(|spec| spec.topology_spread_constraints.is_some())
-}
-
 fn is_finished(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Whether a Node's change can make room; heartbeats cannot.
+/// Whether a Node's change can help anybody; heartbeats cannot.
 fn matters(old: &Node, new: &Node) -> bool {
     let allocatable = |node: &Node| node.status.as_ref().and_then(|status| status.allocatable.clone());
     old.spec != new.spec || old.metadata.labels != new.metadata.labels || allocatable(old) != allocatable(new)

@@ -7,19 +7,22 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
+use super::binding::{Progress, report};
 use super::preempting::nominating;
 use super::{Scheduler, names};
 
 impl Scheduler {
     /// `node` is what the Pod's status is to say about the Node that it waits for, if that changes.
     pub(super) fn say_why(
-        &self,
+        &mut self,
         pod: &Arc<Pod>,
         revision: u64,
         why: (&'static str, String),
         node: Option<Option<String>>,
     ) {
+        self.at_work += 1;
         let (hands, pod, now) = (self.hands.clone(), pod.clone(), self.clock.now());
+        let finished = self.finished.clone();
         self.tasks.spawn("explain", async move {
             let mut actions = explanations(&pod, why, now);
             actions.extend(node.map(|node| nominating(&pod, node.as_deref())));
@@ -28,6 +31,7 @@ impl Scheduler {
                     tracing::info!(error, "could not say why a pod is unschedulable");
                 }
             }
+            report(&finished, Progress::Said).await;
         });
     }
 }

@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use super::binding::{Outcome, Progress};
+use super::binding::{Progress, report};
 use super::{Scheduler, names, uid};
 use crate::claims;
 use crate::plugins::AboutClaims;
-use crate::preemption::{Preemption, REASON, Room, nominated, priority};
+use crate::preemption::{Preemption, REASON, Room, nominated};
 
 impl Scheduler {
     /// Takes the devices from a claim that keeps its Pod from the Nodes that would take it.
@@ -25,25 +25,11 @@ impl Scheduler {
         });
     }
 
-    /// Others have gone for Pods that are at least as important as `pod`: their room is not free. Gives the uids of
-    /// whoever is counted in for the decision's time.
-    pub(super) fn keep_promises(&mut self, key: &str, pod: &Pod) -> Vec<String> {
-        let mut promised = Vec::new();
-        for (other, node) in self.nominated.iter().filter(|(other, _)| *other != key) {
-            let Some((waiting, _)) = self.pods.get(other) else { continue };
-            let is_waiting = !self.binding.contains_key(other);
-            if is_waiting && priority(waiting) >= priority(pod) && self.snapshot.place(waiting, node) {
-                promised.push(uid(waiting).to_owned());
-            }
-        }
-        promised
-    }
-
     /// Notes which Node the Pod waits for from now on; says what its status is to say, if that is news.
     pub(super) fn nominate(
         &mut self,
         key: &str,
-        pod: &Pod,
+        pod: &Arc<Pod>,
         preemption: Option<&Preemption>,
     ) -> Option<Option<String>> {
         let node = match preemption {
@@ -52,13 +38,14 @@ impl Scheduler {
             Some(Preemption::NotEligible(_)) | None => return None,
         };
         match &node {
-            Some(node) => self.nominated.insert(key.to_owned(), node.clone()),
-            None => self.nominated.remove(key),
-        };
+            Some(node) => self.nominations.add(key, pod, node, &mut self.snapshot),
+            None => drop(self.nominations.remove(key, &mut self.snapshot)),
+        }
         (node.as_deref() != nominated(pod)).then_some(node)
     }
 
-    /// Sends the victims away; whoever waited for the same Node and is less important waits no longer.
+    /// Sends the victims away, in the background; meanwhile the Pod is not tried. Whoever waited for the same Node and is
+    /// less important waits no longer.
     pub(super) fn make_room(
         &mut self,
         key: &str,
@@ -66,41 +53,62 @@ impl Scheduler {
         revision: u64,
         (room, start): (Room, Timestamp),
     ) {
-        let lesser: Vec<String> = self
-            .nominated
-            .iter()
-            .filter(|(other, node)| *other != key && **node == room.node)
-            .filter(|(other, _)| {
-                self.pods.get(*other).is_some_and(|(other, _)| priority(other) < priority(pod))
-            })
-            .map(|(other, _)| other.clone())
-            .collect();
+        self.metrics.victims(room.victims.len());
         let mut actions = Vec::new();
-        for other in lesser {
-            self.nominated.remove(&other);
-            if let Some((waiting, _)) = self.pods.get(&other) {
-                actions.push(nominating(waiting, None));
-            }
+        for other in self.nominations.lesser_on(&room.node, pod) {
+            actions.extend(
+                self.nominations.remove(&other, &mut self.snapshot).map(|pod| nominating(&pod, None)),
+            );
         }
-        let leaving = |victim: &&Arc<Pod>| victim.metadata.deletion_timestamp.is_none();
-        for victim in room.victims.iter().filter(leaving) {
+        let staying = |victim: &&Arc<Pod>| victim.metadata.deletion_timestamp.is_none();
+        let victims: Vec<_> = room.victims.iter().filter(staying).collect();
+        for victim in &victims {
             actions.extend(eviction(victim, pod, &room.node, self.clock.now()));
         }
-        let (hands, finished) = (self.hands.clone(), self.finished.clone());
-        let history = self.queue.history(key);
-        let (key, uid) = (key.to_owned(), uid(pod).to_owned());
+        if victims.is_empty() && actions.is_empty() {
+            return;
+        }
+        self.queue.hold(key);
+        self.departures.begin(key, victims.iter().map(|victim| uid(victim).to_owned()));
+        self.at_work += 1;
+        let (hands, finished, metrics) = (self.hands.clone(), self.finished.clone(), self.metrics.clone());
+        let (key, uid, clock) = (key.to_owned(), uid(pod).to_owned(), self.clock.clone());
         self.tasks.spawn("preempt", async move {
+            let mut done = Ok(());
             for action in actions {
-                let Err(failure) = cause::with(revision, hands.carry_out(action)).await else { continue };
-                // Then the Pod is tried again soon, with whatever room there is.
-                let failure = Some(failure);
-                let outcome = Outcome { key, uid, start, history, failure, claims: Vec::new() };
-                if finished.send(Progress::Failed(outcome)).await.is_err() {
-                    tracing::debug!("the scheduler stopped during a preemption");
+                done = cause::with(revision, hands.carry_out(action)).await;
+                if done.is_err() {
+                    break;
                 }
-                return;
             }
+            metrics.preempted(done.is_ok(), start, clock.now());
+            report(&finished, Progress::Preempted(key, uid, done)).await;
         });
+    }
+
+    /// The victims are told to go, or not all could be: then the Pod is tried again soon, with whatever room there is.
+    pub(super) fn preempted(&mut self, key: &str, of: &str, done: Result<(), String>) {
+        if self.pods.get(key).is_none_or(|(pod, _)| uid(pod) != of) {
+            return;
+        }
+        let now = self.clock.now();
+        match done {
+            Ok(()) if !self.departures.told(key) => {}
+            Ok(()) => self.queue.let_go(key, now),
+            Err(error) => {
+                tracing::info!(pod = key, error, "preemption failed");
+                self.departures.end(key);
+                self.queue.let_go(key, now);
+                self.queue.wake(key, ("ForceActivate", now));
+            }
+        }
+    }
+
+    /// This Pod is on its way out, or gone: perhaps the last whom another waits for.
+    pub(super) fn leaves(&mut self, pod: &Pod) {
+        for key in self.departures.left(uid(pod)) {
+            self.queue.let_go(&key, self.clock.now());
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 
 use super::{ByKey, Storage, apply};
+use crate::events::{Event, Turn};
 
 /// Changes of everything that volume plugins look at.
 pub(crate) struct StorageChanges {
@@ -17,25 +18,35 @@ pub(crate) struct StorageChanges {
     capacities: Changes<CSIStorageCapacity>,
 }
 
-/// Takes changes of one kind into what is known; gives the claims that have changed.
-pub(crate) type StorageChange = Box<dyn FnOnce(&mut Storage) -> Vec<String> + Send>;
+/// What has happened, and to which claims.
+pub(crate) struct News {
+    pub(crate) events: Vec<Event>,
+    /// Keys of claims that have changed.
+    pub(crate) claims: Vec<String>,
+}
+
+/// Takes changes of one kind into what is known.
+pub(crate) type StorageChange = Box<dyn FnOnce(&mut Storage) -> News + Send>;
 
 /// Changes of one kind, other than claims.
 fn other<K: controller::Kind>(
     changes: Vec<Change<K>>,
     of: impl FnOnce(&mut Storage) -> &mut ByKey<K> + Send + 'static,
+    event: fn(Turn<K>) -> Event,
 ) -> StorageChange {
     Box::new(move |storage| {
+        let events = changes.iter().map(|change| event(change.into())).collect();
         apply(of(storage), changes);
-        Vec::new()
+        News { events, claims: Vec::new() }
     })
 }
 
 fn claims(changes: Vec<Change<PersistentVolumeClaim>>) -> StorageChange {
     Box::new(move |storage| {
-        let keys = changes.iter().map(|change| change.key.clone()).collect();
+        let events = changes.iter().map(|change| Event::Claim(change.into())).collect();
+        let claims = changes.iter().map(|change| change.key.clone()).collect();
         apply(&mut storage.claims, changes);
-        keys
+        News { events, claims }
     })
 }
 
@@ -64,11 +75,11 @@ impl StorageChanges {
         tokio::select! {
             biased;
             changes = self.claims.next() => claims(changes),
-            changes = self.volumes.next() => other(changes, |storage| &mut storage.volumes),
-            changes = self.classes.next() => other(changes, |storage| &mut storage.classes),
-            changes = self.csi_nodes.next() => other(changes, |storage| &mut storage.csi_nodes),
-            changes = self.drivers.next() => other(changes, |storage| &mut storage.drivers),
-            changes = self.capacities.next() => other(changes, |storage| &mut storage.capacities),
+            changes = self.volumes.next() => other(changes, |storage| &mut storage.volumes, Event::Volume),
+            changes = self.classes.next() => other(changes, |storage| &mut storage.classes, Event::StorageClass),
+            changes = self.csi_nodes.next() => other(changes, |storage| &mut storage.csi_nodes, Event::CsiNode),
+            changes = self.drivers.next() => other(changes, |storage| &mut storage.drivers, Event::CsiDriver),
+            changes = self.capacities.next() => other(changes, |storage| &mut storage.capacities, Event::Capacity),
         }
     }
 }

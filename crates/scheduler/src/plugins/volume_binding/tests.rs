@@ -2,6 +2,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::*;
 use crate::decide::{Choice, Decision, decide};
+use crate::diagnosis::Diagnosis;
 
 fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
     serde_saphyr::from_str(yaml).expect("valid YAML")
@@ -61,7 +62,7 @@ fn check(claims: &[&str], placed: &[(&str, &str)], expect: &str) {
         "{{metadata: {{name: p, namespace: d, uid: u}}, spec: {{containers: [{{name: c}}], volumes: [{}]}}}}",
         volumes.join(", ")
     );
-    let text = match decide(&parse(&pod), None, &snapshot, 0) {
+    let text = match decide(&parse(&pod), None, &snapshot, 0, &mut Diagnosis::default()) {
         Decision::Bind(choice) => choice.node,
         Decision::Unschedulable(why) | Decision::Failed(why) => why,
     };
@@ -169,14 +170,17 @@ fn a_node_has_as_many_volumes_as_its_driver_can() {
     };
     snapshot.place(&Arc::new(pod("first", "other")), "b");
     let choice = Choice { node: "b".into(), volumes: None, devices: None };
-    assert_eq!(decide(&pod("p", "same"), None, &snapshot, 0), Decision::Bind(choice));
     assert_eq!(
-        decide(&pod("p", "more"), None, &snapshot, 0),
+        decide(&pod("p", "same"), None, &snapshot, 0, &mut Diagnosis::default()),
+        Decision::Bind(choice)
+    );
+    assert_eq!(
+        decide(&pod("p", "more"), None, &snapshot, 0, &mut Diagnosis::default()),
         Decision::Unschedulable("0/1 nodes are available: 1 node(s) exceed max volume count.".into())
     );
     let own = "{metadata: {name: o, namespace: d, uid: o}, spec: {containers: [], volumes: [{name: v, awsElasticBlockStore: {volumeID: vol-own}}]}}";
     assert_eq!(
-        decide(&parse(own), None, &snapshot, 0),
+        decide(&parse(own), None, &snapshot, 0, &mut Diagnosis::default()),
         Decision::Unschedulable("0/1 nodes are available: 1 node(s) exceed max volume count.".into())
     );
 }

@@ -1,0 +1,195 @@
+//! What happens in the cluster, as far as a Pod that found no Node may gain by it.
+//!
+//! Source: `ClusterEvent` of `k8s.io/kube-scheduler/framework`, and the extractors of `framework/events.go`.
+
+use std::sync::Arc;
+
+use controller::informer::Change;
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodResourceClaimStatus,
+};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
+
+use crate::resource::pod_requests;
+
+/// An object before and after.
+#[derive(Clone, Debug)]
+pub struct Turn<K> {
+    /// What was known of it; nothing if it is new.
+    pub old: Option<Arc<K>>,
+    /// What is now; nothing if it is gone.
+    pub new: Option<Arc<K>>,
+}
+
+impl<K> Turn<K> {
+    /// Both, if it was there and is.
+    pub fn both(&self) -> Option<(&K, &K)> {
+        self.old.as_deref().zip(self.new.as_deref())
+    }
+
+    /// The object if it is there now.
+    pub fn now(&self) -> Option<&K> {
+        self.new.as_deref()
+    }
+
+    /// The object as it is, or as it last was.
+    pub fn object(&self) -> Option<&K> {
+        self.new.as_deref().or(self.old.as_deref())
+    }
+
+    /// Whether it has come.
+    pub fn is_new(&self) -> bool {
+        self.old.is_none() && self.new.is_some()
+    }
+
+    fn label(&self, [add, update, delete]: [&'static str; 3]) -> &'static str {
+        match (&self.old, &self.new) {
+            (None, _) => add,
+            (Some(_), Some(_)) => update,
+            (Some(_), None) => delete,
+        }
+    }
+}
+
+impl<K> From<&Change<K>> for Turn<K> {
+    fn from(change: &Change<K>) -> Self {
+        Self { old: change.old.clone(), new: change.new.clone() }
+    }
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "each is what has happened to an object of that kind")]
+pub enum Event {
+    Node(Turn<Node>),
+    /// A Pod on a Node, or soon on one, has come, changed or gone.
+    Pod(Turn<Pod>),
+    /// A Pod that waits for a Node asks for something else than before.
+    Wish(Turn<Pod>),
+    Namespace(Turn<Namespace>),
+    Claim(Turn<PersistentVolumeClaim>),
+    Volume(Turn<PersistentVolume>),
+    StorageClass(Turn<StorageClass>),
+    CsiNode(Turn<CSINode>),
+    CsiDriver(Turn<CSIDriver>),
+    Capacity(Turn<CSIStorageCapacity>),
+    DeviceClaim(Turn<ResourceClaim>),
+    DeviceClass(Turn<DeviceClass>),
+    DeviceSlice(Turn<ResourceSlice>),
+}
+
+impl Event {
+    /// The value of the metric's label. Source: `ClusterEvent.Label`.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Node(turn) => match turn.both() {
+                Some((old, new)) => of_node(old, new),
+                None => turn.label(["NodeAdd", "NodeUpdate", "NodeDelete"]),
+            },
+            Self::Pod(turn) => match turn.both() {
+                Some((old, new)) if old.metadata.labels != new.metadata.labels => "AssignedPodUpdatePodLabel",
+                Some((old, new)) if is_scaled_down(old, new) => "AssignedPodUpdatePodScaleDown",
+                _ => turn.label(["AssignedPodAdd", "AssignedPodUpdate", "AssignedPodDelete"]),
+            },
+            Self::Wish(turn) => turn.both().map_or("UnschedulablePodUpdate", |(old, new)| of_wish(old, new)),
+            Self::Namespace(turn) => turn.label(["NamespaceAdd", "NamespaceUpdate", "NamespaceDelete"]),
+            Self::Claim(turn) => turn.label([
+                "PersistentVolumeClaimAdd",
+                "PersistentVolumeClaimUpdate",
+                "PersistentVolumeClaimDelete",
+            ]),
+            Self::Volume(turn) => {
+                turn.label(["PersistentVolumeAdd", "PersistentVolumeUpdate", "PersistentVolumeDelete"])
+            }
+            Self::StorageClass(turn) => turn.label([
+                "storage.k8s.io/StorageClassAdd",
+                "storage.k8s.io/StorageClassUpdate",
+                "storage.k8s.io/StorageClassDelete",
+            ]),
+            Self::CsiNode(turn) => turn.label([
+                "storage.k8s.io/CSINodeAdd",
+                "storage.k8s.io/CSINodeUpdate",
+                "storage.k8s.io/CSINodeDelete",
+            ]),
+            Self::CsiDriver(turn) => turn.label([
+                "storage.k8s.io/CSIDriverAdd",
+                "storage.k8s.io/CSIDriverUpdate",
+                "storage.k8s.io/CSIDriverDelete",
+            ]),
+            Self::Capacity(turn) => turn.label([
+                "storage.k8s.io/CSIStorageCapacityAdd",
+                "storage.k8s.io/CSIStorageCapacityUpdate",
+                "storage.k8s.io/CSIStorageCapacityDelete",
+            ]),
+            Self::DeviceClaim(turn) => turn.label([
+                "resource.k8s.io/ResourceClaimAdd",
+                "resource.k8s.io/ResourceClaimUpdate",
+                "resource.k8s.io/ResourceClaimDelete",
+            ]),
+            Self::DeviceClass(turn) => turn.label([
+                "resource.k8s.io/DeviceClassAdd",
+                "resource.k8s.io/DeviceClassUpdate",
+                "resource.k8s.io/DeviceClassDelete",
+            ]),
+            Self::DeviceSlice(turn) => turn.label([
+                "resource.k8s.io/ResourceSliceAdd",
+                "resource.k8s.io/ResourceSliceUpdate",
+                "resource.k8s.io/ResourceSliceDelete",
+            ]),
+        }
+    }
+}
+
+fn of_node(old: &Node, new: &Node) -> &'static str {
+    let allocatable = |node: &Node| node.status.as_ref().and_then(|status| status.allocatable.clone());
+    if allocatable(old) != allocatable(new) {
+        return "NodeUpdateNodeAllocatable";
+    }
+    if old.metadata.labels != new.metadata.labels {
+        return "NodeUpdateNodeLabel";
+    }
+    // Source: a change of `spec.unschedulable` is reported as one of taints.
+    if old.spec != new.spec { "NodeUpdateNodeTaint" } else { "NodeUpdate" }
+}
+
+fn of_wish(old: &Pod, new: &Pod) -> &'static str {
+    if old.metadata.labels != new.metadata.labels {
+        return "UnschedulablePodUpdatePodLabel";
+    }
+    if is_scaled_down(old, new) {
+        return "UnschedulablePodUpdatePodScaleDown";
+    }
+    if gains_toleration(old, new) {
+        return "UnschedulablePodUpdatePodToleration";
+    }
+    if claims_of(old) != claims_of(new) {
+        return "UnschedulablePodUpdatePodGeneratedResourceClaim";
+    }
+    "UnschedulablePodUpdate"
+}
+
+/// Whether the Pod asks for less of anything than before.
+pub fn is_scaled_down(old: &Pod, new: &Pod) -> bool {
+    let (Some(before), Some(after)) = (&old.spec, &new.spec) else { return false };
+    if before.containers == after.containers && before.resources == after.resources {
+        return false;
+    }
+    let (before, after) = (pod_requests(before), pod_requests(after));
+    let left = |name: &String| after.scalar.get(name).copied().unwrap_or(0);
+    before.milli_cpu > after.milli_cpu
+        || before.memory > after.memory
+        || before.ephemeral_storage > after.ephemeral_storage
+        || before.scalar.iter().any(|(name, amount)| *amount > left(name))
+}
+
+/// Whether the Pod tolerates something else than before: tolerations are only ever added.
+pub fn gains_toleration(old: &Pod, new: &Pod) -> bool {
+    let count = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref()).map_or(0, Vec::len);
+    count(old) != count(new)
+}
+
+/// The claims of devices that were made for the Pod.
+pub fn claims_of(pod: &Pod) -> Option<&Vec<PodResourceClaimStatus>> {
+    pod.status.as_ref()?.resource_claim_statuses.as_ref()
+}

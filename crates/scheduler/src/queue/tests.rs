@@ -1,0 +1,144 @@
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_000 + seconds).expect("a time")
+}
+
+/// A queue in which a Pod `a` was refused at second 0, and a Pod that is always active keeps others from being tried early.
+fn refused(rejectors: &[&'static str]) -> Queue {
+    let mut queue = Queue::new(Backoff::default());
+    queue.add("a", 0, ("PodAdd", at(0)));
+    assert_eq!(queue.pop(at(0)).as_deref(), Some("a"));
+    queue.unschedulable("a", rejectors.iter().copied().collect(), at(0));
+    queue
+}
+
+fn pop_all(queue: &mut Queue, now: i64) -> Vec<String> {
+    std::iter::from_fn(|| queue.pop(at(now))).collect()
+}
+
+#[test]
+fn higher_priority_goes_first_then_who_came_first() {
+    let mut queue = Queue::default();
+    for (key, priority) in [("low", 0), ("high", 9), ("later", 0)] {
+        queue.add(key, priority, ("PodAdd", at(0)));
+    }
+    assert_eq!(pop_all(&mut queue, 0), ["high", "low", "later"]);
+}
+
+#[test]
+fn an_unschedulable_pod_waits_for_what_helps_and_for_its_backoff() {
+    let mut queue = refused(&["NodeAffinity"]);
+    assert_eq!(queue.pop(at(5)), None);
+    assert_eq!(queue.refused_by("NodeAffinity").collect::<Vec<_>>(), ["a"]);
+    assert_eq!(queue.refused_by("NodePorts").count(), 0);
+    queue.wake("a", ("NodeAdd", at(5)));
+    assert_eq!(queue.pop(at(5)).as_deref(), Some("a"), "its backoff of 1 s is over");
+    queue.unschedulable("a", ["NodeAffinity"].into(), at(5));
+    queue.add("busy", 0, ("PodAdd", at(6)));
+    queue.wake("a", ("NodeAdd", at(6)));
+    assert_eq!(queue.depths(), Depths { active: 1, backoff: 1, unschedulable: 0 });
+    assert_eq!(queue.next_due(), Some(at(7)), "the second backoff is 2 s");
+    assert_eq!(queue.refused_by("NodeAffinity").count(), 0);
+    assert_eq!(queue.pop(at(6)).as_deref(), Some("busy"));
+}
+
+#[test]
+fn who_backs_off_is_tried_early_only_if_nobody_else_waits() {
+    let mut queue = refused(&["NodeAffinity"]);
+    queue.add("b", 5, ("PodAdd", at(0)));
+    queue.wake("a", ("NodeAdd", at(0)));
+    assert_eq!(pop_all(&mut queue, 0), ["b", "a"]);
+    queue.back_off("a", at(0));
+    assert_eq!(queue.pop(at(0)), None, "trying again does not mend an error");
+    assert_eq!(queue.pop(at(1)).as_deref(), Some("a"));
+}
+
+#[test]
+fn errors_and_refusals_back_off_apart_from_each_other() {
+    let mut queue = refused(&["NodeAffinity"]);
+    let mut due = Vec::new();
+    for error in [true, true, false, true] {
+        queue.add("a", 0, ("PodUpdate", at(0)));
+        assert_eq!(queue.pop(at(0)).as_deref(), Some("a"));
+        if error {
+            queue.back_off("a", at(0));
+        } else {
+            queue.unschedulable("a", ["NodeAffinity"].into(), at(0));
+            queue.wake("a", ("NodeAdd", at(0)));
+        }
+        due.extend(queue.next_due());
+    }
+    assert_eq!(due, [at(1), at(2), at(2), at(1)]);
+    let never = Backoff { first: Duration::ZERO, max: Duration::ZERO };
+    assert_eq!(never.after(u32::MAX), Duration::ZERO);
+    assert_eq!(Backoff::default().after(u32::MAX), Duration::from_secs(10));
+}
+
+#[test]
+fn who_was_refused_comes_after_those_that_wait() {
+    let mut queue = refused(&["NodeAffinity"]);
+    queue.add("b", 0, ("PodAdd", at(0)));
+    queue.wake("a", ("NodeAdd", at(9)));
+    queue.add("c", 0, ("PodAdd", at(9)));
+    assert_eq!(pop_all(&mut queue, 9), ["a", "b", "c"]);
+}
+
+#[test]
+fn nothing_waits_for_ever() {
+    for hold in [false, true] {
+        let mut queue = refused(&["NodeAffinity"]);
+        if hold {
+            queue.hold("a");
+        }
+        assert_eq!(queue.depths(), Depths { unschedulable: 1, ..Depths::default() });
+        let history = History { attempts: 1, since: at(0), is_flushed: false };
+        assert_eq!(queue.history("a"), Some(history));
+        assert_eq!(queue.pop(at(299)), None);
+        assert_eq!(queue.pop(at(300)).as_deref(), Some("a"));
+        assert!(queue.history("a").is_some_and(|history| history.is_flushed));
+    }
+}
+
+#[test]
+fn a_pod_for_which_others_go_is_not_tried_meanwhile_and_forgets_nothing() {
+    let mut queue = refused(&["NodeResourcesFit"]);
+    queue.hold("a");
+    queue.wake("a", ("AssignedPodDelete", at(5)));
+    assert_eq!(queue.pop(at(5)), None);
+    queue.let_go("a", at(6));
+    assert_eq!(queue.pop(at(6)).as_deref(), Some("a"));
+    let mut queue = refused(&["NodeResourcesFit"]);
+    queue.hold("a");
+    queue.let_go("a", at(6));
+    assert_eq!(queue.pop(at(6)), None, "nothing has happened");
+}
+
+#[test]
+fn a_removed_pod_leaves_nothing_behind() {
+    let mut queue = refused(&["NodeAffinity", "NodePorts"]);
+    queue.remove("a");
+    queue.add("a", 0, ("PodAdd", at(0)));
+    queue.pop(at(0));
+    queue.back_off("a", at(0));
+    queue.remove("a");
+    queue.wake("a", ("NodeAdd", at(0)));
+    queue.let_go("a", at(0));
+    assert_eq!((queue.pop(at(600)), queue.next_due(), queue.depths()), (None, None, Depths::default()));
+    assert!(queue.refused_by.is_empty() && queue.backing_off.is_empty());
+}
+
+#[test]
+fn what_comes_into_a_queue_is_counted_with_its_reason() {
+    let mut queue = refused(&["NodeAffinity"]);
+    queue.wake("a", ("NodeAdd", at(0)));
+    queue.pop(at(0));
+    let expected = [
+        (("active", "PodAdd"), 1),
+        (("active", "PopFromBackoffQ"), 1),
+        (("backoff", "NodeAdd"), 1),
+        (("unschedulable", "ScheduleAttemptFailure"), 1),
+    ];
+    assert_eq!(queue.take_incoming(), BTreeMap::from(expected));
+    assert!(queue.take_incoming().is_empty());
+}
