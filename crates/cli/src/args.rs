@@ -44,7 +44,8 @@ pub struct CommonArgs {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Features to turn on, as FEATURE=true, all of them off by default: ClusterTrustBundle,
-    /// ClusterTrustBundleProjection, PodCertificateRequest, MaxUnavailableStatefulSet, MutatingAdmissionPolicy and
+    /// ClusterTrustBundleProjection, PodCertificateRequest, HPAScaleToZero, MaxUnavailableStatefulSet,
+    /// MutablePodResourcesForSuspendedJobs, MutableSchedulingDirectivesForSuspendedJobs, MutatingAdmissionPolicy and
     /// StorageVersionMigrator
     #[arg(
         long,

@@ -3,6 +3,8 @@
 //! [`explain`] is a pure function of a [`Snapshot`]: it walks from the object down its owner references to Pods and
 //! containers, and reads conditions, states and Warning events on the way. It names causes; it guesses none.
 
+mod autoscaler;
+mod batch;
 mod everything;
 mod kinds;
 mod object;
@@ -12,6 +14,7 @@ mod workload;
 
 use std::fmt;
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -33,6 +36,8 @@ pub struct Snapshot {
     pub placed: Vec<Value>,
     /// The Events of its namespace.
     pub events: Vec<Value>,
+    /// When it was asked.
+    pub now: Timestamp,
 }
 
 /// Why an object is not running.
@@ -117,9 +122,10 @@ pub fn explain(snapshot: &Snapshot) -> Answer {
         "Service" => workload::service(snapshot, subject),
         "Node" => node(subject),
         "PersistentVolumeClaim" => claim(snapshot, subject),
-        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" | "CronJob" => {
-            workload::explain(snapshot, subject)
-        }
+        "Job" if group == "batch" => batch::job(snapshot, subject),
+        "CronJob" if group == "batch" => batch::cron_job(snapshot, subject),
+        "HorizontalPodAutoscaler" => autoscaler::explain(snapshot, subject),
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" => workload::explain(snapshot, subject),
         _ => object::explain(snapshot, subject),
     };
     let undecodable = warnings(snapshot, subject).into_iter().filter(|what| what.starts_with(UNDECODABLE));

@@ -160,7 +160,7 @@ fn gather(
     };
     let Ok((_, scale)) = &seen.target else { return Ok(seen) };
     let Ok(selector) = Selector::parse(&scale.selector) else { return Ok(seen) };
-    if scale.selector.is_empty() || scale.replicas == 0 {
+    if scale.selector.is_empty() || is_off(spec, scale) {
         return Ok(seen);
     }
     let all = informers.informer::<Pod>().in_namespace(place);
@@ -199,6 +199,11 @@ fn gather(
         questions.dedup();
         Err(questions)
     }
+}
+
+/// Whether somebody has scaled the target to zero, which then stays there: unless zero is among what the autoscaler may do.
+fn is_off(spec: &HorizontalPodAutoscalerSpec, scale: &Scale) -> bool {
+    scale.replicas == 0 && spec.min_replicas != Some(0)
 }
 
 /// Which of the three APIs has a metric.
@@ -253,7 +258,7 @@ fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Timestamp) -> Plan {
     }
     report.current(current);
     let min = spec.min_replicas.unwrap_or(1);
-    let (replicas, why) = if current == 0 {
+    let (replicas, why) = if is_off(spec, scale) {
         let message = "scaling is disabled since the replica count of the target is zero";
         report.condition("ScalingActive", false, "ScalingDisabled", message);
         (0, String::new())

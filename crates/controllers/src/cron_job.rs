@@ -11,6 +11,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::plan::FAILURE;
 use controller::resource_ref::ResourceRef;
 use controller::{Action, Controller, EventType, Informers, Plan, Propagation, Source};
 use jiff::Timestamp;
@@ -68,9 +69,16 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     clean_up(&mut plan, snapshot, spec);
     let status = observe(&mut plan, snapshot);
-    if !is_deleting(&cron_job.metadata) && spec.suspend != Some(true) {
-        let is_in_order = plan.actions().all(|action| matches!(action, Action::Event(_)));
+    if is_deleting(&cron_job.metadata) {
+        return plan;
+    }
+    let is_in_order = plan.actions().all(|action| matches!(action, Action::Event(_)));
+    let is_suspended = spec.suspend == Some(true);
+    // Of a time zone that nobody knows even a suspended one tells.
+    if !is_suspended || matches!(snapshot.due, Due::UnknownZone(_)) {
         tell(&mut plan, snapshot, spec);
+    }
+    if !is_suspended {
         if let Some(next) = snapshot.due.next() {
             plan.requeue(Duration::try_from(next.duration_since(now)).unwrap_or_default() + DELAY);
         }
@@ -231,7 +239,7 @@ fn start(plan: &mut Plan, snapshot: &Snapshot, spec: &CronJobSpec, status: &Cron
     plan.push(Action::event(cron_job, EventType::Normal, "SuccessfulCreate", message));
     // The Job itself wakes this key, and is written down as active then, with its uid.
     plan.push(write(cron_job, &CronJobStatus { last_schedule_time: Some(Time(turn.at)), ..status.clone() }));
-    let message = format!("Error creating job: {}", controller::plan::FAILURE);
+    let message = format!("Error creating job: {}", FAILURE);
     plan.on_failure = vec![Action::event(cron_job, EventType::Warning, "FailedCreate", message)];
 }
 
@@ -242,6 +250,11 @@ fn delete<'a>(plan: &mut Plan, cron_job: &CronJob, jobs: impl Iterator<Item = &'
         deletes.push(Action::delete::<Job>(namespace, name, Some(uid), Propagation::Background, None));
         let message = format!("Deleted job {name}");
         told.push(Action::event(cron_job, EventType::Normal, "SuccessfulDelete", message));
+    }
+    if !deletes.is_empty() {
+        let message = format!("Deleted job: {FAILURE}");
+        plan.on_failure.push(Action::event(cron_job, EventType::Warning, "FailedDelete", message));
+        plan.on_failure_in = Some(plan.steps.len()..plan.steps.len() + 1);
     }
     plan.push_step(deletes);
     plan.push_step(told);

@@ -59,12 +59,10 @@ pub struct Snapshot {
 
 fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
     let set = informers.informer::<DaemonSet>().get(key)?;
-    let space = namespace(&set.metadata);
     let informer = informers.informer::<Pod>();
     let revision = informer.revision();
     let mut pods = informer.owned_by(uid(&set.metadata));
-    let all = informer.in_namespace(space);
-    pods.extend(all.into_iter().filter(|pod| controller_of(&pod.metadata).is_none()));
+    pods.extend(informer.orphans(namespace(&set.metadata)));
     let revisions = history::of_owner(informers, &set.metadata);
     let nodes = informers.informer::<Node>().list();
     Some(Snapshot { set, nodes, pods, revisions, revision })

@@ -62,8 +62,7 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
     let sets = informers.informer::<ReplicaSet>();
     let namespace = namespace(&deployment.metadata);
     let mut replica_sets = sets.owned_by(uid(&deployment.metadata));
-    let all = sets.in_namespace(namespace);
-    replica_sets.extend(all.into_iter().filter(|set| controller_of(&set.metadata).is_none()));
+    replica_sets.extend(sets.orphans(namespace));
     let namesake =
         hash::replica_set_name(&deployment).and_then(|name| sets.get(&format!("{namespace}/{name}")));
     let pods = if is_recreate(&deployment) {

@@ -74,11 +74,13 @@ fn in_namespace_of(changed: &str, informers: &Informers) -> Vec<String> {
 
 /// A Pod wakes the budgets that select it, or did.
 fn budgets_of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
-    let facts = |pod: &Option<Arc<Pod>>| {
-        pod.as_ref().map(|pod| (is_ready(pod), is_deleting(&pod.metadata), pod.metadata.labels.clone()))
-    };
+    fn facts(pod: &Pod) -> impl PartialEq + '_ {
+        (is_ready(pod), is_deleting(&pod.metadata), pod.metadata.labels.as_ref())
+    }
     let Some(pod) = change.object() else { return Vec::new() };
-    if facts(&change.old) == facts(&change.new) {
+    if let (Some(old), Some(new)) = (&change.old, &change.new)
+        && facts(old) == facts(new)
+    {
         return Vec::new();
     }
     let versions = [&change.old, &change.new];

@@ -24,6 +24,7 @@ use controller::{Action, Change, Controller, EventType, Informers, Plan, Source,
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
+use machinery::features::Feature;
 
 use crate::object::{controller_of, is_deleting, key, namespace, time, uid};
 use backoff::{Endings, Memory};
@@ -199,6 +200,8 @@ impl Decision<'_> {
         if !is_suspended {
             // The time that it was suspended does not count towards its deadline.
             status.start_time = Some(time(now));
+        } else if Feature::MutableSchedulingDirectivesForSuspendedJobs.is_on() {
+            status.start_time = None;
         }
         vec![Action::event(self.picture.job, EventType::Normal, event, message)]
     }

@@ -86,8 +86,7 @@ fn gather<S: Set>(informers: &Informers, key: &str) -> Option<Snapshot<S>> {
     let informer = informers.informer::<Pod>();
     let revision = informer.revision();
     let mut pods = informer.owned_by(uid(replica_set.metadata()));
-    let all = informer.in_namespace(namespace(replica_set.metadata()));
-    pods.extend(all.into_iter().filter(|pod| controller_of(&pod.metadata).is_none()));
+    pods.extend(informer.orphans(namespace(replica_set.metadata())));
     let wanted = replica_set.spec().and_then(|spec| spec.replicas).unwrap_or(1);
     let is_shrinking = pods.len() > usize::try_from(wanted).unwrap_or(0);
     let related = if is_shrinking { related(informers, &*replica_set) } else { Vec::new() };

@@ -115,10 +115,14 @@ fn of_quota(change: &Change<ResourceQuota>, informers: &Informers) -> Vec<String
 }
 
 fn of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
-    let facts = |pod: &Option<Arc<Pod>>| {
-        pod.as_ref().map(|pod| (is_finished(pod), is_deleting(&pod.metadata), pod.spec.clone()))
+    let facts = |pod: &Arc<Pod>| (is_finished(pod), is_deleting(&pod.metadata));
+    let is_same = |old: &Arc<Pod>, new: &Arc<Pod>| facts(old) == facts(new) && old.spec == new.spec;
+    let matters = match (&change.old, &change.new) {
+        (Some(old), Some(new)) => !is_same(old, new),
+        (Some(_), None) => true,
+        (None, _) => false,
     };
-    of_change(change.old.is_some() && facts(&change.old) != facts(&change.new), &change.key, informers)
+    of_change(matters, &change.key, informers)
 }
 
 fn of_counted(change: &Change<PartialObject>, _: &ResourceRef, informers: &Informers) -> Vec<String> {

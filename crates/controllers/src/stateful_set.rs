@@ -63,8 +63,7 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
     let space = namespace(&set.metadata);
     let pods = informers.informer::<Pod>();
     let mut members = pods.owned_by(uid(&set.metadata));
-    let all = pods.in_namespace(space);
-    members.extend(all.into_iter().filter(|pod| controller_of(&pod.metadata).is_none()));
+    members.extend(pods.orphans(space));
     let revisions = history::of_owner(informers, &set.metadata);
     let mut claims = Vec::new();
     if set.spec.as_ref().is_some_and(|spec| spec.volume_claim_templates.is_some()) {

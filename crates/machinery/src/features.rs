@@ -19,19 +19,28 @@ pub enum Feature {
     /// PodCertificateRequests are served (`certificates.k8s.io/v1beta1`), and kubelets make them for Pods that mount
     /// certificates.
     PodCertificateRequest,
+    /// A HorizontalPodAutoscaler that goes by what is outside its Pods may have none.
+    HpaScaleToZero,
     /// A StatefulSet may be without several of its Pods while it rolls.
     MaxUnavailableStatefulSet,
+    /// What the containers of a Job ask for may change while it is suspended and nobody works.
+    MutablePodResourcesForSuspendedJobs,
+    /// Where a Job's Pods go may change whenever it is suspended and nobody works, and not only before it began.
+    MutableSchedulingDirectivesForSuspendedJobs,
     /// MutatingAdmissionPolicies are served (`admissionregistration.k8s.io/v1beta1`), and change what is written.
     MutatingAdmissionPolicy,
     /// StorageVersionMigrations are served (`storagemigration.k8s.io/v1beta1`) and carried out.
     StorageVersionMigrator,
 }
 
-const ALL: [(Feature, &str); 6] = [
+const ALL: [(Feature, &str); 9] = [
     (Feature::ClusterTrustBundle, "ClusterTrustBundle"),
     (Feature::ClusterTrustBundleProjection, "ClusterTrustBundleProjection"),
     (Feature::PodCertificateRequest, "PodCertificateRequest"),
+    (Feature::HpaScaleToZero, "HPAScaleToZero"),
     (Feature::MaxUnavailableStatefulSet, "MaxUnavailableStatefulSet"),
+    (Feature::MutablePodResourcesForSuspendedJobs, "MutablePodResourcesForSuspendedJobs"),
+    (Feature::MutableSchedulingDirectivesForSuspendedJobs, "MutableSchedulingDirectivesForSuspendedJobs"),
     (Feature::MutatingAdmissionPolicy, "MutatingAdmissionPolicy"),
     (Feature::StorageVersionMigrator, "StorageVersionMigrator"),
 ];
@@ -144,8 +153,9 @@ mod tests {
         check(&["ClusterTrustBundle"], "missing bool value for ClusterTrustBundle");
         check(&["ClusterTrustBundle=yes"], "invalid value of ClusterTrustBundle=yes: neither true nor false");
         let unknown = "unrecognized feature gate: AllAlpha; those that there are: ClusterTrustBundle, \
-                       ClusterTrustBundleProjection, PodCertificateRequest, MaxUnavailableStatefulSet, \
-                       MutatingAdmissionPolicy, StorageVersionMigrator";
+                       ClusterTrustBundleProjection, PodCertificateRequest, HPAScaleToZero, \
+                       MaxUnavailableStatefulSet, MutablePodResourcesForSuspendedJobs, \
+                       MutableSchedulingDirectivesForSuspendedJobs, MutatingAdmissionPolicy, StorageVersionMigrator";
         check(&["AllAlpha=true"], unknown);
     }
 

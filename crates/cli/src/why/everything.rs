@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -65,7 +66,7 @@ pub type Object = (Value, (String, String));
 
 /// Looks at all objects, each with its `kind` and with its group and plural at `/knarr` as the caller has put them.
 #[must_use]
-pub fn everything(objects: &[Object], events: &[Value]) -> Everything {
+pub fn everything(objects: &[Object], events: &[Value], now: Timestamp) -> Everything {
     let mut found = Everything::default();
     let mut by_namespace: BTreeMap<&str, Vec<&Object>> = BTreeMap::new();
     for object in objects {
@@ -85,6 +86,7 @@ pub fn everything(objects: &[Object], events: &[Value]) -> Everything {
             others: others.collect(),
             events: events.iter().filter(is_here).cloned().collect(),
             placed: placed.clone(),
+            now,
             ..Snapshot::default()
         };
         let owners: BTreeSet<&str> =

@@ -34,6 +34,13 @@ pub const KINDS: &[Kind] = &[
     kind("DaemonSet", "daemonset", "daemonsets", "ds", "/apis/apps/v1"),
     kind("Job", "job", "jobs", "", "/apis/batch/v1"),
     kind("CronJob", "cronjob", "cronjobs", "cj", "/apis/batch/v1"),
+    kind(
+        "HorizontalPodAutoscaler",
+        "horizontalpodautoscaler",
+        "horizontalpodautoscalers",
+        "hpa",
+        "/apis/autoscaling/v2",
+    ),
     kind("Service", "service", "services", "svc", "/api/v1"),
     kind("PersistentVolumeClaim", "persistentvolumeclaim", "persistentvolumeclaims", "pvc", "/api/v1"),
     kind("Node", "node", "nodes", "no", "/api/v1"),
@@ -53,6 +60,12 @@ impl Kind {
     pub fn resource(&self) -> (String, String) {
         let group = self.prefix.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
         (group.unwrap_or_default().to_owned(), self.plural.to_owned())
+    }
+
+    /// `v1`
+    #[must_use]
+    pub fn version(&self) -> &'static str {
+        self.prefix.rsplit('/').next().unwrap_or_default()
     }
 
     /// Where the objects of all namespaces are listed.

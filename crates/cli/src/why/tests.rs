@@ -269,9 +269,13 @@ fn a_service_needs_ready_pods_with_its_labels() {
 
 #[test]
 fn kinds_have_the_names_that_kubectl_takes() {
-    for (name, expected) in
-        [("deploy", "Deployment"), ("pods", "Pod"), ("RS", "ReplicaSet"), ("deployments.apps", "Deployment")]
-    {
+    for (name, expected) in [
+        ("deploy", "Deployment"),
+        ("pods", "Pod"),
+        ("RS", "ReplicaSet"),
+        ("deployments.apps", "Deployment"),
+        ("hpa", "HorizontalPodAutoscaler"),
+    ] {
         assert_eq!(Kind::find(name).map(|kind| kind.name), Some(expected), "{name}");
     }
     assert_eq!(Kind::find(""), None);
@@ -304,7 +308,7 @@ fn kinds_on_which_nothing_acts_are_said_not_to_be_acted_on() {
         "{kind: Job, metadata: {name: j1, deletionTimestamp: x, finalizers: [orphan]}}",
         ("batch", "jobs"),
         expect![[r#"
-            job/j1 is not well
+            job/j1 has 0 successes
               because  is being deleted; it waits for orphan
         "#]],
     );
@@ -535,10 +539,259 @@ fn all_that_is_wrong_is_told_worst_first_and_once() {
 
         networkpolicy/deny is not acted on (in a)
           because  this version of knarr has no network policy part: the object is stored, and no traffic is refused
-    "#]].assert_eq(&everything(&objects, &[]).render(usize::MAX));
+    "#]].assert_eq(&everything(&objects, &[], Timestamp::UNIX_EPOCH).render(usize::MAX));
     let well = [with(node(), ""), with(pod("web-1", "rs", ON_NODE, READY), "a")];
     expect![[r#"
         everything is well: 1 Node, 1 Pod
     "#]]
-    .assert_eq(&everything(&well, &[]).render(usize::MAX));
+    .assert_eq(&everything(&well, &[], Timestamp::UNIX_EPOCH).render(usize::MAX));
+}
+
+fn check_batch(plural: &str, subject: &str, others: &[Value], expected: Expect) {
+    let snapshot = Snapshot {
+        subject: yaml(subject),
+        resource: ("batch".to_owned(), plural.to_owned()),
+        others: others.to_vec(),
+        now: "2026-01-01T12:00:30Z".parse().expect("a time"),
+        ..Snapshot::default()
+    };
+    expected.assert_eq(&explain(&snapshot).to_string());
+}
+
+#[test]
+fn a_job_says_how_far_it_is_and_what_it_waits_for() {
+    let job = |spec: &str, status: &str| {
+        format!("{{kind: Job, metadata: {{name: j, uid: j}}, spec: {{{spec}}}, status: {{{status}}}}}")
+    };
+    let check = |spec: &str, status: &str, pods: &[Value], expected: Expect| {
+        check_batch("jobs", &job(spec, status), pods, expected);
+    };
+    let began = "startTime: '2026-01-01T12:00:00Z'";
+    check(
+        "",
+        "conditions: [{type: Complete, status: 'True'}]",
+        &[],
+        expect![[r#"
+        job/j is complete
+    "#]],
+    );
+    check(
+        "completions: 3",
+        &format!("{began}, succeeded: 1"),
+        &[pod("a", "j", ON_NODE, READY), node()],
+        expect![[r#"
+        job/j is at work: it has 1 of 3 completions
+    "#]],
+    );
+    check(
+        "completions: 3",
+        "",
+        &[],
+        expect![[r#"
+        job/j has 0 of 3 completions
+          because  its controller has not looked at it yet
+          fix      see that the controllers run: `knarr status`
+    "#]],
+    );
+    check(
+        "completions: 3, suspend: true",
+        "",
+        &[],
+        expect![[r#"
+        job/j has 0 of 3 completions
+          because  is suspended
+          fix      `kubectl patch job j -p '{"spec":{"suspend":false}}'`
+    "#]],
+    );
+    check(
+        "parallelism: 0, managedBy: example.com/queue",
+        "",
+        &[],
+        expect![[r#"
+        job/j has 0 successes
+          because  spec.managedBy leaves it to example.com/queue
+          fix      see that this controller is installed and runs
+          because  has a parallelism of 0: no Pods are made
+          fix      `kubectl patch job j -p '{"spec":{"parallelism":1}}'`
+    "#]],
+    );
+    check(
+        "completions: 1, backoffLimit: 4, managedBy: kubernetes.io/job-controller",
+        &format!("{began}, failed: 2"),
+        &[],
+        expect![[r#"
+        job/j has 0 of 1 completions
+          because  2 of its Pods failed (backoffLimit 4): the next is made 10 s after the first failure, and after twice as long each time, 10 min at most
+    "#]],
+    );
+    let failed =
+        "conditions: [{type: FailureTarget, status: 'True', reason: DeadlineExceeded, message: too long}";
+    check(
+        "completions: 1",
+        &format!("{failed}]"),
+        &[],
+        expect![[r#"
+        job/j has 0 of 1 completions
+          because  is about to fail, once its Pods have ended: DeadlineExceeded: too long
+          fix      raise activeDeadlineSeconds, and make the Job anew
+    "#]],
+    );
+    let failed =
+        failed.replace("FailureTarget", "Failed").replace("DeadlineExceeded", "BackoffLimitExceeded");
+    check(
+        "completions: 1",
+        &format!("{failed}]"),
+        &[],
+        expect![[r#"
+        job/j has failed with 0 of 1 completions
+          because  BackoffLimitExceeded: too long
+          fix      read `kubectl logs job/j`; a Job that has failed is made anew, not started again
+    "#]],
+    );
+}
+
+#[test]
+fn a_cron_job_says_when_it_is_due_and_what_is_in_the_way() {
+    let check = |spec: &str, status: &str, jobs: &[Value], expected: Expect| {
+        let cron_job = format!(
+            "{{kind: CronJob, metadata: {{name: c, uid: c}}, spec: {{{spec}}}, status: {{{status}}}}}"
+        );
+        check_batch("cronjobs", &cron_job, jobs, expected);
+    };
+    check(
+        "schedule: '*/5 * * * *'",
+        "",
+        &[],
+        expect![[r#"
+        cronjob/c starts the next Job at 2026-01-01T12:05:00Z
+    "#]],
+    );
+    check(
+        "schedule: '0 13 * * *', timeZone: Europe/Paris",
+        "",
+        &[],
+        expect![[r#"
+        cronjob/c starts the next Job at 2026-01-02T12:00:00Z
+    "#]],
+    );
+    check(
+        "schedule: '*/5 * * * *', suspend: true",
+        "",
+        &[],
+        expect![[r#"
+        cronjob/c is suspended
+          because  is suspended
+          fix      `kubectl patch cronjob c -p '{"spec":{"suspend":false}}'`
+    "#]],
+    );
+    check(
+        "schedule: '0 0 31 2 *'",
+        "",
+        &[],
+        expect![[r#"
+        cronjob/c starts no Jobs
+          because  its schedule "0 0 31 2 *" is not due within five years
+    "#]],
+    );
+    check(
+        "schedule: 'often', timeZone: Mars/Olympus",
+        "",
+        &[],
+        expect![[r#"
+        cronjob/c starts no Jobs
+          because  nobody knows the time zone Mars/Olympus
+    "#]],
+    );
+    let job = |name: &str, hour: u32, status: &str| {
+        yaml(&format!(
+            "{{kind: Job, metadata: {{name: {name}, uid: {name}, creationTimestamp: '2026-01-01T{hour}:00:00Z', \
+             ownerReferences: [{{uid: c}}]}}, status: {{{status}}}}}"
+        ))
+    };
+    let failed = "conditions: [{type: Failed, status: 'True', reason: PodFailurePolicy, message: 'no'}]";
+    let done = "conditions: [{type: Complete, status: 'True'}]";
+    check(
+        "schedule: '*/5 * * * *', concurrencyPolicy: Forbid",
+        "active: [{name: c-2}]",
+        &[job("c-1", 10, failed), job("c-2", 11, "startTime: x")],
+        expect![[r#"
+        cronjob/c has a Job at work, and is due next at 2026-01-01T12:05:00Z
+          because  concurrencyPolicy is Forbid, and job/c-2 is at work
+    "#]],
+    );
+    check(
+        "schedule: '*/5 * * * *'",
+        "",
+        &[job("c-1", 10, done), job("c-2", 11, failed)],
+        expect![[r#"
+        cronjob/c starts the next Job at 2026-01-01T12:05:00Z
+          job/c-2
+            because  PodFailurePolicy: no
+            fix      read `kubectl logs job/c-2`, or change the rules of its podFailurePolicy
+    "#]],
+    );
+    check(
+        "schedule: '*/5 * * * *'",
+        "",
+        &[job("c-1", 10, failed), job("c-2", 11, done)],
+        expect![[r#"
+        cronjob/c starts the next Job at 2026-01-01T12:05:00Z
+    "#]],
+    );
+}
+
+#[test]
+fn an_autoscaler_says_what_it_cannot_learn() {
+    let check_conditions = |conditions: &str, expected: Expect| {
+        let autoscaler = format!(
+            "{{kind: HorizontalPodAutoscaler, metadata: {{name: h, uid: h}}, spec: {{minReplicas: 2, maxReplicas: 5, \
+             scaleTargetRef: {{kind: Deployment, name: web}}}}, status: {{currentReplicas: 2, desiredReplicas: 2, \
+             conditions: [{conditions}]}}}}"
+        );
+        check(yaml(&autoscaler), &[], &[], expected);
+    };
+    check_conditions(
+        "",
+        expect![[r#"
+        horizontalpodautoscaler/h does not scale deployment/web as it should, which has 2 of 2 to 5 replicas
+          because  its controller has not looked at it yet
+          fix      see that the controllers run: `knarr status`
+    "#]],
+    );
+    let well = "{type: AbleToScale, status: 'True'}, {type: ScalingActive, status: 'True'}, ";
+    check_conditions(
+        &format!("{well} {{type: ScalingLimited, status: 'True', reason: TooFewReplicas}}"),
+        expect![[r#"
+        horizontalpodautoscaler/h keeps deployment/web at 2 of 2 to 5 replicas
+    "#]],
+    );
+    check_conditions(
+        &format!(
+            "{well} {{type: ScalingLimited, status: 'True', reason: TooManyReplicas, message: too many}}"
+        ),
+        expect![[r#"
+        horizontalpodautoscaler/h does not scale deployment/web as it should, which has 2 of 2 to 5 replicas
+          because  TooManyReplicas: too many
+          fix      raise spec.maxReplicas, if there is room for more
+    "#]],
+    );
+    let lacks = "{type: AbleToScale, status: 'True'}, {type: ScalingActive, status: 'False', reason: FailedGetResourceMetric, message: 'the HPA was unable to compute the replica count: failed to get cpu utilization: missing request for cpu in container c of Pod web-1'}";
+    check_conditions(
+        lacks,
+        expect![[r#"
+        horizontalpodautoscaler/h does not scale deployment/web as it should, which has 2 of 2 to 5 replicas
+          because  FailedGetResourceMetric: the HPA was unable to compute the replica count: failed to get cpu utilization: missing request for cpu in container c of Pod web-1
+          fix      set resources.requests for each container of its Pods
+    "#]],
+    );
+    check_conditions(
+        "{type: ScalingActive, status: 'False', reason: ScalingDisabled, message: m}, {type: AbleToScale, status: 'False', reason: FailedGetScale, message: gone}",
+        expect![[r#"
+        horizontalpodautoscaler/h does not scale deployment/web as it should, which has 2 of 2 to 5 replicas
+          because  ScalingDisabled: m
+          fix      scale it to one replica or more: an autoscaler leaves what has none alone
+          because  FailedGetScale: gone
+          fix      name something that there is, and that can be scaled, in spec.scaleTargetRef
+    "#]],
+    );
 }

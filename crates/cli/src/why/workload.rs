@@ -2,18 +2,13 @@
 
 use serde_json::Value;
 
-use super::{Found, Reason, Snapshot, condition, list, number, pod, reference, text, warnings};
+use super::{Found, Reason, Snapshot, batch, condition, list, number, pod, reference, text, warnings};
 
-/// Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs.
+/// Deployments, ReplicaSets, StatefulSets, DaemonSets.
 pub(super) fn explain(snapshot: &Snapshot, subject: &Value) -> Found {
     let mut reasons = own(snapshot, subject);
-    let mut pods = Vec::new();
-    collect(snapshot, subject, &mut pods, &mut reasons);
+    let pods = pods_below(snapshot, subject, &mut reasons);
     let (ready, wanted) = counts(subject, &pods);
-    let is_complete = condition(subject, "Complete").is_some_and(|done| text(done, "/status") == "True");
-    if is_complete {
-        return (true, "is complete".into(), Vec::new());
-    }
     for pod in &pods {
         reasons.extend(pod::explain(snapshot, pod).2);
     }
@@ -64,7 +59,6 @@ fn counts(subject: &Value, pods: &[&Value]) -> (i64, Option<i64>) {
     let ready = pods.iter().filter(|pod| is_ready(pod)).count();
     let wanted = match text(subject, "/kind") {
         "DaemonSet" => number(subject, "/status/desiredNumberScheduled"),
-        "Job" | "CronJob" => None,
         _ => number(subject, "/spec/replicas"),
     };
     (i64::try_from(ready).unwrap_or(i64::MAX), wanted)
@@ -75,7 +69,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 /// What the object says of itself.
-fn own(snapshot: &Snapshot, subject: &Value) -> Vec<Reason> {
+pub(super) fn own(snapshot: &Snapshot, subject: &Value) -> Vec<Reason> {
     let object = reference(subject);
     let kind = text(subject, "/kind").to_lowercase();
     let name = text(subject, "/metadata/name");
@@ -94,8 +88,10 @@ fn own(snapshot: &Snapshot, subject: &Value) -> Vec<Reason> {
         let fix = format!("`kubectl patch {kind} {name} -p '{{\"spec\":{{\"suspend\":false}}}}'`");
         reasons.push(Reason::new(&object, "is suspended").fix(fix));
     }
-    let bad = [("ReplicaFailure", "True"), ("Failed", "True"), ("Progressing", "False")];
-    for (kind, status) in bad {
+    if text(subject, "/kind") == "Job" {
+        reasons.extend(batch::troubles(subject));
+    }
+    for (kind, status) in [("ReplicaFailure", "True"), ("Progressing", "False")] {
         if let Some(found) = condition(subject, kind).filter(|found| text(found, "/status") == status) {
             reasons.push(Reason::new(
                 &object,
@@ -116,14 +112,26 @@ fn own(snapshot: &Snapshot, subject: &Value) -> Vec<Reason> {
     reasons
 }
 
-/// The Pods below an object, down the owner references, and what the objects between say of themselves.
+/// The Pods below an object, down the owner references; what the objects between say of themselves goes to `reasons`.
+pub(super) fn pods_below<'a>(
+    snapshot: &'a Snapshot,
+    owner: &Value,
+    reasons: &mut Vec<Reason>,
+) -> Vec<&'a Value> {
+    let mut pods = Vec::new();
+    collect(snapshot, owner, &mut pods, reasons);
+    pods
+}
+
 fn collect<'a>(snapshot: &'a Snapshot, owner: &Value, pods: &mut Vec<&'a Value>, reasons: &mut Vec<Reason>) {
     let uid = text(owner, "/metadata/uid");
     let is_owned = |object: &&Value| {
         let owners = list(object, "/metadata/ownerReferences").iter();
         !uid.is_empty() && owners.into_iter().any(|reference| text(reference, "/uid") == uid)
     };
-    for child in snapshot.others.iter().filter(is_owned) {
+    for child in
+        snapshot.others.iter().filter(is_owned).filter(|child| batch::is_of_today(snapshot, owner, child))
+    {
         if text(child, "/kind") == "Pod" {
             pods.push(child);
             continue;

@@ -46,7 +46,8 @@ pub(super) struct Failure {
     message: String,
     /// Somebody else wrote first: the next run decides anew, and nobody need hear of it.
     pub(super) is_conflict: bool,
-    /// An update of what has changed meanwhile: nothing is wrong that anybody should be told of.
+    /// An update of what has changed meanwhile, or a creation in a namespace that is going: nothing is wrong that anybody
+    /// should be told of.
     is_overtaken: bool,
 }
 
@@ -194,14 +195,25 @@ impl Executor {
             return Ok(None);
         }
         let refusal: Status = serde_json::from_slice(&body).unwrap_or_default();
-        let failure = describe(&refusal.message.unwrap_or_else(|| status.to_string()));
         let is_conflict = status == StatusCode::CONFLICT;
-        Err(Failure { is_conflict, is_overtaken: is_conflict && request.verb == Verb::Update, ..failure })
+        let is_overtaken = match request.verb {
+            Verb::Update => is_conflict,
+            Verb::Create => is_of_terminating_namespace(&refusal),
+            _ => false,
+        };
+        let failure = describe(&refusal.message.unwrap_or_else(|| status.to_string()));
+        Err(Failure { is_conflict: is_conflict || is_overtaken, is_overtaken, ..failure })
     }
 }
 
 async fn body_of(response: Response<Body>) -> Result<bytes::Bytes, kube::Error> {
     Ok(response.into_body().collect().await?.to_bytes())
+}
+
+/// Nothing comes into a namespace that is being deleted. Source: `NamespaceTerminatingCause`, core/v1.
+fn is_of_terminating_namespace(refusal: &Status) -> bool {
+    let causes = refusal.details.iter().flat_map(|details| details.causes.iter().flatten());
+    causes.into_iter().any(|cause| cause.reason.as_deref() == Some("NamespaceTerminating"))
 }
 
 /// What was to be done is done, by someone else or by an earlier run.

@@ -126,7 +126,8 @@ pub(super) fn by_share(scope: &Scope<'_>, total: i64, target: i64) -> Proposal {
     let (total_share, existing) = (total as f64, f64::from(scope.existing));
     let is_near = scope.tolerances.contain(total_share / (target as f64 * existing));
     let replicas = if is_near { scope.existing } else { ceil(total_share / target as f64) };
-    Proposal { replicas, usage: (total_share / existing).ceil() as i64, utilization: None }
+    // Where there are no Pods, nobody has a share.
+    Proposal { replicas, usage: (total_share / existing.max(1.0)).ceil() as i64, utilization: None }
 }
 
 /// The next whole number; what is too large is the largest, and what is none is nothing.

@@ -335,6 +335,22 @@ fn other_metrics_scale_by_their_numbers() {
 }
 
 #[test]
+fn a_target_without_pods_is_woken_by_what_is_outside_of_it_if_it_may_sleep() {
+    let external =
+        "{type: External, external: {metric: {name: jobs}, target: {type: AverageValue, averageValue: 3}}}";
+    let replicas = |spec: &str, current: i32, total: i64| {
+        let seen = snapshot(&autoscaler(spec, external), current, &[], vec![Ok(Measured::Total(total))]);
+        let told = render(&plan(&seen, &mut Memory::default(), noon()));
+        told.lines().find(|line| line.contains("update deployments/scale")).map(|line| line.trim().to_owned())
+    };
+    let scaled = |count: i32| Some(format!("update deployments/scale web {{\"replicas\":{count}}}"));
+    assert_eq!(replicas("minReplicas: 0,", 0, 12_000), scaled(4));
+    assert_eq!(replicas("minReplicas: 0,", 0, 0), None);
+    assert_eq!(replicas("minReplicas: 1,", 0, 12_000), None);
+    assert_eq!(replicas("minReplicas: 0,", 1, 12_000), scaled(4));
+}
+
+#[test]
 fn metrics_are_asked_for_where_upstream_asks() {
     let ask = |metric: &str| {
         let metric: MetricSpec = parse(metric);

@@ -322,6 +322,16 @@ fn old_jobs_go() {
 }
 
 #[test]
+fn a_job_that_cannot_be_deleted_is_told_of() {
+    let ended = "conditions: [{type: Complete, status: 'True'}]";
+    let jobs = list(&format!("[{}]", job("run-1", "j1", "", ended)));
+    let plan = run(&cron_job("successfulJobsHistoryLimit: 0", ""), jobs, "2026-01-01T09:59:00Z");
+    let told = plan.about_failure(0, "the server is on fire");
+    let [Action::Event(event)] = &told[..] else { panic!("an event") };
+    assert_eq!((&*event.reason, &*event.message), ("FailedDelete", "Deleted job: the server is on fire"));
+}
+
+#[test]
 fn what_cannot_be_started_is_said() {
     for (spec, expect) in [
         (
@@ -333,6 +343,13 @@ fn what_cannot_be_started_is_said() {
         ),
         (
             "timeZone: Moon/Crater",
+            expect![[r#"
+            step
+              Warning UnknownTimeZone: invalid timeZone: "Moon/Crater": unknown time zone Moon/Crater
+        "#]],
+        ),
+        (
+            "timeZone: Moon/Crater, suspend: true",
             expect![[r#"
             step
               Warning UnknownTimeZone: invalid timeZone: "Moon/Crater": unknown time zone Moon/Crater

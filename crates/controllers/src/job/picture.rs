@@ -33,13 +33,17 @@ pub(super) struct Picture<'a> {
 
 impl<'a> Picture<'a> {
     pub(super) fn of(job: &'a Job, spec: &'a JobSpec, pods: Vec<Arc<Pod>>) -> Self {
-        let pods = pods
+        let mut pods: Vec<(Arc<Pod>, Role)> = pods
             .into_iter()
             .map(|pod| {
                 let role = role(spec, &pod);
                 (pod, role)
             })
             .collect();
+        if is_indexed(spec) {
+            // Of more than are counted at once, the lowest indexes come first.
+            pods.sort_by_cached_key(|(pod, _)| completion_index(pod));
+        }
         let mut picture = Self {
             job,
             spec,

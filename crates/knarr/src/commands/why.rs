@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use cli::args::{Output, WhyArgs, object};
 use cli::validate::UsageError;
 use cli::why::{KINDS, Kind, Snapshot};
+use jiff::Timestamp;
 use machinery::unserved::UNSERVED;
 use serde::Serialize;
 use serde_json::Value;
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &WhyArgs) -> Result<()> {
             }
             None => {
                 let (objects, events) = everything(&cluster, args.namespace.as_deref()).await?;
-                let mut found = cli::why::everything(&objects, &events);
+                let mut found = cli::why::everything(&objects, &events, Timestamp::now());
                 let here = cluster::here(&args.cluster);
                 found.not_imported(here.map(|layout| layout.bad_archives()).unwrap_or_default());
                 print(args.output, &found, &found.render(cli::screen::width()))?;
@@ -93,7 +94,14 @@ async fn snapshot(cluster: &Asked, kind: &str, namespace: &str, name: &str) -> R
     }
     let events = list(cluster, &format!("/api/v1/namespaces/{namespace}/events"), "Event").await?;
     let placed = list(cluster, "/api/v1/pods?fieldSelector=spec.nodeName!%3D", "Pod").await?;
-    Ok(Snapshot { subject, resource: (resource.group, resource.plural), others, placed, events })
+    Ok(Snapshot {
+        subject,
+        resource: (resource.group, resource.plural),
+        others,
+        placed,
+        events,
+        now: Timestamp::now(),
+    })
 }
 
 /// All that may be wrong, in one namespace or in all, with the Events.
@@ -156,7 +164,7 @@ async fn find(cluster: &Asked, kind: &str) -> Result<Resource> {
         let (group, plural) = known.resource();
         return Ok(Resource {
             group,
-            version: "v1".to_owned(),
+            version: known.version().to_owned(),
             plural,
             singular: known.singular.to_owned(),
             kind: known.name.to_owned(),

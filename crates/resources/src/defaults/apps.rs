@@ -130,7 +130,10 @@ fn job(job: &mut Map<String, Value>) {
     if let Some(labels) = template_labels
         && let Some(metadata) = object(job, "metadata")
     {
-        absent(metadata, "labels", labels);
+        let is_bare = metadata.get("labels").and_then(Value::as_object).is_none_or(Map::is_empty);
+        if is_bare {
+            metadata.insert("labels".to_owned(), labels);
+        }
     }
 }
 

@@ -145,8 +145,20 @@ pub(super) fn not_attached(object: &mut Value) {
     }
 }
 
-/// The label and selector by which a Job knows its Pods, unless the caller manages them.
+/// The labels and selector by which a Job knows its Pods, unless the caller manages them. A Job without labels has those
+/// of its Pods, as upstream reads it.
 pub(super) fn job_create(job: &mut Value) {
+    generate_selector(job);
+    let labels = job.pointer("/spec/template/metadata/labels").filter(|labels| !labels.is_null()).cloned();
+    if let (Some(labels), Some(metadata)) = (labels, child(job, "metadata")) {
+        let is_bare = metadata.get("labels").and_then(Value::as_object).is_none_or(Map::is_empty);
+        if is_bare {
+            metadata.insert("labels".to_owned(), labels);
+        }
+    }
+}
+
+fn generate_selector(job: &mut Value) {
     let uid = job.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned();
     let name = job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_manual = job.pointer("/spec/manualSelector").and_then(Value::as_bool) == Some(true);
@@ -231,6 +243,12 @@ mod tests {
         let mut job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": {}}}});
         job_create(&mut job);
         assert_eq!(job["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"], "u");
-        assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "j");
+        let labels = job["spec"]["template"]["metadata"]["labels"].clone();
+        assert_eq!(labels["job-name"], "j");
+        assert_eq!(job["metadata"]["labels"], labels, "a Job without labels");
+        let mut job =
+            json!({"metadata": {"name": "j", "uid": "u", "labels": {"a": "b"}}, "spec": {"template": {}}});
+        job_create(&mut job);
+        assert_eq!(job["metadata"]["labels"], json!({"a": "b"}), "a Job with labels");
     }
 }

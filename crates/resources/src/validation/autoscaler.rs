@@ -1,5 +1,6 @@
 //! HorizontalPodAutoscalers of both versions; what is wrong is named in the terms of `v2`, as upstream does.
 
+use machinery::features::Feature;
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
@@ -51,9 +52,9 @@ fn checked(object: &Value, old: Option<&Value>) -> FieldErrors {
     let was = old.as_ref().map(|old| At::root(old).get("spec"));
     let (min, max) = (spec.get("minReplicas"), spec.get("maxReplicas"));
     let most = max.number().unwrap_or_default();
-    // A scale to zero comes with a gate, and stays without it.
+    // What was made with the gate stays without it.
     let had_zero = was.as_ref().is_some_and(|was| was.get("minReplicas").number() == Some(0));
-    let least = if had_zero { 0 } else { 1 };
+    let least = if had_zero || Feature::HpaScaleToZero.is_on() { 0 } else { 1 };
     if min.number().is_some_and(|n| n < least) {
         errors.push(min.invalid(&format!("must be greater than or equal to {least}")));
     }
@@ -67,7 +68,15 @@ fn checked(object: &Value, old: Option<&Value>) -> FieldErrors {
     let target = spec.get("scaleTargetRef");
     reference(&target, of_target(&target, was.as_ref()), &mut errors);
     let of_objects = of_objects(was.as_ref());
-    spec.get("metrics").items().for_each(|m| metric(&m, of_objects, &mut errors));
+    let metrics = spec.get("metrics");
+    metrics.items().for_each(|m| metric(&m, of_objects, &mut errors));
+    // Without Pods nothing else can be measured.
+    let is_from_outside = metrics.items().any(|m| matches!(m.get("type").text(), "Object" | "External"));
+    if min.number() == Some(0) && !is_from_outside {
+        let detail =
+            "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.push(FieldError::forbidden(&metrics.path, detail));
+    }
     for rules in ["scaleUp", "scaleDown"] {
         scaling_rules(&spec.get("behavior").get(rules), &mut errors);
     }

@@ -6,10 +6,11 @@ mod policies;
 
 use std::collections::BTreeMap;
 
+use machinery::features::Feature;
 use machinery::field::{FieldError, FieldErrors};
 use machinery::labels::Selector;
 use machinery::names;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::shared::same;
 use super::{At, internal, pod, selector};
@@ -233,38 +234,77 @@ fn completions(new: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The Pods of a Job that is suspended and has not started may still be sent elsewhere.
-fn template(new: &At<'_>, old: &At<'_>, status: &At<'_>, errors: &mut FieldErrors) {
-    let (template, was) = (new.get("template"), old.get("template"));
-    // Where Pods go may change as long as none has been made.
-    let is_open = old.get("suspend").flag() && !status.get("startTime").is_set();
-    let is_same = if is_open {
-        same(&undirected(template.value), &undirected(was.value))
-    } else {
-        same(template.value, was.value)
-    };
-    if !is_same {
-        errors.push(internal::invalid(&template, "PodTemplateSpec", "field is immutable"));
+/// What of the template may still change. Source: `validationOptionsForJob` of `pkg/registry/batch/job`, with the gates as
+/// 1.36 has them: a Job that was never looked at counts as one that nobody works on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Open {
+    /// Where its Pods go.
+    directives: bool,
+    /// What their containers ask for.
+    resources: bool,
+}
+
+impl Open {
+    fn of(old: &At<'_>, status: &At<'_>) -> Self {
+        let is_suspended = old.get("suspend").flag();
+        let is_new = !status.get("startTime").is_set();
+        let mut conditions = status.get("conditions").items();
+        let says_so =
+            conditions.any(|c| c.get("type").text() == "Suspended" && c.get("status").text() == "True");
+        let is_idle = is_suspended && (is_new || says_so) && !status.get("active").is_over(0);
+        let gated = Feature::MutableSchedulingDirectivesForSuspendedJobs.is_on();
+        Self {
+            directives: if gated { is_idle } else { is_suspended && is_new },
+            resources: is_idle && Feature::MutablePodResourcesForSuspendedJobs.is_on(),
+        }
     }
 }
 
-/// A template without what says where its Pods go.
-fn undirected(template: &Value) -> Value {
-    let mut copy = template.clone();
-    if let Some(metadata) = copy.get_mut("metadata").and_then(Value::as_object_mut) {
+fn template(new: &At<'_>, old: &At<'_>, status: &At<'_>, errors: &mut FieldErrors) {
+    let (template, was) = (new.get("template"), old.get("template"));
+    let open = Open::of(old, status);
+    let (mut to, mut from) = (template.value.clone(), was.value.clone());
+    if open.directives {
+        undirect(&mut to);
+        undirect(&mut from);
+    }
+    if !open.resources {
+        if !same(&to, &from) {
+            errors.push(internal::invalid(&template, "PodTemplateSpec", "field is immutable"));
+        }
+        return;
+    }
+    let (to, from) = (unasking(&to), unasking(&from));
+    if !same(&to, &from) {
+        errors.push(internal::invalid(&template.get("spec"), "PodSpec", "field is immutable"));
+    }
+}
+
+/// Takes away what says where the Pods of a template go.
+fn undirect(template: &mut Value) {
+    if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
         drop_all(metadata, &["annotations", "labels"]);
     }
-    if let Some(spec) = copy.get_mut("spec").and_then(Value::as_object_mut) {
+    if let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) {
         drop_all(spec, &["nodeSelector", "tolerations", "schedulingGates"]);
         if let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) {
             affinity.remove("nodeAffinity");
         }
     }
-    copy
+}
+
+/// The spec of a template without what its containers ask for.
+fn unasking(template: &Value) -> Value {
+    let mut spec = template.get("spec").cloned().unwrap_or_default();
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            container.remove("resources");
+        }
+    }
+    spec
 }
 
 fn drop_all(map: &mut Map<String, Value>, fields: &[&str]) {
-    fields.iter().for_each(|field| {
-        map.insert((*field).to_owned(), json!(null));
-    });
+    fields.iter().for_each(|field| drop(map.remove(*field)));
 }

@@ -141,13 +141,21 @@ pub(crate) fn cron_job(object: &Value) -> Vec<String> {
     warnings
 }
 
-/// An update of a CronJob.
+/// An update of a CronJob. One of old may name a zone in its schedule; the field is upstream's, which names `spec` twice.
 pub(crate) fn cron_job_update(new: &Value, old: &Value) -> Vec<String> {
-    if_changed(new, old, |object| {
+    let mut warnings = if_changed(new, old, |object| {
         let mut warnings = Vec::new();
         job_spec(&At::root(object).get("spec").get("jobTemplate").get("spec"), &mut warnings);
         warnings
-    })
+    });
+    if At::root(new).get("spec").get("schedule").text().contains("TZ") {
+        warnings.push(
+            "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+             https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+                .to_owned(),
+        );
+    }
+    warnings
 }
 
 fn job_spec(spec: &At<'_>, warnings: &mut Vec<String>) {

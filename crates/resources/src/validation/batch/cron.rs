@@ -103,7 +103,9 @@ fn time_zone(at: &At<'_>, errors: &mut FieldErrors) {
                 "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
             ),
         );
-    } else if cron::time_zone(zone).is_none() {
+    }
+    // Go knows a zone of that name.
+    if zone != "Local" && cron::time_zone(zone).is_none() {
         errors.push(at.invalid(&unknown));
     }
 }

@@ -193,11 +193,11 @@ fn times(changes: &Changes<'_>, errors: &mut FieldErrors) {
         && let (Some(start), Some(finish)) = (time(&start), time(&end))
         && finish < start
     {
-        errors.push(end.invalid("completionTime cannot be set before startTime"));
+        errors.push(end.invalid("must be equal to or after `startTime`"));
     }
     let had_end = was.status.get("completionTime");
     if end.is_set() && had_end.is_set() && end.value != had_end.value {
-        errors.push(end.invalid("completionTime cannot be mutated"));
+        errors.push(end.invalid("field is immutable"));
     }
     let had_start = was.status.get("startTime");
     let is_suspended = job.spec.get("suspend").flag();
@@ -222,7 +222,7 @@ fn finished(changes: &Changes<'_>, errors: &mut FieldErrors) {
     let uncounted = status.get("uncountedTerminatedPods");
     let has_uncounted = !uncounted.get("failed").is_empty() || !uncounted.get("succeeded").is_empty();
     if news("uncountedTerminatedPods") && has_uncounted {
-        let detail = "uncountedTerminatedPods needs to be empty for finished job";
+        let detail = "must be empty for finished job";
         errors.push(internal::invalid(&uncounted, "UncountedTerminatedPods", detail));
     }
     if news("terminating") && job.count("terminating") > 0 {

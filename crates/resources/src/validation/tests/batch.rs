@@ -4,7 +4,10 @@
 
 use expect_test::expect;
 
-use super::{check_each, check_each_status, check_each_update};
+use machinery::features;
+use serde_json::Value;
+
+use super::{changed, check_each, check_each_status, check_each_update, fill_in, row};
 
 const JOB: (&str, &str) = ("batch/v1", "jobs");
 const GOOD: &str = "
@@ -199,7 +202,7 @@ fn the_status_of_a_job_only_goes_forward() {
               status.startTime: Required value: startTime cannot be removed for unsuspended job
             a time without completion
               status.completionTime: Invalid value: "2025-01-01T00:00:00Z": cannot set completionTime when there is no Complete=True condition
-              status.completionTime: Invalid value: "2025-01-01T00:00:00Z": completionTime cannot be set before startTime
+              status.completionTime: Invalid value: "2025-01-01T00:00:00Z": must be equal to or after `startTime`
             more ready than active
               status.ready: Invalid value: 1: cannot set more ready pods than active
             indexes that overlap
@@ -209,7 +212,7 @@ fn the_status_of_a_job_only_goes_forward() {
               status.startTime: Required value: startTime cannot be removed for unsuspended job
               status.active: Invalid value: 1: active>0 is invalid for finished job
               status.startTime: Required value: startTime is required for finished job
-              status.uncountedTerminatedPods: Invalid value: {"Succeeded":null,"Failed":["a","a"]}: uncountedTerminatedPods needs to be empty for finished job
+              status.uncountedTerminatedPods: Invalid value: {"Succeeded":null,"Failed":["a","a"]}: must be empty for finished job
               status.terminating: Invalid value: 1: terminating>0 is invalid for finished job"#]],
     );
 }
@@ -229,6 +232,10 @@ fn cron_jobs() {
             ("an unknown zone", "/spec/timeZone", "Mars/Olympus"),
             ("a known zone", "/spec/timeZone", "Europe/Paris"),
             ("the local zone", "/spec/timeZone", "Local"),
+            ("the local zone, as nobody knows it", "/spec/timeZone", "LOCAL"),
+            ("a zone beside the others", "/spec/timeZone", "Europe/../Paris"),
+            ("a long zone", "/spec/timeZone", "Europe/Saint_Petersburg"),
+            ("a zone in small letters", "/spec/timeZone", "europe/paris"),
             ("no zone", "/spec/timeZone", "''"),
             ("a bad policy", "/spec/concurrencyPolicy", "X"),
             ("a selector", "/spec/jobTemplate/spec/selector", "{matchLabels: {a: b}}"),
@@ -249,6 +256,15 @@ fn cron_jobs() {
             a known zone
             the local zone
               spec.timeZone: Invalid value: "Local": timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones
+            the local zone, as nobody knows it
+              spec.timeZone: Invalid value: "LOCAL": timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones
+              spec.timeZone: Invalid value: "LOCAL": unknown time zone LOCAL
+            a zone beside the others
+              spec.timeZone: Invalid value: "Europe/../Paris": unknown time zone Europe/../Paris
+            a long zone
+              spec.timeZone: Invalid value: "Europe/Saint_Petersburg": unknown time zone Europe/Saint_Petersburg
+            a zone in small letters
+              spec.timeZone: Invalid value: "europe/paris": unknown time zone europe/paris
             no zone
               spec.timeZone: Invalid value: "": timeZone must be nil or non-empty string
             a bad policy
@@ -260,4 +276,47 @@ fn cron_jobs() {
             negative limits
               spec.failedJobsHistoryLimit: Invalid value: -1: must be greater than or equal to 0"#]],
     );
+}
+
+#[test]
+fn the_template_of_a_job_that_is_suspended_changes_where_gates_let_it() {
+    let gates =
+        ["MutablePodResourcesForSuspendedJobs=true", "MutableSchedulingDirectivesForSuspendedJobs=true"];
+    features::turn_on(&gates.map(|gate| gate.parse().unwrap())).unwrap();
+    let job = |spec: &str, status: &str| {
+        let text = format!(
+            "{{metadata: {{name: j, namespace: d, uid: u}}, spec: {{{spec}, manualSelector: true, selector: {{matchLabels: \
+             {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, spec: {{restartPolicy: Never, containers: [{{name: c, \
+             image: i}}], initContainers: [{{name: d, image: i}}]}}}}}}, status: {{{status}}}}}"
+        );
+        serde_saphyr::from_str::<Value>(&text).unwrap()
+    };
+    let resources = "{requests: {cpu: 100m}}";
+    let changes = [
+        ("node selector", "/spec/template/spec/nodeSelector", "{a: b}"),
+        ("resources", "/spec/template/spec/containers/0/resources", resources),
+        ("resources of the other", "/spec/template/spec/initContainers/0/resources", resources),
+        ("image", "/spec/template/spec/containers/0/image", "j"),
+        ("one container more", "/spec/template/spec/containers/1", "{name: e, image: i}"),
+        ("resources of the Pod", "/spec/template/spec/resources", resources),
+    ];
+    let told = "startTime: '2026-01-01T12:00:00Z', conditions: [{type: Suspended, status: 'True'}]";
+    let allowed = ["node selector", "resources", "resources of the other"];
+    for (what, spec, status, allowed) in [
+        ("new", "suspend: true", "", &allowed[..]),
+        ("suspended", "suspend: true", told, &allowed),
+        ("not yet suspended", "suspend: true", "startTime: '2026-01-01T12:00:00Z'", &[]),
+        ("suspended, with Pods", "suspend: true", &format!("{told}, active: 1"), &[]),
+        ("resumed", "suspend: false", told, &[]),
+    ] {
+        let row = row("batch/v1", "jobs");
+        let mut old = job(spec, status);
+        fill_in(row, &mut old);
+        let found = changes.iter().filter(|(_, at, to)| {
+            let mut new = changed(old.clone(), at, to);
+            fill_in(row, &mut new);
+            row.validate_update(&new, &old).is_empty()
+        });
+        assert_eq!(found.map(|(name, ..)| *name).collect::<Vec<_>>(), allowed, "{what}");
+    }
 }

@@ -39,6 +39,7 @@ fn autoscalers() {
         expect![[r#"
             no replicas
               spec.minReplicas: Invalid value: 0: must be greater than or equal to 1
+              spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to zero replicas
             fewer at most than at least
               spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`
             no maximum

@@ -332,3 +332,16 @@ fn an_update_is_warned_about_when_the_generation_rises() {
     new["metadata"]["generation"] = 2.into();
     assert_eq!((row.strategy.warnings_on_update)(&new, &old).len(), 1);
 }
+
+#[test]
+fn a_cron_job_with_a_zone_in_its_schedule_is_warned_of_whenever_it_is_written() {
+    let update = row("batch/v1", "cronjobs").strategy.warnings_on_update;
+    let told = |schedule: &str| {
+        let job = serde_json::json!({"metadata": {"generation": 1}, "spec": {"schedule": schedule}});
+        update(&job, &job)
+    };
+    let said = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+                https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
+    assert_eq!(told("CRON_TZ=UTC * * * * *"), [said]);
+    assert_eq!(told("* * * * *"), Vec::<String>::new());
+}

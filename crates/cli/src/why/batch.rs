@@ -1,0 +1,169 @@
+//! Why a Job does not go on, and why a CronJob starts none.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use machinery::cron::{Schedule, time_zone};
+use serde_json::Value;
+
+use super::{Found, Reason, Snapshot, condition, list, number, pod, reference, text, workload};
+
+/// Who carries Jobs out unless they say otherwise. Source: `JobControllerName`, batch/v1.
+const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
+
+/// What to do about a Job that has failed, by the reason of its condition. Source: `JobReason*`, batch/v1.
+const ADVICE: &[(&str, &str)] = &[
+    (
+        "BackoffLimitExceeded",
+        "read `kubectl logs job/NAME`; a Job that has failed is made anew, not started again",
+    ),
+    ("DeadlineExceeded", "raise activeDeadlineSeconds, and make the Job anew"),
+    ("PodFailurePolicy", "read `kubectl logs job/NAME`, or change the rules of its podFailurePolicy"),
+    (
+        "MaxFailedIndexesExceeded",
+        "read the logs of the Pods of the indexes in status.failedIndexes, or raise maxFailedIndexes",
+    ),
+    ("FailedIndexes", "read the logs of the Pods of the indexes in status.failedIndexes"),
+];
+
+/// A Job.
+pub(super) fn job(snapshot: &Snapshot, job: &Value) -> Found {
+    if is_true(job, "Complete") {
+        return (true, "is complete".into(), Vec::new());
+    }
+    let mut reasons = workload::own(snapshot, job);
+    let pods = workload::pods_below(snapshot, job, &mut reasons);
+    let is_over = is_true(job, "Failed");
+    if !is_over && reasons.is_empty() {
+        reasons.extend(waiting(job, &pods));
+    }
+    for pod in pods {
+        reasons.extend(pod::explain(snapshot, pod).2);
+    }
+    let succeeded = number(job, "/status/succeeded").unwrap_or(0);
+    let progress = match number(job, "/spec/completions") {
+        Some(wanted) => format!("{succeeded} of {wanted} completions"),
+        None => format!("{succeeded} successes"),
+    };
+    let summary = match (is_over, reasons.is_empty()) {
+        (true, _) => format!("has failed with {progress}"),
+        (_, true) => format!("is at work: it has {progress}"),
+        _ => format!("has {progress}"),
+    };
+    (reasons.is_empty() && !is_over, summary, reasons)
+}
+
+/// What a Job's own fields and conditions say against it.
+pub(super) fn troubles(job: &Value) -> Vec<Reason> {
+    let object = reference(job);
+    let mut reasons = Vec::new();
+    let ends = [("Failed", ""), ("FailureTarget", "is about to fail, once its Pods have ended: ")];
+    let end = ends
+        .iter()
+        .find_map(|(kind, before)| Some((condition(job, kind).filter(|_| is_true(job, kind))?, before)));
+    if let Some((end, before)) = end {
+        let why = text(end, "/reason");
+        let told = Reason::new(&object, format!("{before}{why}: {}", text(end, "/message")));
+        let advice = ADVICE.iter().find(|(reason, _)| *reason == why);
+        reasons.push(match advice {
+            Some((_, fix)) => told.fix(fix.replace("NAME", text(job, "/metadata/name"))),
+            None => told,
+        });
+    }
+    let manager = text(job, "/spec/managedBy");
+    if !manager.is_empty() && manager != JOB_CONTROLLER {
+        let what = format!("spec.managedBy leaves it to {manager}");
+        reasons.push(Reason::new(&object, what).fix("see that this controller is installed and runs"));
+    }
+    if number(job, "/spec/parallelism") == Some(0) {
+        let patch = format!(
+            "`kubectl patch job {} -p '{{\"spec\":{{\"parallelism\":1}}}}'`",
+            text(job, "/metadata/name")
+        );
+        reasons.push(Reason::new(&object, "has a parallelism of 0: no Pods are made").fix(patch));
+    }
+    reasons
+}
+
+/// Why a Job that nothing is wrong with has no Pods at work.
+fn waiting(job: &Value, pods: &[&Value]) -> Option<Reason> {
+    let object = reference(job);
+    if job.pointer("/status/startTime").is_none() && pods.is_empty() {
+        let what = "its controller has not looked at it yet";
+        return Some(Reason::new(&object, what).fix("see that the controllers run: `knarr status`"));
+    }
+    let ends = pods.iter().filter(|pod| matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")).count();
+    let failed = number(job, "/status/failed").unwrap_or(0);
+    if ends < pods.len() || failed == 0 {
+        return None;
+    }
+    let limit = number(job, "/spec/backoffLimit").unwrap_or(6);
+    let what = format!(
+        "{failed} of its Pods failed (backoffLimit {limit}): the next is made 10 s after the first failure, and after \
+         twice as long each time, 10 min at most"
+    );
+    Some(Reason::new(&object, what))
+}
+
+/// A CronJob.
+pub(super) fn cron_job(snapshot: &Snapshot, cron_job: &Value) -> Found {
+    let object = reference(cron_job);
+    let mut reasons = workload::own(snapshot, cron_job);
+    let is_suspended = cron_job.pointer("/spec/suspend") == Some(&Value::Bool(true));
+    let next = next_turn(cron_job, snapshot.now);
+    if let Err(why) = &next {
+        reasons.push(Reason::new(&object, why.clone()));
+    }
+    let active: Vec<&str> =
+        list(cron_job, "/status/active").iter().map(|active| text(active, "/name")).collect();
+    if text(cron_job, "/spec/concurrencyPolicy") == "Forbid" && !active.is_empty() {
+        let what = format!("concurrencyPolicy is Forbid, and job/{} is at work", active.join(", job/"));
+        reasons.push(Reason::new(&object, what));
+    }
+    let is_held = !reasons.is_empty();
+    for pod in workload::pods_below(snapshot, cron_job, &mut reasons) {
+        reasons.extend(pod::explain(snapshot, pod).2);
+    }
+    let at_work = match active.len() {
+        0 => String::new(),
+        1 => "has a Job at work, and ".to_owned(),
+        many => format!("has {many} Jobs at work, and "),
+    };
+    let summary = match next {
+        _ if is_suspended => format!("{at_work}is suspended"),
+        Ok(next) if !is_held => format!("{at_work}starts the next Job at {next}"),
+        Ok(next) => format!("{at_work}is due next at {next}"),
+        Err(_) => format!("{at_work}starts no Jobs"),
+    };
+    (reasons.is_empty(), summary, reasons)
+}
+
+/// When a CronJob is due next, or why it never is.
+fn next_turn(cron_job: &Value, now: Timestamp) -> Result<Timestamp, String> {
+    let (schedule, zone) = (text(cron_job, "/spec/schedule"), text(cron_job, "/spec/timeZone"));
+    let zone = match zone {
+        "" => TimeZone::UTC,
+        name => time_zone(name).ok_or_else(|| format!("nobody knows the time zone {name}"))?,
+    };
+    let parsed =
+        Schedule::parse(schedule).map_err(|why| format!("its schedule {schedule:?} is none: {why}"))?;
+    parsed.next(now, &zone).ok_or_else(|| format!("its schedule {schedule:?} is not due within five years"))
+}
+
+/// Whether what owns a Job still has to do with how it ends: of a CronJob's Jobs that are over only the last one tells.
+pub(super) fn is_of_today(snapshot: &Snapshot, owner: &Value, job: &Value) -> bool {
+    if text(owner, "/kind") != "CronJob" || !(is_true(job, "Complete") || is_true(job, "Failed")) {
+        return true;
+    }
+    let made = |job: &Value| text(job, "/metadata/creationTimestamp").to_owned();
+    let is_sibling = |other: &&Value| {
+        let owners = list(other, "/metadata/ownerReferences").iter();
+        text(other, "/kind") == "Job"
+            && owners.into_iter().any(|one| text(one, "/uid") == text(owner, "/metadata/uid"))
+    };
+    let newest = snapshot.others.iter().filter(is_sibling).max_by_key(|job| made(job));
+    newest.is_some_and(|newest| text(newest, "/metadata/uid") == text(job, "/metadata/uid"))
+}
+
+fn is_true(job: &Value, kind: &str) -> bool {
+    condition(job, kind).is_some_and(|found| text(found, "/status") == "True")
+}
