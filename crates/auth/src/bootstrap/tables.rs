@@ -29,7 +29,8 @@ pub(super) const NODE_RULES: &[Rule] = &[
     rule("create delete get patch update", "storage.k8s.io", "csinodes"),
     rule(READ, "node.k8s.io", "runtimeclasses"),
     rule("get", "resource.k8s.io", "resourceclaims"),
-    rule("create deletecollection get list patch update watch", "resource.k8s.io", "resourceslices"),
+    rule("deletecollection", "resource.k8s.io", "resourceslices"),
+    rule("get", "core", "serviceaccounts"),
 ];
 
 /// What a kubelet may do besides, where features are on.
@@ -37,10 +38,7 @@ pub(super) const GATED_NODE_RULES: Gated<Rule> = &[
     (Feature::ClusterTrustBundle, &[rule(READ, "certificates.k8s.io", "clustertrustbundles")]),
     (
         Feature::PodCertificateRequest,
-        &[
-            rule("create get list watch", "certificates.k8s.io", "podcertificaterequests"),
-            rule("get", "core", "serviceaccounts"),
-        ],
+        &[rule("create get list watch", "certificates.k8s.io", "podcertificaterequests")],
     ),
 ];
 
@@ -86,7 +84,10 @@ pub(super) const CLUSTER_ROLES: &[RoleRow] = &[
     role("system:discovery", &[paths("get", DISCOVERY)]),
     role(
         "system:monitoring",
-        &[paths("get", "/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*")],
+        &[
+            paths("get", "/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*"),
+            rule("get", "core", "nodes/metrics"),
+        ],
     ),
     role(
         "system:basic-user",
@@ -250,9 +251,10 @@ const EDIT: &[Rule] = &[
     rule(
         WRITE,
         "core",
-        "configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets \
+        "configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets \
          serviceaccounts services services/proxy",
     ),
+    rule(WRITE, "core events.k8s.io", "events"),
     rule("create", "core", "serviceaccounts/token"),
     rule(
         WRITE,
@@ -284,10 +286,11 @@ const VIEW: &[Rule] = &[
     rule(
         READ,
         "core",
-        "bindings events limitranges namespaces/status pods/log pods/status replicationcontrollers/status \
+        "bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status \
          resourcequotas resourcequotas/status",
     ),
     rule(READ, "core", "namespaces"),
+    rule(READ, "core events.k8s.io", "events"),
     rule(READ, "discovery.k8s.io", "endpointslices"),
     rule(
         READ,
@@ -326,6 +329,7 @@ const SCHEDULER: &[Rule] = &[
     EVENTS,
     rule("create", "coordination.k8s.io", "leases"),
     named("get list update watch", "coordination.k8s.io", "leases", "kube-scheduler"),
+    rule(ALL, "coordination.k8s.io", "leasecandidates"),
     rule(READ, "core", "nodes"),
     rule("delete get list watch", "core", "pods"),
     rule("create", "core", "bindings pods/binding"),
@@ -342,7 +346,8 @@ const SCHEDULER: &[Rule] = &[
     rule(READ, "storage.k8s.io", "csidrivers"),
     rule(READ, "storage.k8s.io", "csistoragecapacities"),
     rule(READ, "storage.k8s.io", "volumeattachments"),
-    rule(READ, "resource.k8s.io", "deviceclasses resourceclaims resourceslices"),
+    rule(READ, "resource.k8s.io", "deviceclasses resourceclaims resourceclaims/status resourceslices"),
+    rule("update", "core", "pods/finalizers"),
     rule("patch update", "resource.k8s.io", "resourceclaims resourceclaims/status"),
 ];
 
@@ -395,6 +400,9 @@ pub(super) const CLUSTER_ROLE_BINDINGS: &[BindingRow] = &[
     bound("system:service-account-issuer-discovery", &["group:system:serviceaccounts"]),
 ];
 
+const LEADER_LOCKING: &[Rule] =
+    &[rule("create get list update watch", "coordination.k8s.io", "leasecandidates leases")];
+
 const SYSTEM: &str = "kube-system";
 const PUBLIC: &str = "kube-public";
 
@@ -423,23 +431,11 @@ pub(super) const ROLES: &[(&str, RoleRow)] = &[
     ),
     (
         SYSTEM,
-        role(
-            "system::leader-locking-kube-controller-manager",
-            &[
-                rule("watch", "core", "configmaps"),
-                named("get update", "core", "configmaps", "kube-controller-manager"),
-            ],
-        ),
+        role("system::leader-locking-kube-controller-manager", LEADER_LOCKING),
     ),
     (
         SYSTEM,
-        role(
-            "system::leader-locking-kube-scheduler",
-            &[
-                rule("watch", "core", "configmaps"),
-                named("get update", "core", "configmaps", "kube-scheduler"),
-            ],
-        ),
+        role("system::leader-locking-kube-scheduler", LEADER_LOCKING),
     ),
     (
         PUBLIC,
@@ -472,7 +468,11 @@ pub(super) const ROLE_BINDINGS: &[(&str, BindingRow)] = &[
         SYSTEM,
         bound(
             "system::leader-locking-kube-controller-manager",
-            &["user:system:kube-controller-manager", "account:kube-controller-manager"],
+            &[
+                "user:system:kube-controller-manager",
+                "account:kube-controller-manager",
+                "account:leader-election-controller",
+            ],
         ),
     ),
     (
