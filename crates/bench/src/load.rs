@@ -175,6 +175,27 @@ pub(crate) async fn run(clients: Vec<Connection>, numbers: Range<usize>, job: Jo
     Ok(took)
 }
 
+/// Reads a watch line by line until `is_done` says so.
+pub(crate) async fn lines(
+    events: &mut Incoming,
+    mut is_done: impl FnMut(&[u8]) -> Result<bool>,
+) -> Result<()> {
+    let mut line = Vec::new();
+    loop {
+        let frame = events.frame().await.context("a watch ended too early")?;
+        let Ok(data) = frame.context("read a watch")?.into_data() else { continue };
+        for part in data.split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(part);
+            if line.last() == Some(&b'\n') {
+                if is_done(&line)? {
+                    return Ok(());
+                }
+                line.clear();
+            }
+        }
+    }
+}
+
 /// One client's connection.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,

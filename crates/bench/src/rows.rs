@@ -7,8 +7,10 @@ mod deployment;
 mod etcd;
 mod get;
 mod idle;
+mod jobs;
 mod kill;
 mod list;
+mod parts;
 mod patch;
 mod pods;
 mod policy;
@@ -70,7 +72,17 @@ pub(crate) const ROWS: &[Row] = &[
         about: "2,000 Pods of one Deployment, on no Node",
         measure: deployment::measure,
     },
+    Row {
+        name: "jobs",
+        about: "one Job with 1,000 Pods, and 10,000 Jobs with one, on no Node",
+        measure: jobs::measure,
+    },
     Row { name: "scheduler", about: "5,000 Pods onto 1,000 Nodes", measure: scheduler::measure },
+    Row {
+        name: "parts",
+        about: "what controllers and scheduler keep in memory of 5,000 Pods",
+        measure: parts::measure,
+    },
     Row {
         name: "updates",
         about: "the bare store: 1,000,000 updates of 10,000 objects: disk, memory, bytes per write",

@@ -10,6 +10,7 @@ mod decode;
 mod follower;
 mod held;
 mod shared;
+mod snug;
 mod trim;
 
 use std::any::{Any, TypeId};

@@ -393,6 +393,14 @@ impl Process {
         Ok(())
     }
 
+    /// Its process id.
+    ///
+    /// # Errors
+    /// If the kernel has given it a number that is none.
+    pub fn id(&self) -> Result<i32> {
+        Ok(i32::try_from(self.child.id())?)
+    }
+
     /// Whether it has not ended yet.
     ///
     /// # Errors

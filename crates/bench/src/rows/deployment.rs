@@ -2,14 +2,13 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-use http_body_util::BodyExt;
+use anyhow::{Context, Result};
 use hyper::body::Incoming;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::bench::{Bench, STEP_MAX};
-use crate::load::{Call, Door, as_f64};
+use crate::load::{Call, Door, as_f64, lines};
 use crate::objects::{self, NAMESPACE};
 use crate::processes;
 
@@ -38,37 +37,35 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
 /// Reads events until so many were additions.
 async fn added(mut events: Incoming, wanted: usize) -> Result<()> {
     const ADDED: &[u8] = br#"{"type":"ADDED""#;
-    let (mut seen, mut line) = (0, Vec::new());
-    while seen < wanted {
-        let Some(frame) = events.frame().await else { bail!("the watch ended after {seen} Pods") };
-        let Ok(data) = frame?.into_data() else { continue };
-        for part in data.split_inclusive(|byte| *byte == b'\n') {
-            line.extend_from_slice(part);
-            if line.last() == Some(&b'\n') {
-                seen += usize::from(line.starts_with(ADDED));
-                line.clear();
-            }
-        }
-    }
-    Ok(())
+    let mut seen = 0;
+    lines(&mut events, |line| {
+        seen += usize::from(line.starts_with(ADDED));
+        Ok(seen == wanted)
+    })
+    .await
 }
 
+/// A Deployment whose Pods no scheduler takes.
 fn deployment(replicas: usize) -> String {
-    let labels = json!({ "app": "large" });
+    of_pods("large", replicas, json!({ "schedulerName": "nobody" }))
+}
+
+/// A Deployment for the Nodes that only the API knows.
+pub(super) fn on_nodes(name: &str, replicas: usize) -> String {
+    of_pods(name, replicas, super::scheduler::on_nodes())
+}
+
+fn of_pods(name: &str, replicas: usize, mut spec: Value) -> String {
+    let labels = json!({ "app": name });
+    spec["containers"] = json!([{ "name": "hello", "image": "knarr.local/hello" }]);
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": { "name": "large" },
+        "metadata": { "name": name },
         "spec": {
             "replicas": replicas,
             "selector": { "matchLabels": labels },
-            "template": {
-                "metadata": { "labels": labels },
-                "spec": {
-                    "schedulerName": "nobody",
-                    "containers": [{ "name": "hello", "image": "knarr.local/hello" }],
-                },
-            },
+            "template": { "metadata": { "labels": labels }, "spec": spec },
         },
     })
     .to_string()

@@ -4,16 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use http::{Method, StatusCode};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::bench::{Bench, STEP_MAX};
-use crate::load::{self, Call, Door, Job, as_f64};
+use crate::load::{self, Call, Door, Job, as_f64, lines};
 use crate::{objects, processes};
 
 const CLIENTS: usize = 32;
@@ -25,8 +24,7 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
         let (nodes, pods) = (bench.extent.of(1_000, 100), bench.extent.of(5_000, 500));
         let door = Door::new(&cluster.kubeconfig()).await?;
         door.call(objects::namespace()).await?;
-        door.fill(0..nodes, Arc::new(|n| Call::post("/api/v1/nodes".to_owned(), node(n)))).await?;
-        door.fill(0..nodes, Arc::new(node_status)).await?;
+        make_nodes(&door, nodes).await?;
         let mut watcher = door.connect().await?;
         let path = format!("{}?watch=true&resourceVersion=0", objects::collection("pods"));
         let events = watcher.stream(Call::get(path)).await?;
@@ -73,24 +71,23 @@ struct Spec {
     node_name: String,
 }
 
+/// Makes so many Nodes, with room for 110 Pods each.
+pub(super) async fn make_nodes(door: &Door, nodes: usize) -> Result<()> {
+    door.fill(0..nodes, Arc::new(|n| Call::post("/api/v1/nodes".to_owned(), node(n)))).await?;
+    door.fill(0..nodes, Arc::new(node_status)).await
+}
+
 /// Reads events until so many Pods have a Node.
-async fn bound(mut events: Incoming, wanted: usize) -> Result<()> {
-    let (mut seen, mut line) = (HashSet::new(), Vec::new());
-    while seen.len() < wanted {
-        let Some(frame) = events.frame().await else { bail!("the watch ended after {} Pods", seen.len()) };
-        let Ok(data) = frame?.into_data() else { continue };
-        for part in data.split_inclusive(|byte| *byte == b'\n') {
-            line.extend_from_slice(part);
-            if line.last() == Some(&b'\n') {
-                let event: Event = serde_json::from_slice(&line).context("read an event")?;
-                if !event.object.spec.node_name.is_empty() {
-                    seen.insert(event.object.metadata.name);
-                }
-                line.clear();
-            }
+pub(super) async fn bound(mut events: Incoming, wanted: usize) -> Result<()> {
+    let mut seen = HashSet::new();
+    lines(&mut events, |line| {
+        let event: Event = serde_json::from_slice(line).context("read an event")?;
+        if !event.object.spec.node_name.is_empty() {
+            seen.insert(event.object.metadata.name);
         }
-    }
-    Ok(())
+        Ok(seen.len() == wanted)
+    })
+    .await
 }
 
 fn node_name(number: usize) -> String {
@@ -115,21 +112,18 @@ fn node_status(number: usize) -> Call {
     }
 }
 
-/// It tolerates everything: nobody renews the leases of these Nodes.
+/// What leads a Pod to these Nodes. It tolerates everything: nobody renews their leases.
+pub(super) fn on_nodes() -> Value {
+    json!({ "nodeSelector": { LABEL: "" }, "tolerations": [{ "operator": "Exists" }] })
+}
+
 fn pod(number: usize) -> String {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": format!("pod-{number}"), "labels": { "app": "scheduled" } },
-        "spec": {
-            "nodeSelector": { LABEL: "" },
-            "tolerations": [{ "operator": "Exists" }],
-            "containers": [{
-                "name": "hello",
-                "image": "knarr.local/hello",
-                "resources": { "requests": { "cpu": "100m", "memory": "128Mi" } },
-            }],
-        },
-    })
-    .to_string()
+    let mut spec = on_nodes();
+    spec["containers"] = json!([{
+        "name": "hello",
+        "image": "knarr.local/hello",
+        "resources": { "requests": { "cpu": "100m", "memory": "128Mi" } },
+    }]);
+    let metadata = json!({ "name": format!("pod-{number}"), "labels": { "app": "scheduled" } });
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec }).to_string()
 }

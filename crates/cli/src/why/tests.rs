@@ -559,6 +559,7 @@ fn check_batch(plural: &str, subject: &str, others: &[Value], expected: Expect) 
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table has as many rows as there are causes")]
 fn a_job_says_how_far_it_is_and_what_it_waits_for() {
     let job = |spec: &str, status: &str| {
         format!("{{kind: Job, metadata: {{name: j, uid: j}}, spec: {{{spec}}}, status: {{{status}}}}}")
@@ -651,6 +652,7 @@ fn a_job_says_how_far_it_is_and_what_it_waits_for() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table has as many rows as there are causes")]
 fn a_cron_job_says_when_it_is_due_and_what_is_in_the_way() {
     let check = |spec: &str, status: &str, jobs: &[Value], expected: Expect| {
         let cron_job = format!(

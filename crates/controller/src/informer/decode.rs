@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use super::Kind;
+use super::snug;
 use super::trim::trimmed;
 use crate::resource_ref::key_of;
 
@@ -14,7 +15,9 @@ use crate::resource_ref::key_of;
 /// # Errors
 /// What the decoder says of an object that Go would not read either.
 pub(super) fn object<K: Kind>(text: &str) -> Result<K, serde_json::Error> {
-    schema::walk::zeros::decode([K::GROUP, K::VERSION, K::KIND], trimmed(text).as_bytes())
+    let text = trimmed(text);
+    snug::decode(&text)
+        .or_else(|_| schema::walk::zeros::decode([K::GROUP, K::VERSION, K::KIND], text.as_bytes()))
 }
 
 /// What is known even of an object that cannot be decoded.

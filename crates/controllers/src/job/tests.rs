@@ -889,3 +889,54 @@ fn many_pods_are_counted_by_and_by() {
         .filter(|action| matches!(action, Action::Request(one) if one.resource.plural == "pods"));
     assert_eq!(patches.count(), 500);
 }
+
+#[test]
+fn of_many_indexes_the_lowest_are_counted_first() {
+    let rows: Vec<String> =
+        (0..700).map(|n| indexed(&format!("p{n}"), &n.to_string(), "|| phase: Succeeded")).collect();
+    let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+    let spec = "completionMode: Indexed, parallelism: 700, completions: 700";
+    let plan = planned(job(spec, &format!("{STARTED}, active: 700")), pods(&rows));
+    let Some(Action::Request(status)) = plan.actions().next() else { panic!("a status") };
+    assert_eq!(status.body["status"]["completedIndexes"], "0-499");
+}
+
+/// Source: "pod flips from failed to succeeded", "indexed job prev successful pods outside current completions index range
+/// with no new succeeded pods", "FailureTarget=False condition added manually is ignored".
+#[test]
+fn what_was_written_down_counts_and_what_somebody_made_up_does_not() {
+    let uncounted = "startTime: '2026-01-01T11:00:00Z', active: 1, ready: 0, terminating: 0, \
+                     uncountedTerminatedPods: {failed: [a]}";
+    checks("parallelism: 1, completions: 2", uncounted, &[succeeded("a"), row("b", RUNS)], &expect![[r#"
+        step
+          patch pods a {"metadata":{"$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"],"uid":"a"}}
+    "#]]);
+    check(
+        "completionMode: Indexed, parallelism: 2, completions: 2",
+        &format!("{STARTED}, active: 1, completedIndexes: '0,2-4', succeeded: 4"),
+        &[&indexed("b", "1", "|| phase: Running")],
+        &expect![[r#"
+            step
+              update jobs/status j {"active":1,"completedIndexes":"0","ready":0,"startTime":"2026-01-01T11:00:00Z","succeeded":1,"terminating":0,"uncountedTerminatedPods":{}}
+        "#]],
+    );
+    let made_up =
+        "conditions: [{type: FailureTarget, status: 'False'}, {type: SuccessCriteriaMet, status: 'False'}]";
+    checks(
+        "parallelism: 1, completions: 2",
+        &format!("{STARTED}, active: 1, {made_up}"),
+        &[row("b", RUNS)],
+        &expect![[r#""#]],
+    );
+    checks(
+        "parallelism: 1, completions: 2, backoffLimit: 0",
+        &format!("{STARTED}, active: 1, {made_up}"),
+        &[failed("b")],
+        &expect![[r#"
+            step
+              update jobs/status j {"conditions":[{"lastProbeTime":"2026-01-01T12:00:00Z","lastTransitionTime":"2026-01-01T12:00:00Z","message":"Job has reached the specified backoff limit","reason":"BackoffLimitExceeded","status":"True","type":"FailureTarget"},{"status":"False","type":"SuccessCriteriaMet"}],"ready":0,"startTime":"2026-01-01T11:00:00Z","terminating":0,"uncountedTerminatedPods":{"failed":["b"]}}
+            step
+              patch pods b {"metadata":{"$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"],"uid":"b"}}
+        "#]],
+    );
+}
