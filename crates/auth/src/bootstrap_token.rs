@@ -3,10 +3,11 @@
 //! Source: `plugin/pkg/auth/authenticator/token/bootstrap`, `k8s.io/cluster-bootstrap/token`.
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
+use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::UserInfo;
 
@@ -18,9 +19,25 @@ const SECRET_LEN: usize = 16;
 /// Id and secret of a text that has the form of a bootstrap token.
 pub fn split(token: &str) -> Option<(&str, &str)> {
     let (id, secret) = token.split_once('.')?;
-    let is_plain = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase());
-    let fits = id.len() == ID_LEN && secret.len() == SECRET_LEN && is_plain(id) && is_plain(secret);
+    let fits = is_id(id) && secret.len() == SECRET_LEN && is_plain(secret);
     fits.then_some((id, secret))
+}
+
+/// Whether the text has the form of a token's id.
+pub fn is_id(text: &str) -> bool {
+    text.len() == ID_LEN && is_plain(text)
+}
+
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase())
+}
+
+/// A token's signature of `content`: a JWS without its content. Source: RFC 7515, appendix F; `token/jws`.
+pub fn sign(content: &str, id: &str, secret: &str) -> String {
+    let head = URL_SAFE_NO_PAD.encode(json!({"alg": "HS256", "kid": id}).to_string());
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let signed = hmac::sign(&key, format!("{head}.{}", URL_SAFE_NO_PAD.encode(content)).as_bytes());
+    format!("{head}..{}", URL_SAFE_NO_PAD.encode(signed))
 }
 
 /// A new token: its id and its secret.
@@ -125,6 +142,20 @@ mod tests {
         check("another use", ("usage-bootstrap-authentication", "false"), None);
         check("a foreign group", ("auth-extra-groups", "system:masters"), None);
         check("no groups", ("auth-extra-groups", ""), Some(&["system:bootstrappers"]));
+    }
+
+    /// What upstream's own test expects of the same.
+    #[test]
+    fn a_signature_is_upstreams() {
+        let check = |content: &str, secret: &str, expect: &str| {
+            let head = "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9";
+            assert_eq!(sign(content, "joshua", secret), format!("{head}..{expect}"));
+        };
+        let (content, secret) =
+            ("Hello from the other side. I must have called a thousand times.", "my voice is my passcode");
+        check(content, secret, "VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8");
+        check("", secret, "7Ui1ALizW4jXphVUB7xUqC9vLYLL9RZeOFfVLoB7Tgk");
+        check(content, "", "UfkqvDGiIFxrMnFseDj9LYJOLNrvjW8aHhF71mvvAs8");
     }
 
     #[test]

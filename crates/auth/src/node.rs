@@ -361,6 +361,14 @@ fn selects(selector: &str, field: &str, value: &str) -> bool {
     })
 }
 
+/// The Secrets that a Pod names, by their keys.
+pub fn secrets_of(pod: &Pod) -> BTreeSet<String> {
+    let meta = &pod.metadata;
+    let all =
+        needs(pod, meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
+    all.into_iter().filter(|(resource, _)| *resource == "secrets").map(|(_, key)| key).collect()
+}
+
 /// What a Pod needs. Mirror Pods need nothing: the node made them.
 fn needs(pod: &Pod, namespace: &str, name: &str) -> BTreeSet<Thing> {
     let mut things = BTreeSet::new();

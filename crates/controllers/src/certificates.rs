@@ -5,6 +5,7 @@
 //! Source: `pkg/controller/certificates`, `pkg/apis/certificates/helpers.go`.
 
 pub mod approving;
+pub mod cleaner;
 pub mod pod_cleaner;
 pub mod serving;
 pub mod signing;

@@ -5,6 +5,7 @@
 //! Source: `pkg/controller/disruption`, `policy/v1`.
 
 mod scale;
+pub mod stale;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -134,6 +135,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     let (disrupted, look_again) = disrupted(snapshot, now);
+    plan.push_step(told_of_pods(snapshot, &disrupted));
     let counted = expected(snapshot);
     let healthy = snapshot.pods.iter().filter(|pod| {
         !is_deleting(&pod.metadata) && !disrupted.contains_key(name(&pod.metadata)) && is_ready(pod)
@@ -160,7 +162,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
                 budget,
                 EventType::Warning,
                 "CalculateExpectedPodCountFailed",
-                why.clone(),
+                format!("Failed to calculate the number of expected pods: {why}"),
             ));
             let status = PodDisruptionBudgetStatus {
                 disruptions_allowed: 0,
@@ -185,6 +187,47 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     plan
 }
 
+/// What is to be told of Pods that were evicted and stay, and of those that nobody says how many there should be of.
+fn told_of_pods(snapshot: &Snapshot, disrupted: &BTreeMap<String, Time>) -> Vec<Action> {
+    let budget = &*snapshot.budget;
+    let recorded = budget.status.as_ref().and_then(|status| status.disrupted_pods.as_ref());
+    let was_expected_to_go = |pod: &&Arc<Pod>| {
+        let name = name(&pod.metadata);
+        let was_evicted = recorded.is_some_and(|all| all.contains_key(name)) && !disrupted.contains_key(name);
+        was_evicted && !is_deleting(&pod.metadata)
+    };
+    // Upstream says the namespace twice.
+    let place = namespace(&budget.metadata);
+    let message = format!("Pod was expected by PDB {place}/{place} to be deleted but it wasn't");
+    let staying = snapshot.pods.iter().filter(was_expected_to_go);
+    let mut told: Vec<Action> =
+        staying.map(|pod| Action::event(&**pod, EventType::Warning, "NotDeleted", message.clone())).collect();
+    let is_unmanaged = |pod: &Arc<Pod>| controller_of(&pod.metadata).is_none();
+    if is_relative(budget) && snapshot.pods.iter().any(is_unmanaged) {
+        let message = format!(
+            "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of \
+             the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please \
+             set \".spec.minAvailable\" field of the PDB to an integer value.",
+            selector(budget).map(as_go_shows).unwrap_or_default()
+        );
+        told.push(Action::event(budget, EventType::Warning, "UnmanagedPods", message));
+    }
+    told
+}
+
+fn as_go_shows(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
+    let expressions = selector.match_expressions.iter().flatten().map(|one| {
+        let values = one.values.as_deref().unwrap_or_default().join(" ");
+        format!("LabelSelectorRequirement{{Key:{},Operator:{},Values:[{values}],}},", one.key, one.operator)
+    });
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{}}},MatchExpressions:[]LabelSelectorRequirement{{{}}},}}",
+        labels.collect::<String>(),
+        expressions.collect::<String>()
+    )
+}
+
 /// The evictions whose Pods are still there and not yet going; and when the first of them is forgotten.
 fn disrupted(snapshot: &Snapshot, now: Timestamp) -> (BTreeMap<String, Time>, Option<Duration>) {
     let recorded = snapshot.budget.status.as_ref().and_then(|status| status.disrupted_pods.clone());
@@ -193,7 +236,7 @@ fn disrupted(snapshot: &Snapshot, now: Timestamp) -> (BTreeMap<String, Time>, Op
     for (pod, at) in recorded.unwrap_or_default() {
         let is_there =
             snapshot.pods.iter().any(|one| name(&one.metadata) == pod && !is_deleting(&one.metadata));
-        let left = (at.0 + EVICTION_SEEN_WITHIN).duration_since(now);
+        let left = at.0.duration_since(now).saturating_add(EVICTION_SEEN_WITHIN);
         let Ok(left) = Duration::try_from(left) else { continue };
         if is_there && !left.is_zero() {
             look_again = Some(look_again.map_or(left, |earlier| earlier.min(left)));
@@ -229,14 +272,10 @@ fn wanted(snapshot: &Snapshot) -> Result<i32, String> {
             Ok(Some(scale)) => total = total.saturating_add(*scale),
             Err(why) => return Err(why.clone()),
             Ok(None) => {
-                let of = snapshot.pods.iter().filter_map(|pod| controller_of(&pod.metadata));
-                let kind = of.into_iter().find(|owner| owner.uid == *uid).map_or("", |owner| &owner.kind);
-                let pod = snapshot
-                    .pods
-                    .iter()
-                    .find(|pod| controller_of(&pod.metadata).is_some_and(|owner| owner.uid == *uid));
-                let pod = pod.map_or("", |pod| name(&pod.metadata));
-                return Err(format!("found no controllers for pod \"{pod}\" (controller kind {kind:?})"));
+                let is_of =
+                    |pod: &&Arc<Pod>| controller_of(&pod.metadata).is_some_and(|owner| owner.uid == *uid);
+                let pod = snapshot.pods.iter().find(is_of).map_or("", |pod| name(&pod.metadata));
+                return Err(format!("found no controllers for pod {pod:?}"));
             }
         }
     }
@@ -336,6 +375,38 @@ mod tests {
             away(),
             "0/0/0/0 SyncFailed null Some(30s)",
         );
+    }
+
+    #[test]
+    fn what_is_odd_about_pods_is_told() {
+        let check = |spec: &str, status: &str, pods: &str, expect: &[&str]| {
+            let budget =
+                format!("{{metadata: {{name: b, namespace: shop}}, spec: {spec}, status: {status}}}");
+            let budget = Arc::new(parse(&budget));
+            let snapshot =
+                Snapshot { budget, pods: list(pods), scales: BTreeMap::new(), questions: Vec::new() };
+            let plan = plan(&snapshot, noon());
+            let told = plan.actions().filter_map(|action| match action {
+                Action::Event(event) => Some(format!("{} {}", event.reason, event.message)),
+                Action::Request(_) | Action::Count(_) => None,
+            });
+            assert_eq!(told.collect::<Vec<_>>(), expect, "{spec} {status} {pods}");
+        };
+        let (absolute, pod) =
+            ("{minAvailable: 1, selector: {matchLabels: {a: b}}}", "[{metadata: {name: a}}]");
+        check(absolute, "{}", pod, &[]);
+        let unmanaged = "UnmanagedPods Pods selected by this PodDisruptionBudget (selector: \
+                         &LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},}) \
+                         were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may \
+                         result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field of the \
+                         PDB to an integer value.";
+        check(&absolute.replace('1', "50%"), "{}", pod, &[unmanaged]);
+        let late = "{disruptedPods: {a: '2026-01-01T11:00:00Z', gone: '2026-01-01T11:00:00Z'}}";
+        let stays = "NotDeleted Pod was expected by PDB shop/shop to be deleted but it wasn't";
+        check(absolute, late, pod, &[stays]);
+        check(absolute, &late.replace("11:00", "11:59"), pod, &[]);
+        check(absolute, &late.replace("2026", "9999"), pod, &[]);
+        check(absolute, late, "[{metadata: {name: a, deletionTimestamp: '2026-01-01T11:00:00Z'}}]", &[]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod object;
 mod pod;
 mod pod_control;
 mod scale;
+mod selection;
 mod share;
 
 pub mod deployment;
@@ -31,13 +32,16 @@ pub mod endpoint_slice;
 pub mod endpoint_slice_mirroring;
 pub mod endpoints;
 
+pub mod bootstrap;
 pub mod certificates;
 pub mod cluster_role;
 pub mod disruption;
 pub mod garbage_collector;
+pub mod legacy_token_cleaner;
 pub mod namespace;
 pub mod node_ipam;
 pub mod node_lifecycle;
+pub mod node_ttl;
 pub mod pod_gc;
 pub mod resource_claim;
 pub mod resource_quota;
@@ -56,10 +60,21 @@ mod fixture;
 use controller::Controller;
 use machinery::features::Feature;
 
-/// Every controller that is on, in the order of the chain.
-pub fn all() -> impl Iterator<Item = &'static Controller> {
+pub use selection::Selection;
+
+/// Every controller that may run: also those that somebody has to name.
+pub fn known() -> impl Iterator<Item = &'static Controller> {
     let on = GATED.iter().filter(|(feature, _)| feature.is_on());
-    ALWAYS.iter().chain(on.map(|(_, controller)| controller))
+    ALWAYS.iter().chain(on.map(|(_, controller)| controller)).chain(NAMED)
+}
+
+/// Every controller, whichever features are on.
+fn every() -> impl Iterator<Item = &'static Controller> {
+    ALWAYS.iter().chain(GATED.iter().map(|(_, controller)| controller)).chain(NAMED)
+}
+
+fn off_by_default(controller: &Controller) -> bool {
+    NAMED.iter().any(|named| named.name == controller.name)
 }
 
 const ALWAYS: &[Controller] = &[
@@ -78,19 +93,23 @@ const ALWAYS: &[Controller] = &[
     endpoints::CONTROLLER,
     service_account::CONTROLLER,
     token::CONTROLLER,
+    legacy_token_cleaner::CONTROLLER,
     root_ca::CONTROLLER,
     certificates::approving::CONTROLLER,
     certificates::serving::CONTROLLER,
     certificates::signing::CONTROLLER,
+    certificates::cleaner::CONTROLLER,
     garbage_collector::CONTROLLER,
     namespace::CONTROLLER,
     node_ipam::CONTROLLER,
     node_lifecycle::CONTROLLER,
+    node_ttl::CONTROLLER,
     taint_eviction::CONTROLLER,
     pod_gc::CONTROLLER,
     cluster_role::CONTROLLER,
     resource_quota::CONTROLLER,
     disruption::CONTROLLER,
+    disruption::stale::CONTROLLER,
     service_cidr::CONTROLLER,
     volume::binder::CONTROLLER,
     volume::protection::CLAIMS,
@@ -108,6 +127,9 @@ const GATED: &[(Feature, Controller)] = &[
     (Feature::PodCertificateRequest, certificates::pod_cleaner::CONTROLLER),
     (Feature::StorageVersionMigrator, storage_version_migrator::CONTROLLER),
 ];
+
+/// Those that run where somebody names them. Source: `ControllersDisabledByDefault`.
+const NAMED: &[Controller] = &[bootstrap::signer::CONTROLLER, bootstrap::token_cleaner::CONTROLLER];
 
 #[cfg(test)]
 mod tests {
@@ -128,6 +150,7 @@ mod tests {
             endpoints-controller: endpoint-controller
             node-ipam-controller: cidrAllocator
             node-lifecycle-controller: node-controller
+            disruption-controller: controllermanager
             disruption-controller: controllermanager
             persistentvolume-binder-controller: persistentvolume-controller
             ephemeral-volume-controller: ephemeral_volume

@@ -73,6 +73,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         reason: Some("DeletionByTaintManager".to_owned()),
         message: Some("Taint manager: deleting due to NoExecute taint".to_owned()),
         last_transition_time: Some(time(now)),
+        observed_generation: pod.metadata.generation,
         ..PodCondition::default()
     };
     let (namespace, name, uid) = (namespace(&pod.metadata), name(&pod.metadata), uid(&pod.metadata));

@@ -184,6 +184,53 @@ fn known_by(dir: &std::path::Path, agent: &str) -> Vec<(Value, Value, Value)> {
         .collect()
 }
 
+/// A token of the account `web` that lies in the Secret `old`.
+async fn lasting(server: &TestServer, uid: &str) -> String {
+    let key = auth::pki::service_account_key(server.dir.path()).unwrap();
+    let tokens = Tokens::new(&key, "https://kubernetes.default.svc.cluster.local", Vec::new()).unwrap();
+    let account = Reference { name: "web".into(), uid: uid.to_owned() };
+    let token = tokens.issue_legacy("default", "old", &account).unwrap();
+    let secret = json!({"metadata": {"name": "old", "annotations": {"kubernetes.io/service-account.name": "web"}},
+        "type": "kubernetes.io/service-account-token", "data": {"token": STANDARD.encode(&token)}});
+    let made = server.call("POST", "/api/v1/namespaces/default/secrets", &secret.to_string()).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    token
+}
+
+#[tokio::test]
+async fn the_use_of_a_secrets_token_is_written_down_and_one_that_is_invalid_lets_nobody_in() {
+    const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+    let server = start(None).await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = server.call("POST", accounts, "{metadata: {name: web}}").await.body;
+    let token = lasting(&server, account["metadata"]["uid"].as_str().unwrap()).await;
+    let bearer = format!("Bearer {token}");
+    let token = [("authorization", bearer.as_str())];
+    let secret = "/api/v1/namespaces/default/secrets/old";
+    let used = async |day: &str| {
+        let written = async {
+            while server.call("GET", secret, "").await.body["metadata"]["labels"][LAST_USED] != day {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(10), written).await.expect("it is written down");
+    };
+    let today = now().strftime("%Y-%m-%d").to_string();
+    assert_eq!(whoami(&server, None, &token).await.0, 201);
+    used(&today).await;
+    let label = |key: &str, value: &str| json!({"metadata": {"labels": {key: value}}}).to_string();
+    let old = label(LAST_USED, "2020-01-01");
+    assert_eq!(server.call("PATCH", secret, &old).await.code, 200);
+    assert_eq!(whoami(&server, None, &token).await.0, 201);
+    used(&today).await;
+    let invalid = label("kubernetes.io/legacy-token-invalid-since", "2026-01-01");
+    assert_eq!(server.call("PATCH", secret, &invalid).await.code, 200);
+    assert_eq!(server.call("PATCH", secret, &old).await.code, 200);
+    assert_eq!(whoami(&server, None, &token).await.0, 401);
+    used(&today).await;
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn the_audit_log_says_how_a_sender_is_known() {
     let log = tempfile::tempdir().unwrap();
@@ -198,14 +245,7 @@ async fn the_audit_log_says_how_a_sender_is_known() {
     let account = server.call("POST", accounts, "{metadata: {name: web}}").await.body;
     let issued = server.call("POST", &format!("{accounts}/web/token"), "{}").await.body;
     let bound = issued["status"]["token"].as_str().unwrap().to_owned();
-    let key = auth::pki::service_account_key(server.dir.path()).unwrap();
-    let tokens = Tokens::new(&key, "https://kubernetes.default.svc.cluster.local", Vec::new()).unwrap();
-    let uid = account["metadata"]["uid"].as_str().unwrap().to_owned();
-    let lasting = tokens.issue_legacy("default", "old", &Reference { name: "web".into(), uid }).unwrap();
-    let secret = json!({"metadata": {"name": "old", "annotations": {"kubernetes.io/service-account.name": "web"}},
-        "type": "kubernetes.io/service-account-token", "data": {"token": STANDARD.encode(&lasting)}});
-    let made = server.call("POST", "/api/v1/namespaces/default/secrets", &secret.to_string()).await;
-    assert_eq!(made.code, 201, "{}", made.body);
+    let lasting = lasting(&server, account["metadata"]["uid"].as_str().unwrap()).await;
     let (bound, lasting) = (format!("Bearer {bound}"), format!("Bearer {lasting}"));
     let certified = Peer { user: Some(UserInfo::new("jane", &[])), ..Peer::default() };
     let proxy = Peer { proxy: Some("aggregator".into()), ..Peer::default() };

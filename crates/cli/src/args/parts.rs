@@ -42,6 +42,15 @@ pub struct ControllerManagerArgs {
     /// Who leads.
     #[command(flatten)]
     pub leader: LeaderElectionArgs,
+    /// The controllers that run: * for all that are on by default, NAME, -NAME for one that does not run
+    #[arg(
+        long,
+        default_value = "*",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        value_name = "NAMES"
+    )]
+    pub controllers: Vec<String>,
     /// Give each controller the ServiceAccount that its role is bound to, instead of this process's own identity
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]

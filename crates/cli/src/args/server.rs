@@ -10,6 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::looks::Output;
 use super::node::RuntimeArgs;
 
+/// Tokens let hosts in, as kubeadm's do; it starts its controller manager with the same.
+const CONTROLLERS: &str = "*,bootstrap-signer-controller,token-cleaner-controller";
+
+fn controllers() -> Vec<String> {
+    CONTROLLERS.split(',').map(str::to_owned).collect()
+}
+
 /// Flags of `server` and `up`.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct ServerArgs {
@@ -66,6 +73,12 @@ pub struct ServerArgs {
     /// Run the control plane without a Node: the same as --disable agent
     #[arg(long, env = "KNARR_DISABLE_AGENT")]
     pub disable_agent: bool,
+    /// The controllers that run: * for all that kube-controller-manager runs by default, NAME, -NAME for one that does
+    /// not run
+    #[arg(long, env = "KNARR_CONTROLLERS", default_value = CONTROLLERS, value_delimiter = ',',
+          allow_hyphen_values = true, value_name = "NAMES")]
+    #[serde(default = "controllers")]
+    pub controllers: Vec<String>,
     /// What runs containers.
     #[command(flatten)]
     #[serde(flatten)]

@@ -72,7 +72,7 @@ fn fill_group(
         .map(|(endpoint, _)| endpoint.clone())
         .collect();
     // Those that change anyway first, then the fullest that has room for all.
-    filled.sort_by_key(|wanted| (!is_changed(wanted), std::cmp::Reverse(wanted.endpoints.len())));
+    filled.sort_by_cached_key(|wanted| (!is_changed(wanted), std::cmp::Reverse(wanted.endpoints.len())));
     let rest = homeless.len();
     for wanted in &mut filled {
         let room = endpoints_max.saturating_sub(wanted.endpoints.len());

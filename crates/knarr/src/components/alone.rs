@@ -58,6 +58,7 @@ impl Connection {
 
 /// `knarr controller-manager`: every controller, once it leads.
 pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Connection) -> Result<()> {
+    let selection = control_plane::selection(&args.controllers)?;
     let authority = root_ca(args, &connection.config)?;
     connection.informers.setting_or(|| controllers::root_ca::Bundle(authority));
     let signers = signers(args)?;
@@ -69,7 +70,7 @@ pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Conne
     let own_accounts = args.use_service_account_credentials.then(|| connection.config.clone());
     lead(election, &connection.informers, async move |informers| {
         let engine = Engine::new(informers.clone(), "controllermanager");
-        for controller in controllers::all() {
+        for controller in selection.controllers() {
             let own = own_accounts.as_ref().zip(control_plane::account_of(controller.name));
             let Some((config, account)) = own else {
                 engine.start(*controller);

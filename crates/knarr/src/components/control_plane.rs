@@ -160,6 +160,7 @@ impl Parts<'_> {
     }
 
     fn start_controllers(&self, settings: &Settings) -> Result<()> {
+        let selection = selection(&settings.args.controllers)?;
         let keys = Keys::read(settings)?;
         // What cannot be used is told at the start.
         keys.give_to(&self.informers_as("system:kube-controller-manager")(self.tasks.child()))?;
@@ -167,10 +168,11 @@ impl Parts<'_> {
         let election = election("kube-controller-manager", self.identity, timing(settings));
         lead_in_turns(election, self.tasks, make, move |informers| {
             let (given, server) = (keys.give_to(&informers), Arc::clone(&server));
+            let selection = selection.clone();
             async move {
                 given?;
                 let engine = Engine::new(informers, "controllermanager");
-                for row in controllers::all() {
+                for row in selection.controllers() {
                     engine.start_as(*row, controller_client(&server, row.name));
                 }
                 Ok(())
@@ -190,6 +192,14 @@ impl Parts<'_> {
     }
 }
 
+/// Which controllers run.
+///
+/// # Errors
+/// If a name is no controller's.
+pub(super) fn selection(names: &[String]) -> Result<controllers::Selection> {
+    controllers::Selection::new(names).map_err(anyhow::Error::msg).context("--controllers")
+}
+
 /// A controller's own client: the ServiceAccount that upstream's role for it is bound to.
 fn controller_client(server: &ApiServer, controller: &'static str) -> kube::Client {
     let Some(account) = account_of(controller) else {
@@ -206,7 +216,9 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
         return None;
     }
     Some(match controller {
+        "bootstrap-signer-controller" => "bootstrap-signer",
         "certificatesigningrequest-approving-controller"
+        | "certificatesigningrequest-cleaner-controller"
         | "certificatesigningrequest-signing-controller"
         | "kubelet-serving-approving-controller" => "certificate-controller",
         "persistentvolume-binder-controller" => "persistent-volume-binder",
@@ -219,6 +231,7 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
         "endpointslice-mirroring-controller" => "endpointslicemirroring-controller",
         "garbage-collector-controller" => "generic-garbage-collector",
         "horizontal-pod-autoscaler-controller" => "horizontal-pod-autoscaler",
+        "legacy-serviceaccount-token-cleaner-controller" => "legacy-service-account-token-cleaner",
         "node-ipam-controller" | "node-lifecycle-controller" | "taint-eviction-controller" => {
             "node-controller"
         }
@@ -230,6 +243,7 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
         }
         "serviceaccount-controller" => "service-account-controller",
         "service-cidr-controller" => "service-cidrs-controller",
+        "token-cleaner-controller" => "token-cleaner",
         "replicationcontroller-controller" => "replication-controller",
         same => same,
     })
@@ -349,13 +363,10 @@ mod tests {
 
     #[test]
     fn every_controller_has_the_account_of_a_role() {
-        let bindings = auth::bootstrap::cluster_role_bindings();
-        let bound: Vec<&str> = bindings
-            .iter()
-            .flat_map(|one| one.subjects.iter().flatten())
-            .map(|one| one.name.as_str())
-            .collect();
-        for controller in controllers::all() {
+        let (cluster, roles) = (auth::bootstrap::cluster_role_bindings(), auth::bootstrap::role_bindings());
+        let subjects = cluster.iter().map(|one| &one.subjects).chain(roles.iter().map(|one| &one.subjects));
+        let bound: Vec<&str> = subjects.flatten().flatten().map(|one| one.name.as_str()).collect();
+        for controller in controllers::known() {
             let Some(account) = account_of(controller.name) else { continue };
             assert!(bound.contains(&account), "{}: nothing is bound to {account}", controller.name);
         }

@@ -11,6 +11,7 @@ mod backup;
 mod bad_input;
 mod clients;
 mod cni;
+mod controllers;
 mod cri;
 mod definitions;
 mod disk;

@@ -1,0 +1,96 @@
+//! Says of Pods that were to be disrupted, and are there still, that they are not to be any more.
+//!
+//! Who writes the condition deletes the Pod next; the kubelet may take longer. Source: `stalePodDisruptionWorker`.
+
+use std::time::Duration;
+
+use controller::{Action, Change, Controller, Informers, Plan, Source};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
+
+use crate::object::{is_deleting, time};
+use crate::pod::{condition, is_finished, since_until};
+
+/// How long the deletion may follow the condition.
+const STALE_AFTER: Duration = Duration::from_mins(2);
+const TARGET: &str = "DisruptionTarget";
+
+/// The controller's row. Keys are Pods.
+pub const CONTROLLER: Controller = Controller {
+    name: "disruption-controller",
+    queue: "stale_pod_disruption",
+    sources: |_| vec![Source::of::<Pod>(targets)],
+    reconcile: |informers, key, now| {
+        informers.informer::<Pod>().get(key).map_or_else(Plan::nothing, |pod| plan(&pod, now))
+    },
+};
+
+fn targets(change: &Change<Pod>, _: &Informers) -> Vec<String> {
+    let is_target = change.new.as_deref().and_then(target).is_some();
+    is_target.then(|| change.key.clone()).into_iter().collect()
+}
+
+/// The condition of a Pod that somebody else than its kubelet says is about to go, and that nobody has deleted.
+fn target(pod: &Pod) -> Option<&PodCondition> {
+    let is_there = !is_deleting(&pod.metadata) && !is_finished(pod);
+    let is_stale =
+        |one: &&PodCondition| one.status == "True" && one.reason.as_deref() != Some("TerminationByKubelet");
+    condition(pod, TARGET).filter(|_| is_there).filter(is_stale)
+}
+
+/// Decides whether the condition is true no longer, or when to look again.
+pub fn plan(pod: &Pod, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(since) = target(pod).map(|told| told.last_transition_time.as_ref()) else { return plan };
+    let left = since.map_or(Duration::ZERO, |since| STALE_AFTER.saturating_sub(since_until(since.0, now)));
+    if !left.is_zero() {
+        plan.requeue(left);
+        return plan;
+    }
+    let mut new = pod.clone();
+    let conditions = new.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten());
+    for told in conditions.filter(|one| one.type_ == TARGET) {
+        *told = PodCondition {
+            type_: TARGET.to_owned(),
+            status: "False".to_owned(),
+            last_transition_time: Some(time(now)),
+            last_probe_time: told.last_probe_time.clone(),
+            observed_generation: pod.metadata.generation,
+            ..PodCondition::default()
+        };
+    }
+    plan.push(Action::update_status(&new));
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{noon, parse, render};
+
+    fn check(what: &str, told: &str, (metadata, phase): (&str, &str), expect: &str) {
+        let pod = format!(
+            "{{metadata: {{name: a, generation: 3{metadata}}}, status: {{phase: {phase}, conditions: [{{type: Ready, status: \
+             'True'}}, {{type: DisruptionTarget, status: 'True'{told}}}]}}}}"
+        );
+        assert_eq!(render(&plan(&parse(&pod), noon())), expect, "{what}");
+    }
+
+    #[test]
+    fn a_pod_that_is_not_deleted_in_time_is_no_target() {
+        let taken_back = "step\n  update pods/status a {\"conditions\":[{\"status\":\"True\",\"type\":\"Ready\"},{\"lastTransitionTime\":\
+                          \"2026-01-01T12:00:00Z\",\"observedGeneration\":3,\"status\":\"False\",\"type\":\"DisruptionTarget\"}],\
+                          \"phase\":\"Running\"}\n";
+        let since =
+            |time: &str| format!(", reason: PreemptionByScheduler, lastTransitionTime: '2026-01-01T{time}Z'");
+        let running = ("", "Running");
+        check("in time", &since("11:59:00"), running, "again after 60s\n");
+        check("late", &since("11:58:00"), running, taken_back);
+        check("ahead of our clock", &since("13:00:00"), running, "again after 120s\n");
+        check("nobody knows since when", "", running, taken_back);
+        let going = (", deletionTimestamp: '2026-01-01T11:59:00Z'", "Running");
+        check("going", &since("11:00:00"), going, "");
+        check("the kubelet's", ", reason: TerminationByKubelet", running, "");
+        check("over", &since("11:00:00"), ("", "Failed"), "");
+    }
+}
