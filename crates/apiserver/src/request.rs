@@ -13,7 +13,7 @@ use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::catalogue::{Asked, Snapshot};
+use crate::catalogue::{Asked, Route, Snapshot};
 use crate::cluster::Cluster;
 use crate::conversion::AtHand;
 use crate::kinds::Kind;
@@ -131,6 +131,15 @@ impl Authorized {
     pub fn below(mut self, subresource: &str) -> Self {
         self.request.resource.below(subresource);
         self
+    }
+
+    /// The same by the kind that is served now, if the one that it began with was replaced; `None` if there is none.
+    pub fn replaced(&self, catalogue: Arc<Snapshot>) -> Option<Self> {
+        let Some(Route::Kind(kind)) = catalogue.route(&self.resource) else { return None };
+        let (permit, at_hand) = (self.permit.clone(), Arc::default());
+        let request = Request { kind, catalogue, at_hand, ..self.request.clone() };
+        (self.kind.cache().is_gone() && !Arc::ptr_eq(self.kind.cache(), request.kind.cache()))
+            .then_some(Self { permit, request })
     }
 
     /// What is stored beside the revision that this request makes.

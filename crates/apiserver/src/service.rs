@@ -22,6 +22,7 @@ use resources::{Resource, Text};
 use tower::Service;
 use tracing::error;
 
+use crate::answer::Answer;
 use crate::api::Api;
 use crate::audit::Trail;
 use crate::body::finish::Finish;
@@ -36,7 +37,7 @@ use crate::metrics::{Label, RequestLabels, VerbLabels};
 use crate::negotiate::{Accept, Format};
 use crate::notes::Notes;
 use crate::place::Placed;
-use crate::request::{self, CAUSE_HEADER, Request};
+use crate::request::{self, Authorized, CAUSE_HEADER, Request};
 use crate::request_info::{RequestInfo, ResourceInfo, Verb};
 use crate::respond::{self, Body, BoxError};
 use crate::security::{Peer, Permit, Proof};
@@ -342,12 +343,27 @@ async fn serve(
         }
         (upgrade, _) => upgrade,
     };
-    let answer = handlers::run(api, &request).await?;
+    let (request, answer) = run(api, request).await?;
     let response = respond::answer(&request, answer, api.clock.now());
     Ok(match upgrade {
         Some(client) => respond::websocket::switched(&api.serving, &request.headers, response, client),
         None => response,
     })
+}
+
+/// Does what is asked. The kind that a request began with may be replaced before anything is looked up or written: then it
+/// begins again, because the objects are still there. Source: upstream serves what is under way from the storage that was
+/// replaced (`customresource_handler.go`, `tearDown`).
+async fn run(api: &Api, mut request: Authorized) -> Result<(Authorized, Answer)> {
+    loop {
+        match handlers::run(api, &request).await {
+            Ok(answer) => return Ok((request, answer)),
+            Err(error) if error.is_unknown_path() => {
+                request = request.replaced(api.catalogue.current()).ok_or(error)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Hands a request to whoever serves its group-version.

@@ -114,6 +114,11 @@ impl Error {
         error
     }
 
+    /// Whether no path or resource type was found, as opposed to an object.
+    pub fn is_unknown_path(&self) -> bool {
+        self.code == StatusCode::NOT_FOUND && self.details.get("name").is_none()
+    }
+
     /// 409: create of what is there.
     pub fn already_exists(subject: Subject<'_>, name: &str) -> Self {
         let message = format!("{} {name:?} already exists", subject.qualified());

@@ -25,6 +25,9 @@ use crate::write::change::change;
 use crate::write::delete::delete;
 use crate::write::options::DeleteOptions;
 
+/// So many objects that cannot be deleted keep nobody from deleting others; more, and all of them come later.
+const FAILURES_MAX: usize = 16;
+
 /// Begins to clean up after a definition that is being deleted; goes on until it is gone.
 pub(super) fn begin(api: &Arc<Api>, name: &str, uid: &str) {
     let cleanup = Cleanup { api: Arc::clone(api), name: name.to_owned(), uid: uid.to_owned() };
@@ -82,8 +85,15 @@ impl Cleanup {
         };
         let revision = self.api.cache.fresh().await?;
         let mut watcher = kind.cache().watch(revision, Interest::Everything);
+        let mut failures = Vec::new();
         for object in kind.cache().read_list(kind.prefix(), revision)?.objects {
-            self.delete(&kind, &object).await?;
+            failures.extend(self.delete(&kind, &object).await.err());
+            if failures.len() == FAILURES_MAX {
+                break;
+            }
+        }
+        if let Some(failure) = failures.pop() {
+            return Err(failure);
         }
         while !kind.cache().is_empty() {
             watcher.next().await?;

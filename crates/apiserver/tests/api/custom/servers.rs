@@ -21,6 +21,8 @@ struct Slow {
     go: Notify,
     /// How many readings fail.
     fails: AtomicUsize,
+    /// Whether the next who asks for the newest revision waits.
+    holds: AtomicBool,
 }
 
 impl Store for Slow {
@@ -60,7 +62,14 @@ impl Store for Slow {
     }
 
     fn newest(&self) -> BoxFuture<'_, Result<Revision, StoreError>> {
-        self.inner.newest()
+        async move {
+            if self.holds.swap(false, Ordering::Relaxed) {
+                self.reached.notify_one();
+                self.go.notified().await;
+            }
+            self.inner.newest().await
+        }
+        .boxed()
     }
 
     fn watch(&self, after: Revision) -> BoxFuture<'_, Result<Watch, StoreError>> {
@@ -81,7 +90,8 @@ fn slow_store(is_told: bool) -> (tempfile::TempDir, Arc<Slow>) {
     let folder = tempfile::tempdir().unwrap();
     let inner = Arc::new(Embedded::open(&folder.path().join("db"), Options::default()).unwrap());
     let (reached, go, fails) = (Notify::new(), Notify::new(), AtomicUsize::new(0));
-    (folder, Arc::new(Slow { inner, is_told: is_told.into(), reached, go, fails }))
+    let (is_told, holds) = (is_told.into(), false.into());
+    (folder, Arc::new(Slow { inner, is_told, reached, go, fails, holds }))
 }
 
 /// Two servers on one store; that of the second waits.
@@ -156,4 +166,35 @@ async fn a_definition_is_served_as_soon_as_the_store_hands_out_its_objects() {
         assert_eq!(post(&server, &widget(name, json!({"size": 1}))).await.code, 201);
     }
     server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_under_way_when_a_definition_changes_finds_its_object() {
+    let (folder, slow) = slow_store(false);
+    let server = server::start_on(Arc::clone(&slow) as Arc<dyn Store>, folder, None, |_| {}).await;
+    let server = Arc::new(server);
+    define(&server, &widgets()).await;
+    assert_eq!(post(&server, &widget("a", json!({"size": 1}))).await.code, 201);
+    let merge = json!({"spec": {"size": 2}}).to_string();
+    let rows = [("GET", "/a", ""), ("GET", "", ""), ("PATCH", "/a", &merge), ("DELETE", "/a", "")];
+    for (number, (method, path, body)) in rows.into_iter().enumerate() {
+        slow.holds.store(true, Ordering::Relaxed);
+        let (asker, path, body) = (Arc::clone(&server), format!("{WIDGETS}{path}"), body.to_owned());
+        let late = tokio::spawn(async move { asker.call(method, &path, &body).await });
+        slow.reached.notified().await;
+        // Another default: objects are read anew.
+        let changed = redefine(&server, "widgets.example.com", |definition| {
+            let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+            let new = json!({"type": "string", "default": "yes"});
+            definition.pointer_mut(spec).unwrap()[format!("new{number}")] = new;
+        });
+        assert_eq!(changed.await.code, 200);
+        slow.go.notify_one();
+        let late = late.await.unwrap();
+        assert_eq!(late.code, 200, "{method}: {}", late.body);
+        if method != "DELETE" {
+            let object = late.body.pointer("/items/0").unwrap_or(&late.body);
+            assert_eq!(object["spec"][format!("new{number}")], "yes", "{method}: {}", late.body);
+        }
+    }
 }
