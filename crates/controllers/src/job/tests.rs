@@ -907,10 +907,15 @@ fn of_many_indexes_the_lowest_are_counted_first() {
 fn what_was_written_down_counts_and_what_somebody_made_up_does_not() {
     let uncounted = "startTime: '2026-01-01T11:00:00Z', active: 1, ready: 0, terminating: 0, \
                      uncountedTerminatedPods: {failed: [a]}";
-    checks("parallelism: 1, completions: 2", uncounted, &[succeeded("a"), row("b", RUNS)], &expect![[r#"
+    checks(
+        "parallelism: 1, completions: 2",
+        uncounted,
+        &[succeeded("a"), row("b", RUNS)],
+        &expect![[r#"
         step
           patch pods a {"metadata":{"$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"],"uid":"a"}}
-    "#]]);
+    "#]],
+    );
     check(
         "completionMode: Indexed, parallelism: 2, completions: 2",
         &format!("{STARTED}, active: 1, completedIndexes: '0,2-4', succeeded: 4"),
