@@ -3,6 +3,7 @@
 mod churn;
 mod creates;
 mod custom;
+mod decisions;
 mod deployment;
 mod etcd;
 mod get;
@@ -71,6 +72,11 @@ pub(crate) const ROWS: &[Row] = &[
         measure: deployment::measure,
     },
     Row { name: "scheduler", about: "5,000 Pods onto 1,000 Nodes", measure: scheduler::measure },
+    Row {
+        name: "decisions",
+        about: "the scheduler's decisions alone, after upstream's workloads",
+        measure: decisions::measure,
+    },
     Row {
         name: "updates",
         about: "the bare store: 1,000,000 updates of 10,000 objects: disk, memory, bytes per write",

@@ -3,6 +3,7 @@
 //! [`explain`] is a pure function of a [`Snapshot`]: it walks from the object down its owner references to Pods and
 //! containers, and reads conditions, states and Warning events on the way. It names causes; it guesses none.
 
+mod decision;
 mod everything;
 mod kinds;
 mod object;
@@ -15,6 +16,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use decision::Decision;
 pub use everything::{Everything, Object, everything};
 pub use kinds::{KINDS, Kind};
 
@@ -33,6 +35,8 @@ pub struct Snapshot {
     pub placed: Vec<Value>,
     /// The Events of its namespace.
     pub events: Vec<Value>,
+    /// What the scheduler last decided about it, if it is a Pod and that is still known.
+    pub decision: Option<Decision>,
 }
 
 /// Why an object is not running.
