@@ -19,7 +19,10 @@ pub use images::{ImageArgs, ImageCommand, ImagePullArgs, default_private_registr
 pub use keys::{ReencryptArgs, SecretsArgs, SecretsCommand, TokenArgs, TokenCommand};
 pub use looks::{ClusterArgs, Output, StatusArgs, TraceArgs, WhyArgs, object};
 pub use node::{AgentArgs, CsiHostpathArgs, KubeletArgs, ProxyArgs, RuntimeArgs};
-pub use parts::{ControllerManagerArgs, LeaderElectionArgs, PartArgs, SchedulerArgs, SigningArgs};
+pub use parts::{
+    ControllerManagerArgs, LeaderElection, LeaderElectionArgs, PartArgs, SchedulerArg, SchedulerArgs,
+    SigningArgs,
+};
 pub use server::{DatastoreArgs, DoctorArgs, Part, RegistrationArgs, Secret, ServerArgs};
 
 /// A whole Kubernetes in one binary.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use machinery::net::{Cidr, Cidrs, Family};
 
-use crate::args::{LeaderElectionArgs, Part, ServerArgs};
+use crate::args::{LeaderElection, Part, ServerArgs};
 
 /// Flags that are wrong: what the command line ends with, exit code 2.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -156,23 +156,23 @@ fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// Checks the flags of leader election. Source: `LeaderElectionConfig`, `NewLeaderElector`.
+/// Checks how leaders are elected. Source: `LeaderElectionConfig`, `NewLeaderElector`.
 ///
 /// # Errors
 /// The first that cannot be.
-pub fn leader_election(args: &LeaderElectionArgs) -> Result<(), UsageError> {
-    if args.leader_elect_lease_duration.as_secs() < 1 {
+pub fn leader_election(election: &LeaderElection) -> Result<(), UsageError> {
+    if election.lease_duration.as_secs() < 1 {
         return Err(UsageError("--leader-elect-lease-duration must be 1s or longer".into()));
     }
-    if args.leader_elect_retry_period.is_zero() {
+    if election.retry_period.is_zero() {
         return Err(UsageError("--leader-elect-retry-period must be longer than 0s".into()));
     }
-    if args.leader_elect_lease_duration <= args.leader_elect_renew_deadline {
+    if election.lease_duration <= election.renew_deadline {
         return Err(UsageError(
             "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline".into(),
         ));
     }
-    if args.leader_elect_renew_deadline <= args.leader_elect_retry_period.mul_f64(1.2) {
+    if election.renew_deadline <= election.retry_period.mul_f64(1.2) {
         return Err(UsageError(
             "--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period".into(),
         ));

@@ -12,6 +12,8 @@ use crate::plugins::{AboutClaims, Candidate, Refusal, Remedy, normalize};
 use crate::preemption::{Preemption, nominated};
 use crate::{devices, storage};
 
+/// What extenders together are called. Source: `ExtenderName`.
+pub(crate) const EXTENDER: &str = "Extender";
 const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// The answer for one Pod.
@@ -23,6 +25,8 @@ pub enum Decision {
     Unschedulable(String),
     /// Something that the Pod names is broken; the text is what users read.
     Failed(String),
+    /// An extender that has a say gave no answer that counts; the text is what users read.
+    Unheard(String),
 }
 
 /// Where a Pod goes, and what has to be written before it is bound. Source: `Reserve`.
@@ -58,41 +62,85 @@ pub fn decide(
     chance: u64,
     told: &mut Diagnosis,
 ) -> Decision {
-    if snapshot.is_empty() {
-        told.refuse_all(NO_NODE, NO_NODES, 0);
-        return Decision::Unschedulable(NO_NODES.to_owned());
+    let mut search = match Search::begin(pod, kin, snapshot, chance, told) {
+        Ok(search) => search,
+        Err(decision) => return decision,
+    };
+    if search.look_where_promised() {
+        return search.choose(&[], told);
     }
-    let mut candidate = Candidate::new(pod, kin, snapshot);
-    if let Some((plugin, why)) = candidate.refused() {
-        told.refuse_all(plugin, why, snapshot.len());
-        return Decision::Unschedulable(format!("0/{} nodes are available: {why}.", snapshot.len()));
+    match search.look_everywhere(told) {
+        Some(failed) => failed,
+        None => search.choose(&[], told),
     }
-    // Others went so that the Pod fits here.
-    let promised = nominated(pod).and_then(|name| snapshot.node(name));
-    if let Some(node) = promised.filter(|node| candidate.refusal(node).is_none()) {
-        told.choose(1, std::iter::once(Scored { node: node.name().to_owned(), scores: Vec::new() }));
-        return Decision::Bind(Choice::of(&candidate, node));
+}
+
+/// A decision in the making: extenders are asked between its steps.
+pub(crate) struct Search<'a> {
+    candidate: Candidate<'a>,
+    snapshot: &'a Snapshot,
+    chance: u64,
+    /// The Nodes that can take the Pod.
+    pub(crate) feasible: Vec<&'a NodeInfo>,
+}
+
+impl<'a> Search<'a> {
+    /// # Errors
+    /// It is decided already: no Node will do.
+    pub(crate) fn begin(
+        pod: &'a Pod,
+        kin: Option<&LabelSelector>,
+        snapshot: &'a Snapshot,
+        chance: u64,
+        told: &mut Diagnosis,
+    ) -> Result<Self, Decision> {
+        if snapshot.is_empty() {
+            told.refuse_all(NO_NODE, NO_NODES, 0);
+            return Err(Decision::Unschedulable(NO_NODES.to_owned()));
+        }
+        let candidate = Candidate::new(pod, kin, snapshot);
+        if let Some((plugin, why)) = candidate.refused() {
+            told.refuse_all(plugin, why, snapshot.len());
+            return Err(Decision::Unschedulable(available(snapshot.len(), why)));
+        }
+        Ok(Self { candidate, snapshot, chance, feasible: Vec::new() })
     }
-    let enough = enough(snapshot.len());
-    let mut feasible = Vec::with_capacity(enough);
-    for node in snapshot.nodes_from(chance) {
-        match candidate.refusal_by(node) {
-            None => feasible.push(node),
-            Some((plugin, refusal)) if refusal.remedy == Remedy::Repair => {
-                let why = failed(&refusal);
-                told.refuse(node.name(), plugin, refusal);
-                return Decision::Failed(why);
+
+    /// Looks at the Node from which others went so that the Pod fits there; says whether it does.
+    pub(crate) fn look_where_promised(&mut self) -> bool {
+        let promised = nominated(self.candidate.pod).and_then(|name| self.snapshot.node(name));
+        self.feasible.extend(promised.filter(|node| self.candidate.refusal(node).is_none()));
+        !self.feasible.is_empty()
+    }
+
+    /// Looks at as many Nodes as are enough. What the Pod names may turn out to be broken.
+    pub(crate) fn look_everywhere(&mut self, told: &mut Diagnosis) -> Option<Decision> {
+        let enough = enough(self.candidate.profile.percentage_of_nodes_to_score, self.snapshot.len());
+        self.feasible.reserve(enough);
+        for node in self.snapshot.nodes_from(self.chance) {
+            match self.candidate.refusal_by(node) {
+                None => self.feasible.push(node),
+                Some((plugin, refusal)) if refusal.remedy == Remedy::Repair => {
+                    let why = failed(&refusal);
+                    told.refuse(node.name(), plugin, refusal);
+                    return Some(Decision::Failed(why));
+                }
+                Some((plugin, refusal)) => told.refuse(node.name(), plugin, refusal),
             }
-            Some((plugin, refusal)) => told.refuse(node.name(), plugin, refusal),
+            if self.feasible.len() == enough {
+                break;
+            }
         }
-        if feasible.len() == enough {
-            break;
-        }
+        None
     }
-    candidate.settle(&feasible);
-    match best(&candidate, &feasible, chance, told) {
-        Some(node) => Decision::Bind(Choice::of(&candidate, node)),
-        None => Decision::Unschedulable(available(snapshot.len(), &told.reasons())),
+
+    /// Takes the best of the Nodes; `more` is added to their scores, in their order.
+    pub(crate) fn choose(mut self, more: &[i64], told: &mut Diagnosis) -> Decision {
+        self.candidate.settle(&self.feasible);
+        match best(&self.candidate, &self.feasible, (more, self.chance), told) {
+            Some(node) => Decision::Bind(Choice::of(&self.candidate, node)),
+            None => Decision::Unschedulable(available(self.snapshot.len(), &told.reasons())),
+        }
     }
 }
 
@@ -105,15 +153,18 @@ pub fn explain(why: &str, claims: &AboutClaims, preemption: &Preemption, nodes: 
         // Room is being made: nothing more is said.
         Preemption::Possible(_) => return why.to_owned(),
         _ if nodes == 0 => return why.to_owned(),
-        Preemption::NotEligible(why) => (*why).to_owned(),
-        Preemption::Useless(reasons) => available(nodes, &counted(reasons)),
+        Preemption::NotAsked => None,
+        Preemption::NotEligible(why) => Some(format!("preemption: {why}")),
+        Preemption::Useless(reasons) => Some(format!("preemption: {}", available(nodes, &counted(reasons)))),
     };
     let claims = match claims {
-        AboutClaims::Nothing => "no new claims to deallocate",
-        AboutClaims::Useless => "still not schedulable",
-        AboutClaims::GiveBack(_) => "deallocation of ResourceClaim completed",
+        AboutClaims::NotAsked => None,
+        AboutClaims::Nothing => Some("no new claims to deallocate".to_owned()),
+        AboutClaims::Useless => Some("still not schedulable".to_owned()),
+        AboutClaims::GiveBack(_) => Some("deallocation of ResourceClaim completed".to_owned()),
     };
-    format!("{why} {claims}, preemption: {preemption}")
+    let more: Vec<String> = claims.into_iter().chain(preemption).collect();
+    if more.is_empty() { why.to_owned() } else { format!("{why} {}", more.join(", ")) }
 }
 
 /// Only devices are looked for in what users have written themselves.
@@ -121,17 +172,20 @@ fn failed(refusal: &Refusal) -> String {
     format!("running \"DynamicResources\" filter plugin: {}", refusal.reasons.join(", "))
 }
 
-/// Among how many Nodes that can take a Pod the best is good enough. Source: `percentageOfNodesToScore`, which is
-/// adaptive by default: 50 % less one for each 125 Nodes, never under 5 %, never under 100 Nodes.
-fn enough(nodes: usize) -> usize {
-    let percent = 50_usize.saturating_sub(nodes / 125).max(5);
+/// Among how many Nodes that can take a Pod the best is good enough: `percent` of them, but never under 100 Nodes. 0 is
+/// adaptive: 50 % less one for each 125 Nodes, never under 5 %. Source: `percentageOfNodesToScore`.
+fn enough(percent: usize, nodes: usize) -> usize {
+    let percent = match percent {
+        0 => 50_usize.saturating_sub(nodes / 125).max(5),
+        percent => percent,
+    };
     (nodes * percent / 100).max(100).min(nodes)
 }
 
 fn best<'a>(
     candidate: &Candidate<'_>,
     feasible: &[&'a NodeInfo],
-    chance: u64,
+    (more, chance): (&[i64], u64),
     told: &mut Diagnosis,
 ) -> Option<&'a NodeInfo> {
     if let [only] = feasible {
@@ -140,14 +194,18 @@ fn best<'a>(
     }
     let mut totals = vec![0; feasible.len()];
     let mut weighed: Vec<(&'static str, Vec<i64>)> = Vec::new();
-    for plugin in candidate.scores() {
+    for (plugin, weight) in candidate.scores() {
         let mut scores: Vec<i64> = feasible.iter().map(|node| (plugin.score)(candidate, node)).collect();
         normalize(&mut scores, plugin.normalize);
         for (total, score) in totals.iter_mut().zip(&mut scores) {
-            *score *= plugin.weight;
+            *score *= weight;
             *total += *score;
         }
         weighed.push((plugin.name, scores));
+    }
+    if !more.is_empty() {
+        totals.iter_mut().zip(more).for_each(|(total, score)| *total = score.saturating_add(*total));
+        weighed.push((EXTENDER, more.to_vec()));
     }
     let top = totals.iter().copied().max()?;
     let winners = || totals.iter().enumerate().filter(|(_, total)| **total == top).map(|(at, _)| at);
@@ -249,7 +307,11 @@ mod tests {
     fn a_large_cluster_is_not_searched_to_its_end() {
         let cases = [(1, 1), (99, 99), (150, 100), (1_000, 420), (5_000, 500), (10_000, 500)];
         for (nodes, expected) in cases {
-            assert_eq!(enough(nodes), expected, "{nodes} Nodes");
+            assert_eq!(enough(0, nodes), expected, "{nodes} Nodes");
+        }
+        for (percent, nodes, expected) in [(100, 5_000, 5_000), (1, 5_000, 100), (30, 500, 150), (70, 50, 50)]
+        {
+            assert_eq!(enough(percent, nodes), expected, "{percent} % of {nodes} Nodes");
         }
     }
 

@@ -2,14 +2,18 @@
 //!
 //! Source: `ClusterEvent` of `k8s.io/kube-scheduler/framework`, and the extractors of `framework/events.go`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use controller::informer::Change;
 use k8s_openapi::api::core::v1::{
     Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodResourceClaimStatus,
+    ResourceRequirements,
 };
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::resource::pod_requests;
 
@@ -172,15 +176,28 @@ fn of_wish(old: &Pod, new: &Pod) -> &'static str {
 /// Whether the Pod asks for less of anything than before.
 pub fn is_scaled_down(old: &Pod, new: &Pod) -> bool {
     let (Some(before), Some(after)) = (&old.spec, &new.spec) else { return false };
-    if before.containers == after.containers && before.resources == after.resources {
+    if before.containers == after.containers && before.resources == after.resources && has_same(old, new) {
         return false;
     }
-    let (before, after) = (pod_requests(before), pod_requests(after));
+    let (before, after) = (pod_requests(old), pod_requests(new));
     let left = |name: &String| after.scalar.get(name).copied().unwrap_or(0);
     before.milli_cpu > after.milli_cpu
         || before.memory > after.memory
         || before.ephemeral_storage > after.ephemeral_storage
         || before.scalar.iter().any(|(name, amount)| *amount > left(name))
+}
+
+/// Whether the containers have, and were promised, what they had before.
+fn has_same(old: &Pod, new: &Pod) -> bool {
+    fn of(
+        pod: &Pod,
+    ) -> impl Iterator<Item = (Option<&ResourceRequirements>, Option<&BTreeMap<String, Quantity>>)> {
+        let status = pod.status.iter();
+        let all =
+            status.flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses));
+        all.flatten().map(|one| (one.resources.as_ref(), one.allocated_resources.as_ref()))
+    }
+    of(old).eq(of(new))
 }
 
 /// Whether the Pod tolerates something else than before: tolerations are only ever added.

@@ -4,12 +4,15 @@
 //! `pods/binding`, so it also schedules for a stock API server. Deciding is a function of a snapshot; chance
 //! (among equally good nodes) comes in as an argument.
 
+pub mod arguments;
 mod claims;
+pub mod configuration;
 pub mod decide;
 pub mod departures;
 pub mod devices;
 pub mod diagnosis;
 pub mod events;
+pub mod extender;
 pub mod hints;
 mod kin;
 mod metrics;
@@ -18,12 +21,14 @@ pub mod nominations;
 pub mod places;
 pub mod plugins;
 pub mod preemption;
+pub mod profile;
 pub mod queue;
 pub mod resource;
 pub mod run;
 pub mod storage;
 mod volumes;
 
+pub use configuration::Configuration;
 pub use decide::{Choice, Decision, decide};
 pub use node_info::{NodeInfo, Snapshot};
-pub use run::{Config, run};
+pub use run::run;

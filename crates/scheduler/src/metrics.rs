@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use base::Metrics;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use crate::hints::HINTS;
+use crate::profile::scheduler_name;
 use crate::queue::{Depths, History};
 
 /// How an attempt ended.
@@ -69,6 +71,7 @@ struct TriesLabels {
 
 /// The counters of one scheduler.
 pub(crate) struct SchedulerMetrics {
+    /// Of whoever is refused by plugins: those are not counted by profile.
     profile: String,
     attempts: Family<AttemptLabels, Counter>,
     attempt_durations: Family<AttemptLabels, Histogram, fn() -> Histogram>,
@@ -180,9 +183,9 @@ impl SchedulerMetrics {
         self.algorithm_duration.observe(seconds(start, now));
     }
 
-    /// An attempt that began at `start` has ended.
-    pub(crate) fn attempted(&self, result: Outcome, start: Timestamp, now: Timestamp) {
-        let labels = AttemptLabels { result, profile: self.profile.clone() };
+    /// An attempt with one of our Pods that began at `start` has ended.
+    pub(crate) fn attempted(&self, pod: &Pod, result: Outcome, start: Timestamp, now: Timestamp) {
+        let labels = AttemptLabels { result, profile: scheduler_name(pod).to_owned() };
         self.attempts.get_or_create(&labels).inc();
         self.attempt_durations.get_or_create(&labels).observe(seconds(start, now));
     }
@@ -296,7 +299,7 @@ mod tests {
         let metrics = SchedulerMetrics::new(&registry, "default-scheduler");
         let at = |seconds| Timestamp::from_second(seconds).expect("a time");
         metrics.decided(at(0), at(1));
-        metrics.attempted(Outcome::scheduled, at(0), at(2));
+        metrics.attempted(&Pod::default(), Outcome::scheduled, at(0), at(2));
         metrics.scheduled(History { attempts: 1, since: at(0), is_flushed: true }, at(3));
         metrics.incoming(BTreeMap::from([(("active", "NodeAdd"), 2)]));
         metrics.refused(std::iter::once(("NodePorts", 3)));

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
 use crate::devices::Devices;
 use crate::places::{KindId, Places};
+use crate::profile::Profiles;
 use crate::resource::{Resources, pod_requests, pod_requests_non_zero};
 use crate::storage::Storage;
 
@@ -109,8 +110,8 @@ impl PodNeed {
     pub fn of(pod: &Pod) -> Self {
         let Some(spec) = &pod.spec else { return Self::default() };
         Self {
-            requests: pod_requests(spec),
-            requests_non_zero: pod_requests_non_zero(spec),
+            requests: pod_requests(pod),
+            requests_non_zero: pod_requests_non_zero(pod),
             ports: host_ports(spec),
         }
     }
@@ -149,6 +150,8 @@ pub struct Snapshot {
     namespaces: HashMap<String, BTreeMap<String, String>>,
     /// How many Nodes have an image, by its name.
     images: HashMap<String, usize>,
+    /// By what Pods are scheduled.
+    pub profiles: Profiles,
     /// Claims, volumes and what they are made by.
     pub storage: Storage,
     /// Claims, classes and slices of devices.
@@ -165,6 +168,11 @@ struct Placed {
 }
 
 impl Snapshot {
+    /// Nothing yet, for Pods that are scheduled by these.
+    pub fn new(profiles: Profiles) -> Self {
+        Self { profiles, ..Self::default() }
+    }
+
     /// The Nodes in name order.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
         self.order.iter().filter_map(|at| self.nodes.get(*at))

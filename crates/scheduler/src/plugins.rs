@@ -1,4 +1,4 @@
-//! The plugins as rows, in the order in which they run. Source: upstream's default plugin set and weights.
+//! The plugins that look at Nodes, as rows. Which are asked, in which order and with which weights is a profile's affair.
 
 mod balanced_allocation;
 mod dynamic_resources;
@@ -24,6 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::devices::{self, Devices};
 use crate::node_info::{NodeInfo, PodNeed, Snapshot};
+use crate::profile::{Point, Profile};
 use crate::storage::{Promise, Storage};
 
 /// The best score that a plugin can give.
@@ -36,6 +37,8 @@ pub struct Candidate<'a> {
     pub pod: &'a Pod,
     /// Its requests and ports.
     pub need: PodNeed,
+    /// By what it is scheduled.
+    pub profile: &'a Profile,
     images: image_locality::State,
     near: inter_pod_affinity::State<'a>,
     spread: pod_topology_spread::State<'a>,
@@ -46,7 +49,7 @@ pub struct Candidate<'a> {
     is_claim_taken: bool,
     devices: &'a Devices,
     claims: dynamic_resources::State,
-    /// Those of [`FILTERS`] that may have something against a Node.
+    /// Those of the profile's filters that may have something against a Node.
     filters: Vec<&'static Filter>,
 }
 
@@ -56,6 +59,7 @@ impl<'a> Candidate<'a> {
         let mut candidate = Self {
             pod,
             need: PodNeed::of(pod),
+            profile: snapshot.profiles.of(pod),
             images: image_locality::State::new(pod, snapshot),
             near: inter_pod_affinity::State::new(pod, snapshot),
             spread: pod_topology_spread::State::new(pod, kin, snapshot),
@@ -68,7 +72,9 @@ impl<'a> Candidate<'a> {
             claims: dynamic_resources::State::new(pod, snapshot),
             filters: Vec::new(),
         };
-        candidate.filters = FILTERS.iter().filter(|plugin| (plugin.concerns)(&candidate)).collect();
+        let names = candidate.profile.plugins(Point::Filter);
+        let filters = names.iter().filter_map(|name| FILTERS.iter().find(|row| row.name == *name));
+        candidate.filters = filters.filter(|plugin| (plugin.concerns)(&candidate)).collect();
         candidate
     }
 
@@ -87,15 +93,20 @@ impl<'a> Candidate<'a> {
         self.filters.iter().map(|plugin| plugin.name)
     }
 
-    /// The scores that may tell Nodes apart. Once [`Candidate::settle`] was called.
-    pub fn scores(&self) -> impl Iterator<Item = &'static Score> {
-        SCORES.iter().filter(|plugin| (plugin.concerns)(self))
+    /// The scores that may tell Nodes apart, with their weights. Once [`Candidate::settle`] was called.
+    pub fn scores(&self) -> impl Iterator<Item = (&'static Score, i64)> {
+        let rows = self.profile.scores().filter_map(|(name, weight)| {
+            let row = SCORES.iter().find(|row| row.name == name)?;
+            Some((row, weight))
+        });
+        rows.filter(|(plugin, _)| (plugin.concerns)(self))
     }
 
     /// Which plugin says that no Node will do, whatever it is like, and why. Source: `PreFilter`.
     pub fn refused(&self) -> Option<(&'static str, &str)> {
-        let volumes = self.volumes.refused.as_deref().map(|why| ("VolumeBinding", why));
-        volumes.or_else(|| self.claims.refused.as_deref().map(|why| ("DynamicResources", why)))
+        let refusals = [("VolumeBinding", &self.volumes.refused), ("DynamicResources", &self.claims.refused)];
+        let mut asked = refusals.into_iter().filter(|(name, _)| self.profile.asks(name, Point::PreFilter));
+        asked.find_map(|(name, why)| Some((name, why.as_deref()?)))
     }
 
     /// What has to be written to the Pod's claims before it is bound to `node`, which can take it. Source: `Reserve`.
@@ -106,6 +117,9 @@ impl<'a> Candidate<'a> {
 
     /// What can be done about claims when no Node will do. Source: `PostFilter`.
     pub fn after_refusal(&self, snapshot: &Snapshot) -> AboutClaims {
+        if !self.profile.asks("DynamicResources", Point::PostFilter) {
+            return AboutClaims::NotAsked;
+        }
         if self.claims.is_empty() {
             return AboutClaims::Nothing;
         }
@@ -127,6 +141,8 @@ impl<'a> Candidate<'a> {
 /// What becomes of a Pod's claims when no Node takes it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AboutClaims {
+    /// Nobody looks at them.
+    NotAsked,
     /// It has none that count.
     Nothing,
     /// None holds it back.
@@ -188,8 +204,6 @@ pub struct Filter {
 pub struct Score {
     /// Upstream's plugin name.
     pub name: &'static str,
-    /// How much it counts.
-    pub weight: i64,
     /// Whether it may tell Nodes apart for this Pod; if not, it is not asked. Source: `Skip`, which `PreScore` answers.
     pub concerns: fn(&Candidate<'_>) -> bool,
     /// A Node's raw score.
@@ -218,7 +232,7 @@ fn always(_: &Candidate<'_>) -> bool {
     true
 }
 
-/// Cheap and most telling first.
+/// In upstream's order; a profile may have another.
 pub const FILTERS: &[Filter] = &[
     Filter { name: "NodeUnschedulable", concerns: always, filter: node_unschedulable::filter },
     Filter { name: "NodeName", concerns: node_name::concerns, filter: node_name::filter },
@@ -251,53 +265,46 @@ pub const FILTERS: &[Filter] = &[
     },
 ];
 
-/// Weights are upstream's.
+/// A profile says in which order.
 pub const SCORES: &[Score] = &[
     Score {
         name: "TaintToleration",
-        weight: 3,
         concerns: always,
         score: taint_toleration::score,
         normalize: Normalize::ByMaxReversed,
     },
     Score {
         name: "NodeAffinity",
-        weight: 2,
         concerns: node_affinity::prefers,
         score: node_affinity::score,
         normalize: Normalize::ByMax,
     },
     Score {
         name: "PodTopologySpread",
-        weight: 2,
         concerns: pod_topology_spread::prefers,
         score: pod_topology_spread::score,
         normalize: Normalize::Spread,
     },
     Score {
         name: "InterPodAffinity",
-        weight: 2,
         concerns: inter_pod_affinity::prefers,
         score: inter_pod_affinity::score,
         normalize: Normalize::ByRange,
     },
     Score {
         name: "NodeResourcesFit",
-        weight: 1,
         concerns: always,
         score: node_resources_fit::score,
         normalize: Normalize::AsIs,
     },
     Score {
         name: "NodeResourcesBalancedAllocation",
-        weight: 1,
         concerns: balanced_allocation::concerns,
         score: balanced_allocation::score,
         normalize: Normalize::AsIs,
     },
     Score {
         name: "ImageLocality",
-        weight: 1,
         concerns: image_locality::concerns,
         score: image_locality::score,
         normalize: Normalize::AsIs,
@@ -374,6 +381,27 @@ mod tests {
         }
         asked.retain(|name| !["TaintToleration", "NodeResourcesFit"].contains(name));
         assert_eq!(asked, scores, "{pod:?}");
+    }
+
+    #[test]
+    fn the_default_profile_asks_every_row_in_upstreams_order() {
+        let profile = Profile::default();
+        let known: Vec<_> = FILTERS.iter().map(|row| row.name).collect();
+        assert_eq!(profile.plugins(Point::Filter), known);
+        // Volumes are ranked behind a gate that is off, devices by none of the rows yet.
+        let unranked = ["VolumeBinding", "DynamicResources"];
+        let ranked: Vec<_> = profile.scores().filter(|(name, _)| !unranked.contains(name)).collect();
+        let expect = [
+            ("TaintToleration", 3),
+            ("NodeAffinity", 2),
+            ("NodeResourcesFit", 1),
+            ("PodTopologySpread", 2),
+            ("InterPodAffinity", 2),
+            ("NodeResourcesBalancedAllocation", 1),
+            ("ImageLocality", 1),
+        ];
+        assert_eq!(ranked, expect);
+        assert!(SCORES.iter().all(|row| expect.iter().any(|(name, _)| *name == row.name)));
     }
 
     #[test]

@@ -13,16 +13,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
+use crate::arguments::Candidates;
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::plugins::{Candidate, Remedy};
+use crate::profile::Point;
 
 /// What a victim's condition says. Source: `PodReasonPreemptionByScheduler`, core/v1.
 pub const REASON: &str = "PreemptionByScheduler";
-/// On how many Nodes room is looked for at least, if there are as many. Source: `minCandidateNodesAbsolute`.
-const CANDIDATES_MIN: usize = 100;
-/// The share of the Nodes on which room is looked for. Source: `minCandidateNodesPercentage`, 10.
-const CANDIDATES_SHARE: usize = 10;
-
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 
@@ -40,6 +37,8 @@ pub struct Room {
 /// The answer for one Pod that fits nowhere.
 #[derive(Clone, Debug)]
 pub enum Preemption {
+    /// Nobody is to go for Pods of this profile.
+    NotAsked,
     /// These Pods go.
     Possible(Room),
     /// Nobody's going helps; per Node why, as users read it.
@@ -65,6 +64,10 @@ pub fn preempt(
     budgets: &[Arc<PodDisruptionBudget>],
     chance: u64,
 ) -> Preemption {
+    let profile = snapshot.profiles.of(pod).clone();
+    if !profile.asks("DefaultPreemption", Point::PostFilter) {
+        return Preemption::NotAsked;
+    }
     if pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref()) == Some("Never") {
         return Preemption::NotEligible("not eligible due to preemptionPolicy=Never.");
     }
@@ -72,7 +75,7 @@ pub fn preempt(
     if is_room_coming(pod, snapshot, &nodes) {
         return Preemption::NotEligible("not eligible due to a terminating pod on the nominated node.");
     }
-    let mut search = Search::new(nodes.len());
+    let mut search = Search::new(nodes.len(), &profile.arguments.preemption);
     let first = usize::try_from(chance % u64::try_from(nodes.len().max(1)).unwrap_or(1)).unwrap_or(0);
     let nodes = nodes.iter().cycle().skip(first).take(nodes.len());
     let is_alone = !Candidate::new(pod, None, snapshot).asked().any(|plugin| FAR_SIGHTED.contains(&plugin));
@@ -108,8 +111,8 @@ struct Search {
 
 impl Search {
     /// Among so many Nodes. Source: `GetOffsetAndNumCandidates`.
-    fn new(nodes: usize) -> Self {
-        Self { rooms: Vec::new(), enough: (nodes / CANDIDATES_SHARE).max(CANDIDATES_MIN) }
+    fn new(nodes: usize, Candidates { percentage, absolute }: &Candidates) -> Self {
+        Self { rooms: Vec::new(), enough: (nodes * percentage / 100).max(*absolute) }
     }
 
     fn take(&mut self, found: Result<Room, Vec<String>>, reasons: &mut Vec<String>) {
@@ -376,6 +379,7 @@ mod tests {
             }
             Preemption::Useless(reasons) => reasons.join(", "),
             Preemption::NotEligible(why) => why.to_owned(),
+            Preemption::NotAsked => "not asked".to_owned(),
         };
         assert_eq!(used(&snapshot), before, "the snapshot is as it was");
         expected.assert_eq(&text);

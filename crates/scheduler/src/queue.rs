@@ -22,7 +22,7 @@ type Rank = (Reverse<i32>, u64, String);
 pub type Rejectors = BTreeSet<&'static str>;
 
 /// How long a Pod that was tried is left alone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// After the first attempt. Source: `podInitialBackoffSeconds`.
     pub first: Duration,

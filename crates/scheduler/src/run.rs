@@ -16,21 +16,26 @@ use base::{Clock, Random, Tasks};
 use controller::informer::Changes;
 use controller::trace::Reporter;
 use controller::{Hands, Informer, Informers, Recorder};
+use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tokio::sync::mpsc;
 
+use crate::configuration::Configuration;
 use crate::decide::{Decision, decide, explain};
 use crate::departures::Departures;
 use crate::devices::changes::DeviceChanges;
 use crate::diagnosis::Diagnosis;
+use crate::extender;
+use crate::extender::asking::{decide_with, interested};
 use crate::kin::Groups;
 use crate::metrics::{self, SchedulerMetrics};
 use crate::node_info::Snapshot;
 use crate::nominations::Nominations;
 use crate::plugins::Candidate;
 use crate::preemption::{Preemption, preempt};
+use crate::profile::DEFAULT_NAME;
 use crate::queue::Queue;
 use crate::storage::changes::StorageChanges;
 use crate::volumes::Waiting;
@@ -42,21 +47,8 @@ const BINDINGS_MAX: usize = 256;
 /// Decisions before changes are taken in.
 const DECISIONS_MAX: usize = 128;
 
-/// How a scheduler is set up.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Which Pods are ours: those whose `spec.schedulerName` is this.
-    pub name: String,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { name: "default-scheduler".to_owned() }
-    }
-}
-
 /// Runs a scheduler until its task is dropped.
-pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks: Tasks) {
+pub async fn run(configuration: Configuration, informers: Informers, reporter: Reporter, tasks: Tasks) {
     let (pods, nodes) = (informers.informer::<Pod>(), informers.informer::<Node>());
     let namespaces = informers.informer::<Namespace>();
     let budgets = informers.informer::<PodDisruptionBudget>();
@@ -73,16 +65,16 @@ pub async fn run(config: Config, informers: Informers, reporter: Reporter, tasks
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
     let recorder = Recorder::start(&informers, "default-scheduler");
     let mut scheduler = Scheduler {
-        metrics: informers.metrics().registry().part(|all| SchedulerMetrics::new(all, &config.name)),
-        config,
+        metrics: informers.metrics().registry().part(|all| SchedulerMetrics::new(all, DEFAULT_NAME)),
+        extenders: join_all(configuration.extenders.into_iter().map(extender::Client::new)).await,
         hands: Hands::new(informers.clone(), recorder),
         client: informers.client().clone(),
         clock: informers.clock().clone(),
         random: informers.random().clone(),
         reporter,
         tasks,
-        snapshot: Snapshot::default(),
-        queue: Queue::default(),
+        snapshot: Snapshot::new(configuration.profiles),
+        queue: Queue::new(configuration.backoff),
         pods: HashMap::new(),
         binding: BTreeMap::new(),
         gated: BTreeSet::new(),
@@ -146,7 +138,7 @@ async fn sleep_until(due: Option<Timestamp>, clock: &Clock) {
 }
 
 struct Scheduler {
-    config: Config,
+    extenders: Vec<extender::Client>,
     metrics: Arc<SchedulerMetrics>,
     hands: Hands,
     client: kube::Client,
@@ -187,7 +179,7 @@ impl Scheduler {
                 let Some(progress) = outcomes.recv().await else { return };
                 self.went_on(progress);
             }
-            self.schedule(&key);
+            self.schedule(&key).await;
         }
     }
 
@@ -199,14 +191,18 @@ impl Scheduler {
         self.queue.next_due().into_iter().chain(self.waiting.next_due()).min()
     }
 
-    fn schedule(&mut self, key: &str) {
+    async fn schedule(&mut self, key: &str) {
         let Some((pod, revision)) = self.pods.get(key).cloned() else { return };
         let start = self.clock.now();
         let aside = self.nominations.step_aside(key, &pod, &mut self.snapshot);
         let chance = self.random.below(u64::MAX);
         let kin = self.groups.kin(&pod);
         let mut told = Diagnosis::default();
-        let mut decision = decide(&pod, kin.as_ref(), &self.snapshot, chance, &mut told);
+        let extenders = interested(&self.extenders, &pod);
+        let mut decision = match extenders.as_slice() {
+            [] => decide(&pod, kin.as_ref(), &self.snapshot, chance, &mut told),
+            some => decide_with(some, (&pod, kin.as_ref()), &self.snapshot, chance, &mut told).await,
+        };
         let mut room = None;
         if let Decision::Unschedulable(why) = &mut decision {
             let about = Candidate::new(&pod, None, &self.snapshot).after_refusal(&self.snapshot);
@@ -221,20 +217,25 @@ impl Scheduler {
         self.metrics.decided(start, end);
         let object = format!("pods/{key}");
         let detail = match &decision {
-            Decision::Failed(why) => why.clone(),
+            Decision::Failed(why) | Decision::Unheard(why) => why.clone(),
             Decision::Bind(_) | Decision::Unschedulable(_) => told.text(),
         };
         self.reporter.span(revision, ("scheduler", "decide"), &object, (start, end), &detail);
         match decision {
             Decision::Bind(choice) => self.bind(key, &pod, revision, (choice, start)),
+            Decision::Unheard(why) => {
+                self.metrics.attempted(&pod, metrics::Outcome::error, start, end);
+                self.queue.back_off(key, end);
+                self.say_why(&pod, revision, ("SchedulerError", why), None);
+            }
             Decision::Failed(why) => {
-                self.metrics.attempted(metrics::Outcome::error, start, end);
+                self.metrics.attempted(&pod, metrics::Outcome::error, start, end);
                 // Whoever mends what is broken changes it, which wakes the Pod.
                 self.queue.unschedulable(key, told.rejectors(), start);
                 self.say_why(&pod, revision, ("SchedulerError", why), None);
             }
             Decision::Unschedulable(why) => {
-                self.metrics.attempted(metrics::Outcome::unschedulable, start, end);
+                self.metrics.attempted(&pod, metrics::Outcome::unschedulable, start, end);
                 self.queue.unschedulable(key, told.rejectors(), start);
                 let node = self.nominate(key, &pod, room.as_ref());
                 self.say_why(&pod, revision, ("Unschedulable", why), node);

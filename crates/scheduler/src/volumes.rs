@@ -6,7 +6,6 @@
 //! Source: `BindPodVolumes`, `plugins/volumebinding` of kube-scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use controller::volume::{SELECTED_NODE, annotation, claim_ref, is_claim_bound, is_for, set_aside};
 use controller::{Action, Kind, cause};
@@ -17,8 +16,6 @@ use kube::api::Api;
 use crate::claims::TRIES_MAX;
 use crate::storage::{Promise, Storage, claim_key};
 
-/// How long volumes are waited for. Source: `VolumeBindingArgs.bindTimeoutSeconds`.
-pub(crate) const BIND_MAX: Duration = Duration::from_secs(600);
 /// Most Pods that wait for their volumes; more are tried again later.
 pub(crate) const WAITING_MAX: usize = 8192;
 
@@ -238,6 +235,10 @@ fn outcome<T>(entry: &mut Entry<T>, storage: &Storage) -> Option<Result<(), Stri
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    const BIND_MAX: Duration = Duration::from_secs(600);
+
     use std::sync::Arc;
 
     use super::*;

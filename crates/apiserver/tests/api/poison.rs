@@ -484,8 +484,12 @@ async fn controllers_and_scheduler_go_on_among_objects_full_of_nulls() {
     let engine = Engine::new(informers.clone(), "controllermanager");
     controllers::all().for_each(|row| engine.start(*row));
     let tasks = informers.tasks().clone();
-    let run =
-        scheduler::run(scheduler::Config::default(), informers.clone(), Reporter::disabled(), tasks.clone());
+    let run = scheduler::run(
+        scheduler::Configuration::default(),
+        informers.clone(),
+        Reporter::disabled(),
+        tasks.clone(),
+    );
     tasks.spawn("scheduler", run);
 
     let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"},

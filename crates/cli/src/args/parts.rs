@@ -1,9 +1,11 @@
 //! Flags of the parts that may run alone against any Kubernetes: `controller-manager`, `scheduler`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use serde::{Deserialize, Serialize};
 
 use crate::duration::duration;
 
@@ -18,19 +20,55 @@ pub struct PartArgs {
 /// Flags about who does the work, of several processes that could. Names are upstream's.
 #[derive(Clone, Debug, Args)]
 pub struct LeaderElectionArgs {
-    /// Work only while holding the Lease, so that several may run
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
+    /// Work only while holding the Lease, so that several may run [default: true]
+    #[arg(long, action = clap::ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
-    pub leader_elect: bool,
-    /// How long a Lease that is not renewed keeps others from taking it, such as 15s
-    #[arg(long, default_value = "15s", value_parser = duration, value_name = "DURATION")]
-    pub leader_elect_lease_duration: Duration,
-    /// A leader that could not renew for this long stops
-    #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
-    pub leader_elect_renew_deadline: Duration,
-    /// Between renewals, and between tries
-    #[arg(long, default_value = "2s", value_parser = duration, value_name = "DURATION")]
-    pub leader_elect_retry_period: Duration,
+    pub leader_elect: Option<bool>,
+    /// How long a Lease that is not renewed keeps others from taking it [default: 15s]
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_lease_duration: Option<Duration>,
+    /// A leader that could not renew for this long stops [default: 10s]
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_renew_deadline: Option<Duration>,
+    /// Between renewals, and between tries [default: 2s]
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_retry_period: Option<Duration>,
+}
+
+/// Who does the work, of several processes that could.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaderElection {
+    /// Whether to work only while holding the Lease.
+    pub is_on: bool,
+    /// How long a Lease that is not renewed keeps others from taking it.
+    pub lease_duration: Duration,
+    /// A leader that could not renew for this long stops.
+    pub renew_deadline: Duration,
+    /// Between renewals, and between tries.
+    pub retry_period: Duration,
+}
+
+impl Default for LeaderElection {
+    fn default() -> Self {
+        Self {
+            is_on: true,
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+impl LeaderElectionArgs {
+    /// What the flags say, and `other` where they say nothing.
+    pub fn or(&self, other: LeaderElection) -> LeaderElection {
+        LeaderElection {
+            is_on: self.leader_elect.unwrap_or(other.is_on),
+            lease_duration: self.leader_elect_lease_duration.unwrap_or(other.lease_duration),
+            renew_deadline: self.leader_elect_renew_deadline.unwrap_or(other.renew_deadline),
+            retry_period: self.leader_elect_retry_period.unwrap_or(other.retry_period),
+        }
+    }
 }
 
 /// Flags of `controller-manager`.
@@ -95,10 +133,77 @@ pub struct SigningArgs {
 /// Flags of `scheduler`.
 #[derive(Clone, Debug, Args)]
 pub struct SchedulerArgs {
-    /// How to reach the API server.
-    #[command(flatten)]
-    pub part: PartArgs,
+    /// A KubeSchedulerConfiguration. Of the flags those of leader election win over it
+    #[arg(long)]
+    pub config: Option<PathBuf>,
+    /// How to reach the API server, unless --config says so
+    #[arg(long, env = "KUBECONFIG", required_unless_present = "config")]
+    pub kubeconfig: Option<PathBuf>,
     /// Who leads.
     #[command(flatten)]
     pub leader: LeaderElectionArgs,
+}
+
+/// A flag of the scheduler that a whole cluster is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum SchedulerArg {
+    /// `config`: a KubeSchedulerConfiguration.
+    Config(PathBuf),
+}
+
+impl From<SchedulerArg> for String {
+    fn from(SchedulerArg::Config(path): SchedulerArg) -> Self {
+        format!("config={}", path.display())
+    }
+}
+
+impl TryFrom<String> for SchedulerArg {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for SchedulerArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bare = text.strip_prefix("--").unwrap_or(text);
+        match bare.split_once('=') {
+            Some(("config", "")) => Err("config names no file".to_owned()),
+            Some(("config", path)) => Ok(Self::Config(path.into())),
+            _ => Err(format!("{text:?} is no flag of the scheduler here; there is config=FILE")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_win_over_what_was_said_elsewhere() {
+        let seconds = |number| Some(Duration::from_secs(number));
+        let args = LeaderElectionArgs {
+            leader_elect: Some(false),
+            leader_elect_lease_duration: seconds(30),
+            leader_elect_renew_deadline: None,
+            leader_elect_retry_period: None,
+        };
+        let other = LeaderElection { retry_period: Duration::from_secs(7), ..LeaderElection::default() };
+        let expect = LeaderElection { is_on: false, lease_duration: Duration::from_secs(30), ..other };
+        assert_eq!(args.or(other), expect);
+    }
+
+    #[test]
+    fn a_cluster_tells_its_scheduler_a_file() {
+        let config = |path: &str| Ok(SchedulerArg::Config(path.into()));
+        assert_eq!("config=/a=b".parse(), config("/a=b"));
+        assert_eq!("--config=a".parse(), config("a"));
+        for wrong in ["", "config", "config=", "master=x", "---config=a"] {
+            assert!(wrong.parse::<SchedulerArg>().is_err(), "{wrong}");
+        }
+    }
 }

@@ -74,6 +74,10 @@ pub struct ServerArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     #[serde(default)]
     pub kubelet_arg: Vec<String>,
+    /// A flag of the scheduler: config=FILE, with a KubeSchedulerConfiguration
+    #[arg(long, value_name = "NAME=VALUE")]
+    #[serde(default)]
+    pub kube_scheduler_arg: Vec<super::SchedulerArg>,
     /// What several servers on one --datastore-endpoint share their keys under; the first one's is in the file `token`
     /// of its folder. Better given in the environment, where other users do not see it
     #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]
@@ -185,6 +189,17 @@ pub enum Part {
 }
 
 impl ServerArgs {
+    /// The scheduler's configuration file, if there is one.
+    pub fn scheduler_config(&self) -> Option<&Path> {
+        let last = self.kube_scheduler_arg.last();
+        last.map(|super::SchedulerArg::Config(path)| path.as_path())
+    }
+
+    /// Whatever names a file or folder for the scheduler.
+    pub fn scheduler_files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        self.kube_scheduler_arg.iter_mut().map(|super::SchedulerArg::Config(path)| path)
+    }
+
     /// The command line that says the same, for `server`.
     ///
     /// # Errors

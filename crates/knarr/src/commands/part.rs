@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use base::Tasks;
-use cli::args::{ControllerManagerArgs, KubeletArgs, Part, ProxyArgs, SchedulerArgs};
+use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElection, Part, ProxyArgs, SchedulerArgs};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::components::{self, Connection};
@@ -13,7 +13,7 @@ use crate::layout::Layout;
 
 /// `knarr controller-manager`
 pub(crate) fn controller_manager(args: &ControllerManagerArgs) -> Result<()> {
-    cli::validate::leader_election(&args.leader)?;
+    cli::validate::leader_election(&args.leader.or(LeaderElection::default()))?;
     run_until_stopped(&args.part.kubeconfig, "kube-controller-manager", async |connection| {
         components::start_controllers(args, &connection)
     })
@@ -21,9 +21,9 @@ pub(crate) fn controller_manager(args: &ControllerManagerArgs) -> Result<()> {
 
 /// `knarr scheduler`
 pub(crate) fn scheduler(args: &SchedulerArgs) -> Result<()> {
-    cli::validate::leader_election(&args.leader)?;
-    run_until_stopped(&args.part.kubeconfig, "kube-scheduler", async |connection| {
-        components::start_scheduler(args, &connection)
+    let (configuration, kubeconfig) = components::scheduler_of_flags(args)?;
+    run_until_stopped(&kubeconfig, "kube-scheduler", async |connection| {
+        components::start_scheduler(configuration, &connection)
     })
 }
 

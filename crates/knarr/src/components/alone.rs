@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use auth::issuing::{Signer, Signers};
 use base::{Clock, Random, Tasks};
-use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElectionArgs, ProxyArgs, SchedulerArgs};
+use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElection, ProxyArgs};
 use controller::lease::{Election, Timing};
 use controller::trace::Reporter;
 use controller::{ClientMetrics, Engine, Informers};
@@ -42,15 +42,15 @@ impl Connection {
         Ok(format!("{}_{}", host::node_name()?, self.informers.random().uuid()))
     }
 
-    fn election(&self, name: &'static str, args: &LeaderElectionArgs) -> Result<Option<Election>> {
-        if !args.leader_elect {
+    fn election(&self, name: &'static str, how: &LeaderElection) -> Result<Option<Election>> {
+        if !how.is_on {
             return Ok(None);
         }
         let timing = Timing {
-            lease_duration: args.leader_elect_lease_duration,
-            renew_deadline: args.leader_elect_renew_deadline,
-            renew_every: args.leader_elect_retry_period,
-            retry_after: args.leader_elect_retry_period,
+            lease_duration: how.lease_duration,
+            renew_deadline: how.renew_deadline,
+            renew_every: how.retry_period,
+            retry_after: how.retry_period,
         };
         Ok(Some(election(name, &self.identity()?, timing)))
     }
@@ -65,7 +65,8 @@ pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Conne
     if let Some(tokens) = legacy_tokens(args)? {
         connection.informers.setting_or(|| tokens);
     }
-    let election = connection.election("kube-controller-manager", &args.leader)?;
+    let election =
+        connection.election("kube-controller-manager", &args.leader.or(LeaderElection::default()))?;
     let own_accounts = args.use_service_account_credentials.then(|| connection.config.clone());
     lead(election, &connection.informers, async move |informers| {
         let engine = Engine::new(informers.clone(), "controllermanager");
@@ -153,10 +154,24 @@ fn legacy_tokens(args: &ControllerManagerArgs) -> Result<Option<auth::token::Tok
 }
 
 /// `knarr scheduler`: the scheduler, once it leads.
-pub(crate) fn start_scheduler(args: &SchedulerArgs, connection: &Connection) -> Result<()> {
-    let election = connection.election("kube-scheduler", &args.leader)?;
+pub(crate) fn start_scheduler(
+    configuration: scheduler::Configuration,
+    connection: &Connection,
+) -> Result<()> {
+    let said = &configuration.leader_election;
+    // One for the process's life.
+    let name: &'static str = String::leak(said.name.clone());
+    let how = LeaderElection {
+        is_on: said.is_on,
+        lease_duration: said.lease_duration,
+        renew_deadline: said.renew_deadline,
+        retry_period: said.retry_period,
+    };
+    let election = connection.election(name, &how)?;
+    let namespace = said.namespace.clone();
+    let election = election.map(|election| Election { namespace, ..election });
     lead(election, &connection.informers, async |informers| {
-        control_plane::run_scheduler(&informers, Reporter::disabled());
+        control_plane::run_scheduler(&informers, configuration, Reporter::disabled());
         Ok(())
     });
     Ok(())

@@ -1,4 +1,5 @@
-//! Configuration files of the API server that count again when they change, or when a file changes that they name.
+//! Configuration files of the control plane, which are handed on when they change, or when a file changes that they name:
+//! the API server's count again at once.
 //!
 //! The supervisor, which is root, hands what is in use to the control plane, which is not, together with what it names:
 //! kubeconfigs, keys, certificates. A file that cannot be used is told at the start; later on, the one before it stays in
@@ -17,13 +18,14 @@ use tracing::{error, info, warn};
 use super::changes::Changes;
 use super::encryption::hand_over;
 use super::hand_over::as_control_plane;
-use super::{Settings, authentication, authorization};
+use super::{Settings, authentication, authorization, scheduler_config};
 use crate::layout::Layout;
 
 /// The longest file that is handed over, of those that a configuration names, or is one.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// All that there are.
-const ALL: [&Configuration; 2] = [&authentication::CONFIGURATION, &authorization::CONFIGURATION];
+const ALL: [&Configuration; 3] =
+    [&authentication::CONFIGURATION, &authorization::CONFIGURATION, &scheduler_config::CONFIGURATION];
 
 /// A file, by what tells it from others.
 pub(super) struct Configuration {
@@ -73,7 +75,8 @@ impl Bundle {
         as_control_plane(|| Self::load(&path))
     }
 
-    fn load(path: &Path) -> Result<Self> {
+    /// What was handed over.
+    pub(super) fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("read {}", path.display()))
     }
@@ -97,7 +100,8 @@ fn collect(path: &Path, check: impl FnOnce(&str, &Reader<'_>) -> Result<(), Stri
     Ok(Collected { bundle, named: named.into_inner(), failure: failure.err() })
 }
 
-fn read_text(path: &Path) -> Result<String> {
+/// Reads a file of bounded length.
+pub(super) fn read_text(path: &Path) -> Result<String> {
     let length = path.metadata().with_context(|| format!("look at {}", path.display()))?.len();
     anyhow::ensure!(length <= FILE_BYTES_MAX, "{} is longer than {FILE_BYTES_MAX} bytes", path.display());
     std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))

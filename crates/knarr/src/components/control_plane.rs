@@ -76,7 +76,7 @@ async fn run(settings: &Settings, options: apiserver::Options, identity: &str) -
         parts.start_controllers(settings)?;
     }
     if settings.args.runs(Part::Scheduler) {
-        parts.start_scheduler(settings);
+        parts.start_scheduler(settings)?;
     }
     let (server, clock, random) = (parts.server, parts.clock, parts.random);
     tokio::select! {
@@ -166,14 +166,16 @@ impl Parts<'_> {
         Ok(())
     }
 
-    fn start_scheduler(&self, settings: &Settings) {
+    fn start_scheduler(&self, settings: &Settings) -> Result<()> {
+        let configuration = super::scheduler_config::of_cluster(settings)?;
         let make = self.informers_as("system:kube-scheduler");
         let election = election("kube-scheduler", self.identity, timing(settings));
-        lead_in_turns(election, self.tasks, make, async |informers: Informers| {
+        lead_in_turns(election, self.tasks, make, move |informers: Informers| {
             let reporter = Reporter::start(informers.client().clone(), informers.tasks());
-            run_scheduler(&informers, reporter);
-            Ok(())
+            run_scheduler(&informers, configuration.clone(), reporter);
+            std::future::ready(Ok(()))
         });
+        Ok(())
     }
 }
 
@@ -222,9 +224,13 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
     })
 }
 
-pub(super) fn run_scheduler(informers: &Informers, reporter: Reporter) {
+pub(super) fn run_scheduler(
+    informers: &Informers,
+    configuration: scheduler::Configuration,
+    reporter: Reporter,
+) {
     let tasks = informers.tasks().clone();
-    let run = scheduler::run(scheduler::Config::default(), informers.clone(), reporter, tasks.clone());
+    let run = scheduler::run(configuration, informers.clone(), reporter, tasks.clone());
     tasks.spawn("scheduler", run);
 }
 

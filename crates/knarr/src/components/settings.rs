@@ -32,6 +32,9 @@ impl Settings {
         for file in args.api_server.files_mut().filter(|file| file.as_os_str() != "-") {
             *file = std::path::absolute(&file).with_context(|| format!("find {}", file.display()))?;
         }
+        for file in args.scheduler_files_mut() {
+            *file = std::path::absolute(&file).with_context(|| format!("find {}", file.display()))?;
+        }
         args.container_runtime.private_registry =
             std::path::absolute(&args.container_runtime.private_registry)
                 .context("find --private-registry")?;

@@ -9,11 +9,9 @@ use controller::selector;
 use k8s_openapi::api::core::v1::{Affinity, Pod, PodAffinityTerm, WeightedPodAffinityTerm};
 
 use super::{Candidate, Refusal};
+use crate::arguments::Near;
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::places::{Counts, KindId};
-
-/// What a Pod's being matched by another's required affinity counts. Source: `hardPodAffinityWeight`.
-const REQUIRED_WEIGHT: i64 = 1;
 
 /// What is known about places for one Pod.
 #[derive(Clone, Debug, Default)]
@@ -40,8 +38,12 @@ impl<'a> State<'a> {
         let mut state = Self { near: required(pod, near_of), far: required(pod, far_of), ..Self::default() };
         state.matches_itself = matches_all(&state.near, pod, pod, all);
         let (mut forbidden, mut wishes_of) = (Kinds::new(), Kinds::new());
+        let arguments = &all.profiles.of(pod).arguments.near;
         for (id, kind) in all.places.choosy() {
-            hear(pod, (id, &kind.pod), all, (&mut forbidden, &mut wishes_of));
+            hear(pod, (id, &kind.pod), (all, arguments), (&mut forbidden, &mut wishes_of));
+        }
+        if arguments.ignores_wishes_of_others && wishes(pod).next().is_none() {
+            wishes_of.clear();
         }
         if !state.near.is_empty() {
             let group = kinds(pod, &state.near, all, |other| matches_all(&state.near, pod, other, all));
@@ -76,13 +78,14 @@ impl<'a> State<'a> {
 fn hear<'a>(
     pod: &Pod,
     (id, other): (KindId, &'a Pod),
-    all: &Snapshot,
+    (all, arguments): (&Snapshot, &Near),
     (forbidden, wanted): (&mut Kinds<'a>, &mut Kinds<'a>),
 ) {
     for term in required(other, far_of).into_iter().filter(|term| matches(term, other, pod, all)) {
         forbidden.entry((&term.topology_key, 0)).or_default().push(id);
     }
-    let hard = required(other, near_of).into_iter().map(|term| (term, REQUIRED_WEIGHT));
+    let hard = required(other, near_of).into_iter().map(|term| (term, arguments.hard_weight));
+    let hard = hard.filter(|(_, weight)| *weight > 0);
     for (term, weight) in hard.chain(wishes(other)).filter(|(term, _)| matches(term, other, pod, all)) {
         wanted.entry((&term.topology_key, weight)).or_default().push(id);
     }

@@ -1,17 +1,18 @@
-//! Node selector and node affinity. Source: `core/v1.NodeSelectorTerm`.
+//! Node selector and node affinity: the Pod's own, and what the profile adds. Source: `core/v1.NodeSelectorTerm`,
+//! `NodeAffinityArgs.addedAffinity`.
 
 use controller::placement::{self, Target};
-use k8s_openapi::api::core::v1::{NodeAffinity, Pod, PreferredSchedulingTerm};
+use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, Pod, PreferredSchedulingTerm};
 
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
 
 /// Whether the Pod may not be on every Node.
 pub(super) fn restricts(candidate: &Candidate<'_>) -> bool {
-    is_restricted(candidate.pod)
+    enforced(candidate).is_some() || is_restricted(candidate.pod)
 }
 
-/// The same of any Pod.
+/// Whether the Pod itself says that it may not be on every Node.
 pub(super) fn is_restricted(pod: &Pod) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let required = affinity(pod).map(|own| &own.required_during_scheduling_ignored_during_execution);
@@ -21,10 +22,14 @@ pub(super) fn is_restricted(pod: &Pod) -> bool {
 
 /// Whether the Pod would rather be on some Nodes.
 pub(super) fn prefers(candidate: &Candidate<'_>) -> bool {
-    !preferred(candidate.pod).is_empty()
+    preferred(candidate).next().is_some()
 }
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
+    let target = Target::from(&node.node.metadata);
+    if enforced(candidate).is_some_and(|selector| !placement::selects(selector, target)) {
+        return Some(Refusal::lasting("node(s) didn't match scheduler-enforced node affinity"));
+    }
     if allows(candidate.pod, node) {
         return None;
     }
@@ -38,16 +43,21 @@ pub(super) fn allows(pod: &Pod, node: &NodeInfo) -> bool {
 
 /// The weights of the preferred terms that the Node matches.
 pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
-    let matching = preferred(candidate.pod)
-        .iter()
+    let matching = preferred(candidate)
         .filter(|term| placement::matches_term(&term.preference, Target::from(&node.node.metadata)));
     matching.map(|term| i64::from(term.weight)).sum()
 }
 
-fn preferred(pod: &Pod) -> &[PreferredSchedulingTerm] {
-    let preferred = affinity(pod)
-        .and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_deref());
-    preferred.unwrap_or_default()
+/// What the Pod and the profile prefer.
+fn preferred<'a>(candidate: &Candidate<'a>) -> impl Iterator<Item = &'a PreferredSchedulingTerm> {
+    let both = affinity(candidate.pod).into_iter().chain(&candidate.profile.arguments.added_affinity);
+    both.flat_map(|one| one.preferred_during_scheduling_ignored_during_execution.iter().flatten())
+}
+
+/// What the profile requires of every Node.
+fn enforced<'a>(candidate: &Candidate<'a>) -> Option<&'a NodeSelector> {
+    let added = candidate.profile.arguments.added_affinity.as_ref()?;
+    added.required_during_scheduling_ignored_during_execution.as_ref()
 }
 
 fn affinity(pod: &Pod) -> Option<&NodeAffinity> {

@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::node_affinity::{allows, is_restricted};
 use super::taint_toleration::tolerates_all;
 use super::{Candidate, Refusal, SCORE_MAX};
+use crate::arguments::Spread as Defaults;
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::places::{Counts, KindId};
 
@@ -54,8 +55,10 @@ impl<'a> State<'a> {
     pub(super) fn new(pod: &Pod, kin: Option<&LabelSelector>, all: &'a Snapshot) -> Self {
         let own = pod.spec.as_ref().and_then(|spec| spec.topology_spread_constraints.as_deref());
         let own = own.unwrap_or_default();
-        let defaults: Vec<_> = kin.filter(|_| own.is_empty()).map(by_default).unwrap_or_default();
-        let needs_all_labels = !own.is_empty();
+        let arguments = &all.profiles.of(pod).arguments.spread;
+        let kin = kin.filter(|_| own.is_empty());
+        let defaults = kin.map(|kin| by_default(arguments, kin)).unwrap_or_default();
+        let needs_all_labels = !own.is_empty() || *arguments != Defaults::System;
         let of = |action: &str| -> Vec<Spread<'a>> {
             let chosen: Vec<_> =
                 own.iter().chain(&defaults).filter(|c| c.when_unsatisfiable == action).collect();
@@ -84,7 +87,14 @@ impl<'a> State<'a> {
     }
 }
 
-fn by_default(kin: &LabelSelector) -> Vec<TopologySpreadConstraint> {
+fn by_default(arguments: &Defaults, kin: &LabelSelector) -> Vec<TopologySpreadConstraint> {
+    let with_kin = |constraint: &TopologySpreadConstraint| TopologySpreadConstraint {
+        label_selector: Some(kin.clone()),
+        ..constraint.clone()
+    };
+    if let Defaults::List(constraints) = arguments {
+        return constraints.iter().map(with_kin).collect();
+    }
     let constraints = DEFAULTS.iter().map(|(key, max_skew)| TopologySpreadConstraint {
         topology_key: (*key).to_owned(),
         max_skew: *max_skew,
@@ -103,7 +113,7 @@ fn spread<'a>(
 ) -> Spread<'a> {
     let here = all.places.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
     let same = here.filter(|(_, kind)| {
-        kind.pod.metadata.deletion_timestamp.is_none() && is_same_kind(constraint, pod, &kind.pod)
+        kind.pod.metadata.deletion_timestamp.is_none() && counts_pod(constraint, pod, &kind.pod)
     });
     let same: Vec<KindId> = same.map(|(id, _)| id).collect();
     let key = constraint.topology_key.as_str();
@@ -174,6 +184,14 @@ fn counts_node(constraint: &TopologySpreadConstraint, pod: &Pod, node: &NodeInfo
     let by_affinity = constraint.node_affinity_policy.as_deref() == Some("Ignore") || allows(pod, node);
     let by_taints = constraint.node_taints_policy.as_deref() != Some("Honor") || tolerates_all(pod, node);
     by_affinity && by_taints
+}
+
+/// Whether `other`, which has a Node, is what `pod` is spread with. Whoever selects everybody counts nobody. Source:
+/// `countPodsMatchSelector`.
+fn counts_pod(constraint: &TopologySpreadConstraint, pod: &Pod, other: &Pod) -> bool {
+    let selects_all = constraint.label_selector.as_ref().is_some_and(selector::is_empty)
+        && constraint.match_label_keys.as_ref().is_none_or(Vec::is_empty);
+    !selects_all && is_same_kind(constraint, pod, other)
 }
 
 /// Whether `other` is what `pod` is spread with.

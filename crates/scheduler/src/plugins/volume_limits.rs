@@ -51,11 +51,7 @@ fn volumes(pod: &Pod, storage: &Storage) -> BTreeSet<(String, String)> {
         }
     }
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-        if let Some(source) = &volume.csi {
-            all.insert((source.driver.clone(), format!("{uid}/{}", volume.name)));
-        }
         let migrated = migration::inline(volume, namespace).and_then(Result::ok);
         if let Some(source) = migrated.as_ref().and_then(csi) {
             all.insert((source.driver.clone(), source.volume_handle.clone()));

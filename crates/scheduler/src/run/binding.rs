@@ -19,8 +19,8 @@ use crate::events::{Event, Turn};
 use crate::preemption::{nominated, priority};
 use crate::queue::History;
 use crate::storage::Promise;
-use crate::volumes::{self, BIND_MAX, Over, WAITING_MAX};
-use crate::{claims, devices, metrics};
+use crate::volumes::{self, Over, WAITING_MAX};
+use crate::{claims, devices, extender, metrics};
 
 /// The binding of one Pod.
 #[derive(Clone)]
@@ -47,14 +47,7 @@ impl Job {
     }
 
     fn outcome_with(self, failure: Option<String>, claims: Vec<Arc<ResourceClaim>>) -> Outcome {
-        Outcome {
-            uid: uid(&self.pod).to_owned(),
-            key: self.key,
-            start: self.start,
-            history: self.history,
-            failure,
-            claims,
-        }
+        Outcome { pod: self.pod, key: self.key, start: self.start, history: self.history, failure, claims }
     }
 }
 
@@ -73,7 +66,7 @@ pub(super) enum Progress {
 /// How an attempt has ended.
 pub(super) struct Outcome {
     pub(super) key: String,
-    pub(super) uid: String,
+    pub(super) pod: Arc<Pod>,
     /// When the attempt began.
     pub(super) start: Timestamp,
     /// How often the Pod was tried, and since when it waits.
@@ -135,12 +128,17 @@ impl Scheduler {
     fn write_binding(&mut self, job: Job) {
         self.at_work += 1;
         let (client, hands, finished) = (self.client.clone(), self.hands.clone(), self.finished.clone());
+        let extenders = self.extenders.clone();
         let (binding, event) = (binding(&job.pod, &job.node), scheduled_event(&job.pod, &job.key, &job.node));
         self.tasks.spawn("bind", async move {
             let mut written = Vec::new();
             let bound = async {
                 if let Some(devices) = &job.devices {
                     claims::reserve(&client, &hands, (&job.pod, devices), &mut written).await?;
+                }
+                let bound = extender::asking::bind(&extenders, &job.pod, &job.node).await;
+                if bound.map_err(|unheard| unheard.to_string())? {
+                    return Ok(());
                 }
                 hands.carry_out(binding).await
             };
@@ -170,7 +168,8 @@ impl Scheduler {
             return self.bound(job.outcome(Some("the pod is gone".to_owned())));
         }
         let key = job.key.clone();
-        self.waiting.add(&key, promise, self.clock.now() + BIND_MAX, job);
+        let patience = self.snapshot.profiles.of(&job.pod).arguments.volumes.bind_timeout;
+        self.waiting.add(&key, promise, self.clock.now() + patience, job);
         if let Some(over) = self.waiting.over_of(&self.snapshot.storage, &key) {
             self.waited(over);
         }
@@ -201,28 +200,29 @@ impl Scheduler {
 
     fn bound(&mut self, outcome: Outcome) {
         self.binding.remove(&outcome.key);
-        self.snapshot.storage.settle(&outcome.uid);
+        let of = uid(&outcome.pod);
+        self.snapshot.storage.settle(of);
         let mut events = Vec::new();
         for claim in outcome.claims {
             let old = self.snapshot.devices.claim(&claim_key(&claim)).cloned();
             events.push(Event::DeviceClaim(Turn { old, new: Some(claim.clone()) }));
             self.snapshot.devices.assume(claim);
         }
-        self.snapshot.devices.settle(&outcome.uid);
+        self.snapshot.devices.settle(of);
         let now = self.clock.now();
         let Some(failure) = outcome.failure else {
-            self.metrics.attempted(metrics::Outcome::scheduled, outcome.start, now);
+            self.metrics.attempted(&outcome.pod, metrics::Outcome::scheduled, outcome.start, now);
             self.happened(&events);
             if let Some(history) = outcome.history {
                 self.metrics.scheduled(history, now);
             }
             return;
         };
-        self.metrics.attempted(metrics::Outcome::error, outcome.start, now);
+        self.metrics.attempted(&outcome.pod, metrics::Outcome::error, outcome.start, now);
         tracing::info!(pod = outcome.key, error = failure, "binding failed");
-        let waiting = self.pods.get(&outcome.key).filter(|(pod, _)| uid(pod) == outcome.uid);
+        let waiting = self.pods.get(&outcome.key).filter(|(pod, _)| uid(pod) == of);
         if let Some((pod, _)) = waiting.cloned() {
-            self.snapshot.remove(&outcome.uid);
+            self.snapshot.remove(of);
             self.queue.back_off(&outcome.key, now);
             if let Some(node) = nominated(&pod) {
                 self.nominations.add(&outcome.key, &pod, node, &mut self.snapshot);

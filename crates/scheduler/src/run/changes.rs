@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use controller::informer::Change;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, PodSpec};
 
 use super::{Scheduler, uid};
 use crate::devices::changes::DeviceChange;
 use crate::events::{Event, Turn};
 use crate::hints::helps;
 use crate::preemption::{nominated, priority};
+use crate::profile::Point;
 use crate::storage::changes::{News, StorageChange};
 
 /// Source: `EventUnscheduledPodAdd`.
@@ -150,10 +151,13 @@ impl Scheduler {
 
     fn wants_node(&mut self, key: String, old: Option<&Arc<Pod>>, pod: Arc<Pod>, revision: u64) {
         let spec = pod.spec.as_ref();
-        let is_ours = spec.and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or("default-scheduler")
-            == self.config.name;
-        let is_gated =
-            spec.is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()));
+        let profile = self.snapshot.profiles.named_by(&pod).cloned();
+        let is_ours = profile.is_some();
+        let heeds =
+            |name: &str| profile.as_ref().is_some_and(|profile| profile.asks(name, Point::PreEnqueue));
+        let has_gates =
+            |spec: &PodSpec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
+        let is_gated = heeds("SchedulingGates") && spec.is_some_and(has_gates);
         if !is_ours || is_gated || pod.metadata.deletion_timestamp.is_some() {
             let events = self.forget(&key);
             if is_ours && is_gated {
@@ -163,7 +167,7 @@ impl Scheduler {
         }
         let event = if self.gated.remove(&key) { GATES_GONE } else { POD_ADD };
         let now = self.clock.now();
-        let is_claimless = self.snapshot.devices.claims_of(&pod).is_err();
+        let is_claimless = heeds("DynamicResources") && self.snapshot.devices.claims_of(&pod).is_err();
         self.pods.insert(key.clone(), (pod.clone(), revision));
         if self.binding.contains_key(&key) {
             return;

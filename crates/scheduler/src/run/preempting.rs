@@ -35,7 +35,7 @@ impl Scheduler {
         let node = match preemption {
             Some(Preemption::Possible(room)) => Some(room.node.clone()),
             Some(Preemption::Useless(_)) => None,
-            Some(Preemption::NotEligible(_)) | None => return None,
+            Some(Preemption::NotEligible(_) | Preemption::NotAsked) | None => return None,
         };
         match &node {
             Some(node) => self.nominations.add(key, pod, node, &mut self.snapshot),

@@ -64,7 +64,7 @@ fn check(claims: &[&str], placed: &[(&str, &str)], expect: &str) {
     );
     let text = match decide(&parse(&pod), None, &snapshot, 0, &mut Diagnosis::default()) {
         Decision::Bind(choice) => choice.node,
-        Decision::Unschedulable(why) | Decision::Failed(why) => why,
+        Decision::Unschedulable(why) | Decision::Failed(why) | Decision::Unheard(why) => why,
     };
     assert_eq!(text, expect, "{claims:?}");
 }

@@ -1,0 +1,87 @@
+//! How the scheduler is set up: the file of `--kube-scheduler-arg config=FILE`, or of `--config` where it runs alone.
+//!
+//! It counts from the scheduler's start on, as upstream's does; a changed file is handed over and waits for the next one.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use apiserver::ApiServer;
+use cli::args::{LeaderElection, LeaderElectionArgs, SchedulerArgs};
+use futures::future::BoxFuture;
+
+use super::Settings;
+use super::configurations::{Bundle, Configuration, Reader, read_named, read_text};
+
+const FLAG: &str = "--kube-scheduler-arg config";
+
+/// The file.
+pub(super) const CONFIGURATION: Configuration = Configuration {
+    what: "scheduler",
+    good: "cred/scheduler-config.json",
+    broken: "cred/scheduler-config-broken.json",
+    named: |settings| Some((FLAG, settings.args.scheduler_config()?)),
+    check,
+    reload,
+};
+
+fn check(_: &Settings, text: &str, read: &Reader<'_>) -> Result<(), String> {
+    scheduler::Configuration::parse(text, read).map(drop)
+}
+
+fn reload<'a>(_: &'a Settings, _: &'a ApiServer, _: &'a Bundle) -> BoxFuture<'a, Result<bool, String>> {
+    Box::pin(std::future::ready(Ok(false)))
+}
+
+/// In the control plane, in its folder: what was handed over.
+///
+/// # Errors
+/// If it cannot be used.
+pub(super) fn of_cluster(settings: &Settings) -> Result<scheduler::Configuration> {
+    if settings.args.scheduler_config().is_none() {
+        return Ok(scheduler::Configuration::default());
+    }
+    let bundle = Bundle::load(Path::new(CONFIGURATION.good))?;
+    let parsed = scheduler::Configuration::parse(&bundle.text, &|file| bundle.read(file));
+    parsed.map_err(|why| anyhow::anyhow!("{FLAG}: {why}"))
+}
+
+/// A scheduler alone: its configuration, and how to reach the API server. Flags of leader election win over the file.
+///
+/// # Errors
+/// If the file cannot be used, or nothing says how to reach the API server.
+pub(crate) fn of_flags(args: &SchedulerArgs) -> Result<(scheduler::Configuration, PathBuf)> {
+    let mut configuration = match &args.config {
+        None => scheduler::Configuration::default(),
+        Some(path) => {
+            let text = read_text(path).context("--config")?;
+            scheduler::Configuration::parse(&text, &read_named)
+                .map_err(|why| anyhow::anyhow!("--config {}: {why}", path.display()))?
+        }
+    };
+    take_flags(&mut configuration.leader_election, &args.leader)?;
+    let said = configuration.kubeconfig.clone().map(PathBuf::from);
+    let kubeconfig = said.or_else(|| args.kubeconfig.clone());
+    let kubeconfig = kubeconfig
+        .context("name a kubeconfig: --kubeconfig, or clientConnection.kubeconfig in the file of --config")?;
+    Ok((configuration, kubeconfig))
+}
+
+fn take_flags(said: &mut scheduler::configuration::LeaderElection, flags: &LeaderElectionArgs) -> Result<()> {
+    let LeaderElection { is_on, lease_duration, renew_deadline, retry_period } = flags.or(LeaderElection {
+        is_on: said.is_on,
+        lease_duration: said.lease_duration,
+        renew_deadline: said.renew_deadline,
+        retry_period: said.retry_period,
+    });
+    cli::validate::leader_election(&LeaderElection { is_on, lease_duration, renew_deadline, retry_period })?;
+    let (namespace, name) = (std::mem::take(&mut said.namespace), std::mem::take(&mut said.name));
+    *said = scheduler::configuration::LeaderElection {
+        is_on,
+        lease_duration,
+        renew_deadline,
+        retry_period,
+        namespace,
+        name,
+    };
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! What plugins can be told, with upstream's defaults. Source: the plugins' `Args` of kubescheduler.config.k8s.io/v1.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{NodeAffinity, TopologySpreadConstraint};
+
+/// What the plugins of a profile were told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Arguments {
+    /// `NodeResourcesFitArgs`
+    pub fit: Fit,
+    /// `NodeResourcesBalancedAllocationArgs`
+    pub balance: Balance,
+    /// `InterPodAffinityArgs`
+    pub near: Near,
+    /// `PodTopologySpreadArgs`
+    pub spread: Spread,
+    /// `NodeAffinityArgs.addedAffinity`: what every Pod asks for beside its own.
+    pub added_affinity: Option<NodeAffinity>,
+    /// `VolumeBindingArgs`
+    pub volumes: Volumes,
+    /// `DefaultPreemptionArgs`
+    pub preemption: Candidates,
+}
+
+/// How a Node's room is looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// Extended resources that a Node need not have.
+    pub ignored: BTreeSet<String>,
+    /// What their names begin with, up to the slash.
+    pub ignored_groups: BTreeSet<String>,
+    /// What makes a Node better.
+    pub strategy: Strategy,
+    /// What is looked at, and how much it counts.
+    pub resources: Vec<(String, i64)>,
+}
+
+/// What makes a Node better, as far as its room goes. Source: `ScoringStrategy`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Strategy {
+    /// More room.
+    LeastAllocated,
+    /// Less room.
+    MostAllocated,
+    /// What a broken line says of the share in use: percentages and scores up to 100, the former rising.
+    RequestedToCapacityRatio(Vec<(i64, i64)>),
+}
+
+/// Which shares are to be alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Balance {
+    /// The resources.
+    pub resources: Vec<String>,
+}
+
+/// How other Pods' wishes count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Near {
+    /// What it counts that another Pod requires this one to be near.
+    pub hard_weight: i64,
+    /// Whether others' wishes do not count for a Pod that has none.
+    pub ignores_wishes_of_others: bool,
+}
+
+/// How Pods are spread that say nothing about it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Spread {
+    /// A little over hosts and less over zones; a Node without the labels is not out of the question.
+    #[default]
+    System,
+    /// As these say.
+    List(Vec<TopologySpreadConstraint>),
+}
+
+/// How volumes are waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volumes {
+    /// How long.
+    pub bind_timeout: Duration,
+}
+
+/// On how many Nodes room is made in thought; whichever is more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidates {
+    /// Of a hundred.
+    pub percentage: usize,
+    /// Of all.
+    pub absolute: usize,
+}
+
+/// CPU and memory, alike.
+pub(crate) fn default_resources() -> Vec<(String, i64)> {
+    vec![("cpu".to_owned(), 1), ("memory".to_owned(), 1)]
+}
+
+impl Default for Fit {
+    fn default() -> Self {
+        Self {
+            ignored: BTreeSet::new(),
+            ignored_groups: BTreeSet::new(),
+            strategy: Strategy::LeastAllocated,
+            resources: default_resources(),
+        }
+    }
+}
+
+impl Default for Balance {
+    fn default() -> Self {
+        Self { resources: default_resources().into_iter().map(|(name, _)| name).collect() }
+    }
+}
+
+impl Default for Near {
+    fn default() -> Self {
+        Self { hard_weight: 1, ignores_wishes_of_others: false }
+    }
+}
+
+impl Default for Volumes {
+    fn default() -> Self {
+        Self { bind_timeout: Duration::from_secs(600) }
+    }
+}
+
+impl Default for Candidates {
+    fn default() -> Self {
+        Self { percentage: 10, absolute: 100 }
+    }
+}
