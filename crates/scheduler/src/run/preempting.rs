@@ -99,7 +99,9 @@ impl Scheduler {
                 tracing::info!(pod = key, error, "preemption failed");
                 self.departures.end(key);
                 self.queue.let_go(key, now);
-                self.queue.wake(key, ("ForceActivate", now));
+                if !self.binding.contains_key(key) {
+                    self.queue.back_off(key, now);
+                }
             }
         }
     }
