@@ -3,6 +3,7 @@
 mod churn;
 mod creates;
 mod custom;
+mod decisions;
 mod deployment;
 mod etcd;
 mod get;
@@ -82,6 +83,11 @@ pub(crate) const ROWS: &[Row] = &[
         name: "parts",
         about: "what controllers and scheduler keep in memory of 5,000 Pods",
         measure: parts::measure,
+    },
+    Row {
+        name: "decisions",
+        about: "the scheduler's decisions alone, after upstream's workloads",
+        measure: decisions::measure,
     },
     Row {
         name: "updates",

@@ -5,6 +5,7 @@
 
 mod autoscaler;
 mod batch;
+mod decision;
 mod everything;
 mod kinds;
 mod object;
@@ -18,6 +19,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use decision::Decision;
 pub use everything::{Everything, Object, everything};
 pub use kinds::{KINDS, Kind};
 
@@ -38,6 +40,8 @@ pub struct Snapshot {
     pub events: Vec<Value>,
     /// When it was asked.
     pub now: Timestamp,
+    /// What the scheduler last decided about it, if it is a Pod and that is still known.
+    pub decision: Option<Decision>,
 }
 
 /// Why an object is not running.

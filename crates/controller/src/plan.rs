@@ -5,6 +5,7 @@
 //! Acting twice on a plan does no harm: creates have names or are guarded by informers, deletes and patches carry
 //! preconditions.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
@@ -135,7 +136,7 @@ pub enum Verb {
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventAction {
     /// Whom it comes from; whoever carries the plan out, if empty.
-    pub component: &'static str,
+    pub component: Cow<'static, str>,
     /// What the event is about.
     pub regarding: ObjectReference,
     /// Normal or Warning.
@@ -326,14 +327,14 @@ impl Action {
 
     /// Records an event about `regarding` that comes from `component`, not from whoever carries the plan out.
     pub fn event_from<K: Object>(
-        component: &'static str,
+        component: impl Into<Cow<'static, str>>,
         regarding: &K,
         event_type: EventType,
         reason: &str,
         message: impl Into<String>,
     ) -> Self {
         Self::Event(Box::new(EventAction {
-            component,
+            component: component.into(),
             regarding: reference_to(regarding),
             event_type,
             reason: reason.to_owned(),

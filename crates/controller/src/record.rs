@@ -102,14 +102,14 @@ impl Recorder {
         message: String,
         annotations: BTreeMap<String, String>,
     ) {
-        let (component, reason) = (self.component, reason.to_owned());
+        let (component, reason) = (self.component.into(), reason.to_owned());
         self.record(EventAction { component, regarding, event_type, reason, message, annotations });
     }
 
     pub(crate) fn record(&self, mut event: EventAction) {
         let woken_by = cause::current().unwrap_or(0);
         if event.component.is_empty() {
-            event.component = self.component;
+            event.component = self.component.into();
         }
         let recorded = Recorded { event, woken_by };
         if let Err(error) = self.queue.try_send(recorded) {

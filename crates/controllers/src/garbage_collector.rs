@@ -343,7 +343,7 @@ fn complain(item: &Item, owner: &OwnerReference) -> Action {
     let meta = item.meta();
     let OwnerReference { api_version, kind, name, uid, .. } = owner;
     Action::Event(Box::new(EventAction {
-        component: "",
+        component: "".into(),
         regarding: ObjectReference {
             api_version: Some(item.resource.api_version()),
             kind: Some(item.resource.kind.clone()),

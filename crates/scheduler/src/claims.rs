@@ -12,6 +12,7 @@ use kube::api::Api;
 use serde_json::json;
 
 use crate::devices::{Promise, claim_key};
+use crate::profile::event;
 
 /// How often a write is tried that others have overtaken. Source: client-go's `DefaultRetry`.
 pub(crate) const TRIES_MAX: usize = 5;
@@ -31,8 +32,8 @@ pub(crate) async fn reserve(
             Ok(claim) => written.push(Arc::new(claim)),
             Err(why) => {
                 let text = format!("running PreBind plugin \"DynamicResources\": {why}");
-                let event = Action::event(pod, EventType::Warning, "FailedScheduling", text.clone());
-                hands.carry_out(event).await?;
+                let told = event(pod, pod, EventType::Warning, "FailedScheduling", text.clone());
+                hands.carry_out(told).await?;
                 return Err(text);
             }
         }

@@ -11,7 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
-use crate::hints::HINTS;
+use crate::hints::NO_NODE;
 use crate::profile::scheduler_name;
 use crate::queue::{Depths, History};
 
@@ -71,8 +71,6 @@ struct TriesLabels {
 
 /// The counters of one scheduler.
 pub(crate) struct SchedulerMetrics {
-    /// Of whoever is refused by plugins: those are not counted by profile.
-    profile: String,
     attempts: Family<AttemptLabels, Counter>,
     attempt_durations: Family<AttemptLabels, Histogram, fn() -> Histogram>,
     algorithm_duration: Histogram,
@@ -91,10 +89,9 @@ pub(crate) struct SchedulerMetrics {
 }
 
 impl SchedulerMetrics {
-    /// Registers the metrics of the scheduler called `profile`.
-    pub(crate) fn new(registry: &Metrics, profile: &str) -> Self {
+    /// Registers the metrics of a scheduler.
+    pub(crate) fn new(registry: &Metrics) -> Self {
         let made = Self {
-            profile: profile.to_owned(),
             attempts: Family::default(),
             attempt_durations: Family::new_with_constructor(attempt_histogram),
             algorithm_duration: attempt_histogram(),
@@ -219,13 +216,12 @@ impl SchedulerMetrics {
         }
     }
 
-    /// How many unschedulable Pods each plugin has refused; whoever is not named, none.
-    pub(crate) fn refused(&self, refusals: impl Iterator<Item = (&'static str, usize)>) {
-        let refusals: BTreeMap<_, _> = refusals.collect();
-        for plugin in HINTS.iter().map(|hint| hint.plugin).filter(|plugin| !plugin.is_empty()) {
-            let labels = PluginLabels { plugin, profile: self.profile.clone() };
-            let refused = refusals.get(plugin).copied().unwrap_or(0);
-            self.unschedulable.get_or_create(&labels).set(count(refused));
+    /// By profile and plugin, who was refused: once for each Pod.
+    pub(crate) fn refused<'a>(&self, refusals: impl Iterator<Item = (&'a str, &'static str)>) {
+        self.unschedulable.clear();
+        for (profile, plugin) in refusals.filter(|(_, plugin)| *plugin != NO_NODE) {
+            let labels = PluginLabels { plugin, profile: profile.to_owned() };
+            self.unschedulable.get_or_create(&labels).inc();
         }
     }
 
@@ -296,13 +292,13 @@ mod tests {
     #[test]
     fn attempts_and_queues_are_told_in_upstreams_names() {
         let registry = Metrics::new();
-        let metrics = SchedulerMetrics::new(&registry, "default-scheduler");
+        let metrics = SchedulerMetrics::new(&registry);
         let at = |seconds| Timestamp::from_second(seconds).expect("a time");
         metrics.decided(at(0), at(1));
         metrics.attempted(&Pod::default(), Outcome::scheduled, at(0), at(2));
         metrics.scheduled(History { attempts: 1, since: at(0), is_flushed: true }, at(3));
         metrics.incoming(BTreeMap::from([(("active", "NodeAdd"), 2)]));
-        metrics.refused(std::iter::once(("NodePorts", 3)));
+        metrics.refused(std::iter::once(("default-scheduler", "NodePorts")));
         metrics.hinted("NodePorts", "NodeAdd", true, (at(0), at(1)));
         metrics.preempting();
         metrics.victims(4);
@@ -319,8 +315,7 @@ mod tests {
             r#"scheduler_pending_pods{queue="unschedulable"} 3"#,
             r#"scheduler_cache_size{type="assumed_pods"} 7"#,
             r#"scheduler_queue_incoming_pods_total{queue="active",event="NodeAdd"} 2"#,
-            r#"scheduler_unschedulable_pods{plugin="NodePorts",profile="default-scheduler"} 3"#,
-            r#"scheduler_unschedulable_pods{plugin="NodeName",profile="default-scheduler"} 0"#,
+            r#"scheduler_unschedulable_pods{plugin="NodePorts",profile="default-scheduler"} 1"#,
             "scheduler_pod_scheduled_after_flush_total 1",
             r#"scheduler_queueing_hint_execution_duration_seconds_sum{plugin="NodePorts",event="NodeAdd",hint="Queue"} 1"#,
             "scheduler_preemption_attempts_total 1",

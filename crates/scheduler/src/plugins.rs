@@ -292,6 +292,12 @@ pub const SCORES: &[Score] = &[
         normalize: Normalize::ByRange,
     },
     Score {
+        name: "DynamicResources",
+        concerns: dynamic_resources::prefers,
+        score: dynamic_resources::score,
+        normalize: Normalize::ByMax,
+    },
+    Score {
         name: "NodeResourcesFit",
         concerns: always,
         score: node_resources_fit::score,
@@ -388,15 +394,15 @@ mod tests {
         let profile = Profile::default();
         let known: Vec<_> = FILTERS.iter().map(|row| row.name).collect();
         assert_eq!(profile.plugins(Point::Filter), known);
-        // Volumes are ranked behind a gate that is off, devices by none of the rows yet.
-        let unranked = ["VolumeBinding", "DynamicResources"];
-        let ranked: Vec<_> = profile.scores().filter(|(name, _)| !unranked.contains(name)).collect();
+        // Volumes rank Nodes behind a gate that is off.
+        let ranked: Vec<_> = profile.scores().filter(|(name, _)| *name != "VolumeBinding").collect();
         let expect = [
             ("TaintToleration", 3),
             ("NodeAffinity", 2),
             ("NodeResourcesFit", 1),
             ("PodTopologySpread", 2),
             ("InterPodAffinity", 2),
+            ("DynamicResources", 2),
             ("NodeResourcesBalancedAllocation", 1),
             ("ImageLocality", 1),
         ];

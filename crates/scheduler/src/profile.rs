@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::{Action, EventType};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::arguments::Arguments;
@@ -129,7 +130,7 @@ impl Profile {
 
     /// Whether a plugin is asked there.
     pub fn asks(&self, name: &str, point: Point) -> bool {
-        self.plugins.get(&point).is_some_and(|all| all.iter().any(|one| *one == name))
+        self.plugins(point).contains(&name)
     }
 
     /// What is asked there, in order.
@@ -192,6 +193,17 @@ impl Default for Profiles {
 /// Who is to schedule the Pod.
 pub fn scheduler_name(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or(DEFAULT_NAME)
+}
+
+/// An event about `regarding` that happens because `pod` is scheduled: it comes from the profile that the Pod names.
+pub(crate) fn event(
+    pod: &Pod,
+    regarding: &Pod,
+    event_type: EventType,
+    reason: &str,
+    message: impl Into<String>,
+) -> Action {
+    Action::event_from(scheduler_name(pod).to_owned(), regarding, event_type, reason, message)
 }
 
 #[cfg(test)]

@@ -185,6 +185,7 @@ impl Queue {
 
     /// Puts a popped Pod away that these plugins have refused.
     pub fn unschedulable(&mut self, key: &str, rejectors: Rejectors, now: Timestamp) {
+        self.lift(key);
         let Some(waiting) = self.waiting.get_mut(key) else { return };
         waiting.refusals += 1;
         waiting.errors = 0;
@@ -199,6 +200,7 @@ impl Queue {
 
     /// Puts a popped Pod away that failed for a passing reason.
     pub fn back_off(&mut self, key: &str, now: Timestamp) {
+        self.lift(key);
         let Some(waiting) = self.waiting.get_mut(key) else { return };
         waiting.errors += 1;
         waiting.is_flushed = false;
@@ -209,19 +211,14 @@ impl Queue {
         self.came("backoff", ATTEMPT_FAILURE);
     }
 
-    /// The unschedulable Pods that a plugin has refused.
-    pub fn refused_by(&self, plugin: &str) -> impl Iterator<Item = &str> {
-        self.refused_by.get(plugin).into_iter().flatten().map(String::as_str)
-    }
-
     /// The plugins that refused the Pod when it was last tried.
     pub fn rejectors(&self, key: &str) -> Rejectors {
         self.waiting.get(key).map(|waiting| waiting.rejectors.clone()).unwrap_or_default()
     }
 
-    /// How many unschedulable Pods each plugin has refused.
-    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        self.refused_by.iter().map(|(plugin, keys)| (*plugin, keys.len()))
+    /// The unschedulable Pods, by the plugins that have refused them.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, impl Iterator<Item = &str>)> {
+        self.refused_by.iter().map(|(plugin, keys)| (*plugin, keys.iter().map(String::as_str)))
     }
 
     /// Something has happened that helps this Pod if it is unschedulable: it is tried again, after its backoff.
@@ -336,10 +333,17 @@ impl Queue {
     }
 
     fn forget(&mut self, key: &str) -> Option<Waiting> {
+        self.lift(key);
+        self.waiting.remove(key)
+    }
+
+    /// Takes a Pod out of the queue that it is in.
+    fn lift(&mut self, key: &str) {
         self.unpark(key);
-        let waiting = self.waiting.remove(key)?;
-        self.active.remove(&waiting.rank);
-        Some(waiting)
+        if let Some(waiting) = self.waiting.get_mut(key) {
+            self.active.remove(&waiting.rank);
+            waiting.state = State::Popped;
+        }
     }
 
     /// Who was tried comes after those of its priority that wait already.

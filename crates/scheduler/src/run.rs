@@ -35,7 +35,7 @@ use crate::node_info::Snapshot;
 use crate::nominations::Nominations;
 use crate::plugins::Candidate;
 use crate::preemption::{Preemption, preempt};
-use crate::profile::DEFAULT_NAME;
+use crate::profile::scheduler_name;
 use crate::queue::Queue;
 use crate::storage::changes::StorageChanges;
 use crate::volumes::Waiting;
@@ -65,7 +65,7 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
     let recorder = Recorder::start(&informers, "default-scheduler");
     let mut scheduler = Scheduler {
-        metrics: informers.metrics().registry().part(|all| SchedulerMetrics::new(all, DEFAULT_NAME)),
+        metrics: informers.metrics().registry().part(|all| SchedulerMetrics::new(all)),
         extenders: join_all(configuration.extenders.into_iter().map(extender::Client::new)).await,
         hands: Hands::new(informers.clone(), recorder),
         client: informers.client().clone(),
@@ -86,6 +86,7 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
         waiting: Waiting::default(),
         ready: VecDeque::new(),
         at_work: 0,
+        unschedulable: 0,
         finished,
     };
     while let Some(change) = now_or_never(storage.next()) {
@@ -168,6 +169,8 @@ struct Scheduler {
     ready: VecDeque<Job>,
     /// How many bindings are at work.
     at_work: usize,
+    /// How many Pods were unschedulable when they were last counted.
+    unschedulable: usize,
     finished: mpsc::Sender<Progress>,
 }
 
@@ -247,9 +250,18 @@ impl Scheduler {
     }
 
     fn count(&mut self) {
-        self.metrics.waiting(self.queue.depths(), self.gated.len());
-        self.metrics.incoming(self.queue.take_incoming());
-        self.metrics.refused(self.queue.refusals());
+        let (depths, incoming) = (self.queue.depths(), self.queue.take_incoming());
+        self.metrics.waiting(depths, self.gated.len());
+        if !incoming.is_empty() || depths.unschedulable != self.unschedulable {
+            self.unschedulable = depths.unschedulable;
+            let profile = |key: &str| self.pods.get(key).map(|(pod, _)| scheduler_name(pod));
+            let refusals = self
+                .queue
+                .refusals()
+                .flat_map(|(plugin, keys)| keys.filter_map(move |key| Some((profile(key)?, plugin))));
+            self.metrics.refused(refusals);
+        }
+        self.metrics.incoming(incoming);
         let placed = self.snapshot.placed().saturating_sub(self.nominations.len());
         self.metrics.cached(self.snapshot.len(), placed, self.binding.len());
     }

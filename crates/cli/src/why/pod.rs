@@ -13,7 +13,7 @@ pub(super) fn explain(snapshot: &Snapshot, pod: &Value) -> Found {
     let phase = text(pod, "/status/phase");
     let is_deleted = !text(pod, "/metadata/deletionTimestamp").is_empty();
     if is_ready && !is_deleted {
-        return (true, "is running and ready".into(), Vec::new());
+        return (true, "is running and ready".into(), decided(snapshot, pod).into_iter().collect());
     }
     if phase == "Succeeded" && !is_deleted {
         return (true, "has ended well".into(), Vec::new());
@@ -28,6 +28,7 @@ pub(super) fn explain(snapshot: &Snapshot, pod: &Value) -> Found {
         reasons.extend(unscheduled(snapshot, pod));
         let message = condition(pod, "PodScheduled").map(|found| text(found, "/message"));
         reasons.extend(placement::details(snapshot, pod, message.unwrap_or_default()));
+        reasons.extend(decided(snapshot, pod));
     } else {
         reasons.extend(of_node(snapshot, pod, node));
         reasons.extend(containers(pod));
@@ -44,6 +45,16 @@ pub(super) fn explain(snapshot: &Snapshot, pod: &Value) -> Found {
         _ => "is not running",
     };
     (false, summary.into(), reasons)
+}
+
+/// What its scheduler found out when it last looked at it: by plugin and Node.
+fn decided(snapshot: &Snapshot, pod: &Value) -> Option<Reason> {
+    let is_it = text(&snapshot.subject, "/metadata/uid") == text(pod, "/metadata/uid");
+    let decision = snapshot.decision.as_ref().filter(|decision| is_it && !decision.text.is_empty())?;
+    let node = text(pod, "/spec/nodeName");
+    let what = if node.is_empty() { "found no node for it".to_owned() } else { format!("chose node {node}") };
+    let what = format!("the scheduler {what} {}: {}", decision.age(), decision.text);
+    Some(Reason::new(&reference(pod), what))
 }
 
 /// Nothing is wrong with it so far.

@@ -797,3 +797,27 @@ fn an_autoscaler_says_what_it_cannot_learn() {
     "#]],
     );
 }
+
+#[test]
+fn a_pod_is_told_what_its_scheduler_has_found_out() {
+    let told = |spec: &str, status: &str, decision: &str| {
+        let subject = pod("web-1", "rs", spec, status);
+        let decision = Some(Decision { seconds_ago: 12, text: decision.to_owned() });
+        let other = pod("web-2", "rs", spec, status);
+        let snapshot = Snapshot { subject, others: vec![node(), other], decision, ..Snapshot::default() };
+        explain(&snapshot).to_string()
+    };
+    expect![[r#"
+        pod/web-1 is running and ready
+          because  the scheduler chose node n1 12 s ago: n1: 350 = TaintToleration 300 + NodeResourcesFit 50
+    "#]]
+    .assert_eq(&told(ON_NODE, READY, "n1: 350 = TaintToleration 300 + NodeResourcesFit 50"));
+    let unscheduled = "{phase: Pending, conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/1 nodes are available: 1 Too many pods.'}]}";
+    expect![[r#"
+        pod/web-1 is not running
+          because  no node fits: 0/1 nodes are available: 1 Too many pods.
+          fix      remove other Pods, or add a node
+          because  the scheduler found no node for it 12 s ago: NodeResourcesFit refuses n1: Too many pods
+    "#]]
+    .assert_eq(&told("{}", unscheduled, "NodeResourcesFit refuses n1: Too many pods"));
+}

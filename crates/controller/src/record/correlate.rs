@@ -128,7 +128,7 @@ mod tests {
 
     fn event(name: &str, reason: &str, message: &str) -> EventAction {
         EventAction {
-            component: "kubelet",
+            component: "kubelet".into(),
             regarding: ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() },
             event_type: EventType::Warning,
             reason: reason.to_owned(),

@@ -6,13 +6,14 @@ use std::io::{ErrorKind, Write};
 use anyhow::{Result, bail};
 use cli::args::{Output, WhyArgs, object};
 use cli::validate::UsageError;
-use cli::why::{KINDS, Kind, Snapshot};
+use cli::why::{Decision, KINDS, Kind, Snapshot};
 use jiff::Timestamp;
 use machinery::unserved::UNSERVED;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::commands::cluster::{self, Asked};
+use crate::commands::trace;
 
 /// Discovery in one document. Source: `apidiscovery.k8s.io/v2`.
 const DISCOVERY: &str =
@@ -94,14 +95,15 @@ async fn snapshot(cluster: &Asked, kind: &str, namespace: &str, name: &str) -> R
     }
     let events = list(cluster, &format!("/api/v1/namespaces/{namespace}/events"), "Event").await?;
     let placed = list(cluster, "/api/v1/pods?fieldSelector=spec.nodeName!%3D", "Pod").await?;
-    Ok(Snapshot {
-        subject,
-        resource: (resource.group, resource.plural),
-        others,
-        placed,
-        events,
-        now: Timestamp::now(),
-    })
+    let decision = if resource.kind == "Pod" { decision(cluster, namespace, name).await } else { None };
+    let resource = (resource.group, resource.plural);
+    Ok(Snapshot { subject, resource, others, placed, events, now: Timestamp::now(), decision })
+}
+
+/// What the scheduler last decided about a Pod. Nothing where nobody remembers it, or not for who asks.
+async fn decision(cluster: &Asked, namespace: &str, name: &str) -> Option<Decision> {
+    let chain = trace::fetch(cluster, "pods", namespace, name).await.ok()?;
+    Decision::last(&chain, namespace, name, base::Clock::system().now().as_microsecond())
 }
 
 /// All that may be wrong, in one namespace or in all, with the Events.

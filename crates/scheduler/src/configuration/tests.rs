@@ -215,7 +215,7 @@ fn plugins_that_cannot_be_are_told() {
 }
 
 #[test]
-fn arguments_are_defaulted_and_checked() {
+fn arguments_of_room_are_defaulted_and_checked() {
     let fit = |args: &str, expect: Expect| check_arguments("NodeResourcesFit", args, expect);
     fit(
         "",
@@ -259,6 +259,10 @@ fn arguments_are_defaulted_and_checked() {
             "[profiles[0].pluginConfig[0].args.scoringStrategy.requestedToCapacityRatio.shape[1].utilization: Invalid value: 50: values must be sorted in increasing order, profiles[0].pluginConfig[0].args.scoringStrategy.requestedToCapacityRatio.shape[0].score: Invalid value: 11: not in valid range [0, 10], profiles[0].pluginConfig[0].args.scoringStrategy.requestedToCapacityRatio.shape[2].utilization: Invalid value: 101: not in valid range [0, 100]]"
         ],
     );
+}
+
+#[test]
+fn arguments_of_counts_and_times_are_checked() {
     let balance =
         |args: &str, expect: Expect| check_arguments("NodeResourcesBalancedAllocation", args, expect);
     balance(
@@ -318,6 +322,10 @@ fn arguments_are_defaulted_and_checked() {
             r#"[profiles[0].pluginConfig[0].args.filterTimeout: Invalid value: "-1s": must be zero or positive, profiles[0].pluginConfig[0].args.bindingTimeout: Forbidden: DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled]"#
         ]],
     );
+}
+
+#[test]
+fn arguments_of_placement_are_checked() {
     check_arguments(
         "PodTopologySpread",
         "defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]",

@@ -51,8 +51,11 @@ fn tolerates(pod: &Pod, node: &Node) -> bool {
 }
 
 /// A Node matches now that did not.
-pub(super) fn affinity(event: &Event, pod: &Pod, _: &Snapshot) -> bool {
+pub(super) fn affinity(event: &Event, pod: &Pod, all: &Snapshot) -> bool {
     let Event::Node(turn) = event else { return false };
+    if all.profiles.of(pod).arguments.added_affinity.is_some() {
+        return turn.both().map_or(turn.is_new(), |(old, new)| old.metadata.labels != new.metadata.labels);
+    }
     turn.now().is_some_and(|new| allows(pod, new)) && turn.old.as_deref().is_none_or(|old| !allows(pod, old))
 }
 

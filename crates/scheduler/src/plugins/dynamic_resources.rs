@@ -8,12 +8,15 @@ use std::sync::Arc;
 use controller::placement::{self, Target};
 use controller::resource_claim::{can_be_reserved, is_allocated, is_reserved_for, users};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
+use k8s_openapi::api::resource::v1::{AllocationResult, DeviceRequest, ResourceClaim};
 
 use super::{Candidate, Refusal};
 use crate::devices::allocate::{Refused, allocate};
 use crate::devices::{DeviceId, Devices, Promise, claim_key};
 use crate::node_info::{NodeInfo, Snapshot};
+
+/// How many alternatives a request has at most. Source: `FirstAvailableDeviceRequestMaxSize`.
+const ALTERNATIVES_MAX: i64 = 8;
 
 /// What a Pod's claims ask of a Node.
 #[derive(Clone, Debug, Default)]
@@ -83,8 +86,7 @@ impl State {
 
 /// Each class that a claim names is there.
 fn check_classes(claim: &ResourceClaim, devices: &Devices) -> Result<(), String> {
-    let requests = claim.spec.devices.iter().flat_map(|devices| devices.requests.iter().flatten());
-    for request in requests {
+    for request in requests(claim) {
         let exactly = request.exactly.iter().map(|one| (request.name.clone(), &one.device_class_name));
         let others = request.first_available.iter().flatten();
         let others = others.map(|one| (format!("{}/{}", request.name, one.name), &one.device_class_name));
@@ -124,6 +126,35 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
         Err(Refused::Here(why)) => Some(Refusal::lasting(why)),
         Err(Refused::Everywhere(why)) => Some(Refusal::fatal(why)),
     }
+}
+
+/// Whether it makes a difference which of a request's alternatives a Node has.
+pub(super) fn prefers(candidate: &Candidate<'_>) -> bool {
+    let has_alternatives =
+        |claim: &Arc<ResourceClaim>| requests(claim).any(|request| request.first_available.is_some());
+    candidate.claims.pending.iter().any(has_alternatives)
+}
+
+/// The earlier an alternative stands that the Node has, the better. Source: `computeScore`.
+pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
+    let state = &candidate.claims;
+    let Ok(allocations) = settle(state, candidate.devices, node) else { return 0 };
+    let of = |(claim, allocation): (&Arc<ResourceClaim>, &AllocationResult)| -> i64 {
+        let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
+        let given: BTreeSet<&str> = results.map(|result| result.request.as_str()).collect();
+        let alternatives = requests(claim).flat_map(|request| {
+            let names = request.first_available.iter().flatten();
+            names
+                .zip((0..=ALTERNATIVES_MAX).rev())
+                .map(|(one, worth)| (format!("{}/{}", request.name, one.name), worth))
+        });
+        alternatives.filter(|(name, _)| given.contains(name.as_str())).map(|(_, worth)| worth).sum()
+    };
+    state.pending.iter().zip(&allocations).map(of).sum()
+}
+
+fn requests(claim: &ResourceClaim) -> impl Iterator<Item = &DeviceRequest> {
+    claim.spec.devices.iter().flat_map(|devices| devices.requests.iter().flatten())
 }
 
 fn settle(state: &State, devices: &Devices, node: &NodeInfo) -> Result<Vec<AllocationResult>, Refused> {

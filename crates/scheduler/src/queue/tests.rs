@@ -13,6 +13,10 @@ fn refused(rejectors: &[&'static str]) -> Queue {
     queue
 }
 
+fn refusals(queue: &Queue) -> Vec<(&str, Vec<&str>)> {
+    queue.refusals().map(|(plugin, keys)| (plugin, keys.collect())).collect()
+}
+
 fn pop_all(queue: &mut Queue, now: i64) -> Vec<String> {
     std::iter::from_fn(|| queue.pop(at(now))).collect()
 }
@@ -30,8 +34,7 @@ fn higher_priority_goes_first_then_who_came_first() {
 fn an_unschedulable_pod_waits_for_what_helps_and_for_its_backoff() {
     let mut queue = refused(&["NodeAffinity"]);
     assert_eq!(queue.pop(at(5)), None);
-    assert_eq!(queue.refused_by("NodeAffinity").collect::<Vec<_>>(), ["a"]);
-    assert_eq!(queue.refused_by("NodePorts").count(), 0);
+    assert_eq!(refusals(&queue), [("NodeAffinity", vec!["a"])]);
     queue.wake("a", ("NodeAdd", at(5)));
     assert_eq!(queue.pop(at(5)).as_deref(), Some("a"), "its backoff of 1 s is over");
     queue.unschedulable("a", ["NodeAffinity"].into(), at(5));
@@ -39,7 +42,7 @@ fn an_unschedulable_pod_waits_for_what_helps_and_for_its_backoff() {
     queue.wake("a", ("NodeAdd", at(6)));
     assert_eq!(queue.depths(), Depths { active: 1, backoff: 1, unschedulable: 0 });
     assert_eq!(queue.next_due(), Some(at(7)), "the second backoff is 2 s");
-    assert_eq!(queue.refused_by("NodeAffinity").count(), 0);
+    assert!(refusals(&queue).is_empty());
     assert_eq!(queue.pop(at(6)).as_deref(), Some("busy"));
 }
 
@@ -141,4 +144,19 @@ fn what_comes_into_a_queue_is_counted_with_its_reason() {
     ];
     assert_eq!(queue.take_incoming(), BTreeMap::from(expected));
     assert!(queue.take_incoming().is_empty());
+}
+
+#[test]
+fn a_pod_is_in_one_queue_wherever_it_comes_from() {
+    for active in [false, true] {
+        let mut queue = refused(&["NodeAffinity"]);
+        if active {
+            queue.wake("a", ("NodeAdd", at(5)));
+        }
+        queue.back_off("a", at(5));
+        assert_eq!(queue.depths(), Depths { backoff: 1, ..Depths::default() });
+        assert!(refusals(&queue).is_empty());
+        assert_eq!((queue.pop(at(5)), queue.pop(at(6)).as_deref()), (None, Some("a")));
+        assert_eq!(queue.pop(at(600)), None);
+    }
 }

@@ -17,6 +17,7 @@ use crate::decide::Choice;
 use crate::devices::claim_key;
 use crate::events::{Event, Turn};
 use crate::preemption::{nominated, priority};
+use crate::profile::event;
 use crate::queue::History;
 use crate::storage::Promise;
 use crate::volumes::{self, Over, WAITING_MAX};
@@ -39,7 +40,7 @@ pub(super) struct Job {
 
 impl Job {
     fn failed(&self, why: &str) -> Action {
-        Action::event(&*self.pod, EventType::Warning, "FailedScheduling", why)
+        event(&self.pod, &self.pod, EventType::Warning, "FailedScheduling", why)
     }
 
     fn outcome(self, failure: Option<String>) -> Outcome {
@@ -266,5 +267,5 @@ fn binding(pod: &Pod, node: &str) -> Action {
 }
 
 fn scheduled_event(pod: &Pod, key: &str, node: &str) -> Action {
-    Action::event(pod, EventType::Normal, "Scheduled", format!("Successfully assigned {key} to {node}"))
+    event(pod, pod, EventType::Normal, "Scheduled", format!("Successfully assigned {key} to {node}"))
 }

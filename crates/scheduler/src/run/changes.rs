@@ -25,20 +25,23 @@ impl Scheduler {
     /// Tries those again whom it may help; they are asked for by the plugins that refused them.
     pub(super) fn happened(&mut self, events: &[Event]) {
         for event in events {
-            let mut helped = Vec::new();
-            for (plugin, _) in self.queue.refusals() {
-                for key in self.queue.refused_by(plugin) {
+            if self.queue.depths().unschedulable == 0 {
+                return;
+            }
+            let (label, mut helped) = (event.label(), Vec::new());
+            for (plugin, keys) in self.queue.refusals() {
+                for key in keys {
                     let Some((pod, _)) = self.pods.get(key) else { continue };
                     let start = self.clock.now();
                     let is_helped = helps(plugin, event, pod, &self.snapshot);
-                    self.metrics.hinted(plugin, event.label(), is_helped, (start, self.clock.now()));
+                    self.metrics.hinted(plugin, label, is_helped, (start, self.clock.now()));
                     if is_helped {
                         helped.push(key.to_owned());
                     }
                 }
             }
             let now = self.clock.now();
-            helped.iter().for_each(|key| self.queue.wake(key, (event.label(), now)));
+            helped.iter().for_each(|key| self.queue.wake(key, (label, now)));
         }
     }
 

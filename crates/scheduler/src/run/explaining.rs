@@ -10,6 +10,7 @@ use serde_json::json;
 use super::binding::{Progress, report};
 use super::preempting::nominating;
 use super::{Scheduler, names};
+use crate::profile::event;
 
 impl Scheduler {
     /// `node` is what the Pod's status is to say about the Node that it waits for, if that changes.
@@ -38,7 +39,7 @@ impl Scheduler {
 
 /// The event and the condition; the condition only if it says something new.
 fn explanations(pod: &Pod, (reason, why): (&str, String), now: Timestamp) -> Vec<Action> {
-    let mut actions = vec![Action::event(pod, EventType::Warning, "FailedScheduling", why.clone())];
+    let mut actions = vec![event(pod, pod, EventType::Warning, "FailedScheduling", why.clone())];
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let known = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
     if known.is_some_and(|known| known.status == "False" && known.message.as_deref() == Some(&why)) {

@@ -12,6 +12,7 @@ use super::{Scheduler, names, uid};
 use crate::claims;
 use crate::plugins::AboutClaims;
 use crate::preemption::{Preemption, REASON, Room, nominated};
+use crate::profile::event;
 
 impl Scheduler {
     /// Takes the devices from a claim that keeps its Pod from the Nodes that would take it.
@@ -99,7 +100,9 @@ impl Scheduler {
                 tracing::info!(pod = key, error, "preemption failed");
                 self.departures.end(key);
                 self.queue.let_go(key, now);
-                self.queue.wake(key, ("ForceActivate", now));
+                if !self.binding.contains_key(key) {
+                    self.queue.back_off(key, now);
+                }
             }
         }
     }
@@ -139,6 +142,6 @@ fn eviction(victim: &Pod, pod: &Pod, node: &str, now: Timestamp) -> [Action; 3] 
     [
         Action::patch_status::<Pod>(namespace, name, patch),
         Action::delete::<Pod>(namespace, name, Some(uid(victim)), background, None),
-        Action::event(victim, EventType::Normal, "Preempted", message),
+        event(pod, victim, EventType::Normal, "Preempted", message),
     ]
 }
