@@ -20,7 +20,8 @@ use kube::config::{
 };
 use serde_json::{Value, json};
 
-use crate::node_info::NodeInfo;
+use crate::node_info::{NodeInfo, Snapshot};
+use crate::preemption::{Room, priority};
 use wire::{field, list, text};
 
 /// An answer has no more bytes than this, beside twice the question's: it is a part of that, with reasons.
@@ -111,6 +112,11 @@ pub(crate) enum Unheard {
     Said(String),
     #[error("extender {url:?} claims a filtered node {node:?} which is not found in the input node list")]
     Unknown { url: String, node: String },
+    #[error(
+        "extender: {url} claims to preempt pod (UID: {uid}) on node: {node}, but the pod is not found on that node, or \
+         is as important"
+    )]
+    NoVictim { url: String, uid: String, node: String },
 }
 
 /// What an extender says of Nodes.
@@ -220,6 +226,73 @@ impl Client {
             "" => Ok(()),
             said => Err(Unheard::Said(wire::shortened(said))),
         }))
+    }
+
+    /// Which of `rooms` it agrees with, and who goes there.
+    pub(crate) async fn preempt(
+        &self,
+        pod: &Pod,
+        rooms: &[Room],
+        snapshot: &Snapshot,
+    ) -> Result<Vec<Room>, Unheard> {
+        let Some(verb) = &self.extender.verbs.preempt else { return Ok(rooms.to_vec()) };
+        let victims = |room: &Room| -> Value {
+            let pods = room.victims.iter();
+            let pods: Vec<Value> = match self.extender.has_node_cache {
+                true => pods.map(|victim| json!({ "UID": victim.metadata.uid })).collect(),
+                false => pods.map(|victim| json!(victim)).collect(),
+            };
+            json!({ "Pods": pods, "NumPDBViolations": room.violations })
+        };
+        let by_node: BTreeMap<&str, Value> =
+            rooms.iter().map(|room| (room.node.as_str(), victims(room))).collect();
+        let (whole, short) = match self.extender.has_node_cache {
+            true => (Value::Null, json!(by_node)),
+            false => (json!(by_node), Value::Null),
+        };
+        let question = json!({ "Pod": pod, "NodeNameToVictims": whole, "NodeNameToMetaVictims": short });
+        let answer = self.ask(verb, &question).await?;
+        let left = field(&answer, "NodeNameToMetaVictims").and_then(Value::as_object);
+        let mut agreed = Vec::new();
+        for (node, said) in left.into_iter().flatten() {
+            if !by_node.contains_key(node.as_str()) {
+                let (url, node) = (self.extender.url.clone(), wire::shortened(node));
+                return Err(Unheard::Unknown { url, node });
+            }
+            let victims = self.victims(pod, (node, said), snapshot)?;
+            let violations = field(said, "NumPDBViolations").and_then(Value::as_u64).unwrap_or(0);
+            let violations = usize::try_from(violations).unwrap_or(usize::MAX);
+            match victims.is_empty() {
+                true if self.extender.is_ignorable => {}
+                true => {
+                    return Err(Unheard::Said(format!("expected at least one victim pod on node {node:?}")));
+                }
+                false => agreed.push(Room { node: node.clone(), victims, violations }),
+            }
+        }
+        Ok(agreed)
+    }
+
+    /// Who is to go from the Node: Pods that are there, and less important than `pod`.
+    fn victims(
+        &self,
+        pod: &Pod,
+        (node, said): (&str, &Value),
+        snapshot: &Snapshot,
+    ) -> Result<Vec<Arc<Pod>>, Unheard> {
+        let here = snapshot.node(node).map(|node| &node.pods);
+        let known = list(field(said, "Pods")).iter().map(|one| {
+            let uid = text(one, "UID");
+            let victim = here.and_then(|pods| pods.get(uid)).filter(|other| priority(other) < priority(pod));
+            victim.cloned().ok_or_else(|| Unheard::NoVictim {
+                url: self.extender.url.clone(),
+                uid: wire::shortened(uid),
+                node: node.to_owned(),
+            })
+        });
+        let mut victims = known.collect::<Result<Vec<_>, _>>()?;
+        victims.dedup_by(|a, b| a.metadata.uid == b.metadata.uid);
+        Ok(victims)
     }
 
     fn about(&self, pod: &Pod, nodes: &[&NodeInfo]) -> Value {

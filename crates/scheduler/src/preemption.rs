@@ -31,7 +31,7 @@ pub struct Room {
     /// Who goes, most important first.
     pub victims: Vec<Arc<Pod>>,
     /// How many of them a budget would have protected.
-    violations: usize,
+    pub(crate) violations: usize,
 }
 
 /// The answer for one Pod that fits nowhere.
@@ -64,16 +64,38 @@ pub fn preempt(
     budgets: &[Arc<PodDisruptionBudget>],
     chance: u64,
 ) -> Preemption {
+    match rooms(pod, snapshot, budgets, chance) {
+        Ok((rooms, reasons)) => choose(rooms, reasons),
+        Err(preemption) => preemption,
+    }
+}
+
+/// The room whose loss is smallest; `reasons` if there is none.
+pub(crate) fn choose(rooms: Vec<Room>, reasons: Vec<String>) -> Preemption {
+    rooms.into_iter().min_by_key(loss).map_or(Preemption::Useless(reasons), Preemption::Possible)
+}
+
+/// Rooms to choose from, and what is said of Nodes that have none.
+///
+/// # Errors
+/// None is looked for.
+pub(crate) fn rooms(
+    pod: &Pod,
+    snapshot: &mut Snapshot,
+    budgets: &[Arc<PodDisruptionBudget>],
+    chance: u64,
+) -> Result<(Vec<Room>, Vec<String>), Preemption> {
     let profile = snapshot.profiles.of(pod).clone();
     if !profile.asks("DefaultPreemption", Point::PostFilter) {
-        return Preemption::NotAsked;
+        return Err(Preemption::NotAsked);
     }
     if pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref()) == Some("Never") {
-        return Preemption::NotEligible("not eligible due to preemptionPolicy=Never.");
+        return Err(Preemption::NotEligible("not eligible due to preemptionPolicy=Never."));
     }
     let (nodes, mut reasons) = helpful(pod, snapshot);
     if is_room_coming(pod, snapshot, &nodes) {
-        return Preemption::NotEligible("not eligible due to a terminating pod on the nominated node.");
+        let why = "not eligible due to a terminating pod on the nominated node.";
+        return Err(Preemption::NotEligible(why));
     }
     let mut search = Search::new(nodes.len(), &profile.arguments.preemption);
     let first = usize::try_from(chance % u64::try_from(nodes.len().max(1)).unwrap_or(1)).unwrap_or(0);
@@ -97,7 +119,7 @@ pub fn preempt(
             }
         }
     }
-    search.rooms.into_iter().min_by_key(loss).map_or(Preemption::Useless(reasons), Preemption::Possible)
+    Ok((search.rooms, reasons))
 }
 
 /// Filters that look at the Pods of other Nodes too; without them a Node can be judged alone.

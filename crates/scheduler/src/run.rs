@@ -28,7 +28,7 @@ use crate::departures::Departures;
 use crate::devices::changes::DeviceChanges;
 use crate::diagnosis::Diagnosis;
 use crate::extender;
-use crate::extender::asking::{decide_with, interested};
+use crate::extender::asking::{decide_with, interested, preempt_with};
 use crate::kin::Groups;
 use crate::metrics::{self, SchedulerMetrics};
 use crate::node_info::Snapshot;
@@ -210,9 +210,16 @@ impl Scheduler {
         if let Decision::Unschedulable(why) = &mut decision {
             let about = Candidate::new(&pod, None, &self.snapshot).after_refusal(&self.snapshot);
             self.metrics.preempting();
-            let preemption = preempt(&pod, &mut self.snapshot, &self.budgets.list(), chance);
-            *why = explain(why, &about, &preemption, self.snapshot.len());
-            room = Some(preemption);
+            let budgets = self.budgets.list();
+            let preemption = match extenders.as_slice() {
+                [] => Ok(preempt(&pod, &mut self.snapshot, &budgets, chance)),
+                some => preempt_with(some, &pod, &mut self.snapshot, &budgets, chance).await,
+            };
+            *why = match &preemption {
+                Ok(preemption) => explain(why, &about, preemption, self.snapshot.len()),
+                Err(unheard) => format!("{why} {unheard}"),
+            };
+            room = preemption.ok();
             self.give_back(&about, revision);
         }
         self.nominations.come_back(&aside, &mut self.snapshot);

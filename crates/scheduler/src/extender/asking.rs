@@ -1,8 +1,11 @@
 //! A decision in which extenders have a say: Nodes that plugins let through are filtered by one after the other, and the
 //! rest is ranked by plugins and extenders together. Source: `findNodesThatPassExtenders`, `prioritizeNodes`.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::wire::REFUSED;
@@ -11,6 +14,7 @@ use crate::decide::{Decision, EXTENDER, Search};
 use crate::diagnosis::Diagnosis;
 use crate::node_info::Snapshot;
 use crate::plugins::Refusal;
+use crate::preemption::{self, Preemption};
 
 /// Those who have a say about the Pod.
 pub(crate) fn interested<'a>(extenders: &'a [Client], pod: &Pod) -> Vec<&'a Client> {
@@ -97,6 +101,36 @@ async fn prioritize(extenders: &[&Client], pod: &Pod, search: &Search<'_>) -> Ve
         }
     }
     sums
+}
+
+/// As [`preemption::preempt`], with `extenders`: each leaves of the rooms what it agrees with. Source: `callExtenders`.
+///
+/// # Errors
+/// One that is needed gives no answer that counts.
+pub(crate) async fn preempt_with(
+    extenders: &[&Client],
+    pod: &Pod,
+    snapshot: &mut Snapshot,
+    budgets: &[Arc<PodDisruptionBudget>],
+    chance: u64,
+) -> Result<Preemption, Unheard> {
+    let (mut rooms, reasons) = match preemption::rooms(pod, snapshot, budgets, chance) {
+        Ok(found) => found,
+        Err(preemption) => return Ok(preemption),
+    };
+    for client in extenders.iter().filter(|client| client.extender.verbs.preempt.is_some()) {
+        if rooms.is_empty() {
+            break;
+        }
+        match client.preempt(pod, &rooms, snapshot).await {
+            Ok(left) => rooms = left,
+            Err(unheard) if client.extender.is_ignorable => {
+                tracing::info!(%unheard, "an extender is ignored");
+            }
+            Err(unheard) => return Err(unheard),
+        }
+    }
+    Ok(preemption::choose(rooms, reasons))
 }
 
 /// Has the extender bind the Pod that does so; says whether there was one. Source: `extendersBinding`.

@@ -4,11 +4,12 @@ use k8s_openapi::api::core::v1::Node;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::asking::{bind, decide_with, interested};
+use super::asking::{bind, decide_with, interested, preempt_with};
 use super::*;
 use crate::decide::Decision;
 use crate::diagnosis::Diagnosis;
 use crate::node_info::Snapshot;
+use crate::preemption::Preemption;
 
 /// What a server does with every question.
 #[derive(Clone)]
@@ -260,4 +261,83 @@ async fn who_cannot_be_spoken_to_gives_no_answer() {
     assert!(
         matches!(decision, Decision::Unheard(why) if why.starts_with("Post \"https://127.0.0.1:1/filter\""))
     );
+}
+
+/// Who goes for a Pod of priority 10 that wants 4 CPUs, if the extender answers so: two Nodes have a Pod of 4 CPUs each.
+async fn check_preemption(answer: fn(&str, &Value) -> Value, tell: fn(&mut Extender), expect: &str) {
+    let (url, _) = serve(Answer::Json(answer)).await;
+    let mut extender = extender(&url);
+    extender.verbs.preempt = Some("preempt".to_owned());
+    tell(&mut extender);
+    let clients = [Client::new(extender).await];
+    let pod = |name: &str, priority: i32| -> Pod {
+        let text = format!(
+            "{{metadata: {{name: {name}, uid: {name}, namespace: d}}, spec: {{priority: {priority}, containers: \
+             [{{name: c, resources: {{requests: {{cpu: '4'}}}}}}]}}}}"
+        );
+        serde_saphyr::from_str(&text).expect("a pod")
+    };
+    let mut snapshot = nodes();
+    snapshot.place(&Arc::new(pod("x", 1)), "a");
+    snapshot.place(&Arc::new(pod("y", 2)), "b");
+    snapshot.place(&Arc::new(pod("peer", 10)), "c");
+    let wants = pod("vip", 10);
+    let text = match preempt_with(&interested(&clients, &wants), &wants, &mut snapshot, &[], 0).await {
+        Ok(Preemption::Possible(room)) => format!("{} from {}", room.victims.len(), room.node),
+        Ok(_) => "nobody".to_owned(),
+        Err(unheard) => unheard.to_string().replace(&url, "URL"),
+    };
+    assert_eq!(text, expect);
+}
+
+#[tokio::test]
+async fn an_extender_agrees_with_who_goes() {
+    check_preemption(
+        |_, question| json!({"nodeNameToMetaVictims": question["NodeNameToMetaVictims"]}),
+        |_| {},
+        "1 from a",
+    )
+    .await;
+    check_preemption(
+        |_, _| json!({"NodeNameToMetaVictims": {"b": {"Pods": [{"UID": "y"}]}}}),
+        |_| {},
+        "1 from b",
+    )
+    .await;
+    check_preemption(
+        |_, question| match question["NodeNameToVictims"]["a"]["Pods"][0]["metadata"]["name"].as_str() {
+            Some("x") => json!({"NodeNameToMetaVictims": {"b": {"Pods": [{"UID": "y"}]}}}),
+            _ => json!({}),
+        },
+        |extender| extender.has_node_cache = false,
+        "1 from b",
+    )
+    .await;
+    check_preemption(|_, _| json!({}), |_| {}, "nobody").await;
+}
+
+#[tokio::test]
+async fn nobody_goes_because_an_extender_lies() {
+    let stranger = "extender: URL claims to preempt pod (UID: peer) on node: b, but the pod is not found on that node, or is as important";
+    check_preemption(
+        |_, _| json!({"NodeNameToMetaVictims": {"b": {"Pods": [{"UID": "peer"}]}}}),
+        |_| {},
+        stranger,
+    )
+    .await;
+    let elsewhere = "extender \"URL\" claims a filtered node \"c\" which is not found in the input node list";
+    check_preemption(
+        |_, _| json!({"NodeNameToMetaVictims": {"c": {"Pods": [{"UID": "peer"}]}}}),
+        |_| {},
+        elsewhere,
+    )
+    .await;
+    let nobody = "expected at least one victim pod on node \"a\"";
+    check_preemption(|_, _| json!({"NodeNameToMetaVictims": {"a": {}}}), |_| {}, nobody).await;
+    check_preemption(
+        |_, _| json!({"NodeNameToMetaVictims": {"c": {}}}),
+        |extender| extender.is_ignorable = true,
+        "1 from a",
+    )
+    .await;
 }
