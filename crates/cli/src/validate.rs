@@ -291,8 +291,8 @@ mod tests {
             let words =
                 ["knarr", "scheduler", "--kubeconfig", "f"].into_iter().chain(flags.split_whitespace());
             let Command::Scheduler(args) = Cli::try_parse_from(words).expect(flags).command else { panic!() };
-            let found =
-                leader_election(&args.leader).err().map(|error| error.to_string()).unwrap_or_default();
+            let election = args.leader.or(LeaderElection::default());
+            let found = leader_election(&election).err().map(|error| error.to_string()).unwrap_or_default();
             assert_eq!(found, expected, "{flags}");
         };
         check("", "");

@@ -65,7 +65,7 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
     let recorder = Recorder::start(&informers, "default-scheduler");
     let mut scheduler = Scheduler {
-        metrics: informers.metrics().registry().part(|all| SchedulerMetrics::new(all)),
+        metrics: informers.metrics().registry().part(SchedulerMetrics::new),
         extenders: join_all(configuration.extenders.into_iter().map(extender::Client::new)).await,
         hands: Hands::new(informers.clone(), recorder),
         client: informers.client().clone(),
