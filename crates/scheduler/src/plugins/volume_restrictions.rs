@@ -6,8 +6,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
 use super::{Candidate, Refusal};
 use crate::node_info::{NodeInfo, Snapshot};
 
-const TAKEN: &str =
-    "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
+const TAKEN: &str = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
 
 const NO_DISK: &str = "node(s) had no available disk";
 

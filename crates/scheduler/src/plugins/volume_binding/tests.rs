@@ -132,7 +132,7 @@ fn a_claim_for_one_pod_has_one() {
     check(
         &[&bound("there", "ReadWriteOncePod")],
         &[("b", "c0")],
-        "0/2 nodes are available: 2 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode.",
+        "0/2 nodes are available: 2 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod.",
     );
 }
 
