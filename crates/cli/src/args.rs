@@ -19,7 +19,10 @@ pub use images::{ImageArgs, ImageCommand, ImagePullArgs, default_private_registr
 pub use keys::{ReencryptArgs, SecretsArgs, SecretsCommand, TokenArgs, TokenCommand};
 pub use looks::{ClusterArgs, Output, StatusArgs, TraceArgs, WhyArgs, object};
 pub use node::{AgentArgs, CsiHostpathArgs, KubeletArgs, ProxyArgs, RuntimeArgs};
-pub use parts::{ControllerManagerArgs, LeaderElectionArgs, PartArgs, SchedulerArgs, SigningArgs};
+pub use parts::{
+    ControllerManagerArgs, LeaderElectionArgs, NodeIpamArgs, PartArgs, SchedulerArgs, ServingArgs,
+    SigningArgs,
+};
 pub use server::{DatastoreArgs, DoctorArgs, Part, RegistrationArgs, Secret, ServerArgs};
 
 /// A whole Kubernetes in one binary.
@@ -208,6 +211,7 @@ mod tests {
             "--node-taint=a=b:NoSchedule",
             "--write-kubeconfig=/x/y",
             "--disable-agent",
+            "--kube-controller-manager-arg=profiling=false",
             "--datastore-endpoint=http://a:1,http://b:1",
             "--datastore-cafile=/ca",
             "--enable-admission-plugins=A,B",

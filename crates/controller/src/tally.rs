@@ -1,5 +1,7 @@
 //! What controllers count of their plans, as data: a plan says what to count, and who carries it out counts.
 
+use crate::plan::ApiRequest;
+
 /// Names and values.
 pub type Labels = Vec<(&'static str, String)>;
 
@@ -22,6 +24,9 @@ pub struct SecondsRow {
     /// The first bucket, the factor from each to the next, and how many there are.
     pub buckets: (f64, f64, u16),
 }
+
+/// Says what a request of a controller counts as, when it has been done (`true`) or refused.
+pub type Tallies = fn(&'static str, &ApiRequest, bool) -> Vec<Tally>;
 
 /// One thing to count.
 #[derive(Clone, Debug, PartialEq)]

@@ -19,11 +19,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::backends::{self, Backing, HEADLESS, TRIGGER_TIME};
 use crate::names::{generate_name, names};
 use crate::object::{controller_reference, is_deleting, label, name, namespace, uid};
+use crate::options::Options;
 use crate::pod::{is_finished, is_ready, node_name};
 use fill::fill;
 
-/// Endpoints in one slice. Source: `--max-endpoints-per-slice`.
-const ENDPOINTS_MAX: usize = 100;
 /// Names the Service of a slice. Source: discovery/v1.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Names who keeps a slice. Source: discovery/v1.
@@ -53,13 +52,15 @@ pub struct Snapshot {
     pub backing: Backing,
     /// The slices of the Service that this controller keeps, in key order.
     pub slices: Vec<Arc<EndpointSlice>>,
+    /// Endpoints in one slice. Source: `--max-endpoints-per-slice`.
+    pub endpoints_max: usize,
 }
 
 fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
     let backing = Backing::gather(informers, key)?;
     let mut slices = informers.informer::<EndpointSlice>().owned_by(uid(&backing.service.metadata));
     slices.retain(|slice| label(&slice.metadata, MANAGED_BY) == Some(MANAGER));
-    Some(Snapshot { backing, slices })
+    Some(Snapshot { backing, slices, endpoints_max: Options::of(informers).max_endpoints_per_slice })
 }
 
 fn service_of_slice(change: &Change<EndpointSlice>, _: &Informers) -> Vec<String> {
@@ -100,7 +101,7 @@ pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
     for family in families {
         let groups = endpoints_by_ports(&snapshot.backing, family);
         let own = slices.iter().filter(|slice| slice.address_type == family).cloned().collect();
-        let (wanted, surplus) = fill(groups, own, ENDPOINTS_MAX);
+        let (wanted, surplus) = fill(groups, own, snapshot.endpoints_max);
         actions.extend(wanted.into_iter().filter_map(|wanted| match &wanted.slice {
             Some(slice) => change(&snapshot.backing, slice, &wanted),
             None => Some(create(&snapshot.backing, family, wanted, names.next()?)),

@@ -17,10 +17,9 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodCondition};
 use serde_json::{Value, json};
 
 use crate::object::{created, name, namespace, time, uid};
+use crate::options::Options;
 use crate::pod::{condition as pod_condition, is_finished, is_ready, node_name, since_until};
 
-/// Silence after which a node is Unknown. Source: `leaseDurationSeconds` of a node's lease.
-const GRACE: Duration = Duration::from_secs(40);
 /// Where nodes renew their leases.
 const LEASES: &str = "kube-node-lease";
 /// The conditions that a kubelet reports.
@@ -62,24 +61,34 @@ pub struct Snapshot {
     pub has_ready_peer: bool,
     /// The Pods on the node; only filled in when it is not ready.
     pub pods: Vec<Arc<Pod>>,
+    /// What operators say.
+    pub options: Arc<Options>,
 }
 
 fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> {
     let nodes = informers.informer::<Node>();
     let node = nodes.get(key)?;
+    let options = Options::of(informers);
     let listening_since = informers.setting_or(|| ListeningSince(now)).0;
     let lease = informers.scoped::<Lease>(leases()).get(&format!("{LEASES}/{key}"));
     let is_quiet = ready_status(&node) != Some("True")
-        || silence(&node, lease.as_deref(), listening_since, now) >= GRACE;
+        || silence(&node, lease.as_deref(), listening_since, now) >= grace(&node, &options);
     if !is_quiet {
-        return Some(Snapshot { node, lease, listening_since, has_ready_peer: true, pods: Vec::new() });
+        return Some(Snapshot {
+            node,
+            lease,
+            listening_since,
+            has_ready_peer: true,
+            pods: Vec::new(),
+            options,
+        });
     }
     let is_ready_peer =
         |other: &Arc<Node>| name(&other.metadata) != key && ready_status(other) == Some("True");
     let has_ready_peer = nodes.list().iter().any(is_ready_peer);
     let mut pods = informers.informer::<Pod>().list();
     pods.retain(|pod| node_name(pod) == key);
-    Some(Snapshot { node, lease, listening_since, has_ready_peer, pods })
+    Some(Snapshot { node, lease, listening_since, has_ready_peer, pods, options })
 }
 
 /// A node wakes itself; when it becomes ready or stops being it, all others too.
@@ -106,6 +115,14 @@ fn ready_status(node: &Node) -> Option<&str> {
     condition(node, "Ready").map(|ready| ready.status.as_str())
 }
 
+/// Silence after which a node is Unknown. Source: `--node-monitor-grace-period`, `--node-startup-grace-period`.
+fn grace(node: &Node, options: &Options) -> Duration {
+    match ready_status(node) {
+        Some(_) => options.node_monitor_grace_period.0,
+        None => options.node_startup_grace_period.0,
+    }
+}
+
 /// How long nothing was heard of `node`.
 fn silence(node: &Node, lease: Option<&Lease>, listening_since: Timestamp, now: Timestamp) -> Duration {
     let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref()).map(|time| time.0);
@@ -123,14 +140,15 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let mut conditions: Vec<NodeCondition> =
         node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-    if silence >= GRACE {
+    let grace = grace(node, &snapshot.options);
+    if silence >= grace {
         let changed = doubt(&mut conditions, now);
         if !changed.is_empty() {
             let patch = Patch::Strategic(json!({"status": {"conditions": changed}}));
             plan.push(Action::patch_status::<Node>("", name(&node.metadata), patch));
         }
     } else {
-        plan.requeue(GRACE.saturating_sub(silence));
+        plan.requeue(grace.saturating_sub(silence));
     }
     // A status patch moves the resourceVersion, and wakes this key again: then it is the taints' turn.
     let is_settled = plan.is_empty();

@@ -15,6 +15,7 @@ mod configurations;
 mod confine;
 mod container_runtime;
 mod control_plane;
+mod controller_options;
 mod credentials;
 mod datastore;
 mod election;
@@ -32,6 +33,7 @@ mod pod_network;
 mod pod_routes;
 mod remains;
 mod servers;
+mod serving;
 mod settings;
 mod shared;
 

@@ -74,6 +74,10 @@ pub struct ServerArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     #[serde(default)]
     pub kubelet_arg: Vec<String>,
+    /// A flag of the controllers, such as node-monitor-grace-period=20s; can be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    #[serde(default)]
+    pub kube_controller_manager_arg: Vec<String>,
     /// What several servers on one --datastore-endpoint share their keys under; the first one's is in the file `token`
     /// of its folder. Better given in the environment, where other users do not see it
     #[arg(long, env = "KNARR_TOKEN", hide_env_values = true)]

@@ -15,6 +15,7 @@ use crate::question::{self, Answers, Question};
 use crate::record::Recorder;
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::sender::Sender;
+use crate::tally::Tallies;
 
 /// Requests of one plan that are under way at once.
 const CONCURRENT_REQUESTS_MAX: usize = 64;
@@ -24,6 +25,7 @@ pub(super) struct Executor {
     informers: Informers,
     sender: Sender,
     recorder: Recorder,
+    counting: Option<(&'static str, Tallies)>,
 }
 
 /// What a run wrote, and why it stopped if it did.
@@ -75,9 +77,14 @@ enum Seen {
 }
 
 impl Executor {
-    pub(super) fn new(informers: Informers, client: kube::Client, recorder: Recorder) -> Self {
+    pub(super) fn new(
+        informers: Informers,
+        client: kube::Client,
+        recorder: Recorder,
+        counting: Option<(&'static str, Tallies)>,
+    ) -> Self {
         let sender = Sender::new(client, informers.metrics().clone());
-        Self { informers, sender, recorder }
+        Self { informers, sender, recorder, counting }
     }
 
     pub(super) async fn carry_out(&self, mut plan: Plan) -> Done {
@@ -160,7 +167,16 @@ impl Executor {
                 self.informers.metrics().tally(&tally);
                 Ok(None)
             }
-            Action::Request(request) => self.send(*request).await,
+            Action::Request(request) => {
+                let tallies =
+                    |is_done| self.counting.map(|(controller, of)| of(controller, &request, is_done));
+                let (done, refused) = (tallies(true), tallies(false));
+                let sent = self.send(*request).await;
+                for tally in if sent.is_ok() { done } else { refused }.iter().flatten() {
+                    self.informers.metrics().tally(tally);
+                }
+                sent
+            }
         }
     }
 

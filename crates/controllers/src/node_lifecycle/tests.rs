@@ -30,6 +30,10 @@ fn check(spec: &str, ready: &str, renewed: &str, has_ready_peer: bool, expect: &
         listening_since: "2026-01-01T09:00:00Z".parse().unwrap(),
         has_ready_peer,
         pods: list(pods),
+        options: Arc::new(Options {
+            node_monitor_grace_period: "40s".parse().unwrap(),
+            ..Options::default()
+        }),
     };
     expect.assert_eq(&render(&plan(&snapshot, noon())));
 }
@@ -128,4 +132,14 @@ fn a_cordoned_node_is_tainted() {
         again after 35s
     "#]],
     );
+}
+
+#[test]
+fn who_has_never_said_anything_has_its_own_time() {
+    let options = Options::default();
+    let node = |conditions: &str| {
+        parse::<Node>(&format!("{{metadata: {{name: one}}, status: {{conditions: [{conditions}]}}}}"))
+    };
+    assert_eq!(grace(&node(""), &options), Duration::from_secs(60));
+    assert_eq!(grace(&node("{type: Ready, status: Unknown}"), &options), Duration::from_secs(50));
 }
