@@ -25,6 +25,7 @@ mod policy_status;
 pub mod proxy;
 pub mod resource_metrics;
 pub mod reviews;
+mod token_use;
 pub mod tokens;
 mod webhook_dial;
 pub mod webhooks;

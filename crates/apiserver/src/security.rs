@@ -9,6 +9,7 @@ mod bearer;
 pub mod credentials;
 pub mod peer;
 pub mod proof;
+pub mod token_uses;
 
 mod issuers;
 mod oidc;
@@ -50,6 +51,7 @@ pub use peer::Peer;
 pub use permit::{Permit, system_user};
 pub use proof::{Proof, Verified};
 use reloads::Reloads;
+use token_uses::Uses;
 use webhook_authenticator::WebhookAuthenticator;
 
 /// Authenticators and authorizers.
@@ -68,6 +70,7 @@ pub struct Security {
     front_proxy: Option<FrontProxy>,
     issuers: Issuers,
     token_webhook: Option<WebhookAuthenticator>,
+    uses: Uses,
     cache: Arc<Cache>,
     builtin: Kinds,
 }
@@ -118,6 +121,7 @@ impl Security {
             front_proxy: config.options.front_proxy.clone(),
             issuers,
             token_webhook,
+            uses: Uses::default(),
             cache,
             builtin,
         })
@@ -126,6 +130,11 @@ impl Security {
     /// Signs and checks service account tokens.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
+    }
+
+    /// Which tokens in Secrets were used today for the first time.
+    pub fn uses(&self) -> &Uses {
+        &self.uses
     }
 
     /// `/.well-known/openid-configuration`: where the keys of tokens are, by an address that every reader reaches.

@@ -369,6 +369,8 @@ fn spawn_followers(api: &Arc<Api>, definitions: Definitions) {
     });
     let checked = Arc::clone(api);
     api.serving.spawn("policy-status", async move { crate::policy_status::follow(&checked).await });
+    let used = Arc::clone(api);
+    api.serving.spawn("token-use", async move { crate::token_use::follow(&used).await });
     spawn_aggregation(api);
     let alive = Arc::clone(api);
     api.serving.spawn("identity lease", async move { crate::lease::identity::follow(&alive).await });

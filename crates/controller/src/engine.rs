@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use crate::informer::Informers;
 use crate::plan::Plan;
 use crate::record::{Recorder, component_of};
-use crate::tally::Tallies;
+use crate::tally::Notes;
 use crate::workqueue::WorkQueue;
 use crate::{cause, plan::Action};
 use execute::Executor;
@@ -46,7 +46,7 @@ pub struct Engine {
     informers: Informers,
     recorder: Recorder,
     workers: BTreeMap<&'static str, usize>,
-    tallies: Option<Tallies>,
+    notes: Option<Notes>,
 }
 
 impl Engine {
@@ -54,7 +54,7 @@ impl Engine {
     /// that no controller records.
     pub fn new(informers: Informers, component: &'static str) -> Self {
         let recorder = Recorder::start(&informers, component);
-        Self { informers, recorder, workers: BTreeMap::new(), tallies: None }
+        Self { informers, recorder, workers: BTreeMap::new(), notes: None }
     }
 
     /// The same, with other numbers of runs at a time for the controllers of these names.
@@ -63,10 +63,10 @@ impl Engine {
         Self { workers, ..self }
     }
 
-    /// The same, which counts what controllers have had done.
+    /// The same, which notes what controllers have had done.
     #[must_use]
-    pub fn with_tallies(self, tallies: Tallies) -> Self {
-        Self { tallies: Some(tallies), ..self }
+    pub fn with_notes(self, notes: Notes) -> Self {
+        Self { notes: Some(notes), ..self }
     }
 
     /// Starts a controller that writes through the informers' client.
@@ -80,7 +80,7 @@ impl Engine {
         let queue = self.informers.metrics().queue(controller.queue);
         let informers = self.informers.clone();
         let recorder = self.recorder.of(component_of(controller.name));
-        let counting = self.tallies.map(|tallies| (controller.name, tallies));
+        let counting = self.notes.map(|notes| (controller.name, notes));
         let executor = Executor::new(informers.clone(), client, recorder, counting);
         let tasks = informers.tasks().clone();
         let workers = self.workers.get(controller.name).copied().unwrap_or(WORKERS_PER_CONTROLLER);

@@ -1,5 +1,9 @@
 //! What controllers count of their plans, as data: a plan says what to count, and who carries it out counts.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+
 use crate::plan::ApiRequest;
 
 /// Names and values.
@@ -25,8 +29,17 @@ pub struct SecondsRow {
     pub buckets: (f64, f64, u16),
 }
 
-/// Says what a request of a controller counts as, when it has been done (`true`) or refused.
-pub type Tallies = fn(&'static str, &ApiRequest, bool) -> Vec<Tally>;
+/// What is noted of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Noted {
+    /// It counts.
+    Counts(Tally),
+    /// It came so late, or took so long.
+    Took(&'static SecondsRow, Duration),
+}
+
+/// Says what is noted of a request of a controller that has been done (`true`) or refused at a time.
+pub type Notes = fn(&'static str, &ApiRequest, bool, Timestamp) -> Vec<Noted>;
 
 /// One thing to count.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,13 +1,14 @@
 //! The EndpointSlice controller: publishes which Pods stand behind each Service, a hundred to a slice.
 //!
 //! A change touches as few slices as it can: an endpoint stays in the slice that it is in. A Service always has
-//! a slice, so that who waits for one knows that it was looked at.
+//! a slice, so that who waits for one knows that it was looked at. For whom each endpoint is meant is in `hints`.
 
 mod fill;
+pub mod hints;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use controller::{Action, Change, Controller, Informers, Plan, Propagation, Source};
@@ -15,10 +16,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::Mutex;
 
 use crate::backends::{self, Backing, HEADLESS, TRIGGER_TIME};
 use crate::names::{generate_name, names};
-use crate::object::{controller_reference, is_deleting, label, name, namespace, uid};
+use crate::object::{controller_reference, is_deleting, key, label, name, namespace, uid};
 use crate::options::Options;
 use crate::pod::{is_finished, is_ready, node_name};
 use fill::fill;
@@ -38,13 +40,39 @@ pub const CONTROLLER: Controller = Controller {
             Source::itself::<Service>(),
             Source::of::<EndpointSlice>(service_of_slice),
             Source::of::<Pod>(backends::services_of_pod),
-            Source::of::<Node>(backends::services_of_node),
+            Source::of::<Node>(services_of_node),
         ]
     },
     reconcile: |informers, key, now| {
-        gather(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+        let sharing = informers.setting_or(Sharing::default);
+        let Some(seen) = gather(informers, key, &sharing) else {
+            sharing.set(key, false);
+            return Plan::nothing();
+        };
+        let (plan, has_shares) = decide(&seen, now);
+        sharing.set(key, has_shares);
+        plan
     },
 };
+
+/// The Services whose endpoints this process has shared out among zones, by key.
+#[derive(Default)]
+struct Sharing(Mutex<BTreeSet<String>>);
+
+impl Sharing {
+    fn has(&self, service: &str) -> bool {
+        self.0.lock().contains(service)
+    }
+
+    fn set(&self, service: &str, has_shares: bool) {
+        let mut all = self.0.lock();
+        if has_shares {
+            all.insert(service.to_owned());
+        } else {
+            all.remove(service);
+        }
+    }
+}
 
 /// What a decision about one Service's slices is made from.
 pub struct Snapshot {
@@ -52,15 +80,37 @@ pub struct Snapshot {
     pub backing: Backing,
     /// The slices of the Service that this controller keeps, in key order.
     pub slices: Vec<Arc<EndpointSlice>>,
+    /// What zones have of all CPUs; filled in where it matters.
+    pub shares: hints::Shares,
+    /// Whether zones had their shares of the endpoints.
+    pub had_shares: bool,
     /// Endpoints in one slice. Source: `--max-endpoints-per-slice`.
     pub endpoints_max: usize,
 }
 
-fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
+fn gather(informers: &Informers, key: &str, sharing: &Sharing) -> Option<Snapshot> {
     let backing = Backing::gather(informers, key)?;
     let mut slices = informers.informer::<EndpointSlice>().owned_by(uid(&backing.service.metadata));
     slices.retain(|slice| label(&slice.metadata, MANAGED_BY) == Some(MANAGER));
-    Some(Snapshot { backing, slices, endpoints_max: Options::of(informers).max_endpoints_per_slice })
+    let shares = match hints::wants_shares(&backing.service) {
+        true => hints::shares(&informers.informer::<Node>().list()),
+        false => None,
+    };
+    let endpoints_max = Options::of(informers).max_endpoints_per_slice;
+    Some(Snapshot { backing, slices, shares, had_shares: sharing.has(key), endpoints_max })
+}
+
+/// Services with endpoints when a node's zone changes; when it becomes ready or stops being it, those whose endpoints
+/// are shared out.
+fn services_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
+    let keys = backends::services_of_node(change, informers);
+    let ready = |node: &Option<Arc<Node>>| node.as_deref().is_some_and(hints::is_ready);
+    if !keys.is_empty() || ready(&change.old) == ready(&change.new) {
+        return keys;
+    }
+    let services = informers.informer::<Service>().list();
+    let shared = services.iter().filter(|one| backends::is_selecting(one) && hints::wants_shares(one));
+    shared.map(|service| key(&service.metadata)).collect()
 }
 
 fn service_of_slice(change: &Change<EndpointSlice>, _: &Informers) -> Vec<String> {
@@ -85,23 +135,40 @@ pub(crate) struct Wanted {
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
-/// Decides what to do about one Service's slices.
-pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
+impl Wanted {
+    /// Whether the slice has the endpoints that it shall have, whomever they are for.
+    fn has_its_endpoints(&self) -> bool {
+        let Some(slice) = &self.slice else { return false };
+        let is_same = |(old, new): (&Endpoint, &Endpoint)| {
+            old == new || *old == Endpoint { hints: old.hints.clone(), ..new.clone() }
+        };
+        slice.endpoints.len() == self.endpoints.len()
+            && slice.endpoints.iter().zip(&self.endpoints).all(is_same)
+    }
+}
+
+/// Decides what to do about one Service's slices; and whether zones have their shares of its endpoints then.
+pub fn decide(snapshot: &Snapshot, _: Timestamp) -> (Plan, bool) {
     let service = &*snapshot.backing.service;
     let mut plan = Plan::nothing();
+    let mut has_shares = snapshot.had_shares;
     if is_deleting(&service.metadata) {
-        return plan;
+        return (plan, has_shares);
     }
     let families = backends::families(service);
     let (slices, obsolete): (Vec<_>, Vec<_>) =
         snapshot.slices.iter().cloned().partition(|slice| families.contains(&slice.address_type.as_str()));
     let taken = snapshot.slices.iter().map(|slice| name(&slice.metadata).to_owned()).collect();
     let mut names = names(&service.metadata, taken, snapshot.backing.revision);
-    let mut actions = Vec::new();
+    let (mut actions, mut events) = (Vec::new(), Vec::new());
     for family in families {
         let groups = endpoints_by_ports(&snapshot.backing, family);
         let own = slices.iter().filter(|slice| slice.address_type == family).cloned().collect();
-        let (wanted, surplus) = fill(groups, own, snapshot.endpoints_max);
+        let (mut wanted, surplus) = fill(groups, own, snapshot.endpoints_max);
+        let told;
+        (has_shares, told) = hints::hint(service, (&snapshot.shares, has_shares), family, &mut wanted);
+        let event = |(event_type, reason, message)| Action::event(service, event_type, reason, message);
+        events.extend(told.map(event));
         actions.extend(wanted.into_iter().filter_map(|wanted| match &wanted.slice {
             Some(slice) => change(&snapshot.backing, slice, &wanted),
             None => Some(create(&snapshot.backing, family, wanted, names.next()?)),
@@ -109,8 +176,10 @@ pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
         actions.extend(surplus.iter().map(delete));
     }
     actions.extend(obsolete.iter().map(delete));
+    // First: what fails after it is tried again without it.
+    plan.push_step(events);
     plan.push_step(actions);
-    plan
+    (plan, has_shares)
 }
 
 /// The endpoints of one address type, grouped by the ports that their Pods really have.

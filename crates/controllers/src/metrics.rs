@@ -4,17 +4,20 @@
 //! `metrics` below `pkg/controller` of v1.35, `k8s.io/endpointslice/metrics`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use controller::Informers;
 use controller::metrics::GaugeRow;
 use controller::plan::{ApiRequest, Verb};
-use controller::tally::{CounterRow, Labels, Tally};
+use controller::tally::{CounterRow, Labels, Noted, SecondsRow, Tally};
 use controller::volume::claim_class;
+use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 
+use crate::node_lifecycle::zones::zone_of;
 use crate::object::{annotation, label, name, namespace};
 
 /// The gauges of a controller, of objects that it follows.
@@ -119,8 +122,6 @@ const GAUGES: &[(&str, &[GaugeRow])] = &[
 
 const SLICES: &str = "endpointslice-controller.k8s.io";
 const MIRRORED: &str = "endpointslicemirroring-controller.k8s.io";
-const ZONE: &str = "topology.kubernetes.io/zone";
-const REGION: &str = "topology.kubernetes.io/region";
 
 fn of_all(number: usize) -> Vec<(Labels, f64)> {
     vec![(Vec::new(), number as f64)]
@@ -173,9 +174,8 @@ fn of_zones(informers: &Informers, value: fn(&Zone) -> f64) -> Vec<(Labels, f64)
 
 /// Empty for a Node of no zone. Source: `k8s.io/component-helpers/node/topology`, `GetZoneKey`.
 fn zone_key(node: &Node) -> String {
-    let of = |key: &str| label(&node.metadata, key).unwrap_or_default().to_owned();
-    match (of(REGION), of(ZONE)) {
-        (region, zone) if region.is_empty() && zone.is_empty() => String::new(),
+    match zone_of(node) {
+        ("", "") => String::new(),
         (region, zone) => format!("{region}:\0:{zone}"),
     }
 }
@@ -244,8 +244,8 @@ enum When {
     Refused,
 }
 
-/// What a request of `controller` counts as, when it has been done or refused.
-pub fn tallies(controller: &'static str, request: &ApiRequest, is_done: bool) -> Vec<Tally> {
+/// What is noted of a request of `controller` that has been done or refused.
+pub fn notes(controller: &'static str, request: &ApiRequest, is_done: bool, now: Timestamp) -> Vec<Noted> {
     let counts = |row: &&Counted| {
         row.controller == controller
             && row.plural == request.resource.plural
@@ -253,12 +253,25 @@ pub fn tallies(controller: &'static str, request: &ApiRequest, is_done: bool) ->
             && row.verbs.contains(&request.verb)
             && (row.when == When::Asked || is_done == (row.when == When::Done))
     };
-    let tally = |row: &'static Counted| Tally {
-        counter: &row.counter,
-        labels: (row.labels)(request, is_done),
-        by: 1,
+    let tally = |row: &'static Counted| {
+        Noted::Counts(Tally { counter: &row.counter, labels: (row.labels)(request, is_done), by: 1 })
     };
-    COUNTED.iter().filter(counts).map(tally).collect()
+    COUNTED.iter().filter(counts).map(tally).chain(skew(controller, request, is_done, now)).collect()
+}
+
+/// Source: `pkg/controller/cronjob/metrics`.
+static SKEW: SecondsRow = SecondsRow {
+    name: "cronjob_controller_job_creation_skew_duration_seconds",
+    help: "Time between when a cronjob is scheduled to be run, and when the corresponding job is created",
+    buckets: (1.0, 2.0, 10),
+};
+
+/// How late a Job of a CronJob is.
+fn skew(controller: &str, request: &ApiRequest, is_done: bool, now: Timestamp) -> Option<Noted> {
+    let is_job = controller == "cronjob-controller" && request.verb == Verb::Create && is_done;
+    let annotations = request.body.pointer("/metadata/annotations").filter(|_| is_job)?;
+    let at: Timestamp = annotations.get(crate::cron_job::SCHEDULED)?.as_str()?.parse().ok()?;
+    Some(Noted::Took(&SKEW, Duration::try_from(now.duration_since(at)).unwrap_or_default()))
 }
 
 static COUNTED: &[Counted] = &[
@@ -346,17 +359,23 @@ fn operation(request: &ApiRequest, _: bool) -> Labels {
 #[cfg(test)]
 mod tests {
     use controller::{Action, Propagation};
+    use k8s_openapi::api::batch::v1::Job;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
     use super::*;
-    use crate::fixture::parse;
+    use crate::fixture::{noon, parse};
 
     fn check(controller: &'static str, action: Action, is_done: bool, expect: &str) {
         let Action::Request(request) = action else { panic!("no request") };
-        let told = tallies(controller, &request, is_done);
-        let told: Vec<String> =
-            told.iter().map(|one| format!("{} {:?}", one.counter.name, one.labels)).collect();
+        let told = notes(controller, &request, is_done, noon());
+        let told: Vec<String> = told
+            .iter()
+            .map(|noted| match noted {
+                Noted::Counts(one) => format!("{} {:?}", one.counter.name, one.labels),
+                Noted::Took(row, took) => format!("{} {took:?}", row.name),
+            })
+            .collect();
         assert_eq!(told.join("; "), expect);
     }
 
@@ -374,6 +393,13 @@ mod tests {
             ("ephemeral_volume_controller_create []", "ephemeral_volume_controller_create_failures []");
         check("ephemeral-volume-controller", Action::create(&claim), true, asked);
         check("ephemeral-volume-controller", Action::create(&claim), false, &format!("{asked}; {failed}"));
+        let job = parse::<Job>(
+            "{metadata: {name: a, annotations: {batch.kubernetes.io/cronjob-scheduled-timestamp: '2026-01-01T13:59:57+02:00'}}}",
+        );
+        let late = "cronjob_controller_job_creation_skew_duration_seconds 3s";
+        check("cronjob-controller", Action::create(&job), true, late);
+        check("cronjob-controller", Action::create(&job), false, "");
+        check("job-controller", Action::create(&job), true, "");
         let gone = Action::delete::<Pod>("ns", "a", None, Propagation::Background, None);
         check("taint-eviction-controller", gone, true, "taint_eviction_controller_pod_deletions []");
         let claim = parse::<ResourceClaim>(

@@ -1,11 +1,14 @@
 //! The Node lifecycle controller: a node that is not heard of is Unknown, and taints say what is wrong with nodes.
 //!
 //! Silence is measured from the later of the node's lease, its status, and the time since when this process
-//! listens. When no node at all is ready, nothing is evicted: then the fault is more likely here than there.
+//! listens. When no node at all is ready, nothing is evicted: then the fault is more likely here than there; and where
+//! some are, `zones` says how fast. Source: `pkg/controller/nodelifecycle`.
 
+mod known;
 mod taints;
 #[cfg(test)]
 mod tests;
+pub mod zones;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +19,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodCondition};
 use serde_json::{Value, json};
 
+use self::known::Known;
+use self::taints::Eviction;
+use self::zones::{Pace, Turns};
 use crate::object::{created, name, namespace, time, uid};
 use crate::options::Options;
 use crate::pod::{condition as pod_condition, is_finished, is_ready, node_name, since_until};
@@ -41,7 +47,16 @@ pub const CONTROLLER: Controller = Controller {
         ]
     },
     reconcile: |informers, key, now| {
-        gather(informers, key, now).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+        let turns = informers.setting_or(Turns::default);
+        let seen = gather(informers, key, now);
+        let told = informers.setting_or(Known::default).tell(key, seen.as_ref().map(|seen| &*seen.node));
+        let mut plan = seen.map_or_else(Plan::nothing, |seen| {
+            plan(&seen, now, |period| turns.take(&seen.node, period, now))
+        });
+        if !told.is_empty() {
+            plan.steps.insert(0, told);
+        }
+        plan
     },
 };
 
@@ -57,8 +72,8 @@ pub struct Snapshot {
     pub lease: Option<Arc<Lease>>,
     /// Since when this process would have heard of the node.
     pub listening_since: Timestamp,
-    /// Whether any other node is ready.
-    pub has_ready_peer: bool,
+    /// How fast Pods may be driven off the nodes of its zone; only known when it is not ready.
+    pub pace: Pace,
     /// The Pods on the node; only filled in when it is not ready.
     pub pods: Vec<Arc<Pod>>,
     /// What operators say.
@@ -78,17 +93,15 @@ fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> 
             node,
             lease,
             listening_since,
-            has_ready_peer: true,
+            pace: Pace::Paused,
             pods: Vec::new(),
             options,
         });
     }
-    let is_ready_peer =
-        |other: &Arc<Node>| name(&other.metadata) != key && ready_status(other) == Some("True");
-    let has_ready_peer = nodes.list().iter().any(is_ready_peer);
+    let pace = zones::pace(&node, nodes.list().iter().map(|node| &**node), &options);
     let mut pods = informers.informer::<Pod>().list();
     pods.retain(|pod| node_name(pod) == key);
-    Some(Snapshot { node, lease, listening_since, has_ready_peer, pods, options })
+    Some(Snapshot { node, lease, listening_since, pace, pods, options })
 }
 
 /// A node wakes itself; when it becomes ready or stops being it, all others too.
@@ -97,12 +110,9 @@ fn nodes_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
         node.as_ref().and_then(|node| ready_status(node).map(|status| status == "True"))
     };
     if change.old.is_some() && status(&change.old) != status(&change.new) {
-        return informers
-            .informer::<Node>()
-            .list()
-            .iter()
-            .map(|node| name(&node.metadata).to_owned())
-            .collect();
+        let all = informers.informer::<Node>().list();
+        let others = all.iter().map(|node| name(&node.metadata)).filter(|name| *name != change.key);
+        return others.chain([change.key.as_str()]).map(str::to_owned).collect();
     }
     vec![change.key.clone()]
 }
@@ -133,8 +143,9 @@ fn silence(node: &Node, lease: Option<&Lease>, listening_since: Timestamp, now: 
     heard.map_or(Duration::ZERO, |heard| since_until(heard, now))
 }
 
-/// Decides what to do about one node.
-pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+/// Decides what to do about one node. `take` takes the next turn of its zone, of one in so much time, or says how long
+/// that has to wait.
+pub fn plan(snapshot: &Snapshot, now: Timestamp, take: impl FnOnce(Duration) -> Option<Duration>) -> Plan {
     let node = &*snapshot.node;
     let silence = silence(node, snapshot.lease.as_deref(), snapshot.listening_since, now);
     let mut plan = Plan::nothing();
@@ -142,10 +153,15 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     let grace = grace(node, &snapshot.options);
     if silence >= grace {
+        let was_ready = ready_status(node) == Some("True");
         let changed = doubt(&mut conditions, now);
         if !changed.is_empty() {
             let patch = Patch::Strategic(json!({"status": {"conditions": changed}}));
             plan.push(Action::patch_status::<Node>("", name(&node.metadata), patch));
+        }
+        if was_ready {
+            let message = format!("Node {} status is now: NodeNotReady", name(&node.metadata));
+            plan.push(Action::event(node, EventType::Normal, "NodeNotReady", message));
         }
     } else {
         plan.requeue(grace.saturating_sub(silence));
@@ -157,8 +173,22 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     if status == Some("Unknown") {
         mark_pods(&mut plan, snapshot, now);
     }
-    let evicts = if snapshot.has_ready_peer { taints::Eviction::Allowed } else { taints::Eviction::Withheld };
-    if is_settled && let Some(taints) = taints::changed(node, &conditions, evicts, now) {
+    if !is_settled {
+        return plan;
+    }
+    let evicts = match snapshot.pace {
+        Pace::Stopped => Eviction::Withheld,
+        Pace::Paused => Eviction::NotBegun,
+        Pace::OneIn(period) if taints::begins_eviction(node, &conditions) => match take(period) {
+            None => Eviction::Allowed,
+            Some(wait) => {
+                plan.requeue(wait);
+                Eviction::NotBegun
+            }
+        },
+        Pace::OneIn(_) => Eviction::Allowed,
+    };
+    if let Some(taints) = taints::changed(node, &conditions, evicts, now) {
         let meta = &node.metadata;
         let metadata = json!({"uid": uid(meta), "resourceVersion": meta.resource_version});
         let patch = Patch::Merge(json!({"metadata": metadata, "spec": {"taints": taints}}));

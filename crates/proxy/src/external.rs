@@ -5,9 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::Node;
 
 use crate::Config;
 use crate::service_port::ServicePort;
@@ -94,13 +91,6 @@ impl Owners {
     pub(crate) fn is(&self, number: usize, place: Place) -> bool {
         self.0.get(&place) == Some(&number)
     }
-}
-
-/// All addresses of all Nodes.
-pub(crate) fn node_addresses(nodes: &[Arc<Node>]) -> BTreeSet<Ipv4Addr> {
-    let statuses = nodes.iter().filter_map(|node| node.status.as_ref());
-    let addresses = statuses.flat_map(|status| status.addresses.iter().flatten());
-    addresses.filter_map(|address| address.address.parse().ok()).collect()
 }
 
 fn is_api(row: &ServicePort) -> bool {

@@ -7,6 +7,7 @@
 
 mod external;
 mod host;
+mod nodes;
 mod render;
 mod run;
 mod service_port;
@@ -17,6 +18,7 @@ use std::net::Ipv4Addr;
 use machinery::net::{Cidrs, Family};
 
 pub use host::{cleanup, leftovers, prepare};
+pub use nodes::Nodes;
 pub use render::{Rendered, render};
 pub use run::run;
 

@@ -16,9 +16,9 @@ use sys::nftables::{
     l4_protocol, load, source_in, when,
 };
 
-use crate::Config;
 use crate::external::{Owners, Reserved};
-use crate::service_port::{External, ServicePort, Target, service_ports};
+use crate::service_port::{External, Here, ServicePort, Target, service_ports};
+use crate::{Config, Nodes};
 
 /// Packets with this mark leave with the node's address. The same bit as upstream's.
 const MASQUERADE_MARK: u32 = 0x4000;
@@ -33,15 +33,15 @@ pub struct Rendered {
     pub refused: BTreeSet<(String, Ipv4Addr)>,
 }
 
-/// Renders what these Services and EndpointSlices say; `nodes` are all addresses of Nodes.
+/// Renders what these Services, EndpointSlices and Nodes say.
 pub fn render(
     services: &[Arc<Service>],
     slices: &[Arc<EndpointSlice>],
-    nodes: &BTreeSet<Ipv4Addr>,
+    nodes: &Nodes,
     config: &Config,
 ) -> Rendered {
-    let mut rows = service_ports(services, slices, &config.node_name);
-    let refused = Reserved::new(config, nodes, &rows).take_from(&mut rows);
+    let mut rows = service_ports(services, slices, Here::new(&config.node_name, nodes));
+    let refused = Reserved::new(config, &nodes.addresses, &rows).take_from(&mut rows);
     let owners = Owners::of(&rows);
     let mut table = frame(config);
     for (number, row) in rows.iter().enumerate() {

@@ -13,9 +13,9 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use sys::nftables::{self, Table};
 use tokio::sync::watch;
 
-use crate::external::node_addresses;
+use crate::service_port::Here;
 use crate::stale::UdpTargets;
-use crate::{Config, Rendered, prepare, render};
+use crate::{Config, Nodes, Rendered, prepare, render};
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(30);
@@ -29,7 +29,9 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
     tasks.spawn("proxy", async move {
         let services = informers.informer::<Service>();
         let slices = informers.informer::<EndpointSlice>();
-        // Not waited for: the own Node's address is known, and Services need no others.
+        // Not waited for: the own Node's address is known, and Services need no others. Traffic is kept in the zone when
+        // that is known.
+        let own = config.node_name.clone();
         let nodes = informers.informer::<Node>();
         let mut node_changes = nodes.subscribe();
         services.synced().await;
@@ -41,8 +43,8 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
         loop {
             let start = informers.clock().now();
             // What changes while the kernel works is in the next round.
-            let addresses = node_addresses(&nodes.list());
-            while let Err(error) = kernel.commit(services.list(), slices.list(), addresses.clone()).await {
+            let known = Nodes::of(&nodes.list(), &own);
+            while let Err(error) = kernel.commit(services.list(), slices.list(), known.clone()).await {
                 let delay = backoff.next(informers.random());
                 tracing::error!(error = %describe(&error), ?delay, "cannot program services, will try again");
                 tokio::time::sleep(delay).await;
@@ -58,7 +60,7 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
                     changes = service_changes.next() => note(&mut changed, "services", &changes),
                     changes = slice_changes.next() => note(&mut changed, "endpointslices", &changes),
                     _ = node_changes.next() => {
-                        if node_addresses(&nodes.list()) == addresses {
+                        if Nodes::of(&nodes.list(), &own) == known {
                             continue;
                         }
                     }
@@ -92,12 +94,12 @@ impl Kernel {
         &mut self,
         services: Vec<Arc<Service>>,
         slices: Vec<Arc<EndpointSlice>>,
-        nodes: BTreeSet<Ipv4Addr>,
+        nodes: Nodes,
     ) -> Result<(), sys::Error> {
         let (config, before) = (self.config.clone(), self.applied.take());
         let work = move || {
             let Rendered { table, refused } = render(&services, &slices, &nodes, &config);
-            let udp = UdpTargets::of(&services, &slices, &config.node_name);
+            let udp = UdpTargets::of(&services, &slices, Here::new(&config.node_name, &nodes));
             if before.is_none() {
                 prepare(&config)?;
             }

@@ -8,12 +8,27 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Service, ServicePort as Port, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 
+use crate::Nodes;
+
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
 const DEFAULT_AFFINITY_SECONDS: i32 = 10_800;
 
 /// Address and port of an endpoint.
 pub(crate) type Target = (Ipv4Addr, u16);
+
+/// Where the proxy is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here<'a> {
+    node: &'a str,
+    zone: Option<&'a str>,
+}
+
+impl<'a> Here<'a> {
+    pub(crate) fn new(node: &'a str, nodes: &'a Nodes) -> Self {
+        Self { node, zone: nodes.zone.as_deref() }
+    }
+}
 
 /// One port of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +87,7 @@ pub(crate) enum External {
 pub(crate) fn service_ports(
     services: &[Arc<Service>],
     slices: &[Arc<EndpointSlice>],
-    node: &str,
+    here: Here<'_>,
 ) -> Vec<ServicePort> {
     let mut by_service: BTreeMap<(&str, &str), Vec<&EndpointSlice>> = BTreeMap::new();
     for slice in slices.iter().filter(|slice| slice.address_type == "IPv4") {
@@ -103,7 +118,7 @@ pub(crate) fn service_ports(
                 external_ips: addresses(spec.external_ips.iter().flatten()),
                 balancer_ips: balancer_ips(service),
                 cluster_ips: cluster_ips.clone(),
-                ..row(spec, port, &Endpoints::collect(slices, port_name, node))
+                ..row(spec, port, &Endpoints::collect(slices, port_name, here))
             });
         }
     }
@@ -118,7 +133,7 @@ fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints) -> ServicePort {
         let seconds = config.and_then(|config| config.timeout_seconds).unwrap_or(DEFAULT_AFFINITY_SECONDS);
         Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1))
     });
-    let (all, local) = (endpoints.all.usable(), endpoints.local.usable());
+    let (all, local) = (endpoints.all.nearest(), endpoints.local.usable());
     ServicePort {
         name: String::new(),
         protocol: protocol_number(port.protocol.as_deref()),
@@ -174,33 +189,82 @@ struct Endpoints {
 /// Ready ones; and those that end but still serve, for when no other is left. Source: KEP-1669.
 #[derive(Debug, Default)]
 struct Candidates {
-    ready: Vec<Target>,
+    ready: Vec<Ready>,
     serving: Vec<Target>,
 }
 
+#[derive(Debug)]
+struct Ready {
+    target: Target,
+    by_node: Meant,
+    by_zone: Meant,
+}
+
+/// For whom an endpoint is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meant {
+    ForAll,
+    ForThis,
+    ForOthers,
+}
+
+impl Meant {
+    fn of<'a>(names: impl IntoIterator<Item = &'a String>, own: Option<&str>) -> Self {
+        let is_own = |name: &String| Some(name.as_str()) == own;
+        match names.into_iter().map(is_own).reduce(|one, other| one || other) {
+            None => Self::ForAll,
+            Some(true) => Self::ForThis,
+            Some(false) => Self::ForOthers,
+        }
+    }
+}
+
 impl Candidates {
-    fn usable(&self) -> Vec<Target> {
-        let mut targets = if self.ready.is_empty() { self.serving.clone() } else { self.ready.clone() };
-        targets.sort_unstable();
-        targets.dedup();
-        targets
+    /// Those that are meant for this Node; if there are none, for its zone; if there are none, all. Hints that not all
+    /// that are ready have count for nothing. Source: `pkg/proxy/topology.go`, KEP-2433, KEP-3015.
+    fn nearest(&self) -> Vec<Target> {
+        let meant = |by: fn(&Ready) -> Meant| {
+            let is_known = self.ready.iter().all(|one| by(one) != Meant::ForAll);
+            let own = self.ready.iter().filter(|one| is_known && by(one) == Meant::ForThis);
+            own.map(|one| one.target).collect::<Vec<_>>()
+        };
+        let near = [meant(|one| one.by_node), meant(|one| one.by_zone)];
+        near.into_iter().find(|own| !own.is_empty()).map_or_else(|| self.usable(), in_order)
     }
 
-    fn add(&mut self, endpoint: &Endpoint, target: Target) {
+    fn usable(&self) -> Vec<Target> {
+        let ready: Vec<Target> = self.ready.iter().map(|one| one.target).collect();
+        in_order(if ready.is_empty() { self.serving.clone() } else { ready })
+    }
+
+    fn add(&mut self, endpoint: &Endpoint, target: Target, here: Here<'_>) {
         let conditions = endpoint.conditions.as_ref();
         let ready = conditions.and_then(|conditions| conditions.ready).unwrap_or(true);
         let serving = conditions.and_then(|conditions| conditions.serving).unwrap_or(ready);
         let terminating = conditions.and_then(|conditions| conditions.terminating).unwrap_or(false);
         if ready {
-            self.ready.push(target);
+            let hints = endpoint.hints.as_ref();
+            let nodes = hints.and_then(|hints| hints.for_nodes.as_deref()).unwrap_or_default();
+            let zones = hints.and_then(|hints| hints.for_zones.as_deref()).unwrap_or_default();
+            self.ready.push(Ready {
+                target,
+                by_node: Meant::of(nodes.iter().map(|node| &node.name), Some(here.node)),
+                by_zone: Meant::of(zones.iter().map(|zone| &zone.name), here.zone),
+            });
         } else if serving && terminating {
             self.serving.push(target);
         }
     }
 }
 
+fn in_order(mut targets: Vec<Target>) -> Vec<Target> {
+    targets.sort_unstable();
+    targets.dedup();
+    targets
+}
+
 impl Endpoints {
-    fn collect(slices: &[&EndpointSlice], port_name: &str, node: &str) -> Self {
+    fn collect(slices: &[&EndpointSlice], port_name: &str, here: Here<'_>) -> Self {
         let mut endpoints = Self::default();
         for slice in slices {
             let ports = slice.ports.iter().flatten();
@@ -212,12 +276,66 @@ impl Endpoints {
             };
             for endpoint in &slice.endpoints {
                 let Some(ip) = endpoint.addresses.first().and_then(|ip| ip.parse().ok()) else { continue };
-                endpoints.all.add(endpoint, (ip, port));
-                if endpoint.node_name.as_deref() == Some(node) {
-                    endpoints.local.add(endpoint, (ip, port));
+                endpoints.all.add(endpoint, (ip, port), here);
+                if endpoint.node_name.as_deref() == Some(here.node) {
+                    endpoints.local.add(endpoint, (ip, port), here);
                 }
             }
         }
         endpoints
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The last bytes of the endpoints' addresses that a Node `here` in the zone `near` leads to. An endpoint is written as
+    /// `1 node zone`, with `-` for no hint and `+` between several, and `!1` if it ends.
+    fn check(what: &str, endpoints: &[&str], expect: &[u8]) {
+        let endpoint = |text: &&str| {
+            let words: Vec<&str> = text.split(' ').collect();
+            let (number, ready) =
+                words[0].strip_prefix('!').map_or((words[0], true), |number| (number, false));
+            let hints = |word: &str| {
+                let names = word.split('+').filter(|name| *name != "-");
+                names.map(|name| serde_json::json!({"name": name})).collect::<Vec<_>>()
+            };
+            serde_json::json!({"addresses": [format!("10.42.0.{number}")],
+                "conditions": {"ready": ready, "serving": true, "terminating": !ready},
+                "hints": {"forNodes": hints(words[1]), "forZones": hints(words[2])}})
+        };
+        let slice = serde_json::json!({"addressType": "IPv4", "ports": [{"name": "", "port": 80}],
+            "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>()});
+        let slice: EndpointSlice = serde_json::from_value(slice).unwrap();
+        let nodes = Nodes { addresses: BTreeSet::new(), zone: Some("near".to_owned()) };
+        let found = Endpoints::collect(&[&slice], "", Here::new("here", &nodes)).all.nearest();
+        let found: Vec<u8> = found.iter().map(|(ip, _)| ip.octets()[3]).collect();
+        assert_eq!(found, expect, "{what}");
+    }
+
+    #[test]
+    fn traffic_goes_to_the_nearest_endpoints_that_are_ready() {
+        check("no hints", &["1 - -", "2 - -"], &[1, 2]);
+        check("the zone's", &["1 - near", "2 - far"], &[1]);
+        check("of several zones", &["1 - far+near", "2 - far"], &[1]);
+        check("no zone's", &["1 - far", "2 - far"], &[1, 2]);
+        check("not all are for zones", &["1 - near", "2 - -"], &[1, 2]);
+        check("the node's", &["1 here near", "2 there near"], &[1]);
+        check("no node's", &["1 there near", "2 there far"], &[1]);
+        check("not all are for nodes", &["1 here near", "2 - near", "3 there far"], &[1, 2]);
+        check("nobody's", &["1 there far"], &[1]);
+        check("the near one ends", &["!1 here near", "2 there far"], &[2]);
+        check("one that ends has no hint", &["1 - near", "2 - far", "!3 - -"], &[1]);
+        check("all end", &["!1 here near", "!2 there far"], &[1, 2]);
+    }
+
+    #[test]
+    fn a_node_that_names_no_zone_has_none_of_the_endpoints() {
+        let zones = ["near".to_owned()];
+        assert_eq!(Meant::of(&zones, None), Meant::ForOthers);
+        assert_eq!(Meant::of(&[], None), Meant::ForAll);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
-use crate::service_port::{Target, service_ports};
+use crate::service_port::{Here, Target, service_ports};
 
 const UDP: u8 = 17;
 
@@ -20,9 +20,9 @@ pub(crate) struct UdpTargets {
 }
 
 impl UdpTargets {
-    pub(crate) fn of(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>], node: &str) -> Self {
+    pub(crate) fn of(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>], here: Here<'_>) -> Self {
         let mut targets = Self::default();
-        for row in service_ports(services, slices, node).into_iter().filter(|row| row.protocol == UDP) {
+        for row in service_ports(services, slices, here).into_iter().filter(|row| row.protocol == UDP) {
             let external = row.endpoints();
             if !external.is_empty() || !row.internal.is_empty() {
                 targets.served.extend(row.cluster_ips.iter().chain(row.outside_ips()));

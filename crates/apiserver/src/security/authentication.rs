@@ -1,12 +1,13 @@
 //! Who sends a request: what was presented, in upstream's order, and what tokens are good for.
 
-use auth::token::{Lookup, TokenError};
+use auth::token::{Legacy, Lookup, TokenError};
 use auth::{Decision, UserInfo};
 use http::HeaderMap;
 use machinery::metadata::Metadata;
 use serde_json::Value;
 use tracing::debug;
 
+use super::token_uses::{self, INVALID_SINCE};
 use super::{Peer, Proof, Security, Verified, bearer, credentials, forbidden};
 use crate::impersonation;
 use crate::kinds::Kinds;
@@ -136,8 +137,8 @@ impl Security {
             return Err("invalid bearer token".to_owned());
         }
         let verified = |user, proof| Verified { user, audiences: own.clone(), proof };
-        if let Some(user) = self.of_secret(token).await? {
-            return Ok(verified(user, Proof::SecretToken));
+        if let Some((user, proof)) = self.of_secret(token).await? {
+            return Ok(verified(user, proof));
         }
         if let Some(user) = bearer::bootstrap(&self.builtin, token, now) {
             return Ok(verified(user, Proof::BootstrapToken));
@@ -157,13 +158,28 @@ impl Security {
 
     /// The service account of a token that lies in a Secret. The Secret may be so new that only the store knows it; anybody
     /// may send anything, and only what our key has signed is worth a question to the store.
-    async fn of_secret(&self, token: &str) -> std::result::Result<Option<UserInfo>, String> {
+    async fn of_secret(&self, token: &str) -> std::result::Result<Option<(UserInfo, Proof)>, String> {
         let Ok(claims) = self.tokens.verify_legacy(token) else { return Ok(None) };
-        if let Some(user) = bearer::legacy(&self.builtin, &claims, token) {
-            return Ok(Some(user));
+        let mut found = bearer::legacy(&self.builtin, &claims, token);
+        if found.is_none() {
+            self.cache.fresh().await.map_err(|failure| failure.to_string())?;
+            found = bearer::legacy(&self.builtin, &claims, token);
         }
-        self.cache.fresh().await.map_err(|failure| failure.to_string())?;
-        Ok(bearer::legacy(&self.builtin, &claims, token))
+        let Some(found) = found else { return Ok(None) };
+        let Legacy { namespace, secret, account, .. } = claims;
+        if !token_uses::is_current(&found.last_used, self.clock.now()) {
+            self.uses.note(&namespace, &secret);
+        }
+        if !found.invalid_since.is_empty() {
+            return Err(format!(
+                "the token in secret {namespace}/{secret} for service account {namespace}/{account} has been marked \
+                 invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the \
+                 '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
+            ));
+        }
+        let proof =
+            if found.is_generated { Proof::GeneratedToken(secret) } else { Proof::SecretToken(secret) };
+        Ok(Some((found.user, proof)))
     }
 
     /// Believes the issuers of another file from now on, as soon as they have told their keys; says whether it is another

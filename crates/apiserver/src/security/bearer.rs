@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
+use super::token_uses::{INVALID_SINCE, LAST_USED};
 use crate::kinds::Kinds;
 use crate::tree::text;
 
@@ -14,9 +15,21 @@ fn stored(kinds: &Kinds, resource: &str, namespace: &str, name: &str) -> Option<
     kind.cache().get(&kind.key(namespace, name)).map(|object| kind.value(&object))
 }
 
+/// What the Secret and the account of a token say of it.
+pub(super) struct Lasting {
+    /// Whom it stands for.
+    pub(super) user: UserInfo,
+    /// Whether the account names the Secret, as it did those that were made for it in the past.
+    pub(super) is_generated: bool,
+    /// On which day it was last used, as far as that is written.
+    pub(super) last_used: String,
+    /// Since when it is good for nothing; empty if it is good.
+    pub(super) invalid_since: String,
+}
+
 /// The service account of a Secret's token, while both are there. Source: `pkg/serviceaccount/legacy.go`.
 /// `claims` are the token's, which our key has signed.
-pub(super) fn legacy(kinds: &Kinds, claims: &Legacy, token: &str) -> Option<UserInfo> {
+pub(super) fn legacy(kinds: &Kinds, claims: &Legacy, token: &str) -> Option<Lasting> {
     let secret = stored(kinds, "secrets", &claims.namespace, &claims.secret)?;
     let held =
         base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text(&secret, "/data/token"))
@@ -29,7 +42,17 @@ pub(super) fn legacy(kinds: &Kinds, claims: &Legacy, token: &str) -> Option<User
     if metadata.is_terminating() || metadata.uid() != claims.uid {
         return None;
     }
-    Some(UserInfo::service_account(&claims.namespace, &claims.account, &claims.uid))
+    let label = |key: &str| {
+        let labels = secret.pointer("/metadata/labels");
+        labels.and_then(|labels| labels.get(key)?.as_str()).unwrap_or_default().to_owned()
+    };
+    let named = account.get("secrets").and_then(Value::as_array).into_iter().flatten();
+    Some(Lasting {
+        user: UserInfo::service_account(&claims.namespace, &claims.account, &claims.uid),
+        is_generated: named.into_iter().any(|named| text(named, "/name") == claims.secret),
+        last_used: label(LAST_USED),
+        invalid_since: label(INVALID_SINCE),
+    })
 }
 
 /// The node-to-be behind a bootstrap token.

@@ -139,6 +139,26 @@ pub const FLAGS: &[Flag] = &[
     acts("node-monitor-grace-period", Period, "50s", "How long a Node may be silent before it is Unknown"),
     acts("node-startup-grace-period", Period, "1m0s", "The same for one that has never said anything"),
     acts(
+        "node-eviction-rate",
+        Fraction(0.0, 1_000_000.0),
+        "0.1",
+        "Nodes of a zone in a second whose Pods are driven off because nothing is heard of them",
+    ),
+    acts(
+        "secondary-node-eviction-rate",
+        Fraction(0.0, 1_000_000.0),
+        "0.01",
+        "The same in a large zone most of whose Nodes are not ready; in a small one there is none",
+    ),
+    acts("large-cluster-size-threshold", COUNT, "50", "How many Nodes a zone has that is not large"),
+    acts(
+        "unhealthy-zone-threshold",
+        Fraction(0.0, 1.0),
+        "0.55",
+        "The share of a zone's Nodes, three at least, that are not ready where the zone is unhealthy",
+    ),
+    acts("terminated-pod-gc-threshold", COUNT, "12500", "How many Pods that are over are kept; 0 for all"),
+    acts(
         "node-cidr-mask-size-ipv4",
         Number(0, 32),
         "24",

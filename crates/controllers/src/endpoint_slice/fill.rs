@@ -90,7 +90,7 @@ fn fill_group(
 }
 
 fn is_changed(wanted: &Wanted) -> bool {
-    wanted.slice.as_ref().is_none_or(|slice| slice.endpoints != wanted.endpoints)
+    !wanted.has_its_endpoints()
 }
 
 /// The same for endpoints that stand for the same Pod at the same address.

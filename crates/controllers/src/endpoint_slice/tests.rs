@@ -4,7 +4,7 @@ use super::*;
 use crate::fixture::{list, noon, parse, render};
 
 fn check(spec: &str, pods: &str, slices: &str, expect: &Expect) {
-    expect.assert_eq(&render(&plan(&snapshot(spec, pods, slices), noon())));
+    expect.assert_eq(&render(&decide(&snapshot(spec, pods, slices), noon()).0));
 }
 
 fn snapshot(spec: &str, pods: &str, slices: &str) -> Snapshot {
@@ -14,11 +14,11 @@ fn snapshot(spec: &str, pods: &str, slices: &str) -> Snapshot {
     );
     let zones = [("one".to_owned(), "z".to_owned())].into();
     let backing = Backing { service: Arc::new(parse(&service)), pods: list(pods), zones, revision: 3 };
-    Snapshot { backing, slices: list(slices), endpoints_max: 100 }
+    Snapshot { backing, slices: list(slices), shares: None, had_shares: false, endpoints_max: 100 }
 }
 
 fn created(spec: &str, pods: &str, expect: &Expect) {
-    let plan = plan(&snapshot(spec, pods, "[]"), noon());
+    let plan = decide(&snapshot(spec, pods, "[]"), noon()).0;
     let bodies = plan.actions().filter_map(|action| match action {
         Action::Request(request) => Some(request.body.to_string() + "\n"),
         _ => None,
@@ -141,7 +141,7 @@ fn an_empty_slice_is_reused_and_the_rest_goes() {
 #[test]
 fn no_slice_holds_more_than_its_maximum() {
     let pods: String = (0..250).map(|n| pod(&format!("pod{n}"), &format!("10.42.1.{n}"), true, "")).collect();
-    let plan = plan(&snapshot(PORT, &pods, "[]"), noon());
+    let plan = decide(&snapshot(PORT, &pods, "[]"), noon()).0;
     let sizes: Vec<usize> = plan
         .actions()
         .filter_map(|action| match action {

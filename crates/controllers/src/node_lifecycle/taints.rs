@@ -21,8 +21,21 @@ const PRESSURES: [(&str, &str); 4] = [
 pub(super) enum Eviction {
     /// They may.
     Allowed,
+    /// They may where it has begun.
+    NotBegun,
     /// They may not.
     Withheld,
+}
+
+/// Whether Pods would be driven off `node` from now on, if they may.
+pub(super) fn begins_eviction(node: &Node, conditions: &[NodeCondition]) -> bool {
+    wanted(node, conditions, Eviction::Allowed).iter().any(|(_, effect)| *effect == "NoExecute")
+        && !is_evicted(node)
+}
+
+fn is_evicted(node: &Node) -> bool {
+    let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.any(|taint| taint.effect == "NoExecute" && is_managed(taint))
 }
 
 /// The taints that `node` shall have, if they are not what it has. Taints of others stay.
@@ -71,8 +84,13 @@ fn wanted(
     };
     if let Some(key) = unready {
         wanted.push((key, "NoSchedule"));
+        let may_evict = match eviction {
+            Eviction::Allowed => true,
+            Eviction::NotBegun => is_evicted(node),
+            Eviction::Withheld => false,
+        };
         // A node that never reported has no Pods to drive off.
-        if eviction == Eviction::Allowed && status("Ready").is_some() {
+        if may_evict && status("Ready").is_some() {
             wanted.push((key, "NoExecute"));
         }
     }

@@ -3,10 +3,15 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::fixture::{list, noon, parse, render};
 
-const PEER: bool = true;
-const ALONE: bool = false;
+const PEER: Pace = Pace::OneIn(Duration::from_secs(10));
+const ALONE: Pace = Pace::Stopped;
 
-fn check(spec: &str, ready: &str, renewed: &str, has_ready_peer: bool, expect: &Expect) {
+fn check(spec: &str, ready: &str, renewed: &str, pace: Pace, expect: &Expect) {
+    let snapshot = snapshot(spec, ready, renewed, pace);
+    expect.assert_eq(&render(&plan(&snapshot, noon(), |_| None)));
+}
+
+fn snapshot(spec: &str, ready: &str, renewed: &str, pace: Pace) -> Snapshot {
     let conditions = if ready.is_empty() {
         String::new()
     } else {
@@ -24,18 +29,14 @@ fn check(spec: &str, ready: &str, renewed: &str, has_ready_peer: bool, expect: &
     let lease = format!("{{spec: {{renewTime: '2026-01-01T{renewed}.000000Z'}}}}");
     let pods = "[{metadata: {name: a, namespace: default, uid: p1}, spec: {containers: [], nodeName: one}, \
                 status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}]";
-    let snapshot = Snapshot {
+    Snapshot {
         node: Arc::new(parse(&node)),
         lease: Some(Arc::new(parse(&lease))),
         listening_since: "2026-01-01T09:00:00Z".parse().unwrap(),
-        has_ready_peer,
+        pace,
         pods: list(pods),
-        options: Arc::new(Options {
-            node_monitor_grace_period: "40s".parse().unwrap(),
-            ..Options::default()
-        }),
-    };
-    expect.assert_eq(&render(&plan(&snapshot, noon())));
+        options: Arc::default(),
+    }
 }
 
 #[test]
@@ -46,7 +47,7 @@ fn a_node_that_renews_its_lease_is_left_alone() {
         "11:59:50",
         PEER,
         &expect![[r#"
-        again after 30s
+        again after 40s
     "#]],
     );
 }
@@ -56,16 +57,18 @@ fn a_silent_node_is_unknown_and_its_pods_are_not_ready() {
     check(
         "",
         "True",
-        "11:59:20",
+        "11:59:10",
         PEER,
         &expect![[r#"
-        step
-          patch nodes/status one {"status":{"conditions":[{"lastHeartbeatTime":"2026-01-01T11:00:00Z","lastTransitionTime":"2026-01-01T12:00:00Z","message":"Kubelet stopped posting node status.","reason":"NodeStatusUnknown","status":"Unknown","type":"Ready"},{"lastHeartbeatTime":"2026-01-01T11:00:00Z","lastTransitionTime":"2026-01-01T12:00:00Z","message":"Kubelet stopped posting node status.","reason":"NodeStatusUnknown","status":"Unknown","type":"MemoryPressure"},{"lastHeartbeatTime":"2026-01-01T11:00:00Z","lastTransitionTime":"2026-01-01T12:00:00Z","message":"Kubelet stopped posting node status.","reason":"NodeStatusUnknown","status":"Unknown","type":"DiskPressure"},{"lastHeartbeatTime":"2026-01-01T11:00:00Z","lastTransitionTime":"2026-01-01T12:00:00Z","message":"Kubelet stopped posting node status.","reason":"NodeStatusUnknown","status":"Unknown","type":"PIDPressure"}]}}
-        step
-          patch pods/status a {"metadata":{"uid":"p1"},"status":{"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","status":"False","type":"Ready"}]}}
-        step
-          Warning NodeNotReady: Node is not ready
-    "#]],
+            step
+              patch nodes/status one {"status":{"conditions":[{"lastHeartbeatTime":"2026-01-01T11:00:00Z","lastTransitionTime":"2026-01-01T12:00:00Z","message":"Kubelet stopped posting node status.","reason":"NodeStatusUnknown","status":"Unknown","type":"Ready"},{"lastHeartbeatTime":"2026-01-01T11:00:00Z","lastTransitionTime":"2026-01-01T12:00:00Z","message":"Kubelet stopped posting node status.","reason":"NodeStatusUnknown","status":"Unknown","type":"MemoryPressure"},{"lastHeartbeatTime":"2026-01-01T11:00:00Z","lastTransitionTime":"2026-01-01T12:00:00Z","message":"Kubelet stopped posting node status.","reason":"NodeStatusUnknown","status":"Unknown","type":"DiskPressure"},{"lastHeartbeatTime":"2026-01-01T11:00:00Z","lastTransitionTime":"2026-01-01T12:00:00Z","message":"Kubelet stopped posting node status.","reason":"NodeStatusUnknown","status":"Unknown","type":"PIDPressure"}]}}
+            step
+              Normal NodeNotReady: Node one status is now: NodeNotReady
+            step
+              patch pods/status a {"metadata":{"uid":"p1"},"status":{"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","status":"False","type":"Ready"}]}}
+            step
+              Warning NodeNotReady: Node is not ready
+        "#]],
     );
 }
 
@@ -114,7 +117,7 @@ fn a_ready_node_loses_its_taints() {
         &expect![[r#"
         step
           patch nodes one {"metadata":{"resourceVersion":"5","uid":"n1"},"spec":{"taints":[{"effect":"NoExecute","key":"mine"}]}}
-        again after 35s
+        again after 45s
     "#]],
     );
 }
@@ -129,7 +132,7 @@ fn a_cordoned_node_is_tainted() {
         &expect![[r#"
         step
           patch nodes one {"metadata":{"resourceVersion":"5","uid":"n1"},"spec":{"taints":[{"effect":"NoSchedule","key":"node.kubernetes.io/unschedulable","timeAdded":"2026-01-01T12:00:00Z"}]}}
-        again after 35s
+        again after 45s
     "#]],
     );
 }
@@ -142,4 +145,37 @@ fn who_has_never_said_anything_has_its_own_time() {
     };
     assert_eq!(grace(&node(""), &options), Duration::from_secs(60));
     assert_eq!(grace(&node("{type: Ready, status: Unknown}"), &options), Duration::from_secs(50));
+}
+
+#[test]
+fn pods_are_driven_off_when_it_is_the_nodes_turn() {
+    let check = |taints: &str, pace: Pace, wait: Option<u64>, expect: (&[&str], Option<u64>)| {
+        let snapshot = snapshot(&format!("taints: [{taints}]"), "Unknown", "11:00:00", pace);
+        let plan = plan(&snapshot, noon(), |_| wait.map(Duration::from_secs));
+        let written = plan.actions().find_map(|action| match action {
+            Action::Request(request) if request.resource.plural == "nodes" => {
+                Some(request.body["spec"]["taints"].clone())
+            }
+            _ => None,
+        });
+        let text = |taint: &Value| format!("{}:{}", taint["key"], taint["effect"]).replace('"', "");
+        let found: Vec<String> = written.iter().flat_map(|all| all.as_array().unwrap()).map(text).collect();
+        let found: Vec<&str> =
+            found.iter().map(|text| text.trim_start_matches("node.kubernetes.io/")).collect();
+        let again = plan.requeue_after.map(|delay| delay.as_secs());
+        assert_eq!((found.as_slice(), again), expect, "{taints} {pace:?} {wait:?}");
+    };
+    let (gone, both) =
+        ("unreachable:NoSchedule", ["unreachable:NoSchedule", "unreachable:NoExecute"].as_slice());
+    check("", PEER, None, (both, None));
+    check("", PEER, Some(7), (&[gone], Some(7)));
+    check("", Pace::Paused, None, (&[gone], None));
+    check("", ALONE, None, (&[gone], None));
+    // It has begun: another taint takes the place of the one that is there.
+    let begun = "{key: node.kubernetes.io/not-ready, effect: NoExecute}";
+    check(begun, PEER, Some(7), (both, None));
+    check(begun, Pace::Paused, Some(7), (both, None));
+    check(begun, ALONE, Some(7), (&[gone], None));
+    let done = "{key: node.kubernetes.io/unreachable, effect: NoSchedule}, {key: node.kubernetes.io/unreachable, effect: NoExecute}";
+    check(done, PEER, Some(7), (&[], None));
 }

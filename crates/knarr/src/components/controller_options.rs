@@ -34,7 +34,7 @@ impl ControllerOptions {
         informers.setting_or(|| self.options.clone());
         Engine::new(informers, "controllermanager")
             .with_workers(self.workers.clone())
-            .with_tallies(controllers::metrics::tallies)
+            .with_notes(controllers::metrics::notes)
     }
 
     /// Waits until the controller may start, if it is to run; what there is of its objects is shown from then on.

@@ -1,7 +1,6 @@
 //! What the parts of a node decide from objects with null, empty and missing at every path of their schemas: nothing of it
 //! stops them, and a good object beside is served.
 
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice::from_ref as one;
@@ -84,7 +83,7 @@ fn is_served(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> bool {
         cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
         local_addresses: vec![Ipv4Addr::new(10, 43, 0, 10)],
     };
-    let rules = proxy::render(services, slices, &BTreeSet::new(), &config).table;
+    let rules = proxy::render(services, slices, &proxy::Nodes::default(), &config).table;
     let has_rules = rules.chains.contains_key("endpoints/default/good//6");
     let zone = dns::Zone::new(services, slices, "cluster.local", 1);
     let name = Name::from_ascii("good.default.svc.cluster.local.").unwrap();

@@ -1,8 +1,10 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sys::nftables::{Data, Key, Table, Verdict};
 
 use super::*;
-use crate::{Rendered, render};
+use crate::{Nodes, Rendered, render};
 
 const TCP: u8 = 6;
 
@@ -50,7 +52,7 @@ fn rendered(hostile: (&str, &str), spec: Value, status: Value) -> Rendered {
         slice("a", "old", "10.42.0.3", 8080),
         slice(hostile.0, hostile.1, "10.42.0.66", 8080),
     ];
-    let nodes = BTreeSet::from([Ipv4Addr::new(192, 0, 2, 2)]);
+    let nodes = Nodes { addresses: BTreeSet::from([Ipv4Addr::new(192, 0, 2, 2)]), ..Nodes::default() };
     render(&services, &slices, &nodes, &config())
 }
 

@@ -41,7 +41,7 @@ fn services(yaml: &str) -> (Vec<Arc<Service>>, Vec<Arc<EndpointSlice>>) {
 
 fn table(yaml: &str) -> Table {
     let (services, slices) = services(yaml);
-    render(&services, &slices, &BTreeSet::new(), &config()).table
+    render(&services, &slices, &Nodes::default(), &config()).table
 }
 
 /// Names of the chains, without those that are always there.
@@ -334,7 +334,7 @@ fn a_udp_client_with_one_socket_moves_on_when_its_endpoint_is_gone() {
     };
     let targets = |yaml: &str| {
         let (services, slices) = services(yaml);
-        crate::stale::UdpTargets::of(&services, &slices, "node-a")
+        crate::stale::UdpTargets::of(&services, &slices, Here::new("node-a", &Nodes::default()))
     };
     cluster.apply(&states[0]);
     assert_eq!(ask(), "pod0");
