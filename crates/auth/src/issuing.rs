@@ -24,8 +24,6 @@ use crate::subject::SubjectName;
 
 /// Clocks may differ by this much. Source: `--cluster-signing-duration`'s backdating of five minutes.
 const BACKDATE_SECONDS: i64 = 300;
-/// How long a certificate lives unless its request asks for less. Source: `--cluster-signing-duration`.
-const SECONDS_MAX: i64 = 365 * 24 * 3600;
 /// No certificate lives shorter.
 const SECONDS_MIN: i64 = 600;
 /// The end of a certificate that lives shorter than this is not backdated.
@@ -94,7 +92,8 @@ impl Signer {
         Ok(Self { issuer, ends_second, random: SystemRandom::new() })
     }
 
-    /// The certificate, PEM, for the PEM request `pem`; it lives `wanted_seconds` at most.
+    /// The certificate, PEM, for the PEM request `pem`; it lives so many `seconds`, and not longer than
+    /// the authority.
     ///
     /// # Errors
     /// If the request cannot be read, or asks for a usage that does not exist.
@@ -102,7 +101,7 @@ impl Signer {
         &self,
         pem: &[u8],
         usages: &[String],
-        wanted_seconds: Option<i64>,
+        seconds: i64,
         now: Timestamp,
     ) -> Result<String, IssueError> {
         let asked = Asked::of_pem(pem)?;
@@ -112,7 +111,7 @@ impl Signer {
             .map_err(|_| crate::signing::RequestError::NotARequest)?;
         let info = &request.certification_request_info;
         let mut params = self.params(&asked, usages)?;
-        self.set_lifetime(&mut params, wanted_seconds, now);
+        self.set_lifetime(&mut params, seconds, now);
         let draft = params.signed_by(self.issuer.key(), &self.issuer).map_err(IssueError::Certificate)?;
         let subject = SubjectName::of(&info.subject)?.encoded();
         self.finish(draft.der(), &subject, info.subject_pki.raw)
@@ -139,11 +138,11 @@ impl Signer {
         Ok(params)
     }
 
-    fn set_lifetime(&self, params: &mut CertificateParams, wanted_seconds: Option<i64>, now: Timestamp) {
-        let seconds = wanted_seconds.unwrap_or(SECONDS_MAX).clamp(SECONDS_MIN, SECONDS_MAX);
+    fn set_lifetime(&self, params: &mut CertificateParams, seconds: i64, now: Timestamp) {
+        let seconds = seconds.max(SECONDS_MIN);
         // Only of a short life the backdating would be a noticeable part.
         let backdated = if seconds < SHORT_SECONDS { 0 } else { BACKDATE_SECONDS };
-        let end = (now.as_second() + seconds - backdated).min(self.ends_second);
+        let end = now.as_second().saturating_add(seconds - backdated).min(self.ends_second);
         let at = time::OffsetDateTime::from_unix_timestamp;
         if let (Ok(start), Ok(end)) = (at(now.as_second() - BACKDATE_SECONDS), at(end)) {
             params.not_before = start;
@@ -306,7 +305,7 @@ mod tests {
         let (signer, authority) = authority();
         let usages = ["client auth", "digital signature"].map(str::to_owned);
         let request = request();
-        let pem = signer.sign(&request, &usages, Some(3600), now()).expect("a certificate");
+        let pem = signer.sign(&request, &usages, 3600, now()).expect("a certificate");
         let (_, block) = parse_x509_pem(pem.as_bytes()).expect("PEM");
         let certificate = block.parse_x509().expect("a certificate");
         let (_, parent) = parse_x509_pem(authority.as_bytes()).expect("PEM");
@@ -340,11 +339,11 @@ mod tests {
             let parsed = block.parse_x509().expect("a certificate");
             (parsed.raw_serial_as_string(), parsed.validity().not_after.timestamp())
         };
-        let one = serial_and_end(signer.sign(&request, &[], None, late).expect("a certificate"));
-        let two = serial_and_end(signer.sign(&request, &[], None, late).expect("a certificate"));
+        let one = serial_and_end(signer.sign(&request, &[], 3600, late).expect("a certificate"));
+        let two = serial_and_end(signer.sign(&request, &[], 3600, late).expect("a certificate"));
         assert_eq!((one.1, two.1), (ends, ends));
         assert_ne!(one.0, two.0);
-        let unknown = signer.sign(&request, &["flying".to_owned()], None, late);
+        let unknown = signer.sign(&request, &["flying".to_owned()], 3600, late);
         assert_eq!(unknown.expect_err("refused").to_string(), "unrecognized usage values: [\"flying\"]");
     }
 
@@ -360,7 +359,7 @@ mod tests {
     fn an_authority_with_an_rsa_key_in_the_older_form_signs() {
         use crate::keys::tests::{RSA_AUTHORITY, RSA_PKCS1};
         let signer = Signer::new(RSA_AUTHORITY, RSA_PKCS1).expect("an authority");
-        let pem = signer.sign(&request(), &[], Some(3600), now()).expect("a certificate");
+        let pem = signer.sign(&request(), &[], 3600, now()).expect("a certificate");
         let (_, block) = parse_x509_pem(pem.as_bytes()).expect("PEM");
         let certificate = block.parse_x509().expect("a certificate");
         let (_, parent) = parse_x509_pem(RSA_AUTHORITY.as_bytes()).expect("PEM");

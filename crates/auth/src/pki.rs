@@ -211,6 +211,22 @@ impl Authority {
     }
 }
 
+/// A certificate of `subject` that nobody has signed but itself, in no file.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn self_signed(subject: &Subject, now: Timestamp) -> Result<Identity, PkiError> {
+    let make = || {
+        let key = KeyPair::generate()?;
+        let mut params = named_params(subject)?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        set_lifetime(&mut params, now, LEAF_DAYS);
+        let certificate = params.self_signed(&key)?;
+        Ok(Identity { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+    };
+    make().map_err(named(&subject.name))
+}
+
 /// The certificate of `subject` in `dir`, if it was signed by this authority for just that and does not end soon.
 ///
 /// # Errors

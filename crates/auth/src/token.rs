@@ -1,4 +1,4 @@
-//! Bound ServiceAccount tokens: JWTs signed by the cluster's own key (ES256, or RS256 where others have made it).
+//! Bound ServiceAccount tokens: JWTs signed by the cluster's own key (ES256; ES384 or RS256 where others have made it).
 //!
 //! Source: KEP-1205, `pkg/serviceaccount/claims.go`. Whether the account and the object that a token is bound to
 //! still exist is asked of [`Lookup`]: a token dies with them.
@@ -12,8 +12,9 @@ use jiff::Timestamp;
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
-    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey,
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED,
+    ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm, EcdsaVerificationAlgorithm,
+    KeyPair, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +33,9 @@ const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The key is of another kind.
-    #[error("the ServiceAccount key is neither an ECDSA P-256 key nor an RSA key of 2048 to 4096 bits")]
+    #[error(
+        "the ServiceAccount key is neither an ECDSA P-256 or P-384 key nor an RSA key of 2048 to 4096 bits"
+    )]
     Key,
     /// It is not one of ours: another form, another issuer, another signature.
     #[error("the token is not a ServiceAccount token of this cluster")]
@@ -151,35 +154,64 @@ pub struct Tokens {
 }
 
 enum Key {
-    Ecdsa(Box<EcdsaKeyPair>),
+    Ecdsa(&'static Curve, Box<EcdsaKeyPair>),
     Rsa(Box<RsaKeyPair>),
 }
 
+/// An elliptic curve and what a JWT calls it. Source: RFC 7518, 3.4, 6.2.1.
+struct Curve {
+    name: &'static str,
+    algorithm: &'static str,
+    /// Of one coordinate.
+    bytes: usize,
+    signing: &'static EcdsaSigningAlgorithm,
+    verifying: &'static EcdsaVerificationAlgorithm,
+}
+
+static CURVES: [Curve; 2] = [
+    Curve {
+        name: "P-256",
+        algorithm: "ES256",
+        bytes: 32,
+        signing: &ECDSA_P256_SHA256_FIXED_SIGNING,
+        verifying: &ECDSA_P256_SHA256_FIXED,
+    },
+    Curve {
+        name: "P-384",
+        algorithm: "ES384",
+        bytes: 48,
+        signing: &ECDSA_P384_SHA384_FIXED_SIGNING,
+        verifying: &ECDSA_P384_SHA384_FIXED,
+    },
+];
+
 impl Key {
     fn of_pkcs8(key: &[u8], random: &SystemRandom) -> Result<Self, TokenError> {
-        if let Ok(key) = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key, random) {
-            return Ok(Self::Ecdsa(Box::new(key)));
+        for curve in &CURVES {
+            if let Ok(key) = EcdsaKeyPair::from_pkcs8(curve.signing, key, random) {
+                return Ok(Self::Ecdsa(curve, Box::new(key)));
+            }
         }
         RsaKeyPair::from_pkcs8(key).map(|key| Self::Rsa(Box::new(key))).map_err(|_| TokenError::Key)
     }
 
     fn algorithm(&self) -> &'static str {
         match self {
-            Self::Ecdsa(_) => "ES256",
+            Self::Ecdsa(curve, _) => curve.algorithm,
             Self::Rsa(_) => "RS256",
         }
     }
 
     fn public(&self) -> &[u8] {
         match self {
-            Self::Ecdsa(key) => key.public_key().as_ref(),
+            Self::Ecdsa(_, key) => key.public_key().as_ref(),
             Self::Rsa(key) => key.public_key().as_ref(),
         }
     }
 
     fn sign(&self, random: &SystemRandom, message: &[u8]) -> Result<Vec<u8>, ring::error::Unspecified> {
         match self {
-            Self::Ecdsa(key) => Ok(key.sign(random, message)?.as_ref().to_vec()),
+            Self::Ecdsa(_, key) => Ok(key.sign(random, message)?.as_ref().to_vec()),
             Self::Rsa(key) => {
                 let mut signature = vec![0; key.public().modulus_len()];
                 key.sign(&RSA_PKCS1_SHA256, random, message, &mut signature)?;
@@ -190,21 +222,25 @@ impl Key {
 
     fn verify(&self, message: &[u8], signature: &[u8]) -> Result<(), ring::error::Unspecified> {
         match self {
-            Self::Ecdsa(_) => UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.public()),
-            Self::Rsa(_) => UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, self.public()),
+            Self::Ecdsa(curve, _) => {
+                UnparsedPublicKey::new(curve.verifying, self.public()).verify(message, signature)
+            }
+            Self::Rsa(_) => {
+                UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, self.public()).verify(message, signature)
+            }
         }
-        .verify(message, signature)
     }
 
     fn jwk(&self, key_id: &str) -> serde_json::Value {
         match self {
-            Self::Ecdsa(_) => {
-                // An uncompressed point: 0x04, then x and y of 32 bytes each.
-                let point = self.public();
-                let half = |from: usize| point.get(from..from + 32).map(|half| URL_SAFE_NO_PAD.encode(half));
+            Self::Ecdsa(curve, _) => {
+                // An uncompressed point: 0x04, then x and y.
+                let (point, bytes) = (self.public(), curve.bytes);
+                let half =
+                    |from: usize| point.get(from..from + bytes).map(|half| URL_SAFE_NO_PAD.encode(half));
                 serde_json::json!({
-                    "use": "sig", "kty": "EC", "kid": key_id, "alg": "ES256", "crv": "P-256",
-                    "x": half(1), "y": half(33),
+                    "use": "sig", "kty": "EC", "kid": key_id, "alg": curve.algorithm, "crv": curve.name,
+                    "x": half(1), "y": half(1 + bytes),
                 })
             }
             Self::Rsa(key) => {
@@ -521,7 +557,10 @@ mod tests {
         use crate::keys::tests::{EC_SEC1, RSA_PKCS1};
         let account = Reference { name: "default".into(), uid: "sa-uid".into() };
         let own = tokens();
-        for (pem, algorithm, kind) in [(RSA_PKCS1, "RS256", "RSA"), (EC_SEC1, "ES256", "EC")] {
+        let p384 =
+            rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).expect("a key").serialize_pem();
+        let keys = [(RSA_PKCS1, "RS256", "RSA"), (EC_SEC1, "ES256", "EC"), (&p384, "ES384", "EC")];
+        for (pem, algorithm, kind) in keys {
             let key = crate::keys::pkcs8(pem.as_bytes()).expect("a key");
             let tokens = Tokens::new(&key, ISSUER, Vec::new()).expect("a key");
             let token = tokens.issue_legacy("team", "secret", &account).expect("a token");
@@ -529,7 +568,15 @@ mod tests {
             assert!(String::from_utf8_lossy(&head).contains(algorithm));
             assert_eq!(tokens.verify_legacy(&token).map(|legacy| legacy.account), Ok("default".to_owned()));
             assert_eq!(own.verify_legacy(&token), Err(TokenError::NotOurs), "another key");
-            assert_eq!(tokens.jwks()["keys"][0]["kty"], kind);
+            let jwk = &tokens.jwks()["keys"][0];
+            assert_eq!((&jwk["kty"], &jwk["alg"]), (&kind.into(), &algorithm.into()));
+            let half = |name: &str| jwk[name].as_str().and_then(|half| URL_SAFE_NO_PAD.decode(half).ok());
+            let bytes = match algorithm {
+                "ES256" => Some(32),
+                "ES384" => Some(48),
+                _ => None,
+            };
+            assert_eq!(["x", "y"].map(|name| half(name).map(|half| half.len())), [bytes; 2]);
         }
         assert_eq!(Tokens::new(b"nonsense", ISSUER, Vec::new()).err(), Some(TokenError::Key));
     }

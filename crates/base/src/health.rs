@@ -38,6 +38,34 @@ impl Checks {
     }
 }
 
+/// What a health path says of the checks that are asked for, and whether all of them are well; nothing if there are none.
+/// Source: `handleRootHealth` of `k8s.io/apiserver/pkg/server/healthz`.
+pub fn report(
+    path: &str,
+    checks: impl IntoIterator<Item = (String, Result<(), String>)>,
+    is_asked: impl Fn(&str) -> bool,
+    is_verbose: bool,
+) -> Option<(bool, String)> {
+    let mut asked = checks.into_iter().filter(|(name, _)| is_asked(name)).peekable();
+    asked.peek()?;
+    let (mut lines, mut is_well) = (String::new(), true);
+    for (name, found) in asked {
+        match found {
+            Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
+            Err(why) => {
+                is_well = false;
+                lines.push_str(&format!("[-]{name} failed: {why}\n"));
+            }
+        }
+    }
+    let told = match (is_well, is_verbose) {
+        (true, false) => "ok".to_owned(),
+        (true, true) => format!("{lines}{path} check passed\n"),
+        (false, _) => format!("{lines}{path} check failed\n"),
+    };
+    Some((is_well, told))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +79,18 @@ mod tests {
         let all = Checks::of(&metrics).all();
         assert_eq!(all, [("a".to_owned(), Ok(())), ("b".to_owned(), Err("late".to_owned()))]);
         assert!(Checks::of(&other).all().is_empty());
+    }
+
+    #[test]
+    fn a_path_tells_of_what_it_is_asked_for() {
+        let checks = || [("ping".to_owned(), Ok(())), ("log".to_owned(), Err("full".to_owned()))];
+        let told = |name: &str, is_verbose| {
+            report("livez", checks(), |one| name.is_empty() || one == name, is_verbose)
+        };
+        assert_eq!(told("ping", false), Some((true, "ok".to_owned())));
+        assert_eq!(told("ping", true), Some((true, "[+]ping ok\nlivez check passed\n".to_owned())));
+        let all = "[+]ping ok\n[-]log failed: full\nlivez check failed\n";
+        assert_eq!(told("", false), Some((false, all.to_owned())));
+        assert_eq!(told("pong", false), None);
     }
 }

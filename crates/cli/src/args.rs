@@ -20,8 +20,8 @@ pub use keys::{ReencryptArgs, SecretsArgs, SecretsCommand, TokenArgs, TokenComma
 pub use looks::{ClusterArgs, Output, StatusArgs, TraceArgs, WhyArgs, object};
 pub use node::{AgentArgs, CsiHostpathArgs, KubeletArgs, ProxyArgs, RuntimeArgs};
 pub use parts::{
-    ControllerManagerArgs, LeaderElection, LeaderElectionArgs, PartArgs, SchedulerArg, SchedulerArgs,
-    SigningArgs,
+    ControllerManagerArgs, LeaderElection, LeaderElectionArgs, NodeIpamArgs, PartArgs, SchedulerArg,
+    SchedulerArgs, ServingArgs, SigningArgs,
 };
 pub use server::{DatastoreArgs, DoctorArgs, Part, RegistrationArgs, Secret, ServerArgs};
 
@@ -212,6 +212,7 @@ mod tests {
             "--node-taint=a=b:NoSchedule",
             "--write-kubeconfig=/x/y",
             "--disable-agent",
+            "--kube-controller-manager-arg=profiling=false",
             "--datastore-endpoint=http://a:1,http://b:1",
             "--datastore-cafile=/ca",
             "--enable-admission-plugins=A,B",

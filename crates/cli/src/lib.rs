@@ -6,6 +6,7 @@ pub mod args;
 pub mod backup;
 pub mod cni;
 pub mod config;
+pub mod controller_manager;
 pub mod duration;
 pub mod kubeconfig;
 pub mod kubelet;

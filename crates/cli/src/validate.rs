@@ -73,6 +73,8 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
         return Err(UsageError(format!("--tls-san {name} must be a DNS name or an IP address")));
     }
     kubelet(args)?;
+    let controllers = crate::controller_manager::OptionArgs::from_pairs(&args.kube_controller_manager_arg);
+    controllers.map_err(|error| UsageError(error.to_string()))?;
     if args.runs(Part::Dns) && !args.runs(Part::Proxy) {
         return Err(UsageError(format!(
             "--disable proxy needs --disable dns: the built-in DNS answers at an address that the proxy puts on this \
@@ -274,6 +276,12 @@ mod tests {
         check(
             "--node-label disk",
             "--kubelet-arg node-labels=disk: \"disk\" must be KEY=VALUE, such as disk=ssd",
+        );
+        check("--kube-controller-manager-arg node-monitor-grace-period=20s", "");
+        check(
+            "--kube-controller-manager-arg kubeconfig=/x",
+            "--kube-controller-manager-arg kubeconfig=/x: the server says that itself; `knarr controller-manager` alone \
+             has this flag",
         );
         check("--kubelet-arg port=6443", "--kubelet-arg port and --https-listen-port must differ");
         check("--write-kubeconfig-mode 888", "--write-kubeconfig-mode 888 must be octal, such as 600");

@@ -7,6 +7,7 @@ mod execute;
 mod following;
 mod source;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,13 +16,14 @@ use jiff::Timestamp;
 use crate::informer::Informers;
 use crate::plan::Plan;
 use crate::record::{Recorder, component_of};
+use crate::tally::Notes;
 use crate::workqueue::WorkQueue;
 use crate::{cause, plan::Action};
 use execute::Executor;
 pub use following::Following;
 pub use source::{Source, owner_key};
 
-/// Runs of one controller at a time. Source: upstream's `--concurrent-*-syncs` defaults are 5 to 20.
+/// Runs of one controller at a time, unless somebody says. Source: upstream's `--concurrent-*-syncs` defaults are 5 to 20.
 const WORKERS_PER_CONTROLLER: usize = 8;
 /// How long a run waits for its informers to see what it wrote, before it gives up waiting.
 const OWN_WRITES_MAX: Duration = Duration::from_secs(5);
@@ -43,6 +45,8 @@ pub struct Controller {
 pub struct Engine {
     informers: Informers,
     recorder: Recorder,
+    workers: BTreeMap<&'static str, usize>,
+    notes: Option<Notes>,
 }
 
 impl Engine {
@@ -50,7 +54,19 @@ impl Engine {
     /// that no controller records.
     pub fn new(informers: Informers, component: &'static str) -> Self {
         let recorder = Recorder::start(&informers, component);
-        Self { informers, recorder }
+        Self { informers, recorder, workers: BTreeMap::new(), notes: None }
+    }
+
+    /// The same, with other numbers of runs at a time for the controllers of these names.
+    #[must_use]
+    pub fn with_workers(self, workers: BTreeMap<&'static str, usize>) -> Self {
+        Self { workers, ..self }
+    }
+
+    /// The same, which notes what controllers have had done.
+    #[must_use]
+    pub fn with_notes(self, notes: Notes) -> Self {
+        Self { notes: Some(notes), ..self }
     }
 
     /// Starts a controller that writes through the informers' client.
@@ -64,8 +80,10 @@ impl Engine {
         let queue = self.informers.metrics().queue(controller.queue);
         let informers = self.informers.clone();
         let recorder = self.recorder.of(component_of(controller.name));
-        let executor = Executor::new(informers.clone(), client, recorder);
+        let counting = self.notes.map(|notes| (controller.name, notes));
+        let executor = Executor::new(informers.clone(), client, recorder, counting);
         let tasks = informers.tasks().clone();
+        let workers = self.workers.get(controller.name).copied().unwrap_or(WORKERS_PER_CONTROLLER);
         self.informers.tasks().spawn(controller.name, async move {
             let mut synced = Vec::new();
             for source in (controller.sources)(&informers) {
@@ -73,7 +91,7 @@ impl Engine {
                 synced.push((source.synced)(informers.clone()));
             }
             futures::future::join_all(synced).await;
-            for _ in 0..WORKERS_PER_CONTROLLER {
+            for _ in 0..workers {
                 let worker = Worker {
                     controller,
                     queue: queue.clone(),
@@ -156,7 +174,7 @@ impl Hands {
     /// Hands that use the informers' client.
     pub fn new(informers: Informers, recorder: Recorder) -> Self {
         let client = informers.client().clone();
-        Self(Executor::new(informers, client, recorder))
+        Self(Executor::new(informers, client, recorder, None))
     }
 
     /// Carries out one action.

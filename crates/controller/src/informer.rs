@@ -97,7 +97,7 @@ pub struct Scope {
 #[derive(Clone)]
 pub struct Informers(Arc<Factory>);
 
-struct Factory {
+pub(crate) struct Factory {
     client: kube::Client,
     tasks: Tasks,
     clock: Clock,
@@ -149,6 +149,16 @@ impl Informers {
         let (running, held, settings) = (Mutex::default(), Mutex::default(), Mutex::default());
         let recorder = OnceLock::new();
         Self(Arc::new(Factory { client, tasks, clock, random, metrics, running, held, settings, recorder }))
+    }
+
+    /// The same, without keeping them.
+    pub(crate) fn downgraded(&self) -> Weak<Factory> {
+        Arc::downgrade(&self.0)
+    }
+
+    /// The same, as long as somebody keeps them.
+    pub(crate) fn of(factory: Arc<Factory>) -> Self {
+        Self(factory)
     }
 
     /// The client that the informers use.

@@ -8,6 +8,7 @@
 //! This crate must not know any particular controller, and must not reach the store: all it holds is a
 //! `kube::Client`.
 
+pub mod access;
 pub mod cause;
 pub mod discovery;
 pub mod engine;

@@ -3,6 +3,7 @@
 //! Source: `k8s.io/component-base/metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}`. One registry per
 //! process holds them, whatever parts run in it; parts that run in one process share one `ClientMetrics`.
 
+mod gauges;
 mod tallies;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use crate::informer::Followers;
 use crate::workqueue::WorkQueue;
+pub use gauges::GaugeRow;
 
 /// What requests go to, as clusters name it: the client knows its address, in this process there is none.
 const API_SERVER: &str = "kubernetes.default.svc";
@@ -36,6 +38,12 @@ struct Named {
 struct RequestLabels {
     code: String,
     method: String,
+    host: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct VerbLabels {
+    verb: String,
     host: &'static str,
 }
 
@@ -75,6 +83,7 @@ struct Inner {
     unfinished: Family<Named, Seconds>,
     longest: Family<Named, Seconds>,
     requests: Family<RequestLabels, Counter>,
+    latencies: Family<VerbLabels, Histogram, fn() -> Histogram>,
     leads: Family<Named, Gauge>,
     left_out: Family<Left, Gauge>,
     undiscovered: Family<Part, Gauge>,
@@ -99,6 +108,7 @@ impl ClientMetrics {
             unfinished: Family::default(),
             longest: Family::default(),
             requests: Family::default(),
+            latencies: Family::new_with_constructor(latency_histogram),
             leads: Family::default(),
             left_out: Family::default(),
             undiscovered: Family::default(),
@@ -130,6 +140,11 @@ impl ClientMetrics {
             "rest_client_requests",
             "HTTP requests by status code, method and host",
             &inner.requests,
+        );
+        metrics.register(
+            "rest_client_request_duration_seconds",
+            "Seconds that requests took, by verb and host",
+            &inner.latencies,
         );
         metrics.register(
             "leader_election_master_status",
@@ -188,8 +203,10 @@ impl ClientMetrics {
         self.inner.leads.get_or_create(&Named { name }).set(i64::from(is_leader));
     }
 
-    /// Counts a request to the API server; `code` is none if there was no answer.
-    pub(crate) fn request(&self, method: &Method, code: Option<StatusCode>) {
+    /// Counts a request to the API server that took so long; `code` is none if there was no answer.
+    pub(crate) fn request(&self, method: &Method, code: Option<StatusCode>, took: Duration) {
+        let labels = VerbLabels { verb: method.to_string(), host: API_SERVER };
+        self.inner.latencies.get_or_create(&labels).observe(took.as_secs_f64());
         let labels = RequestLabels {
             code: code.map_or("<error>".to_owned(), |code| code.as_u16().to_string()),
             method: method.to_string(),
@@ -221,6 +238,11 @@ impl ClientMetrics {
         });
         queue
     }
+}
+
+/// Upstream's buckets. Source: `rest_client_request_duration_seconds`.
+fn latency_histogram() -> Histogram {
+    Histogram::new([0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0])
 }
 
 /// Upstream's buckets: from 10 ns to 1,000 s.
@@ -296,8 +318,8 @@ mod tests {
     #[test]
     fn requests_and_the_lead_are_told() {
         let metrics = ClientMetrics::default();
-        metrics.request(&Method::GET, Some(StatusCode::OK));
-        metrics.request(&Method::POST, None);
+        metrics.request(&Method::GET, Some(StatusCode::OK), Duration::from_secs(3));
+        metrics.request(&Method::POST, None, Duration::ZERO);
         metrics.leads("kube-scheduler", true);
         let mut requests = lines(&metrics, "rest_client_requests_total");
         requests.sort();
@@ -308,6 +330,9 @@ mod tests {
                 r#"rest_client_requests_total{code="<error>",method="POST",host="kubernetes.default.svc"} 1"#,
             ]
         );
+        let took = lines(&metrics, "rest_client_request_duration_seconds_sum{verb=\"GET\"");
+        let get = r#"rest_client_request_duration_seconds_sum{verb="GET",host="kubernetes.default.svc"} 3"#;
+        assert_eq!(took, [get]);
         assert_eq!(lines(&metrics, "leader_"), [r#"leader_election_master_status{name="kube-scheduler"} 1"#]);
     }
 }

@@ -2,6 +2,7 @@
 
 use http::{Request, Response};
 use kube::client::Body;
+use tokio::time::Instant;
 
 use crate::cause;
 use crate::metrics::ClientMetrics;
@@ -21,8 +22,9 @@ impl Sender {
     /// Sends `request` with the current cause.
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
         let method = request.method().clone();
+        let began = Instant::now();
         let answer = self.client.send(cause::stamp(request)).await;
-        self.metrics.request(&method, answer.as_ref().ok().map(Response::status));
+        self.metrics.request(&method, answer.as_ref().ok().map(Response::status), began.elapsed());
         answer
     }
 }

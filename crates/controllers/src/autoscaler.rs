@@ -1,6 +1,6 @@
 //! The HorizontalPodAutoscaler controller: as many Pods as metrics ask for.
 //!
-//! Every 15 s, and when an autoscaler changes, it asks for the target's scale, then for all metrics at once, and decides
+//! Every sync period, and when an autoscaler changes, it asks for the target's scale, then for all metrics at once, and decides
 //! from the answers. No informer knows metrics: they are measured, and nobody can watch them.
 //! Source: `pkg/controller/podautoscaler`.
 
@@ -18,24 +18,21 @@ use std::time::Duration;
 use controller::discovery::Watcher;
 use controller::question::{Answer, Scale};
 use controller::{Action, Answers, Controller, Informers, Plan, Question, ResourceRef, Source};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, MetricSpec};
 use k8s_openapi::api::core::v1::Pod;
+use machinery::duration::GoDuration;
 use machinery::labels::Selector;
 use machinery::quantity::Quantity;
 use parking_lot::Mutex;
 
 use crate::object::{key, namespace};
+use crate::options::{Options, signed};
 use crate::scale;
 use bounds::{Grant, History, Wish, grant};
 use metrics::Measured;
 use replicas::{Scope, Tolerances};
 use status::Report;
-
-/// Source: `--horizontal-pod-autoscaler-sync-period`.
-const PERIOD: Duration = Duration::from_secs(15);
-/// Source: `--horizontal-pod-autoscaler-tolerance`.
-const TOLERANCE: f64 = 0.1;
 
 /// The controller's row.
 pub const CONTROLLER: Controller = Controller {
@@ -57,6 +54,8 @@ pub struct Snapshot {
     pub rivals: Vec<String>,
     /// What was measured, in the order of the autoscaler's metrics.
     pub measured: Vec<Result<Measured, String>>,
+    /// What operators say.
+    pub options: Arc<Options>,
 }
 
 /// What is kept in mind of autoscalers, by key.
@@ -83,7 +82,8 @@ fn reconcile(informers: &Informers, key: &str, now: Timestamp) -> Plan {
         return Plan::nothing();
     };
     let mut memory = memories.0.lock().get(key).cloned().unwrap_or_default();
-    if let Some(left) = memory.turn(&autoscaler, now) {
+    let period = Options::of(informers).horizontal_pod_autoscaler_sync_period;
+    if let Some(left) = memory.turn(&autoscaler, period, now) {
         return Plan { requeue_after: Some(left), ..Plan::default() };
     }
     let mut plan = match gather(informers, &autoscaler, &mut memory, &memories) {
@@ -93,14 +93,19 @@ fn reconcile(informers: &Informers, key: &str, now: Timestamp) -> Plan {
             plan(&seen, &mut memory, now)
         }
     };
-    plan.requeue(PERIOD);
+    plan.requeue(period.0);
     memories.0.lock().insert(key.to_owned(), memory);
     plan
 }
 
 impl Memory {
     /// Begins another turn if it is time; how long until then, if not.
-    fn turn(&mut self, autoscaler: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Duration> {
+    fn turn(
+        &mut self,
+        autoscaler: &HorizontalPodAutoscaler,
+        period: GoDuration,
+        now: Timestamp,
+    ) -> Option<Duration> {
         let status = autoscaler.status.as_ref();
         let scaled = status.and_then(|status| status.last_scale_time.as_ref()).map(|time| time.0);
         let mut has_failed = false;
@@ -113,7 +118,7 @@ impl Memory {
             }
         }
         let passed = now.duration_since(self.since);
-        let left = SignedDuration::try_from(PERIOD).unwrap_or_default() - passed;
+        let left = signed(period).saturating_sub(passed);
         let is_same = self.spec.as_ref() == autoscaler.spec.as_ref();
         if self.is_decided && is_same && !has_failed && left.is_positive() {
             return Duration::try_from(left).ok();
@@ -143,6 +148,7 @@ fn gather(
         pods: Vec::new(),
         rivals: Vec::new(),
         measured: Vec::new(),
+        options: Options::of(informers),
     };
     let Some(spec) = &autoscaler.spec else { return Ok(seen) };
     let of = &spec.scale_target_ref;
@@ -270,7 +276,14 @@ fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Timestamp) -> Plan {
         let Some((wanted, metric)) = by_metrics(snapshot, spec, scale, &mut report, now) else {
             return report.plan();
         };
-        let wish = Wish { current, wanted, min, max: spec.max_replicas, behavior: spec.behavior.as_ref() };
+        let wish = Wish {
+            current,
+            wanted,
+            min,
+            max: spec.max_replicas,
+            behavior: spec.behavior.as_ref(),
+            stabilization: signed(snapshot.options.horizontal_pod_autoscaler_downscale_stabilization),
+        };
         let Grant { replicas, able, limited } = grant(&wish, &mut memory.history, now);
         report.condition("AbleToScale", true, able.0, able.1);
         report.condition("ScalingLimited", limited.0, limited.1, limited.2);
@@ -304,12 +317,13 @@ fn by_metrics(
         report.warn("FailedComputeMetricsReplicas", why);
         return None;
     }
-    let tolerances = tolerances(spec);
+    let tolerances = tolerances(spec, snapshot.options.horizontal_pod_autoscaler_tolerance);
     let scope = Scope {
         pods: &snapshot.pods,
         wanted: scale.replicas,
         existing: scale.status_replicas,
         tolerances,
+        options: &snapshot.options,
         now,
     };
     let metrics = spec.metrics.as_deref().unwrap_or_default();
@@ -368,11 +382,11 @@ fn selector_problem(snapshot: &Snapshot, scale: &Scale, report: &mut Report<'_>)
     Some(why)
 }
 
-fn tolerances(spec: &HorizontalPodAutoscalerSpec) -> Tolerances {
+fn tolerances(spec: &HorizontalPodAutoscalerSpec, default: f64) -> Tolerances {
     let behavior = spec.behavior.as_ref();
     let of = |tolerance: Option<&k8s_openapi::apimachinery::pkg::api::resource::Quantity>| {
         let own = tolerance.and_then(|quantity| quantity.0.parse::<Quantity>().ok());
-        own.map_or(TOLERANCE, |own| own.to_nanos() as f64 / 1e9)
+        own.map_or(default, |own| own.to_nanos() as f64 / 1e9)
     };
     Tolerances {
         down: of(behavior.and_then(|behavior| behavior.scale_down.as_ref()?.tolerance.as_ref())),

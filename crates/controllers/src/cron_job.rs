@@ -25,7 +25,7 @@ use crate::object::{annotation, controller_reference, is_deleting, name, namespa
 use due::{Due, Turn, due};
 
 /// When the Job was due: RFC 3339, in the CronJob's time zone. Source: `batch/v1`, `CronJobScheduledTimestampAnnotation`.
-const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+pub(crate) const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// How long after a schedule's time it is looked at, for clocks that differ. Source: `nextScheduleDelta`.
 const DELAY: Duration = Duration::from_millis(100);
 

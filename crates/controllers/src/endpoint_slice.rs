@@ -21,11 +21,10 @@ use parking_lot::Mutex;
 use crate::backends::{self, Backing, HEADLESS, TRIGGER_TIME};
 use crate::names::{generate_name, names};
 use crate::object::{controller_reference, is_deleting, key, label, name, namespace, uid};
+use crate::options::Options;
 use crate::pod::{is_finished, is_ready, node_name};
 use fill::fill;
 
-/// Endpoints in one slice. Source: `--max-endpoints-per-slice`.
-const ENDPOINTS_MAX: usize = 100;
 /// Names the Service of a slice. Source: discovery/v1.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Names who keeps a slice. Source: discovery/v1.
@@ -85,6 +84,8 @@ pub struct Snapshot {
     pub shares: hints::Shares,
     /// Whether zones had their shares of the endpoints.
     pub had_shares: bool,
+    /// Endpoints in one slice. Source: `--max-endpoints-per-slice`.
+    pub endpoints_max: usize,
 }
 
 fn gather(informers: &Informers, key: &str, sharing: &Sharing) -> Option<Snapshot> {
@@ -95,7 +96,8 @@ fn gather(informers: &Informers, key: &str, sharing: &Sharing) -> Option<Snapsho
         true => hints::shares(&informers.informer::<Node>().list()),
         false => None,
     };
-    Some(Snapshot { backing, slices, shares, had_shares: sharing.has(key) })
+    let endpoints_max = Options::of(informers).max_endpoints_per_slice;
+    Some(Snapshot { backing, slices, shares, had_shares: sharing.has(key), endpoints_max })
 }
 
 /// Services with endpoints when a node's zone changes; when it becomes ready or stops being it, those whose endpoints
@@ -162,7 +164,7 @@ pub fn decide(snapshot: &Snapshot, _: Timestamp) -> (Plan, bool) {
     for family in families {
         let groups = endpoints_by_ports(&snapshot.backing, family);
         let own = slices.iter().filter(|slice| slice.address_type == family).cloned().collect();
-        let (mut wanted, surplus) = fill(groups, own, ENDPOINTS_MAX);
+        let (mut wanted, surplus) = fill(groups, own, snapshot.endpoints_max);
         let told;
         (has_shares, told) = hints::hint(service, (&snapshot.shares, has_shares), family, &mut wanted);
         let event = |(event_type, reason, message)| Action::event(service, event_type, reason, message);

@@ -20,10 +20,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::backends::{TRIGGER_TIME, family};
 use crate::names::{generate_name, names};
 use crate::object::{annotation, controller_reference, is_deleting, label, name, namespace, split_key, uid};
+use crate::options::Options;
 use repack::{Subset, repack};
 
-/// Addresses of one subset that are mirrored. Source: `--mirroring-max-endpoints-per-subset`.
-const ADDRESSES_MAX: usize = 1_000;
 /// Names the Service of a slice. Source: discovery/v1.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Names who keeps a slice. Source: discovery/v1.
@@ -63,6 +62,8 @@ pub struct Snapshot {
     pub slices: Vec<Arc<EndpointSlice>>,
     /// The newest revision of any slice seen.
     pub revision: u64,
+    /// Most addresses of a subset. Source: `--mirroring-max-endpoints-per-subset`.
+    pub addresses_max: usize,
 }
 
 fn gather(informers: &Informers, key: &str) -> Snapshot {
@@ -76,6 +77,7 @@ fn gather(informers: &Informers, key: &str) -> Snapshot {
         service: informers.informer::<Service>().get(key),
         slices,
         revision,
+        addresses_max: Options::of(informers).mirroring_max_endpoints_per_subset,
     }
 }
 
@@ -119,7 +121,7 @@ pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
         plan.push_step(snapshot.slices.iter().map(delete).collect());
         return plan;
     };
-    let (wanted, told) = wanted(endpoints);
+    let (wanted, told) = wanted(endpoints, snapshot.addresses_max);
     let mut slices = snapshot.slices.clone();
     // Each takes the slice that is nearest: of the same ports, or one that would go.
     let of = |wanted: &Wanted, slice: &EndpointSlice| {
@@ -151,13 +153,13 @@ pub fn plan(snapshot: &Snapshot, _: Timestamp) -> Plan {
 }
 
 /// What there shall be, and what is to be told of addresses that are left out.
-fn wanted(endpoints: &Endpoints) -> (Vec<Wanted>, Vec<Action>) {
+fn wanted(endpoints: &Endpoints, addresses_max: usize) -> (Vec<Wanted>, Vec<Action>) {
     let (mut all, mut invalid, mut skipped) = (Vec::new(), 0, 0);
     for Subset { ports, addresses } in repack(endpoints.subsets.as_deref().unwrap_or_default()) {
         let mut by_family: BTreeMap<&str, Vec<Endpoint>> = BTreeMap::new();
         let (total, mut added) = (addresses.len(), 0);
         for (address, is_ready) in addresses {
-            if added == ADDRESSES_MAX {
+            if added == addresses_max {
                 break;
             }
             match address.ip.parse::<IpAddr>() {
@@ -189,7 +191,7 @@ fn wanted(endpoints: &Endpoints) -> (Vec<Wanted>, Vec<Action>) {
         tell(
             "TooManyAddressesToMirror",
             format!(
-                "A max of {ADDRESSES_MAX} addresses can be mirrored to EndpointSlices per Endpoints subset. \
+                "A max of {addresses_max} addresses can be mirrored to EndpointSlices per Endpoints subset. \
                  {skipped} addresses were skipped"
             ),
         );

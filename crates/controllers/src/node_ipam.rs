@@ -15,18 +15,39 @@ use machinery::net::{Cidr, Cidrs, Family};
 use serde_json::json;
 
 use crate::object::{is_deleting, name, uid};
+use crate::options::Options;
 
-/// What Nodes' ranges are taken from. Source: `--cluster-cidr`.
+/// What Nodes' ranges are taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ranges(pub Cidrs);
+pub struct Ranges {
+    /// The addresses of Pods. Source: `--cluster-cidr`.
+    pub pods: Cidrs,
+    /// Those of Services, which no Node gets. Source: `--service-cluster-ip-range`.
+    pub services: Option<Cidrs>,
+}
+
+/// Ranges that Nodes have: mostly as long as those that are given now, by which they are found.
+struct Taken {
+    all: BTreeSet<Cidr>,
+    others: Vec<Cidr>,
+}
+
+impl Taken {
+    fn has(&self, range: Cidr) -> bool {
+        self.all.contains(&range) || self.others.iter().any(|other| other.overlaps(range))
+    }
+}
 
 /// The ranges of Nodes in a network, in order. Source: `--node-cidr-mask-size-ipv4`, `--node-cidr-mask-size-ipv6`.
-fn of_nodes(cluster: Cidr) -> impl Iterator<Item = String> {
-    let bits = match cluster.family() {
-        Family::V4 => 24,
-        Family::V6 => 64,
-    };
-    cluster.subnets(cluster.bits().max(bits)).map(|range| range.to_string())
+fn of_nodes(cluster: Cidr, options: &Options) -> impl Iterator<Item = Cidr> + use<> {
+    cluster.subnets(cluster.bits().max(bits_of_node(cluster.family(), options)))
+}
+
+fn bits_of_node(family: Family, options: &Options) -> u8 {
+    match family {
+        Family::V4 => options.node_cidr_mask_size_ipv4,
+        Family::V6 => options.node_cidr_mask_size_ipv6,
+    }
 }
 
 /// The controller's row. There is one key.
@@ -41,25 +62,32 @@ pub const CONTROLLER: Controller = Controller {
         })]
     },
     reconcile: |informers, _, now| match informers.setting::<Ranges>() {
-        Some(ranges) => plan(*ranges, &informers.informer::<Node>().list(), now),
+        Some(ranges) => plan(*ranges, &informers.informer::<Node>().list(), &Options::of(informers), now),
         None => Plan::nothing(),
     },
 };
 
 /// Decides which Nodes get which ranges.
-pub fn plan(ranges: Ranges, nodes: &[Arc<Node>], _: Timestamp) -> Plan {
+pub fn plan(ranges: Ranges, nodes: &[Arc<Node>], options: &Options, _: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
-    let taken: BTreeSet<&str> = nodes.iter().flat_map(|node| pod_cidrs(node)).collect();
-    let is_free = |range: &String| !taken.contains(range.as_str());
-    let mut free: Vec<_> = ranges.0.iter().map(|cluster| of_nodes(cluster).filter(is_free)).collect();
+    let all: BTreeSet<Cidr> =
+        nodes.iter().flat_map(|node| pod_cidrs(node)).filter_map(|cidr| cidr.parse().ok()).collect();
+    let is_other = |range: &Cidr| range.bits() != bits_of_node(range.family(), options);
+    let taken = Taken { others: all.iter().copied().filter(is_other).collect(), all };
+    let is_service =
+        |range: Cidr| ranges.services.is_some_and(|all| all.iter().any(|one| one.overlaps(range)));
+    let is_free = |range: &Cidr| !taken.has(*range) && !is_service(*range);
+    let mut free: Vec<_> =
+        ranges.pods.iter().map(|cluster| of_nodes(cluster, options).filter(is_free)).collect();
     let waiting =
         nodes.iter().filter(|node| pod_cidrs(node).next().is_none() && !is_deleting(&node.metadata));
     for node in waiting {
-        let Some(given) = free.iter_mut().map(Iterator::next).collect::<Option<Vec<String>>>() else {
+        let Some(given) = free.iter_mut().map(Iterator::next).collect::<Option<Vec<Cidr>>>() else {
             let message = format!("Node {} status is now: CIDRNotAvailable", name(&node.metadata));
             plan.push(Action::event(&**node, EventType::Normal, "CIDRNotAvailable", &message));
             continue;
         };
+        let given: Vec<String> = given.iter().map(Cidr::to_string).collect();
         let patch = json!({
             "metadata": {"uid": uid(&node.metadata)},
             "spec": {"podCIDR": given.first(), "podCIDRs": given},
@@ -85,8 +113,12 @@ mod tests {
     use crate::fixture::{list, noon, render};
 
     fn check(ranges: &str, nodes: &str, expect: &Expect) {
-        let ranges = Ranges(ranges.parse().unwrap());
-        expect.assert_eq(&render(&plan(ranges, &list(nodes), noon())));
+        check_with(ranges, &Options::default(), nodes, expect);
+    }
+
+    fn check_with(pods: &str, options: &Options, nodes: &str, expect: &Expect) {
+        let ranges = Ranges { pods: pods.parse().unwrap(), services: Some("10.42.8.0/23".parse().unwrap()) };
+        expect.assert_eq(&render(&plan(ranges, &list(nodes), options, noon())));
     }
 
     #[test]
@@ -115,6 +147,32 @@ mod tests {
                   patch nodes b {"metadata":{"uid":"2"},"spec":{"podCIDR":"10.42.1.0/24","podCIDRs":["10.42.1.0/24","fd42:0:0:1::/64"]}}
                 step
                   Normal CIDRNotAvailable: Node c status is now: CIDRNotAvailable
+            "#]],
+        );
+    }
+
+    #[test]
+    fn ranges_of_another_length_do_not_overlap_those_that_were_given() {
+        check_with(
+            "10.42.0.0/23",
+            &Options { node_cidr_mask_size_ipv4: 25, ..Options::default() },
+            "[{metadata: {name: a}, spec: {podCIDR: 10.42.0.0/24}}, {metadata: {name: b, uid: '2'}}, \
+              {metadata: {name: c}, spec: {podCIDR: nonsense}}]",
+            &expect![[r#"
+                step
+                  patch nodes b {"metadata":{"uid":"2"},"spec":{"podCIDR":"10.42.1.0/25","podCIDRs":["10.42.1.0/25"]}}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn the_addresses_of_services_are_nobodys() {
+        check(
+            "10.42.8.0/22",
+            "[{metadata: {name: b, uid: '2'}}]",
+            &expect![[r#"
+                step
+                  patch nodes b {"metadata":{"uid":"2"},"spec":{"podCIDR":"10.42.10.0/24","podCIDRs":["10.42.10.0/24"]}}
             "#]],
         );
     }

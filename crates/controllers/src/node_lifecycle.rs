@@ -23,12 +23,9 @@ use self::known::Known;
 use self::taints::Eviction;
 use self::zones::{Pace, Turns};
 use crate::object::{created, name, namespace, time, uid};
+use crate::options::Options;
 use crate::pod::{condition as pod_condition, is_finished, is_ready, node_name, since_until};
 
-/// Silence after which a node is Unknown. Source: `--node-monitor-grace-period`.
-const GRACE: Duration = Duration::from_secs(50);
-/// The same of a node that has never said how it is. Source: `--node-startup-grace-period`.
-const STARTUP_GRACE: Duration = Duration::from_secs(60);
 /// Where nodes renew their leases.
 const LEASES: &str = "kube-node-lease";
 /// The conditions that a kubelet reports.
@@ -79,26 +76,32 @@ pub struct Snapshot {
     pub pace: Pace,
     /// The Pods on the node; only filled in when it is not ready.
     pub pods: Vec<Arc<Pod>>,
+    /// What operators say.
+    pub options: Arc<Options>,
 }
 
 fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> {
     let nodes = informers.informer::<Node>();
     let node = nodes.get(key)?;
+    let options = Options::of(informers);
     let listening_since = informers.setting_or(|| ListeningSince(now)).0;
     let lease = informers.scoped::<Lease>(leases()).get(&format!("{LEASES}/{key}"));
     let is_quiet = ready_status(&node) != Some("True")
-        || silence(&node, lease.as_deref(), listening_since, now) >= grace(&node);
+        || silence(&node, lease.as_deref(), listening_since, now) >= grace(&node, &options);
     if !is_quiet {
-        return Some(Snapshot { node, lease, listening_since, pace: Pace::Paused, pods: Vec::new() });
+        return Some(Snapshot {
+            node,
+            lease,
+            listening_since,
+            pace: Pace::Paused,
+            pods: Vec::new(),
+            options,
+        });
     }
-    let pace = zones::pace(&node, nodes.list().iter().map(|node| &**node));
+    let pace = zones::pace(&node, nodes.list().iter().map(|node| &**node), &options);
     let mut pods = informers.informer::<Pod>().list();
     pods.retain(|pod| node_name(pod) == key);
-    Some(Snapshot { node, lease, listening_since, pace, pods })
-}
-
-fn grace(node: &Node) -> Duration {
-    if condition(node, "Ready").is_some() { GRACE } else { STARTUP_GRACE }
+    Some(Snapshot { node, lease, listening_since, pace, pods, options })
 }
 
 /// A node wakes itself; when it becomes ready or stops being it, all others too.
@@ -122,6 +125,14 @@ fn ready_status(node: &Node) -> Option<&str> {
     condition(node, "Ready").map(|ready| ready.status.as_str())
 }
 
+/// Silence after which a node is Unknown. Source: `--node-monitor-grace-period`, `--node-startup-grace-period`.
+fn grace(node: &Node, options: &Options) -> Duration {
+    match ready_status(node) {
+        Some(_) => options.node_monitor_grace_period.0,
+        None => options.node_startup_grace_period.0,
+    }
+}
+
 /// How long nothing was heard of `node`.
 fn silence(node: &Node, lease: Option<&Lease>, listening_since: Timestamp, now: Timestamp) -> Duration {
     let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref()).map(|time| time.0);
@@ -140,7 +151,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp, take: impl FnOnce(Duration) -> 
     let mut plan = Plan::nothing();
     let mut conditions: Vec<NodeCondition> =
         node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-    if silence >= grace(node) {
+    let grace = grace(node, &snapshot.options);
+    if silence >= grace {
         let was_ready = ready_status(node) == Some("True");
         let changed = doubt(&mut conditions, now);
         if !changed.is_empty() {
@@ -152,7 +164,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp, take: impl FnOnce(Duration) -> 
             plan.push(Action::event(node, EventType::Normal, "NodeNotReady", message));
         }
     } else {
-        plan.requeue(grace(node).saturating_sub(silence));
+        plan.requeue(grace.saturating_sub(silence));
     }
     // A status patch moves the resourceVersion, and wakes this key again: then it is the taints' turn.
     let is_settled = plan.is_empty();

@@ -13,13 +13,12 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
 use serde_json::json;
 
 use crate::object::{created, is_deleting, name, namespace, time, uid};
+use crate::options::Options;
 use crate::pod::{condition, is_finished, keys_on_node, node_name, phase, since_until};
 
 /// How long a node may be missing after a Pod was bound to it: a node may come back, and its informer may lag.
 /// Source: upstream's `quarantineTime`.
 const QUARANTINE: Duration = Duration::from_secs(40);
-/// How many Pods that are over are kept. Source: `--terminated-pod-gc-threshold`.
-const FINISHED_MAX: usize = 12_500;
 /// Who says that a node does not run, and that its Pods need not be waited for.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// The key of all Pods that are over; no Pod's.
@@ -33,8 +32,9 @@ pub const CONTROLLER: Controller = Controller {
     reconcile: |informers, key, now| {
         let pods = informers.informer::<Pod>();
         if key == FINISHED {
-            return if pods.len() > FINISHED_MAX {
-                surplus(&pods.list(), FINISHED_MAX)
+            let finished_max = Options::of(informers).terminated_pod_gc_threshold;
+            return if finished_max > 0 && pods.len() > finished_max {
+                surplus(&pods.list(), finished_max)
             } else {
                 Plan::nothing()
             };

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use controller::{
     Action, Change, Controller, Following, Informers, PartialObject, Plan, ResourceRef, Source,
@@ -22,10 +21,8 @@ use serde_json::Value;
 
 use crate::kinds::{self, Followed};
 use crate::object::{is_deleting, key, namespace};
+use crate::options::Options;
 use crate::pod::is_finished;
-
-/// How often everything is counted. Source: `--resource-quota-sync-period`.
-const SYNC_PERIOD: Duration = Duration::from_secs(300);
 
 /// The controller's row. Keys are quotas.
 pub const CONTROLLER: Controller = Controller {
@@ -59,7 +56,10 @@ pub const CONTROLLER: Controller = Controller {
         sources
     },
     reconcile: |informers, key, now| {
-        gather(informers, key).map_or_else(Plan::nothing, |seen| plan(&seen, now))
+        let Some(seen) = gather(informers, key) else { return Plan::nothing() };
+        let mut plan = plan(&seen, now);
+        plan.requeue(Options::of(informers).resource_quota_sync_period.0);
+        plan
     },
 };
 
@@ -180,7 +180,6 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         }
     }
     let hard = snapshot.quota.spec.as_ref().and_then(|spec| spec.hard.clone());
-    plan.requeue(SYNC_PERIOD);
     let mut used = shown(&used);
     let written = snapshot.quota.status.as_ref().and_then(|status| status.used.as_ref());
     for (name, amount) in used.iter_mut().filter(|(name, _)| !snapshot.countable.contains(*name)) {

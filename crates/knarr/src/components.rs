@@ -15,6 +15,7 @@ mod configurations;
 mod confine;
 mod container_runtime;
 mod control_plane;
+mod controller_options;
 mod credentials;
 mod datastore;
 mod election;
@@ -33,6 +34,7 @@ mod pod_routes;
 mod remains;
 mod scheduler_config;
 mod servers;
+mod serving;
 mod settings;
 mod shared;
 

@@ -172,7 +172,8 @@ async fn pass(
     // A connection may outlive the certificate that it began with.
     let certified = certified.as_ref().filter(|certified| certified.is_valid(now)).map(|one| &one.user);
     let path = request.uri().path();
-    server.access.check(&server.context, certified, (request.method(), path, request.headers())).await?;
+    access::check(&server.access, &server.context, certified, (request.method(), path, request.headers()))
+        .await?;
     place.prove(if certified.is_some() { Standing::Own } else { Standing::Known });
     Ok(())
 }
@@ -239,26 +240,11 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
 fn healthz(server: &Server, rest: &str, query: Option<&str>) -> Result<Response<Body>, Refusal> {
     let own = ["ping", "syncloop"].map(|name| (name.to_owned(), Ok(())));
     let parts = Checks::of(server.context.informers.metrics().registry()).all();
-    let mut asked =
-        own.into_iter().chain(parts).filter(|(name, _)| rest.is_empty() || name == rest).peekable();
-    if asked.peek().is_none() {
-        return Err(Refusal::not_found("404 page not found"));
-    }
-    let (mut lines, mut is_well) = (String::new(), true);
-    for (name, found) in asked {
-        match found {
-            Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
-            Err(why) => {
-                is_well = false;
-                lines.push_str(&format!("[-]{name} failed: {why}\n"));
-            }
-        }
-    }
-    Ok(match (is_well, Query::of(query).get("verbose")) {
-        (true, None) => text(StatusCode::OK, "ok".into()),
-        (true, Some(_)) => text(StatusCode::OK, format!("{lines}healthz check passed\n")),
-        (false, _) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}healthz check failed\n")),
-    })
+    let all = own.into_iter().chain(parts);
+    let is_verbose = Query::of(query).get("verbose").is_some();
+    let report = base::health::report("healthz", all, |name| rest.is_empty() || name == rest, is_verbose);
+    let (is_well, told) = report.ok_or_else(|| Refusal::not_found("404 page not found"))?;
+    Ok(text(if is_well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, told))
 }
 
 /// What upstream's kubelet says of a handler that is turned off.
@@ -298,7 +284,7 @@ impl Server {
         statics: watch::Receiver<Arc<StaticPods>>,
         (machine, inboxes): (Arc<Machine>, Inboxes),
     ) -> Self {
-        Self { context, pods, statics, access: Access::default(), machine, inboxes }
+        Self { context, pods, statics, access: Access::new(access::LIVES), machine, inboxes }
     }
 
     fn idle_timeout(&self) -> Duration {

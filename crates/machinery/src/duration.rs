@@ -2,8 +2,13 @@
 //!
 //! Source: `k8s.io/apimachinery/pkg/util/duration`, `HumanDuration`; Go's `time.ParseDuration`.
 
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
 use jiff::Timestamp;
 pub use schema::duration::{ParseError, format, parse};
+use serde::{Deserialize, Serialize};
 
 /// The age of something made at `since`; `<unknown>` without a time.
 pub fn age(since: Option<Timestamp>, now: Timestamp) -> String {
@@ -40,6 +45,42 @@ fn two(first: i64, first_unit: &str, second: i64, second_unit: &str) -> String {
     format!("{first}{first_unit}{second}{second_unit}")
 }
 
+/// A duration of flags and options, as Go writes it; never negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct GoDuration(pub Duration);
+
+impl FromStr for GoDuration {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let nanoseconds = parse(text).map_err(|error| error.to_string())?;
+        let nanoseconds = u64::try_from(nanoseconds).map_err(|_| "it must not be negative".to_owned())?;
+        Ok(Self(Duration::from_nanos(nanoseconds)))
+    }
+}
+
+impl TryFrom<String> for GoDuration {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanoseconds = i64::try_from(self.0.as_nanos()).unwrap_or(i64::MAX);
+        f.write_str(&format(nanoseconds))
+    }
+}
+
+impl From<GoDuration> for String {
+    fn from(duration: GoDuration) -> Self {
+        duration.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +108,19 @@ mod tests {
         for (seconds, text) in cases {
             assert_eq!(human(seconds), text, "{seconds}");
         }
+    }
+
+    #[test]
+    fn durations_are_gos() {
+        let check = |text: &str, expect: Result<&str, &str>| {
+            let read = text.parse::<GoDuration>().map(|duration| duration.to_string());
+            assert_eq!(read.as_deref().map_err(String::as_str), expect, "{text}");
+        };
+        check("15s", Ok("15s"));
+        check("1m30s", Ok("1m30s"));
+        check("0.5s", Ok("500ms"));
+        check("15", Err("time: missing unit in duration \"15\""));
+        check("-2s", Err("it must not be negative"));
+        check("soon", Err("time: invalid duration \"soon\""));
     }
 }

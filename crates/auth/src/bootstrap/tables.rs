@@ -429,14 +429,8 @@ pub(super) const ROLES: &[(&str, RoleRow)] = &[
         SYSTEM,
         role("system:controller:token-cleaner", &[rule("delete get list watch", "core", "secrets"), EVENTS]),
     ),
-    (
-        SYSTEM,
-        role("system::leader-locking-kube-controller-manager", LEADER_LOCKING),
-    ),
-    (
-        SYSTEM,
-        role("system::leader-locking-kube-scheduler", LEADER_LOCKING),
-    ),
+    (SYSTEM, role("system::leader-locking-kube-controller-manager", LEADER_LOCKING)),
+    (SYSTEM, role("system::leader-locking-kube-scheduler", LEADER_LOCKING)),
     (
         PUBLIC,
         role(

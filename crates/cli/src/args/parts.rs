@@ -1,10 +1,12 @@
 //! Flags of the parts that may run alone against any Kubernetes: `controller-manager`, `scheduler`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use machinery::net::Cidrs;
 use serde::{Deserialize, Serialize};
 
 use crate::duration::duration;
@@ -71,6 +73,50 @@ impl LeaderElectionArgs {
     }
 }
 
+/// Flags of a port that says how a part is. Names are upstream's.
+#[derive(Clone, Debug, Args)]
+pub struct ServingArgs {
+    /// The port of /healthz, /livez, /readyz and /metrics, over TLS; 0 for none [default: upstream's for this part]
+    #[arg(long)]
+    pub secure_port: Option<u16>,
+    /// The address that this port listens on
+    #[arg(long, default_value = "0.0.0.0")]
+    pub bind_address: IpAddr,
+    /// This port's certificate; one that is made at the start and signed by nobody if not given
+    #[arg(long, requires = "tls_private_key_file")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// That certificate's key
+    #[arg(long, requires = "tls_cert_file")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Who signs the certificates of this port's clients; as the ConfigMap extension-apiserver-authentication says if not
+    /// given
+    #[arg(long)]
+    pub client_ca_file: Option<PathBuf>,
+    /// How to reach the API server that says whose a bearer token is; without it tokens are nobody's
+    #[arg(long)]
+    pub authentication_kubeconfig: Option<PathBuf>,
+    /// Do not read that ConfigMap
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub authentication_skip_lookup: bool,
+    /// How long it is known whose a token is
+    #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    pub authentication_token_webhook_cache_ttl: Duration,
+    /// How to reach the API server that says who may read what; without it everybody may read the paths that are always
+    /// allowed, and nothing else
+    #[arg(long)]
+    pub authorization_kubeconfig: Option<PathBuf>,
+    /// Paths that everybody may read: repeated, or with commas
+    #[arg(long, value_delimiter = ',', default_value = "/healthz,/readyz,/livez", value_name = "PATHS")]
+    pub authorization_always_allow_paths: Vec<String>,
+    /// How long it is known that somebody may
+    #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    pub authorization_webhook_cache_authorized_ttl: Duration,
+    /// How long it is known that somebody may not
+    #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    pub authorization_webhook_cache_unauthorized_ttl: Duration,
+}
+
 /// Flags of `controller-manager`.
 #[derive(Clone, Debug, Args)]
 pub struct ControllerManagerArgs {
@@ -108,6 +154,33 @@ pub struct ControllerManagerArgs {
     /// The key that signs tokens in Secrets of ServiceAccounts; without it such Secrets stay empty
     #[arg(long)]
     pub service_account_private_key_file: Option<PathBuf>,
+    /// Who is told how it is.
+    #[command(flatten)]
+    pub serving: ServingArgs,
+    /// Who gives Nodes their ranges.
+    #[command(flatten)]
+    pub node_ipam: NodeIpamArgs,
+    /// Everything else.
+    #[command(flatten)]
+    pub options: crate::controller_manager::OptionArgs,
+}
+
+/// Flags about the ranges of Nodes.
+#[derive(Clone, Debug, Args)]
+pub struct NodeIpamArgs {
+    /// Give each Node a range of the addresses of Pods
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub allocate_node_cidrs: bool,
+    /// The addresses of Pods; counts with --allocate-node-cidrs
+    #[arg(long)]
+    pub cluster_cidr: Option<Cidrs>,
+    /// The addresses of Services, of which no Node gets any
+    #[arg(long)]
+    pub service_cluster_ip_range: Option<Cidrs>,
+    /// The prefix length of Nodes' ranges, where there is one family
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=128))]
+    pub node_cidr_mask_size: Option<u8>,
 }
 
 /// Authorities of single signers, as upstream has them.

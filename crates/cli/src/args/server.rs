@@ -87,6 +87,10 @@ pub struct ServerArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     #[serde(default)]
     pub kubelet_arg: Vec<String>,
+    /// A flag of the controllers, such as node-monitor-grace-period=20s; can be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    #[serde(default)]
+    pub kube_controller_manager_arg: Vec<String>,
     /// A flag of the scheduler: config=FILE, with a KubeSchedulerConfiguration
     #[arg(long, value_name = "NAME=VALUE")]
     #[serde(default)]

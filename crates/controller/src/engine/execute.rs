@@ -15,6 +15,7 @@ use crate::question::{self, Answers, Question};
 use crate::record::Recorder;
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::sender::Sender;
+use crate::tally::{Noted, Notes};
 
 /// Requests of one plan that are under way at once.
 const CONCURRENT_REQUESTS_MAX: usize = 64;
@@ -24,6 +25,7 @@ pub(super) struct Executor {
     informers: Informers,
     sender: Sender,
     recorder: Recorder,
+    counting: Option<(&'static str, Notes)>,
 }
 
 /// What a run wrote, and why it stopped if it did.
@@ -76,9 +78,14 @@ enum Seen {
 }
 
 impl Executor {
-    pub(super) fn new(informers: Informers, client: kube::Client, recorder: Recorder) -> Self {
+    pub(super) fn new(
+        informers: Informers,
+        client: kube::Client,
+        recorder: Recorder,
+        counting: Option<(&'static str, Notes)>,
+    ) -> Self {
         let sender = Sender::new(client, informers.metrics().clone());
-        Self { informers, sender, recorder }
+        Self { informers, sender, recorder, counting }
     }
 
     pub(super) async fn carry_out(&self, mut plan: Plan) -> Done {
@@ -161,11 +168,23 @@ impl Executor {
                 self.informers.metrics().tally(&tally);
                 Ok(None)
             }
-            Action::Request(request) => self.send(*request).await,
+            Action::Request(request) => {
+                let sent = self.send(&request).await;
+                if let Some((controller, notes)) = self.counting {
+                    let (metrics, now) = (self.informers.metrics(), self.informers.clock().now());
+                    for noted in notes(controller, &request, sent.is_ok(), now) {
+                        match noted {
+                            Noted::Counts(tally) => metrics.tally(&tally),
+                            Noted::Took(seconds, took) => metrics.observe(seconds, &Vec::new(), took),
+                        }
+                    }
+                }
+                sent
+            }
         }
     }
 
-    async fn send(&self, request: ApiRequest) -> Result<Option<OwnWrite>, Failure> {
+    async fn send(&self, request: &ApiRequest) -> Result<Option<OwnWrite>, Failure> {
         let describe = |what: &dyn std::fmt::Display| Failure {
             request: format!("{:?} {} {}", request.verb, request.resource.plural, request.key()),
             message: what.to_string(),
@@ -178,7 +197,7 @@ impl Executor {
         let body = body_of(response).await.map_err(|error| describe(&error))?;
         if status.is_success() && request.verb == Verb::RequireAbsent {
             let found: PartialObject = serde_json::from_slice(&body).unwrap_or_default();
-            let is_same = expected_uid(&request)
+            let is_same = expected_uid(request)
                 .is_none_or(|uid| uid.is_empty() || found.metadata.uid.as_deref() == Some(uid));
             return if is_same { Err(describe(&"it is still there")) } else { Ok(None) };
         }
@@ -189,9 +208,9 @@ impl Executor {
             return if is_allowed == Some(true) { Ok(None) } else { Err(refused()) };
         }
         if status.is_success() {
-            return Ok(own_write(&request, &body));
+            return Ok(own_write(request, &body));
         }
-        if is_harmless(&request, status, &body) {
+        if is_harmless(request, status, &body) {
             return Ok(None);
         }
         let refusal: Status = serde_json::from_slice(&body).unwrap_or_default();

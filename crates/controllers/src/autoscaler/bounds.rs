@@ -6,13 +6,12 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::{HPAScalingRules, HorizontalPodAutoscalerBehavior};
 
-/// Source: `--horizontal-pod-autoscaler-downscale-stabilization`.
-const DOWNSCALE_STABILIZATION: SignedDuration = SignedDuration::from_mins(5);
 /// Without a behaviour, Pods are doubled at most; a few may always be.
 const GROWTH: i32 = 2;
 const GROWTH_MIN: i32 = 4;
-/// Recommendations and changes that are kept; at most one comes in each period, and no window is longer than an hour.
-const KEPT_MAX: usize = 256;
+/// Recommendations and changes that are kept; at most one comes in each period of a second or longer, and no window is
+/// longer than an hour.
+const KEPT_MAX: usize = 4_096;
 
 /// What was recommended and done before.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,6 +60,8 @@ pub(super) struct Wish<'a> {
     pub min: i32,
     pub max: i32,
     pub behavior: Option<&'a HorizontalPodAutoscalerBehavior>,
+    /// How far back recommendations count before there are less Pods, unless the behaviour says.
+    pub stabilization: SignedDuration,
 }
 
 /// What is granted, and what is said of it.
@@ -110,7 +111,7 @@ pub(super) fn grant(wish: &Wish<'_>, history: &mut History, now: Timestamp) -> G
 type Said = (&'static str, &'static str);
 
 fn stabilized(wish: &Wish<'_>, history: &History, now: Timestamp) -> (i32, Said) {
-    let recent = history.recommended_within(DOWNSCALE_STABILIZATION, now);
+    let recent = history.recommended_within(wish.stabilization, now);
     (recent.fold(wish.wanted, i32::max), HIGHER)
 }
 
@@ -125,7 +126,7 @@ fn stabilized_by(
         seconds.map_or(default, |seconds| SignedDuration::from_secs(seconds.into()))
     };
     let up = window(&behavior.scale_up, SignedDuration::ZERO);
-    let down = window(&behavior.scale_down, DOWNSCALE_STABILIZATION);
+    let down = window(&behavior.scale_down, wish.stabilization);
     let lowest = history.recommended_within(up, now).fold(wish.wanted, i32::min);
     let highest = history.recommended_within(down, now).fold(wish.wanted, i32::max);
     let why = if wish.wanted >= wish.current { LOWER } else { HIGHER };

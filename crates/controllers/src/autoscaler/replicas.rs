@@ -12,14 +12,8 @@ use machinery::quantity::Quantity;
 
 use super::metrics::Readings;
 use crate::object::{is_deleting, name};
+use crate::options::{Options, signed};
 use crate::pod::{condition, is_ready, phase};
-
-/// How long after its start a Pod's use of CPU counts only if it was measured while it was ready. Source:
-/// `--horizontal-pod-autoscaler-cpu-initialization-period`.
-const CPU_INITIALIZATION: SignedDuration = SignedDuration::from_mins(5);
-/// Who became unready within this time after the start has never been ready. Source:
-/// `--horizontal-pod-autoscaler-initial-readiness-delay`.
-const INITIAL_READINESS: SignedDuration = SignedDuration::from_secs(30);
 
 /// What a metric is held against.
 pub(super) struct Scope<'a> {
@@ -30,6 +24,7 @@ pub(super) struct Scope<'a> {
     /// How many there are now.
     pub existing: i32,
     pub tolerances: Tolerances,
+    pub options: &'a Options,
     pub now: Timestamp,
 }
 
@@ -170,7 +165,7 @@ impl<'a> Groups<'a> {
                 continue;
             };
             let counts =
-                resource != Some("cpu") || is_past_its_start(pod, reading.at, reading.window, scope.now);
+                resource != Some("cpu") || is_past_its_start(pod, (reading.at, reading.window), scope);
             if counts {
                 groups.uses.insert(name, reading.value);
             } else {
@@ -218,15 +213,18 @@ impl<'a> Groups<'a> {
 }
 
 /// Whether the Pod's use of CPU says what it will use: while it starts, it does not.
-fn is_past_its_start(pod: &Pod, measured: Timestamp, window: SignedDuration, now: Timestamp) -> bool {
+fn is_past_its_start(pod: &Pod, (measured, window): (Timestamp, SignedDuration), scope: &Scope<'_>) -> bool {
     let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
     let (Some(ready), Some(started)) = (condition(pod, "Ready"), started) else { return false };
     let changed = ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
     let is_unready = ready.status == "False";
-    if started.0 + CPU_INITIALIZATION > now {
+    let since = scope.now.duration_since(started.0);
+    if since < signed(scope.options.horizontal_pod_autoscaler_cpu_initialization_period) {
         !is_unready && measured >= changed + window
     } else {
-        !(is_unready && started.0 + INITIAL_READINESS > changed)
+        // Who became unready so early has never been ready.
+        let early = signed(scope.options.horizontal_pod_autoscaler_initial_readiness_delay);
+        !(is_unready && changed.duration_since(started.0) < early)
     }
 }
 

@@ -2,12 +2,15 @@
 
 use controller::discovery::Served;
 use expect_test::{Expect, expect};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::metrics::Reading;
 use super::*;
 use crate::fixture::{noon, parse, render};
 
+const TOLERANCE: f64 = 0.1;
+const PERIOD: GoDuration = GoDuration(Duration::from_secs(15));
 const CPU: &str =
     "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: TARGET}}}";
 
@@ -55,7 +58,8 @@ fn snapshot(
     };
     let pods = ready.iter().enumerate().map(|(index, ready)| pod(&format!("p{index}"), *ready)).collect();
     let target = Ok((deployment(), scale));
-    Snapshot { autoscaler: autoscaler.clone(), target, pods, rivals: Vec::new(), measured }
+    let options = Arc::default();
+    Snapshot { autoscaler: autoscaler.clone(), target, pods, rivals: Vec::new(), measured, options }
 }
 
 /// What a share of the CPU asks for: replicas and what is told of the use.
@@ -64,7 +68,14 @@ fn by_cpu(target: i32, replicas: i32, ready: &[bool], milli: &[i64]) -> String {
     let autoscaler = autoscaler("", "");
     let seen = snapshot(&autoscaler, replicas, ready, Vec::new());
     let tolerances = Tolerances { down: TOLERANCE, up: TOLERANCE };
-    let scope = Scope { pods: &seen.pods, wanted: replicas, existing: replicas, tolerances, now: noon() };
+    let scope = Scope {
+        pods: &seen.pods,
+        wanted: replicas,
+        existing: replicas,
+        tolerances,
+        options: &seen.options,
+        now: noon(),
+    };
     match status::propose(&metric, Ok(readings(milli)), &scope) {
         Ok(told) => {
             let current = told.status.resource.unwrap().current;
@@ -119,7 +130,8 @@ fn a_pod_that_asks_for_nothing_has_no_share() {
          '2026-01-01T10:00:00Z', conditions: [{type: Ready, status: 'True'}]}}",
     ))];
     let tolerances = Tolerances { down: TOLERANCE, up: TOLERANCE };
-    let scope = Scope { pods: &seen.pods, wanted: 1, existing: 1, tolerances, now: noon() };
+    let scope =
+        Scope { pods: &seen.pods, wanted: 1, existing: 1, tolerances, options: &seen.options, now: noon() };
     let failure = |metric: &str| {
         let metric: MetricSpec = parse(metric);
         status::propose(&metric, Ok(readings(&[10])), &scope).err().map(|failure| failure.told).unwrap()
@@ -321,7 +333,14 @@ fn other_metrics_scale_by_their_numbers() {
         let metric: MetricSpec = parse(&metric);
         let seen = snapshot(&autoscaler("", ""), 3, &[true; 3], Vec::new());
         let tolerances = Tolerances { down: TOLERANCE, up: TOLERANCE };
-        let scope = Scope { pods: &seen.pods, wanted: 3, existing: 3, tolerances, now: noon() };
+        let scope = Scope {
+            pods: &seen.pods,
+            wanted: 3,
+            existing: 3,
+            tolerances,
+            options: &seen.options,
+            now: noon(),
+        };
         let told = status::propose(&metric, Ok(measured), &scope).ok().unwrap();
         let status = json!(told.status);
         let kind =
@@ -443,7 +462,14 @@ fn granted(spec: &str, history: &[(i64, i32)], changes: &[(i64, i32)], current: 
         .iter()
         .for_each(|(ago, replicas)| past.recommended(now - SignedDuration::from_secs(*ago), *replicas));
     changes.iter().for_each(|(ago, by)| past.changed(now - SignedDuration::from_secs(*ago), *by));
-    let wish = Wish { current, wanted, min: 1, max: 20, behavior: spec.behavior.as_ref() };
+    let wish = Wish {
+        current,
+        wanted,
+        min: 1,
+        max: 20,
+        behavior: spec.behavior.as_ref(),
+        stabilization: SignedDuration::from_mins(5),
+    };
     let Grant { replicas, able, limited } = grant(&wish, &mut past, now);
     format!("{replicas} {} {}", able.0, limited.1)
 }
@@ -524,23 +550,26 @@ fn a_turn_is_taken_every_15_seconds_or_when_something_else_is_asked() {
     let web = autoscaler("", &CPU.replace("TARGET", "30"));
     let after = |seconds| noon() + SignedDuration::from_secs(seconds);
     let mut memory = Memory::default();
-    assert_eq!(memory.turn(&web, noon()), None);
+    assert_eq!(memory.turn(&web, PERIOD, noon()), None);
     // Answers come, and it is still the same turn.
-    assert_eq!((memory.turn(&web, after(2)), memory.since), (None, noon()));
+    assert_eq!((memory.turn(&web, PERIOD, after(2)), memory.since), (None, noon()));
     memory.is_decided = true;
-    assert_eq!(memory.turn(&web, after(5)), Some(Duration::from_secs(10)));
-    assert_eq!(memory.turn(&autoscaler("minReplicas: 2,", ""), after(6)), None, "it was changed");
+    assert_eq!(memory.turn(&web, PERIOD, after(5)), Some(Duration::from_secs(10)));
+    assert_eq!(memory.turn(&autoscaler("minReplicas: 2,", ""), PERIOD, after(6)), None, "it was changed");
     memory.is_decided = true;
-    assert_eq!((memory.turn(&autoscaler("minReplicas: 2,", ""), after(21)), memory.since), (None, after(21)));
+    assert_eq!(
+        (memory.turn(&autoscaler("minReplicas: 2,", ""), PERIOD, after(21)), memory.since),
+        (None, after(21))
+    );
     // The scale could not be changed: nothing is counted, and another turn begins.
     memory.is_decided = true;
     memory.pending = Some((after(21), 3));
-    assert_eq!(memory.turn(&autoscaler("minReplicas: 2,", ""), after(22)), None);
+    assert_eq!(memory.turn(&autoscaler("minReplicas: 2,", ""), PERIOD, after(22)), None);
     assert_eq!(memory.history, History::default());
     memory.is_decided = true;
     memory.pending = Some((after(22), 3));
     let mut scaled = (*autoscaler("minReplicas: 2,", "")).clone();
     scaled.status = Some(parse("{lastScaleTime: '2026-01-01T12:00:22Z', desiredReplicas: 5}"));
-    assert_eq!(memory.turn(&scaled, after(23)), Some(Duration::from_secs(14)));
+    assert_eq!(memory.turn(&scaled, PERIOD, after(23)), Some(Duration::from_secs(14)));
     assert_ne!(memory.history, History::default());
 }

@@ -14,6 +14,7 @@ use super::{
     check_kubelet_serving, check_proxy, has, has_certificate, usages, with_condition,
 };
 use crate::object::name;
+use crate::options::{Options, signed};
 
 /// The controller's row. Keys are CertificateSigningRequests.
 pub const CONTROLLER: Controller = Controller {
@@ -28,7 +29,9 @@ pub const CONTROLLER: Controller = Controller {
         let Some(signer) = signer_of(&signers, &request.spec.signer_name) else { return Plan::nothing() };
         plan(&request, now, |request| {
             let wanted = request.spec.expiration_seconds.map(i64::from);
-            signer.sign(&request.spec.request.0, &usages(request), wanted, now)
+            let most = signed(Options::of(informers).cluster_signing_duration).as_secs();
+            let seconds = wanted.unwrap_or(most).min(most);
+            signer.sign(&request.spec.request.0, &usages(request), seconds, now)
         })
     },
 };
@@ -164,7 +167,7 @@ pub(super) mod tests {
         };
         let check = |name: &str, expected: Option<&str>| {
             let signed = signer_of(&signers, name)
-                .map(|signer| signer.sign(NODE_REQUEST.as_bytes(), &[], None, noon()).unwrap());
+                .map(|signer| signer.sign(NODE_REQUEST.as_bytes(), &[], 3600, noon()).unwrap());
             assert_eq!(signed.is_some(), expected.is_some(), "{name}");
             if let (Some(signed), Some(expected)) = (signed, expected) {
                 assert!(auth::pki::is_issued_by(&signed, expected), "{name}");

@@ -14,7 +14,7 @@ fn snapshot(spec: &str, pods: &str, slices: &str) -> Snapshot {
     );
     let zones = [("one".to_owned(), "z".to_owned())].into();
     let backing = Backing { service: Arc::new(parse(&service)), pods: list(pods), zones, revision: 3 };
-    Snapshot { backing, slices: list(slices), shares: None, had_shares: false }
+    Snapshot { backing, slices: list(slices), shares: None, had_shares: false, endpoints_max: 100 }
 }
 
 fn created(spec: &str, pods: &str, expect: &Expect) {

@@ -14,6 +14,7 @@ fn snapshot(service: &str, endpoints: &str, slices: &str) -> Snapshot {
             .map(|value| Arc::new(serde_json::from_value(value).unwrap())),
         slices: list(slices),
         revision: 9,
+        addresses_max: 1_000,
     }
 }
 

@@ -35,6 +35,7 @@ fn snapshot(spec: &str, ready: &str, renewed: &str, pace: Pace) -> Snapshot {
         listening_since: "2026-01-01T09:00:00Z".parse().unwrap(),
         pace,
         pods: list(pods),
+        options: Arc::default(),
     }
 }
 
@@ -134,6 +135,16 @@ fn a_cordoned_node_is_tainted() {
         again after 45s
     "#]],
     );
+}
+
+#[test]
+fn who_has_never_said_anything_has_its_own_time() {
+    let options = Options::default();
+    let node = |conditions: &str| {
+        parse::<Node>(&format!("{{metadata: {{name: one}}, status: {{conditions: [{conditions}]}}}}"))
+    };
+    assert_eq!(grace(&node(""), &options), Duration::from_secs(60));
+    assert_eq!(grace(&node("{type: Ready, status: Unknown}"), &options), Duration::from_secs(50));
 }
 
 #[test]

@@ -12,16 +12,9 @@ use parking_lot::Mutex;
 
 use super::ready_status;
 use crate::object::label;
+use crate::options::Options;
 use crate::pod::since_until;
 
-/// Between two nodes of a zone. Source: `--node-eviction-rate`, of one in ten seconds.
-const PERIOD: Duration = Duration::from_secs(10);
-/// The same where most nodes of a large zone are not ready. Source: `--secondary-node-eviction-rate`.
-const SLOW_PERIOD: Duration = Duration::from_secs(100);
-/// How many nodes a zone has that is not large. Source: `--large-cluster-size-threshold`.
-const SMALL_ZONE_NODES_MAX: usize = 50;
-/// How many nodes of a hundred are not ready where it is the zone that is unhealthy. Source: `--unhealthy-zone-threshold`.
-const UNHEALTHY_PERCENT: usize = 55;
 /// So many may be not ready in any zone.
 const UNREADY_NODES_MAX: usize = 2;
 /// Nodes with this label say nothing of their zones.
@@ -39,7 +32,7 @@ pub enum Pace {
 }
 
 /// The zone of a node, in its region.
-pub(super) fn zone_of(node: &Node) -> (&str, &str) {
+pub(crate) fn zone_of(node: &Node) -> (&str, &str) {
     let known = |key: &str, old: &str| {
         let labels = label(&node.metadata, key).or_else(|| label(&node.metadata, old));
         labels.unwrap_or_default()
@@ -58,7 +51,7 @@ struct Count {
 }
 
 /// How fast Pods may be driven off the nodes of the zone of `node`, which is one of `nodes`.
-pub(super) fn pace<'a>(node: &Node, nodes: impl Iterator<Item = &'a Node>) -> Pace {
+pub(super) fn pace<'a>(node: &Node, nodes: impl Iterator<Item = &'a Node>, options: &Options) -> Pace {
     let mut zones: BTreeMap<(&str, &str), Count> = BTreeMap::new();
     for node in nodes.filter(|node| label(&node.metadata, EXCLUDED).is_none()) {
         let count = zones.entry(zone_of(node)).or_default();
@@ -72,11 +65,21 @@ pub(super) fn pace<'a>(node: &Node, nodes: impl Iterator<Item = &'a Node>) -> Pa
     }
     let Count { ready, unready } = zones.get(&zone_of(node)).copied().unwrap_or_default();
     let all = ready + unready;
-    let is_unhealthy = ready > 0 && unready > UNREADY_NODES_MAX && unready * 100 >= all * UNHEALTHY_PERCENT;
+    let unready_share = unready as f64 / all.max(1) as f64;
+    let is_unhealthy =
+        ready > 0 && unready > UNREADY_NODES_MAX && unready_share >= options.unhealthy_zone_threshold;
     match is_unhealthy {
-        true if all > SMALL_ZONE_NODES_MAX => Pace::OneIn(SLOW_PERIOD),
+        true if all > options.large_cluster_size_threshold => of_rate(options.secondary_node_eviction_rate),
         true => Pace::Paused,
-        false => Pace::OneIn(PERIOD),
+        false => of_rate(options.node_eviction_rate),
+    }
+}
+
+/// Of so many nodes a second.
+fn of_rate(rate: f64) -> Pace {
+    match Duration::try_from_secs_f64(1.0 / rate) {
+        Ok(period) if rate > 0.0 => Pace::OneIn(period),
+        _ => Pace::Paused,
     }
 }
 
@@ -107,6 +110,9 @@ mod tests {
     use super::*;
     use crate::fixture::{noon, parse};
 
+    const PERIOD: Duration = Duration::from_secs(10);
+    const SLOW_PERIOD: Duration = Duration::from_secs(100);
+
     fn node(zone: &str, ready: &str) -> Node {
         parse(&format!(
             "{{metadata: {{name: one, labels: {{topology.kubernetes.io/zone: '{zone}'}}}}, status: {{conditions: [{{type: Ready, \
@@ -123,7 +129,7 @@ mod tests {
         };
         let nodes: Vec<Node> = zones.iter().flat_map(of).collect();
         let own = node(zones[0].0, "Unknown");
-        assert_eq!(pace(&own, nodes.iter()), expect, "{what}");
+        assert_eq!(pace(&own, nodes.iter(), &Options::default()), expect, "{what}");
     }
 
     #[test]
@@ -141,12 +147,24 @@ mod tests {
     }
 
     #[test]
+    fn rates_are_periods_and_no_rate_is_none() {
+        for (rate, expect) in [
+            (0.1, Pace::OneIn(Duration::from_secs(10))),
+            (2.0, Pace::OneIn(Duration::from_millis(500))),
+            (0.0, Pace::Paused),
+            (f64::MIN_POSITIVE, Pace::Paused),
+        ] {
+            assert_eq!(of_rate(rate), expect, "{rate}");
+        }
+    }
+
+    #[test]
     fn nodes_that_say_nothing_of_their_zone_are_not_counted() {
         let mut excluded = node("a", "Unknown");
         excluded.metadata.labels.get_or_insert_default().insert(EXCLUDED.to_owned(), String::new());
-        assert_eq!(pace(&excluded, std::iter::once(&excluded)), Pace::OneIn(PERIOD));
+        assert_eq!(pace(&excluded, std::iter::once(&excluded), &Options::default()), Pace::OneIn(PERIOD));
         let nodes = [excluded.clone(), excluded.clone(), excluded, node("a", "Unknown"), node("b", "True")];
-        assert_eq!(pace(&nodes[0], nodes.iter()), Pace::OneIn(PERIOD));
+        assert_eq!(pace(&nodes[0], nodes.iter(), &Options::default()), Pace::OneIn(PERIOD));
     }
 
     #[test]

@@ -31,9 +31,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 use crate::object::{is_deleting, name, namespace, uid};
+use crate::options::Options;
 use crate::pod::{is_finished, node_name, since_until};
 
-/// How long an unhealthy node is waited for. Source: `ReconcilerMaxWaitForUnmountDuration`.
+/// How long an unhealthy node is waited for, where it is not waited for for ever. Source:
+/// `ReconcilerMaxWaitForUnmountDuration`, `--disable-force-detach-on-timeout`.
 const UNMOUNT_MAX: Duration = Duration::from_secs(6 * 60);
 /// Source: `core/v1.TaintNodeOutOfService`.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -85,6 +87,7 @@ struct Snapshot {
     having: Vec<String>,
     /// Whether the driver wants to be asked.
     is_attachable: bool,
+    options: Arc<Options>,
 }
 
 fn snapshot(informers: &Informers, key: &str) -> Option<Snapshot> {
@@ -112,6 +115,7 @@ fn snapshot(informers: &Informers, key: &str) -> Option<Snapshot> {
         having: nodes.iter().filter(has).map(|node| name(&node.metadata).to_owned()).collect(),
         is_attachable: attachable.is_none_or(|driver| driver.spec.attach_required != Some(false)),
         volume,
+        options: Options::of(informers),
     })
 }
 
@@ -276,7 +280,7 @@ enum Release {
     WhenUnused,
 }
 
-fn release(node: Option<&Node>, unique: &str, now: Timestamp) -> Release {
+fn release(node: Option<&Node>, unique: &str, options: &Options, now: Timestamp) -> Release {
     let Some(node) = node else { return Release::Now };
     let used = node.status.iter().flat_map(|status| status.volumes_in_use.iter().flatten());
     if !used.into_iter().any(|used| used == unique) || is_out_of_service(node) {
@@ -284,6 +288,7 @@ fn release(node: Option<&Node>, unique: &str, now: Timestamp) -> Release {
     }
     match unhealthy_since(node) {
         None => Release::WhenUnused,
+        Some(_) if options.disable_force_detach_on_timeout => Release::WhenUnused,
         Some(since) => match UNMOUNT_MAX.checked_sub(since_until(since, now)) {
             Some(left) if !left.is_zero() => Release::After(left),
             _ => Release::Now,
@@ -315,7 +320,7 @@ fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         if is_deleting(&attachment.metadata) {
             continue;
         }
-        match release(node, &unique, now) {
+        match release(node, &unique, &snapshot.options, now) {
             Release::WhenUnused => {}
             Release::After(left) => plan.requeue(left),
             Release::Now => {

@@ -17,6 +17,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::{claim_and_volumes, claim_key};
 use crate::object::key;
+use crate::options::Options;
 
 pub use claims::{ClaimSnapshot, plan_claim};
 pub use volumes::{VolumeSnapshot, plan_volume};
@@ -51,6 +52,7 @@ fn claim_snapshot(informers: &Informers, key: &str) -> Option<ClaimSnapshot> {
         class: class.and_then(|name| informers.informer::<StorageClass>().get(name)),
         classes: informers.informer::<StorageClass>().list(),
         pods: waiting.filter_map(|pod| pod.metadata.name.clone()).collect(),
+        is_provisioned: Options::of(informers).enable_dynamic_provisioning,
         claim,
     })
 }

@@ -15,7 +15,7 @@ use crate::layout::Layout;
 pub(crate) fn controller_manager(args: &ControllerManagerArgs) -> Result<()> {
     cli::validate::leader_election(&args.leader.or(LeaderElection::default()))?;
     run_until_stopped(&args.part.kubeconfig, "kube-controller-manager", async |connection| {
-        components::start_controllers(args, &connection)
+        components::start_controllers(args, &connection).await
     })
 }
 

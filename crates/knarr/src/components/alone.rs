@@ -3,20 +3,27 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use auth::issuing::{Signer, Signers};
 use base::{Clock, Random, Tasks};
-use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElection, ProxyArgs};
+use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElection, NodeIpamArgs, ProxyArgs, SchedulerArgs};
+use cli::controller_manager::OptionArgs;
 use controller::lease::{Election, Timing};
 use controller::trace::Reporter;
-use controller::{ClientMetrics, Engine, Informers};
+use controller::{ClientMetrics, Informers};
+use controllers::node_ipam::Ranges;
+use machinery::net::Family;
 
+use super::controller_options::ControllerOptions;
 use super::election::{election, lead};
 use super::node::{self, Place};
-use super::{container_runtime, control_plane, credentials};
+use super::{container_runtime, control_plane, credentials, serving};
 use crate::commands::trace;
 use crate::host;
 use crate::layout::Layout;
+
+/// Where upstream's controller manager says how it is.
+const CONTROLLERS_PORT: u16 = 10_257;
 
 /// What a part reaches the API server with, and its tasks.
 pub(crate) struct Connection {
@@ -57,7 +64,8 @@ impl Connection {
 }
 
 /// `knarr controller-manager`: every controller, once it leads.
-pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Connection) -> Result<()> {
+pub(crate) async fn start_controllers(args: &ControllerManagerArgs, connection: &Connection) -> Result<()> {
+    let options = ControllerOptions::read(&options(args)?)?;
     let selection = control_plane::selection(&args.controllers)?;
     let authority = root_ca(args, &connection.config)?;
     connection.informers.setting_or(|| controllers::root_ca::Bundle(authority));
@@ -66,12 +74,19 @@ pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Conne
     if let Some(tokens) = legacy_tokens(args)? {
         connection.informers.setting_or(|| tokens);
     }
+    if let Some(ranges) = pod_ranges(&args.node_ipam)? {
+        connection.informers.setting_or(|| ranges);
+    }
+    serving::start(&args.serving, CONTROLLERS_PORT, &connection.informers).await?;
     let election =
         connection.election("kube-controller-manager", &args.leader.or(LeaderElection::default()))?;
     let own_accounts = args.use_service_account_credentials.then(|| connection.config.clone());
     lead(election, &connection.informers, async move |informers| {
-        let engine = Engine::new(informers.clone(), "controllermanager");
+        let engine = options.engine(informers.clone());
         for controller in selection.controllers() {
+            if !options.admits(controller, &informers).await {
+                continue;
+            }
             let own = own_accounts.as_ref().zip(control_plane::account_of(controller.name));
             let Some((config, account)) = own else {
                 engine.start(*controller);
@@ -82,6 +97,33 @@ pub(crate) fn start_controllers(args: &ControllerManagerArgs, connection: &Conne
         Ok(())
     });
     Ok(())
+}
+
+/// What flags say of the controllers, the short form of one of them included.
+fn options(args: &ControllerManagerArgs) -> Result<OptionArgs> {
+    let mut options = args.options.clone();
+    let NodeIpamArgs { node_cidr_mask_size, cluster_cidr, .. } = &args.node_ipam;
+    if let Some(bits) = node_cidr_mask_size {
+        let family = match cluster_cidr {
+            Some(cidrs) if cidrs.of(Family::V6).is_none() => "ipv4",
+            Some(cidrs) if cidrs.of(Family::V4).is_none() => "ipv6",
+            _ => bail!(
+                "--node-cidr-mask-size needs a --cluster-cidr of one family; use --node-cidr-mask-size-ipv4 or \
+                 --node-cidr-mask-size-ipv6"
+            ),
+        };
+        options.fields.insert(format!("node-cidr-mask-size-{family}"), (*bits).into());
+    }
+    Ok(options)
+}
+
+/// What Nodes' ranges are taken from, if they are given any. Source: `startNodeIpamController`.
+fn pod_ranges(args: &NodeIpamArgs) -> Result<Option<Ranges>> {
+    if !args.allocate_node_cidrs {
+        return Ok(None);
+    }
+    let pods = args.cluster_cidr.context("--allocate-node-cidrs needs --cluster-cidr")?;
+    Ok(Some(Ranges { pods, services: args.service_cluster_ip_range }))
 }
 
 /// The authority that Pods are given: the file's, or the one that we trust ourselves.

@@ -14,14 +14,16 @@ use auth::UserInfo;
 use auth::issuing::Signers;
 use base::{Clock, Random, Tasks};
 use cli::args::Part;
+use cli::controller_manager::OptionArgs;
 use controller::lease::Timing;
 use controller::trace::Reporter;
-use controller::{ClientMetrics, Engine, Informers};
+use controller::{ClientMetrics, Informers};
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tower::ServiceExt;
 
 use super::authorities;
+use super::controller_options::ControllerOptions;
 use super::election::{election, lead_in_turns};
 use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
 use super::{Ready, Settings};
@@ -161,6 +163,8 @@ impl Parts<'_> {
 
     fn start_controllers(&self, settings: &Settings) -> Result<()> {
         let selection = selection(&settings.args.controllers)?;
+        let options =
+            ControllerOptions::read(&OptionArgs::from_pairs(&settings.args.kube_controller_manager_arg)?)?;
         let keys = Keys::read(settings)?;
         // What cannot be used is told at the start.
         keys.give_to(&self.informers_as("system:kube-controller-manager")(self.tasks.child()))?;
@@ -169,10 +173,14 @@ impl Parts<'_> {
         lead_in_turns(election, self.tasks, make, move |informers| {
             let (given, server) = (keys.give_to(&informers), Arc::clone(&server));
             let selection = selection.clone();
+            let options = options.clone();
             async move {
                 given?;
-                let engine = Engine::new(informers, "controllermanager");
+                let engine = options.engine(informers.clone());
                 for row in selection.controllers() {
+                    if !options.admits(row, &informers).await {
+                        continue;
+                    }
                     engine.start_as(*row, controller_client(&server, row.name));
                 }
                 Ok(())
@@ -306,7 +314,10 @@ impl Keys {
             signers: authorities::signers(Path::new("tls"))?,
             service_account_key: auth::pki::service_account_key(Path::new("tls"))?,
             issuer: issuer(settings),
-            pod_ranges: controllers::node_ipam::Ranges(settings.args.cluster_cidr),
+            pod_ranges: controllers::node_ipam::Ranges {
+                pods: settings.args.cluster_cidr,
+                services: Some(settings.args.service_cidr),
+            },
         })
     }
 

@@ -12,15 +12,15 @@ use controller::{ClientMetrics, Informers};
 use jiff::Timestamp;
 use machinery::net::Cidr;
 use nix::sys::signal::Signal;
+use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::container_runtime::{self, ContainerRuntime};
 use super::identity::KUBELET_CLIENT_CA;
 use super::pod_routes::{Follower, PodNetwork};
 use super::servers::Servers;
+use super::serving::{read_certificates, tls};
 use super::{Ready, Settings};
 use crate::commands::trace;
 use crate::host::checks::KUBELET_PORT;
@@ -331,20 +331,7 @@ pub(super) fn server_config(
     let text = std::fs::read_to_string(certificate).unwrap_or_default();
     let chain = read_certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("read {}", key.display()))?;
-    let mut roots = rustls::RootCertStore::empty();
-    for certificate in read_certificates(authority)? {
-        roots.add(certificate)?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        // Who has no certificate may have a token.
-        .allow_unauthenticated()
-        .build()?;
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let config = tls(chain, key, Some(read_certificates(authority)?))?;
     Ok(kubelet::ServerConfig { listen, tls: Arc::new(config), certificate_ends: certificate_end(&text) })
 }
 
@@ -362,9 +349,4 @@ pub(super) fn client_certificate_end(config: &kube::Config) -> Option<Timestamp>
         (None, None) => return None,
     };
     certificate_end(std::str::from_utf8(&pem).ok()?)
-}
-
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    certificates.with_context(|| format!("read {}", path.display()))
 }

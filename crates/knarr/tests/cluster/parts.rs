@@ -19,13 +19,29 @@ const QUICK_LEASE: [&str; 3] = [
     "--leader-elect-retry-period=500ms",
 ];
 
+/// What kubeadm says to a controller manager beside its keys.
+const AS_KUBEADM: [&str; 6] = [
+    "--allocate-node-cidrs=true",
+    "--bind-address=127.0.0.1",
+    "--cluster-cidr=10.42.0.0/16",
+    "--service-cluster-ip-range=10.43.0.0/16",
+    "--cluster-name=kubernetes",
+    "--enable-hostpath-provisioner=true",
+];
+
 /// `knarr controller-manager` or `knarr scheduler`, with the kubeconfig that the cluster made for it.
 fn leader(cluster: &Cluster, part: &str, name: &str) -> Process {
     let kubeconfig = cluster.data_dir().join(format!("server/cred/{part}.kubeconfig"));
     let mut arguments = vec![part.to_owned(), format!("--kubeconfig={}", kubeconfig.display())];
     arguments.extend(QUICK_LEASE.map(str::to_owned));
+    // Of those on one host one has the port.
+    let is_first = name == "first";
+    arguments.extend((!is_first && part == "controller-manager").then(|| "--secure-port=0".to_owned()));
     if part == "controller-manager" {
         arguments.extend(keys(cluster));
+        arguments.extend(AS_KUBEADM.map(str::to_owned));
+        let asked = ["authentication", "authorization"];
+        arguments.extend(asked.map(|what| format!("--{what}-kubeconfig={}", kubeconfig.display())));
     }
     start(cluster, &format!("{part}-{name}"), &arguments)
 }
@@ -85,7 +101,10 @@ fn kubelet(cluster: &Cluster, folder: &Path) -> Process {
 const AUDIT_POLICY: &str = "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], \
                             rules: [{level: Metadata}]}";
 
-/// What controllers asked for so far was granted by the roles that upstream gives them: `auth::bootstrap` has no others.
+/// Who the parts are, but for kubelets and those controllers that have accounts of their own.
+const PARTS: [&str; 3] = ["system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy"];
+
+/// What the parts asked for so far was granted by the roles that upstream gives them: `auth::bootstrap` has no others.
 /// Their writes hardly ever met another version of the object: a PUT costs no second try.
 fn upstreams_rights_were_enough(cluster: &Cluster) {
     let log = std::fs::read_to_string(cluster.data_dir().join("server/logs/audit.log")).unwrap();
@@ -95,10 +114,11 @@ fn upstreams_rights_were_enough(cluster: &Cluster) {
         let text =
             |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let user = text("/user/username");
-        let is_controllers = user.starts_with("system:serviceaccount:kube-system:")
-            || ["system:kube-controller-manager", "system:kube-scheduler"].contains(&user.as_str());
+        let is_part = user.starts_with("system:serviceaccount:kube-system:")
+            || user.starts_with("system:node:")
+            || PARTS.contains(&user.as_str());
         let (verb, resource) = (text("/verb"), text("/objectRef/resource"));
-        if !is_controllers || resource == "leases" {
+        if !is_part || resource == "leases" {
             continue;
         }
         let what = format!("{user} {verb} {resource}/{}", text("/objectRef/subresource"));
@@ -136,6 +156,7 @@ fn parts_run_alone_and_a_second_one_takes_over() {
     let kubelet = kubelet(&cluster, &folder);
     let proxy = proxy(&cluster, &folder);
     must(session.run("parts_alone.txt", include_str!("sessions/parts_alone.txt")));
+    must(session.run("parts_serving.txt", include_str!("sessions/parts_serving.txt")));
     must(session.run("parts_rights.txt", include_str!("sessions/parts_rights.txt")));
     upstreams_rights_were_enough(&cluster);
 

@@ -24,6 +24,7 @@ fn check(volume: &str, wanted: &[(&str, &str)], attachments: &str, nodes: &str, 
         nodes,
         having: vec!["one".into(), "two".into()],
         is_attachable: true,
+        options: Arc::default(),
     };
     let text = render(&plan(&snapshot, noon()));
     let short = text
@@ -213,6 +214,7 @@ fn a_volume_that_a_pod_names_itself_is_attached_as_it_names_it() {
         nodes: BTreeMap::new(),
         having: vec!["one".into()],
         is_attachable: true,
+        options: Arc::default(),
     };
     let first = plan(&snapshot(by_node([pod.clone()].into_iter()), Vec::new()), noon());
     let [Action::Request(request)] = first.steps.concat().try_into().map(|one: [Action; 1]| one).unwrap()

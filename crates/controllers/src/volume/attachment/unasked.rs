@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, 
 
 use super::{ByNode, Release, as_attached, by_node, multi_attach, release, say_attached, succeeded};
 use crate::object::name;
+use crate::options::Options;
 
 /// What a decision about one disk is made from.
 pub(super) struct Snapshot {
@@ -26,6 +27,7 @@ pub(super) struct Snapshot {
     /// The Pods that need it, by node.
     wanted: ByNode,
     nodes: BTreeMap<String, Arc<Node>>,
+    options: Arc<Options>,
 }
 
 /// Whether a key is one of these.
@@ -75,6 +77,7 @@ pub(super) fn snapshot(informers: &Informers, key: &str) -> Snapshot {
         is_exclusive: volumes.iter().any(|volume| is_exclusive(volume)),
         wanted: by_node(pods.iter().filter(|pod| wants(pod)).cloned()),
         nodes: nodes.map(|node| (name(&node.metadata).to_owned(), node)).collect(),
+        options: Options::of(informers),
     }
 }
 
@@ -88,7 +91,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         if wanted.contains_key(name(&node.metadata)) {
             continue;
         }
-        match release(Some(node), unique, now) {
+        match release(Some(node), unique, &snapshot.options, now) {
             Release::WhenUnused => {}
             Release::After(left) => plan.requeue(left),
             Release::Now => {
@@ -139,6 +142,7 @@ mod tests {
             is_exclusive,
             wanted: by_node,
             nodes: list::<Node>(&nodes).into_iter().map(|n| (name(&n.metadata).to_owned(), n)).collect(),
+            options: Arc::default(),
         };
         expect.assert_eq(&render(&plan(&snapshot, noon())));
     }

@@ -30,6 +30,8 @@ pub struct ClaimSnapshot {
     pub classes: Vec<Arc<StorageClass>>,
     /// The names of the Pods that use the claim.
     pub pods: Vec<String>,
+    /// Whether provisioners are asked for volumes. Source: `--enable-dynamic-provisioning`.
+    pub is_provisioned: bool,
 }
 
 impl ClaimSnapshot {
@@ -120,6 +122,7 @@ fn unbound(snapshot: &ClaimSnapshot) -> Plan {
             None => tell("FailedBinding", NOTHING_TO_BIND.to_owned()),
         },
         Some("") => tell("FailedBinding", NOTHING_TO_BIND.to_owned()),
+        Some(_) if !snapshot.is_provisioned => {}
         Some(class) => return provision(snapshot, class),
     }
     plan

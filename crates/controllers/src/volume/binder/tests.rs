@@ -20,6 +20,7 @@ fn claim(claim: &str, volumes: &str, pods: &[&str], expect: Expect) {
         class,
         classes,
         pods: pods.iter().map(|&pod| pod.to_owned()).collect(),
+        is_provisioned: true,
     };
     expect.assert_eq(&render(&plan_claim(&snapshot)));
 }

@@ -30,6 +30,7 @@ fn seen(world: &World, wanted: Option<&str>) -> Snapshot {
         nodes: nodes.into_iter().map(|node| (name(&node.metadata).to_owned(), node)).collect(),
         having: NODES.map(str::to_owned).to_vec(),
         is_attachable: true,
+        options: Arc::default(),
     }
 }
 

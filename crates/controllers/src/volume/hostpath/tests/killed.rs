@@ -44,6 +44,7 @@ fn plans(world: &World, now: Timestamp) -> Vec<Plan> {
             class: world.get("storageclasses", "hostpath"),
             classes: world.all("storageclasses"),
             pods: vec!["p".to_owned()],
+            is_provisioned: true,
             claim: claim.clone(),
         }));
         plans.push(plan_claim(&seen(world, claim), now));
