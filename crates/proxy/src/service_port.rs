@@ -203,18 +203,18 @@ struct Ready {
 /// For whom an endpoint is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meant {
-    ForAll,
-    ForThis,
-    ForOthers,
+    All,
+    This,
+    Others,
 }
 
 impl Meant {
     fn of<'a>(names: impl IntoIterator<Item = &'a String>, own: Option<&str>) -> Self {
         let is_own = |name: &String| Some(name.as_str()) == own;
         match names.into_iter().map(is_own).reduce(|one, other| one || other) {
-            None => Self::ForAll,
-            Some(true) => Self::ForThis,
-            Some(false) => Self::ForOthers,
+            None => Self::All,
+            Some(true) => Self::This,
+            Some(false) => Self::Others,
         }
     }
 }
@@ -224,8 +224,8 @@ impl Candidates {
     /// that are ready have count for nothing. Source: `pkg/proxy/topology.go`, KEP-2433, KEP-3015.
     fn nearest(&self) -> Vec<Target> {
         let meant = |by: fn(&Ready) -> Meant| {
-            let is_known = self.ready.iter().all(|one| by(one) != Meant::ForAll);
-            let own = self.ready.iter().filter(|one| is_known && by(one) == Meant::ForThis);
+            let is_known = self.ready.iter().all(|one| by(one) != Meant::All);
+            let own = self.ready.iter().filter(|one| is_known && by(one) == Meant::This);
             own.map(|one| one.target).collect::<Vec<_>>()
         };
         let near = [meant(|one| one.by_node), meant(|one| one.by_zone)];
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn a_node_that_names_no_zone_has_none_of_the_endpoints() {
         let zones = ["near".to_owned()];
-        assert_eq!(Meant::of(&zones, None), Meant::ForOthers);
-        assert_eq!(Meant::of(&[], None), Meant::ForAll);
+        assert_eq!(Meant::of(&zones, None), Meant::Others);
+        assert_eq!(Meant::of(&[], None), Meant::All);
     }
 }
