@@ -255,16 +255,6 @@ lies! {
     a_watch_that_goes_to_sleep_is_caught: StuckWatch => Progress;
 }
 
-#[test]
-fn lies_about_a_kind_that_comes_and_goes_are_caught() {
-    let rows = [liar::Lie::OldDocuments, liar::Lie::KindMissing, liar::Lie::DefinitionStays];
-    for lie in rows {
-        let trouble =
-            |seed| Trouble { server: Some(lie), course: Some(Course::ComesAndGoes), ..Trouble::none(seed) };
-        check_caught(trouble, &[Rule::DefinitionsHold]);
-    }
-}
-
 /// Lies of the store that the API server hands on, as seen over the API.
 #[test]
 fn lies_from_below_are_caught_over_the_api() {

@@ -71,12 +71,6 @@ pub enum Lie {
     InitialEventsEndEarly,
     /// A watch goes to sleep.
     StuckWatch,
-    /// Discovery and OpenAPI are as they were in the beginning.
-    OldDocuments,
-    /// A kind is said not to be there.
-    KindMissing,
-    /// A definition is said to be gone, and stays, with its objects.
-    DefinitionStays,
 }
 
 /// The server.
@@ -109,9 +103,6 @@ impl Liar {
             let was: Value = serde_json::from_slice(request.body())?;
             return Ok(respond(StatusCode::OK, &newer(was)));
         }
-        if let Some(answer) = self.about_kinds(&method, &asked) {
-            return Ok(answer);
-        }
         self.change_request(&method, &mut request)?;
         let (parts, body) = self.inner.send(request).await?.into_parts();
         let body = serde_json::from_slice(&body.collect().await?.to_bytes())?;
@@ -121,33 +112,6 @@ impl Liar {
             _ => self.change_write(parts.status, body),
         };
         Ok(respond(code, &body))
-    }
-
-    /// What is made up about kinds.
-    fn about_kinds(&self, method: &Method, asked: &str) -> Option<Response<Body>> {
-        let is_of_objects = asked.contains("/things");
-        if *method == Method::GET && is_of_objects && self.is_lying(Lie::KindMissing) {
-            return Some(respond(StatusCode::NOT_FOUND, &json!({"kind": "Status", "details": {}})));
-        }
-        let is_told_of =
-            asked.contains("/customresourcedefinitions/") || asked == "/apis/torture.example.com/v1";
-        if self.lie != Lie::DefinitionStays || !is_told_of {
-            return None;
-        }
-        let mut memory = self.memory.lock();
-        match *method {
-            Method::DELETE => {
-                memory.insert("gone".to_owned(), json!(true));
-                Some(respond(StatusCode::OK, &json!({"kind": "Status"})))
-            }
-            Method::GET if memory.contains_key("gone") => {
-                Some(respond(StatusCode::NOT_FOUND, &json!({"kind": "Status"})))
-            }
-            _ => {
-                memory.remove("gone");
-                None
-            }
-        }
     }
 
     fn change_request(&self, method: &Method, request: &mut Request<Bytes>) -> Result<(), Failure> {
@@ -172,11 +136,6 @@ impl Liar {
 
     fn change_read(&self, asked: &str, code: StatusCode, mut body: Value) -> (StatusCode, Value) {
         let is_exact = asked.contains("resourceVersion=");
-        let is_document =
-            asked.starts_with("/openapi/") || asked == "/apis" || asked == "/apis/torture.example.com/v2";
-        if self.lie == Lie::OldDocuments && is_document {
-            return (code, self.memory.lock().entry(asked.to_owned()).or_insert(body).clone());
-        }
         let Some(items) = body["items"].as_array_mut() else {
             return match self.lie {
                 Lie::BlindGet if self.is_lying(Lie::BlindGet) => {
