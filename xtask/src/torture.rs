@@ -58,9 +58,10 @@ pub(crate) fn run() -> Result<()> {
     test(&root, profile, &kills, seed)
 }
 
-/// The API server in simulation, from one seed after the other.
+/// The API server and the control plane in simulation, from one seed after the other.
 fn simulate(root: &Path, profile: &str, (first, time): (u64, Duration)) -> Result<()> {
-    const SIMULATION: &[&str] = &["-p", "apiserver", "--test", "api", "simulation::what_clients"];
+    const SIMULATION: &[&str] =
+        &["-p", "apiserver", "--test", "api", "--", "simulation::what_clients", "workloads::workloads"];
     // Building takes none of the time.
     test(root, profile, SIMULATION, first)?;
     let started = Instant::now();

@@ -1,5 +1,5 @@
 //! The same workload over the API: objects for keys, resource versions for revisions. The objects are ConfigMaps, or of a
-//! custom kind whose definition changes meanwhile.
+//! custom kind whose definition changes, goes and comes again meanwhile.
 //!
 //! Whoever runs it says how requests reach the server: over TLS, or in the same process.
 
@@ -26,7 +26,7 @@ use crate::Recorder;
 use crate::history::{Call, Outcome};
 use crate::workload::{self, Plan, Target, World};
 use definition::{Definition, Window};
-use objects::{Objects, SELECTOR, version};
+use objects::{Objects, SELECTOR, Version, version};
 
 /// Why a request was not answered.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -78,7 +78,7 @@ impl Client {
     ///
     /// # Errors
     /// If the server refuses.
-    pub async fn prepare(&self) -> Result<(), Failure> {
+    pub async fn prepare(&self, recorder: &Recorder) -> Result<(), Failure> {
         for (folder, _) in self.objects.world.folders {
             let name = self.objects.place(folder).0;
             let namespace = json!({"metadata": {"name": name}});
@@ -88,7 +88,7 @@ impl Client {
             }
         }
         match &self.definition {
-            Some(definition) => definition.change(self).await,
+            Some(definition) => definition.begin(self, recorder).await,
             None => Ok(()),
         }
     }
@@ -98,22 +98,28 @@ impl Client {
             if method == Method::PATCH { "application/apply-patch+yaml" } else { "application/json" };
         let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
         let request = Request::builder().method(method).uri(path).header("content-type", media_type);
-        let request = request.header("accept", "application/json").body(body)?;
+        let (code, bytes) = self.send(request.header("accept", "application/json").body(body)?).await?;
+        Ok((code, serde_json::from_slice(&bytes)?))
+    }
+
+    async fn text(&self, path: &str, accept: &str) -> Result<(StatusCode, Bytes), Failure> {
+        self.send(Request::get(path).header("accept", accept).body(Bytes::new())?).await
+    }
+
+    async fn send(&self, request: Request<Bytes>) -> Result<(StatusCode, Bytes), Failure> {
         let answer = async {
             let response = self.server.send(request).await?;
             let code = response.status();
-            let bytes = response.into_body().collect().await?.to_bytes();
-            Ok::<_, Failure>((code, serde_json::from_slice(&bytes)?))
+            Ok::<_, Failure>((code, response.into_body().collect().await?.to_bytes()))
         };
         tokio::time::timeout(REQUEST_MAX, answer).await?
     }
 
-    /// The newest revision, as soon as the server can say it.
+    /// The newest revision, as soon as the server can say it; it always serves namespaces.
     async fn newest(&self, patience: Duration) -> Result<Revision, Failure> {
-        let path = format!("{}?{SELECTOR}", self.objects.everything());
         let asked = async {
             loop {
-                let answer = self.ask(Method::GET, &path, None).await;
+                let answer = self.ask(Method::GET, "/api/v1/namespaces", None).await;
                 if let Some(revision) = answer.ok().and_then(|(_, list)| version(&list)) {
                     return revision;
                 }
@@ -125,37 +131,38 @@ impl Client {
 
     async fn outcome(&self, call: Call, recorder: &Recorder) -> Outcome {
         let window = self.definition.as_deref().map(Window::open);
-        match self.try_call(&call, window.as_ref()).await {
+        let version = self.objects.version();
+        match self.try_call((&call, version), window.as_ref()).await {
             Ok((code, body)) => {
-                window.into_iter().for_each(|window| window.close(&call, (code, &body), recorder));
+                let close = |window: Window<'_>| window.close((&call, version), (code, &body), recorder);
+                window.into_iter().for_each(close);
                 self.objects.read(&call, code, &body)
             }
             Err(why) => Outcome::Unknown(why.to_string()),
         }
     }
 
-    async fn try_call(&self, call: &Call, window: Option<&Window<'_>>) -> Answer {
+    async fn try_call(&self, (call, version): (&Call, Version), window: Option<&Window<'_>>) -> Answer {
         let objects = &self.objects;
         let level = window.map(|window| window.level);
         match call {
             Call::Create { key, value, .. } => {
                 let (namespace, name) = objects.place(key);
-                let (path, version) = objects.collection(namespace);
-                self.ask(Method::POST, &path, Some(objects.object(name, value, (None, level, version)))).await
+                let object = objects.object(name, value, (None, level, version));
+                self.ask(Method::POST, &objects.collection(version, namespace), Some(object)).await
             }
             Call::Update { key, value, expect, .. } => {
-                let (path, version) = objects.path(key);
-                let body = objects.object(objects.place(key).1, value, (Some(*expect), level, version));
-                self.ask(Method::PUT, &path, Some(body)).await
+                let object = objects.object(objects.place(key).1, value, (Some(*expect), level, version));
+                self.ask(Method::PUT, &objects.path(version, key), Some(object)).await
             }
             Call::Delete { key, expect, .. } => {
                 let preconditions = json!({"preconditions": {"resourceVersion": expect.to_string()}});
-                self.ask(Method::DELETE, &objects.path(key).0, Some(preconditions)).await
+                self.ask(Method::DELETE, &objects.path(version, key), Some(preconditions)).await
             }
-            Call::Get { key } => self.ask(Method::GET, &objects.path(key).0, None).await,
+            Call::Get { key } => self.ask(Method::GET, &objects.path(version, key), None).await,
             Call::List { start, at, limit, .. } => {
                 let namespace = start.strip_prefix(objects.prefix).unwrap_or_default().trim_end_matches('/');
-                let mut path = format!("{}?{SELECTOR}", objects.collection(namespace).0);
+                let mut path = format!("{}?{SELECTOR}", objects.collection(version, namespace));
                 if *limit > 0 {
                     path += &format!("&limit={limit}");
                 }
@@ -164,7 +171,7 @@ impl Client {
                 }
                 self.ask(Method::GET, &path, None).await
             }
-            Call::Newest | Call::Compact { .. } => Err("the API has no such call".into()),
+            Call::Newest | Call::Compact { .. } | Call::End { .. } => Err("the API has no such call".into()),
         }
     }
 }
@@ -188,7 +195,7 @@ pub async fn run(client: &Client, plan: &Plan, recorder: &Recorder) -> Result<()
     let clients = (0..plan.clients).map(|number| workload::work(client, plan, number, recorder));
     let clients = futures::future::join_all(clients);
     match &client.definition {
-        Some(definition) => drop(definition.keep_changing(client, plan.seed, clients).await?),
+        Some(definition) => drop(definition.keep_changing(client, (plan.seed, recorder), clients).await?),
         None => drop(clients.await),
     }
     let newest = mark(client, plan, recorder).await?;

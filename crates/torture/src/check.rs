@@ -12,7 +12,7 @@ mod watches;
 
 use std::fmt;
 
-use crate::history::{History, Operation};
+use crate::history::{Call, History, Operation};
 
 /// Rules may be wider where less is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub enum Rule {
     Progress,
     /// After the answer to a change of a definition, objects are shown and judged by it.
     DefinitionsHold,
+    /// No object is there without its definition.
+    NoObjectOutlivesItsKind,
 }
 
 impl fmt::Display for Breach {
@@ -106,6 +108,13 @@ fn by_key(operations: &[Operation]) -> Vec<(&str, Vec<&Operation>)> {
             keys.entry(key).or_default().push(operation);
         }
     }
+    for operation in operations {
+        let Call::End { start, end, .. } = &operation.call else { continue };
+        for (_, operations) in keys.range_mut(start.as_str()..end.as_str()) {
+            operations.push(operation);
+        }
+    }
+    keys.values_mut().for_each(|operations| operations.sort_by_key(|operation| operation.invoked));
     let is_durable = |operation: &&Operation| {
         operation.call.keep().is_none_or(|keep| keep == crate::history::Keep::Durably)
     };

@@ -92,6 +92,15 @@ pub enum Call {
         /// Than this.
         revision: Revision,
     },
+    /// Ends the kind of the keys in `[start, end)`: each of them goes, and the answer is a revision at which none is there.
+    End {
+        /// The first key.
+        start: String,
+        /// The first key of another kind.
+        end: String,
+        /// The newest revision before it was asked for.
+        after: Revision,
+    },
 }
 
 /// What a client was told.
@@ -168,6 +177,8 @@ pub enum Line {
     /// An object was shown as some forms of its definition have it: one, if all is well. The newest whose change was
     /// answered before somebody asked was `since`, and `until` the newest that was asked for when the answer came.
     Shown {
+        /// What showed it.
+        by: String,
         /// Which.
         forms: Vec<u64>,
         /// The oldest that may be.
@@ -185,6 +196,27 @@ pub enum Line {
         since: u64,
         /// The newest.
         until: u64,
+    },
+    /// A kind was said not to be there, or to take nothing new because it goes. `forms`: of the forms of its definition that
+    /// may hold, as above, those of which that is so.
+    Absent {
+        /// What was asked for.
+        asked: String,
+        /// Which.
+        forms: Vec<u64>,
+        /// The oldest that may hold.
+        since: u64,
+        /// The newest.
+        until: u64,
+    },
+    /// What the store had of a custom kind at a revision.
+    Stored {
+        /// When.
+        revision: Revision,
+        /// Whether its definition was there.
+        is_defined: bool,
+        /// How many objects there were.
+        objects: usize,
     },
     /// The store was opened again after a crash; it counts on from `newest`, and of what was there before nothing
     /// after `kept` is left.
@@ -298,6 +330,13 @@ impl History {
             matches!(operation.call, Call::Compact { .. }) && operation.outcome == Outcome::Done
         };
         self.operations().iter().filter(is_one).count()
+    }
+
+    /// How many times a kind was to end.
+    #[must_use]
+    pub fn ends(&self) -> usize {
+        let is_one = |line: &&Line| matches!(line, Line::Invoke(_, Call::End { .. }));
+        self.lines.iter().filter(is_one).count()
     }
 
     /// How many acknowledged writes crashes have cut off, as they may.

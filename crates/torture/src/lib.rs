@@ -26,6 +26,7 @@ pub mod members;
 pub mod several;
 
 pub mod node;
+pub mod workloads;
 
 mod seeds;
 

@@ -5,11 +5,12 @@
 //! node, control plane, supervisor and shims are killed at random moments, and by `strace` at calls to the kernel
 //! ([`killer`]). What must hold is said in [`oracle`]: the containers of Pods that stay are the same processes, with no
 //! restart counted, and their Pods are Ready all the time; every other Pod gets to what it is for, and goes when it is
-//! told to; no two have one address. Whatever clients write meanwhile ([`poison`]), each part follows the store. At the end
-//! nothing is left of what came and went.
+//! told to; no two have one address. Those of a custom kind's objects stay and go with these ([`owners`]). Whatever clients
+//! write meanwhile ([`poison`]), each part follows the store. At the end nothing is left of what came and went.
 
 pub mod killer;
 pub mod oracle;
+mod owners;
 mod poison;
 pub mod shapes;
 mod view;

@@ -197,18 +197,19 @@ pub async fn take_stock(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<R
 
 /// What can be seen of a store's history.
 pub struct Left {
-    after: Revision,
-    events: Vec<store::Event>,
+    /// It begins after this revision.
+    pub after: Revision,
+    /// What has happened since.
+    pub events: Vec<store::Event>,
     upto: Revision,
     watch: store::Watch,
 }
 
-/// Says how a store that was opened again goes on.
+/// Reads what a store remembers of its history, up to `newest`.
 ///
 /// # Errors
-/// If the store cannot be watched or read.
-pub async fn note_restart(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<Left, StoreError> {
-    let newest = store.revision();
+/// If the store cannot be watched.
+pub async fn remembered(store: &dyn Store, newest: Revision) -> Result<Left, StoreError> {
     let mut after = 0;
     let mut watch = loop {
         match store.watch(after).await {
@@ -218,9 +219,19 @@ pub async fn note_restart(store: &Arc<dyn Store>, recorder: &Recorder) -> Result
         }
     };
     let (events, upto) = read_to(&mut watch, after, newest).await?;
-    let kept = events.iter().map(|event| event.revision).filter(|revision| *revision <= newest).max();
-    recorder.note(Line::Restart { newest, kept: kept.unwrap_or(after) });
     Ok(Left { after, events, upto, watch })
+}
+
+/// Says how a store that was opened again goes on.
+///
+/// # Errors
+/// If the store cannot be watched or read.
+pub async fn note_restart(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<Left, StoreError> {
+    let newest = store.revision();
+    let left = remembered(&**store, newest).await?;
+    let kept = left.events.iter().map(|event| event.revision).filter(|revision| *revision <= newest).max();
+    recorder.note(Line::Restart { newest, kept: kept.unwrap_or(left.after) });
+    Ok(left)
 }
 
 /// The events of a watch up to a revision.

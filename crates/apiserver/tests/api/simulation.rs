@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use store::Store;
 use store::embedded::{Embedded, Options, Threads};
 use tempfile::TempDir;
-use torture::api::definition::Definition;
+use torture::api::definition::{self, Course, Definition, Servers};
 use torture::api::liar::{self, Liar};
 use torture::api::{self, Body, Client, Failure, Server};
 use torture::check::{Breach, Promise, Rule};
@@ -27,6 +27,8 @@ use tower::ServiceExt;
 
 /// Seeds that always run; two more are new.
 const SEEDS: [u64; 6] = [0, 1, 2, 3, 4, 5];
+/// The same where a kind changes, which costs more; one more is new.
+const CUSTOM_SEEDS: [u64; 4] = [0, 1, 2, 3];
 /// A lie is told by chance; it gets this many to be told.
 const LIES: std::ops::Range<u64> = 0..3;
 /// In virtual time.
@@ -36,7 +38,7 @@ const LIFE_MAX_MILLIS: u64 = 6000;
 const START: &str = "2026-01-01T00:00:00Z";
 
 /// The server in this process.
-struct Inside(apiserver::ApiService);
+pub(crate) struct Inside(pub(crate) apiserver::ApiService);
 
 impl Server for Inside {
     fn send(&self, request: Request<Bytes>) -> BoxFuture<'_, Result<Response<Body>, Failure>> {
@@ -59,20 +61,32 @@ struct Trouble {
     store: mutants::Lie,
     /// What the server lies about.
     server: Option<liar::Lie>,
-    /// Whether the objects are of a custom kind, whose definition changes.
-    is_custom: bool,
+    /// What happens to the definition of the objects' kind, if that is a custom one.
+    course: Option<Course>,
 }
 
 impl Trouble {
     fn none(seed: u64) -> Self {
-        Self { seed, lives: 1, lost_percent: 0, store: mutants::Lie::None, server: None, is_custom: false }
+        Self { seed, lives: 1, lost_percent: 0, store: mutants::Lie::None, server: None, course: None }
     }
 }
 
-/// What is wrong with what clients and watchers were told, and how many writes were acknowledged.
-fn breaches(trouble: Trouble) -> (Vec<Breach>, usize) {
+/// What clients and watchers were told.
+#[derive(Debug, PartialEq)]
+struct Told {
+    /// What is wrong with it.
+    breaches: Vec<Breach>,
+    /// How many writes were acknowledged.
+    acknowledged: usize,
+    /// How often the kind was to end.
+    ends: usize,
+}
+
+fn told(trouble: Trouble) -> Told {
     let (random, recorder) = (Random::seeded(trouble.seed), Recorder::in_memory());
-    let definition = trouble.is_custom.then(|| Arc::new(Definition::default()));
+    // A server whose store hardly answers follows later than it says.
+    let servers = if trouble.lost_percent == 0 { Servers::One } else { Servers::Several };
+    let definition = trouble.course.map(|course| Arc::new(Definition::new(course, servers)));
     let (mut dir, mut now) = (torture::folder().unwrap(), START.parse().unwrap());
     for life in 1..=trouble.lives {
         // What is left in the runtime when a life ends goes with it, without being written out: a crash.
@@ -81,7 +95,8 @@ fn breaches(trouble: Trouble) -> (Vec<Breach>, usize) {
             runtime.block_on(live((&trouble, definition.as_ref()), &random, (life, now, dir), &recorder));
     }
     let history = recorder.history();
-    (check(&history, Promise::Api), history.acknowledged())
+    let (acknowledged, ends) = (history.acknowledged(), history.ends());
+    Told { breaches: check(&history, Promise::Api), acknowledged, ends }
 }
 
 /// One life: answers the folder, and what the clock said at its end.
@@ -95,7 +110,8 @@ async fn live(
     let options = Options { clock: clock.clone(), threads: Threads::None, ..Options::default() };
     let embedded: Arc<dyn Store> = Arc::new(Embedded::open(&dir.path().join("db"), options).unwrap());
     workload::note_restart(&embedded, recorder).await.unwrap();
-    let liar = Arc::new(mutants::Liar::new(embedded, trouble.store).honest_at_first());
+    definition::take_stock(&*embedded, recorder).await.unwrap();
+    let liar = Arc::new(mutants::Liar::new(Arc::clone(&embedded), trouble.store).honest_at_first());
     let flaky = Arc::new(Flaky::new(liar.clone(), Random::seeded(random.below(u64::MAX)), 0));
     let store: Arc<dyn Store> = flaky.clone();
     let server = server::start_at((clock.clone(), random.clone()), store, dir, (None, |_| {})).await;
@@ -108,7 +124,7 @@ async fn live(
         Some(definition) => Client::of_custom_kind(inside, Arc::clone(definition)),
         None => Client::new(inside),
     };
-    client.prepare().await.unwrap();
+    client.prepare(recorder).await.unwrap();
     flaky.set(trouble.lost_percent);
     liar.begin();
     let plan = Plan {
@@ -131,40 +147,55 @@ async fn live(
             assert!(life < trouble.lives, "KNARR_TEST_SEED={}: it never ends", trouble.seed);
         }
     }
+    definition::take_stock(&*embedded, recorder).await.unwrap();
     (server.dir, clock.now())
+}
+
+fn check_honest(seeds: Vec<u64>, trouble: impl Fn(u64) -> Trouble) -> (usize, usize) {
+    let (mut acknowledged, mut ends) = (0, 0);
+    for seed in seeds {
+        let lost_percent = [0, 2, 10][usize::try_from(seed % 3).unwrap()];
+        let told = told(Trouble { lives: 3, lost_percent, ..trouble(seed) });
+        assert!(
+            told.breaches.is_empty(),
+            "KNARR_TEST_SEED={seed}, {lost_percent} %: {} (and {} more)",
+            told.breaches[0],
+            told.breaches.len() - 1
+        );
+        acknowledged += told.acknowledged;
+        ends += told.ends;
+    }
+    eprintln!("{acknowledged} acknowledged writes, {ends} ends of kinds");
+    (acknowledged, ends)
+}
+
+fn check_custom(course: Course) -> (usize, usize) {
+    let seeds = torture::seeds(&CUSTOM_SEEDS, 1);
+    check_honest(seeds, |seed| Trouble { course: Some(course), ..Trouble::none(seed) })
 }
 
 #[test]
 fn what_clients_and_watchers_are_told_fits_together() {
-    let mut acknowledged = 0;
-    for seed in torture::seeds(&SEEDS, 2) {
-        let lost_percent = [0, 2, 10][usize::try_from(seed % 3).unwrap()];
-        let (breaches, count) = breaches(Trouble { lives: 3, lost_percent, ..Trouble::none(seed) });
-        assert!(breaches.is_empty(), "KNARR_TEST_SEED={seed}, {lost_percent} %: {}", breaches[0]);
-        acknowledged += count;
-    }
-    eprintln!("{acknowledged} acknowledged writes");
+    let (acknowledged, _) = check_honest(torture::seeds(&SEEDS, 2), Trouble::none);
     assert!(acknowledged > 100);
 }
 
 #[test]
 fn what_clients_are_told_of_a_kind_whose_definition_changes_fits_together() {
-    let mut acknowledged = 0;
-    for seed in torture::seeds(&SEEDS, 2) {
-        let lost_percent = [0, 2, 10][usize::try_from(seed % 3).unwrap()];
-        let (breaches, count) =
-            breaches(Trouble { lives: 3, lost_percent, is_custom: true, ..Trouble::none(seed) });
-        assert!(breaches.is_empty(), "KNARR_TEST_SEED={seed}, {lost_percent} %: {breaches:#?}");
-        acknowledged += count;
-    }
-    eprintln!("{acknowledged} acknowledged writes");
+    let (acknowledged, _) = check_custom(Course::Changes);
     assert!(acknowledged > 20);
+}
+
+#[test]
+fn what_clients_are_told_of_a_kind_that_comes_and_goes_fits_together() {
+    let (acknowledged, ends) = check_custom(Course::ComesAndGoes);
+    assert!(acknowledged > 20 && ends > 0);
 }
 
 #[test]
 fn a_seed_gives_the_same_answers_twice() {
     let trouble = Trouble { lives: 2, lost_percent: 5, ..Trouble::none(1) };
-    assert_eq!(breaches(trouble), breaches(trouble));
+    assert_eq!(told(trouble), told(trouble));
 }
 
 #[test]
@@ -178,7 +209,7 @@ fn a_write_that_does_not_wait_for_the_disk_is_caught_by_a_crash() {
 fn check_caught(trouble: impl Fn(u64) -> Trouble, rules: &[Rule]) {
     let mut seen = Vec::new();
     for seed in LIES {
-        let (found, _) = breaches(trouble(seed));
+        let found = told(trouble(seed)).breaches;
         if found.iter().any(|breach| rules.contains(&breach.rule)) {
             return;
         }

@@ -15,9 +15,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use nix::sys::signal::Signal;
 use testkit::etcd::{Etcd, Security};
 use testkit::{Lan, lan};
+use torture::api::definition::{Course, Definition, Servers};
 use torture::api::{self, Body, Failure};
 use torture::check::{Breach, Promise};
-use torture::workload::{OBJECTS, Plan};
+use torture::workload::Plan;
 use torture::{History, Recorder};
 
 use crate::ha::{self, SERVERS, Server, TOKEN};
@@ -75,9 +76,9 @@ impl api::Server for Spread {
     }
 }
 
-async fn work(target: api::Client, seed: u64) -> History {
+async fn work(target: api::Client, seed: u64, recorder: Recorder) -> History {
     let plan = Plan {
-        world: &OBJECTS,
+        world: target.world(),
         clients: 6,
         operations: 250,
         watchers: 3,
@@ -85,7 +86,6 @@ async fn work(target: api::Client, seed: u64) -> History {
         patience: Duration::from_secs(90),
         ..Plan::new(seed)
     };
-    let recorder = Recorder::in_memory();
     api::run(&target, &plan, &recorder).await.unwrap();
     recorder.history()
 }
@@ -100,9 +100,13 @@ fn whatever_dies_what_all_servers_tell_fits_together() {
     must(wire.enter());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let spread = Arc::new(runtime.block_on(Spread::new(&servers)));
-    let target = api::Client::new(Arc::<Spread>::clone(&spread));
-    runtime.block_on(target.prepare()).unwrap();
-    let working = runtime.spawn(work(target, seed));
+    let definition = Arc::new(Definition::new(Course::ComesAndGoes, Servers::Several));
+    let custom = api::Client::of_custom_kind(Arc::<Spread>::clone(&spread), definition);
+    let working = [api::Client::new(Arc::<Spread>::clone(&spread)), custom].map(|target| {
+        let recorder = Recorder::in_memory();
+        runtime.block_on(target.prepare(&recorder)).unwrap();
+        runtime.spawn(work(target, seed, recorder))
+    });
     for number in 0..SERVERS {
         servers[usize::from(number)].signal("knarr control-plane", Signal::SIGKILL);
         let took = runtime.block_on(spread.is_ready(number));
@@ -118,10 +122,13 @@ fn whatever_dies_what_all_servers_tell_fits_together() {
         must(server.up_with(TOKEN, &FLAGS));
         eprintln!("many: server {number} was killed as a whole and is back");
     }
-    let history = runtime.block_on(working).unwrap();
-    let breaches: Vec<Breach> = torture::check(&history, Promise::Api);
-    assert!(breaches.is_empty(), "seed {seed}: {}", breaches[0]);
-    eprintln!("many: {} writes in a linearizable history", history.acknowledged());
+    for working in working {
+        let history = runtime.block_on(working).unwrap();
+        let breaches: Vec<Breach> = torture::check(&history, Promise::Api);
+        assert!(breaches.is_empty(), "seed {seed}: {}", breaches[0]);
+        let (writes, ends) = (history.acknowledged(), history.ends());
+        eprintln!("many: {writes} writes in a linearizable history, with {ends} ends of its kind");
+    }
     drop(spread);
     runtime.shutdown_timeout(Duration::from_secs(5));
     for server in servers {

@@ -124,7 +124,7 @@ fn survives_kills(seed: u64) {
     let acknowledged = writer.stop();
     eprintln!("kills: {} writes were acknowledged, {} not", acknowledged.len(), acknowledged.refused);
 
-    told.check();
+    told.into_iter().for_each(history::Told::check);
     client.scale("moving", 2);
     client.wait_until_available("moving", 2);
     client.wait_until_available("steady", 3);

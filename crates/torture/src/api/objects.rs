@@ -13,13 +13,26 @@ use crate::workload::{CUSTOM_OBJECTS, OBJECTS, World};
 /// What the workload's objects are told from others by.
 pub(super) const SELECTOR: &str = "labelSelector=torture%3Dyes";
 
+/// A version of a kind: where it is served, and what its objects call it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Version {
+    root: &'static str,
+    pub(super) api_version: &'static str,
+}
+
+impl Version {
+    /// Without its group.
+    pub(super) fn name(self) -> &'static str {
+        self.api_version.rsplit('/').next().unwrap_or_default()
+    }
+}
+
 /// A kind of objects.
 pub(super) struct Objects {
     pub(super) world: &'static World,
     /// What all keys begin with.
     pub(super) prefix: &'static str,
-    /// Where it is served, and what its objects call that, for each version.
-    versions: &'static [(&'static str, &'static str)],
+    versions: &'static [Version],
     plural: &'static str,
     kind: &'static str,
     /// Where the value is.
@@ -32,7 +45,7 @@ pub(super) fn config_maps() -> Objects {
     Objects {
         world: &OBJECTS,
         prefix: "/registry/configmaps/",
-        versions: &[("/api/v1", "v1")],
+        versions: &[Version { root: "/api/v1", api_version: "v1" }],
         plural: "configmaps",
         kind: "ConfigMap",
         value: "/data/value",
@@ -45,8 +58,8 @@ pub(super) fn custom() -> Objects {
         world: &CUSTOM_OBJECTS,
         prefix: "/registry/torture.example.com/things/",
         versions: &[
-            ("/apis/torture.example.com/v1", "torture.example.com/v1"),
-            ("/apis/torture.example.com/v2", "torture.example.com/v2"),
+            Version { root: "/apis/torture.example.com/v1", api_version: "torture.example.com/v1" },
+            Version { root: "/apis/torture.example.com/v2", api_version: "torture.example.com/v2" },
         ],
         plural: "things",
         kind: "Thing",
@@ -67,45 +80,37 @@ impl Objects {
     }
 
     /// Now the one, now the other, with no rhythm that whoever asks in turns could fall into.
-    fn version(&self) -> (&'static str, &'static str) {
+    pub(super) fn version(&self) -> Version {
         let number = self.requests.fetch_add(1, Ordering::Relaxed).count_ones() as usize;
         self.versions.get(number % self.versions.len()).copied().unwrap_or_default()
     }
 
-    /// Where all objects are.
-    pub(super) fn everything(&self) -> String {
-        self.collection("").0
+    /// Where the objects of a namespace are, or all of them if it is none.
+    pub(super) fn collection(&self, version: Version, namespace: &str) -> String {
+        match namespace {
+            "" => format!("{}/{}", version.root, self.plural),
+            namespace => format!("{}/namespaces/{namespace}/{}", version.root, self.plural),
+        }
     }
 
-    /// Where the objects of a namespace are, or all of them, and what they call their version there.
-    pub(super) fn collection(&self, namespace: &str) -> (String, &'static str) {
-        let (root, version) = self.version();
-        let path = match namespace {
-            "" => format!("{root}/{}", self.plural),
-            namespace => format!("{root}/namespaces/{namespace}/{}", self.plural),
-        };
-        (path, version)
-    }
-
-    /// Where an object is, and what it calls its version there.
-    pub(super) fn path(&self, key: &str) -> (String, &'static str) {
+    /// Where an object is.
+    pub(super) fn path(&self, version: Version, key: &str) -> String {
         let (namespace, name) = self.place(key);
-        let (collection, version) = self.collection(namespace);
-        (format!("{collection}/{name}"), version)
+        format!("{}/{name}", self.collection(version, namespace))
     }
 
     pub(super) fn object(
         &self,
         name: &str,
         tag: &str,
-        (expect, level, version): (Option<Revision>, Option<u64>, &str),
+        (expect, level, version): (Option<Revision>, Option<u64>, Version),
     ) -> Value {
         let value = String::from_utf8_lossy(&value::encode(tag)).into_owned();
         let mut metadata = json!({"name": name, "labels": {"torture": "yes"}});
         if let Some(expect) = expect {
             metadata["resourceVersion"] = json!(expect.to_string());
         }
-        let mut object = json!({"apiVersion": version, "kind": self.kind, "metadata": metadata});
+        let mut object = json!({"apiVersion": version.api_version, "kind": self.kind, "metadata": metadata});
         match level {
             None => object["data"] = json!({"value": value}),
             Some(level) => object["spec"] = json!({"value": value, "level": level}),

@@ -134,7 +134,7 @@ impl Watcher {
             let Some(line) = lines.next().await? else { return Ok(Ended::Broken) };
             match line["type"].as_str() {
                 Some("ADDED") => {
-                    window.iter().for_each(|window| window.show(&line["object"], &self.recorder));
+                    window.iter().for_each(|window| window.show("a watch", &line["object"], &self.recorder));
                     states.extend(self.client.objects.state(&line["object"]));
                 }
                 Some("BOOKMARK") => break version(&line["object"]).unwrap_or(0),
@@ -175,7 +175,7 @@ impl Watcher {
             }
             let revision = version(&line["object"]).ok_or("an event has no revision")?;
             if kind != "BOOKMARK" {
-                window.iter().for_each(|window| window.show(&line["object"], &self.recorder));
+                window.iter().for_each(|window| window.show("a watch", &line["object"], &self.recorder));
                 let event =
                     event(&self.client.objects, kind, &line["object"]).ok_or("an event cannot be read")?;
                 self.recorder.note(Line::Event(watch, event));
@@ -201,7 +201,8 @@ fn event(objects: &Objects, kind: &str, object: &Value) -> Option<Event> {
 }
 
 async fn open(client: &Client, from: &str) -> Result<Lines, Failure> {
-    let path = format!("{}?watch=true&{SELECTOR}&{from}", client.objects.everything());
+    let path =
+        format!("{}?watch=true&{SELECTOR}&{from}", client.objects.collection(client.objects.version(), ""));
     let request = Request::get(path).header("accept", "application/json").body(Bytes::new())?;
     let response = tokio::time::timeout(super::REQUEST_MAX, client.server.send(request)).await??;
     if !response.status().is_success() {

@@ -18,7 +18,7 @@ pub(super) fn check(log: &Log, operations: &[Operation], promise: Promise, breac
                     breaches.add(Rule::ListsAreWhole, what);
                 }
                 let all = expected(log, (start, end), *revision, operation.returned.unwrap_or(usize::MAX));
-                let (wanted, rest) = wanted(log, all, states, *limit);
+                let (wanted, rest) = wanted(log, all, (states, *revision), *limit);
                 if let Some(difference) = difference(&wanted, states) {
                     let what = format!("{start}..{end} at {revision}: {difference}");
                     breaches.add(Rule::ListsAreWhole, what);
@@ -59,12 +59,13 @@ fn expected(log: &Log, (start, end): (&str, &str), revision: Revision, now: usiz
 fn wanted(
     log: &Log,
     all: Vec<(String, State)>,
-    states: &[(String, State)],
+    (states, at): (&[(String, State)], Revision),
     limit: usize,
 ) -> (Vec<(String, State)>, RangeInclusive<u64>) {
     let is_listed = |key: &str| states.iter().any(|(listed, _)| listed == key);
-    let (mut certain, doubtful): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|(key, state)| is_listed(key) || !log.may_be_removed(key, state.revision));
+    let is_certain =
+        |(key, state): &(String, State)| is_listed(key) || !log.may_be_removed(key, state.revision, at);
+    let (mut certain, doubtful): (Vec<_>, Vec<_>) = all.into_iter().partition(is_certain);
     let rest = if limit == 0 { Vec::new() } else { certain.split_off(limit.min(certain.len())) };
     let last = states.last().map(|(key, _)| key);
     let behind = |key: &String| limit > 0 && certain.len() == limit && last.is_none_or(|last| key > last);

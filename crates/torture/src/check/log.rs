@@ -28,11 +28,39 @@ pub(super) struct Log {
     pub(super) gaps: Vec<(usize, Revision, Revision)>,
     /// Key and revision of what may have been removed without anybody having seen when.
     unseen_removals: HashSet<(String, Revision)>,
+    ends: Vec<End>,
+}
+
+/// A kind went, with all its objects.
+#[derive(Debug)]
+struct End {
+    keys: (String, String),
+    /// What went was removed after this.
+    after: Revision,
+    /// And before this, if it was seen to be so.
+    gone: Option<Revision>,
+}
+
+impl End {
+    fn of(operation: &Operation) -> Option<Self> {
+        let Call::End { start, end, after } = &operation.call else { return None };
+        let gone = if let Outcome::Newest(gone) = operation.outcome { Some(gone) } else { None };
+        Some(Self { keys: (start.clone(), end.clone()), after: *after, gone })
+    }
+
+    fn is_of(&self, key: &str) -> bool {
+        key >= self.keys.0.as_str() && key < self.keys.1.as_str()
+    }
+
+    /// Whether it may have removed something at a revision.
+    fn may_remove_at(&self, revision: Revision) -> bool {
+        self.after < revision && self.gone.is_none_or(|gone| revision <= gone)
+    }
 }
 
 impl Log {
     pub(super) fn of(history: &History, operations: &[Operation], breaches: &mut Breaches) -> Self {
-        let mut log = Self::default();
+        let mut log = Self { ends: operations.iter().filter_map(End::of).collect(), ..Self::default() };
         for operation in operations {
             log.take_operation(operation, breaches);
         }
@@ -136,9 +164,11 @@ impl Log {
         (!is_seen).then(|| (key.clone(), *expect))
     }
 
-    /// Whether what was there at a revision may have been removed unseen.
-    pub(super) fn may_be_removed(&self, key: &str, revision: Revision) -> bool {
-        self.unseen_removals.contains(&(key.to_owned(), revision))
+    /// Whether what a key holds since a revision may have been removed unseen `by` another.
+    pub(super) fn may_be_removed(&self, key: &str, revision: Revision, by: Revision) -> bool {
+        let is_ended =
+            |end: &End| end.is_of(key) && end.after < by && end.gone.is_none_or(|gone| revision <= gone);
+        self.unseen_removals.contains(&(key.to_owned(), revision)) || self.ends.iter().any(is_ended)
     }
 
     /// Every value has somebody who wrote it, every removal somebody who may have.
@@ -177,7 +207,8 @@ impl Log {
                 puts.get(before.value.as_str()).is_some_and(|it| it.call.keep() == Some(Keep::ForAWhile));
             let key = (change.key.as_str(), before.revision);
             let deleted = deletes.get(&key).is_some_and(|all| all.iter().any(may_have));
-            if !expires && !deleted {
+            let ended = self.ends.iter().any(|end| end.is_of(&change.key) && end.may_remove_at(*revision));
+            if !expires && !deleted && !ended {
                 breaches.add(Rule::NothingInvented, format!("{what} was removed by nobody"));
             }
         }
@@ -192,9 +223,12 @@ impl Log {
     pub(super) fn state(&self, key: &str, revision: Revision, now: usize) -> Option<State> {
         let revisions = self.by_key.get(key)?;
         let end = revisions.partition_point(|it| *it <= revision);
+        let ended = self.ends.iter().filter(|end| end.is_of(key)).filter_map(|end| end.gone);
+        let ended = ended.filter(|gone| *gone <= revision).max().unwrap_or(0);
+        let begin = revisions.partition_point(|it| *it <= ended);
         let mut state: Option<State> = None;
         // Back to where the key came to be.
-        for at in revisions.get(..end)?.iter().rev() {
+        for at in revisions.get(begin..end)?.iter().rev() {
             let change = self.changes.get(at).filter(|change| change.lost_at.is_none_or(|lost| now < lost));
             let Some(change) = change else { continue };
             match (&change.value, &mut state) {

@@ -41,6 +41,8 @@ enum Effect {
     RefusedBlindly { expect: Held },
     /// This was there.
     Read(Held),
+    /// Whatever was there is gone, with its kind.
+    End,
 }
 
 impl Effect {
@@ -56,6 +58,7 @@ impl Effect {
             Self::Refused { expect, found } => (now != expect && now == found).then_some(now),
             Self::RefusedBlindly { expect } => (now != expect).then_some(now),
             Self::Read(found) => (now == found).then_some(now),
+            Self::End => Some(None),
         }
     }
 }
@@ -91,6 +94,7 @@ fn step(index: usize, operation: &Operation, log: &Log) -> Option<Step> {
     };
     let is_write = operation.call.keep().is_some();
     let effect = match &operation.outcome {
+        _ if matches!(operation.call, Call::End { .. }) => Effect::End,
         Outcome::Wrote(revision) => Effect::Write { expect, held: held(Some(*revision)) },
         Outcome::Done if is_write => Effect::Write { expect, held: held(None) },
         Outcome::Refused(found) => Effect::Refused { expect, found: revision(found) },

@@ -190,7 +190,10 @@ fn what_may_have_been_removed_may_be_behind_a_page_or_not() {
 
 #[test]
 fn objects_are_shown_and_judged_by_the_form_that_holds() {
-    let shown = |forms: &[u64]| Line::Shown { forms: forms.to_vec(), since: 3, until: 4 };
+    let shown =
+        |forms: &[u64]| Line::Shown { by: "a list".to_owned(), forms: forms.to_vec(), since: 3, until: 4 };
+    let absent =
+        |forms: &[u64]| Line::Absent { asked: "/apis".to_owned(), forms: forms.to_vec(), since: 3, until: 4 };
     let judged = |level, is_taken| Line::Judged { level, is_taken, since: 3, until: 4 };
     for (name, line, is_right) in [
         ("by the one that was answered", shown(&[3]), true),
@@ -203,9 +206,67 @@ fn objects_are_shown_and_judged_by_the_form_that_holds() {
         ("refused by the newer", judged(3, false), true),
         ("taken by one that is over", judged(2, true), false),
         ("refused by one that is to come", judged(4, false), false),
+        ("missing where there may be none", absent(&[4]), true),
+        ("missing where there is one", absent(&[]), false),
     ] {
         let expect: &[Rule] = if is_right { &[] } else { &[Rule::DefinitionsHold] };
         eprintln!("{name}");
         check(vec![line], expect);
+    }
+}
+
+#[test]
+fn objects_go_with_their_kind_and_do_not_come_back() {
+    let end = |outcome| {
+        let (start, end) = ("/registry/configmaps/".to_owned(), "/registry/configmaps0".to_owned());
+        (Call::End { start, end, after: 2 }, outcome)
+    };
+    let list = |revision, states: &[(&str, u64)]| {
+        let state = |(value, revision): &(&str, u64)| {
+            let state = State { value: (*value).to_owned(), revision: *revision, created: None };
+            (KEY.to_owned(), state)
+        };
+        let (start, end) = ("/registry/".to_owned(), "/registry0".to_owned());
+        let states = states.iter().map(state).collect();
+        let call = Call::List { start, end, at: Some(revision), limit: 0 };
+        (call, Outcome::Listed { revision, states, remaining: None })
+    };
+    let none = || (get(), Outcome::Got(None));
+    let gone = || end(Outcome::Newest(5));
+    let again = || (create("b"), Outcome::Wrote(7));
+    for (name, operations, expect) in [
+        ("it is gone", vec![gone(), none(), list(5, &[]), again(), list(7, &[("b", 7)])], vec![]),
+        ("it was there before", vec![gone(), list(2, &[("a", 2)])], vec![]),
+        ("it went at some time", vec![gone(), list(3, &[("a", 2)]), list(4, &[])], vec![]),
+        ("it is still there", vec![gone(), (get(), got("a", 2))], vec![Rule::Linearizable]),
+        ("it is still listed", vec![gone(), list(6, &[("a", 2)])], vec![Rule::ListsAreWhole]),
+        (
+            "the next is changed as the last",
+            vec![gone(), again(), (get(), got("a", 2))],
+            vec![Rule::Linearizable],
+        ),
+        ("the next goes with the last", vec![gone(), again(), none()], vec![Rule::Linearizable]),
+        ("the next is not listed", vec![gone(), again(), list(8, &[])], vec![Rule::ListsAreWhole]),
+        ("nobody saw the end", vec![end(unknown()), (get(), got("a", 2)), none()], vec![]),
+        ("it came back", vec![end(unknown()), none(), (get(), got("a", 2))], vec![Rule::Linearizable]),
+    ] {
+        eprintln!("{name}");
+        check(sequence([vec![(create("a"), Outcome::Wrote(2))], operations].concat()), &expect);
+    }
+    for (revision, expect) in [(4, vec![]), (9, vec![Rule::NothingInvented])] {
+        let mut lines = sequence(vec![(create("a"), Outcome::Wrote(2)), gone(), again()]);
+        let (start, end) = ("/registry/".to_owned(), "/registry0".to_owned());
+        lines.push(Line::Watch { watch: 9, start, end, after: revision - 1 });
+        lines.push(Line::Event(9, Event { revision, key: KEY.into(), state: None, previous: None }));
+        check(lines, &expect);
+    }
+}
+
+#[test]
+fn objects_without_a_definition_are_found() {
+    for (is_defined, objects, expect) in
+        [(true, 3, vec![]), (false, 0, vec![]), (false, 1, vec![Rule::NoObjectOutlivesItsKind])]
+    {
+        check(vec![Line::Stored { revision: 5, is_defined, objects }], &expect);
     }
 }

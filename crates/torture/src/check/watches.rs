@@ -90,7 +90,7 @@ impl Watcher<'_> {
         let before = log.state(&event.key, event.revision - 1, now);
         let is_so = match (&before, told) {
             (None, None) => true,
-            (Some(before), None) if log.may_be_removed(&event.key, before.revision) => true,
+            (Some(before), None) => log.may_be_removed(&event.key, before.revision, event.revision),
             (Some(before), Some(told)) => is_same(before, told),
             _ => false,
         };

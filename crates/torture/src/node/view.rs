@@ -19,6 +19,9 @@ use super::shapes;
 /// Breaches that are kept: more say nothing new.
 const BREACHES_MAX: usize = 20;
 
+/// The Pods, by name.
+pub(super) type Pods = BTreeMap<String, Arc<Pod>>;
+
 /// What is known.
 #[derive(Default)]
 pub(super) struct View {

@@ -53,10 +53,14 @@ impl Workload {
             is_over: is_over.clone(),
             lived: lived.clone(),
         };
-        let poisoner = worker(0);
-        let (api, own_view) = (poisoner.api.clone(), poisoner.view.clone());
-        let poison = super::poison::write(api, own_view, move || poisoner.goes_on());
-        let mut workers = vec![client.spawn(worker(0).scale()), client.spawn(poison)];
+        let beside = || {
+            let worker = worker(0);
+            (worker.api.clone(), worker.view.clone(), move || worker.goes_on())
+        };
+        let ((api, own_view, goes_on), owners) = (beside(), beside());
+        let poison = super::poison::write(api, own_view, goes_on);
+        let owners = super::owners::come_and_go(owners.0, owners.1, owners.2);
+        let mut workers = vec![client.spawn(worker(0).scale()), client.spawn(poison), client.spawn(owners)];
         workers.extend((1..=setup.workers).map(|number| client.spawn(worker(number).work(number))));
         Self { workers, is_over, lived }
     }

@@ -9,9 +9,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt;
+use torture::api::definition::{Course, Definition, Servers};
 use torture::api::{self, Body, Failure, Server};
 use torture::check::{Breach, Promise};
-use torture::workload::{OBJECTS, Plan};
+use torture::workload::Plan;
 use torture::{History, Recorder};
 
 use super::client::Client;
@@ -36,12 +37,19 @@ pub(crate) struct Told {
     result: mpsc::Receiver<Result<History, String>>,
 }
 
-/// Starts clients and watchers, who go on for about as long as the kills do.
-pub(crate) fn listen(client: &Client, seed: u64) -> Told {
+/// Starts clients and watchers of ConfigMaps, and of a custom kind that comes and goes. They go on for about as long as the
+/// kills do.
+pub(crate) fn listen(client: &Client, seed: u64) -> [Told; 2] {
+    let server = || Arc::new(Outside(client.kube()));
+    let definition = Arc::new(Definition::new(Course::ComesAndGoes, Servers::One));
+    [api::Client::new(server()), api::Client::of_custom_kind(server(), definition)]
+        .map(|target| listen_to(client, seed, target))
+}
+
+fn listen_to(client: &Client, seed: u64, target: api::Client) -> Told {
     let (send, result) = mpsc::channel();
-    let target = api::Client::new(Arc::new(Outside(client.kube())));
     let plan = Plan {
-        world: &OBJECTS,
+        world: target.world(),
         clients: 4,
         operations: 150,
         watchers: 3,
@@ -52,7 +60,7 @@ pub(crate) fn listen(client: &Client, seed: u64) -> Told {
     client.spawn(async move {
         let recorder = Recorder::in_memory();
         let ran = async {
-            target.prepare().await?;
+            target.prepare(&recorder).await?;
             api::run(&target, &plan, &recorder).await
         };
         let ran = ran.await.map_err(|failure| failure.to_string());
@@ -67,6 +75,7 @@ impl Told {
         let history = self.result.recv().unwrap().unwrap();
         let breaches: Vec<Breach> = torture::check(&history, Promise::Api);
         assert!(breaches.is_empty(), "seed {}: {}", self.seed, breaches[0]);
-        eprintln!("kills: {} writes in a linearizable history", history.acknowledged());
+        let (writes, ends) = (history.acknowledged(), history.ends());
+        eprintln!("kills: {writes} writes in a linearizable history, with {ends} ends of its kind");
     }
 }
