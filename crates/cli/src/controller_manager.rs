@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value};
 
-use crate::args::ControllerManagerArgs;
 use crate::duration::GoDuration;
 pub use rows::FLAGS;
 
@@ -158,7 +157,8 @@ impl OptionArgs {
             let error = |message: String| ArgumentError { argument: argument.clone(), message };
             let text = argument.trim_start_matches("--");
             let (name, text) = text.split_once('=').map_or((text, None), |(name, text)| (name, Some(text)));
-            let flag = FLAGS.iter().find(|flag| flag.name == name).ok_or_else(|| error(not_inside(name)))?;
+            let flag =
+                FLAGS.iter().find(|flag| flag.name == name).ok_or_else(|| error(NOT_INSIDE.to_owned()))?;
             let text = match (text, flag.form) {
                 (Some(text), _) => text,
                 (None, Form::Switch) => "true",
@@ -181,14 +181,9 @@ impl OptionArgs {
     }
 }
 
-/// Why `name` cannot be said of the controllers inside of a server.
-fn not_inside(name: &str) -> String {
-    let alone = ControllerManagerArgs::augment_args(Command::new("controller-manager"));
-    if alone.get_arguments().any(|arg| arg.get_long() == Some(name)) {
-        return "the server says that itself; `knarr controller-manager` alone has this flag".to_owned();
-    }
-    "the controllers have no such flag; `knarr controller-manager --help` lists them".to_owned()
-}
+/// Keys, identities and ranges are the server's own to say.
+const NOT_INSIDE: &str =
+    "the controllers of a server have no such flag; `knarr controller-manager --help` lists all of them";
 
 impl Args for OptionArgs {
     fn augment_args(command: Command) -> Command {
@@ -282,9 +277,9 @@ mod tests {
         }
         for (flag, expect) in [
             ("node-monitor-grace-period", "must be NAME=VALUE"),
-            ("concurrent-deploymint-syncs=3", "the controllers have no such flag"),
-            ("kubeconfig=f", "the server says that itself"),
-            ("=3", "the controllers have no such flag"),
+            ("concurrent-deploymint-syncs=3", "the controllers of a server have no such flag"),
+            ("kubeconfig=f", "the controllers of a server have no such flag"),
+            ("=3", "the controllers of a server have no such flag"),
         ] {
             assert!(inside(flag).is_err_and(|told| told.contains(expect)), "{flag}");
         }

@@ -280,8 +280,8 @@ mod tests {
         check("--kube-controller-manager-arg node-monitor-grace-period=20s", "");
         check(
             "--kube-controller-manager-arg kubeconfig=/x",
-            "--kube-controller-manager-arg kubeconfig=/x: the server says that itself; `knarr controller-manager` alone \
-             has this flag",
+            "--kube-controller-manager-arg kubeconfig=/x: the controllers of a server have no such flag; `knarr \
+             controller-manager --help` lists all of them",
         );
         check("--kubelet-arg port=6443", "--kubelet-arg port and --https-listen-port must differ");
         check("--write-kubeconfig-mode 888", "--write-kubeconfig-mode 888 must be octal, such as 600");

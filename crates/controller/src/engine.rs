@@ -14,9 +14,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::informer::Informers;
+use crate::notes::Notes;
 use crate::plan::Plan;
 use crate::record::{Recorder, component_of};
-use crate::tally::Notes;
 use crate::workqueue::WorkQueue;
 use crate::{cause, plan::Action};
 use execute::Executor;

@@ -18,6 +18,7 @@ pub mod informer;
 
 pub mod lease;
 pub mod metrics;
+pub mod notes;
 pub mod placement;
 pub mod plan;
 pub mod question;

@@ -1,11 +1,5 @@
 //! What controllers count of their plans, as data: a plan says what to count, and who carries it out counts.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
-
-use crate::plan::ApiRequest;
-
 /// Names and values.
 pub type Labels = Vec<(&'static str, String)>;
 
@@ -28,18 +22,6 @@ pub struct SecondsRow {
     /// The first bucket, the factor from each to the next, and how many there are.
     pub buckets: (f64, f64, u16),
 }
-
-/// What is noted of a request.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Noted {
-    /// It counts.
-    Counts(Tally),
-    /// It came so late, or took so long.
-    Took(&'static SecondsRow, Duration),
-}
-
-/// Says what is noted of a request of a controller that has been done (`true`) or refused at a time.
-pub type Notes = fn(&'static str, &ApiRequest, bool, Timestamp) -> Vec<Noted>;
 
 /// One thing to count.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use controller::Informers;
 use controller::metrics::GaugeRow;
+use controller::notes::Noted;
 use controller::plan::{ApiRequest, Verb};
-use controller::tally::{CounterRow, Labels, Noted, SecondsRow, Tally};
+use controller::tally::{CounterRow, Labels, SecondsRow, Tally};
 use controller::volume::claim_class;
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;

@@ -10,12 +10,12 @@ use serde::Deserialize;
 
 use crate::discovery::Watcher;
 use crate::informer::{Informers, PartialObject};
+use crate::notes::{Noted, Notes};
 use crate::plan::{Action, ApiRequest, Plan, Verb};
 use crate::question::{self, Answers, Question};
 use crate::record::Recorder;
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::sender::Sender;
-use crate::tally::{Noted, Notes};
 
 /// Requests of one plan that are under way at once.
 const CONCURRENT_REQUESTS_MAX: usize = 64;
