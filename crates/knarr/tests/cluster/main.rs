@@ -31,6 +31,7 @@ mod pods;
 mod poison;
 mod readme;
 mod restarts;
+mod scheduler;
 mod servers;
 mod storage;
 mod streams;
