@@ -67,9 +67,9 @@ pub fn with_files(
         Some((at, subcommand))
     });
     let Some((at, subcommand)) = found else { return Ok(arguments) };
-    // The kubelet's `--config` is upstream's KubeletConfiguration.
-    let is_kubelet = subcommand.get_name() == "kubelet";
-    if is_kubelet || !subcommand.get_arguments().any(|arg| arg.get_long() == Some("config")) {
+    // These have upstream's `--config`: a KubeletConfiguration, a KubeSchedulerConfiguration.
+    let has_own = matches!(subcommand.get_name(), "kubelet" | "scheduler");
+    if has_own || !subcommand.get_arguments().any(|arg| arg.get_long() == Some("config")) {
         return Ok(arguments);
     }
     let (before, after) = arguments.split_at(at + 1);

@@ -6,6 +6,8 @@
 //! Source: `kubescheduler.config.k8s.io/v1` `KubeSchedulerConfiguration`.
 
 mod checks;
+#[cfg(test)]
+mod decisions;
 mod extenders;
 mod file;
 mod profiles;

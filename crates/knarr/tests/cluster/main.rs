@@ -32,6 +32,7 @@ mod pods;
 mod poison;
 mod readme;
 mod restarts;
+mod scheduler;
 mod servers;
 mod storage;
 mod streams;
