@@ -130,7 +130,7 @@ mod tests {
         let asked = request_of("kubernetes.io/kube-apiserver-client").spec.request.0;
         for (signed, expect) in [("11:40:00", GOES), ("11:50:30", "again after 30s\n")] {
             let signed = format!("2026-01-01T{signed}Z").parse().unwrap();
-            let certificate = signer.sign(&asked, &[], Some(600), signed).unwrap();
+            let certificate = signer.sign(&asked, &[], 600, signed).unwrap();
             let mut request = of(
                 "2025-01-01T00:00:00Z",
                 &answered("Approved", "2026-01-01T11:39:00Z", ", certificate: ''"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use auth::issuing::{Signer, Signers};
 use base::{Clock, Random, Tasks};
-use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElection, NodeIpamArgs, ProxyArgs, SchedulerArgs};
+use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElection, NodeIpamArgs, ProxyArgs};
 use cli::controller_manager::OptionArgs;
 use controller::lease::{Election, Timing};
 use controller::trace::Reporter;

@@ -123,7 +123,7 @@ fn begin_controllers(informers: &Informers) {
 }
 
 fn begin_scheduler(informers: &Informers) {
-    let (config, tasks) = (scheduler::Config::default(), informers.tasks().clone());
+    let (config, tasks) = (scheduler::Configuration::default(), informers.tasks().clone());
     let run = scheduler::run(config, informers.clone(), Reporter::disabled(), tasks.clone());
     tasks.spawn("scheduler", run);
 }
