@@ -37,7 +37,7 @@ pub const CONTROLLER: Controller = Controller {
         vec![
             Source::itself::<StatefulSet>(),
             Source::of::<Pod>(sets_of_pod),
-            Source::owned_by::<ControllerRevision, StatefulSet>(),
+            Source::of::<ControllerRevision>(set_of_revision),
             Source::of::<PersistentVolumeClaim>(sets_of_gone_claim),
         ]
     },
@@ -166,6 +166,13 @@ fn sets_of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
     }
     keys.dedup();
     keys
+}
+
+/// The set of a revision that is there. One that is gone wakes nobody: whoever has not heard yet that the set is gone would
+/// make it again as often as the garbage collector removes it. Source: upstream's controller hears of no revision at all.
+fn set_of_revision(change: &Change<ControllerRevision>, _: &Informers) -> Vec<String> {
+    let there = change.new.iter();
+    there.filter_map(|revision| controller::engine::owner_key::<StatefulSet>(&revision.metadata)).collect()
 }
 
 /// A claim that is gone may be what a Pod waited for.
