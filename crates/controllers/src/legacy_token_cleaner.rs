@@ -16,10 +16,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
 use serde_json::json;
 
 use crate::object::{annotation, created, is_deleting, key, label, name, namespace, uid};
+use crate::options::{Options, signed};
 use crate::pod::since_until;
 
-/// How long a token is not used before it goes. Source: `--legacy-service-account-token-clean-up-period`.
-const UNUSED: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// How often a token is looked at. Source: `DefaultCleanerSyncInterval`.
 const SYNC_PERIOD: Duration = Duration::from_hours(24);
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
@@ -92,6 +91,9 @@ pub struct Snapshot {
     pub tracking: Option<Arc<ConfigMap>>,
     /// Whether a Pod names the Secret.
     pub is_mounted: bool,
+    /// How long a token is not used before it is marked, and marked before it goes.
+    /// Source: `--legacy-service-account-token-clean-up-period`.
+    pub unused: SignedDuration,
 }
 
 fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
@@ -102,7 +104,8 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
     let tracking = informers.scoped::<ConfigMap>(tracking()).get(TRACKING);
     let pods = informers.informer::<Pod>().in_namespace(place);
     let is_mounted = pods.iter().any(|pod| auth::node::secrets_of(pod).contains(key));
-    Some(Snapshot { secret, account, tracking, is_mounted })
+    let unused = signed(Options::of(informers).legacy_service_account_token_clean_up_period);
+    Some(Snapshot { secret, account, tracking, is_mounted, unused })
 }
 
 /// Decides whether the token is marked, or goes.
@@ -114,13 +117,13 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     let known = tracked_since(snapshot).map(|tracked| tracked.max(created(meta)));
-    let Some(ripe) = known.and_then(|known| known.checked_add(UNUSED).ok()) else { return plan };
+    let Some(ripe) = known.and_then(|known| known.checked_add(snapshot.unused).ok()) else { return plan };
     if now < ripe {
         plan.requeue(since_until(now, ripe));
         return plan;
     }
     plan.requeue(SYNC_PERIOD);
-    let keep_from = day(now - UNUSED);
+    let keep_from = day(now.checked_sub(snapshot.unused).unwrap_or(Timestamp::MIN));
     let is_used = match label(meta, LAST_USED).map(date) {
         // What cannot be read may mean anything.
         Some(None) => true,
@@ -208,6 +211,7 @@ mod tests {
             account: (!case.account.is_empty()).then(|| Arc::new(parse(case.account))),
             tracking: Some(Arc::new(parse(&tracking))),
             is_mounted: case.is_mounted,
+            unused: signed(Options::default().legacy_service_account_token_clean_up_period),
         };
         assert_eq!(render(&plan(&snapshot, noon())), expect, "{what}");
     }

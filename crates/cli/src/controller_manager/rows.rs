@@ -172,6 +172,12 @@ pub const FLAGS: &[Flag] = &[
     ),
     only("cidr-allocator-type", &["RangeAllocator"], NO_CLOUD, "Who gives Nodes their ranges"),
     acts("cluster-signing-duration", Period, "8760h0m0s", "Most that a signed certificate lives"),
+    acts(
+        "legacy-service-account-token-clean-up-period",
+        Period,
+        "8760h0m0s",
+        "How long a token in a Secret is not used before it is marked invalid, and marked before it goes",
+    ),
     workers(
         "concurrent-serviceaccount-token-syncs",
         "serviceaccount-token-controller",
