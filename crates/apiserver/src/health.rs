@@ -83,7 +83,7 @@ pub async fn health(api: &Api, info: &RequestInfo, endpoint: &str, rest: &str) -
         }
         let faults = if name == STORE { api.cache.faults().await } else { Vec::new() };
         let passes = passes && faults.is_empty();
-        api.metrics.checked(named, name, passes);
+        api.metrics.slis().note(named, name, passes);
         if passes {
             lines.push_str(&format!("[+]{name} ok\n"));
             continue;

@@ -1,5 +1,6 @@
 //! Upstream's metrics, as far as they are kept.
 
+use base::health::Results;
 use base::metrics::Metrics as Registry;
 use std::fmt::Write as _;
 
@@ -55,21 +56,6 @@ struct KindLabels {
     request_kind: &'static str,
 }
 
-/// What the results of health checks are kept by.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct CheckLabels {
-    name: &'static str,
-    r#type: &'static str,
-}
-
-/// What they are counted by.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ResultLabels {
-    name: &'static str,
-    status: &'static str,
-    r#type: &'static str,
-}
-
 /// Counts a request for as long as it is kept.
 #[derive(Debug)]
 pub struct UnderWay(Gauge);
@@ -90,10 +76,8 @@ pub struct Metrics {
     /// Reads and writes: what every request counts in is at hand.
     in_flight: [Gauge; 2],
     long_running: Family<VerbLabels, Gauge>,
-    /// What `/metrics/slis` shows. Source: `k8s.io/component-base/metrics/prometheus/slis`.
-    slis: Registry,
-    health: Family<CheckLabels, Gauge>,
-    healths: Family<ResultLabels, Counter>,
+    /// What `/metrics/slis` shows.
+    slis: Results,
 }
 
 impl Default for Metrics {
@@ -114,18 +98,8 @@ impl Default for Metrics {
         registry.register("apiserver_longrunning_requests", "Watches under way", &long_running);
         let in_flight = ["readOnly", "mutating"]
             .map(|request_kind| in_flight.get_or_create_owned(&KindLabels { request_kind }));
-        let (slis, health, healths) = (Registry::new(), Family::default(), Family::default());
-        slis.register(
-            "kubernetes_healthcheck",
-            "This metric records the result of a single healthcheck",
-            &health,
-        );
-        slis.register(
-            "kubernetes_healthchecks",
-            "This metric records the results of all healthcheck",
-            &healths,
-        );
-        Self { registry, requests, durations, in_flight, long_running, slis, health, healths }
+        let slis = Results::default();
+        Self { registry, requests, durations, in_flight, long_running, slis }
     }
 }
 
@@ -146,15 +120,8 @@ impl Metrics {
         UnderWay(gauge)
     }
 
-    /// Keeps and counts the result of a health check; `endpoint` is `livez`, `readyz` or `healthz`.
-    pub fn checked(&self, endpoint: &'static str, name: &'static str, is_well: bool) {
-        let status = if is_well { "success" } else { "error" };
-        self.health.get_or_create(&CheckLabels { name, r#type: endpoint }).set(i64::from(is_well));
-        self.healths.get_or_create(&ResultLabels { name, status, r#type: endpoint }).inc();
-    }
-
-    /// The registry of `/metrics/slis`.
-    pub fn slis(&self) -> &Registry {
+    /// What health checks came to: `/metrics/slis`.
+    pub fn slis(&self) -> &Results {
         &self.slis
     }
 

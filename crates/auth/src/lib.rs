@@ -37,6 +37,10 @@ pub const KUBELET_API_CLIENTS: &str = "knarr:kubelet-api-clients";
 pub const PROXY_USER: &str = "system:kube-proxy";
 /// Certificates of Nodes' proxies: for `system:kube-proxy`, and for nobody else.
 pub const PROXY_SIGNER: &str = "knarr.io/kube-proxy";
+/// Whoever serves Ingresses on Nodes.
+pub const INGRESS_USER: &str = "system:knarr:ingress";
+/// Certificates of those: for [`INGRESS_USER`], and for nobody else.
+pub const INGRESS_SIGNER: &str = "knarr.io/ingress";
 /// Where a CertificateSigningRequest came from: an address in its `spec.extra`, which only the API server writes.
 pub const PEER_ADDRESS: &str = "knarr.io/peer-address";
 /// What a ServiceAccount's user name starts with; namespace and name follow, with a colon between.

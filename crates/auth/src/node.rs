@@ -173,8 +173,11 @@ impl NodeGraph {
         is_needed(&thing) || self.of_volumes.get(&thing).into_iter().flatten().any(|volume| through(volume))
     }
 
-    /// Decides for kubelets; has no opinion about anybody else, and never denies.
+    /// Decides for kubelets, and for what serves Ingresses on Nodes; has no opinion about anybody else, and never denies.
     pub fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
+        if user.name == crate::INGRESS_USER {
+            return certificates_of_ingresses(attributes);
+        }
         let Some(node) = user.node() else {
             let looks_like_one = user.is_in(crate::NODES);
             let reason = format!("unknown node for user {:?}", user.name);
@@ -351,6 +354,19 @@ fn is_read(attributes: &Attributes) -> bool {
 
 fn is_own_write(attributes: &Attributes) -> bool {
     matches!(attributes.verb.as_str(), "get" | "create" | "update" | "patch" | "delete")
+}
+
+/// Of all Secrets only those with certificates for servers, all together: no rule of RBAC can say that.
+fn certificates_of_ingresses(attributes: &Attributes) -> Decision {
+    let is_secrets =
+        attributes.is_resource && attributes.group.is_empty() && attributes.resource == "secrets";
+    let is_list = matches!(attributes.verb.as_str(), "list" | "watch") && attributes.subresource.is_empty();
+    let is_tls = selects(&attributes.field_selector, "type", "kubernetes.io/tls");
+    if is_secrets && is_list && attributes.name.is_empty() && is_tls {
+        return Decision::Allow(String::new());
+    }
+    let reason = "can only list/watch secrets with type=kubernetes.io/tls field selector";
+    Decision::NoOpinion(if is_secrets { reason.to_owned() } else { String::new() })
 }
 
 /// Whether a field selector allows only objects whose `field` is `value`.

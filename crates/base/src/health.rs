@@ -4,7 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
 use crate::Metrics;
+
+type Labels = Vec<(&'static str, String)>;
 
 /// A check: nothing if all is well, else why not, fit for anybody's eyes.
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -35,6 +41,47 @@ impl Checks {
     pub fn all(&self) -> Vec<(String, Result<(), String>)> {
         let checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         checks.iter().map(|(name, check)| (name.clone(), check())).collect()
+    }
+}
+
+/// What checks came to, which `/metrics/slis` shows. Source: `k8s.io/component-base/metrics/prometheus/slis`.
+#[derive(Debug)]
+pub struct Results {
+    registry: Metrics,
+    last: Family<Labels, Gauge>,
+    all: Family<Labels, Counter>,
+}
+
+impl Default for Results {
+    fn default() -> Self {
+        let (registry, last, all) = (Metrics::new(), Family::default(), Family::default());
+        let help = "This metric records the result of a single healthcheck";
+        registry.register("kubernetes_healthcheck", help, &last);
+        let help = "This metric records the results of all healthcheck";
+        registry.register("kubernetes_healthchecks", help, &all);
+        Self { registry, last, all }
+    }
+}
+
+impl Results {
+    /// Those of the process whose metrics these are.
+    pub fn of(metrics: &Metrics) -> Arc<Self> {
+        metrics.part(|_| Self::default())
+    }
+
+    /// Keeps and counts what a check has come to; `endpoint` is `livez`, `readyz` or `healthz`.
+    pub fn note(&self, endpoint: &str, name: &str, is_well: bool) {
+        let status = if is_well { "success" } else { "error" };
+        let labels = vec![("name", name.to_owned()), ("type", endpoint.to_owned())];
+        self.last.get_or_create(&labels).set(i64::from(is_well));
+        let status = ("status", status.to_owned());
+        let labels = vec![("name", name.to_owned()), status, ("type", endpoint.to_owned())];
+        self.all.get_or_create(&labels).inc();
+    }
+
+    /// The text exposition.
+    pub fn render(&self) -> String {
+        self.registry.render()
     }
 }
 
@@ -79,6 +126,24 @@ mod tests {
         let all = Checks::of(&metrics).all();
         assert_eq!(all, [("a".to_owned(), Ok(())), ("b".to_owned(), Err("late".to_owned()))]);
         assert!(Checks::of(&other).all().is_empty());
+    }
+
+    #[test]
+    fn results_are_kept_and_counted() {
+        let results = Results::of(&Metrics::new());
+        for is_well in [true, true, false] {
+            results.note("readyz", "log", is_well);
+        }
+        results.note("livez", "ping", true);
+        let text = results.render();
+        for line in [
+            r#"kubernetes_healthcheck{name="log",type="readyz"} 0"#,
+            r#"kubernetes_healthcheck{name="ping",type="livez"} 1"#,
+            r#"kubernetes_healthchecks_total{name="log",status="success",type="readyz"} 2"#,
+            r#"kubernetes_healthchecks_total{name="log",status="error",type="readyz"} 1"#,
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod parts;
 mod patch;
 mod pods;
 mod policy;
+mod proxy;
 mod runtimes;
 mod scheduler;
 mod start;
@@ -88,6 +89,11 @@ pub(crate) const ROWS: &[Row] = &[
         name: "decisions",
         about: "the scheduler's decisions alone, after upstream's workloads",
         measure: decisions::measure,
+    },
+    Row {
+        name: "proxy",
+        about: "10,000 Services with 100,000 endpoints into the kernel, and changes of one",
+        measure: proxy::measure,
     },
     Row {
         name: "updates",

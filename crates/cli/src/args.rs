@@ -3,6 +3,7 @@
 mod images;
 mod keys;
 mod looks;
+mod network;
 mod node;
 mod parts;
 mod server;
@@ -18,10 +19,11 @@ pub use crate::backup::{BackupArgs, RestoreArgs};
 pub use images::{ImageArgs, ImageCommand, ImagePullArgs, default_private_registry};
 pub use keys::{ReencryptArgs, SecretsArgs, SecretsCommand, TokenArgs, TokenCommand};
 pub use looks::{ClusterArgs, Output, StatusArgs, TraceArgs, WhyArgs, object};
-pub use node::{AgentArgs, CsiHostpathArgs, KubeletArgs, ProxyArgs, RuntimeArgs};
+pub use network::{NetworkArgs, NetworkBackend};
+pub use node::{AgentArgs, CsiHostpathArgs, IngressArgs, KubeletArgs, NodePortArgs, ProxyArgs, RuntimeArgs};
 pub use parts::{
-    ControllerManagerArgs, LeaderElection, LeaderElectionArgs, NodeIpamArgs, PartArgs, SchedulerArg,
-    SchedulerArgs, ServingArgs, SigningArgs,
+    ControllerManagerArgs, LeaderElectionArgs, NodeIpamArgs, PartArgs, SchedulerArg, SchedulerArgs,
+    ServingArgs, SigningArgs,
 };
 pub use server::{DatastoreArgs, DoctorArgs, Part, RegistrationArgs, Secret, ServerArgs};
 
@@ -145,6 +147,9 @@ pub struct DemoArgs {
     /// Replicas of the Deployment
     #[arg(long, default_value_t = 3)]
     pub replicas: u32,
+    /// Nodes of the cluster
+    #[arg(long, default_value_t = 1)]
+    pub nodes: u16,
 }
 
 /// Where a cluster lives.
@@ -205,6 +210,10 @@ mod tests {
         let given = [
             "--node-name=a b",
             "--node-ip=192.0.2.1",
+            "--nodes=3",
+            "--nodes-cidr=10.44.0.0/24",
+            "--flannel-backend=vxlan",
+            "--vxlan-vni=7",
             "--https-listen-port=7443",
             "--disable=dns,kube-proxy",
             "--tls-san=a.example.com,192.0.2.7",
@@ -248,6 +257,12 @@ mod tests {
         check(&["--disable", "agent"], &parts[..2]);
         check(&["--disable", "kubelet,coredns", "--disable", "kube-proxy"], &parts[..2]);
         check(&["--disable", "controller-manager,scheduler,kubelet"], &parts[3..]);
+        for (flags, runs) in
+            [("", true), ("network-policy", false), ("kubelet", false), ("proxy,dns", true), ("agent", false)]
+        {
+            let args = if flags.is_empty() { server(&[]) } else { server(&["--disable", flags]) };
+            assert_eq!(args.runs(Part::NetworkPolicy), runs, "{flags}");
+        }
     }
 
     #[test]

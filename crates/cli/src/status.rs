@@ -140,6 +140,12 @@ mod tests {
 
     #[test]
     fn a_cluster_is_told_in_a_few_lines() {
+        const GATEWAYS: Unserved = Unserved {
+            group: "example.com",
+            resource: "gateways",
+            part: "gateway controller",
+            effect: "nothing listens",
+        };
         let overview = Overview {
             kubernetes: Some("v1.35.0".into()),
             is_ready: true,
@@ -154,10 +160,7 @@ mod tests {
             }],
             pods_well: 7,
             pods_ill: vec!["default/w-pull".into(), "default/w-cpu".into()],
-            unserved: machinery::unserved::unserved("networking.k8s.io", "networkpolicies")
-                .map(|row| ("NetworkPolicies".to_owned(), 3, row))
-                .into_iter()
-                .collect(),
+            unserved: vec![("Gateways".to_owned(), 3, &GATEWAYS)],
             bad_archives: vec![("/x/images/a.tar".into(), "this is no archive".into())],
             usage: "export KUBECONFIG=/x".into(),
             ..Overview::default()
@@ -166,7 +169,7 @@ mod tests {
             knarr 0.1.0 (Kubernetes v1.35.0)   ready   up 28 min   80 MiB   store 2.6 MiB
             nodes   1 ready   vm 172.31.1.2
             pods    7 running, 2 not ready: default/w-pull, default/w-cpu   (knarr why)
-            not in this version   NetworkPolicies (3): no network policy part, no traffic is refused
+            not in this version   Gateways (3): no gateway controller, nothing listens
             images  /x/images/a.tar was not imported: this is no archive
             use it  export KUBECONFIG=/x
         "#]]

@@ -4,9 +4,11 @@
 
 use std::net::IpAddr;
 
+use machinery::address_range::AddressRange;
+use machinery::leader_election::LeaderElection;
 use machinery::net::{Cidr, Cidrs, Family};
 
-use crate::args::{LeaderElection, Part, ServerArgs};
+use crate::args::{Part, ServerArgs};
 
 /// Flags that are wrong: what the command line ends with, exit code 2.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +39,8 @@ fn network(flag: &str, cidrs: Cidrs, longest: u8) -> Result<Cidr, UsageError> {
 /// The first flag that cannot be.
 pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
     networks(args)?;
+    nodes(args)?;
+    balancer_pool(args)?;
     if args.https_listen_port == 0 {
         return Err(UsageError("--https-listen-port 0 must be between 1 and 65535".into()));
     }
@@ -73,6 +77,8 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
         return Err(UsageError(format!("--tls-san {name} must be a DNS name or an IP address")));
     }
     kubelet(args)?;
+    ingress(args)?;
+    args.node_ports.networks()?;
     let controllers = crate::controller_manager::OptionArgs::from_pairs(&args.kube_controller_manager_arg);
     controllers.map_err(|error| UsageError(error.to_string()))?;
     if args.runs(Part::Dns) && !args.runs(Part::Proxy) {
@@ -82,6 +88,92 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
              ask (--cluster-dns)",
             args.cluster_dns
         )));
+    }
+    Ok(())
+}
+
+/// Its ports are nobody else's.
+fn ingress(args: &ServerArgs) -> Result<(), UsageError> {
+    if !args.runs(Part::Ingress) {
+        return Ok(());
+    }
+    let (ports, api) = (&args.ingress, ("--https-listen-port", args.https_listen_port));
+    let own = [
+        ("--ingress-http-port", ports.ingress_http_port),
+        ("--ingress-https-port", ports.ingress_https_port),
+        ("--ingress-metrics-port", ports.ingress_metrics_port),
+    ];
+    for (index, (flag, port)) in own.into_iter().enumerate().filter(|(_, (_, port))| *port != 0) {
+        let others = own.into_iter().skip(index + 1).chain([api]);
+        if let Some((other, _)) = others.into_iter().find(|(_, other)| *other == port) {
+            return Err(UsageError(format!("{flag} and {other} must differ")));
+        }
+    }
+    Ok(())
+}
+
+/// More Nodes than that on one host are of no use to anybody.
+const NODES_MAX: u16 = 100;
+
+/// Nodes on one host differ in their network alone: what there is once on a host is one Node's.
+fn nodes(args: &ServerArgs) -> Result<(), UsageError> {
+    let wrong = |text: String| Err(UsageError(text));
+    if let Some(cidr) = args.nodes_cidr {
+        let room = u64::from(args.nodes.unwrap_or(2)) + 2;
+        if cidr.family() != Family::V4 || cidr.bits() < 8 || cidr.size() < room.max(8) {
+            return wrong(format!(
+                "--nodes-cidr {cidr} must be an IPv4 network with room for {room} addresses, such as 10.44.0.0/24"
+            ));
+        }
+        if cidr != cidr.network() {
+            return wrong(format!(
+                "--nodes-cidr {cidr} must be a network's first address: {}",
+                cidr.network()
+            ));
+        }
+        for (flag, other) in [("cluster", args.cluster_cidr.main()), ("service", args.service_cidr.main())] {
+            if cidr.overlaps(other) {
+                return wrong(format!("--nodes-cidr {cidr} and --{flag}-cidr {other} overlap"));
+            }
+        }
+        if args.node_ip.is_some_and(|ip| cidr.contains(ip)) {
+            return wrong(format!(
+                "--nodes-cidr {cidr} must be a network of its own: it has --node-ip in it"
+            ));
+        }
+    }
+    let network = &args.network;
+    if network.vxlan_vni == 0 || network.vxlan_vni >= 1 << 24 {
+        return wrong(format!("--vxlan-vni {} must be between 1 and {}", network.vxlan_vni, (1 << 24) - 1));
+    }
+    if network.wireguard_port == 0 {
+        return wrong("--wireguard-port 0 must be between 1 and 65535".to_owned());
+    }
+    if network.vxlan_port == 0 {
+        return wrong("--vxlan-port 0 must be between 1 and 65535".to_owned());
+    }
+    let Some(nodes) = args.nodes else { return Ok(()) };
+    if nodes == 0 || nodes > NODES_MAX {
+        return wrong(format!("--nodes {nodes} must be between 1 and {NODES_MAX}"));
+    }
+    if nodes == 1 {
+        return Ok(());
+    }
+    if !args.runs(Part::Agent) {
+        return wrong(format!("--nodes {nodes} must be 1, or not given, without a Node (--disable-agent)"));
+    }
+    if args.bind_address.is_loopback() {
+        return wrong(format!("--bind-address {} must be one that all --nodes reach", args.bind_address));
+    }
+    if args.container_runtime.container_runtime_endpoint.is_some() {
+        return wrong(format!(
+            "--nodes {nodes} must be 1 with --container-runtime-endpoint: it serves one Node"
+        ));
+    }
+    if args.kubelet_arg.iter().any(|arg| arg.starts_with("root-dir=")) {
+        return wrong(format!(
+            "--kubelet-arg root-dir must not be given with --nodes {nodes}: each has its own"
+        ));
     }
     Ok(())
 }
@@ -111,6 +203,45 @@ fn kubelet(args: &ServerArgs) -> Result<(), UsageError> {
 fn is_name_or_address(name: &str) -> bool {
     let name_only = name.strip_prefix("*.").unwrap_or(name).to_lowercase();
     name.parse::<IpAddr>().is_ok() || is_subdomain(&name_only)
+}
+
+/// The pool of the load balancer is nobody else's.
+fn balancer_pool(args: &ServerArgs) -> Result<(), UsageError> {
+    let pool = &args.servicelb_pool;
+    let taken = [
+        ("--cluster-cidr", args.cluster_cidr.main().into()),
+        ("--service-cidr", args.service_cidr.main().into()),
+    ];
+    let special = ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"];
+    for (number, range) in pool.iter().enumerate() {
+        let wrong = |why: String| Err(UsageError(format!("--servicelb-pool {range} {why}")));
+        if range.family() == Family::V6 {
+            return wrong("must be of IPv4 addresses: Services have no others".to_owned());
+        }
+        if let Some((flag, other)) =
+            taken.iter().find(|(_, other): &&(&str, AddressRange)| other.overlaps(*range))
+        {
+            return wrong(format!("overlaps {flag} {other}: give the load balancer addresses of its own"));
+        }
+        if let Some(ip) = args.node_ip.filter(|ip| range.contains(*ip)) {
+            return wrong(format!("must not contain the Node's address {ip}"));
+        }
+        if let Some(network) = special
+            .iter()
+            .find(|text| text.parse::<AddressRange>().is_ok_and(|network| network.overlaps(*range)))
+        {
+            return wrong(format!("overlaps {network}, whose addresses no link can have"));
+        }
+        if let Some(other) = pool.iter().take(number).find(|other| other.overlaps(*range)) {
+            return wrong(format!("overlaps {other} of the same pool"));
+        }
+    }
+    if !pool.is_empty() && !args.runs(Part::Servicelb) {
+        return Err(UsageError(
+            "--servicelb-pool needs the load balancer, which --disable leaves out".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 fn networks(args: &ServerArgs) -> Result<(), UsageError> {
@@ -163,6 +294,10 @@ fn is_subdomain(name: &str) -> bool {
 /// # Errors
 /// The first that cannot be.
 pub fn leader_election(election: &LeaderElection) -> Result<(), UsageError> {
+    let names = [("name", &election.name), ("namespace", &election.namespace)];
+    if let Some((what, _)) = names.into_iter().find(|(_, name)| name.is_empty()) {
+        return Err(UsageError(format!("--leader-elect-resource-{what} must not be empty")));
+    }
     if election.lease_duration.as_secs() < 1 {
         return Err(UsageError("--leader-elect-lease-duration must be 1s or longer".into()));
     }
@@ -233,6 +368,16 @@ mod tests {
     }
 
     #[test]
+    fn ports_for_ingresses_are_nobody_elses() {
+        check("--ingress-http-port 6443", "--ingress-http-port and --https-listen-port must differ");
+        check("--ingress-https-port 80", "--ingress-http-port and --ingress-https-port must differ");
+        check("--ingress-metrics-port 443", "--ingress-https-port and --ingress-metrics-port must differ");
+        check("--ingress-http-port 0 --ingress-https-port 0 --ingress-metrics-port 0", "");
+        check("--ingress-http-port 6443 --disable ingress", "");
+        check("--ingress-http-port 6443 --disable-agent", "");
+    }
+
+    #[test]
     fn addresses_lie_where_they_belong() {
         check(
             "--cluster-dns 10.44.0.10",
@@ -251,7 +396,98 @@ mod tests {
     }
 
     #[test]
+    fn nodes_on_one_host_have_a_network_of_their_own() {
+        check("--nodes 3 --nodes-cidr 10.44.0.0/29 --node-ip 192.0.2.1", "");
+        check("--nodes 1 --disable-agent", "");
+        check("--nodes 0", "--nodes 0 must be between 1 and 100");
+        check("--nodes 101", "--nodes 101 must be between 1 and 100");
+        check(
+            "--nodes 2 --disable-agent",
+            "--nodes 2 must be 1, or not given, without a Node (--disable-agent)",
+        );
+        check(
+            "--nodes 2 --bind-address 127.0.0.1",
+            "--bind-address 127.0.0.1 must be one that all --nodes reach",
+        );
+        check(
+            "--nodes 2 --container-runtime-endpoint unix:///run/c.sock",
+            "--nodes 2 must be 1 with --container-runtime-endpoint: it serves one Node",
+        );
+        check(
+            "--nodes 2 --kubelet-arg root-dir=/x",
+            "--kubelet-arg root-dir must not be given with --nodes 2: each has its own",
+        );
+        check(
+            "--nodes 7 --nodes-cidr 10.44.0.0/29",
+            "--nodes-cidr 10.44.0.0/29 must be an IPv4 network with room for 9 addresses, such as 10.44.0.0/24",
+        );
+        check(
+            "--nodes-cidr fd44::/112",
+            "--nodes-cidr fd44::/112 must be an IPv4 network with room for 4 addresses, such as 10.44.0.0/24",
+        );
+        check(
+            "--nodes-cidr 10.44.0.7/24",
+            "--nodes-cidr 10.44.0.7/24 must be a network's first address: 10.44.0.0/24",
+        );
+        check(
+            "--nodes-cidr 10.42.7.0/24",
+            "--nodes-cidr 10.42.7.0/24 and --cluster-cidr 10.42.0.0/16 overlap",
+        );
+        check(
+            "--nodes-cidr 192.0.2.0/24 --node-ip 192.0.2.1",
+            "--nodes-cidr 192.0.2.0/24 must be a network of its own: it has --node-ip in it",
+        );
+    }
+
+    #[test]
+    fn the_balancers_pool_is_nobody_elses() {
+        check("--servicelb-pool 198.51.100.0/28,203.0.113.1-203.0.113.9", "");
+        for (pool, why) in [
+            (
+                "10.42.255.0-10.43.0.0",
+                "10.42.255.0-10.43.0.0 overlaps --cluster-cidr 10.42.0.0-10.42.255.255: give the load balancer addresses of its own",
+            ),
+            (
+                "10.43.9.0/30",
+                "10.43.9.0-10.43.9.3 overlaps --service-cidr 10.43.0.0-10.43.255.255: give the load balancer addresses of its own",
+            ),
+            (
+                "198.51.100.1-198.51.100.9,198.51.100.9/32",
+                "198.51.100.9-198.51.100.9 overlaps 198.51.100.1-198.51.100.9 of the same pool",
+            ),
+            (
+                "192.0.2.0/24 --node-ip 192.0.2.1",
+                "192.0.2.0-192.0.2.255 must not contain the Node's address 192.0.2.1",
+            ),
+            ("127.0.0.1/32", "127.0.0.1-127.0.0.1 overlaps 127.0.0.0/8, whose addresses no link can have"),
+            ("239.0.0.1/32", "239.0.0.1-239.0.0.1 overlaps 224.0.0.0/3, whose addresses no link can have"),
+            ("2001:db8::/120", "2001:db8::-2001:db8::ff must be of IPv4 addresses: Services have no others"),
+        ] {
+            check(&format!("--servicelb-pool {pool}"), &format!("--servicelb-pool {why}"));
+        }
+        let needs = "--servicelb-pool needs the load balancer, which --disable leaves out";
+        check("--servicelb-pool 198.51.100.0/28 --disable servicelb", needs);
+        check("--servicelb-pool 198.51.100.0/28 --disable controller-manager", needs);
+    }
+
+    #[test]
+    fn node_ports_are_at_the_nodes_address_or_in_networks() {
+        check("--nodeport-addresses 192.0.2.0/24,127.0.0.0/8", "");
+        check("--nodeport-addresses primary", "");
+        check(
+            "--nodeport-addresses primary,192.0.2.0/24",
+            "--nodeport-addresses must be networks or primary, not both",
+        );
+    }
+
+    #[test]
     fn other_flags_name_themselves() {
+        check("--vxlan-vni 0", "--vxlan-vni 0 must be between 1 and 16777215");
+        check("--vxlan-vni 16777216", "--vxlan-vni 16777216 must be between 1 and 16777215");
+        check("--wireguard-port 0", "--wireguard-port 0 must be between 1 and 65535");
+        check("--flannel-backend wireguard-native --wireguard-key-days 0", "");
+        check("--vxlan-port 0", "--vxlan-port 0 must be between 1 and 65535");
+        check("--flannel-backend vxlan --vxlan-vni 4096 --vxlan-port 4789", "");
         check("--https-listen-port 0", "--https-listen-port 0 must be between 1 and 65535");
         check(
             "--node-name Web_1",
@@ -299,11 +535,14 @@ mod tests {
             let words =
                 ["knarr", "scheduler", "--kubeconfig", "f"].into_iter().chain(flags.split_whitespace());
             let Command::Scheduler(args) = Cli::try_parse_from(words).expect(flags).command else { panic!() };
-            let election = args.leader.or(LeaderElection::default());
+            let election = args.leader.or(LeaderElection::of("kube-scheduler"));
             let found = leader_election(&election).err().map(|error| error.to_string()).unwrap_or_default();
             assert_eq!(found, expected, "{flags}");
         };
         check("", "");
+        check("--leader-elect-resource-name own --leader-elect-resource-namespace there", "");
+        check("--leader-elect-resource-name=", "--leader-elect-resource-name must not be empty");
+        check("--leader-elect-resource-namespace=", "--leader-elect-resource-namespace must not be empty");
         check(
             "--leader-elect-lease-duration 9s",
             "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline",

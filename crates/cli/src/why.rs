@@ -195,8 +195,8 @@ fn node_troubles(object: &str, node: &Value) -> Vec<Reason> {
         let told = Reason::new(object, format!("{kind} is {status}: {message}"));
         match (kind, reason) {
             ("NetworkUnavailable", "NoRouteCreated") => told.fix(
-                "give the node an address on the network of the others (`--node-ip`), or install a Pod network \
-                 that crosses routers (`--cni-conf-dir`)",
+                "give the node an address on the network of the others (`--node-ip`), or start the servers with a network \
+                 that crosses routers (`--network-backend vxlan`)",
             ),
             _ => told,
         }

@@ -214,6 +214,11 @@ impl Network {
         self.chain()?.status()
     }
 
+    /// Whether Pods are attached by the built-in network, and not by one whose configuration was put there.
+    pub fn is_builtin(&self) -> bool {
+        self.chain().is_ok_and(|chain| is_same(chain.conflist(), &self.builtin.conflist()))
+    }
+
     /// The plugins of the configuration as it is now. One that was in order stays as long as its file does.
     fn chain(&self) -> Result<Arc<Chain>, CniError> {
         let seen = seen(&self.conf_dir);

@@ -182,7 +182,30 @@ impl Hands {
     /// # Errors
     /// What the API server answered, as text for the log.
     pub async fn carry_out(&self, action: Action) -> Result<(), String> {
-        let done = self.0.carry_out(Plan { steps: vec![vec![action]], ..Plan::default() }).await;
-        done.failure.map_or(Ok(()), |failure| Err(failure.text()))
+        self.attempt(action).await.map_err(|undone| undone.to_string())
     }
+
+    /// Carries out one action, where it matters whether it may have been done all the same.
+    ///
+    /// # Errors
+    /// What the API server answered, or that nobody knows.
+    pub async fn attempt(&self, action: Action) -> Result<(), Undone> {
+        let done = self.0.carry_out(Plan { steps: vec![vec![action]], ..Plan::default() }).await;
+        let undone = |failure: execute::Failure| match failure.is_open {
+            true => Undone::Open(failure.text()),
+            false => Undone::Refused(failure.text()),
+        };
+        done.failure.map_or(Ok(()), |failure| Err(undone(failure)))
+    }
+}
+
+/// Why an action is not done, as far as is known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undone {
+    /// The API server has refused it.
+    #[error("{0}")]
+    Refused(String),
+    /// It may be done, or be done yet: there was no answer, or one that leaves it open.
+    #[error("{0}")]
+    Open(String),
 }

@@ -12,6 +12,7 @@ mod held;
 mod shared;
 mod snug;
 mod trim;
+mod unread;
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
@@ -32,6 +33,7 @@ use crate::record::Recorder;
 use crate::resource_ref::ResourceRef;
 use crate::sender::Sender;
 use decode::Identity;
+pub use decode::known;
 use follower::Follower;
 pub(crate) use follower::Followers;
 pub use follower::STALLED_AFTER;
@@ -39,6 +41,7 @@ pub use held::Held;
 use reflector::{Form, Reflector};
 use shared::Shared;
 pub use shared::{Change, Changes};
+pub use unread::Unread;
 
 /// The reason of the events on objects that a part of ours cannot decode.
 pub const UNDECODABLE: &str = "FailedDecoding";
@@ -107,6 +110,8 @@ pub(crate) struct Factory {
     /// Informers that stop when nobody holds them any more.
     held: Mutex<BTreeMap<ResourceRef, Weak<Held>>>,
     settings: Mutex<Settings>,
+    /// What of some resources nobody here reads.
+    unread: Mutex<BTreeMap<ResourceRef, Arc<Unread>>>,
     /// Tells of objects that cannot be decoded; made when there is the first.
     recorder: OnceLock<Recorder>,
 }
@@ -114,7 +119,7 @@ pub(crate) struct Factory {
 /// Values by their type.
 type Settings = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
-fn known<T: Any + Send + Sync>(settings: &Settings) -> Option<Arc<T>> {
+fn setting<T: Any + Send + Sync>(settings: &Settings) -> Option<Arc<T>> {
     settings.get(&TypeId::of::<T>()).and_then(|known| known.clone().downcast().ok())
 }
 
@@ -147,8 +152,10 @@ impl Informers {
         metrics: ClientMetrics,
     ) -> Self {
         let (running, held, settings) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let recorder = OnceLock::new();
-        Self(Arc::new(Factory { client, tasks, clock, random, metrics, running, held, settings, recorder }))
+        let (unread, recorder) = (Mutex::default(), OnceLock::new());
+        let factory =
+            Factory { client, tasks, clock, random, metrics, running, held, settings, unread, recorder };
+        Self(Arc::new(factory))
     }
 
     /// The same, without keeping them.
@@ -189,7 +196,7 @@ impl Informers {
     /// What whoever stands on these informers was told or keeps in mind, one value per type: the first one stays.
     pub fn setting_or<T: Any + Send + Sync>(&self, value: impl FnOnce() -> T) -> Arc<T> {
         let mut settings = self.0.settings.lock();
-        if let Some(known) = known(&settings) {
+        if let Some(known) = setting(&settings) {
             return known;
         }
         let value = Arc::new(value());
@@ -199,7 +206,18 @@ impl Informers {
 
     /// The value of this type, if there is one.
     pub fn setting<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        known(&self.0.settings.lock())
+        setting(&self.0.settings.lock())
+    }
+
+    /// Keeps no more of the objects of a kind than whoever stands on these informers reads: to be said before the first is
+    /// asked for. They are not to be replaced by what is known of them then, and cannot be.
+    pub fn leave_out<K: Kind>(&self, unread: Unread) {
+        self.0.unread.lock().insert(ResourceRef::of::<K>(), Arc::new(unread));
+    }
+
+    /// Whether not all of a resource's objects is known.
+    pub(crate) fn knows_in_part(&self, resource: &ResourceRef) -> bool {
+        self.0.unread.lock().contains_key(resource)
     }
 
     /// What is counted.
@@ -255,7 +273,9 @@ impl Informers {
         if scope.namespace.is_none() {
             self.0.metrics.followers().add(&follower);
         }
-        let shared = Arc::new(Shared::<K>::new(follower.clone()));
+        let unread = self.0.unread.lock().get(&resource).cloned();
+        let unread = unread.filter(|_| form == Form::Whole);
+        let shared = Arc::new(Shared::<K>::new(follower.clone(), unread));
         let whole = scope == Scope::default();
         let reflector = Reflector::new(self.sender(), &resource, &scope, form, (shared.clone(), follower));
         self.0.tasks.spawn("informer", reflector.run(self.0.random.clone()));
@@ -304,7 +324,7 @@ impl<K> Clone for Informer<K> {
 impl<K: Kind> Informer<K> {
     /// An informer over fixed objects, for tests of what stands on informers.
     pub fn fixed(objects: Vec<K>) -> Self {
-        let shared = Arc::new(Shared::new(Arc::new(Follower::unwatched())));
+        let shared = Arc::new(Shared::new(Arc::new(Follower::unwatched()), None));
         shared.replace(objects, &[], 1);
         Self { shared }
     }

@@ -2,6 +2,9 @@
 //!
 //! The holder renews a Lease; the others watch it and take it over when it has not changed for its duration, by their
 //! own clocks. Source: `k8s.io/client-go/tools/leaderelection`. Who waits does so on the watch and on one timer.
+//!
+//! A holder stops before others begin, however slow the answers are: its deadline counts from when a renewal that was answered
+//! was sent, theirs from when they saw it. So what it sent last has `lease_duration` less `renew_deadline` to arrive.
 
 use std::time::Duration;
 
@@ -110,6 +113,8 @@ pub struct Held {
     election: Election,
     informers: Informers,
     lease: Lease,
+    /// When the last renewal that was answered was sent.
+    renewed: Instant,
 }
 
 /// Waits until this process leads.
@@ -121,16 +126,16 @@ pub async fn acquire(election: Election, informers: &Informers) -> Held {
     };
     let leases = informers.scoped::<Lease>(scope);
     leases.synced().await;
-    let lease = contend(&election, informers, &leases).await;
+    let (lease, renewed) = contend(&election, informers, &leases).await;
     tracing::info!(lease = election.name, identity = election.identity, "leading");
-    Held { election, informers: informers.clone(), lease }
+    Held { election, informers: informers.clone(), lease, renewed }
 }
 
 impl Held {
     /// Renews, and ends when that has failed for too long or somebody else has the Lease. Whoever led must then stop
-    /// at once.
+    /// at once. It renews only while it is waited for, from the beginning of the lead on.
     pub async fn lost(&mut self) {
-        keep(&self.election, &self.informers, &mut self.lease).await;
+        self.keep().await;
         tracing::warn!(lease = self.election.name, "the lead was lost");
     }
 
@@ -143,6 +148,32 @@ impl Held {
         let spec = released(self.lease.spec.clone().unwrap_or_default(), self.informers.clock().now());
         let lease = Lease { spec: Some(spec), ..self.lease };
         write(&self.informers, Verb::Update, &lease).await.map(drop)
+    }
+
+    /// Renews until that has failed for too long, or somebody else holds the Lease.
+    async fn keep(&mut self) {
+        let Timing { renew_deadline, renew_every, retry_after, .. } = self.election.timing;
+        let mut wait = renew_every;
+        while self.renewed.elapsed() + wait < renew_deadline {
+            tokio::time::sleep(wait).await;
+            let now = self.informers.clock().now();
+            let step = next_step(&self.election, Some(&self.lease), Duration::ZERO, now);
+            let Step::Write(verb, renewal) = step else { return };
+            let sent = Instant::now();
+            let left = renew_deadline.saturating_sub(self.renewed.elapsed());
+            match tokio::time::timeout(left, write(&self.informers, verb, &renewal)).await {
+                Ok(Ok(newer)) => {
+                    self.lease = newer;
+                    self.renewed = sent;
+                    wait = renew_every;
+                }
+                Ok(Err(kube::Error::Api(status))) if status.code == 409 => return,
+                failed => {
+                    tracing::info!(lease = self.election.name, ?failed, "the lease was not renewed");
+                    wait = retry_after;
+                }
+            }
+        }
     }
 }
 
@@ -157,7 +188,7 @@ fn released(spec: LeaseSpec, now: Timestamp) -> LeaseSpec {
     }
 }
 
-async fn contend(election: &Election, informers: &Informers, leases: &Informer<Lease>) -> Lease {
+async fn contend(election: &Election, informers: &Informers, leases: &Informer<Lease>) -> (Lease, Instant) {
     let key = format!("{}/{}", election.namespace, election.name);
     let mut changes = leases.subscribe();
     let mut seen = (None, Instant::now());
@@ -168,10 +199,11 @@ async fn contend(election: &Election, informers: &Informers, leases: &Informer<L
             seen = (revision, Instant::now());
         }
         let step = next_step(election, lease.as_deref(), seen.1.elapsed(), informers.clock().now());
+        let sent = Instant::now();
         let wait = match step {
             Step::Wait(wait) => wait,
             Step::Write(verb, lease) => match write(informers, verb, &lease).await {
-                Ok(lease) => return lease,
+                Ok(lease) => return (lease, sent),
                 Err(error) => {
                     tracing::debug!(lease = election.name, %error, "the lease was not acquired");
                     election.timing.retry_after
@@ -181,31 +213,6 @@ async fn contend(election: &Election, informers: &Informers, leases: &Informer<L
         tokio::select! {
             _ = changes.next() => {}
             () = tokio::time::sleep(wait) => {}
-        }
-    }
-}
-
-/// Renews until that has failed for too long, or somebody else holds the Lease.
-async fn keep(election: &Election, informers: &Informers, lease: &mut Lease) {
-    let Timing { renew_deadline, renew_every, retry_after, .. } = election.timing;
-    let mut renewed = Instant::now();
-    let mut wait = renew_every;
-    while renewed.elapsed() + wait < renew_deadline {
-        tokio::time::sleep(wait).await;
-        let step = next_step(election, Some(lease), Duration::ZERO, informers.clock().now());
-        let Step::Write(verb, renewal) = step else { return };
-        let left = renew_deadline.saturating_sub(renewed.elapsed());
-        match tokio::time::timeout(left, write(informers, verb, &renewal)).await {
-            Ok(Ok(newer)) => {
-                *lease = newer;
-                renewed = Instant::now();
-                wait = renew_every;
-            }
-            Ok(Err(kube::Error::Api(status))) if status.code == 409 => return,
-            failed => {
-                tracing::info!(lease = election.name, ?failed, "the lease was not renewed");
-                wait = retry_after;
-            }
         }
     }
 }

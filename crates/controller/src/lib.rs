@@ -17,6 +17,7 @@ mod fake;
 pub mod informer;
 
 pub mod lease;
+pub mod load_balancer;
 pub mod metrics;
 pub mod notes;
 pub mod placement;
@@ -33,7 +34,7 @@ pub mod volume;
 pub mod workqueue;
 
 pub use discovery::{Discovered, Discovery};
-pub use engine::{Controller, Engine, Following, Hands, Source};
+pub use engine::{Controller, Engine, Following, Hands, Source, Undone};
 pub use informer::{Change, Changes, Held, Informer, Informers, Kind, PartialObject, Scope};
 pub use metrics::ClientMetrics;
 pub use plan::{Action, EventType, Patch, Plan, Propagation};

@@ -34,13 +34,15 @@ pub struct Tally {
     pub by: u64,
 }
 
-/// What is counted of each plan: how many there were and how long they took, with a label `result` beside these.
+/// What is counted of each plan: how many there were and how long they took.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// How many.
     pub counter: &'static CounterRow,
     /// How long.
     pub seconds: &'static SecondsRow,
-    /// Under these labels.
-    pub labels: Labels,
+    /// Under these labels if all of it was done.
+    pub done: Labels,
+    /// Under these if not.
+    pub failed: Labels,
 }

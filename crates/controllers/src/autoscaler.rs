@@ -5,6 +5,7 @@
 //! Source: `pkg/controller/podautoscaler`.
 
 mod bounds;
+mod counting;
 mod metrics;
 mod replicas;
 mod status;
@@ -30,6 +31,7 @@ use crate::object::{key, namespace};
 use crate::options::{Options, signed};
 use crate::scale;
 use bounds::{Grant, History, Wish, grant};
+use counting::Wrong;
 use metrics::Measured;
 use replicas::{Scope, Tolerances};
 use status::Report;
@@ -246,6 +248,9 @@ fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Timestamp) -> Plan {
     let (resource, scale) = match &snapshot.target {
         Ok(target) => target,
         Err(why) => {
+            let is_unreadable =
+                spec.scale_target_ref.api_version.iter().any(|version| version.matches('/').count() > 1);
+            report.wrong(if is_unreadable { Wrong::Spec } else { Wrong::Internal });
             report.warn("FailedGetScale", why.clone());
             let message = format!("the HPA controller was unable to get the target's current scale: {why}");
             report.condition("AbleToScale", false, "FailedGetScale", message);
@@ -302,7 +307,7 @@ fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Timestamp) -> Plan {
     let wanted = Scale { replicas, ..scale.clone() };
     let (place, name) = (namespace(&autoscaler.metadata), &spec.scale_target_ref.name);
     let action = Action::update_scale(resource.clone(), place, name, &wanted);
-    report.rescaled(action, replicas, &why)
+    report.rescaled(action, (current, replicas), &why)
 }
 
 /// The highest number that any metric asks for, and which one; nothing where that cannot be said.
@@ -314,6 +319,7 @@ fn by_metrics(
     now: Timestamp,
 ) -> Option<(i32, String)> {
     if let Some(why) = selector_problem(snapshot, scale, report) {
+        report.wrong(Wrong::Internal);
         report.warn("FailedComputeMetricsReplicas", why);
         return None;
     }
@@ -331,12 +337,15 @@ fn by_metrics(
     for (metric, measured) in metrics.iter().zip(&snapshot.measured) {
         match status::propose(metric, measured.clone(), &scope) {
             Ok(proposal) => {
+                report.counted(&metric.type_, Ok(proposal.replicas.cmp(&scale.replicas)));
                 report.measured(proposal.status);
                 if highest.as_ref().is_none_or(|(most, _)| proposal.replicas > *most) {
                     highest = Some((proposal.replicas, proposal.name));
                 }
             }
             Err(failure) => {
+                report.wrong(failure.wrong());
+                report.counted(&metric.type_, Err(failure.wrong()));
                 report.measured(Default::default());
                 report.warn(failure.reason, failure.message.clone());
                 failed.push(failure);

@@ -25,8 +25,8 @@ pub struct Backing {
     pub service: Arc<Service>,
     /// The Pods that its selector selects, in key order.
     pub pods: Vec<Arc<Pod>>,
-    /// The zones of nodes, by node name.
-    pub zones: BTreeMap<String, String>,
+    /// The Nodes of these Pods that are there, with their zones.
+    pub nodes: BTreeMap<String, Option<String>>,
     /// The newest revision of any Pod seen.
     pub revision: u64,
 }
@@ -38,16 +38,15 @@ impl Backing {
         let informer = informers.informer::<Pod>();
         let mut pods = informer.in_namespace(namespace(&service.metadata));
         pods.retain(|pod| selects(&service, pod));
-        let nodes = informers.informer::<Node>();
-        let mut zones = BTreeMap::new();
+        let known = informers.informer::<Node>();
+        let mut nodes = BTreeMap::new();
         for pod in &pods {
-            let node = node_name(pod);
-            if !node.is_empty() && !zones.contains_key(node) {
-                let zone = nodes.get(node).and_then(|node| label(&node.metadata, ZONE).map(str::to_owned));
-                zones.extend(zone.map(|zone| (node.to_owned(), zone)));
+            let name = node_name(pod);
+            if !nodes.contains_key(name) {
+                nodes.extend(known.get(name).map(|node| (name.to_owned(), zone(&node))));
             }
         }
-        Some(Self { service, pods, zones, revision: informer.revision() })
+        Some(Self { service, pods, nodes, revision: informer.revision() })
     }
 
     /// The newest change among the Service and its Pods, as the annotation says it.
@@ -59,6 +58,10 @@ impl Backing {
         let newest = changes.chain([created(&self.service.metadata)]).max();
         newest.unwrap_or(Timestamp::UNIX_EPOCH).to_string()
     }
+}
+
+fn zone(node: &Node) -> Option<String> {
+    label(&node.metadata, ZONE).map(str::to_owned)
 }
 
 /// Whether a controller makes the endpoints of `service`.
@@ -106,11 +109,9 @@ fn facts(pod: &Pod) -> impl PartialEq + '_ {
     )
 }
 
-/// All Services with endpoints, when a node's zone changes.
+/// All Services with endpoints, when a Node comes or goes, or is in another zone.
 pub(crate) fn services_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
-    let zone = |node: &Option<Arc<Node>>| {
-        node.as_ref().and_then(|node| label(&node.metadata, ZONE).map(str::to_owned))
-    };
+    let zone = |node: &Option<Arc<Node>>| node.as_deref().map(zone);
     if zone(&change.old) == zone(&change.new) {
         return Vec::new();
     }

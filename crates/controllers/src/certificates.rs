@@ -104,11 +104,22 @@ fn check_kubelet_serving(asked: &Asked, usages: &[String]) -> Result<(), String>
     check_node_name(asked)
 }
 
-/// What is wrong with a Node's request for its proxy's certificate.
-fn check_proxy(asked: &Asked, usages: &[String]) -> Result<(), String> {
+/// The one user that a signer of ours makes certificates for: a part of a Node beside its kubelet.
+fn user_of_node(signer: &str) -> Option<&'static str> {
+    match signer {
+        auth::PROXY_SIGNER => Some(auth::PROXY_USER),
+        auth::INGRESS_SIGNER => Some(auth::INGRESS_USER),
+        _ => None,
+    }
+}
+
+/// What is wrong with a Node's request for the certificate of such a part.
+fn check_user(asked: &Asked, usages: &[String], user: &str) -> Result<(), String> {
+    if asked.common_name != user {
+        return Err(format!("subject common name is not {user}"));
+    }
     let has_names = [&asked.dns_names, &asked.emails, &asked.uris].iter().any(|names| !names.is_empty());
     let unwanted = [
-        (asked.common_name != auth::PROXY_USER, "subject common name is not system:kube-proxy"),
         (!asked.organizations.is_empty() || asked.has_more, "the subject must be a common name only"),
         (has_names || !asked.ips.is_empty(), "subjectAltNames are not allowed"),
     ];
@@ -214,7 +225,7 @@ mod tests {
     fn a_proxy_is_nobody_but_the_proxy() {
         let proxy = || Asked { common_name: "system:kube-proxy".into(), ..Asked::default() };
         let usages = texts(&["digital signature", "client auth"]);
-        assert_eq!(check_proxy(&proxy(), &usages), Ok(()));
+        assert_eq!(check_user(&proxy(), &usages, auth::PROXY_USER), Ok(()));
         type Change = fn(&mut Asked);
         let rows: [(Change, &str); 5] = [
             (|a| a.common_name = "admin".into(), "subject common name is not system:kube-proxy"),
@@ -226,9 +237,11 @@ mod tests {
         for (change, text) in rows {
             let mut asked = proxy();
             change(&mut asked);
-            assert_eq!(check_proxy(&asked, &usages), Err(text.to_owned()));
+            assert_eq!(check_user(&asked, &usages, auth::PROXY_USER), Err(text.to_owned()));
         }
-        assert!(check_proxy(&proxy(), &texts(&["digital signature", "server auth"])).is_err());
+        assert!(
+            check_user(&proxy(), &texts(&["digital signature", "server auth"]), auth::PROXY_USER).is_err()
+        );
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn gather(informers: &Informers, key: &str, sharing: &Sharing) -> Option<Snapsho
     Some(Snapshot { backing, slices, shares, had_shares: sharing.has(key), endpoints_max })
 }
 
-/// Services with endpoints when a node's zone changes; when it becomes ready or stops being it, those whose endpoints
+/// Services with endpoints when a Node comes, goes or changes its zone; when it becomes ready or stops being it, those whose endpoints
 /// are shared out.
 fn services_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
     let keys = backends::services_of_node(change, informers);
@@ -185,7 +185,7 @@ pub fn decide(snapshot: &Snapshot, _: Timestamp) -> (Plan, bool) {
 /// The endpoints of one address type, grouped by the ports that their Pods really have.
 fn endpoints_by_ports(backing: &Backing, family: &str) -> Vec<(Ports, Vec<Endpoint>)> {
     let mut groups: Vec<(Ports, Vec<Endpoint>)> = Vec::new();
-    for pod in backing.pods.iter().filter(|pod| !is_finished(pod)) {
+    for pod in backing.pods.iter().filter(|pod| !is_finished(pod) && is_somewhere(backing, pod)) {
         let Some(endpoint) = endpoint(backing, pod, family) else { continue };
         let ports = resolved_ports(&backing.service, pod);
         match groups.iter_mut().find(|(known, _)| *known == ports) {
@@ -194,6 +194,12 @@ fn endpoints_by_ports(backing: &Backing, family: &str) -> Vec<(Ports, Vec<Endpoi
         }
     }
     groups
+}
+
+/// Whether a Pod's Node is there: one that is left of a Node that is gone answers nobody, until it is collected. Source:
+/// `reconcileByAddressType` of `k8s.io/endpointslice`.
+fn is_somewhere(backing: &Backing, pod: &Pod) -> bool {
+    backing.nodes.contains_key(node_name(pod)) || backends::publishes_not_ready(&backing.service)
 }
 
 fn endpoint(backing: &Backing, pod: &Pod, family: &str) -> Option<Endpoint> {
@@ -217,7 +223,7 @@ fn endpoint(backing: &Backing, pod: &Pod, family: &str) -> Option<Endpoint> {
         hostname: backends::hostname(&backing.service, pod),
         node_name: (!node.is_empty()).then(|| node.to_owned()),
         target_ref: Some(backends::target(pod)),
-        zone: backing.zones.get(node).cloned(),
+        zone: backing.nodes.get(node).cloned().flatten(),
         ..Endpoint::default()
     })
 }

@@ -17,6 +17,7 @@ mod pod_control;
 mod scale;
 mod selection;
 mod share;
+mod unread;
 
 pub mod deployment;
 pub mod replica_set;
@@ -50,6 +51,7 @@ pub mod resource_quota;
 pub mod root_ca;
 pub mod service_account;
 pub mod service_cidr;
+pub mod service_lb;
 pub mod storage_version_migrator;
 pub mod taint_eviction;
 pub mod token;
@@ -63,6 +65,7 @@ use controller::Controller;
 use machinery::features::Feature;
 
 pub use selection::Selection;
+pub use unread::leave_out;
 
 /// Every controller that may run: also those that somebody has to name.
 pub fn known() -> impl Iterator<Item = &'static Controller> {
@@ -113,6 +116,7 @@ const ALWAYS: &[Controller] = &[
     disruption::CONTROLLER,
     disruption::stale::CONTROLLER,
     service_cidr::CONTROLLER,
+    service_lb::CONTROLLER,
     volume::binder::CONTROLLER,
     volume::protection::CLAIMS,
     volume::protection::VOLUMES,

@@ -22,10 +22,12 @@ mod election;
 mod encryption;
 mod hand_over;
 mod identity;
+mod ingress;
 mod join;
 mod kubeconfigs;
 mod kubelet_config;
 mod kubelet_root;
+mod local_nodes;
 mod node;
 mod node_role;
 mod pod_cidr;
@@ -46,16 +48,23 @@ pub(crate) use self::configurations::hand_on as hand_on_configurations;
 pub(crate) use self::encryption::hand_on as hand_on_encryption;
 pub(crate) use self::hand_over::{as_control_plane, prepare as prepare_server};
 pub(crate) use self::scheduler_config::of_flags as scheduler_of_flags;
-pub(crate) use alone::{Connection, start_controllers, start_kubelet, start_proxy, start_scheduler};
+pub(crate) use alone::{
+    Connection, election_of_controllers, start_controllers, start_kubelet, start_proxy, start_scheduler,
+};
 pub(crate) use authorities::FILES as AUTHORITY_FILES;
 pub(crate) use control_plane::control_plane;
 pub(crate) use identity::{CONTROL_PLANE_UID, prepare};
+pub(crate) use ingress::ingress;
 pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};
 pub(crate) use kubeconfigs::{
     edit as edit_kubeconfig, own as own_kubeconfig, take_back as take_back_kubeconfigs,
     written as written_kubeconfigs,
 };
 pub(crate) use kubelet_config::of_node as kubelet_of_node;
+pub(crate) use local_nodes::{
+    IsLeft, LocalNode, connect as connect_local_nodes, in_network, not_of_another, of_folder as local_nodes,
+    owner as owner_of_local_node, remove_network as remove_local_network,
+};
 pub(crate) use node::node;
 pub(crate) use pod_cidr::first_range;
 pub(crate) use pod_routes::{PodRoute, read as wanted_pod_routes};
@@ -78,11 +87,13 @@ pub(crate) enum Ready {
     Dns,
     /// The Node is Ready: a Pod can run.
     Node,
+    /// So are the other Nodes on this host.
+    Nodes,
 }
 
 impl Ready {
     /// All of them, in the order in which they are told.
-    pub(crate) const ALL: [Self; 4] = [Self::ApiServer, Self::Node, Self::Proxy, Self::Dns];
+    pub(crate) const ALL: [Self; 5] = [Self::ApiServer, Self::Node, Self::Proxy, Self::Dns, Self::Nodes];
 
     /// For people.
     pub(crate) fn describe(self) -> &'static str {
@@ -91,6 +102,7 @@ impl Ready {
             Self::Proxy => "Services are programmed",
             Self::Dns => "DNS answers",
             Self::Node => "Node is Ready",
+            Self::Nodes => "other Nodes are Ready",
         }
     }
 
@@ -102,6 +114,7 @@ impl Ready {
             Self::Dns => args.runs(Part::Dns),
             // Without a scheduler or controllers the Node is Ready all the same.
             Self::Node => args.runs(Part::Kubelet),
+            Self::Nodes => args.runs(Part::Kubelet) && args.nodes.is_some_and(|nodes| nodes > 1),
         };
         Self::ALL.into_iter().filter(runs).collect()
     }

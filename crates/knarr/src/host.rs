@@ -9,9 +9,10 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
 use cli::args::{Part, ServerArgs};
+use machinery::net::Cidr;
 use nix::fcntl::Flock;
 
-use crate::components::Settings;
+use crate::components::{Settings, not_of_another};
 use crate::layout::Layout;
 use crate::supervisor::{self, PartLock};
 use checks::Subject;
@@ -23,6 +24,7 @@ use checks::Subject;
 pub(crate) fn take(args: &ServerArgs, layout: &Layout) -> Result<(Settings, Flock<File>)> {
     cli::validate::server(args)?;
     checks::root()?;
+    not_of_another(layout)?;
     data_dir::claim(layout)?;
     let lock = supervisor::lock(layout)?;
     supervisor::wait_for_its_end(layout)?;
@@ -39,6 +41,7 @@ pub(crate) fn take(args: &ServerArgs, layout: &Layout) -> Result<(Settings, Floc
 /// As [`take`].
 pub(crate) fn take_for_agent(args: ServerArgs, layout: &Layout) -> Result<(Settings, Flock<File>)> {
     checks::root()?;
+    not_of_another(layout)?;
     data_dir::claim(layout)?;
     let lock = supervisor::lock(layout)?;
     supervisor::wait_for_its_end(layout)?;
@@ -78,7 +81,7 @@ pub(crate) fn node_name() -> Result<String> {
 }
 
 /// How the names of links begin that clusters make for their Pods and Services.
-const OWN_LINKS: [&str; 2] = ["kn-", "ks-"];
+const OWN_LINKS: [&str; 5] = ["kn-", "ks-", "kb-", "kx-", "kw-"];
 
 /// The addresses that other machines could reach: not a loopback and not a link-local one, and none that a cluster here
 /// has made.
@@ -94,6 +97,17 @@ pub(crate) fn addresses() -> Result<Vec<IpAddr>> {
     };
     let addresses = addresses.into_iter().filter(|address| !own.contains(&address.link));
     Ok(addresses.map(|address| address.ip).filter(usable).collect())
+}
+
+/// The networks that this host has addresses of or routes to, apart from those of one link.
+pub(crate) fn networks(but: &str) -> Result<Vec<Cidr>> {
+    let mut route = sys::netlink::Route::open()?;
+    let but = route.link(but)?.map(|link| link.index);
+    let addresses = route.addresses()?.into_iter().filter(|address| Some(address.link) != but);
+    let addresses = addresses.filter_map(|address| Cidr::new(address.ip, address.prefix));
+    let routes = route.routes()?.into_iter().filter(|entry| but.is_none() || entry.link != but);
+    let routes = routes.filter_map(|entry| entry.destination).filter_map(|(ip, bits)| Cidr::new(ip, bits));
+    Ok(addresses.chain(routes).map(Cidr::network).collect())
 }
 
 /// The first of [`addresses`].

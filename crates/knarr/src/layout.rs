@@ -51,6 +51,10 @@ impl Layout {
         self.agent().join("kube-proxy.kubeconfig")
     }
 
+    pub(crate) fn ingress_kubeconfig(&self) -> PathBuf {
+        self.agent().join("ingress.kubeconfig")
+    }
+
     /// The kubelet's folder: Pods' volumes, and where plugins and drivers listen. Below the cluster's own, unless
     /// [`Layout::kubelet_root`] names another.
     pub(crate) fn kubelet(&self) -> PathBuf {
@@ -61,6 +65,11 @@ impl Layout {
     /// Says where the kubelet's folder is.
     pub(crate) fn kubelet_root(&self) -> PathBuf {
         self.agent().join("kubelet-root")
+    }
+
+    /// The other Nodes on this host, a folder each.
+    pub(crate) fn nodes(&self) -> PathBuf {
+        self.root.join("nodes")
     }
 
     /// Pods' logs.
@@ -179,9 +188,10 @@ impl Layout {
     }
 
     /// All that knarr makes in the root, by name. What else lies there is somebody else's.
-    pub(crate) const OWN: [&str; 23] = [
+    pub(crate) const OWN: [&str; 24] = [
         "server",
         "agent",
+        "nodes",
         "kubelet",
         "csi-hostpath",
         "runtime",

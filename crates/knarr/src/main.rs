@@ -54,6 +54,7 @@ fn name() -> &'static str {
     match std::env::var(supervisor::PART_VARIABLE).ok().as_deref() {
         Some("control-plane") => "knarr-control",
         Some("node") => "knarr-node",
+        Some("ingress") => "knarr-ingress",
         _ => "knarr",
     }
 }

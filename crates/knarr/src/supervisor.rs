@@ -1,6 +1,7 @@
-//! `knarr server`: the small root process that starts the two parts and starts them again when they die.
+//! `knarr server`: the small root process that starts the parts, control plane and Nodes, and starts them again when they
+//! die.
 //!
-//! The control plane drops its privileges as its first act; the node part stays root. Both die with this
+//! The control plane drops its privileges as its first act; a Node's part stays root. All die with this
 //! process. Containers do not: each Pod has its own shim. Nothing here waits without listening: a signal to stop
 //! is heard while a part is yet to be started again.
 
@@ -8,9 +9,11 @@ mod last_run;
 mod lock;
 mod notify;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -18,8 +21,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use base::{Backoff, Random};
+use cli::args::{Part as Runs, ServerArgs};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+use sys::netns::NetNs;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -32,10 +37,12 @@ use crate::layout::Layout;
 pub(crate) use last_run::wait_for_its_end;
 pub(crate) use lock::{PartLock, holders, lock, lock_part, wait_for_holder};
 
-/// The parts, in start order.
-pub(crate) const PARTS: [&str; 2] = ["control-plane", NODE];
-/// The Node's part.
+/// The part that has the store and the API server.
+pub(crate) const CONTROL_PLANE: &str = "control-plane";
+/// A Node's part.
 pub(crate) const NODE: &str = "node";
+/// What serves Ingresses. The cluster is one without it.
+pub(crate) const INGRESS: &str = "ingress";
 /// Set for the children: which part they are.
 pub(crate) const PART_VARIABLE: &str = "KNARR_PART";
 /// What a part's line begins with that says why it ends.
@@ -50,10 +57,17 @@ const RESTART_MAX: Duration = Duration::from_secs(10);
 /// A cluster whose parts give up this often before it was ever ready will not be.
 const FAILED_STARTS_MAX: u32 = 5;
 
+/// The parts of a Node with these flags in this folder, in start order.
+pub(crate) fn node_parts(args: &ServerArgs, layout: &Layout) -> Vec<PartPlan> {
+    let parts =
+        [(Runs::Agent, NODE), (Runs::Ingress, INGRESS)].into_iter().filter(|(part, _)| args.runs(*part));
+    parts.map(|(_, kind)| PartPlan::own(kind, layout)).collect()
+}
+
 /// What is run.
 pub(crate) struct Plan {
-    /// Of [`PARTS`], in that order.
-    pub(crate) parts: Vec<&'static str>,
+    /// In start order.
+    pub(crate) parts: Vec<PartPlan>,
     /// The cluster's folder.
     pub(crate) layout: Layout,
     /// What must be said before the cluster is ready.
@@ -61,6 +75,28 @@ pub(crate) struct Plan {
     /// The flags that say what is logged.
     pub(crate) common_flags: Vec<OsString>,
 }
+
+/// One process that is run.
+pub(crate) struct PartPlan {
+    /// [`CONTROL_PLANE`], [`NODE`] or [`INGRESS`].
+    pub(crate) kind: &'static str,
+    /// For people.
+    pub(crate) name: String,
+    /// The folder that it works in.
+    pub(crate) layout: Layout,
+    /// The network that it is in, if that is not the host's: then it is one Node of several, and has a log of its own.
+    pub(crate) network: Option<NetNs>,
+}
+
+impl PartPlan {
+    /// A part of the cluster in this folder.
+    pub(crate) fn own(kind: &'static str, layout: &Layout) -> Self {
+        Self { kind, name: kind.to_owned(), layout: layout.clone(), network: None }
+    }
+}
+
+/// Which part of the plan.
+type Index = usize;
 
 /// A part's life.
 enum Part {
@@ -70,17 +106,19 @@ enum Part {
 
 /// What a part says or what becomes of it.
 enum News {
-    Line(&'static str, String),
-    Exited(&'static str, std::io::Result<ExitStatus>),
+    Line(Index, String),
+    Exited(Index, std::io::Result<ExitStatus>),
 }
 
 struct Supervisor {
     plan: Plan,
     random: Random,
     news: mpsc::Sender<News>,
-    parts: BTreeMap<&'static str, Part>,
+    parts: BTreeMap<Index, Part>,
     /// Why a part is about to end, in its own words.
-    reasons: BTreeMap<&'static str, Reason>,
+    reasons: BTreeMap<Index, Reason>,
+    /// The Nodes beside the first that were never Ready.
+    missing: BTreeSet<Index>,
     failed_starts: u32,
 }
 
@@ -158,17 +196,20 @@ fn is_full(error: &anyhow::Error) -> bool {
 pub(crate) async fn run(plan: Plan) -> Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (news, mut inbox) = mpsc::channel(64);
-    let names = plan.parts.clone();
+    let beside = plan.parts.iter().enumerate().filter(|(_, part)| part.network.is_some());
+    let missing = beside.map(|(index, _)| index).collect();
+    let count = plan.parts.len();
     let mut supervisor = Supervisor {
         plan,
         random: Random::from_system(),
         news,
         parts: BTreeMap::new(),
         reasons: BTreeMap::new(),
+        missing,
         failed_starts: 0,
     };
-    for name in names {
-        supervisor.start(name, Backoff::new(RESTART_FIRST, RESTART_MAX, 0.2));
+    for index in 0..count {
+        supervisor.start(index, Backoff::new(RESTART_FIRST, RESTART_MAX, 0.2));
     }
     let ended = loop {
         let due = supervisor.next_start();
@@ -179,8 +220,8 @@ pub(crate) async fn run(plan: Plan) -> Result<()> {
                 supervisor.start_due();
             }
             Some(item) = inbox.recv() => match item {
-                News::Line(name, line) => supervisor.hear(name, &line),
-                News::Exited(name, how) => if let Err(error) = supervisor.ended(name, how) { break Err(error) },
+                News::Line(index, line) => supervisor.hear(index, &line),
+                News::Exited(index, how) => if let Err(error) = supervisor.ended(index, how) { break Err(error) },
             },
         }
     };
@@ -199,13 +240,14 @@ impl Reason {
 }
 
 impl Supervisor {
-    fn start(&mut self, name: &'static str, mut backoff: Backoff) {
-        let part = match self.spawn(name) {
+    fn start(&mut self, index: Index, mut backoff: Backoff) {
+        let Some(plan) = self.plan.parts.get(index) else { return };
+        let part = match self.spawn(index, plan) {
             Ok(pid) => Part::Running { pid, backoff },
             Err(error) => {
                 let delay = backoff.next(&self.random);
                 tracing::error!(
-                    part = name,
+                    part = plan.name,
                     error = format!("{error:#}"),
                     ?delay,
                     "a part could not be started"
@@ -213,7 +255,7 @@ impl Supervisor {
                 Part::Waiting { until: Instant::now() + delay, backoff }
             }
         };
-        self.parts.insert(name, part);
+        self.parts.insert(index, part);
         let running = self.parts.values().filter_map(|part| match part {
             Part::Running { pid, .. } => Some(*pid),
             Part::Waiting { .. } => None,
@@ -223,15 +265,22 @@ impl Supervisor {
         }
     }
 
-    fn spawn(&self, name: &'static str) -> Result<i32> {
+    fn spawn(&self, index: Index, plan: &PartPlan) -> Result<i32> {
+        let name = &plan.name;
         let mut command = std::process::Command::new("/proc/self/exe");
-        command.arg0(format!("knarr {name}")).args(["server", "--data-dir"]).arg(self.plan.layout.root());
-        command.args(&self.plan.common_flags).env(PART_VARIABLE, name).env_remove(notify::VARIABLE);
+        command.arg0(format!("knarr {name}")).args(["server", "--data-dir"]).arg(plan.layout.root());
+        command.args(&self.plan.common_flags).env(PART_VARIABLE, plan.kind).env_remove(notify::VARIABLE);
         command.env_remove(TOKEN_VARIABLE);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
+        if plan.network.is_some() {
+            let log = plan.layout.log();
+            let log = File::options().create(true).append(true).open(&log);
+            command.stderr(log.with_context(|| format!("open the log of the {name}"))?);
+        }
         // From the first moment on: a part must not outlive us, for it would keep the store and the ports.
         let setup = sys::process::ChildSetup {
             parent_death_signal: Some(Signal::SIGKILL as i32),
+            network: plan.network.as_ref().map(|network| network.as_fd().as_raw_fd()),
             ..sys::process::ChildSetup::default()
         };
         sys::process::set_up_child(&mut command, setup);
@@ -243,28 +292,41 @@ impl Supervisor {
             if let Some(stdout) = stdout {
                 let mut lines = BufReader::new(stdout).lines();
                 while let Ok(Some(line)) = lines.next_line().await {
-                    if news.send(News::Line(name, line)).await.is_err() {
+                    if news.send(News::Line(index, line)).await.is_err() {
                         return;
                     }
                 }
             }
-            if news.send(News::Exited(name, child.wait().await)).await.is_err() {
-                tracing::debug!(part = name, "ended after the supervisor");
+            if news.send(News::Exited(index, child.wait().await)).await.is_err() {
+                tracing::debug!(pid, "a part ended after the supervisor");
             }
         });
         Ok(pid)
     }
 
-    fn hear(&mut self, name: &'static str, line: &str) {
+    fn hear(&mut self, index: Index, line: &str) {
         if let Some(reason) = Reason::parse(line) {
-            self.reasons.insert(name, reason);
+            self.reasons.insert(index, reason);
             return;
         }
-        say(line);
-        let Some(ready) = Ready::parse(line) else { return };
-        if let Some(Part::Running { backoff, .. }) = self.parts.get_mut(name) {
+        let ready = Ready::parse(line);
+        if let Some(Part::Running { backoff, .. }) = self.parts.get_mut(&index)
+            && ready.is_some()
+        {
             backoff.reset();
         }
+        if self.plan.parts.get(index).is_none_or(|part| part.network.is_none()) {
+            say(line);
+            return ready.map_or((), |ready| self.reached(ready));
+        }
+        // What one of several Nodes can do is no news before all can.
+        if ready == Some(Ready::Node) && self.missing.remove(&index) && self.missing.is_empty() {
+            Ready::Nodes.announce();
+            self.reached(Ready::Nodes);
+        }
+    }
+
+    fn reached(&mut self, ready: Ready) {
         let before = self.plan.awaited.len();
         self.plan.awaited.retain(|awaited| *awaited != ready);
         if before > 0 && self.plan.awaited.is_empty() {
@@ -272,25 +334,31 @@ impl Supervisor {
         }
     }
 
-    fn ended(&mut self, name: &'static str, how: std::io::Result<ExitStatus>) -> Result<()> {
-        let Some(Part::Running { mut backoff, .. }) = self.parts.remove(name) else { return Ok(()) };
+    fn name_of(&self, index: Index) -> &str {
+        self.plan.parts.get(index).map_or(NODE, |part| &part.name)
+    }
+
+    fn ended(&mut self, index: Index, how: std::io::Result<ExitStatus>) -> Result<()> {
+        let Some(Part::Running { mut backoff, .. }) = self.parts.remove(&index) else { return Ok(()) };
         let gave_up = how.as_ref().is_ok_and(|status| status.code().is_some());
         let how = how.map_or_else(|error| error.to_string(), |status| status.to_string());
-        let reason = self.reasons.remove(name).unwrap_or(Reason { text: how, is_final: false });
+        let reason = self.reasons.remove(&index).unwrap_or(Reason { text: how, is_final: false });
         let how = reason.text;
-        if gave_up && !self.plan.awaited.is_empty() {
+        let is_needed = self.plan.parts.get(index).is_none_or(|part| part.kind != INGRESS);
+        if gave_up && is_needed && !self.plan.awaited.is_empty() {
             if reason.is_final {
                 say(&format!("{HOPELESS}{how}"));
                 bail!(how);
             }
             self.failed_starts += 1;
             if self.failed_starts >= FAILED_STARTS_MAX {
+                let name = self.name_of(index);
                 bail!("the {name} ended {FAILED_STARTS_MAX} times before it was ready: {how}");
             }
         }
         let delay = backoff.next(&self.random);
-        tracing::warn!(part = name, how, ?delay, "a part ended and is started again");
-        self.parts.insert(name, Part::Waiting { until: Instant::now() + delay, backoff });
+        tracing::warn!(part = self.name_of(index), how, ?delay, "a part ended and is started again");
+        self.parts.insert(index, Part::Waiting { until: Instant::now() + delay, backoff });
         Ok(())
     }
 
@@ -305,32 +373,44 @@ impl Supervisor {
 
     fn start_due(&mut self) {
         let now = Instant::now();
-        for name in PARTS {
-            let is_due = matches!(self.parts.get(name), Some(Part::Waiting { until, .. }) if *until <= now);
-            if is_due && let Some(Part::Waiting { backoff, .. }) = self.parts.remove(name) {
-                self.start(name, backoff);
+        for index in 0..self.plan.parts.len() {
+            let is_due = matches!(self.parts.get(&index), Some(Part::Waiting { until, .. }) if *until <= now);
+            if is_due && let Some(Part::Waiting { backoff, .. }) = self.parts.remove(&index) {
+                self.start(index, backoff);
             }
         }
     }
 
-    /// The node first, so that it can still say goodbye to the API server.
+    /// The Nodes first, all at once, so that they can still say goodbye to the API server.
     async fn stop_all(&mut self, inbox: &mut mpsc::Receiver<News>) {
-        for name in PARTS.iter().rev() {
-            let Some(Part::Running { pid, .. }) = self.parts.remove(name) else { continue };
-            signal_part(name, pid, Signal::SIGTERM);
-            let ended = async {
-                loop {
-                    match inbox.recv().await {
-                        Some(News::Exited(exited, _)) if exited == *name => return,
-                        None => return,
-                        Some(News::Exited(other, _)) => drop(self.parts.remove(other)),
-                        Some(News::Line(..)) => {}
+        for kind in [NODE, CONTROL_PLANE] {
+            self.stop(kind, inbox).await;
+        }
+    }
+
+    async fn stop(&mut self, kind: &str, inbox: &mut mpsc::Receiver<News>) {
+        let mut ending = BTreeMap::new();
+        for (index, plan) in self.plan.parts.iter().enumerate().filter(|(_, plan)| plan.kind == kind) {
+            let Some(Part::Running { pid, .. }) = self.parts.remove(&index) else { continue };
+            signal_part(&plan.name, pid, Signal::SIGTERM);
+            ending.insert(index, pid);
+        }
+        let ended = async {
+            while !ending.is_empty() {
+                match inbox.recv().await {
+                    Some(News::Exited(index, _)) => {
+                        ending.remove(&index);
+                        self.parts.remove(&index);
                     }
+                    None => return,
+                    Some(News::Line(..)) => {}
                 }
-            };
-            if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
-                tracing::warn!(part = name, "did not stop in time and is killed");
-                signal_part(name, pid, Signal::SIGKILL);
+            }
+        };
+        if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
+            for (index, pid) in ending {
+                tracing::warn!(part = self.name_of(index), "did not stop in time and is killed");
+                signal_part(self.name_of(index), pid, Signal::SIGKILL);
             }
         }
     }

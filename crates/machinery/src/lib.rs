@@ -12,9 +12,11 @@ pub mod jsonpath;
 pub mod labels;
 pub mod taints;
 
+pub mod address_range;
 pub mod cron;
 pub mod duration;
 pub mod int_or_string;
+pub mod leader_election;
 pub mod net;
 pub mod pattern;
 pub mod quantity;

@@ -51,8 +51,23 @@ impl Family {
 }
 
 /// A network: an address, as it was written, and how many bits of it are fixed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Cidr(IpNet);
+
+impl From<Cidr> for String {
+    fn from(cidr: Cidr) -> Self {
+        cidr.to_string()
+    }
+}
+
+impl TryFrom<String> for Cidr {
+    type Error = CidrError;
+
+    fn try_from(text: String) -> Result<Self, CidrError> {
+        text.parse()
+    }
+}
 
 impl Cidr {
     /// `None` for more bits than the family has.

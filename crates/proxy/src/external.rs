@@ -1,42 +1,156 @@
-//! Which addresses from outside lead to a Service: none that belongs to the cluster itself.
+//! Whose each address is: of several Services that name one with one port, one has it, and none from outside takes what
+//! belongs to the cluster itself.
 //!
 //! Whoever may write a Service chooses its `externalIPs`, and without this takes the traffic of other Services, Pods and
-//! Nodes (CVE-2020-8554). The API server refuses such addresses; what is stored nevertheless has no effect here.
+//! Nodes (CVE-2020-8554). The API server refuses such addresses; what is stored nevertheless has no effect here. What a
+//! change of one Service means for others is told by the same maps: no other Service is looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use crate::Config;
 use crate::service_port::ServicePort;
+use crate::{Config, Nodes};
 
 /// `namespace/name/` of the API's own Service.
 const API_SERVICE: &str = "default/kubernetes/";
 
-/// An address, a protocol's number and a port.
+/// An address, a protocol's number and a port; a port of all Nodes has the unspecified address.
 pub(crate) type Place = (Ipv4Addr, u8, u16);
 
-/// What belongs to the cluster.
-#[derive(Debug)]
-pub(crate) struct Reserved<'a> {
-    config: &'a Config,
-    nodes: &'a BTreeSet<Ipv4Addr>,
-    /// Addresses of all Services, in the range or not.
-    services: BTreeSet<Ipv4Addr>,
-    /// Where the API server listens.
-    api: BTreeSet<Place>,
+/// By what right a Service has a place: the first of them wins, then the first by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Right {
+    /// It is the API's own.
+    Api,
+    /// `spec.clusterIP`.
+    ClusterIp,
+    /// `status.loadBalancer`, and ports of Nodes: not everybody may say so.
+    Given,
+    /// `spec.externalIPs`.
+    OwnWords,
 }
 
-impl<'a> Reserved<'a> {
-    pub(crate) fn new(config: &'a Config, nodes: &'a BTreeSet<Ipv4Addr>, rows: &[ServicePort]) -> Self {
-        let services = rows.iter().flat_map(|row| row.cluster_ips.iter().copied()).collect();
-        let own = rows.iter().filter(|row| is_api(row));
-        let endpoints =
-            own.flat_map(|row| row.endpoints().iter().map(|(ip, port)| (*ip, row.protocol, *port)));
-        Self { config, nodes, services, api: endpoints.collect() }
+/// A row's claim, by the row's name.
+type Claim = (Right, String);
+
+/// Everything that Services name.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    places: BTreeMap<Place, BTreeSet<Claim>>,
+    /// Addresses of all Services, in the range or not, by how many rows have them.
+    cluster_ips: BTreeMap<Ipv4Addr, usize>,
+    /// Who names which addresses from outside: keys of Services, by how many rows do.
+    outside: BTreeMap<Ipv4Addr, BTreeMap<String, usize>>,
+    /// Where the API server listens.
+    api: BTreeMap<Place, usize>,
+}
+
+/// What leads to a row of all that it names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leads {
+    pub(crate) cluster_ips: Vec<Ipv4Addr>,
+    pub(crate) external_ips: Vec<Ipv4Addr>,
+    pub(crate) balancer_ips: Vec<Ipv4Addr>,
+    pub(crate) node_port: Option<u16>,
+    /// What leads nowhere, since it belongs to the cluster.
+    pub(crate) refused: Vec<Ipv4Addr>,
+}
+
+impl Leads {
+    /// All addresses from outside.
+    pub(crate) fn outside_ips(&self) -> impl Iterator<Item = &Ipv4Addr> {
+        self.external_ips.iter().chain(&self.balancer_ips)
+    }
+}
+
+fn is_api(row: &ServicePort) -> bool {
+    row.name.starts_with(API_SERVICE)
+}
+
+fn claims_of(row: &ServicePort) -> impl Iterator<Item = (Place, Right)> {
+    let own = if is_api(row) { Right::Api } else { Right::ClusterIp };
+    let place = |ip: &Ipv4Addr| (*ip, row.protocol, row.port);
+    let cluster = row.cluster_ips.iter().map(move |ip| (place(ip), own));
+    let given = row.balancer_ips.iter().map(move |ip| (place(ip), Right::Given));
+    let words = row.external_ips.iter().map(move |ip| (place(ip), Right::OwnWords));
+    let port = row.node_port.map(|port| ((Ipv4Addr::UNSPECIFIED, row.protocol, port), Right::Given));
+    cluster.chain(given).chain(words).chain(port)
+}
+
+/// The key of the Service that a row is of.
+fn service_of(row: &str) -> &str {
+    row.rsplit_once('/').map_or(row, |(service, _)| service)
+}
+
+/// Counts one more, or one less; whether there are some now and were none, or the other way round.
+fn count<K: Ord + Clone>(counts: &mut BTreeMap<K, usize>, key: &K, by: isize) -> bool {
+    let now = counts.get(key).copied().unwrap_or(0).saturating_add_signed(by);
+    if now == 0 {
+        counts.remove(key);
+    } else {
+        counts.insert(key.clone(), now);
+    }
+    now == 0 || (now == 1 && by > 0)
+}
+
+impl Claims {
+    /// Takes in what a row names; `touched` are the Services for which something may be different then.
+    pub(crate) fn add(&mut self, row: &ServicePort, touched: &mut BTreeSet<String>) {
+        self.change(row, 1, touched);
+    }
+
+    /// Forgets what a row names.
+    pub(crate) fn remove(&mut self, row: &ServicePort, touched: &mut BTreeSet<String>) {
+        self.change(row, -1, touched);
+    }
+
+    fn change(&mut self, row: &ServicePort, by: isize, touched: &mut BTreeSet<String>) {
+        for (place, right) in claims_of(row) {
+            let claims = self.places.entry(place).or_default();
+            let claim = (right, row.name.clone());
+            if by > 0 {
+                claims.insert(claim);
+            } else {
+                claims.remove(&claim);
+            }
+            touched.extend(claims.iter().map(|(_, name)| service_of(name).to_owned()));
+            if claims.is_empty() {
+                self.places.remove(&place);
+            }
+        }
+        for ip in &row.cluster_ips {
+            if count(&mut self.cluster_ips, ip, by) {
+                self.touch(*ip, touched);
+            }
+        }
+        if is_api(row) {
+            for (ip, port) in row.endpoints() {
+                if count(&mut self.api, &(*ip, row.protocol, *port), by) {
+                    self.touch(*ip, touched);
+                }
+            }
+        }
+        for ip in row.outside_ips() {
+            let services = self.outside.entry(*ip).or_default();
+            count(services, &service_of(&row.name).to_owned(), by);
+            if services.is_empty() {
+                self.outside.remove(ip);
+            }
+        }
+    }
+
+    /// Those who name an address from outside.
+    pub(crate) fn touch(&self, ip: Ipv4Addr, touched: &mut BTreeSet<String>) {
+        touched.extend(self.outside.get(&ip).into_iter().flat_map(BTreeMap::keys).cloned());
+    }
+
+    fn is(&self, place: Place, right: Right, row: &ServicePort) -> bool {
+        let owner = self.places.get(&place).and_then(BTreeSet::first);
+        owner.is_some_and(|(of, name)| *of == right && *name == row.name)
     }
 
     /// Whether no address from outside may be this one.
-    fn is_reserved(&self, place: Place) -> bool {
+    fn is_reserved(&self, place: Place, config: &Config) -> bool {
         let (ip, ..) = place;
         let is_special = ip.is_unspecified()
             || ip.is_loopback()
@@ -44,57 +158,43 @@ impl<'a> Reserved<'a> {
             || ip.is_multicast()
             || ip.is_broadcast();
         is_special
-            || self.config.service_cidrs.contains(ip.into())
-            || self.config.cluster_cidrs.contains(ip.into())
-            || self.services.contains(&ip)
-            || self.api.contains(&place)
+            || config.service_cidrs.contains(ip.into())
+            || config.cluster_cidrs.contains(ip.into())
+            || self.cluster_ips.contains_key(&ip)
+            || self.api.contains_key(&place)
     }
 
-    /// Takes what is reserved from every row, and returns it with the rows' names. A load balancer's address may be a
-    /// Node's, since only whoever writes a Service's status chooses it.
-    pub(crate) fn take_from(&self, rows: &mut [ServicePort]) -> BTreeSet<(String, Ipv4Addr)> {
-        let mut taken = BTreeSet::new();
-        for row in rows {
-            let (protocol, port) = (row.protocol, row.port);
-            let is_node = |ip: Ipv4Addr| ip == self.config.node_ip || self.nodes.contains(&ip);
-            let is_reserved = |ip: Ipv4Addr| self.is_reserved((ip, protocol, port));
-            let external = row.external_ips.extract_if(.., |ip| is_node(*ip) || is_reserved(*ip));
-            let balanced = row.balancer_ips.extract_if(.., |ip| is_reserved(*ip));
-            taken.extend(external.chain(balanced).map(|ip| (row.name.clone(), ip)));
+    /// Whether the pool of a load balancer can have an address.
+    pub(crate) fn may_be_of_pool(&self, ip: Ipv4Addr, config: &Config, nodes: &Nodes) -> bool {
+        let is_node = ip == config.node_ip || nodes.addresses.contains(&ip);
+        !is_node && !self.is_reserved((ip, 0, 0), config)
+    }
+
+    /// What leads to a row. A load balancer's address may be a Node's, since only whoever writes a Service's status
+    /// chooses it; but not with a port at which this host itself answers.
+    pub(crate) fn leads(&self, row: &ServicePort, config: &Config, nodes: &Nodes) -> Leads {
+        let at = |ip: Ipv4Addr| (ip, row.protocol, row.port);
+        let is_node = |ip: Ipv4Addr| ip == config.node_ip || nodes.addresses.contains(&ip);
+        let is_free = |ip: Ipv4Addr| !self.is_reserved(at(ip), config);
+        let owned =
+            |ips: &[Ipv4Addr], right: Right, is_allowed: &dyn Fn(Ipv4Addr) -> bool| -> Vec<Ipv4Addr> {
+                ips.iter().copied().filter(|ip| is_allowed(*ip) && self.is(at(*ip), right, row)).collect()
+            };
+        let own = if is_api(row) { Right::Api } else { Right::ClusterIp };
+        let external = row.external_ips.iter().filter(|ip| is_node(**ip) || !is_free(**ip));
+        let mut refused: Vec<Ipv4Addr> = external.copied().collect();
+        refused.extend(row.balancer_ips.iter().filter(|ip| !is_free(**ip)));
+        let node_port = row
+            .node_port
+            .filter(|port| self.is((Ipv4Addr::UNSPECIFIED, row.protocol, *port), Right::Given, row));
+        Leads {
+            cluster_ips: owned(&row.cluster_ips, own, &|_| true),
+            external_ips: owned(&row.external_ips, Right::OwnWords, &|ip| !is_node(ip) && is_free(ip)),
+            balancer_ips: owned(&row.balancer_ips, Right::Given, &is_free),
+            node_port,
+            refused,
         }
-        taken
     }
-}
-
-/// Whose each place is where several Services name it: the API's own first, then who has it as its ClusterIP, then the
-/// first by name.
-#[derive(Debug, Default)]
-pub(crate) struct Owners(BTreeMap<Place, usize>);
-
-impl Owners {
-    /// `rows` are in order of name.
-    pub(crate) fn of(rows: &[ServicePort]) -> Self {
-        let mut owners = BTreeMap::new();
-        let rows = || rows.iter().enumerate();
-        let mut claim = |number: usize, row: &ServicePort, ips: &mut dyn Iterator<Item = &Ipv4Addr>| {
-            for ip in ips {
-                owners.entry((*ip, row.protocol, row.port)).or_insert(number);
-            }
-        };
-        rows().filter(|(_, row)| is_api(row)).for_each(|(n, row)| claim(n, row, &mut row.cluster_ips.iter()));
-        rows().for_each(|(n, row)| claim(n, row, &mut row.cluster_ips.iter()));
-        rows().for_each(|(n, row)| claim(n, row, &mut row.outside_ips()));
-        Self(owners)
-    }
-
-    /// Whether the place is that of the row with this number.
-    pub(crate) fn is(&self, number: usize, place: Place) -> bool {
-        self.0.get(&place) == Some(&number)
-    }
-}
-
-fn is_api(row: &ServicePort) -> bool {
-    row.name.starts_with(API_SERVICE)
 }
 
 #[cfg(test)]

@@ -1,120 +1,176 @@
-//! Watches Services, EndpointSlices and the addresses of Nodes, and keeps the kernel's table equal to what they say.
+//! Watches Services, EndpointSlices and Nodes, and keeps the kernel equal to what they say.
 
-use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Backoff, Tasks};
 use controller::trace::Reporter;
-use controller::{Change, Informers};
+use controller::{Change, Informers, Recorder};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use sys::nftables::{self, Table};
 use tokio::sync::watch;
 
-use crate::service_port::Here;
-use crate::stale::UdpTargets;
-use crate::{Config, Nodes, Rendered, prepare, render};
+use crate::health::{CheckServers, Health, Port, serve};
+use crate::kernel::describe;
+use crate::metrics::ProxyMetrics;
+use crate::{Changed, Config, Kernel, NodePortAddresses, Nodes};
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 /// Changed objects named in the trace of one commit; the others of a larger batch are not.
 const SPANS_PER_COMMIT_MAX: usize = 64;
+/// When a slice's endpoints changed. Source: `v1.EndpointsLastChangeTriggerTime`.
+const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// Starts the proxy. The receiver tells how many commits the kernel has taken: 1 and more is ready.
 pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Tasks) -> watch::Receiver<u64> {
     let (commits, ready) = watch::channel(0);
-    let informers = informers.clone();
+    let (informers, tasks_of_ports) = (informers.clone(), tasks.clone());
     tasks.spawn("proxy", async move {
-        let services = informers.informer::<Service>();
-        let slices = informers.informer::<EndpointSlice>();
-        // Not waited for: the own Node's address is known, and Services need no others. Traffic is kept in the zone when
-        // that is known.
-        let own = config.node_name.clone();
-        let nodes = informers.informer::<Node>();
-        let mut node_changes = nodes.subscribe();
-        services.synced().await;
-        slices.synced().await;
-        let (mut service_changes, mut slice_changes) = (services.subscribe(), slices.subscribe());
-        let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, 0.1);
-        let mut kernel = Kernel { config: Arc::new(config), applied: None, refused: BTreeSet::new() };
-        let mut changed: Vec<(u64, String)> = Vec::new();
-        loop {
-            let start = informers.clock().now();
-            // What changes while the kernel works is in the next round.
-            let known = Nodes::of(&nodes.list(), &own);
-            while let Err(error) = kernel.commit(services.list(), slices.list(), known.clone()).await {
-                let delay = backoff.next(informers.random());
-                tracing::error!(error = %describe(&error), ?delay, "cannot program services, will try again");
-                tokio::time::sleep(delay).await;
-            }
-            backoff.reset();
-            commits.send_modify(|count| *count += 1);
-            let end = informers.clock().now();
-            for (revision, object) in changed.drain(..).take(SPANS_PER_COMMIT_MAX) {
-                reporter.span(revision, ("proxy", "rules programmed"), &object, (start, end), "");
-            }
-            loop {
-                tokio::select! {
-                    changes = service_changes.next() => note(&mut changed, "services", &changes),
-                    changes = slice_changes.next() => note(&mut changed, "endpointslices", &changes),
-                    _ = node_changes.next() => {
-                        if Nodes::of(&nodes.list(), &own) == known {
-                            continue;
-                        }
-                    }
-                }
-                break;
+        let registry = informers.metrics().registry();
+        let metrics = registry.part(ProxyMetrics::new);
+        let health = Health::new(informers.clock().clone(), metrics.clone());
+        for (port, address) in
+            [(Port::Health, config.healthz_address), (Port::Metrics, config.metrics_address)]
+        {
+            if let Some(address) = address {
+                serve((port, address), health.clone(), registry.clone(), &tasks_of_ports).await;
             }
         }
+        let ip = match config.node_port_addresses {
+            NodePortAddresses::Primary => IpAddr::V4(config.node_ip),
+            NodePortAddresses::Networks(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        };
+        let recorder = Recorder::start_on(&informers, "kube-proxy", &config.node_name);
+        let at = (config.node_name.clone(), ip);
+        let proxy = Proxy {
+            checks: CheckServers::new(health.clone(), at, recorder, tasks_of_ports),
+            own: config.node_name.clone(),
+            kernel: Arc::new(Mutex::new(Kernel::new(config, registry))),
+            informers,
+            reporter,
+            health,
+            metrics,
+        };
+        proxy.run(commits).await;
     });
     ready
 }
 
-fn note<K>(changed: &mut Vec<(u64, String)>, resource: &str, changes: &[Change<K>]) {
-    changed.extend(changes.iter().map(|change| (change.revision, format!("{resource}/{}", change.key))));
+struct Proxy {
+    informers: Informers,
+    reporter: Reporter,
+    own: String,
+    kernel: Arc<Mutex<Kernel>>,
+    health: Health,
+    metrics: Arc<ProxyMetrics>,
+    checks: CheckServers,
 }
 
-fn describe(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+/// What has changed since the last commit.
+#[derive(Default)]
+struct Pending {
+    changed: Changed,
+    /// For the trace.
+    objects: Vec<(u64, String)>,
+    triggers: Vec<Timestamp>,
 }
 
-/// What this process has made of the kernel's table.
-struct Kernel {
-    config: Arc<Config>,
-    applied: Option<(Table, UdpTargets)>,
-    /// Addresses that lead nowhere, which the log has been told.
-    refused: BTreeSet<(String, Ipv4Addr)>,
-}
+impl Pending {
+    fn services(&mut self, changes: Vec<Change<Service>>) {
+        self.note("services", &changes);
+        self.changed.services.extend(changes.into_iter().map(|one| (one.key, one.old, one.new)));
+    }
 
-impl Kernel {
-    /// Renders and applies. After a failure the table is replaced whole.
-    async fn commit(
-        &mut self,
-        services: Vec<Arc<Service>>,
-        slices: Vec<Arc<EndpointSlice>>,
-        nodes: Nodes,
-    ) -> Result<(), sys::Error> {
-        let (config, before) = (self.config.clone(), self.applied.take());
-        let work = move || {
-            let Rendered { table, refused } = render(&services, &slices, &nodes, &config);
-            let udp = UdpTargets::of(&services, &slices, Here::new(&config.node_name, &nodes));
-            if before.is_none() {
-                prepare(&config)?;
-            }
-            nftables::apply(before.as_ref().map(|(table, _)| table), &table)?;
-            before.map(|(_, udp)| udp).unwrap_or_default().flush(&udp)?;
-            Ok(((table, udp), refused))
+    fn slices(&mut self, changes: Vec<Change<EndpointSlice>>) {
+        self.note("endpointslices", &changes);
+        let trigger = |slice: &Option<Arc<EndpointSlice>>| {
+            slice.as_ref()?.metadata.annotations.as_ref()?.get(TRIGGER_TIME)?.parse::<Timestamp>().ok()
         };
-        let done = tokio::task::spawn_blocking(work).await;
-        let (applied, refused) =
-            done.map_err(|error| sys::Error::new("render services", std::io::Error::other(error)))??;
-        self.applied = Some(applied);
-        for (service, ip) in refused.difference(&self.refused) {
-            tracing::warn!(service, %ip, "an external address of a service belongs to the cluster and leads nowhere");
+        // What was there before us was programmed by somebody else.
+        let known = changes.iter().filter(|one| one.old.is_some());
+        let news = known.filter(|one| trigger(&one.old) != trigger(&one.new));
+        self.triggers.extend(news.filter_map(|one| trigger(&one.new)));
+        self.changed.slices.extend(changes.into_iter().map(|one| (one.key, one.old, one.new)));
+    }
+
+    fn note<K>(&mut self, resource: &str, changes: &[Change<K>]) {
+        let room = SPANS_PER_COMMIT_MAX.saturating_sub(self.objects.len());
+        let named = changes.iter().take(room).map(|one| (one.revision, format!("{resource}/{}", one.key)));
+        self.objects.extend(named);
+    }
+}
+
+impl Proxy {
+    async fn run(mut self, commits: watch::Sender<u64>) {
+        let services = self.informers.informer::<Service>();
+        let slices = self.informers.informer::<EndpointSlice>();
+        // Not waited for: the own Node's address is known, and Services need no others. Traffic is kept in the zone when
+        // that is known.
+        let nodes = self.informers.informer::<Node>();
+        let mut node_changes = nodes.subscribe();
+        services.synced().await;
+        slices.synced().await;
+        let (mut service_changes, mut slice_changes) = (services.subscribe(), slices.subscribe());
+        let mut known = Nodes::of(&nodes.list(), &self.own);
+        let mut pending = Pending::default();
+        pending.changed.nodes = Some(known.clone());
+        // What was there before is no change that anybody waits for.
+        pending.services(service_changes.take());
+        pending.slices(slice_changes.take());
+        pending.objects.clear();
+        loop {
+            self.commit(std::mem::take(&mut pending), &known).await;
+            commits.send_modify(|count| *count += 1);
+            loop {
+                tokio::select! {
+                    changes = service_changes.next() => pending.services(changes),
+                    changes = slice_changes.next() => pending.slices(changes),
+                    _ = node_changes.next() => {
+                        let now = Nodes::of(&nodes.list(), &self.own);
+                        if now == known {
+                            continue;
+                        }
+                        known = now.clone();
+                        pending.changed.nodes = Some(now);
+                    }
+                }
+                break;
+            }
+            // What changes while the kernel works is in the next round, all of it at once.
+            pending.services(service_changes.take());
+            pending.slices(slice_changes.take());
+            self.health.queue();
         }
-        self.refused = refused;
-        Ok(())
+    }
+
+    async fn commit(&mut self, pending: Pending, nodes: &Nodes) {
+        let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, 0.1);
+        let start = self.informers.clock().now();
+        self.metrics.changes(pending.changed.services.len(), pending.changed.slices.len());
+        let mut changed = pending.changed;
+        while let Err(error) = self.program(std::mem::take(&mut changed)).await {
+            self.metrics.failed();
+            let delay = backoff.next(self.informers.random());
+            tracing::error!(error = %describe(&error), ?delay, "cannot program services, will try again");
+            tokio::time::sleep(delay).await;
+        }
+        let checks = self.kernel.lock().unwrap_or_else(PoisonError::into_inner).checks().clone();
+        self.health.update(nodes.is_own_eligible, &checks);
+        self.checks.sync(&checks).await;
+        let end = self.informers.clock().now();
+        pending.triggers.into_iter().for_each(|since| self.metrics.in_force(since, end));
+        for (revision, object) in pending.objects {
+            self.reporter.span(revision, ("proxy", "rules programmed"), &object, (start, end), "");
+        }
+    }
+
+    async fn program(&self, changed: Changed) -> sys::Result<()> {
+        let kernel = self.kernel.clone();
+        let work = move || kernel.lock().unwrap_or_else(PoisonError::into_inner).program(changed);
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|error| sys::Error::new("program services", std::io::Error::other(error)))?.map(drop)
     }
 }

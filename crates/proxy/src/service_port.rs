@@ -1,12 +1,11 @@
-//! Services and EndpointSlices joined: one row per port of a Service, with the endpoints that it leads to.
+//! A Service and its EndpointSlices joined: one row per port, with the endpoints that it leads to.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Service, ServicePort as Port, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use machinery::net::Cidr;
 
 use crate::Nodes;
 
@@ -45,12 +44,14 @@ pub(crate) struct ServicePort {
     pub(crate) external_ips: Vec<Ipv4Addr>,
     /// Where it is reached from outside, by those of a load balancer (`status.loadBalancer`).
     pub(crate) balancer_ips: Vec<Ipv4Addr>,
+    /// From where load balancers' addresses are reached: address and length of networks; `None` is from everywhere.
+    pub(crate) source_ranges: Option<Vec<(Ipv4Addr, u8)>>,
     /// The port of every node that leads to it.
     pub(crate) node_port: Option<u16>,
     /// How long a client stays with an endpoint.
     pub(crate) affinity: Option<Duration>,
     /// Endpoints for traffic from inside.
-    pub(crate) internal: Vec<Target>,
+    pub(crate) internal: Internal,
     /// Endpoints for traffic from outside.
     pub(crate) external: External,
 }
@@ -65,6 +66,38 @@ impl ServicePort {
     pub(crate) fn endpoints(&self) -> &[Target] {
         match &self.external {
             External::Cluster(all) | External::Local { all, .. } => all,
+        }
+    }
+
+    /// Every endpoint that any traffic may reach; some more than once.
+    pub(crate) fn all_targets(&self) -> impl Iterator<Item = &Target> {
+        let local = match &self.external {
+            External::Local { local, .. } => local.as_slice(),
+            External::Cluster(_) => &[],
+        };
+        self.internal.targets().iter().chain(self.endpoints()).chain(local)
+    }
+}
+
+/// Where traffic from inside goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Internal {
+    /// To any endpoint of the cluster.
+    Cluster(Vec<Target>),
+    /// To endpoints on this node only.
+    Local {
+        /// On this node.
+        local: Vec<Target>,
+        /// Whether there are any elsewhere: then nobody is told that the Service has none.
+        has_others: bool,
+    },
+}
+
+impl Internal {
+    /// The endpoints.
+    pub(crate) fn targets(&self) -> &[Target] {
+        match self {
+            Self::Cluster(targets) | Self::Local { local: targets, .. } => targets,
         }
     }
 }
@@ -83,47 +116,44 @@ pub(crate) enum External {
     },
 }
 
-/// Every port of every Service that has an address, in order of name.
-pub(crate) fn service_ports(
-    services: &[Arc<Service>],
-    slices: &[Arc<EndpointSlice>],
+/// Every port of a Service that is ours and has an address, in order of name; `slices` are the Service's.
+pub(crate) fn service_ports<'a>(
+    service: &Service,
+    slices: impl Iterator<Item = &'a EndpointSlice> + Clone,
     here: Here<'_>,
 ) -> Vec<ServicePort> {
-    let mut by_service: BTreeMap<(&str, &str), Vec<&EndpointSlice>> = BTreeMap::new();
-    for slice in slices.iter().filter(|slice| slice.address_type == "IPv4") {
-        let service = slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME_LABEL));
-        if let (Some(namespace), Some(service)) = (slice.metadata.namespace.as_deref(), service) {
-            by_service.entry((namespace, service)).or_default().push(slice);
-        }
+    let meta = &service.metadata;
+    let (Some(namespace), Some(name)) = (meta.namespace.as_deref(), meta.name.as_deref()) else {
+        return Vec::new();
+    };
+    let is_foreign = meta.labels.as_ref().is_some_and(|labels| labels.contains_key(PROXY_NAME_LABEL));
+    let Some(spec) = service.spec.as_ref().filter(|_| !is_foreign) else { return Vec::new() };
+    let cluster_ips = cluster_ips(spec);
+    if cluster_ips.is_empty() || spec.type_.as_deref() == Some("ExternalName") {
+        return Vec::new();
     }
-    let mut rows = Vec::new();
-    for service in services {
-        let (Some(namespace), Some(name)) =
-            (service.metadata.namespace.as_deref(), service.metadata.name.as_deref())
-        else {
-            continue;
-        };
-        let is_foreign =
-            service.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(PROXY_NAME_LABEL));
-        let Some(spec) = service.spec.as_ref().filter(|_| !is_foreign) else { continue };
-        let cluster_ips = cluster_ips(spec);
-        if cluster_ips.is_empty() || spec.type_.as_deref() == Some("ExternalName") {
-            continue;
+    let slices = slices.filter(|slice| slice.address_type == "IPv4");
+    let row = |port: &Port| {
+        let port_name = port.name.as_deref().unwrap_or_default();
+        ServicePort {
+            name: format!("{namespace}/{name}/{port_name}"),
+            external_ips: addresses(spec.external_ips.iter().flatten()),
+            balancer_ips: balancer_ips(service),
+            cluster_ips: cluster_ips.clone(),
+            ..row(spec, port, &Endpoints::collect(slices.clone(), port_name, here))
         }
-        let slices = by_service.get(&(namespace, name)).map(Vec::as_slice).unwrap_or_default();
-        for port in spec.ports.iter().flatten() {
-            let port_name = port.name.as_deref().unwrap_or_default();
-            rows.push(ServicePort {
-                name: format!("{namespace}/{name}/{port_name}"),
-                external_ips: addresses(spec.external_ips.iter().flatten()),
-                balancer_ips: balancer_ips(service),
-                cluster_ips: cluster_ips.clone(),
-                ..row(spec, port, &Endpoints::collect(slices, port_name, here))
-            });
-        }
-    }
+    };
+    let mut rows: Vec<ServicePort> = spec.ports.iter().flatten().map(row).collect();
     rows.sort_by(|a, b| (&a.name, a.protocol).cmp(&(&b.name, b.protocol)));
+    // Names are unique in what the API server has looked at.
+    rows.dedup_by(|b, a| (&a.name, a.protocol) == (&b.name, b.protocol));
     rows
+}
+
+/// The key of the Service that a slice is of.
+pub(crate) fn service_of(slice: &EndpointSlice) -> Option<String> {
+    let service = slice.metadata.labels.as_ref()?.get(SERVICE_NAME_LABEL)?;
+    Some(format!("{}/{service}", slice.metadata.namespace.as_deref()?))
 }
 
 fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints) -> ServicePort {
@@ -141,15 +171,33 @@ fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints) -> ServicePort {
         cluster_ips: Vec::new(),
         external_ips: Vec::new(),
         balancer_ips: Vec::new(),
+        source_ranges: source_ranges(spec),
         node_port: port.node_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0),
         affinity,
-        internal: if is_local(&spec.internal_traffic_policy) { local.clone() } else { all.clone() },
+        internal: if is_local(&spec.internal_traffic_policy) {
+            Internal::Local { local: local.clone(), has_others: !all.is_empty() }
+        } else {
+            Internal::Cluster(all.clone())
+        },
         external: if is_local(&spec.external_traffic_policy) {
             External::Local { local, all }
         } else {
             External::Cluster(all)
         },
     }
+}
+
+/// From where load balancers' addresses are reached; `None` is from everywhere.
+///
+/// If all ranges are of another family, it is from nowhere: what was to be restricted is not open to all.
+fn source_ranges(spec: &ServiceSpec) -> Option<Vec<(Ipv4Addr, u8)>> {
+    let texts = spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty())?;
+    // What is stored may have spaces around it, and be written as Go once read it.
+    let ranges = texts.iter().filter_map(|text| Cidr::legacy(text.trim())?.v4());
+    let mut ranges: Vec<(Ipv4Addr, u8)> = ranges.collect();
+    ranges.sort_unstable();
+    ranges.dedup();
+    (!ranges.iter().any(|(_, bits)| *bits == 0)).then_some(ranges)
 }
 
 /// Number of a transport protocol by its name in the API; TCP if there is none.
@@ -264,7 +312,7 @@ fn in_order(mut targets: Vec<Target>) -> Vec<Target> {
 }
 
 impl Endpoints {
-    fn collect(slices: &[&EndpointSlice], port_name: &str, here: Here<'_>) -> Self {
+    fn collect<'a>(slices: impl Iterator<Item = &'a EndpointSlice>, port_name: &str, here: Here<'_>) -> Self {
         let mut endpoints = Self::default();
         for slice in slices {
             let ports = slice.ports.iter().flatten();
@@ -288,8 +336,6 @@ impl Endpoints {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     /// The last bytes of the endpoints' addresses that a Node `here` in the zone `near` leads to. An endpoint is written as
@@ -310,8 +356,8 @@ mod tests {
         let slice = serde_json::json!({"addressType": "IPv4", "ports": [{"name": "", "port": 80}],
             "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>()});
         let slice: EndpointSlice = serde_json::from_value(slice).unwrap();
-        let nodes = Nodes { addresses: BTreeSet::new(), zone: Some("near".to_owned()) };
-        let found = Endpoints::collect(&[&slice], "", Here::new("here", &nodes)).all.nearest();
+        let nodes = Nodes { zone: Some("near".to_owned()), ..Nodes::default() };
+        let found = Endpoints::collect([&slice].into_iter(), "", Here::new("here", &nodes)).all.nearest();
         let found: Vec<u8> = found.iter().map(|(ip, _)| ip.octets()[3]).collect();
         assert_eq!(found, expect, "{what}");
     }

@@ -391,7 +391,7 @@ impl ImageStore {
     }
 
     /// A fresh path for something that is not whole yet.
-    pub(crate) fn temporary(&self, random: &base::Random) -> PathBuf {
+    pub fn temporary(&self, random: &base::Random) -> PathBuf {
         self.root.join("tmp").join(random.uuid())
     }
 

@@ -23,6 +23,8 @@ pub struct SandboxNetwork {
     pub dns: Option<v1::DnsConfig>,
     /// The cgroup of the Pod's containers.
     pub cgroup_parent: String,
+    /// The Pod's labels, and those that say which Pod it is.
+    pub labels: std::collections::HashMap<String, String>,
     /// The Pod's annotations.
     pub annotations: std::collections::HashMap<String, String>,
 }

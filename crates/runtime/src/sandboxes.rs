@@ -221,6 +221,7 @@ impl Inner {
             port_mappings: sandbox.config.port_mappings.clone(),
             dns: sandbox.config.dns_config.clone(),
             cgroup_parent: self.cgroup_parent(sandbox),
+            labels: sandbox.config.labels.clone(),
             annotations: sandbox.config.annotations.clone(),
         })
     }

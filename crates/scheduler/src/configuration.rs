@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use machinery::field::{FieldError, FieldErrors, Path, Shown};
+use machinery::leader_election::LeaderElection;
 use serde_json::json;
 
 use crate::arguments::Arguments;
@@ -31,8 +32,11 @@ const REMOVED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCE
 const BAD_PERCENTAGE: &str = "not in valid range [0-100]";
 const LEASES: &str = "leases";
 
+/// Upstream's component, and its Lease.
+const COMPONENT: &str = "kube-scheduler";
+
 /// How a scheduler is set up.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Configuration {
     /// By what Pods are scheduled.
     pub profiles: Profiles,
@@ -46,32 +50,14 @@ pub struct Configuration {
     pub kubeconfig: Option<String>,
 }
 
-/// Who works, of several that could. Source: `LeaderElectionConfiguration`, componentconfig.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaderElection {
-    /// Whether to work only while holding the Lease.
-    pub is_on: bool,
-    /// How long a Lease that is not renewed keeps others from taking it.
-    pub lease_duration: Duration,
-    /// A leader that could not renew for this long stops.
-    pub renew_deadline: Duration,
-    /// Between renewals, and between tries.
-    pub retry_period: Duration,
-    /// The Lease's namespace.
-    pub namespace: String,
-    /// The Lease's name.
-    pub name: String,
-}
-
-impl Default for LeaderElection {
+impl Default for Configuration {
     fn default() -> Self {
         Self {
-            is_on: true,
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-            namespace: "kube-system".to_owned(),
-            name: "kube-scheduler".to_owned(),
+            profiles: Profiles::default(),
+            extenders: Vec::new(),
+            backoff: Backoff::default(),
+            leader_election: LeaderElection::of(COMPONENT),
+            kubeconfig: None,
         }
     }
 }
@@ -130,7 +116,7 @@ fn check_client(client: &file::ClientConnection, errors: &mut FieldErrors) {
 }
 
 fn leader_election(given: &file::LeaderElection, errors: &mut FieldErrors) -> LeaderElection {
-    let default = LeaderElection::default();
+    let default = LeaderElection::of(COMPONENT);
     let or = |text: &str, default: String| if text.is_empty() { default } else { text.to_owned() };
     let (lease, renew) = (given.lease_duration.or_seconds(15), given.renew_deadline.or_seconds(10));
     let retry = given.retry_period.or_seconds(2);

@@ -256,6 +256,7 @@ mod tests {
 
     use super::*;
     use crate::preemption::preempt;
+    use crate::unread::parse;
     use expect_test::{Expect, expect};
     use k8s_openapi::api::core::v1::Node;
 
@@ -277,11 +278,11 @@ mod tests {
             snapshot.set_node(Arc::new(serde_saphyr::from_str::<Node>(node).expect("a node")));
         }
         for (index, (node, pod)) in placed.iter().enumerate() {
-            let mut pod: Pod = serde_saphyr::from_str(pod).expect("a pod");
+            let mut pod: Pod = parse(pod);
             pod.metadata.uid = Some(index.to_string());
             snapshot.place(&Arc::new(pod), node);
         }
-        let pod: Pod = serde_saphyr::from_str(pod).expect("a pod");
+        let pod: Pod = parse(pod);
         let decision = match decide(&pod, kin.as_ref(), &snapshot, 0, &mut Diagnosis::default()) {
             Decision::Unschedulable(why) => {
                 let preemption = preempt(&pod, &mut snapshot, &[], 0);

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
     ResourceRequirements,
 };
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
-use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -78,6 +78,7 @@ pub enum Event {
     CsiNode(Turn<CSINode>),
     CsiDriver(Turn<CSIDriver>),
     Capacity(Turn<CSIStorageCapacity>),
+    Attachment(Turn<VolumeAttachment>),
     DeviceClaim(Turn<ResourceClaim>),
     DeviceClass(Turn<DeviceClass>),
     DeviceSlice(Turn<ResourceSlice>),
@@ -125,6 +126,11 @@ impl Event {
                 "storage.k8s.io/CSIStorageCapacityAdd",
                 "storage.k8s.io/CSIStorageCapacityUpdate",
                 "storage.k8s.io/CSIStorageCapacityDelete",
+            ]),
+            Self::Attachment(turn) => turn.label([
+                "storage.k8s.io/VolumeAttachmentAdd",
+                "storage.k8s.io/VolumeAttachmentUpdate",
+                "storage.k8s.io/VolumeAttachmentDelete",
             ]),
             Self::DeviceClaim(turn) => turn.label([
                 "resource.k8s.io/ResourceClaimAdd",

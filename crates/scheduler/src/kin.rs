@@ -84,10 +84,7 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-
-    fn parse<T: serde::de::DeserializeOwned>(text: &str) -> T {
-        serde_saphyr::from_str(text).expect("an object")
-    }
+    use crate::unread::parse;
 
     fn check(pod: &str, expect: Expect) {
         let groups = Groups {

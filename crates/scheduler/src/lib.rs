@@ -26,6 +26,7 @@ pub mod queue;
 pub mod resource;
 pub mod run;
 pub mod storage;
+mod unread;
 mod volumes;
 
 pub use configuration::Configuration;

@@ -342,10 +342,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Node;
 
     use super::*;
-
-    fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
-        serde_saphyr::from_str(yaml).expect("valid YAML")
-    }
+    use crate::unread::parse;
 
     /// Two Nodes that differ in all that plugins look at; nobody who is not asked about `pod` would say anything.
     fn check(pod: &str, filters: &[&str], scores: &[&str]) {

@@ -358,11 +358,8 @@ fn loss(room: &Room) -> (usize, i32, i64, usize, Reverse<Timestamp>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unread::parse;
     use expect_test::{Expect, expect};
-
-    fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
-        serde_saphyr::from_str(yaml).expect("valid YAML")
-    }
 
     /// A Pod of `cpu` and `priority`; `more` joins its status.
     fn pod(name: &str, cpu: i32, priority: i32, more: &str) -> Pod {

@@ -38,6 +38,7 @@ use crate::preemption::{Preemption, preempt};
 use crate::profile::scheduler_name;
 use crate::queue::Queue;
 use crate::storage::changes::StorageChanges;
+use crate::unread;
 use crate::volumes::Waiting;
 use binding::{Job, Progress};
 
@@ -49,6 +50,9 @@ const DECISIONS_MAX: usize = 128;
 
 /// Runs a scheduler until its task is dropped.
 pub async fn run(configuration: Configuration, informers: Informers, reporter: Reporter, tasks: Tasks) {
+    if configuration.extenders.is_empty() {
+        informers.leave_out::<Pod>(unread::of_pods());
+    }
     let (pods, nodes) = (informers.informer::<Pod>(), informers.informer::<Node>());
     let namespaces = informers.informer::<Namespace>();
     let budgets = informers.informer::<PodDisruptionBudget>();

@@ -10,7 +10,7 @@ use controller::Kind;
 use controller::informer::Change;
 use controller::volume::{self, matching};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 
 /// Objects by key, in key order.
 pub type ByKey<K> = BTreeMap<String, Arc<K>>;
@@ -30,6 +30,8 @@ pub struct Storage {
     pub drivers: ByKey<CSIDriver>,
     /// How much room drivers have, for those that say so.
     pub capacities: ByKey<CSIStorageCapacity>,
+    /// What is attached to Nodes, or on its way there or back.
+    pub attachments: ByKey<VolumeAttachment>,
     /// By the Pod's uid: what its binding will take.
     promised: BTreeMap<String, Promise>,
 }

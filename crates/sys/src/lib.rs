@@ -5,6 +5,7 @@
 //! knows nothing of Kubernetes. What may block for long (waiting for processes to die) says so.
 #![allow(unsafe_code)]
 
+pub mod arp;
 pub mod as_user;
 pub mod cgroup;
 pub mod denied_calls;

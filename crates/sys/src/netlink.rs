@@ -4,10 +4,13 @@
 //! one socket is used by one thread at a time.
 
 mod conntrack;
+mod overlay;
 mod route;
 mod traffic;
+pub mod wireguard;
 
 pub use conntrack::{UdpFlow, flush_udp_flows};
+pub use overlay::{Neighbour, Vxlan};
 pub use route::{Address, Link, NewRoute, Route, RouteEntry, RouteKind, VethPeer};
 pub use traffic::{TICK_NANOS, TokenBucket};
 

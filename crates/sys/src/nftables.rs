@@ -1,26 +1,48 @@
 //! nftables over netlink: a table as a value, and its atomic replacement in the kernel.
 //!
-//! A [`Table`] describes one IPv4 table whole. [`apply`] turns what the kernel has into it in one transaction: packets
+//! A [`Table`] describes one table of a family whole. [`apply`] turns what the kernel has into it in one transaction: packets
 //! see the old table or the new one. Given what was applied before, only the difference is sent, and what the
 //! packet path itself put into sets with a timeout stays. Every commit waits for the kernel (about 16 ms): batch.
+//! A [`Draft`] is a table that knows what has changed since the last commit, so that nothing is compared.
 
 mod batch;
 mod chains;
+mod changes;
+mod draft;
 mod encode;
 mod expression;
 pub mod port;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-pub use batch::{apply, delete_table, has_element, table_names, try_table};
+pub use batch::{
+    apply, apply_changes, change, delete_table, delete_table_of, has_element, replace, table_names,
+    table_names_of, try_table,
+};
 pub use chains::{BaseChain, Family, base_chains};
+pub use changes::Changes;
+pub use draft::Draft;
 pub use expression::{Compare, Expr, Reg, destination_in, l4_protocol, load, source_in, when};
 
-/// An IPv4 table.
+/// Which packets a table of ours sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TableFamily {
+    /// `ip`
+    #[default]
+    Ipv4 = 2,
+    /// `ip6`
+    Ipv6 = 10,
+    /// `inet`: both.
+    Inet = 1,
+}
+
+/// A table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
+    /// Which packets it sees.
+    pub family: TableFamily,
     /// Its name.
     pub name: String,
     /// Its chains by name.
@@ -81,8 +103,20 @@ pub struct Set {
     pub value: SetValue,
     /// Rules add elements, which end after this time; `elements` is not used then.
     pub timeout: Option<Duration>,
+    /// What an element stands for.
+    pub members: Members,
     /// Elements by key.
     pub elements: BTreeMap<Key, Data>,
+}
+
+/// What the elements of a set stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Members {
+    /// Their keys.
+    #[default]
+    Keys,
+    /// All keys from theirs to the one in their [`Data::Through`]. No two overlap.
+    Ranges,
 }
 
 /// What the keys of a set map to.
@@ -102,6 +136,8 @@ pub enum SetValue {
 pub enum Field {
     /// IPv4 address.
     Ipv4,
+    /// IPv6 address: four registers.
+    Ipv6,
     /// Number of the transport protocol.
     Protocol,
     /// Port of the transport protocol.
@@ -123,6 +159,8 @@ pub enum Data {
     Verdict(Verdict),
     /// Data.
     Value(Key),
+    /// The last key of a range; of sets of [`Members::Ranges`].
+    Through(Key),
 }
 
 /// What happens to a packet next.
@@ -153,6 +191,21 @@ impl Key {
         self
     }
 
+    /// Adds an address of either family.
+    #[must_use]
+    pub fn address(mut self, ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => self.0.extend(ip.octets()),
+            IpAddr::V6(ip) => self.0.extend(ip.octets()),
+        }
+        self
+    }
+
+    /// The parts one behind the other, each filled up to registers.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Adds a transport protocol's number.
     #[must_use]
     pub fn protocol(mut self, protocol: u8) -> Self {
@@ -180,6 +233,12 @@ impl Table {
     /// An empty table.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Adds an empty set whose elements are ranges of keys of one field.
+    pub fn range_set(&mut self, name: &str, key: Field) {
+        let set = Set { key: vec![key], members: Members::Ranges, ..Set::default() };
+        self.sets.insert(name.to_owned(), set);
     }
 
     /// Adds a rule to a chain, which is made if it is new.

@@ -1,7 +1,8 @@
 //! Processes: handles that cannot be confused by a reused pid, privileges, reaping, and the size of file systems.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -175,6 +176,38 @@ pub fn give_memory_back() {
     };
 }
 
+/// Pages of a mapped file go from this process, and from memory if nobody else has them mapped, until they are read again.
+/// Nothing of what they hold is lost. No error if the file is not mapped.
+///
+/// # Errors
+/// If there is no such file, this process may not know what it has mapped, or the kernel is older than 5.4 (`EINVAL`).
+///
+/// Source: `MADV_PAGEOUT` in `madvise(2)`.
+pub fn page_out(file: &Path) -> Result<()> {
+    let doing = || format!("give back the pages of {}", file.display());
+    let inode = std::fs::metadata(file).doing(doing)?.ino();
+    let maps = std::fs::read_to_string("/proc/self/maps").doing(doing)?;
+    for (start, length) in mappings(&maps, inode) {
+        // SAFETY: no memory is read or written, and whatever is at this address by now keeps what it holds.
+        let done = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_PAGEOUT) };
+        Errno::result(done).doing(doing)?;
+    }
+    Ok(())
+}
+
+/// Start and length in bytes of the places where a file with this inode is mapped, of whatever device: what is paged out
+/// too much only has to be read again. Source: `proc_pid_maps(5)`.
+fn mappings(maps: &str, inode: u64) -> Vec<(usize, usize)> {
+    let range = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let start = usize::from_str_radix(start, 16).ok()?;
+        let length = usize::from_str_radix(end, 16).ok()?.checked_sub(start)?;
+        (words.nth(3)?.parse() == Ok(inode)).then_some((start, length))
+    };
+    maps.lines().filter_map(range).collect()
+}
+
 /// Makes this process the one that orphaned descendants are handed to.
 pub fn become_subreaper() -> Result<()> {
     prctl(libc::PR_SET_CHILD_SUBREAPER, 1).doing(|| "become a subreaper".into())
@@ -194,6 +227,8 @@ pub struct ChildSetup {
     pub new_session: bool,
     /// Runs as this user and group, without capabilities, without supplementary groups and without a way back.
     pub user: Option<(u32, u32)>,
+    /// Runs in this network namespace: a descriptor that stays open until the child is started.
+    pub network: Option<RawFd>,
 }
 
 /// Arranges `setup` for when `command` is spawned.
@@ -204,6 +239,10 @@ pub fn set_up_child(command: &mut Command, setup: ChildSetup) {
         command.pre_exec(move || {
             if setup.new_session {
                 check(libc::c_long::from(libc::setsid()))?;
+            }
+            // As root still.
+            if let Some(network) = setup.network {
+                check(libc::c_long::from(libc::setns(network, libc::CLONE_NEWNET)))?;
             }
             if let Some((uid, gid)) = setup.user {
                 drop_privileges_raw(uid, gid)?;
@@ -411,6 +450,18 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_found_where_it_is_mapped_and_its_pages_hold_what_they_held() {
+        let maps = "1000-3000 r--p 00000000 fe:00 7  /a b\n3000-4000 rw-p 00000000 00:00 0\n\
+                    4000-5000 r--s 00001000 fe:00 7  /a b\n5000-6000 r--s 00000000 fe:00 8  /7\nz-1 r 0 0 7 /a b\n\n";
+        assert_eq!(mappings(maps, 7), [(0x1000, 0x2000), (0x4000, 0x1000)]);
+        page_out(&std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(std::hint::black_box(TEXT).len(), 25);
+        assert!(page_out(Path::new("/not/there")).unwrap_err().is_not_found());
+    }
+
+    const TEXT: &str = "of the program's own file";
+
+    #[test]
     fn arguments_are_changed_by_a_process_with_one_thread_only() {
         assert!(set_arguments(&["a"]).unwrap_err().to_string().contains("arguments"));
     }
@@ -457,7 +508,12 @@ mod tests {
         let parent_death_signal = Some(libc::SIGKILL);
         set_up_child(
             &mut command,
-            ChildSetup { user: Some((65534, 65534)), new_session: true, parent_death_signal },
+            ChildSetup {
+                user: Some((65534, 65534)),
+                new_session: true,
+                parent_death_signal,
+                ..ChildSetup::default()
+            },
         );
         let status = String::from_utf8(command.output().unwrap().stdout).unwrap();
         let field = |name: &str| {

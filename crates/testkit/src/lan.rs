@@ -14,8 +14,9 @@ const BRIDGE: &str = "lan0";
 /// What a host's link to the wire is called on the host: its own, which nothing of a cluster is.
 pub const HOST_LINK: &str = "host0";
 const FIRST_HOST: u8 = 11;
-/// The router of [`Lan::move_away`] in its other network.
-const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+/// All networks of [`Lan::move_away`], and how large each is.
+const FAR: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 51, 100, 0), 24);
+const FAR_BITS: u8 = 28;
 
 /// The wire and its hosts; gone when dropped and nothing runs on them any more.
 #[derive(Debug)]
@@ -84,7 +85,7 @@ impl Lan {
         self.home.run(|| Route::open()?.set_up(&port(number))).context("plug a host in")
     }
 
-    /// Moves host `number` to a network of its own, behind a router, which is the wire's own end.
+    /// Moves host `number`, from 1 on, to a network of its own, behind a router, which is the wire's own end.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -96,19 +97,26 @@ impl Lan {
         self.home.run(|| {
             let mut route = Route::open()?;
             let link = route.index(BRIDGE)?;
-            route.add_address(Address { link, ip: ROUTER.into(), prefix: 24 })?;
+            route.add_address(Address { link, ip: far_router(number).into(), prefix: FAR_BITS })?;
             sys::netns::set_sysctl("net/ipv4/ip_forward", "1")
         })?;
         self.host(number).run(|| {
             let mut route = Route::open()?;
             let link = route.index(HOST_LINK)?;
             route.delete_address(Address { link, ip: ip(number).into(), prefix: 24 })?;
-            route.add_address(Address { link, ip: far_ip(number).into(), prefix: 24 })?;
-            everywhere(&mut route, Some((Ipv4Addr::new(192, 0, 2, 0).into(), 24)), ROUTER)
+            route.add_address(Address { link, ip: far_ip(number).into(), prefix: FAR_BITS })?;
+            for (network, bits) in [(Ipv4Addr::new(192, 0, 2, 0), 24), FAR] {
+                everywhere(&mut route, Some((network.into(), bits)), far_router(number))?;
+            }
+            Ok(())
         })?;
-        for near in self.hosts.iter().enumerate().filter(|(other, _)| *other != usize::from(number)) {
-            let far = Some((Ipv4Addr::new(198, 51, 100, 0).into(), 24));
-            near.1.run(|| everywhere(&mut Route::open()?, far, Ipv4Addr::new(192, 0, 2, 1)))?;
+        for (other, host) in (0..).zip(&self.hosts).filter(|(other, _)| *other != number) {
+            host.run(|| {
+                let mut route = Route::open()?;
+                let is_near = route.addresses()?.iter().any(|address| address.ip == ip(other));
+                let far = Some((FAR.0.into(), FAR.1));
+                if is_near { everywhere(&mut route, far, Ipv4Addr::new(192, 0, 2, 1)) } else { Ok(()) }
+            })?;
         }
         Ok(())
     }
@@ -162,7 +170,16 @@ pub fn ip(number: u8) -> Ipv4Addr {
 /// The address of host `number` after [`Lan::move_away`] (198.51.100.0/24, RFC 5737).
 #[must_use]
 pub fn far_ip(number: u8) -> Ipv4Addr {
-    Ipv4Addr::new(198, 51, 100, FIRST_HOST + number)
+    Ipv4Addr::new(198, 51, 100, far_base(number) + FIRST_HOST + number.min(1))
+}
+
+fn far_router(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(198, 51, 100, far_base(number) + 1)
+}
+
+/// Where the network of a host begins: hosts 0 and 1 share the first, for tests that bring them together again.
+fn far_base(number: u8) -> u8 {
+    number.saturating_sub(1) << (32 - FAR_BITS)
 }
 
 fn port(number: u8) -> String {

@@ -28,6 +28,10 @@ const SCHEDULED: &str = "/metadata/annotations/batch.kubernetes.io~1cronjob-sche
 pub enum Rule {
     /// Pods of a Node ask for no more than it has.
     NodesAreNotOverfull,
+    /// A Pod that has a Node keeps it.
+    PodsStayOnTheirNodes,
+    /// Of several that could do the same, only whoever holds the Lease has anything written.
+    OnlyTheLeaderWrites,
     /// No more Pods are there at once than their owner has ever wanted.
     NoSurplus,
     /// No two Pods have an index of a Job at once.
@@ -55,9 +59,21 @@ impl fmt::Display for Breach {
     }
 }
 
+/// Which Pods of a Node take room on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Taken {
+    /// All that were given to it: what one scheduler owes, and several of which one leads.
+    #[default]
+    ByBound,
+    /// Those that it has taken in: what is left to keep where several schedulers give at once, and know of each other only by
+    /// what they have given. Whom there is no room for it refuses. Source: `OutOfcpu` of the kubelet.
+    ByAdmitted,
+}
+
 /// All that is there, and what was wrong so far.
 #[derive(Debug, Default)]
 pub struct Judge {
+    taken: Taken,
     /// By key without `/registry/`.
     objects: BTreeMap<String, Value>,
     /// The most Pods that a ReplicaSet has ever wanted, by its uid.
@@ -72,6 +88,12 @@ pub struct Judge {
 }
 
 impl Judge {
+    /// One for whom these Pods take room.
+    #[must_use]
+    pub fn by(taken: Taken) -> Self {
+        Self { taken, ..Self::default() }
+    }
+
     /// Looks at the next change of the store.
     pub fn see(&mut self, event: &Event) {
         let Some(key) = event.key.strip_prefix("/registry/") else { return };
@@ -83,7 +105,7 @@ impl Judge {
         };
         let Some(after) = after else { return };
         let found = match kind {
-            "pods" => self.pod(&after),
+            "pods" => self.pod(before.as_ref(), &after),
             "replicasets" => {
                 let wanted = self.wanted.entry(text(&after, "/metadata/uid").to_owned()).or_default();
                 *wanted = number(&after, "/spec/replicas").max(*wanted);
@@ -110,6 +132,17 @@ impl Judge {
             self.see(&Event { revision, key, entry: Some(entry.clone()), previous: None, cause });
         }
         self.upto = page.revision;
+    }
+
+    /// Takes note of something that a process has had written while it held this Lease, or somebody else.
+    pub fn written(&mut self, lease: &str, process: &str) {
+        let holder = self.objects.get(&format!("leases/{lease}"));
+        let holder = holder.map(|lease| text(lease, "/spec/holderIdentity")).unwrap_or_default();
+        if holder != process {
+            let (rule, revision) = (Rule::OnlyTheLeaderWrites, self.upto);
+            let what = format!("{process} has something written, and {holder:?} holds {lease}");
+            self.breaches.push(Breach { rule, revision, what });
+        }
     }
 
     /// What is there of a kind.
@@ -139,8 +172,9 @@ impl Judge {
         self.all("pods").filter(is_held).map(|pod| text(pod, "/metadata/name")).collect()
     }
 
-    fn pod(&mut self, pod: &Value) -> Vec<(Rule, String)> {
+    fn pod(&mut self, before: Option<&Value>, pod: &Value) -> Vec<(Rule, String)> {
         let mut found: Vec<(Rule, String)> = self.node_of(pod).into_iter().collect();
+        found.extend(before.and_then(|before| moved(before, pod)));
         if let Some(owner) = owner(pod, "ReplicaSet") {
             let (there, wanted) = (self.active(owner).count(), self.wanted.get(owner).copied().unwrap_or(0));
             if i64::try_from(there).is_ok_and(|there| there > wanted) {
@@ -158,7 +192,9 @@ impl Judge {
     fn node_of(&self, pod: &Value) -> Option<(Rule, String)> {
         let name = text(pod, "/spec/nodeName");
         let node = self.objects.get(&format!("minions/{name}")).filter(|_| !name.is_empty())?;
+        let takes = |pod: &&Value| self.taken == Taken::ByBound || text(pod, "/status/phase") == "Running";
         let there = self.all("pods").filter(|pod| text(pod, "/spec/nodeName") == name && !is_over(pod));
+        let there = there.filter(takes);
         let asked: i64 = there.map(asked).sum();
         let has = milli(node.pointer("/status/allocatable/cpu"));
         (asked > has).then(|| (Rule::NodesAreNotOverfull, format!("{asked} of {has} on {name}")))
@@ -208,6 +244,16 @@ impl Judge {
     }
 }
 
+/// Whether a Pod that had a Node has another, or none.
+fn moved(before: &Value, pod: &Value) -> Option<(Rule, String)> {
+    let node = |pod| text(pod, "/spec/nodeName");
+    let is_same = text(before, "/metadata/uid") == text(pod, "/metadata/uid");
+    let has_moved = is_same && !node(before).is_empty() && node(before) != node(pod);
+    let name = text(pod, "/metadata/name");
+    let what = || format!("Pod {name} was on {}, and is on {:?}", node(before), node(pod));
+    has_moved.then(|| (Rule::PodsStayOnTheirNodes, what()))
+}
+
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -231,14 +277,16 @@ fn owner<'v>(object: &'v Value, kind: &str) -> Option<&'v str> {
     controller(object).filter(|owner| owner["kind"] == kind).map(|owner| text(owner, "/uid"))
 }
 
-/// The CPU that a Pod asks for.
-fn asked(pod: &Value) -> i64 {
+/// The CPU that a Pod asks for, in thousandths.
+#[must_use]
+pub fn asked(pod: &Value) -> i64 {
     let containers = pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
     containers.map(|container| milli(container.pointer("/resources/requests/cpu"))).sum()
 }
 
 /// Thousandths of a CPU; of the forms of quantities those that the API server writes for CPU.
-fn milli(quantity: Option<&Value>) -> i64 {
+#[must_use]
+pub fn milli(quantity: Option<&Value>) -> i64 {
     let quantity = quantity.and_then(Value::as_str).unwrap_or_default();
     match quantity.strip_suffix('m') {
         Some(milli) => milli.parse().unwrap_or(0),

@@ -18,6 +18,10 @@ use crate::addresses;
 use crate::cluster::Cluster;
 use crate::status::{Error, Result};
 
+/// Our own load balancer, which gives Services the Nodes' addresses, with ports that nobody has there. What it may write is
+/// bound by the proxy, too: never a place where the API server listens.
+const LOAD_BALANCER: &str = "system:serviceaccount:kube-system:servicelb-controller";
+
 /// Refuses new external addresses that belong to somebody.
 pub(super) fn validate(context: &Context<'_>, service: &Value) -> Result<()> {
     if !context.is_core_kind("services") || context.operation == Operation::Delete {
@@ -29,7 +33,10 @@ pub(super) fn validate(context: &Context<'_>, service: &Value) -> Result<()> {
     if new.is_empty() {
         return Ok(());
     }
-    let own = Own::of(context.cluster);
+    let mut own = Own::of(context.cluster);
+    if context.request.user().name == LOAD_BALANCER {
+        own.are_nodes_given = true;
+    }
     let mut errors = FieldErrors::new();
     for one in &new {
         if let Some(why) = own.refusal(one) {
@@ -97,6 +104,8 @@ struct Own {
     cluster: Vec<IpAddr>,
     /// And whose it is.
     nodes: BTreeMap<IpAddr, String>,
+    /// Whether Nodes' addresses may be a load balancer's.
+    are_nodes_given: bool,
 }
 
 impl Own {
@@ -107,6 +116,7 @@ impl Own {
             pod_ranges: config.options.pod_cidrs.clone(),
             cluster: addresses::alive(cluster).into_iter().chain(config.bind.map(|bind| bind.ip())).collect(),
             nodes: BTreeMap::new(),
+            are_nodes_given: false,
         };
         own.service_ranges.extend(config.service_cidrs.iter());
         let nodes = cluster.kind("", "v1", "nodes");
@@ -139,7 +149,10 @@ impl Own {
         if let Some(range) = range(&self.pod_ranges) {
             return Some(format!("may not be in the range of Pods {range}"));
         }
-        if external.field == Field::ProxyIngress {
+        let is_node = self.nodes.contains_key(&ip);
+        if external.field == Field::ProxyIngress
+            || (external.field == Field::Ingress && is_node && self.are_nodes_given)
+        {
             return None;
         }
         if self.cluster.contains(&ip) {

@@ -1,6 +1,6 @@
-//! A whole control plane in virtual time, from a seed: controllers and schedulers are killed at one write after the other, two
-//! candidates of each take turns by their Leases, and the API server crashes with all of them. Meanwhile workloads of every
-//! kind run, change and go. What all of it made of them is judged by what the store has had (`torture::workloads`), and by
+//! A whole control plane in virtual time, from a seed: controllers and schedulers are killed or cut off at one write after the
+//! other, two candidates of each take turns by their Leases, and the API server crashes with all of them. Who is cut off goes on
+//! by what it knew, and some of what it sends arrives late. Meanwhile workloads of every kind run, change and go. What all of it made of them is judged by what the store has had (`torture::workloads`), and by
 //! what is left when it has come to rest.
 
 mod nodes;
@@ -18,7 +18,7 @@ use store::Store;
 use store::embedded::{Embedded, Options, Threads};
 use tempfile::TempDir;
 use torture::simulation;
-use torture::workloads::{Judge, Rule};
+use torture::workloads::{Judge, Rule, Taken};
 
 use crate::server::{self, TestServer};
 use parts::Lie;
@@ -46,20 +46,37 @@ struct Shared {
     /// Nobody is killed any more, and users ask for nothing new.
     is_calm: Arc<AtomicBool>,
     kills: Arc<AtomicUsize>,
+    cuts: Arc<AtomicUsize>,
+    schedulers: Schedulers,
     lie: Option<Lie>,
+}
+
+/// Which of the two schedulers works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Schedulers {
+    /// Whoever holds the Lease.
+    InTurns,
+    /// Both, all the time, as if there were no Lease: each knows of the other by what that has bound.
+    AtOnce,
 }
 
 /// How a run went.
 struct Run {
     judge: Judge,
     kills: usize,
+    cuts: usize,
     /// Whether everything came to what it is for, and then went.
     has_rested: Result<(), String>,
 }
 
-fn run(seed: u64, lie: Option<Lie>) -> Run {
+fn run(seed: u64, schedulers: Schedulers, lie: Option<Lie>) -> Run {
     let random = Random::seeded(seed);
-    let (judge, kills) = (Arc::new(Mutex::new(Judge::default())), Arc::default());
+    let taken = match schedulers {
+        Schedulers::InTurns => Taken::ByBound,
+        Schedulers::AtOnce => Taken::ByAdmitted,
+    };
+    let judge = Arc::new(Mutex::new(Judge::by(taken)));
+    let (kills, cuts) = (Arc::default(), Arc::default());
     let (mut dir, mut now) = (torture::folder().unwrap(), START.parse().unwrap());
     let mut has_rested = Ok(());
     for life in 1..=LIVES {
@@ -76,13 +93,15 @@ fn run(seed: u64, lie: Option<Lie>) -> Run {
                 judge: Arc::clone(&judge),
                 is_calm: Arc::default(),
                 kills: Arc::clone(&kills),
+                cuts: Arc::clone(&cuts),
+                schedulers,
                 lie,
             };
             live(shared, dir, life == LIVES).await
         });
     }
     let judge = std::mem::take(&mut *judge.lock());
-    Run { judge, kills: kills.load(Ordering::Relaxed), has_rested }
+    Run { judge, kills: kills.load(Ordering::Relaxed), cuts: cuts.load(Ordering::Relaxed), has_rested }
 }
 
 /// One life of the API server: answers the folder, what the clock said at its end, and how it ended.
@@ -166,11 +185,11 @@ async fn until(shared: &Shared, wrong: impl Fn(&Judge) -> Vec<String>) -> Result
     })
 }
 
-#[test]
-fn workloads_come_out_right_whoever_of_the_control_plane_is_killed() {
-    let mut kills = 0;
+/// Runs every seed, and answers how many were killed and cut off.
+fn check(schedulers: Schedulers) -> (usize, usize) {
+    let (mut kills, mut cuts) = (0, 0);
     for seed in torture::seeds(&SEEDS, 1) {
-        let run = run(seed, None);
+        let run = run(seed, schedulers, None);
         assert!(
             run.judge.breaches.is_empty(),
             "KNARR_TEST_SEED={seed}: {} (and {} more)",
@@ -179,19 +198,35 @@ fn workloads_come_out_right_whoever_of_the_control_plane_is_killed() {
         );
         run.has_rested.unwrap_or_else(|why| panic!("KNARR_TEST_SEED={seed}: {why}"));
         kills += run.kills;
+        cuts += run.cuts;
     }
-    eprintln!("{kills} kills of controllers and schedulers");
-    assert!(kills > 5, "{kills}");
+    eprintln!("{kills} kills of controllers and schedulers, who were cut off {cuts} times");
+    (kills, cuts)
+}
+
+#[test]
+fn workloads_come_out_right_whoever_of_the_control_plane_is_killed_or_cut_off() {
+    let (kills, cuts) = check(Schedulers::InTurns);
+    assert!(kills > 5 && cuts > 5, "{kills} {cuts}");
+}
+
+#[test]
+fn two_schedulers_at_once_move_no_pod_and_nodes_take_in_no_more_than_they_have_room_for() {
+    let (kills, cuts) = check(Schedulers::AtOnce);
+    assert!(kills > 5 && cuts > 5, "{kills} {cuts}");
 }
 
 #[test]
 fn what_a_control_plane_does_wrong_is_found() {
-    for (lie, rule) in [
-        (Lie::MadeTwice, Rule::NoSurplus),
-        (Lie::OneNodeForAll, Rule::NodesAreNotOverfull),
-        (Lie::CountForgotten, Rule::PodsAreCountedOnce),
+    for (schedulers, lie, rule) in [
+        (Schedulers::InTurns, Lie::MadeTwice, Rule::NoSurplus),
+        (Schedulers::InTurns, Lie::OneNodeForAll, Rule::NodesAreNotOverfull),
+        (Schedulers::InTurns, Lie::LeadsOn, Rule::OnlyTheLeaderWrites),
+        (Schedulers::AtOnce, Lie::TakesAllIn, Rule::NodesAreNotOverfull),
+        (Schedulers::InTurns, Lie::CountForgotten, Rule::PodsAreCountedOnce),
     ] {
-        let is_found = |seed| run(seed, Some(lie)).judge.breaches.iter().any(|breach| breach.rule == rule);
+        let is_found =
+            |seed| run(seed, schedulers, Some(lie)).judge.breaches.iter().any(|breach| breach.rule == rule);
         assert!(LIES.into_iter().any(is_found), "{lie:?} was not found as {rule:?}");
     }
 }

@@ -159,14 +159,43 @@ pub(super) const CLUSTER_ROLES: &[RoleRow] = &[
         "knarr:addons",
         &[
             rule("create get", "storage.k8s.io", "csidrivers storageclasses"),
+            rule("create get list", "networking.k8s.io", "ingressclasses"),
             rule("list patch watch", "core", "nodes"),
             named("delete get", "rbac.authorization.k8s.io", "clusterrolebindings", "knarr:node-proxier"),
         ],
     ),
     role("knarr:authority-viewer", &[paths("get", "/cacerts")]),
+    // What the Node's process needs for NetworkPolicies beside what it needs for Services.
+    role(
+        "knarr:network-policy",
+        &[
+            rule("list watch", "core", "namespaces pods"),
+            rule("list watch", "networking.k8s.io", "networkpolicies"),
+        ],
+    ),
     role(
         "knarr:proxy-certificates",
-        &[named("approve sign", "certificates.k8s.io", "signers", crate::PROXY_SIGNER)],
+        &[
+            named("approve sign", "certificates.k8s.io", "signers", crate::PROXY_SIGNER),
+            named("approve sign", "certificates.k8s.io", "signers", crate::INGRESS_SIGNER),
+        ],
+    ),
+    // What serves Ingresses; of Secrets the Node authorizer lets it see those with certificates.
+    role(
+        "knarr:ingress",
+        &[
+            rule("list watch", "networking.k8s.io", "ingressclasses ingresses"),
+            rule("list watch", "core", "services"),
+            rule("list watch", "discovery.k8s.io", "endpointslices"),
+        ],
+    ),
+    role(
+        "knarr:ingress-controller",
+        &[rule("patch update", "networking.k8s.io", "ingresses/status"), EVENTS],
+    ),
+    role(
+        "knarr:servicelb-controller",
+        &[rule("patch", "core", "services services/status"), rule("create patch update", "core", "events")],
     ),
     role(
         "knarr:csi-hostpath-controller",
@@ -370,9 +399,11 @@ pub(super) const CLUSTER_ROLE_BINDINGS: &[BindingRow] = &[
     bound("system:public-info-viewer", &["group:system:authenticated", "group:system:unauthenticated"]),
     bound("system:node-proxier", &["user:system:kube-proxy"]),
     bound("system:kube-controller-manager", &["user:system:kube-controller-manager"]),
+    bound("knarr:network-policy", &["user:system:kube-proxy"]),
     bound("knarr:addons", &["user:system:knarr"]),
     bound("knarr:authority-viewer", &["group:system:authenticated", "group:system:unauthenticated"]),
     bound("knarr:csi-hostpath-controller", &["account:csi-hostpath-controller"]),
+    bound("knarr:servicelb-controller", &["account:servicelb-controller"]),
     binding("knarr:kubelet-api-clients", "system:kubelet-api-admin", &["group:knarr:kubelet-api-clients"]),
     // Hosts that come with a token ask for a certificate, Nodes for the next one and for those of their ports and proxies.
     binding("knarr:node-bootstrapper", "system:node-bootstrapper", &[TOKEN_GROUP]),
@@ -392,6 +423,8 @@ pub(super) const CLUSTER_ROLE_BINDINGS: &[BindingRow] = &[
         &["account:certificate-controller"],
     ),
     bound("knarr:proxy-certificates", &["account:certificate-controller"]),
+    binding("knarr:ingress", "knarr:ingress", &["user:system:knarr:ingress"]),
+    bound("knarr:ingress-controller", &["account:ingress-controller"]),
     bound("system:kube-dns", &["account:kube-dns"]),
     bound("system:kube-scheduler", &["user:system:kube-scheduler"]),
     bound("system:volume-scheduler", &["user:system:kube-scheduler"]),

@@ -238,3 +238,44 @@ fn a_node_reads_the_accounts_of_its_pods_if_it_asks_for_their_certificates() {
     };
     assert_eq!([get("robot", true), get("other", true), get("robot", false)], [true, false, false]);
 }
+
+/// What serves Ingresses sees certificates, all together, and no other Secret.
+#[test]
+fn of_secrets_only_certificates_are_seen_by_what_serves_ingresses() {
+    let graph = graph();
+    let user = UserInfo::new(crate::INGRESS_USER, &[]);
+    let secrets = |verb: &str, name: &str, selector: &str| Attributes {
+        verb: verb.to_owned(),
+        resource: "secrets".to_owned(),
+        name: name.to_owned(),
+        field_selector: selector.to_owned(),
+        is_resource: true,
+        ..Attributes::default()
+    };
+    let pods = Attributes { resource: "pods".to_owned(), ..secrets("list", "", "type=kubernetes.io/tls") };
+    let of_group =
+        Attributes { group: "example.com".to_owned(), ..secrets("list", "", "type=kubernetes.io/tls") };
+    let token = Attributes { subresource: "x".to_owned(), ..secrets("list", "", "type=kubernetes.io/tls") };
+    let rows = [
+        (secrets("list", "", "type=kubernetes.io/tls"), true),
+        (secrets("watch", "", "type==kubernetes.io/tls"), true),
+        (secrets("watch", "", "metadata.name=a,type=kubernetes.io/tls"), true),
+        (secrets("list", "", ""), false),
+        (secrets("list", "", "type=Opaque"), false),
+        (secrets("list", "", "type!=kubernetes.io/tls"), false),
+        (secrets("list", "", "metadata.name=kubernetes.io/tls"), false),
+        (secrets("get", "web-tls", ""), false),
+        (secrets("watch", "web-tls", "type=kubernetes.io/tls"), false),
+        (secrets("deletecollection", "", "type=kubernetes.io/tls"), false),
+        (pods, false),
+        (of_group, false),
+        (token, false),
+    ];
+    for (attributes, expected) in rows {
+        let is_allowed = matches!(graph.authorize(&user, &attributes), Decision::Allow(_));
+        assert_eq!(is_allowed, expected, "{attributes:?}");
+    }
+    let others =
+        graph.authorize(&UserInfo::new("somebody", &[]), &secrets("list", "", "type=kubernetes.io/tls"));
+    assert_eq!(others, Decision::NoOpinion(String::new()));
+}

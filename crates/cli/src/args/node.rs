@@ -1,6 +1,6 @@
 //! Flags of what runs a Node or a part of one: `agent`, `kubelet`, `proxy`, `csi-hostpath`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use super::images::{DEFAULT_PRIVATE_REGISTRY, default_private_registry};
 use super::parts::PartArgs;
 use super::server::{RegistrationArgs, Secret};
 use crate::duration::duration;
+use crate::validate::UsageError;
 
 /// Flags of `agent`.
 #[derive(Clone, Debug, Args)]
@@ -41,9 +42,127 @@ pub struct AgentArgs {
     /// What the Node is registered with.
     #[command(flatten)]
     pub registration: RegistrationArgs,
+    /// Where requests for Pods come in.
+    #[command(flatten)]
+    pub ingress: IngressArgs,
     /// A flag of the kubelet, such as max-pods=20; can be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub kubelet_arg: Vec<String>,
+    /// Where ports of Nodes are.
+    #[command(flatten)]
+    pub node_ports: NodePortArgs,
+}
+
+/// Where the ports of Nodes are that lead to Services.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+pub struct NodePortArgs {
+    /// The addresses of this host that have node ports: networks, repeated or with commas; or primary, which is the
+    /// Node's address
+    #[arg(long, env = "KNARR_NODEPORT_ADDRESSES", value_delimiter = ',', default_value = PRIMARY, value_name = "CIDR|primary")]
+    #[serde(default)]
+    pub nodeport_addresses: Vec<NodePortAddress>,
+}
+
+const PRIMARY: &str = "primary";
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum NodePortAddress {
+    /// The Node's own.
+    Primary,
+    /// All of the host's in a network.
+    In(Cidr),
+}
+
+impl std::str::FromStr for NodePortAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == PRIMARY {
+            return Ok(Self::Primary);
+        }
+        text.parse()
+            .map(Self::In)
+            .map_err(|_| format!("{text:?} must be a network, such as 192.0.2.0/24, or {PRIMARY}"))
+    }
+}
+
+impl TryFrom<String> for NodePortAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<NodePortAddress> for String {
+    fn from(address: NodePortAddress) -> Self {
+        match address {
+            NodePortAddress::Primary => PRIMARY.to_owned(),
+            NodePortAddress::In(network) => network.to_string(),
+        }
+    }
+}
+
+impl NodePortArgs {
+    /// The IPv4 networks, none for the Node's own address: the ports have no IPv6 addresses.
+    ///
+    /// # Errors
+    /// Both are said, or neither can be.
+    pub fn networks(&self) -> Result<Vec<(Ipv4Addr, u8)>, UsageError> {
+        let all = &self.nodeport_addresses;
+        let networks = || {
+            all.iter().filter_map(|one| if let NodePortAddress::In(cidr) = one { Some(*cidr) } else { None })
+        };
+        if all.contains(&NodePortAddress::Primary) && networks().next().is_some() {
+            return Err(UsageError(format!("--nodeport-addresses must be networks or {PRIMARY}, not both")));
+        }
+        // As upstream: networks of the other family say nothing about this one.
+        let own: Vec<_> = networks().filter_map(|cidr| cidr.network().v4()).collect();
+        if own.is_empty() && networks().next().is_some() {
+            return Ok(vec![(Ipv4Addr::UNSPECIFIED, 0)]);
+        }
+        Ok(own)
+    }
+}
+
+/// Flags of the Ingress controller's ports.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Serialize, Deserialize)]
+pub struct IngressArgs {
+    /// The port of this Node on which Ingresses are served without TLS; 0 for none
+    #[arg(long, env = "KNARR_INGRESS_HTTP_PORT", default_value_t = INGRESS_HTTP_PORT, value_name = "PORT")]
+    #[serde(default = "ingress_http_port")]
+    pub ingress_http_port: u16,
+    /// The port of this Node on which Ingresses are served with TLS; 0 for none
+    #[arg(long, env = "KNARR_INGRESS_HTTPS_PORT", default_value_t = INGRESS_HTTPS_PORT, value_name = "PORT")]
+    #[serde(default = "ingress_https_port")]
+    pub ingress_https_port: u16,
+    /// The loopback port on which the Ingress controller tells its health and metrics; 0 for none
+    #[arg(long, env = "KNARR_INGRESS_METRICS_PORT", default_value_t = INGRESS_METRICS_PORT, value_name = "PORT")]
+    #[serde(default = "ingress_metrics_port")]
+    pub ingress_metrics_port: u16,
+    /// Log every request to an Ingress
+    #[arg(long, env = "KNARR_INGRESS_ACCESS_LOG")]
+    #[serde(default)]
+    pub ingress_access_log: bool,
+}
+
+const INGRESS_HTTP_PORT: u16 = 80;
+const INGRESS_HTTPS_PORT: u16 = 443;
+/// As ingress-nginx has it.
+const INGRESS_METRICS_PORT: u16 = 10_254;
+
+fn ingress_http_port() -> u16 {
+    INGRESS_HTTP_PORT
+}
+
+fn ingress_https_port() -> u16 {
+    INGRESS_HTTPS_PORT
+}
+
+fn ingress_metrics_port() -> u16 {
+    INGRESS_METRICS_PORT
 }
 
 /// What runs a Node's containers.
@@ -185,4 +304,13 @@ pub struct ProxyArgs {
     /// The addresses of Services
     #[arg(long, default_value = "10.43.0.0/16")]
     pub service_cidr: Cidrs,
+    /// Where ports of Nodes are.
+    #[command(flatten)]
+    pub node_ports: NodePortArgs,
+    /// Where it says over HTTP whether it is well; nowhere, if the port is 0
+    #[arg(long, default_value = "0.0.0.0:10256")]
+    pub healthz_bind_address: SocketAddr,
+    /// Where it says over HTTP what it counts; nowhere, if the port is 0
+    #[arg(long, default_value = "127.0.0.1:10249")]
+    pub metrics_bind_address: SocketAddr,
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use machinery::leader_election::LeaderElection;
 use machinery::net::Cidrs;
 use serde::{Deserialize, Serialize};
 
@@ -35,30 +36,15 @@ pub struct LeaderElectionArgs {
     /// Between renewals, and between tries [default: 2s]
     #[arg(long, value_parser = duration, value_name = "DURATION")]
     pub leader_elect_retry_period: Option<Duration>,
-}
-
-/// Who does the work, of several processes that could.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaderElection {
-    /// Whether to work only while holding the Lease.
-    pub is_on: bool,
-    /// How long a Lease that is not renewed keeps others from taking it.
-    pub lease_duration: Duration,
-    /// A leader that could not renew for this long stops.
-    pub renew_deadline: Duration,
-    /// Between renewals, and between tries.
-    pub retry_period: Duration,
-}
-
-impl Default for LeaderElection {
-    fn default() -> Self {
-        Self {
-            is_on: true,
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-        }
-    }
+    /// What is held: a Lease, there is nothing else
+    #[arg(long, value_parser = ["leases"], default_value = "leases", value_name = "KIND")]
+    pub leader_elect_resource_lock: String,
+    /// The Lease's name [default: upstream's for this part]
+    #[arg(long, value_name = "NAME")]
+    pub leader_elect_resource_name: Option<String>,
+    /// The Lease's namespace [default: kube-system]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub leader_elect_resource_namespace: Option<String>,
 }
 
 impl LeaderElectionArgs {
@@ -69,6 +55,8 @@ impl LeaderElectionArgs {
             lease_duration: self.leader_elect_lease_duration.unwrap_or(other.lease_duration),
             renew_deadline: self.leader_elect_renew_deadline.unwrap_or(other.renew_deadline),
             retry_period: self.leader_elect_retry_period.unwrap_or(other.retry_period),
+            namespace: self.leader_elect_resource_namespace.clone().unwrap_or(other.namespace),
+            name: self.leader_elect_resource_name.clone().unwrap_or(other.name),
         }
     }
 }
@@ -224,6 +212,9 @@ pub struct SchedulerArgs {
     /// Who leads.
     #[command(flatten)]
     pub leader: LeaderElectionArgs,
+    /// Who is told how it is.
+    #[command(flatten)]
+    pub serving: ServingArgs,
 }
 
 /// A flag of the scheduler that a whole cluster is told.
@@ -273,9 +264,21 @@ mod tests {
             leader_elect_lease_duration: seconds(30),
             leader_elect_renew_deadline: None,
             leader_elect_retry_period: None,
+            leader_elect_resource_lock: "leases".to_owned(),
+            leader_elect_resource_name: Some("own".to_owned()),
+            leader_elect_resource_namespace: None,
         };
-        let other = LeaderElection { retry_period: Duration::from_secs(7), ..LeaderElection::default() };
-        let expect = LeaderElection { is_on: false, lease_duration: Duration::from_secs(30), ..other };
+        let other = LeaderElection {
+            retry_period: Duration::from_secs(7),
+            namespace: "elsewhere".to_owned(),
+            ..LeaderElection::of("kube-scheduler")
+        };
+        let expect = LeaderElection {
+            is_on: false,
+            lease_duration: Duration::from_secs(30),
+            name: "own".to_owned(),
+            ..other.clone()
+        };
         assert_eq!(args.or(other), expect);
     }
 

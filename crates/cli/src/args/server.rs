@@ -4,11 +4,13 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use machinery::net::Cidrs;
+use machinery::address_range::AddressRange;
+use machinery::net::{Cidr, Cidrs};
 use serde::{Deserialize, Serialize};
 
 use super::looks::Output;
-use super::node::RuntimeArgs;
+use super::network::NetworkArgs;
+use super::node::{IngressArgs, NodePortArgs, RuntimeArgs};
 
 /// Tokens let hosts in, as kubeadm's do; it starts its controller manager with the same.
 const CONTROLLERS: &str = "*,bootstrap-signer-controller,token-cleaner-controller";
@@ -54,6 +56,15 @@ pub struct ServerArgs {
     /// This Node's address; the first that is not a loopback one if not given
     #[arg(long, env = "KNARR_NODE_IP")]
     pub node_ip: Option<IpAddr>,
+    /// How many Nodes the cluster has on this host: this one, and others in network namespaces of their own; as many as
+    /// before if not given, in the first place one
+    #[arg(long, env = "KNARR_NODES", value_name = "N")]
+    #[serde(default)]
+    pub nodes: Option<u16>,
+    /// The addresses of those Nodes; a network that nothing on this host uses if not given
+    #[arg(long, env = "KNARR_NODES_CIDR", value_name = "CIDR")]
+    #[serde(default)]
+    pub nodes_cidr: Option<Cidr>,
     /// The addresses of Pods
     #[arg(long, env = "KNARR_CLUSTER_CIDR", default_value = "10.42.0.0/16")]
     pub cluster_cidr: Cidrs,
@@ -66,6 +77,19 @@ pub struct ServerArgs {
     /// The cluster's DNS domain
     #[arg(long, env = "KNARR_CLUSTER_DOMAIN", default_value = "cluster.local")]
     pub cluster_domain: String,
+    /// The network between Nodes.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub network: NetworkArgs,
+    /// Addresses for Services of type LoadBalancer, as networks or as FROM-TO: repeated, or with commas; the Nodes' own
+    /// if not given
+    #[arg(long, env = "KNARR_SERVICELB_POOL", value_delimiter = ',', value_name = "CIDR|FROM-TO")]
+    #[serde(default)]
+    pub servicelb_pool: Vec<AddressRange>,
+    /// Where ports of Nodes are.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub node_ports: NodePortArgs,
     /// Leave out parts of the cluster, because something else does their work: repeated, or with commas
     #[arg(long, env = "KNARR_DISABLE", value_enum, value_delimiter = ',', value_name = "PART")]
     #[serde(default)]
@@ -83,6 +107,10 @@ pub struct ServerArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub container_runtime: RuntimeArgs,
+    /// Where requests for Pods come in.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub ingress: IngressArgs,
     /// A flag of the kubelet, such as max-pods=20; can be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     #[serde(default)]
@@ -201,6 +229,12 @@ pub enum Part {
     Dns,
     /// The default StorageClass and its driver.
     CsiHostpath,
+    /// The Ingress controller.
+    Ingress,
+    /// The load balancer of Services that name no other.
+    Servicelb,
+    /// The rules of NetworkPolicies.
+    NetworkPolicy,
     /// The whole Node: kubelet, proxy and DNS.
     Agent,
 }
@@ -251,12 +285,15 @@ impl ServerArgs {
 
     /// Whether this part runs here.
     pub fn runs(&self, part: Part) -> bool {
-        let of_node =
-            matches!(part, Part::Kubelet | Part::Proxy | Part::Dns | Part::CsiHostpath | Part::Agent);
+        let of_kubelet = matches!(part, Part::CsiHostpath | Part::NetworkPolicy);
+        let of_node = of_kubelet
+            || matches!(part, Part::Kubelet | Part::Proxy | Part::Dns | Part::Agent | Part::Ingress);
         let has_node = !self.disable_agent && !self.disable.contains(&Part::Agent);
         match part {
             Part::Agent => [Part::Kubelet, Part::Proxy, Part::Dns].into_iter().any(|part| self.runs(part)),
-            Part::CsiHostpath if !self.runs(Part::Kubelet) => false,
+            _ if of_kubelet && !self.runs(Part::Kubelet) => false,
+            Part::Ingress if !self.runs(Part::Agent) => false,
+            Part::Servicelb if !self.runs(Part::ControllerManager) => false,
             part => !self.disable.contains(&part) && (has_node || !of_node),
         }
     }

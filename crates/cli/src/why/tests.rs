@@ -181,7 +181,7 @@ fn a_node_that_is_gone_or_ill_is_named() {
         expect![[r#"
             node/n1 is ready, but not well
               because  NetworkUnavailable is True: no route to the Pods of n0
-              fix      give the node an address on the network of the others (`--node-ip`), or install a Pod network that crosses routers (`--cni-conf-dir`)
+              fix      give the node an address on the network of the others (`--node-ip`), or start the servers with a network that crosses routers (`--network-backend vxlan`)
         "#]],
     );
 }
@@ -283,7 +283,7 @@ fn kinds_have_the_names_that_kubectl_takes() {
 }
 
 #[test]
-fn kinds_on_which_nothing_acts_are_said_not_to_be_acted_on() {
+fn kinds_on_which_a_part_acts_are_not_said_to_lack_one() {
     let check = |subject: &str, (group, plural): (&str, &str), expected: Expect| {
         let resource = (group.to_owned(), plural.to_owned());
         let snapshot = Snapshot { subject: yaml(subject), resource, ..Snapshot::default() };
@@ -293,8 +293,7 @@ fn kinds_on_which_nothing_acts_are_said_not_to_be_acted_on() {
         "{kind: NetworkPolicy, metadata: {name: deny}}",
         ("networking.k8s.io", "networkpolicies"),
         expect![[r#"
-            networkpolicy/deny is not acted on
-              because  this version of knarr has no network policy part: the object is stored, and no traffic is refused
+            networkpolicy/deny is there, and nothing is said against it
         "#]],
     );
     check(
@@ -536,9 +535,6 @@ fn all_that_is_wrong_is_told_worst_first_and_once() {
         service/web has 0 of 0 Pods ready (in other)
           because  no Pod has the labels app=web
           fix      compare with `kubectl get pods --show-labels`; `kubectl get pods -l app=web` is empty
-
-        networkpolicy/deny is not acted on (in a)
-          because  this version of knarr has no network policy part: the object is stored, and no traffic is refused
     "#]].assert_eq(&everything(&objects, &[], Timestamp::UNIX_EPOCH).render(usize::MAX));
     let well = [with(node(), ""), with(pod("web-1", "rs", ON_NODE, READY), "a")];
     expect![[r#"

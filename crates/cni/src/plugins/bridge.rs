@@ -229,8 +229,11 @@ impl Bridge {
         let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
         let bridge = route.index(&self.conf.bridge)?;
         route.set_neighbour(bridge, ip.into(), mac)?;
+        let found = route.link(&self.conf.bridge)?.and_then(|link| link.mac.try_into().ok());
         drop(route);
-        match nftables::port::guard(self.site.rules.table(), port, mac, ip) {
+        let gateway = found.unwrap_or_else(|| mac_of(self.addresses.range().gateway));
+        match nftables::port::guard(self.site.rules.table(), port, nftables::port::Owner { mac, ip, gateway })
+        {
             Err(error) if nftables::port::is_unsupported(&error) => {
                 static TOLD: Once = Once::new();
                 TOLD.call_once(|| {

@@ -51,6 +51,8 @@ pub(super) struct Failure {
     /// An update of what has changed meanwhile, or a creation in a namespace that is going: nothing is wrong that anybody
     /// should be told of.
     is_overtaken: bool,
+    /// It may have been done all the same: there was no answer, or one of a server in trouble.
+    pub(super) is_open: bool,
 }
 
 impl Failure {
@@ -190,11 +192,16 @@ impl Executor {
             message: what.to_string(),
             is_conflict: false,
             is_overtaken: false,
+            is_open: false,
         };
+        let unheard = |what: &dyn std::fmt::Display| Failure { is_open: true, ..describe(what) };
+        if request.verb == Verb::Update && self.informers.knows_in_part(&request.resource) {
+            return Err(describe(&"it is known in part only, and would lose the rest"));
+        }
         let http = request.to_http().map_err(|error| describe(&error))?;
-        let response = self.sender.send(http.map(Body::from)).await.map_err(|error| describe(&error))?;
+        let response = self.sender.send(http.map(Body::from)).await.map_err(|error| unheard(&error))?;
         let status = response.status();
-        let body = body_of(response).await.map_err(|error| describe(&error))?;
+        let body = body_of(response).await.map_err(|error| unheard(&error))?;
         if status.is_success() && request.verb == Verb::RequireAbsent {
             let found: PartialObject = serde_json::from_slice(&body).unwrap_or_default();
             let is_same = expected_uid(request)
@@ -221,7 +228,8 @@ impl Executor {
             _ => false,
         };
         let failure = describe(&refusal.message.unwrap_or_else(|| status.to_string()));
-        Err(Failure { is_conflict: is_conflict || is_overtaken, is_overtaken, ..failure })
+        let is_open = status.is_server_error();
+        Err(Failure { is_conflict: is_conflict || is_overtaken, is_overtaken, is_open, ..failure })
     }
 }
 

@@ -4,20 +4,30 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::Kind;
 use super::snug;
 use super::trim::trimmed;
+use super::unread::Unread;
 use crate::resource_ref::key_of;
 
-/// Decodes an object without its managed fields.
+/// Decodes an object without its managed fields, and without what nobody reads.
 ///
 /// # Errors
 /// What the decoder says of an object that Go would not read either.
-pub(super) fn object<K: Kind>(text: &str) -> Result<K, serde_json::Error> {
+pub(super) fn object<K: Kind>(text: &str, unread: Option<&Unread>) -> Result<K, serde_json::Error> {
     let text = trimmed(text);
-    snug::decode(&text)
+    snug::decode(&text, unread)
         .or_else(|_| schema::walk::zeros::decode([K::GROUP, K::VERSION, K::KIND], text.as_bytes()))
+}
+
+/// An object, or a list of some, as it is known where fields are left out.
+///
+/// # Errors
+/// What the decoder says.
+pub fn known<T: DeserializeOwned>(text: &str, unread: &Unread) -> Result<T, serde_json::Error> {
+    snug::decode(text, Some(unread))
 }
 
 /// What is known even of an object that cannot be decoded.
@@ -71,6 +81,7 @@ mod tests {
             r#"{"metadata":{"name":"a","labels":{"b":null},"creationTimestamp":null},"future":[null],
                 "spec":{"ports":[null],"selector":null},
                 "status":{"conditions":[{"type":"X","lastTransitionTime":null},{"type":"Y"}]}}"#,
+            None,
         )
         .expect("what Go takes");
         let conditions = service.status.and_then(|status| status.conditions).unwrap_or_default();
@@ -92,7 +103,7 @@ mod tests {
             (r#"{"spec":7}"#, None),
             ("7", None),
         ] {
-            assert!(object::<Pod>(text).is_err(), "{text}");
+            assert!(object::<Pod>(text, None).is_err(), "{text}");
             let found = Identity::of(text);
             let found = found.as_ref().map(|found| (found.key(), found.uid.as_deref(), found.revision));
             assert_eq!(found, identity.map(|(key, uid, revision)| (key.to_owned(), uid, revision)), "{text}");

@@ -83,7 +83,7 @@ impl Informers {
         let scope = Scope::default();
         // A gauge by its name would stay when the kind is gone; the log and an event tell of what is left out.
         let follower = self.follower(resource, Gauge::default());
-        let shared = Arc::new(Shared::<PartialObject>::new(follower.clone()));
+        let shared = Arc::new(Shared::<PartialObject>::new(follower.clone(), None));
         let sink = (shared.clone() as Arc<_>, follower);
         let reflector = Reflector::new(self.sender(), resource, &scope, Form::MetadataOnly, sink);
         let tasks = self.tasks().child();

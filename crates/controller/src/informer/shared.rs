@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 use super::decode::{self, Identity};
 use super::follower::Follower;
 use super::reflector::{Sink, SinkError, WatchStep};
+use super::unread::Unread;
 use super::{Kind, Progress};
 use crate::resource_ref::key_of;
 
@@ -88,6 +89,8 @@ pub(super) struct Shared<K> {
     state: RwLock<State<K>>,
     revisions: watch::Sender<u64>,
     follower: Arc<Follower>,
+    /// What of the objects is not kept.
+    unread: Option<Arc<Unread>>,
 }
 
 struct State<K> {
@@ -100,10 +103,10 @@ struct State<K> {
 }
 
 impl<K: Kind> Shared<K> {
-    pub(super) fn new(follower: Arc<Follower>) -> Self {
+    pub(super) fn new(follower: Arc<Follower>, unread: Option<Arc<Unread>>) -> Self {
         let (objects, owned) = (BTreeMap::new(), HashMap::new());
         let state = State { objects, owned, orphans: None, inboxes: Vec::new() };
-        Self { state: RwLock::new(state), revisions: watch::Sender::new(0), follower }
+        Self { state: RwLock::new(state), revisions: watch::Sender::new(0), follower, unread }
     }
 
     pub(super) fn get(&self, key: &str) -> Option<Arc<K>> {
@@ -300,7 +303,7 @@ impl<K: Kind> Sink for Shared<K> {
         let revision = revision.ok_or(SinkError::NoRevision)?;
         let (mut objects, mut left_out) = (Vec::new(), Vec::new());
         for item in list.items.into_iter().flatten() {
-            match decode::object::<K>(item.get()) {
+            match decode::object::<K>(item.get(), self.unread.as_deref()) {
                 Ok(object) => objects.push(object),
                 Err(cause) => {
                     let Some(identity) = Identity::of(item.get()) else { return Err(cause.into()) };
@@ -325,7 +328,7 @@ impl<K: Kind> Sink for Shared<K> {
         let event: Event<'_> = serde_json::from_slice(line)?;
         let object = event.object.get();
         match event.r#type {
-            "ADDED" | "MODIFIED" => match decode::object(object) {
+            "ADDED" | "MODIFIED" => match decode::object(object, self.unread.as_deref()) {
                 Ok(object) => self.change(object),
                 Err(cause) => match Identity::of(object) {
                     Some(identity) => self.leave_out(&identity, &cause),
@@ -371,7 +374,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     fn shared() -> Arc<Shared<Pod>> {
-        Arc::new(Shared::new(Arc::new(Follower::unwatched())))
+        Arc::new(Shared::new(Arc::new(Follower::unwatched()), None))
     }
 
     fn event(kind: &str, name: &str, revision: u64, owner: &str) -> String {

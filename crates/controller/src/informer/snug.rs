@@ -2,38 +2,58 @@
 //!
 //! JSON does not say how long a list is, so a vector of items below 1 KiB is given room for four of them as soon as there
 //! is one. Most lists of a Pod have one item, of hundreds of bytes: half of the memory of a Pod would be such room. Here
-//! each list says that it has one item; vectors begin with room for it, and grow as ever if there are more.
+//! each list says that it has one item; vectors begin with room for it, and grow as ever if there are more. What nobody reads
+//! (`unread.rs`) is passed over.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error, IgnoredAny, IntoDeserializer,
+    MapAccess, SeqAccess, Visitor,
 };
+use serde_json::value::RawValue;
 
-/// Decodes JSON.
+use super::unread::Unread;
+
+/// Decodes JSON, without what nobody reads.
 ///
 /// # Errors
 /// Those of `serde_json`.
-pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+pub(super) fn decode<T: DeserializeOwned>(
+    text: &str,
+    unread: Option<&Unread>,
+) -> Result<T, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_str(text);
-    let value = T::deserialize(Snug(&mut json))?;
+    let value = T::deserialize(Snug { inner: &mut json, unread })?;
     json.end()?;
     Ok(value)
 }
 
-/// A deserializer, or what it hands on, whose lists say that they have one item.
-struct Snug<T>(T);
+/// A deserializer, or what it hands on, whose lists say that they have one item; without what nobody reads.
+struct Snug<'u, T> {
+    inner: T,
+    unread: Option<&'u Unread>,
+}
+
+/// The fields of an object.
+struct Fields<'u, A> {
+    inner: A,
+    unread: Option<&'u Unread>,
+    /// Of the field whose name was read last.
+    of_field: Option<&'u Unread>,
+}
 
 /// Methods of a deserializer that hand a visitor on.
 macro_rules! deserialize {
     ($($method:ident($($argument:ident: $type:ty),*))*) => {$(
         fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$method($($argument,)* Snug(visitor))
+            self.inner.$method($($argument,)* Snug { inner: visitor, unread: self.unread })
         }
     )*};
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Snug<D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Snug<'_, D> {
     type Error = D::Error;
 
     deserialize! {
@@ -53,7 +73,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Snug<D> {
     }
 
     fn is_human_readable(&self) -> bool {
-        self.0.is_human_readable()
+        self.inner.is_human_readable()
     }
 }
 
@@ -61,12 +81,12 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Snug<D> {
 macro_rules! visit {
     ($($method:ident($type:ty))*) => {$(
         fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
-            self.0.$method(value)
+            self.inner.$method(value)
         }
     )*};
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Snug<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for Snug<'_, V> {
     type Value = V::Value;
 
     visit! {
@@ -79,71 +99,119 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Snug<V> {
     }
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.expecting(f)
+        self.inner.expecting(f)
     }
 
     fn visit_none<E: Error>(self) -> Result<V::Value, E> {
-        self.0.visit_none()
+        self.inner.visit_none()
     }
 
     fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
-        self.0.visit_unit()
+        self.inner.visit_unit()
     }
 
     fn visit_some<D: Deserializer<'de>>(self, value: D) -> Result<V::Value, D::Error> {
-        self.0.visit_some(Snug(value))
+        self.inner.visit_some(Snug { inner: value, unread: self.unread })
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, value: D) -> Result<V::Value, D::Error> {
-        self.0.visit_newtype_struct(Snug(value))
+        self.inner.visit_newtype_struct(Snug { inner: value, unread: self.unread })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<V::Value, A::Error> {
-        self.0.visit_seq(Snug(items))
+        self.inner.visit_seq(Snug { inner: items, unread: self.unread })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<V::Value, A::Error> {
-        self.0.visit_map(Snug(entries))
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<V::Value, A::Error> {
+        self.inner.visit_map(Fields { inner: fields, unread: self.unread, of_field: None })
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
-        self.0.visit_enum(variant)
+        self.inner.visit_enum(variant)
     }
 }
 
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Snug<A> {
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Snug<'_, A> {
     type Error = A::Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        self.0.next_element_seed(Snug(seed))
+        let Some(unread) = self.unread.filter(|unread| unread.chooses()) else {
+            return self.inner.next_element_seed(Snug { inner: seed, unread: self.unread });
+        };
+        while let Some(item) = self.inner.next_element::<&RawValue>()? {
+            if unread.keeps(item.get()) {
+                let kept = seed.deserialize(Snug { inner: item, unread: self.unread });
+                return kept.map(Some).map_err(A::Error::custom);
+            }
+        }
+        Ok(None)
     }
 
     fn size_hint(&self) -> Option<usize> {
-        self.0.size_hint().or(Some(1))
+        // Of a list that is chosen from perhaps nothing is kept.
+        let least = usize::from(!self.unread.is_some_and(Unread::chooses));
+        self.inner.size_hint().or(Some(least))
     }
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Snug<A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        self.0.next_key_seed(seed)
+        let Some(unread) = self.unread else {
+            return self.inner.next_key_seed(Snug { inner: seed, unread: None });
+        };
+        while let Some(name) = self.inner.next_key_seed(Name)? {
+            self.of_field = unread.of(&name);
+            if !self.of_field.is_some_and(Unread::is_all) {
+                return seed.deserialize(name.into_deserializer()).map(Some);
+            }
+            self.inner.next_value::<IgnoredAny>()?;
+        }
+        Ok(None)
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        self.0.next_value_seed(Snug(seed))
+        self.inner.next_value_seed(Snug { inner: seed, unread: self.of_field })
     }
 
     fn size_hint(&self) -> Option<usize> {
-        self.0.size_hint()
+        self.inner.size_hint()
     }
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Snug<S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Snug<'_, S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<S::Value, D::Error> {
-        self.0.deserialize(Snug(value))
+        self.inner.deserialize(Snug { inner: value, unread: self.unread })
+    }
+}
+
+/// The name of a field.
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<Cow<'de, str>, D::Error> {
+        name.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(name.to_owned()))
     }
 }
 
@@ -160,6 +228,7 @@ mod tests {
                 "spec":{"containers":[{"name":"a","volumeMounts":[{"name":"v","mountPath":"/"}]}],
                 "volumes":[{"name":"v","projected":{"sources":[{"configMap":{"items":[{"key":"a","path":"b"}]}}]}}]},
                 "status":{"containerStatuses":[{"name":"a"}],"podIPs":[{"ip":"192.0.2.1"}]}}"#,
+            None,
         )
         .expect("a Pod");
         let (spec, status) = (pod.spec.expect("a spec"), pod.status.expect("a status"));
@@ -175,10 +244,18 @@ mod tests {
         assert_eq!(rooms, [Some(1); 6]);
     }
 
+    fn unread(paths: &[&'static str]) -> Unread {
+        Unread::new(paths.iter().map(|path| ("", *path)))
+    }
+
     fn check<T: DeserializeOwned + PartialEq + fmt::Debug>(text: &str) {
-        let (snug, plain) = (decode::<T>(text), serde_json::from_str::<T>(text));
+        let (snug, plain) = (decode::<T>(text, None), serde_json::from_str::<T>(text));
         let told = |error: serde_json::Error| error.to_string();
-        assert_eq!(snug.map_err(told), plain.map_err(told), "{text}");
+        let plain = plain.map_err(told);
+        assert_eq!(snug.map_err(told).as_ref(), plain.as_ref(), "{text}");
+        // Where something is left out that is not there, all is there.
+        let some = unread(&["spec.nothing", "spec.containers.nothing", "nothing[a]"]);
+        assert_eq!(decode::<T>(text, Some(&some)).map_err(told).as_ref(), plain.as_ref(), "{text}");
     }
 
     #[test]
@@ -205,6 +282,58 @@ mod tests {
             r#"{"items":[{"type":"string"}],"additionalProperties":false,"example":[[]]}"#,
         ] {
             check::<JSONSchemaProps>(text);
+        }
+    }
+
+    fn check_unread(paths: &[&'static str], text: &str, expect: &str) {
+        let found: Pod = decode(text, Some(&unread(paths))).expect(text);
+        let expect: Pod = serde_json::from_str(expect).expect(expect);
+        assert_eq!(found, expect, "{paths:?} of {text}");
+    }
+
+    #[test]
+    fn what_nobody_reads_is_passed_over() {
+        let text = r#"{"kind":"Pod","metadata":{"name":"a","annotations":{"env":"b"}},"spec":{"containers":[
+            {"name":"a","env":[{"name":"A","value":"}]"}],"image":"i"},{"env":null,"name":"b"}],
+            "volumes":[{"name":"v","emptyDir":{}},{"name":"w","secret":{"secretName":"s","items":[]}},null]},"status":{"phase":"Running"}}"#;
+        let all = [
+            "spec.containers.env",
+            "spec.containers.name.none",
+            "metadata.annotations",
+            "spec.volumes[secret|csi]",
+            "spec.volumes.secret.items",
+            "status",
+        ];
+        check_unread(
+            &all,
+            text,
+            r#"{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"i"},{"name":"b"}],
+                "volumes":[{"name":"w","secret":{"secretName":"s"}}]}}"#,
+        );
+        // Only where it stands: names elsewhere are others.
+        check_unread(
+            &["env", "containers", "name", "secret"],
+            text.replace(",null]", "]").as_str(),
+            &text.replace(",null]", "]"),
+        );
+        let found: Pod =
+            decode(r#"{"spec":{"containers":[],"volumes":[{"name":"a"}]}}"#, Some(&unread(&all))).unwrap();
+        assert_eq!(found.spec.unwrap().volumes.unwrap().capacity(), 0);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_wherever_it_is_kept() {
+        let some = unread(&["spec.containers.env", "spec.volumes[secret]"]);
+        let is_good = |text: &str| decode::<Pod>(text, Some(&some)).is_ok();
+        assert!(is_good(r#"{"spec":{"containers":[{"name":"a","env":7}],"volumes":[7]}}"#));
+        for text in [
+            r#"{"spec":{"containers":[{"name":7}]}}"#,
+            r#"{"spec":{"containers":[],"volumes":[{"name":7,"secret":{}}]}}"#,
+            r#"{"spec":{"containers":[],"volumes":[{"name":]}}"#,
+            r#"{"spec":{"containers":[{"env":[}]}}"#,
+            r#"{"spec":{"containers":[]}} {}"#,
+        ] {
+            assert!(!is_good(text), "{text}");
         }
     }
 }

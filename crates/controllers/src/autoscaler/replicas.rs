@@ -3,6 +3,9 @@
 //! Pods that are not ready, or of which nothing is known, count in the direction that changes least.
 //! Source: `pkg/controller/podautoscaler/replica_calculator.go`.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -2,6 +2,8 @@
 //!
 //! Source: `pkg/controller/podautoscaler/horizontal.go`, `computeStatusFor...` and `setStatus`.
 
+use std::cmp::Ordering;
+
 use controller::plan::FAILURE;
 use controller::{Action, EventType, Plan};
 use jiff::Timestamp;
@@ -15,21 +17,38 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use machinery::quantity::{Format, Quantity};
 
+use super::counting::{self, Wrong};
 use super::metrics::{Measured, Readings};
 use super::replicas::{Proposal, Scope, by_average, by_share, by_utilization, by_value};
 use crate::object::time;
+
+const UNKNOWN_TYPE: &str = "InvalidMetricSourceType";
 
 /// What is going to be said.
 pub(super) struct Report<'a> {
     autoscaler: &'a HorizontalPodAutoscaler,
     status: HorizontalPodAutoscalerStatus,
     events: Vec<Action>,
+    /// What was wrong first.
+    wrong: Wrong,
     now: Timestamp,
 }
 
 impl<'a> Report<'a> {
     pub(super) fn of(autoscaler: &'a HorizontalPodAutoscaler, now: Timestamp) -> Self {
-        Self { autoscaler, status: autoscaler.status.clone().unwrap_or_default(), events: Vec::new(), now }
+        let (status, events) = (autoscaler.status.clone().unwrap_or_default(), Vec::new());
+        Self { autoscaler, status, events, wrong: Wrong::None, now }
+    }
+
+    pub(super) fn wrong(&mut self, wrong: Wrong) {
+        if self.wrong == Wrong::None {
+            self.wrong = wrong;
+        }
+    }
+
+    /// Counts a metric of a type, and what it asks for.
+    pub(super) fn counted(&mut self, type_: &str, found: Result<Ordering, Wrong>) {
+        self.events.push(counting::metric(type_, found));
     }
 
     pub(super) fn warn(&mut self, reason: &str, message: String) {
@@ -70,7 +89,8 @@ impl<'a> Report<'a> {
 
     /// Says it, as far as it was not said before.
     pub(super) fn plan(self) -> Plan {
-        let mut plan = Plan::nothing();
+        let measured = Some(counting::decision(Ordering::Equal, self.wrong));
+        let mut plan = Plan { measured, ..Plan::default() };
         plan.push_step(self.events);
         if self.autoscaler.status.as_ref() != Some(&self.status) {
             plan.push(write(self.autoscaler, self.status));
@@ -79,8 +99,9 @@ impl<'a> Report<'a> {
     }
 
     /// Changes the target's scale, and says so; or says why it could not be changed.
-    pub(super) fn rescaled(mut self, action: Action, replicas: i32, why: &str) -> Plan {
-        let mut plan = Plan::nothing();
+    pub(super) fn rescaled(mut self, action: Action, (current, replicas): (i32, i32), why: &str) -> Plan {
+        let measured = Some(counting::decision(replicas.cmp(&current), self.wrong));
+        let mut plan = Plan { measured, ..Plan::default() };
         plan.push_step(std::mem::take(&mut self.events));
         plan.on_failure_in = Some(plan.steps.len()..plan.steps.len() + 1);
         plan.push(action);
@@ -118,6 +139,12 @@ pub(super) struct Failure {
     pub message: String,
     /// As the event about all metrics has it.
     pub told: String,
+}
+
+impl Failure {
+    pub(super) fn wrong(&self) -> Wrong {
+        if self.reason == UNKNOWN_TYPE { Wrong::Spec } else { Wrong::Internal }
+    }
 }
 
 /// What one metric asks for.
@@ -166,7 +193,7 @@ pub(super) fn propose(
         (_, _, _, _, Some(of)) => by_external(metric, of, measured, scope),
         _ => {
             let message = format!("unknown metric source type {:?}", metric.type_);
-            Err(Failure { reason: "InvalidMetricSourceType", told: message.clone(), message })
+            Err(Failure { reason: UNKNOWN_TYPE, told: message.clone(), message })
         }
     }
 }

@@ -573,3 +573,51 @@ fn a_turn_is_taken_every_15_seconds_or_when_something_else_is_asked() {
     assert_eq!(memory.turn(&scaled, PERIOD, after(23)), Some(Duration::from_secs(14)));
     assert_ne!(memory.history, History::default());
 }
+
+#[test]
+fn what_was_asked_for_and_what_was_wrong_is_counted() {
+    let labels = |labels: &controller::tally::Labels| {
+        labels.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(" ")
+    };
+    let counted = |seen: &Snapshot| {
+        let plan = plan(seen, &mut Memory::default(), noon());
+        let metrics = plan.actions().filter_map(|action| match action {
+            Action::Count(tally) => Some(labels(&tally.labels)),
+            _ => None,
+        });
+        let metrics: Vec<_> = metrics.collect();
+        let measured = plan.measured.clone().unwrap();
+        format!("{}; failed: {}; {}", labels(&measured.done), labels(&measured.failed), metrics.join(", "))
+    };
+    let cpu = CPU.replace("TARGET", "30");
+    let web = autoscaler("", &cpu);
+    let of_web = |milli: &[i64]| counted(&snapshot(&web, 3, &[true; 3], told(milli)));
+    assert_eq!(of_web(&[300, 500, 700]), "scale_up none; failed: none internal; scale_up none Resource");
+    // What was just recommended holds fewer back.
+    assert_eq!(of_web(&[100, 100, 100]), "none none; failed: none internal; scale_down none Resource");
+    assert_eq!(of_web(&[300, 300, 300]), "none none; failed: none internal; none none Resource");
+    let none = snapshot(&web, 3, &[true; 3], vec![Err("away".to_owned())]);
+    assert_eq!(counted(&none), "none internal; failed: none internal; none internal Resource");
+    // One metric is enough to grow by; that the other is away is told all the same.
+    let two = autoscaler("", &format!("{cpu}, {}", cpu.replace("name: cpu", "name: memory")));
+    let half = vec![Ok(readings(&[300, 500, 700])), Err("away".to_owned())];
+    assert_eq!(
+        counted(&snapshot(&two, 3, &[true; 3], half)),
+        "scale_up internal; failed: none internal; scale_up none Resource, none internal Resource"
+    );
+    assert_eq!(
+        counted(&snapshot(&web, 12, &[true; 3], Vec::new())),
+        "scale_down none; failed: none internal; "
+    );
+    let unknown = autoscaler("", "{type: Weather}");
+    assert_eq!(
+        counted(&snapshot(&unknown, 3, &[true; 3], told(&[1]))),
+        "none spec; failed: none spec; none spec Weather"
+    );
+    let lost = Snapshot { target: Err("not found".to_owned()), ..snapshot(&web, 3, &[], Vec::new()) };
+    assert_eq!(counted(&lost), "none internal; failed: none internal; ");
+    let mut odd = (*web).clone();
+    odd.spec.as_mut().unwrap().scale_target_ref.api_version = Some("a/b/c".to_owned());
+    let lost = Snapshot { autoscaler: Arc::new(odd), ..lost };
+    assert_eq!(counted(&lost), "none spec; failed: none spec; ");
+}

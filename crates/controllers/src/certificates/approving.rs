@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 
-use super::{KUBELET_CLIENT, approve, check_kubelet_client, check_proxy, has, has_certificate, usages};
+use super::{
+    KUBELET_CLIENT, approve, check_kubelet_client, check_user, has, has_certificate, usages, user_of_node,
+};
 
 /// The controller's row. Keys are CertificateSigningRequests.
 pub const CONTROLLER: Controller = Controller {
@@ -29,11 +31,11 @@ pub fn plan(request: &CertificateSigningRequest, now: Timestamp) -> Plan {
         return plan;
     }
     let Ok(asked) = Asked::of_pem(&request.spec.request.0) else { return plan };
-    if request.spec.signer_name == auth::PROXY_SIGNER {
+    if let Some(user) = user_of_node(&request.spec.signer_name) {
         let is_node = request.spec.groups.iter().flatten().any(|group| group == auth::NODES);
-        if is_node && check_proxy(&asked, &usages(request)).is_ok() {
+        if is_node && check_user(&asked, &usages(request), user).is_ok() {
             plan.push(Action::require_allowed(&may_ask(request, "selfnodeclient")));
-            plan.push(approve(request, "Auto approving the certificate of a Node's proxy.", now));
+            plan.push(approve(request, "Auto approving the certificate of a Node's own part.", now));
         }
         return plan;
     }
@@ -101,17 +103,24 @@ mod tests {
     }
 
     #[test]
-    fn a_proxys_certificate_is_for_nodes_and_for_the_proxys_name() {
-        let mut request = request_of(auth::PROXY_SIGNER);
-        request.spec.usages = Some(vec!["client auth".into(), "digital signature".into()]);
-        request.spec.username = Some("system:node:a".into());
-        request.spec.groups = Some(vec!["system:nodes".into()]);
-        check(&request, None);
-        let proxy = auth::pki::Subject::user("kube-proxy", "system:kube-proxy");
-        request.spec.request.0 = auth::pki::request(&proxy).unwrap().0.into_bytes();
-        check(&request, Some("selfnodeclient"));
-        request.spec.groups = Some(vec!["system:authenticated".into()]);
-        check(&request, None);
+    fn the_certificate_of_a_nodes_part_is_for_nodes_and_for_its_name() {
+        let parts = [(auth::PROXY_SIGNER, auth::PROXY_USER), (auth::INGRESS_SIGNER, auth::INGRESS_USER)];
+        for (signer, user) in parts {
+            let mut request = request_of(signer);
+            request.spec.usages = Some(vec!["client auth".into(), "digital signature".into()]);
+            request.spec.username = Some("system:node:a".into());
+            request.spec.groups = Some(vec!["system:nodes".into()]);
+            check(&request, None);
+            for (_, asked) in parts {
+                let subject = auth::pki::Subject::user("part", asked);
+                request.spec.request.0 = auth::pki::request(&subject).unwrap().0.into_bytes();
+                check(&request, (asked == user).then_some("selfnodeclient"));
+            }
+            let subject = auth::pki::Subject::user("part", user);
+            request.spec.request.0 = auth::pki::request(&subject).unwrap().0.into_bytes();
+            request.spec.groups = Some(vec!["system:authenticated".into()]);
+            check(&request, None);
+        }
     }
 
     #[test]

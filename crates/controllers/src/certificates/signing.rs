@@ -11,7 +11,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 
 use super::{
     CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, check_client, check_kubelet_client,
-    check_kubelet_serving, check_proxy, has, has_certificate, usages, with_condition,
+    check_kubelet_serving, check_user, has, has_certificate, usages, user_of_node, with_condition,
 };
 use crate::object::name;
 use crate::options::{Options, signed};
@@ -39,7 +39,7 @@ pub const CONTROLLER: Controller = Controller {
 /// Whose authority signs for a signer's name.
 fn signer_of<'a>(signers: &'a Signers, name: &str) -> Option<&'a Signer> {
     let signer = match name {
-        CLIENT | auth::PROXY_SIGNER => &signers.client,
+        CLIENT | auth::PROXY_SIGNER | auth::INGRESS_SIGNER => &signers.client,
         KUBELET_CLIENT => &signers.kubelet_client,
         KUBELET_SERVING => &signers.kubelet_serving,
         LEGACY => &signers.legacy_unknown,
@@ -89,7 +89,7 @@ pub fn plan(
 }
 
 fn is_ours(signer: &str) -> bool {
-    [CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, auth::PROXY_SIGNER].contains(&signer)
+    [CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY].contains(&signer) || user_of_node(signer).is_some()
 }
 
 /// Whether the request keeps the rules of its signer; `None` for signers that are not ours.
@@ -99,9 +99,8 @@ fn check(request: &CertificateSigningRequest, asked: &Asked) -> Option<Result<()
         KUBELET_CLIENT => Some(check_kubelet_client(asked, &usages)),
         KUBELET_SERVING => Some(check_kubelet_serving(asked, &usages)),
         CLIENT => Some(check_client(&usages)),
-        auth::PROXY_SIGNER => Some(check_proxy(asked, &usages)),
         LEGACY => Some(Ok(())),
-        _ => None,
+        signer => user_of_node(signer).map(|user| check_user(asked, &usages, user)),
     }
 }
 

@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
-use controller::{Action, Change, Controller, Informers, Plan, Source};
+use controller::{Action, Change, Controller, Informers, Patch, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use serde_json::json;
 
-use crate::object::{is_deleting, time};
+use crate::object::{is_deleting, name, namespace, time};
 use crate::pod::{condition, is_finished, since_until};
 
 /// How long the deletion may follow the condition.
@@ -47,19 +48,18 @@ pub fn plan(pod: &Pod, now: Timestamp) -> Plan {
         plan.requeue(left);
         return plan;
     }
-    let mut new = pod.clone();
-    let conditions = new.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten());
-    for told in conditions.filter(|one| one.type_ == TARGET) {
-        *told = PodCondition {
-            type_: TARGET.to_owned(),
-            status: "False".to_owned(),
-            last_transition_time: Some(time(now)),
-            last_probe_time: told.last_probe_time.clone(),
-            observed_generation: pod.metadata.generation,
-            ..PodCondition::default()
-        };
-    }
-    plan.push(Action::update_status(&new));
+    let meta = &pod.metadata;
+    let condition = json!({
+        "type": TARGET,
+        "status": "False",
+        "lastTransitionTime": time(now),
+        "observedGeneration": meta.generation,
+        "reason": null,
+        "message": null,
+    });
+    let guard = json!({ "uid": meta.uid, "resourceVersion": meta.resource_version });
+    let patch = Patch::Strategic(json!({ "metadata": guard, "status": { "conditions": [condition] } }));
+    plan.push(Action::patch_status::<Pod>(namespace(meta), name(meta), patch));
     plan
 }
 
@@ -70,7 +70,7 @@ mod tests {
 
     fn check(what: &str, told: &str, (metadata, phase): (&str, &str), expect: &str) {
         let pod = format!(
-            "{{metadata: {{name: a, generation: 3{metadata}}}, status: {{phase: {phase}, conditions: [{{type: Ready, status: \
+            "{{metadata: {{name: a, uid: u, resourceVersion: '7', generation: 3{metadata}}}, status: {{phase: {phase}, conditions: [{{type: Ready, status: \
              'True'}}, {{type: DisruptionTarget, status: 'True'{told}}}]}}}}"
         );
         assert_eq!(render(&plan(&parse(&pod), noon())), expect, "{what}");
@@ -78,9 +78,9 @@ mod tests {
 
     #[test]
     fn a_pod_that_is_not_deleted_in_time_is_no_target() {
-        let taken_back = "step\n  update pods/status a {\"conditions\":[{\"status\":\"True\",\"type\":\"Ready\"},{\"lastTransitionTime\":\
-                          \"2026-01-01T12:00:00Z\",\"observedGeneration\":3,\"status\":\"False\",\"type\":\"DisruptionTarget\"}],\
-                          \"phase\":\"Running\"}\n";
+        let taken_back = "step\n  patch pods/status a {\"metadata\":{\"resourceVersion\":\"7\",\"uid\":\"u\"},\"status\":{\"conditions\":[\
+                          {\"lastTransitionTime\":\"2026-01-01T12:00:00Z\",\"message\":null,\"observedGeneration\":3,\"reason\":null,\
+                          \"status\":\"False\",\"type\":\"DisruptionTarget\"}]}}\n";
         let since =
             |time: &str| format!(", reason: PreemptionByScheduler, lastTransitionTime: '2026-01-01T{time}Z'");
         let running = ("", "Running");

@@ -12,8 +12,8 @@ fn snapshot(spec: &str, pods: &str, slices: &str) -> Snapshot {
         "{{metadata: {{name: web, namespace: default, uid: s1}}, \
          spec: {{selector: {{app: web}}, ipFamilies: [IPv4], {spec}}}}}"
     );
-    let zones = [("one".to_owned(), "z".to_owned())].into();
-    let backing = Backing { service: Arc::new(parse(&service)), pods: list(pods), zones, revision: 3 };
+    let nodes = [("one".to_owned(), Some("z".to_owned()))].into();
+    let backing = Backing { service: Arc::new(parse(&service)), pods: list(pods), nodes, revision: 3 };
     Snapshot { backing, slices: list(slices), shares: None, had_shares: false, endpoints_max: 100 }
 }
 
@@ -76,6 +76,23 @@ fn a_terminating_pod_serves_but_is_not_ready() {
         {"addressType":"IPv4","apiVersion":"discovery.k8s.io/v1","endpoints":[{"addresses":["10.42.0.2"],"conditions":{"ready":false,"serving":true,"terminating":true},"nodeName":"one","targetRef":{"kind":"Pod","name":"a","namespace":"default","uid":"a-uid"},"zone":"z"}],"kind":"EndpointSlice","metadata":{"annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"1970-01-01T00:00:00Z"},"generateName":"web-","labels":{"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io","kubernetes.io/service-name":"web"},"name":"web-cbfgd","namespace":"default","ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":true,"controller":true,"kind":"Service","name":"web","uid":"s1"}]},"ports":[{"name":"","port":8080,"protocol":"TCP"}]}
     "#]],
     );
+}
+
+#[test]
+fn a_pod_whose_node_is_gone_is_not_published() {
+    let check = |spec: &str, node: &str, expect: &[&str]| {
+        let pods = pod("a", "10.42.0.2", true, "").replace("nodeName: one", node);
+        let groups = endpoints_by_ports(&snapshot(spec, &pods, "[]").backing, "IPv4");
+        let all = groups.iter().flat_map(|(_, endpoints)| endpoints);
+        let found: Vec<_> = all.map(|one| one.zone.as_deref().unwrap_or("nowhere")).collect();
+        assert_eq!(found, expect, "{spec} {node}");
+    };
+    check(PORT, "nodeName: one", &["z"]);
+    check(PORT, "nodeName: gone", &[]);
+    check(PORT, "hostname: none", &[]);
+    let all = format!("{PORT}, publishNotReadyAddresses: true");
+    check(&all, "nodeName: one", &["z"]);
+    check(&all, "nodeName: gone", &["nowhere"]);
 }
 
 #[test]

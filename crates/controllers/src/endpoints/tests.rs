@@ -7,7 +7,7 @@ fn check(pods: &str, existing: Option<&str>, expect: &Expect) {
     let service = "{metadata: {name: web, namespace: default, uid: s1, labels: {tier: front}}, \
                    spec: {selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}}";
     let backing =
-        Backing { service: Arc::new(parse(service)), pods: list(pods), zones: BTreeMap::new(), revision: 3 };
+        Backing { service: Arc::new(parse(service)), pods: list(pods), nodes: BTreeMap::new(), revision: 3 };
     let endpoints = existing.map(|yaml| Arc::new(parse(yaml)));
     let snapshot = Snapshot { backing: Some(backing), has_service: true, endpoints };
     let plan = plan(&snapshot, "default/web", noon());

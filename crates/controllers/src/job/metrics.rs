@@ -51,8 +51,9 @@ pub(super) fn measured(spec: &JobSpec, kind: Kind) -> Measured {
         Kind::Creates(_) => "pods_created",
         Kind::Deletes => "pods_deleted",
     };
-    let labels = vec![mode(spec), ("action", action.to_owned())];
-    Measured { counter: &SYNCS, seconds: &SYNC_SECONDS, labels }
+    let labels = |result: &str| vec![mode(spec), text("action", action), text("result", result)];
+    let (done, failed) = (labels("success"), labels("error"));
+    Measured { counter: &SYNCS, seconds: &SYNC_SECONDS, done, failed }
 }
 
 /// What is counted when the status has been written.

@@ -1,14 +1,16 @@
 //! Who a Pod of a StatefulSet is: its ordinal, name, host name and volumes, which outlive any one Pod.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
+use controller::{Action, Patch};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaimVolumeSource, Pod, PodSpec, PodTemplateSpec, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
 
 use crate::history::CONTROLLER_REVISION_HASH;
 use crate::names::generate_name;
-use crate::object::{controller_reference, label, name};
+use crate::object::{controller_reference, label, name, namespace};
 
 /// Source: `apps/v1.StatefulSetPodNameLabel`.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
@@ -70,16 +72,47 @@ pub(super) fn pod(
     pod
 }
 
-/// `pod` with the identity that it should have; none if it has it.
-pub(super) fn corrected(
+/// Gives `pod` the identity that it should have; nothing if it has it. Not all of the Pod is known here (`unread.rs`), so only
+/// what is to be otherwise is written.
+pub(super) fn correction(
     set: &StatefulSet,
     spec: &StatefulSetSpec,
-    pod: &Arc<Pod>,
+    pod: &Pod,
     ordinal: i32,
-) -> Option<Pod> {
-    let mut corrected = Pod::clone(pod);
-    identify(set, spec, &mut corrected, ordinal);
-    (corrected != **pod).then_some(corrected)
+) -> Option<Action> {
+    let mut right = pod.clone();
+    identify(set, spec, &mut right, ordinal);
+    let (mut patch, meta) = (json!({}), &pod.metadata);
+    if right.metadata.labels != meta.labels {
+        let known = |label: &str| meta.labels.as_ref().and_then(|labels| labels.get(label));
+        let new =
+            right.metadata.labels.iter().flatten().filter(|(label, value)| known(label) != Some(*value));
+        patch["metadata"]["labels"] = json!(new.collect::<BTreeMap<_, _>>());
+    }
+    let (was, is) = (pod.spec.as_ref()?, right.spec.as_ref()?);
+    for (field, was, is) in
+        [("hostname", &was.hostname, &is.hostname), ("subdomain", &was.subdomain, &is.subdomain)]
+    {
+        if was != is {
+            patch["spec"][field] = json!(is);
+        }
+    }
+    let volumes = |spec: &PodSpec| spec.volumes.clone().unwrap_or_default();
+    if volumes(was) != volumes(is) {
+        let templates = spec.volume_claim_templates.iter().flatten().map(|claim| name(&claim.metadata));
+        let claimed = templates.map(|template| {
+            let source = json!({ "claimName": claim_name(set, template, ordinal) });
+            let fields = ["name", "persistentVolumeClaim"];
+            json!({ "$retainKeys": fields, "name": template, "persistentVolumeClaim": source })
+        });
+        patch["spec"]["volumes"] = claimed.collect();
+    }
+    if patch == json!({}) {
+        return None;
+    }
+    patch["metadata"]["uid"] = json!(meta.uid);
+    patch["metadata"]["resourceVersion"] = json!(meta.resource_version);
+    Some(Action::patch::<Pod>(namespace(meta), name(meta), Patch::Strategic(patch)))
 }
 
 fn identify(set: &StatefulSet, spec: &StatefulSetSpec, pod: &mut Pod, ordinal: i32) {

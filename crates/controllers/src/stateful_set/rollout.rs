@@ -13,7 +13,7 @@ use crate::object::{is_deleting, name, namespace, uid};
 use crate::pod::{Availability, is_finished, phase};
 use crate::share::{Rounding, resolve};
 use crate::stateful_set::claims::{Blocked, PodClaims};
-use crate::stateful_set::identity::{corrected, ordinal, pod, pod_name, revision, start};
+use crate::stateful_set::identity::{correction, ordinal, pod, pod_name, revision, start};
 use crate::stateful_set::status::running;
 
 /// Pods created in one step, once the first steps went well.
@@ -111,7 +111,7 @@ impl Rollout<'_> {
         }
         work.updates.extend(self.claims.retain(ordinal, pod, false));
         if !is_deleting(&pod.metadata) {
-            work.updates.extend(corrected(self.set, self.spec, pod, ordinal).map(|pod| Action::update(&pod)));
+            work.updates.extend(correction(self.set, self.spec, pod, ordinal));
         }
         ControlFlow::Continue(())
     }

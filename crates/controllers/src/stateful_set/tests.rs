@@ -336,7 +336,7 @@ fn claims_go_with_whom_the_policy_names() {
     expect![[r#"
         step
           update persistentvolumeclaims data-web-0 {"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"data-web-0","namespace":"default","ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"controller":true,"kind":"StatefulSet","name":"web","uid":"s1"}],"uid":"c1"}}
-          update pods web-0 {"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"web","apps.kubernetes.io/pod-index":"0","controller-revision-hash":"web-7c75489b6c","statefulset.kubernetes.io/pod-name":"web-0"},"name":"web-0","namespace":"default","ownerReferences":[{"apiVersion":"apps/v1","controller":true,"kind":"StatefulSet","name":"web","uid":"s1"}],"uid":"pod-0"},"spec":{"containers":[],"hostname":"web-0","subdomain":"web","volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"data-web-0"}}]},"status":{"conditions":[{"lastTransitionTime":"2026-01-01T11:59:55Z","status":"True","type":"Ready"}],"phase":"Running"}}
+          patch pods web-0 {"metadata":{"resourceVersion":null,"uid":"pod-0"},"spec":{"volumes":[{"$retainKeys":["name","persistentVolumeClaim"],"name":"data","persistentVolumeClaim":{"claimName":"data-web-0"}}]}}
     "#]].assert_eq(&with("{whenDeleted: Delete, whenScaled: Retain}", &["0 | ready"]));
     let scaled = CLAIMS.replace("replicas: 1", "replicas: 0");
     let spec = format!("{scaled}, persistentVolumeClaimRetentionPolicy: {{whenScaled: Delete}}");

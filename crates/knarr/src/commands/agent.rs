@@ -31,7 +31,7 @@ pub(crate) fn run(args: &AgentArgs, common: &CommonArgs) -> Result<()> {
     let awaited =
         Ready::awaited(&settings.args).into_iter().filter(|ready| *ready != Ready::ApiServer).collect();
     let plan = supervisor::Plan {
-        parts: vec![supervisor::NODE],
+        parts: supervisor::node_parts(&settings.args, &layout),
         layout: layout.clone(),
         awaited,
         common_flags: common.flags(),
@@ -53,7 +53,9 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
         node_ip: args.node_ip,
         container_runtime: args.container_runtime.clone(),
         kubelet_arg: args.kubelet_arg.clone(),
+        ingress: args.ingress.clone(),
         registration: args.registration.clone(),
+        node_ports: args.node_ports.clone(),
         token: None,
         disable: vec![Part::ControllerManager, Part::Scheduler],
         ..server
@@ -63,6 +65,10 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
         server.service_cidr = config.service_cidr;
         server.cluster_dns = config.cluster_dns;
         server.cluster_domain.clone_from(&config.cluster_domain);
+        server.network.clone_from(&config.network);
+        if !config.ingress {
+            server.disable.push(Part::Ingress);
+        }
     }
     Ok(server)
 }

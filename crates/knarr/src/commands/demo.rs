@@ -63,7 +63,7 @@ fn enter_namespace() -> Result<()> {
 }
 
 fn tour(args: &DemoArgs, common: &CommonArgs, layout: &Layout, progress: &mut Progress) -> Result<()> {
-    let server = server_args(layout.root())?;
+    let server = server_args(layout.root(), args.nodes)?;
     let (_, lock) = host::take(&server, layout)?;
     drop(lock);
     let child = up::start(&server, common, layout)?;
@@ -79,12 +79,12 @@ fn tour(args: &DemoArgs, common: &CommonArgs, layout: &Layout, progress: &mut Pr
     story
 }
 
-fn server_args(data_dir: &Path) -> Result<ServerArgs> {
+fn server_args(data_dir: &Path, nodes: u16) -> Result<ServerArgs> {
     use clap::Parser;
     let arguments = ["knarr", "server", "--node-ip", HOST_IP, "--node-name", "demo", "--data-dir"];
     let arguments = arguments.into_iter().map(PathBuf::from).chain([data_dir.to_owned()]);
     match cli::Cli::try_parse_from(arguments)?.command {
-        cli::Command::Server(args) => Ok(args),
+        cli::Command::Server(args) => Ok(ServerArgs { nodes: Some(nodes), ..args }),
         _ => bail!("the demo's own arguments are not those of `server`"),
     }
 }

@@ -1,6 +1,7 @@
 //! `knarr image`: pull, import, list and remove images of a Node.
 //!
-//! Works on the Node's image store, whether the cluster runs or not.
+//! Works on the Node's image store, whether the cluster runs or not; of a cluster of several Nodes on this host on all of
+//! theirs, and lists those of the first.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write, stdin};
@@ -12,10 +13,10 @@ use base::{Clock, Random, Tasks};
 use cli::args::{ImageCommand, ImagePullArgs, Output};
 use registry::Credentials;
 use runtime::images::import::{Hints, import};
-use runtime::images::pull::{Progress, Puller, PullerConfig};
+use runtime::images::pull::{Progress, PullError, Puller, PullerConfig};
 use runtime::images::{Image, ImageStore};
 
-use crate::components::Settings;
+use crate::components::{self, Settings};
 use crate::host::data_dir;
 use crate::layout::Layout;
 
@@ -35,8 +36,15 @@ fn store(folder: &Path) -> Result<(ImageStore, Layout)> {
     Ok((ImageStore::open(&layout.images()).context("open the image store")?, layout))
 }
 
+/// Those of the other Nodes that are in the cluster's folder.
+fn stores_beside(layout: &Layout) -> Result<Vec<(ImageStore, Layout)>> {
+    let nodes = components::local_nodes(layout)?.into_iter();
+    nodes.filter(|node| node.layout.version().exists()).map(|node| store(node.layout.root())).collect()
+}
+
 fn pull(args: &ImagePullArgs) -> Result<()> {
-    let (store, layout) = store(&args.data.data_dir)?;
+    let (first, layout) = store(&args.data.data_dir)?;
+    let beside = stores_beside(&layout)?;
     let credentials = match args.creds.as_ref().map(|creds| creds.0.split_once(':')) {
         None => None,
         Some(Some((username, password))) => {
@@ -48,23 +56,37 @@ fn pull(args: &ImagePullArgs) -> Result<()> {
     let settings =
         Settings::load(&layout).ok().map(|settings| settings.args.container_runtime.private_registry);
     let registries = args.private_registry.clone().or(settings);
+    let registries = registries.unwrap_or_else(cli::args::default_private_registry);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let pulled = runtime.block_on(async {
-        let tasks = Tasks::new();
-        let config = PullerConfig {
-            registries: registries.unwrap_or_else(cli::args::default_private_registry),
-            tasks: tasks.clone(),
-            clock: Clock::system(),
-            random: Random::from_system(),
-        };
-        let puller = Puller::new(Arc::new(store), config);
-        let mut told = Told::default();
-        let pulled = puller.pull(&args.name, credentials, |progress| told.tell(progress)).await;
-        tasks.stop_and_wait().await;
-        pulled
+        let mut pulled = pull_into(first, args, &credentials, &registries).await?;
+        for (store, _) in beside {
+            pulled = pull_into(store, args, &credentials, &registries).await?;
+        }
+        Ok(pulled)
     });
-    let image = pulled.map_err(|error| anyhow::anyhow!(runtime::error_chain(&*error)))?;
+    let image = pulled.map_err(|error: Arc<PullError>| anyhow::anyhow!(runtime::error_chain(&*error)))?;
     print(&[image], args.output)
+}
+
+async fn pull_into(
+    store: ImageStore,
+    args: &ImagePullArgs,
+    credentials: &Option<Credentials>,
+    registries: &Path,
+) -> Result<Image, Arc<PullError>> {
+    let tasks = Tasks::new();
+    let config = PullerConfig {
+        registries: registries.to_owned(),
+        tasks: tasks.clone(),
+        clock: Clock::system(),
+        random: Random::from_system(),
+    };
+    let puller = Puller::new(Arc::new(store), config);
+    let mut told = Told::default();
+    let pulled = puller.pull(&args.name, credentials.clone(), |progress| told.tell(progress)).await;
+    tasks.stop_and_wait().await;
+    pulled
 }
 
 /// What was said last of how far a pull is.
@@ -109,7 +131,29 @@ fn add(data_dir: &Path, file: &str, name: Option<String>, output: Output) -> Res
         path => Box::new(File::open(path).with_context(|| format!("open {path}"))?),
     };
     let hints = Hints { name, ..Hints::default() };
-    print(&import(&store(data_dir)?.0, source, &hints, &Random::from_system())?, output)
+    let random = Random::from_system();
+    let (first, layout) = store(data_dir)?;
+    let beside = stores_beside(&layout)?;
+    if beside.is_empty() {
+        return print(&import(&first, source, &hints, &random)?, output);
+    }
+    // Read several times.
+    let spool = first.temporary(&random);
+    let imported = spooled(source, &spool).and_then(|()| {
+        let read = || File::open(&spool).with_context(|| format!("open {}", spool.display()));
+        for (store, _) in &beside {
+            import(store, read()?, &hints, &random)?;
+        }
+        Ok(import(&first, read()?, &hints, &random)?)
+    });
+    std::fs::remove_file(&spool).with_context(|| format!("remove {}", spool.display()))?;
+    print(&imported?, output)
+}
+
+fn spooled(mut source: Box<dyn Read>, to: &Path) -> Result<()> {
+    let mut file = File::create(to).with_context(|| format!("create {}", to.display()))?;
+    std::io::copy(&mut source, &mut file).context("spool the archive")?;
+    Ok(())
 }
 
 /// One line each, or all that is known.
@@ -136,13 +180,17 @@ fn print(images: &[Image], output: Output) -> Result<()> {
 }
 
 fn remove(data_dir: &Path, names: &[String]) -> Result<()> {
-    let (store, layout) = store(data_dir)?;
-    let in_use = runtime::layers_in_use(&layout.runtime()).context("look which layers are in use")?;
+    let first = store(data_dir)?;
+    let mut stores = stores_beside(&first.1)?;
+    stores.insert(0, first);
     for name in names {
-        if store.find(name).is_none() {
+        if stores.iter().all(|(store, _)| store.find(name).is_none()) {
             bail!("there is no image {name}; `knarr image list` shows those that there are");
         }
-        store.remove(name, &in_use)?;
+        for (store, layout) in stores.iter().filter(|(store, _)| store.find(name).is_some()) {
+            let in_use = runtime::layers_in_use(&layout.runtime()).context("look which layers are in use")?;
+            store.remove(name, &in_use)?;
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use base::Tasks;
-use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElection, Part, ProxyArgs, SchedulerArgs};
+use cli::args::{ControllerManagerArgs, KubeletArgs, Part, ProxyArgs, SchedulerArgs};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::components::{self, Connection};
@@ -13,7 +13,7 @@ use crate::layout::Layout;
 
 /// `knarr controller-manager`
 pub(crate) fn controller_manager(args: &ControllerManagerArgs) -> Result<()> {
-    cli::validate::leader_election(&args.leader.or(LeaderElection::default()))?;
+    cli::validate::leader_election(&components::election_of_controllers(args))?;
     run_until_stopped(&args.part.kubeconfig, "kube-controller-manager", async |connection| {
         components::start_controllers(args, &connection).await
     })
@@ -23,7 +23,7 @@ pub(crate) fn controller_manager(args: &ControllerManagerArgs) -> Result<()> {
 pub(crate) fn scheduler(args: &SchedulerArgs) -> Result<()> {
     let (configuration, kubeconfig) = components::scheduler_of_flags(args)?;
     run_until_stopped(&kubeconfig, "kube-scheduler", async |connection| {
-        components::start_scheduler(configuration, &connection)
+        components::start_scheduler(&args.serving, configuration, &connection).await
     })
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use cli::args::ResetArgs;
 
 use crate::commands::down;
-use crate::components;
+use crate::components::{self, IsLeft, LocalNode};
 use crate::host::data_dir;
 use crate::layout::Layout;
 
@@ -23,6 +23,9 @@ pub(crate) fn run(args: &ResetArgs) -> Result<()> {
         eprintln!("there is no cluster in {root}");
         return Ok(());
     }
+    if let Some((cluster, node)) = components::owner_of_local_node(&layout) {
+        return remove_local_node(&cluster, &node, args);
+    }
     eprintln!("this removes the cluster in {}:", layout.root().display());
     for what in going(&layout) {
         eprintln!("  {what}");
@@ -32,6 +35,52 @@ pub(crate) fn run(args: &ResetArgs) -> Result<()> {
     }
     down::stop_all(&layout)?;
     remove_everything(&layout, &mut |what| eprintln!("removed {what}"))
+}
+
+/// One Node of several on this host. The cluster learns of it by the deletion of its object.
+fn remove_local_node(cluster: &Layout, node: &LocalNode, args: &ResetArgs) -> Result<()> {
+    let (root, number) = (cluster.root().display(), node.number);
+    if down::running_pid(cluster)?.is_some() {
+        bail!(
+            "Node {number} goes up and down with its cluster; stop that with `knarr down --data-dir {root}`"
+        );
+    }
+    eprintln!("this removes Node {number} of the cluster in {root}, with all that its Pods keep there");
+    if !args.yes && !confirmed()? {
+        bail!("nothing was removed");
+    }
+    let nodes = [node.clone()];
+    remove_local_nodes(cluster, &nodes, IsLeft::Cluster)?;
+    eprintln!("removed Node {number}; when the cluster runs again, `kubectl delete node` removes its object");
+    Ok(())
+}
+
+/// What these Nodes have on the host, each in its own network.
+fn remove_local_nodes(cluster: &Layout, nodes: &[LocalNode], is_left: IsLeft) -> Result<()> {
+    for node in nodes {
+        let of_network = || {
+            if let Err(error) = components::detach_pods(&node.layout) {
+                eprintln!("what network plugins have of the Pods of Node {} is left: {error:#}", node.number);
+            }
+            components::remove_network(&node.layout)
+        };
+        remove_pods(&node.layout)?;
+        components::in_network(node, of_network).context("remove the network")?;
+        if node.layout.version().exists() {
+            remove_folder(&node.layout)
+                .with_context(|| format!("remove {}", node.layout.root().display()))?;
+        }
+    }
+    components::remove_local_network(cluster, nodes, is_left).context("remove the wire between the Nodes")
+}
+
+/// Pods, with what they have of volumes.
+fn remove_pods(layout: &Layout) -> Result<()> {
+    components::remove_pods(layout).context("remove the Pods")?;
+    if let Err(error) = components::release_volumes(layout) {
+        eprintln!("what the cluster's Pods had of iSCSI targets is left: {error:#}");
+    }
+    components::remove_mounts(layout).context("remove the mounts")
 }
 
 /// What goes, for people.
@@ -65,11 +114,12 @@ pub(crate) fn remove_everything(layout: &Layout, on_step: &mut dyn FnMut(&str)) 
         // The rest is removed all the same: the runtime may be gone for good.
         Err(error) => eprintln!("what the container runtime has of the cluster is left: {error:#}"),
     }
-    components::remove_pods(layout).context("remove the Pods")?;
-    if let Err(error) = components::release_volumes(layout) {
-        eprintln!("what the cluster's Pods had of iSCSI targets is left: {error:#}");
+    let nodes = components::local_nodes(layout)?;
+    if layout.nodes().exists() {
+        remove_local_nodes(layout, &nodes, IsLeft::Nothing)?;
+        on_step("the other Nodes");
     }
-    components::remove_mounts(layout).context("remove the mounts")?;
+    remove_pods(layout)?;
     on_step("Pods, containers and cgroups");
     if let Err(error) = components::detach_pods(layout) {
         eprintln!("what network plugins have of the cluster's Pods is left: {error:#}");

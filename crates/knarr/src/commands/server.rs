@@ -3,20 +3,21 @@
 //! The same command with `KNARR_PART` set is one of the parts.
 
 use anyhow::{Result, bail};
-use cli::args::{CommonArgs, Part, ServerArgs};
+use cli::args::{CommonArgs, ServerArgs};
 
-use crate::components::{self, Ready};
+use crate::components::{self, Ready, Settings};
 use crate::host;
 use crate::layout::Layout;
-use crate::supervisor::{self, PART_VARIABLE, PARTS};
+use crate::supervisor::{self, CONTROL_PLANE, INGRESS, NODE, PART_VARIABLE, PartPlan};
 
 /// Runs until it is told to stop.
 pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     match std::env::var(PART_VARIABLE).ok().as_deref() {
         None => supervisor::told_if_full(supervise(args, common, &layout), &layout),
-        Some("control-plane") => supervisor::explained(components::control_plane(&layout), &layout),
-        Some("node") => supervisor::explained(components::node(&layout), &layout),
+        Some(CONTROL_PLANE) => supervisor::explained(components::control_plane(&layout), &layout),
+        Some(NODE) => supervisor::explained(components::node(&layout), &layout),
+        Some(INGRESS) => supervisor::explained(components::ingress(&layout), &layout),
         Some(part) => bail!("there is no part {part:?}; unset {PART_VARIABLE}"),
     }
 }
@@ -29,11 +30,10 @@ fn supervise(args: &ServerArgs, common: &CommonArgs, layout: &Layout) -> Result<
     if !taken_back.is_empty() {
         tracing::info!(what = taken_back.join(", "), "taken back what a part has left that is turned off");
     }
-    let parts = if args.runs(Part::Agent) { PARTS.to_vec() } else { PARTS[..1].to_vec() };
     let plan = supervisor::Plan {
-        parts,
+        parts: parts(&settings, layout)?,
         layout: layout.clone(),
-        awaited: Ready::awaited(args),
+        awaited: Ready::awaited(&settings.args),
         common_flags: common.flags(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -46,4 +46,17 @@ fn supervise(args: &ServerArgs, common: &CommonArgs, layout: &Layout) -> Result<
     });
     drop(lock);
     ended
+}
+
+/// The control plane, and all Nodes of this host on their wire.
+fn parts(settings: &Settings, layout: &Layout) -> Result<Vec<PartPlan>> {
+    let mut parts = vec![PartPlan::own(CONTROL_PLANE, layout)];
+    parts.extend(supervisor::node_parts(&settings.args, layout));
+    for (node, network) in components::connect_local_nodes(settings, layout)? {
+        let taken_back = || components::take_back_of_parts(&settings.args, &node.layout).map(drop);
+        components::in_network(&node, taken_back)?;
+        let (name, layout) = (format!("{NODE} {}", node.number), node.layout);
+        parts.push(PartPlan { kind: NODE, name, layout, network: Some(network) });
+    }
+    Ok(parts)
 }

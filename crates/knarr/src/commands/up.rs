@@ -44,8 +44,8 @@ pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
         layout.root().display()
     ));
     let child = start(args, common, &layout)?;
-    let mut reached = InOrder::new(args);
-    wait_until_ready(child, &layout, args, &mut |step| {
+    let mut reached = InOrder::new(&settings.args);
+    wait_until_ready(child, &layout, &settings.args, &mut |step| {
         for step in reached.by(step) {
             progress.reached(&described(step, &settings));
         }
@@ -90,12 +90,17 @@ fn described(step: Ready, settings: &Settings) -> String {
     let what = match step {
         Ready::ApiServer => format!("https://{}:{}", settings.node_ip, args.https_listen_port),
         Ready::Node => format!("{} is Ready", settings.node_name),
+        Ready::Nodes => {
+            let last = args.nodes.unwrap_or(1);
+            format!("{}-2 to -{last} are Ready", settings.node_name)
+        }
         Ready::Proxy => "are programmed".to_owned(),
         Ready::Dns => format!("answers at {}", args.cluster_dns),
     };
     let name = match step {
         Ready::ApiServer => "API server",
         Ready::Node => "Node",
+        Ready::Nodes => "Nodes",
         Ready::Proxy => "Services",
         Ready::Dns => "DNS",
     };

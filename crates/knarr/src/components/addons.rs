@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use base::Clock;
 use cli::args::Part;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Service};
+use k8s_openapi::api::networking::v1::IngressClass;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::api::storage::v1::{CSIDriver, StorageClass};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -38,10 +39,29 @@ pub(super) async fn ensure(client: kube::Client, settings: &Settings) -> Result<
     make::<ConfigMap>(client, in_namespace, believed.clone()).await?;
     renew(client, believed).await?;
     forget_former_proxies(client, settings).await?;
+    if !settings.args.disable.contains(&Part::Ingress) {
+        ingress_class(client).await?;
+    }
     if settings.args.disable.contains(&Part::CsiHostpath) {
         return Ok(());
     }
     storage(client).await
+}
+
+/// The class of Ingresses that knarr serves itself; the default one, unless somebody has another.
+async fn ingress_class(client: &kube::Client) -> Result<()> {
+    let classes: Api<IngressClass> = Api::all(client.clone());
+    let known = classes.list(&ListParams::default()).await.context("list the IngressClasses")?;
+    if known.iter().any(|class| class.name_any() == ingress::CLASS) {
+        return Ok(());
+    }
+    let has_default = known.iter().any(ingress::plan::is_default);
+    let marks = (!has_default).then(|| json!({(ingress::plan::DEFAULT_CLASS): "true"}));
+    let class = json!({
+        "metadata": {"name": ingress::CLASS, "annotations": marks},
+        "spec": {"controller": ingress::CONTROLLER_NAME},
+    });
+    make::<IngressClass>(client, None, class).await
 }
 
 /// The default StorageClass and its driver.

@@ -6,24 +6,26 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use auth::issuing::{Signer, Signers};
 use base::{Clock, Random, Tasks};
-use cli::args::{ControllerManagerArgs, KubeletArgs, LeaderElection, NodeIpamArgs, ProxyArgs};
+use cli::args::{ControllerManagerArgs, KubeletArgs, NodeIpamArgs, ProxyArgs, ServingArgs};
 use cli::controller_manager::OptionArgs;
 use controller::lease::{Election, Timing};
 use controller::trace::Reporter;
 use controller::{ClientMetrics, Informers};
 use controllers::node_ipam::Ranges;
+use machinery::leader_election::LeaderElection;
 use machinery::net::Family;
 
 use super::controller_options::ControllerOptions;
-use super::election::{election, lead};
+use super::election::lead;
 use super::node::{self, Place};
 use super::{container_runtime, control_plane, credentials, serving};
 use crate::commands::trace;
 use crate::host;
 use crate::layout::Layout;
 
-/// Where upstream's controller manager says how it is.
+/// Where upstream's controller manager and scheduler say how they are.
 const CONTROLLERS_PORT: u16 = 10_257;
+const SCHEDULER_PORT: u16 = 10_259;
 
 /// What a part reaches the API server with, and its tasks.
 pub(crate) struct Connection {
@@ -49,18 +51,26 @@ impl Connection {
         Ok(format!("{}_{}", host::node_name()?, self.informers.random().uuid()))
     }
 
-    fn election(&self, name: &'static str, how: &LeaderElection) -> Result<Option<Election>> {
+    fn election(&self, how: &LeaderElection) -> Result<Option<Election>> {
         if !how.is_on {
             return Ok(None);
         }
+        let (namespace, identity) = (how.namespace.clone(), self.identity()?);
+        // One for the process's life.
+        let name: &'static str = String::leak(how.name.clone());
         let timing = Timing {
             lease_duration: how.lease_duration,
             renew_deadline: how.renew_deadline,
             renew_every: how.retry_period,
             retry_after: how.retry_period,
         };
-        Ok(Some(election(name, &self.identity()?, timing)))
+        Ok(Some(Election { namespace, name, identity, timing }))
     }
+}
+
+/// Which of several controller managers works.
+pub(crate) fn election_of_controllers(args: &ControllerManagerArgs) -> LeaderElection {
+    args.leader.or(LeaderElection::of("kube-controller-manager"))
 }
 
 /// `knarr controller-manager`: every controller, once it leads.
@@ -78,8 +88,7 @@ pub(crate) async fn start_controllers(args: &ControllerManagerArgs, connection: 
         connection.informers.setting_or(|| ranges);
     }
     serving::start(&args.serving, CONTROLLERS_PORT, &connection.informers).await?;
-    let election =
-        connection.election("kube-controller-manager", &args.leader.or(LeaderElection::default()))?;
+    let election = connection.election(&election_of_controllers(args))?;
     let own_accounts = args.use_service_account_credentials.then(|| connection.config.clone());
     lead(election, &connection.informers, async move |informers| {
         let engine = options.engine(informers.clone());
@@ -197,22 +206,13 @@ fn legacy_tokens(args: &ControllerManagerArgs) -> Result<Option<auth::token::Tok
 }
 
 /// `knarr scheduler`: the scheduler, once it leads.
-pub(crate) fn start_scheduler(
+pub(crate) async fn start_scheduler(
+    serving: &ServingArgs,
     configuration: scheduler::Configuration,
     connection: &Connection,
 ) -> Result<()> {
-    let said = &configuration.leader_election;
-    // One for the process's life.
-    let name: &'static str = String::leak(said.name.clone());
-    let how = LeaderElection {
-        is_on: said.is_on,
-        lease_duration: said.lease_duration,
-        renew_deadline: said.renew_deadline,
-        retry_period: said.retry_period,
-    };
-    let election = connection.election(name, &how)?;
-    let namespace = said.namespace.clone();
-    let election = election.map(|election| Election { namespace, ..election });
+    serving::start(serving, SCHEDULER_PORT, &connection.informers).await?;
+    let election = connection.election(&configuration.leader_election)?;
     lead(election, &connection.informers, async |informers| {
         control_plane::run_scheduler(&informers, configuration, Reporter::disabled());
         Ok(())
@@ -226,6 +226,7 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
         node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
         node_ip: node::ipv4(args.node_ip.map_or_else(host::node_ip, Ok)?)?,
         pod_cidr: args.pod_cidr,
+        pod_mtu: None,
         cluster_cidr: args.pod_cidr,
         cluster_dns: args.cluster_dns,
         cluster_domain: args.cluster_domain.clone(),
@@ -238,9 +239,10 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
         _ => None,
     };
     let tasks = connection.informers.tasks().clone();
+    // Who watches policies for the Pods of a kubelet alone is its cluster's choice.
+    let told = container_runtime::Told { reporter: Reporter::disabled(), policed: None };
     let container_runtime =
-        container_runtime::open(&args.container_runtime, layout, &place, Reporter::disabled(), &tasks)
-            .await?;
+        container_runtime::open(&args.container_runtime, layout, &place, told, &tasks).await?;
     super::kubelet_root::settle(layout, args.configuration.root_dir.as_deref())?;
     let config = kubelet::Config {
         streaming_connection_idle_timeout: args.streaming_connection_idle_timeout,
@@ -260,6 +262,9 @@ pub(crate) async fn start_proxy(args: &ProxyArgs, layout: &Layout, connection: C
         cluster_cidrs: args.cluster_cidr,
         service_cidrs: args.service_cidr,
         local_addresses: Vec::new(),
+        node_port_addresses: node::node_port_addresses(&args.node_ports)?,
+        healthz_address: Some(args.healthz_bind_address).filter(|address| address.port() != 0),
+        metrics_address: Some(args.metrics_bind_address).filter(|address| address.port() != 0),
     };
     let tasks = connection.informers.tasks().clone();
     node::run_proxy(config, &connection.informers, Reporter::disabled(), &tasks).await

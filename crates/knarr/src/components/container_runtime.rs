@@ -12,6 +12,7 @@ use cri::client::{Client, socket_of};
 use cri::server::Services;
 use cri::{ImageService, RuntimeService};
 use machinery::net::Cidr;
+use network_policy::Sandboxes;
 use runtime::Runtime;
 
 use super::node::Place;
@@ -24,6 +25,14 @@ pub(super) struct ContainerRuntime {
     pub(super) images: Arc<dyn ImageService>,
 }
 
+/// Whom the runtime tells what.
+pub(super) struct Told {
+    /// Of spans.
+    pub(super) reporter: Reporter,
+    /// Of sandboxes, if policies are for them.
+    pub(super) policed: Option<Sandboxes>,
+}
+
 /// Opens the built-in runtime, or waits for the one at `endpoint`. The built-in runtime's own socket leads to it over
 /// gRPC, as a kubelet elsewhere would use it.
 ///
@@ -33,7 +42,7 @@ pub(super) async fn open(
     args: &RuntimeArgs,
     layout: &Layout,
     place: &Place,
-    reporter: Reporter,
+    told: Told,
     tasks: &Tasks,
 ) -> Result<ContainerRuntime> {
     const FLAG: &str = "--container-runtime-endpoint";
@@ -43,7 +52,7 @@ pub(super) async fn open(
     let socket = endpoint.map(socket_of).transpose().context(FLAG)?;
     let is_own = socket.is_none_or(|socket| socket == layout.cri_socket());
     let built_in = match is_own {
-        true => Some(Arc::new(built_in(layout, place, (handlers, args), reporter, tasks).await?)),
+        true => Some(Arc::new(built_in(layout, place, (handlers, args), told, tasks).await?)),
         false => None,
     };
     match (endpoint, built_in) {
@@ -64,17 +73,18 @@ async fn built_in(
     layout: &Layout,
     place: &Place,
     (handlers, args): (BTreeMap<String, PathBuf>, &RuntimeArgs),
-    reporter: Reporter,
+    told: Told,
     tasks: &Tasks,
 ) -> Result<Runtime> {
     let id = layout.cluster_id();
-    let network = Arc::new(open_network(layout, (place.pod_cidr, place.cluster_cidr), args)?);
+    let network = Arc::new(open_network(layout, place, args)?);
     network.follow(Random::from_system(), tasks).context("watch the folders of the pod network")?;
     let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
     config.handlers = handlers;
     config.cdi_dirs.push(layout.cdi());
     config.registries.clone_from(&args.private_registry);
-    config.network = Some(Arc::new(CniPodNetwork::new(network, config.clock.clone(), reporter)));
+    let network = CniPodNetwork::new(network, config.clock.clone(), told.reporter, told.policed);
+    config.network = Some(Arc::new(network));
     let runtime = Runtime::open(config).await.context("open the container runtime")?;
     runtime.ensure_builtin_images().await.context("make the built-in image")?;
     let (images, random) = (Arc::clone(runtime.images()), Random::from_system());
@@ -86,11 +96,19 @@ async fn built_in(
     Ok(runtime)
 }
 
+/// Whether Pods are attached by the built-in network, unless a configuration is put into the cluster's own folder.
+pub(super) fn has_builtin_network(args: &RuntimeArgs, layout: &Layout) -> bool {
+    let socket = args.container_runtime_endpoint.as_deref().map(socket_of);
+    let is_own = socket.is_none_or(|socket| socket.is_ok_and(|socket| socket == layout.cri_socket()));
+    is_own && args.cni_conf_dir.is_none()
+}
+
 /// The built-in network, or the one whose configuration is in the folder that the flags or the data directory name.
 ///
 /// Only the former has a folder of its own: what other programs have put into /etc/cni/net.d is nobody's unless asked for.
-fn open_network(layout: &Layout, cidrs: (Cidr, Cidr), args: &RuntimeArgs) -> Result<cni::Network> {
-    let config = network_config(layout, cidrs, args);
+fn open_network(layout: &Layout, place: &Place, args: &RuntimeArgs) -> Result<cni::Network> {
+    let cidrs = (place.pod_cidr, place.cluster_cidr);
+    let config = cni::BuiltinConfig { mtu: place.pod_mtu, ..network_config(layout, cidrs, args) };
     if let Some(folder) = &config.own_bin_dir {
         let program = std::env::current_exe().context("find this program")?;
         cni::plugin::link_plain(folder, &program).context("link the built-in network plugins")?;

@@ -37,6 +37,8 @@ const REQUESTS_IN_FLIGHT_MAX: usize = 600;
 const STORE_FAILED: &str = "the store failed; the control plane starts over from what is on disk";
 /// How long no definition of a kind changes before memory is given back.
 const AT_REST: Duration = Duration::from_secs(2);
+/// The embedded store's file, in the server's folder.
+const STORE: &str = "db/data.mdb";
 
 /// Runs the control plane until it is told to stop.
 pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
@@ -119,13 +121,16 @@ async fn reload_encryption(settings: &Settings, server: &ApiServer) {
     std::future::pending().await
 }
 
-/// Gives back what reading definitions of kinds has taken for a moment, which is several times what is kept of them. Never
-/// ends.
+/// Gives back what reading definitions of kinds has taken for a moment, which is several times what is kept of them, and the
+/// store's pages: all reads are answered from the watch cache. Never ends.
 async fn give_memory_back(server: &ApiServer) {
     let mut revision = 0;
     loop {
         revision = server.definitions_rested(revision, AT_REST).await;
         sys::process::give_memory_back();
+        if let Err(error) = sys::process::page_out(Path::new(STORE)) {
+            tracing::debug!(%error, "the store's pages stay in memory");
+        }
     }
 }
 
@@ -166,6 +171,8 @@ impl Parts<'_> {
         let options =
             ControllerOptions::read(&OptionArgs::from_pairs(&settings.args.kube_controller_manager_arg)?)?;
         let keys = Keys::read(settings)?;
+        // Also where this host has no Node: others have.
+        let serves_ingresses = !settings.args.disable.contains(&Part::Ingress);
         // What cannot be used is told at the start.
         keys.give_to(&self.informers_as("system:kube-controller-manager")(self.tasks.child()))?;
         let (server, make) = (Arc::clone(&self.server), self.informers_as("system:kube-controller-manager"));
@@ -182,6 +189,10 @@ impl Parts<'_> {
                         continue;
                     }
                     engine.start_as(*row, controller_client(&server, row.name));
+                }
+                if serves_ingresses {
+                    let row = ingress::status::CONTROLLER;
+                    engine.start_as(row, controller_client(&server, row.name));
                 }
                 Ok(())
             }
@@ -305,6 +316,7 @@ struct Keys {
     service_account_key: Vec<u8>,
     issuer: String,
     pod_ranges: controllers::node_ipam::Ranges,
+    load_balancer: Option<controllers::service_lb::Settings>,
 }
 
 impl Keys {
@@ -318,6 +330,10 @@ impl Keys {
                 pods: settings.args.cluster_cidr,
                 services: Some(settings.args.service_cidr),
             },
+            load_balancer: settings.args.runs(Part::Servicelb).then(|| controllers::service_lb::Settings {
+                pool: settings.args.servicelb_pool.clone(),
+                own_ports: [settings.args.https_listen_port, crate::host::checks::KUBELET_PORT].into(),
+            }),
         })
     }
 
@@ -329,6 +345,9 @@ impl Keys {
         informers.setting_or(|| self.signers.clone());
         informers.setting_or(|| tokens);
         informers.setting_or(|| self.pod_ranges);
+        if let Some(load_balancer) = &self.load_balancer {
+            informers.setting_or(|| load_balancer.clone());
+        }
         Ok(())
     }
 }
@@ -383,7 +402,7 @@ mod tests {
         let (cluster, roles) = (auth::bootstrap::cluster_role_bindings(), auth::bootstrap::role_bindings());
         let subjects = cluster.iter().map(|one| &one.subjects).chain(roles.iter().map(|one| &one.subjects));
         let bound: Vec<&str> = subjects.flatten().flatten().map(|one| one.name.as_str()).collect();
-        for controller in controllers::known() {
+        for controller in controllers::known().chain([&ingress::status::CONTROLLER]) {
             let Some(account) = account_of(controller.name) else { continue };
             assert!(bound.contains(&account), "{}: nothing is bound to {account}", controller.name);
         }

@@ -32,6 +32,7 @@ impl ControllerOptions {
     /// An engine for controllers that do as these options say.
     pub(super) fn engine(&self, informers: Informers) -> Engine {
         informers.setting_or(|| self.options.clone());
+        controllers::leave_out(&informers);
         Engine::new(informers, "controllermanager")
             .with_workers(self.workers.clone())
             .with_notes(controllers::metrics::notes)

@@ -27,15 +27,26 @@ where
             Some(election) => Some(acquire(election, &informers).await),
             None => None,
         };
-        if let Err(error) = work(informers).await {
-            tracing::error!(error = format!("{error:#}"), "the work could not begin");
-            return tasks.stop();
+        let lost = async {
+            match held {
+                Some(mut held) => held.lost().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = begun(work(informers)) => {}
+            () = lost => {}
         }
-        if let Some(mut held) = held {
-            held.lost().await;
-            tasks.stop();
-        }
+        tasks.stop();
     });
+}
+
+/// Ends only if the work cannot begin. To be waited for beside the lead: beginning may take longer than that lasts.
+async fn begun(work: impl Future<Output = Result<()>>) {
+    match work.await {
+        Ok(()) => std::future::pending().await,
+        Err(error) => tracing::error!(error = format!("{error:#}"), "the work could not begin"),
+    }
 }
 
 /// Does `work` whenever this process leads, each time with informers of their own, made by `informers`: what runs in
@@ -77,11 +88,8 @@ where
     F: Fn(Informers) -> W,
     W: Future<Output = Result<()>>,
 {
-    if let Err(error) = work(informers.clone()).await {
-        tracing::error!(error = format!("{error:#}"), "the work could not begin");
-        return tokio::time::sleep(RETRY_AFTER).await;
-    }
     tokio::select! {
+        () = begun(work(informers.clone())) => return tokio::time::sleep(RETRY_AFTER).await,
         () = held.lost() => return,
         () = all.stopping() => {}
     }

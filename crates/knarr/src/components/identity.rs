@@ -21,6 +21,8 @@ use crate::layout::Layout;
 pub(crate) const CONTROL_PLANE_UID: u32 = 64_250;
 /// Its group.
 pub(crate) const CONTROL_PLANE_GID: u32 = 64_250;
+/// The user and group that the Ingress controller becomes: it has no file, and nobody else's process.
+pub(crate) const INGRESS_UID: u32 = 64_251;
 
 /// The common name of the certificate that this cluster's own front proxies show, and its file.
 pub(super) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
@@ -35,7 +37,7 @@ const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 /// If something cannot be written.
 pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     let now = Clock::system().now();
-    let (server, agent) = (layout.server(), layout.agent());
+    let server = layout.server();
     let keys = server.join("tls");
     super::hand_over::prepare(layout)?;
     let create = |dirs: &[&Path]| {
@@ -43,7 +45,6 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
             |dir: &&Path| std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()));
         dirs.iter().try_for_each(create)
     };
-    create(&[&agent, &agent.join("tls")])?;
     as_control_plane(|| create(&[&keys, &server.join("db")]))?;
     if settings.args.datastore.datastore_endpoint.is_some() {
         super::shared::agree(settings, layout, now)?;
@@ -61,23 +62,22 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     );
     issue(clients, &to_kubelets)?;
     issue(&authorities.front_proxy, &Subject::user(FRONT_PROXY_CLIENT, FRONT_PROXY_CLIENT))?;
-    pki::write_file(&agent.join("tls/ca.crt"), authority_pem.as_bytes(), 0o644)?;
     let believed = as_control_plane(|| authorities::client_bundle(&keys, now))?;
-    pki::write_file(&agent.join("tls").join(KUBELET_CLIENT_CA), believed.as_bytes(), 0o644)?;
-    let node = format!("{}{}", auth::NODE_USER_PREFIX, settings.node_name);
-    let kubelet = clients.issue(&agent.join("tls"), &Subject::client("kubelet", &node, auth::NODES), now)?;
-    let addresses = vec![settings.node_ip, LOCALHOST];
-    let serving = Subject::server("kubelet-server", &node, vec![settings.node_name.clone()], addresses);
-    authorities.kubelet_serving.issue(&agent.join("tls"), &serving, now)?;
-    let proxy = clients.issue(&agent.join("tls"), &Subject::user("kube-proxy", auth::PROXY_USER), now)?;
+    let issuer = Issuer { authorities: &authorities, believed: &believed, now };
     let admin = issue(clients, &Subject::client("admin", "system:admin", auth::MASTERS))?;
 
     let url = format!("https://{}:{}", reachable(settings), settings.args.https_listen_port);
     let write = |path: &Path, user: &str, identity: &pki::Identity, mode: u32| {
         pki::write_file(path, pki::kubeconfig(&url, authority_pem, user, identity).as_bytes(), mode)
     };
-    write(&layout.agent_kubeconfig(), "kubelet", &kubelet, 0o600)?;
-    write(&layout.proxy_kubeconfig(), "kube-proxy", &proxy, 0o600)?;
+    issuer.prepare_node(layout, settings, &url, ServerName::OfUrl)?;
+    for node in settings.local_nodes(layout)? {
+        super::local_nodes::prepare_folder(layout, &node)?;
+        let own = settings.of_local_node(&node)?;
+        issuer.prepare_node(&node.layout, &own, &settings.url_for_nodes(), ServerName::OfAll)?;
+        super::servers::put_first(&settings.url_for_nodes(), &node.layout)?;
+        own.save(&node.layout)?;
+    }
     write(&layout.admin_kubeconfig(), "admin", &admin, 0o600)?;
     let outside = [
         (Part::ControllerManager, layout.controller_manager_kubeconfig(), "system:kube-controller-manager"),
@@ -95,8 +95,54 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     super::datastore::prepare(&settings.args.datastore, layout)?;
     super::encryption::prepare(&settings.args.api_server, layout)?;
     super::configurations::prepare(settings, layout)?;
-    std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o700))?;
     Ok(())
+}
+
+/// What the certificate of an API server is asked to be for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ServerName {
+    /// The address in the URL.
+    OfUrl,
+    /// The name that all servers have, wherever they are.
+    OfAll,
+}
+
+/// Who makes the files that a Node's parts find theirs in.
+struct Issuer<'a> {
+    authorities: &'a Authorities,
+    /// Whose clients kubelets believe, PEM.
+    believed: &'a str,
+    now: jiff::Timestamp,
+}
+
+impl Issuer<'_> {
+    fn prepare_node(&self, layout: &Layout, own: &Settings, url: &str, name: ServerName) -> Result<()> {
+        let (agent, tls) = (layout.agent(), layout.agent().join("tls"));
+        std::fs::create_dir_all(&tls).with_context(|| format!("create {}", tls.display()))?;
+        std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o700))?;
+        let authority_pem = self.authorities.serving.certificate_pem();
+        pki::write_file(&tls.join("ca.crt"), authority_pem.as_bytes(), 0o644)?;
+        pki::write_file(&tls.join(KUBELET_CLIENT_CA), self.believed.as_bytes(), 0o644)?;
+        let node = format!("{}{}", auth::NODE_USER_PREFIX, own.node_name);
+        let clients = &self.authorities.clients;
+        let kubelet = clients.issue(&tls, &Subject::client("kubelet", &node, auth::NODES), self.now)?;
+        let addresses = vec![own.node_ip, LOCALHOST];
+        let serving = Subject::server("kubelet-server", &node, vec![own.node_name.clone()], addresses);
+        self.authorities.kubelet_serving.issue(&tls, &serving, self.now)?;
+        let proxy = clients.issue(&tls, &Subject::user("kube-proxy", auth::PROXY_USER), self.now)?;
+        let ingress = clients.issue(&tls, &Subject::user("ingress", auth::INGRESS_USER), self.now)?;
+        let kubeconfigs = [
+            (layout.agent_kubeconfig(), "kubelet", &kubelet),
+            (layout.proxy_kubeconfig(), "kube-proxy", &proxy),
+            (layout.ingress_kubeconfig(), "ingress", &ingress),
+        ];
+        for (path, user, identity) in kubeconfigs {
+            let text = pki::kubeconfig(url, authority_pem, user, identity);
+            let text = if name == ServerName::OfAll { super::join::of_any_server(&text) } else { text };
+            pki::write_file(&path, text.as_bytes(), 0o600)?;
+        }
+        Ok(())
+    }
 }
 
 /// The API server's certificate: every name and address that it is reached by.

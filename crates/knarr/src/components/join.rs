@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use auth::pki::{self, Identity, Subject};
 use base::{Backoff, Clock, Random, Tasks};
-use cli::args::ServerArgs;
+use cli::args::{NetworkArgs, Part, ServerArgs};
 use controller::{Informers, Scope};
 use http::Uri;
 use k8s_openapi::ByteString;
@@ -50,6 +50,11 @@ pub(crate) struct ClusterConfig {
     pub(crate) service_cidr: Cidrs,
     pub(crate) cluster_dns: IpAddr,
     pub(crate) cluster_domain: String,
+    #[serde(default)]
+    pub(crate) network: NetworkArgs,
+    /// Whether Nodes serve Ingresses.
+    #[serde(default)]
+    pub(crate) ingress: bool,
 }
 
 impl ClusterConfig {
@@ -60,6 +65,8 @@ impl ClusterConfig {
             service_cidr: args.service_cidr,
             cluster_dns: args.cluster_dns,
             cluster_domain: args.cluster_domain.clone(),
+            network: args.network.clone(),
+            ingress: !args.disable.contains(&Part::Ingress),
         }
     }
 }
@@ -135,6 +142,11 @@ impl Newcomer<'_> {
         let kube = self.client(&authority, Proof::Certificate(&client))?;
         let proxy = Subject::user("kube-proxy", auth::PROXY_USER);
         let proxy = kept.of(&kube, &PROXY, &proxy, &believed.clients).await?;
+        let ingress = Subject::user("ingress", auth::INGRESS_USER);
+        let ingress = match config.ingress {
+            true => Some(kept.of(&kube, &INGRESS, &ingress, &believed.clients).await?),
+            false => None,
+        };
         self.register(&kube).await.context("make the Node")?;
         let (names, addresses) = (vec![self.node_name.to_owned()], vec![self.node_ip]);
         let serving = Subject {
@@ -146,13 +158,10 @@ impl Newcomer<'_> {
             (layout.agent_kubeconfig(), "kubelet", &client),
             (layout.proxy_kubeconfig(), "kube-proxy", &proxy),
         ];
-        for (path, user, identity) in kubeconfigs {
+        let ingress = ingress.as_ref().map(|identity| (layout.ingress_kubeconfig(), "ingress", identity));
+        for (path, user, identity) in kubeconfigs.into_iter().chain(ingress) {
             let text = pki::kubeconfig(self.server, &authority, user, identity);
-            let text = text.replace(
-                "    certificate-authority-data:",
-                &format!("    tls-server-name: {SERVER_NAME}\n    certificate-authority-data:"),
-            );
-            pki::write_file(&path, text.as_bytes(), 0o600)?;
+            pki::write_file(&path, of_any_server(&text).as_bytes(), 0o600)?;
         }
         Ok(config)
     }
@@ -244,6 +253,12 @@ impl Newcomer<'_> {
     }
 }
 
+/// A kubeconfig that is good for any server, whatever its address.
+pub(super) fn of_any_server(kubeconfig: &str) -> String {
+    const AUTHORITY: &str = "    certificate-authority-data:";
+    kubeconfig.replace(AUTHORITY, &format!("    tls-server-name: {SERVER_NAME}\n{AUTHORITY}"))
+}
+
 /// A token that the server does not take is the likely case.
 fn refused(error: anyhow::Error, signer: &str) -> anyhow::Error {
     match error.downcast_ref() {
@@ -314,6 +329,7 @@ struct Signer {
 
 const KUBELET: Signer = Signer { name: "kubernetes.io/kube-apiserver-client-kubelet", usage: "client auth" };
 const PROXY: Signer = Signer { name: auth::PROXY_SIGNER, usage: "client auth" };
+const INGRESS: Signer = Signer { name: auth::INGRESS_SIGNER, usage: "client auth" };
 const SERVING: Signer = Signer { name: "kubernetes.io/kubelet-serving", usage: "server auth" };
 
 /// The certificates of this host, in its folder.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use base::{Clock, Random, Tasks};
-use cli::args::Part;
+use cli::args::{NodePortArgs, Part};
 use controller::trace::Reporter;
 use controller::{ClientMetrics, Informers};
 use jiff::Timestamp;
@@ -18,13 +18,17 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::container_runtime::{self, ContainerRuntime};
 use super::identity::KUBELET_CLIENT_CA;
-use super::pod_routes::{Follower, PodNetwork};
+use super::pod_routes::{Follower, Overlay, PodNetwork};
 use super::servers::Servers;
 use super::serving::{read_certificates, tls};
 use super::{Ready, Settings};
 use crate::commands::trace;
 use crate::host::checks::KUBELET_PORT;
 use crate::layout::Layout;
+
+/// Where the proxy says how it is, and what it counts. Source: kube-proxy's defaults.
+const PROXY_HEALTHZ_PORT: u16 = 10_256;
+const PROXY_METRICS_PORT: u16 = 10_249;
 
 /// Runs the node until it is told to stop.
 pub(crate) fn node(layout: &Layout) -> Result<()> {
@@ -68,14 +72,19 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         _ = interrupt.recv() => return Ok(()),
     };
     if settings.args.runs(Part::Kubelet) {
-        let container_runtime = container_runtime::open(
-            &settings.args.container_runtime,
-            layout,
-            &place,
-            reporter.clone(),
-            &tasks,
-        )
-        .await?;
+        let policed = policed(settings, layout)?;
+        let told = container_runtime::Told { reporter: reporter.clone(), policed: policed.clone() };
+        let container_runtime =
+            container_runtime::open(&settings.args.container_runtime, layout, &place, told, &tasks).await?;
+        // The sandboxes of before are known: what an earlier process has left in the kernel stays in force until then.
+        if let Some(policed) = policed {
+            let config = network_policy::Config {
+                cluster_id: layout.cluster_id(),
+                node_name: settings.node_name.clone(),
+                families: vec![place.pod_cidr.family()],
+            };
+            network_policy::run(&informers, config, policed, reporter.clone(), &tasks);
+        }
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
         follow_routes(settings, &place, layout, (&informers, &kubelet_informers), &tasks);
         let arguments = settings.args.registration.kubelet_args(&settings.args.kubelet_arg);
@@ -99,6 +108,16 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     }
     tasks.stop_and_wait().await;
     Ok(())
+}
+
+/// The sandboxes that network policies are for, if this Node has them; otherwise none of their rules are left.
+fn policed(settings: &Settings, layout: &Layout) -> Result<Option<network_policy::Sandboxes>> {
+    let is_builtin = container_runtime::has_builtin_network(&settings.args.container_runtime, layout);
+    if settings.args.runs(Part::NetworkPolicy) && is_builtin {
+        return Ok(Some(network_policy::Sandboxes::default()));
+    }
+    network_policy::cleanup(&layout.cluster_id()).context("remove the rules of network policies")?;
+    Ok(None)
 }
 
 /// The driver of the default StorageClass, which the kubelet learns of as of any other.
@@ -125,11 +144,18 @@ fn follow_routes(
 ) {
     let runtime = &settings.args.container_runtime;
     let is_foreign = runtime.container_runtime_endpoint.is_some() || runtime.cni_conf_dir.is_some();
+    let overlay = Overlay::of(&settings.args.network, place).filter(|_| !is_foreign);
+    let network = match (is_foreign, overlay) {
+        (true, _) => PodNetwork::Foreign,
+        (false, Some(_)) => PodNetwork::Overlay,
+        (false, None) => PodNetwork::BuiltIn,
+    };
     let follower = Follower {
         own_name: settings.node_name.clone(),
         cluster: place.cluster_cidr,
         layout: layout.clone(),
-        network: if is_foreign { PodNetwork::Foreign } else { PodNetwork::BuiltIn },
+        network,
+        overlay,
         informers: all.clone(),
         kubelet: kubelet.clone(),
     };
@@ -137,7 +163,7 @@ fn follow_routes(
 }
 
 /// This host's own API server, if it has one.
-fn home(settings: &Settings) -> Option<SocketAddr> {
+pub(super) fn home(settings: &Settings) -> Option<SocketAddr> {
     let address = super::identity::reachable(settings);
     settings.joined.is_none().then(|| SocketAddr::new(address, settings.args.https_listen_port))
 }
@@ -166,6 +192,8 @@ pub(super) struct Place {
     pub(super) node_name: String,
     pub(super) node_ip: Ipv4Addr,
     pub(super) pod_cidr: Cidr,
+    /// The largest packet of its Pods in bytes, if it is not that of any link.
+    pub(super) pod_mtu: Option<u32>,
     pub(super) cluster_cidr: Cidr,
     pub(super) cluster_dns: IpAddr,
     pub(super) cluster_domain: String,
@@ -184,6 +212,7 @@ impl Place {
             node_name: settings.node_name.clone(),
             node_ip: ipv4(settings.node_ip)?,
             pod_cidr,
+            pod_mtu: super::pod_routes::pod_mtu(&args.network, settings.node_ip)?,
             cluster_cidr,
             cluster_dns: args.cluster_dns,
             cluster_domain: args.cluster_domain.clone(),
@@ -213,8 +242,20 @@ async fn start_proxy(
         cluster_cidrs: settings.args.cluster_cidr,
         service_cidrs: settings.args.service_cidr,
         local_addresses: vec![ipv4(settings.args.cluster_dns)?],
+        node_port_addresses: node_port_addresses(&settings.args.node_ports)?,
+        healthz_address: Some((Ipv4Addr::UNSPECIFIED, PROXY_HEALTHZ_PORT).into()),
+        metrics_address: Some((Ipv4Addr::LOCALHOST, PROXY_METRICS_PORT).into()),
     };
     run_proxy(config, informers, reporter, tasks).await
+}
+
+/// Where ports of Nodes are.
+pub(super) fn node_port_addresses(args: &NodePortArgs) -> Result<proxy::NodePortAddresses> {
+    let networks = args.networks()?;
+    Ok(match networks.is_empty() {
+        true => proxy::NodePortAddresses::Primary,
+        false => proxy::NodePortAddresses::Networks(networks),
+    })
 }
 
 /// Ends when the first rules are in the kernel.

@@ -11,6 +11,7 @@ use controller::cause;
 use controller::trace::Reporter;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
+use network_policy::{Sandbox, Sandboxes};
 use runtime::{PodNetwork, SandboxNetwork};
 use serde_json::json;
 use tokio::sync::watch;
@@ -21,17 +22,43 @@ const INTERFACE: &str = "eth0";
 /// The capability of plugins that are told the Pod's annotations. Source: containerd's and CRI-O's.
 const POD_ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
+/// What of a sandbox's labels says which Pod it is. Source: `pkg/kubelet/types/labels.go`.
+const IDENTITY_LABELS: [&str; 3] =
+    ["io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid"];
+
 /// Attaches sandboxes to a CNI network.
 pub(crate) struct CniPodNetwork {
     network: Arc<Network>,
     clock: Clock,
     reporter: Reporter,
+    policed: Option<Sandboxes>,
 }
 
 impl CniPodNetwork {
-    /// Each ADD is a span, which `reporter` gets.
-    pub(crate) fn new(network: Arc<Network>, clock: Clock, reporter: Reporter) -> Self {
-        Self { network, clock, reporter }
+    /// Each ADD is a span, which `reporter` gets. With `policed`, nothing runs in a sandbox of the built-in network before
+    /// the rules for it are in force.
+    pub(crate) fn new(
+        network: Arc<Network>,
+        clock: Clock,
+        reporter: Reporter,
+        policed: Option<Sandboxes>,
+    ) -> Self {
+        Self { network, clock, reporter, policed }
+    }
+
+    /// Tells the policies of a sandbox; none of theirs if somebody else's network has attached it.
+    fn police(&self, sandbox: &SandboxNetwork, addresses: &[IpAddr]) -> Option<&Sandboxes> {
+        let policed = self.policed.as_ref().filter(|_| self.network.is_builtin())?;
+        let labels = sandbox.labels.iter().filter(|(key, _)| !IDENTITY_LABELS.contains(&key.as_str()));
+        let told = Sandbox {
+            namespace: sandbox.metadata.namespace.clone(),
+            name: sandbox.metadata.name.clone(),
+            uid: sandbox.metadata.uid.clone(),
+            labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
+            addresses: addresses.to_vec(),
+        };
+        policed.put(&sandbox.id, told);
+        Some(policed)
     }
 
     /// The kubelet's cause is that of the call, which is made in its task.
@@ -55,15 +82,28 @@ impl PodNetwork for CniPodNetwork {
             return Err(format!("failed to find network info for sandbox {:?}", sandbox.id));
         }
         self.added(sandbox, start, &ips);
+        if let Some(policed) = self.police(sandbox, &ips) {
+            policed.in_force().await.map_err(|error| error.to_string())?;
+        }
         Ok(ips)
     }
 
     async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), String> {
+        // Before somebody else can have its addresses.
+        if let Some(policed) = &self.policed {
+            policed.remove(&sandbox.id);
+        }
         let (network, attachment) = (self.network.clone(), bare(sandbox));
         blocking(move || network.del(&attachment)).await
     }
 
     async fn check(&self, sandbox: &SandboxNetwork) -> Result<(), String> {
+        let id = sandbox.id.clone();
+        let network = self.network.clone();
+        let attached = blocking(move || network.result(&id, INTERFACE)).await?;
+        if let Some(attached) = attached {
+            self.police(sandbox, &attached.pod_ips(INTERFACE));
+        }
         let (network, attachment) = (self.network.clone(), bare(sandbox));
         blocking(move || match network.check(&attachment) {
             // Of all runtimes this one alone asks, and widely used plugins answer wrongly (portmap 1.1 misses IPv6 rules
@@ -78,6 +118,9 @@ impl PodNetwork for CniPodNetwork {
     }
 
     async fn retain(&self, sandboxes: BTreeSet<String>) -> Result<(), String> {
+        if let Some(policed) = &self.policed {
+            policed.retain(|id| sandboxes.contains(id));
+        }
         let network = self.network.clone();
         let freed = blocking(move || network.retain(&sandboxes)).await?;
         if !freed.is_empty() {

@@ -1,10 +1,14 @@
 //! Routes to the Pods of other Nodes: each Node's range lies behind its address, which must be on a network of this
-//! host. Made when Nodes come, taken back when they go and by `knarr reset`. What cannot be made is tried again, and
-//! told: on the Node ([`availability`]), by an event, and once in the log.
+//! host; or, with an overlay ([`overlay`]), be reached from it in any way. Made when Nodes come, taken back when they go and
+//! by `knarr reset`. What cannot be made is tried again, and told: on the Node ([`availability`]), by an event, and once in
+//! the log.
 //!
 //! Source: flannel's `host-gw`, kubenet.
 
 mod availability;
+mod overlay;
+mod vxlan;
+mod wireguard;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -24,9 +28,11 @@ use sys::netlink::{NewRoute, Route};
 
 use crate::layout::Layout;
 pub(super) use availability::PodNetwork;
+use overlay::Made;
+pub(super) use overlay::{Overlay, pod_mtu};
 
 /// One route, as the file has it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct PodRoute {
     pub(crate) destination: (Ipv4Addr, u8),
     pub(crate) gateway: Ipv4Addr,
@@ -42,6 +48,8 @@ pub(super) struct Follower {
     pub(super) cluster: Cidr,
     pub(super) layout: Layout,
     pub(super) network: PodNetwork,
+    /// What packets go through, if it is no plain routes.
+    pub(super) overlay: Option<Overlay>,
     /// All Nodes.
     pub(super) informers: Informers,
     /// The kubelet's, who may write to its own Node.
@@ -63,36 +71,67 @@ impl Follower {
         loop {
             let nodes = nodes.list();
             let wanted = wanted(&self.own_name, self.cluster, &nodes);
-            let mut failures = Failures::new();
-            if made.as_ref() != Some(&wanted) {
-                failures = self.make(&wanted).await;
-                made = failures.is_empty().then_some(wanted);
+            let mut now = Made::default();
+            // What is behind an overlay is looked at whenever there is news: somebody may have changed it.
+            if made.as_ref() != Some(&wanted) || self.overlay.is_some() {
+                now = self.make(&wanted, &nodes).await;
+                made = now.failures.is_empty().then_some(wanted);
             }
+            let failures = now.failures;
             if told != failures {
                 self.tell(&recorder, &failures);
                 told.clone_from(&failures);
             }
+            let is_shown = self.show(&nodes, now.public_key).await;
             let is_written = self.write(&nodes, failures.into_keys().collect()).await;
-            if made.is_some() && is_written {
+            let again_in = if made.is_some() && is_written && is_shown {
                 backoff.reset();
-                changes.next().await;
-                continue;
-            }
+                now.again_in
+            } else {
+                Some(backoff.next(self.informers.random()))
+            };
             tokio::select! {
                 _ = changes.next() => {}
-                () = tokio::time::sleep(backoff.next(self.informers.random())) => {}
+                () = tokio::time::sleep(again_in.unwrap_or_default()), if again_in.is_some() => {}
             }
         }
     }
 
-    async fn make(&self, wanted: &[PodRoute]) -> Failures {
-        let (layout, routes) = (self.layout.clone(), wanted.to_vec());
-        let error = match tokio::task::spawn_blocking(move || apply(&layout, &routes)).await {
-            Ok(Ok(failures)) => return failures,
+    async fn make(&self, wanted: &[PodRoute], nodes: &[Arc<Node>]) -> Made {
+        let keys = self.overlay.map(|overlay| overlay.keys(&self.own_name, nodes)).unwrap_or_default();
+        let (layout, routes, overlay) = (self.layout.clone(), wanted.to_vec(), self.overlay);
+        let now = self.informers.clock().now();
+        let make = move || match overlay {
+            Some(overlay) => overlay.apply(&layout, &routes, &keys, now),
+            None => {
+                overlay::remove(&layout)?;
+                Ok(Made { failures: apply(&layout, &routes, None)?, ..Made::default() })
+            }
+        };
+        let error = match tokio::task::spawn_blocking(make).await {
+            Ok(Ok(made)) => return made,
             Ok(Err(error)) => format!("{error:#}"),
             Err(error) => error.to_string(),
         };
-        wanted.iter().map(|route| (route.gateway, error.clone())).collect()
+        let failures = wanted.iter().map(|route| (route.gateway, error.clone())).collect();
+        Made { failures, ..Made::default() }
+    }
+
+    /// Says whether the Node's object has what others have to know, if there is anything.
+    async fn show(&self, nodes: &[Arc<Node>], public_key: Option<String>) -> bool {
+        let Some(key) = public_key else { return true };
+        let own = nodes.iter().find(|node| node.metadata.name.as_deref() == Some(&self.own_name));
+        let annotations = own.and_then(|own| own.metadata.annotations.as_ref());
+        if annotations.and_then(|all| all.get(wireguard::PUBLIC_KEY)) == Some(&key) {
+            return true;
+        }
+        let patch = serde_json::json!({ "metadata": { "annotations": { wireguard::PUBLIC_KEY: key } } });
+        let api: Api<Node> = Api::all(self.kubelet.client().clone());
+        let patched = api.patch(&self.own_name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        if let Err(error) = &patched {
+            tracing::debug!(%error, "the Node's key was not shown");
+        }
+        patched.is_ok()
     }
 
     fn tell(&self, recorder: &Recorder, failures: &Failures) {
@@ -131,7 +170,8 @@ impl Follower {
     }
 }
 
-/// What is behind which address. Only ranges of the cluster are believed.
+/// What is behind which address. Only ranges of the cluster are believed, and addresses that a host may have: one of the
+/// cluster's Pods would lead packets in a circle.
 fn wanted(own_name: &str, cluster: Cidr, nodes: &[Arc<Node>]) -> Vec<PodRoute> {
     let is_inside = |cidr: Cidr| cidr.bits() > cluster.bits() && cluster.covers(cidr);
     let others = nodes.iter().filter(|node| node.metadata.name.as_deref() != Some(own_name));
@@ -139,7 +179,8 @@ fn wanted(own_name: &str, cluster: Cidr, nodes: &[Arc<Node>]) -> Vec<PodRoute> {
     let mut routes = BTreeMap::new();
     for node in others {
         let destination = node.spec.as_ref().and_then(|spec| Cidr::legacy(spec.pod_cidr.as_deref()?));
-        let Some((destination, gateway)) = destination.zip(internal_ip(node)) else { continue };
+        let gateway = internal_ip(node).filter(|ip| is_hosts(*ip) && !cluster.contains((*ip).into()));
+        let Some((destination, gateway)) = destination.zip(gateway) else { continue };
         if let Some(destination) = destination.network().v4().filter(|_| is_inside(destination)) {
             routes.entry(destination).or_insert(gateway);
         }
@@ -147,27 +188,37 @@ fn wanted(own_name: &str, cluster: Cidr, nodes: &[Arc<Node>]) -> Vec<PodRoute> {
     routes.into_iter().map(|(destination, gateway)| PodRoute { destination, gateway }).collect()
 }
 
+fn is_hosts(ip: Ipv4Addr) -> bool {
+    !(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || ip.is_broadcast())
+}
+
 fn internal_ip(node: &Node) -> Option<Ipv4Addr> {
     let addresses = node.status.as_ref()?.addresses.as_ref()?;
     addresses.iter().find(|address| address.type_ == "InternalIP")?.address.parse().ok()
 }
 
-/// Makes what is wanted, and takes back what was made before and is not wanted. The file knows of both in between.
-fn apply(layout: &Layout, wanted: &[PodRoute]) -> Result<Failures> {
+/// Makes what is wanted, on one link if that is given, and takes back what was made before and is not wanted. The file
+/// knows of both in between.
+fn apply(layout: &Layout, wanted: &[PodRoute], link: Option<u32>) -> Result<Failures> {
     let before = read(layout)?;
+    let is_same = before == wanted;
     let stale: Vec<PodRoute> = before.into_iter().filter(|route| !wanted.contains(route)).collect();
-    keep(layout, &[wanted, &stale].concat())?;
+    if !is_same {
+        keep(layout, &[wanted, &stale].concat())?;
+    }
     let mut table = Route::open()?;
     for route in &stale {
         table.delete_route(&request(route))?;
     }
     let mut failures = Failures::new();
     for route in wanted {
-        if let Err(error) = table.add_route(&request(route)) {
+        if let Err(error) = table.add_route(&NewRoute { link, on_link: link.is_some(), ..request(route) }) {
             failures.insert(route.gateway, error.to_string());
         }
     }
-    keep(layout, wanted)?;
+    if !is_same {
+        keep(layout, wanted)?;
+    }
     Ok(failures)
 }
 
@@ -180,7 +231,7 @@ pub(super) fn remove(layout: &Layout) -> Result<()> {
     for route in read(layout)? {
         table.delete_route(&request(&route))?;
     }
-    Ok(())
+    overlay::remove(layout)
 }
 
 fn request(route: &PodRoute) -> NewRoute {
@@ -228,6 +279,11 @@ mod tests {
             node("e", "10.42.0.0/16", "192.0.2.15"),
             node("f", "10.42.7.0/24", "no address"),
             node("g", "", "192.0.2.17"),
+            node("h", "10.42.8.0/24", "10.42.9.1"),
+            node("i", "10.42.9.0/24", "224.0.0.1"),
+            node("j", "10.42.10.0/24", "127.0.0.1"),
+            node("k", "10.42.11.0/24", "0.0.0.0"),
+            node("l", "10.42.12.0/24", "255.255.255.255"),
         ];
         let found = wanted("a", "10.42.0.0/16".parse().unwrap(), &nodes);
         let b = PodRoute { destination: ([10, 42, 1, 0].into(), 24), gateway: [192, 0, 2, 12].into() };

@@ -84,6 +84,9 @@ pub(crate) fn take_back_of_parts(args: &ServerArgs, layout: &Layout) -> Result<V
         super::pod_routes::remove(layout)?;
         found.extend(cni::cleanup(&layout.cluster_id(), &layout.cni())?);
     }
+    if !args.runs(Part::NetworkPolicy) {
+        found.extend(network_policy::cleanup(&layout.cluster_id())?);
+    }
     if !args.runs(Part::Proxy) {
         found.extend(proxy::cleanup(&layout.cluster_id())?);
     }
@@ -149,6 +152,7 @@ pub(crate) fn detach_pods(layout: &Layout) -> Result<usize> {
 pub(crate) fn remove_network(layout: &Layout) -> Result<()> {
     super::pod_routes::remove(layout)?;
     proxy::cleanup(&layout.cluster_id())?;
+    network_policy::cleanup(&layout.cluster_id())?;
     cni::cleanup(&layout.cluster_id(), &layout.cni())?;
     Ok(())
 }

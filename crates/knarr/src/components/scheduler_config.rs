@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use apiserver::ApiServer;
-use cli::args::{LeaderElection, LeaderElectionArgs, SchedulerArgs};
+use cli::args::SchedulerArgs;
 use futures::future::BoxFuture;
 
 use super::Settings;
@@ -58,30 +58,11 @@ pub(crate) fn of_flags(args: &SchedulerArgs) -> Result<(scheduler::Configuration
                 .map_err(|why| anyhow::anyhow!("--config {}: {why}", path.display()))?
         }
     };
-    take_flags(&mut configuration.leader_election, &args.leader)?;
+    configuration.leader_election = args.leader.or(configuration.leader_election);
+    cli::validate::leader_election(&configuration.leader_election)?;
     let said = configuration.kubeconfig.clone().map(PathBuf::from);
     let kubeconfig = said.or_else(|| args.kubeconfig.clone());
     let kubeconfig = kubeconfig
         .context("name a kubeconfig: --kubeconfig, or clientConnection.kubeconfig in the file of --config")?;
     Ok((configuration, kubeconfig))
-}
-
-fn take_flags(said: &mut scheduler::configuration::LeaderElection, flags: &LeaderElectionArgs) -> Result<()> {
-    let LeaderElection { is_on, lease_duration, renew_deadline, retry_period } = flags.or(LeaderElection {
-        is_on: said.is_on,
-        lease_duration: said.lease_duration,
-        renew_deadline: said.renew_deadline,
-        retry_period: said.retry_period,
-    });
-    cli::validate::leader_election(&LeaderElection { is_on, lease_duration, renew_deadline, retry_period })?;
-    let (namespace, name) = (std::mem::take(&mut said.namespace), std::mem::take(&mut said.name));
-    *said = scheduler::configuration::LeaderElection {
-        is_on,
-        lease_duration,
-        renew_deadline,
-        retry_period,
-        namespace,
-        name,
-    };
-    Ok(())
 }

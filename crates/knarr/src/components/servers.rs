@@ -47,7 +47,8 @@ struct Inner {
     home: Option<SocketAddr>,
     /// All that are known, in a fixed order.
     known: Mutex<Vec<SocketAddr>>,
-    file: PathBuf,
+    /// Where they are kept for the next start, by whoever keeps them.
+    file: Option<PathBuf>,
 }
 
 impl Servers {
@@ -62,7 +63,13 @@ impl Servers {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error).with_context(|| format!("read {}", file.display())),
         };
-        Ok(Self(Arc::new(Inner { home, known: Mutex::new(known), file })))
+        Ok(Self(Arc::new(Inner { home, known: Mutex::new(known), file: Some(file) })))
+    }
+
+    /// The same for a process that has no files.
+    pub(super) fn forgetful(self) -> Self {
+        let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Self(Arc::new(Inner { home: self.0.home, known: Mutex::new(known), file: None }))
     }
 
     /// A client whose connections lead to whichever server takes them.
@@ -104,7 +111,9 @@ impl Servers {
             return Ok(());
         }
         tracing::info!(servers = ?found, "API servers");
-        pki::write_file(&self.0.file, &serde_json::to_vec(&found)?, 0o600)?;
+        if let Some(file) = &self.0.file {
+            pki::write_file(file, &serde_json::to_vec(&found)?, 0o600)?;
+        }
         *known = found;
         Ok(())
     }
@@ -138,11 +147,30 @@ pub(crate) fn seed(url: &str, layout: &Layout) -> Result<()> {
     if layout.servers().exists() {
         return Ok(());
     }
+    write(&look_up(url)?, layout)
+}
+
+/// The same for a Node whose server is on its own host: that one is asked before all others that are known.
+///
+/// # Errors
+/// As [`seed`].
+pub(super) fn put_first(url: &str, layout: &Layout) -> Result<()> {
+    let known = std::fs::read(layout.servers()).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let mut servers = look_up(url)?;
+    let known: Vec<SocketAddr> = known.unwrap_or_default();
+    servers.extend(known.into_iter().filter(|server| !servers.contains(server)).collect::<Vec<_>>());
+    write(&servers, layout)
+}
+
+fn look_up(url: &str) -> Result<Vec<SocketAddr>> {
     let uri: Uri = url.parse().with_context(|| format!("--server {url}"))?;
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     let found = (host, uri.port_u16().unwrap_or(443)).to_socket_addrs();
-    let found: Vec<SocketAddr> = found.with_context(|| format!("look up --server {url}"))?.collect();
-    Ok(pki::write_file(&layout.servers(), &serde_json::to_vec(&found)?, 0o600)?)
+    Ok(found.with_context(|| format!("look up --server {url}"))?.collect())
+}
+
+fn write(servers: &[SocketAddr], layout: &Layout) -> Result<()> {
+    Ok(pki::write_file(&layout.servers(), &serde_json::to_vec(servers)?, 0o600)?)
 }
 
 /// Notices when the other host is gone without a word.

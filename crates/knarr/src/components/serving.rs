@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use auth::pki::{Subject, self_signed};
 use base::connections::{Connections, Kept, Limits, Place, Share, Standing};
-use base::health::Checks;
+use base::health::{Checks, Results};
 use cli::args::ServingArgs;
 use controller::Informers;
 use http::{Method, Request, Response, StatusCode, header};
@@ -82,6 +82,52 @@ pub(super) async fn start(args: &ServingArgs, default_port: u16, informers: &Inf
     tracing::info!(%address, "health and metrics are served");
     informers.tasks().spawn("serving", serve(port, listener));
     Ok(())
+}
+
+/// Serves health and metrics to whoever reaches this listener, which is on loopback and tells nothing but numbers.
+pub(super) fn start_plain(listener: TcpListener, informers: &Informers) {
+    let registry = informers.metrics().registry();
+    base::metrics::process::register(registry);
+    let (name, help, labels) = machinery::version::build_info();
+    registry.info(name, help, &labels);
+    let connections = Connections::new(LIMITS);
+    let informers = informers.clone();
+    informers.tasks().clone().spawn("serving", async move {
+        loop {
+            let (stream, place) = accepted(&listener, &connections).await;
+            let known = informers.clone();
+            informers.tasks().spawn("serving connection", async move {
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let query = request.uri().query().unwrap_or_default();
+                    let told = match *request.method() {
+                        Method::GET | Method::HEAD => route(&known, request.uri().path(), query),
+                        _ => text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n".to_owned()),
+                    };
+                    std::future::ready(Ok::<_, Infallible>(told))
+                });
+                let mut builder = http1::Builder::new();
+                builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+                let stream = Kept::new(stream, place);
+                if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+                    tracing::debug!(%error, "a connection ended");
+                }
+            });
+        }
+    });
+}
+
+/// The next connection, and its place.
+async fn accepted(listener: &TcpListener, connections: &Arc<Connections>) -> (TcpStream, Arc<Place>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => return (stream, connections.take(address.ip())),
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                // Out of descriptors: others must close theirs first.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
 }
 
 /// The certificate of the files, or one of our own.
@@ -161,23 +207,15 @@ impl Port {
 async fn serve(port: Arc<Port>, listener: TcpListener) {
     let connections = Connections::new(LIMITS);
     loop {
-        let (stream, address) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                // Out of descriptors: others must close theirs first.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let (port, place) = (port.clone(), connections.take(address.ip()));
+        let (stream, place) = accepted(&listener, &connections).await;
+        let port = port.clone();
         port.informers.tasks().clone().spawn("serving connection", async move {
             let ended = tokio::select! {
                 ended = connection(port, stream, place.clone()) => ended,
                 () = place.gives_way() => Ok(()),
             };
             if let Err(error) = ended {
-                tracing::debug!(error = format!("{error:#}"), %address, "a connection ended");
+                tracing::debug!(error = format!("{error:#}"), "a connection ended");
             }
         });
     }
@@ -222,8 +260,14 @@ async fn answer(
 
 fn route(informers: &Informers, path: &str, query: &str) -> Answer {
     let registry = informers.metrics().registry();
-    if path == "/metrics" {
-        let mut answer = text(StatusCode::OK, registry.render());
+    let results = Results::of(registry);
+    let exposition = match path {
+        "/metrics" => Some(registry.render()),
+        "/metrics/slis" => Some(results.render()),
+        _ => None,
+    };
+    if let Some(exposition) = exposition {
+        let mut answer = text(StatusCode::OK, exposition);
         let value = header::HeaderValue::from_static(base::metrics::CONTENT_TYPE);
         answer.headers_mut().insert(header::CONTENT_TYPE, value);
         return answer;
@@ -240,7 +284,10 @@ fn route(informers: &Informers, path: &str, query: &str) -> Answer {
     // Who lives does not get better by a restart because what it follows is away.
     let parts = if endpoint == "livez" { Vec::new() } else { Checks::of(registry).all() };
     let checks = [("ping".to_owned(), Ok(()))].into_iter().chain(parts);
-    let report = base::health::report(endpoint, checks, is_asked, words().any(|(key, _)| key == "verbose"));
+    let checks: Vec<_> = checks.filter(|(name, _)| is_asked(name)).collect();
+    checks.iter().for_each(|(name, found)| results.note(endpoint, name, found.is_ok()));
+    let is_verbose = words().any(|(key, _)| key == "verbose");
+    let report = base::health::report(endpoint, checks, |_| true, is_verbose);
     match report {
         Some((true, told)) => text(StatusCode::OK, told),
         Some((false, told)) => text(StatusCode::INTERNAL_SERVER_ERROR, told),

@@ -4,8 +4,10 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
 use cli::args::{Part, ServerArgs};
+use machinery::net::Cidr;
 use serde::{Deserialize, Serialize};
 
+use super::local_nodes;
 use crate::host;
 use crate::layout::Layout;
 
@@ -23,6 +25,9 @@ pub(crate) struct Settings {
     /// The cluster that this Node has joined, if its control plane is elsewhere: a server's URL.
     #[serde(default)]
     pub(crate) joined: Option<String>,
+    /// The network of the other Nodes on this host, if there are any.
+    #[serde(default)]
+    pub(crate) nodes_cidr: Option<Cidr>,
 }
 
 impl Settings {
@@ -57,9 +62,14 @@ impl Settings {
             (None, Some(earlier)) => earlier.node_ip,
             (None, None) => host::node_ip()?,
         };
+        if let Some(range) = args.servicelb_pool.iter().find(|range| range.contains(node_ip)) {
+            bail!("--servicelb-pool {range} must not contain the Node's address {node_ip}");
+        }
         let kubernetes_service_ip =
             args.service_cidr.main().nth(1).context("--service-cidr must have room for two addresses")?;
-        Ok(Self { args, node_name, node_ip, kubernetes_service_ip, joined: None })
+        let before = earlier.and_then(|earlier| Some((earlier.args.nodes?, earlier.nodes_cidr)));
+        let nodes_cidr = local_nodes::settle(&mut args, node_ip, layout, before)?;
+        Ok(Self { args, node_name, node_ip, kubernetes_service_ip, joined: None, nodes_cidr })
     }
 
     /// Whether somebody gives Nodes their ranges: controllers here, or those of a cluster of several hosts.

@@ -8,7 +8,7 @@ mod parts;
 mod room;
 mod routes;
 
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
 use anyhow::{Result, bail};
 use cli::args::{Part, ServerArgs};
@@ -67,6 +67,7 @@ const CHECKS: &[Check] = &[
     Check { name: "cgroups", part: Some(Part::Kubelet), look: kernel::cgroups },
     Check { name: "namespaces", part: Some(Part::Kubelet), look: kernel::namespaces },
     Check { name: "seccomp", part: Some(Part::Kubelet), look: kernel::seccomp },
+    Check { name: "wireguard", part: Some(Part::Kubelet), look: kernel::wireguard },
     Check { name: "node address", part: None, look: node_address },
     Check { name: API_SERVER_PORT, part: None, look: api_server_port },
     Check { name: "kubelet's port", part: Some(Part::Kubelet), look: kubelet_port },
@@ -78,6 +79,7 @@ const ADVICE: &[Check] = &[
     Check { name: "disk", part: None, look: room::disk },
     Check { name: "memory", part: None, look: room::memory },
     Check { name: "inotify", part: Some(Part::Kubelet), look: room::inotify },
+    Check { name: "ingress ports", part: Some(Part::Ingress), look: ingress_ports },
     Check { name: "data directory", part: None, look: data_directory },
     Check { name: "landlock", part: None, look: kernel::landlock },
     Check { name: "firewall", part: Some(Part::Kubelet), look: firewall::forwarding },
@@ -191,6 +193,27 @@ fn kubelet_port(subject: &Subject<'_>) -> Finding {
         "another kubelet may run here: stop it, choose another port with --kubelet-arg port=10260, or leave this one \
          out with --disable agent",
     )
+}
+
+/// A cluster runs without them.
+fn ingress_ports(subject: &Subject<'_>) -> Finding {
+    let args = &subject.args.ingress;
+    let ports = [args.ingress_http_port, args.ingress_https_port];
+    let ports = || ports.into_iter().filter(|port| *port != 0);
+    let told: Vec<String> = ports().map(|port| port.to_string()).collect();
+    if subject.is_running {
+        return Finding::Fine(format!("{}, those of this cluster", told.join(" and ")));
+    }
+    let taken =
+        ports().find_map(|port| Some((port, TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).err()?)));
+    match taken {
+        None => Finding::Fine(format!("{} are free", told.join(" and "))),
+        Some((port, error)) => Finding::warning(
+            format!("cannot listen on {port}, so that Ingresses are not served there: {}", plain(&error)),
+            "end who has it (`ss -ltnp`), choose others with --ingress-http-port and --ingress-https-port, or leave them \
+             out with --disable ingress",
+        ),
+    }
 }
 
 fn port(subject: &Subject<'_>, address: IpAddr, port: u16, fix: &str) -> Finding {

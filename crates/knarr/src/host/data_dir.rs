@@ -2,10 +2,12 @@
 //!
 //! A folder with things of somebody else in it is never taken: `knarr reset` removes the whole folder.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use auth::pki::PkiError;
 use nix::unistd::AccessFlags;
 use runtime::images::folder::has_only_archives;
 
@@ -18,6 +20,8 @@ const MODE: u32 = 0o711;
 /// Which folders have things on this host: a file per cluster, named by its id, gone with the next boot as are
 /// links, tables and cgroups.
 const REGISTRY: &str = "/run/knarr";
+/// Whoever forgets the last cluster of a host removes the folder, perhaps just when the next one is about to be written.
+const REGISTER_ATTEMPTS_MAX: usize = 10;
 
 /// Makes the folder ours: creates it, or finds it to be a cluster's of this version.
 ///
@@ -76,7 +80,7 @@ pub(crate) fn look(layout: &Layout) -> Result<State> {
              or choose another folder with --data-dir",
             found.trim().escape_debug()
         ),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => bail!("cannot read {}: {}; choose another folder with --data-dir", root, plain(&error)),
     }
     if !layout.root().exists() {
@@ -110,8 +114,15 @@ pub(crate) fn look(layout: &Layout) -> Result<State> {
 /// If it cannot be written.
 pub(crate) fn register(layout: &Layout) -> Result<()> {
     let path = Path::new(REGISTRY).join(layout.cluster_id());
-    auth::pki::write_file(&path, layout.root().as_os_str().as_encoded_bytes(), 0o644)?;
-    Ok(())
+    let write = || auth::pki::write_file(&path, layout.root().as_os_str().as_encoded_bytes(), 0o644);
+    let mut written = write();
+    for _ in 1..REGISTER_ATTEMPTS_MAX {
+        if !matches!(&written, Err(PkiError::File { source, .. }) if source.kind() == ErrorKind::NotFound) {
+            break;
+        }
+        written = write();
+    }
+    Ok(written?)
 }
 
 /// Takes that back.
@@ -124,7 +135,7 @@ pub(crate) fn forget(layout: &Layout) -> Result<()> {
         std::fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
     }
     match std::fs::remove_dir(REGISTRY) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(error.into()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(error.into()),
         // Gone, or in use for other clusters.
         _ => Ok(()),
     }

@@ -62,7 +62,7 @@ impl Server {
 
     /// All of the server at once, as a power cut does it; containers stay. What dies with it has let go of its ports.
     pub(crate) fn crash(&self) {
-        let parts = ["knarr server", "knarr control-plane", "knarr node"];
+        let parts = ["knarr server", "knarr control-plane", "knarr node", "knarr ingress"];
         let all = parts.iter().flat_map(|part| self.cluster.processes(part));
         let all: Vec<_> = all.filter_map(|pid| sys::process::PidFd::open(pid).ok()).collect();
         self.signal("knarr server", Signal::SIGKILL);

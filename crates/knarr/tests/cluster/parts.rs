@@ -20,9 +20,8 @@ const QUICK_LEASE: [&str; 3] = [
 ];
 
 /// What kubeadm says to a controller manager beside its keys.
-const AS_KUBEADM: [&str; 6] = [
+const AS_KUBEADM: [&str; 5] = [
     "--allocate-node-cidrs=true",
-    "--bind-address=127.0.0.1",
     "--cluster-cidr=10.42.0.0/16",
     "--service-cluster-ip-range=10.43.0.0/16",
     "--cluster-name=kubernetes",
@@ -36,12 +35,13 @@ fn leader(cluster: &Cluster, part: &str, name: &str) -> Process {
     arguments.extend(QUICK_LEASE.map(str::to_owned));
     // Of those on one host one has the port.
     let is_first = name == "first";
-    arguments.extend((!is_first && part == "controller-manager").then(|| "--secure-port=0".to_owned()));
+    arguments.extend((!is_first).then(|| "--secure-port=0".to_owned()));
+    arguments.push("--bind-address=127.0.0.1".to_owned());
+    let asked = ["authentication", "authorization"];
+    arguments.extend(asked.map(|what| format!("--{what}-kubeconfig={}", kubeconfig.display())));
     if part == "controller-manager" {
         arguments.extend(keys(cluster));
         arguments.extend(AS_KUBEADM.map(str::to_owned));
-        let asked = ["authentication", "authorization"];
-        arguments.extend(asked.map(|what| format!("--{what}-kubeconfig={}", kubeconfig.display())));
     }
     start(cluster, &format!("{part}-{name}"), &arguments)
 }

@@ -23,6 +23,8 @@ const OF_THE_BUILT_IN_RUNTIME: [(&str, &str); 2] = [
     ("pods_recent.txt", include_str!("sessions/pods_recent.txt")),
     ("pods_rotated.txt", include_str!("sessions/pods_rotated.txt")),
 ];
+/// What leads to Pods by addresses of a pool.
+const OF_THE_POOL: [(&str, &str); 1] = [("load_balancer.txt", include_str!("sessions/load_balancer.txt"))];
 
 /// All sessions at the same time, each in a namespace of its own; with this image.
 pub(crate) fn failures(cluster: &Cluster, sessions: &[(&str, &str)], image: &str) -> Vec<String> {
@@ -44,8 +46,9 @@ fn pods_do_what_their_specs_say() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     must(cluster.import_busybox(BUSYBOX));
     // So many Pods at once are more than the kubelet asks for by default, and what it says of that crowds out other events.
-    must(cluster.up_with(&["--kubelet-arg=registry-qps=0"]));
-    let failures = failures(&cluster, &[&SESSIONS[..], &OF_THE_BUILT_IN_RUNTIME].concat(), BUSYBOX);
+    must(cluster.up_with(&["--kubelet-arg=registry-qps=0", "--servicelb-pool=198.51.100.0-198.51.100.1"]));
+    let sessions = [&SESSIONS[..], &OF_THE_BUILT_IN_RUNTIME, &OF_THE_POOL].concat();
+    let failures = failures(&cluster, &sessions, BUSYBOX);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     must(cluster.remove());
 }

@@ -73,6 +73,12 @@ fn slice(service: &str, name: &str, ip: &str) -> Value {
     })
 }
 
+/// All of them as new ones, whose keys are theirs.
+fn news<K: Kind>(objects: &[Arc<K>]) -> Vec<proxy::News<K>> {
+    let key = |object: &K| format!("default/{}", object.metadata().name.as_deref().unwrap_or_default());
+    objects.iter().map(|object| (key(object), None, Some(object.clone()))).collect()
+}
+
 /// Whether rules and names of the Service `good` are there.
 fn is_served(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> bool {
     let config = proxy::Config {
@@ -82,8 +88,12 @@ fn is_served(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> bool {
         service_cidrs: "10.43.0.0/16".parse().unwrap(),
         cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
         local_addresses: vec![Ipv4Addr::new(10, 43, 0, 10)],
+        node_port_addresses: proxy::NodePortAddresses::Primary,
+        healthz_address: None,
+        metrics_address: None,
     };
-    let rules = proxy::render(services, slices, &proxy::Nodes::default(), &config).table;
+    let rules =
+        proxy::table(config, proxy::Changed { services: news(services), slices: news(slices), nodes: None });
     let has_rules = rules.chains.contains_key("endpoints/default/good//6");
     let zone = dns::Zone::new(services, slices, "cluster.local", 1);
     let name = Name::from_ascii("good.default.svc.cluster.local.").unwrap();

@@ -4,7 +4,14 @@ use serde_json::{Value, json};
 use sys::nftables::{Data, Key, Table, Verdict};
 
 use super::*;
-use crate::{Nodes, Rendered, render};
+use crate::render::whole;
+use crate::services::{Changed, Services};
+
+/// A table, and what leads nowhere by names of rows.
+struct Rendered {
+    table: Table,
+    refused: BTreeSet<(String, Ipv4Addr)>,
+}
 
 const TCP: u8 = 6;
 
@@ -16,6 +23,9 @@ fn config() -> Config {
         service_cidrs: "10.43.0.0/16".parse().unwrap(),
         cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
         local_addresses: vec![Ipv4Addr::new(10, 43, 0, 10)],
+        node_port_addresses: crate::NodePortAddresses::Primary,
+        healthz_address: None,
+        metrics_address: None,
     }
 }
 
@@ -24,16 +34,16 @@ fn rendered(hostile: (&str, &str), spec: Value, status: Value) -> Rendered {
     let service = |namespace: &str, name: &str, spec: Value, status: Value| {
         let object =
             json!({"metadata": {"namespace": namespace, "name": name}, "spec": spec, "status": status});
-        Arc::new(serde_json::from_value(object).unwrap())
+        (format!("{namespace}/{name}"), None, Some(Arc::new(serde_json::from_value(object).unwrap())))
     };
     let slice = |namespace: &str, name: &str, ip: &str, port: u16| {
         let metadata =
             json!({"namespace": namespace, "name": name, "labels": {"kubernetes.io/service-name": name}});
         let object = json!({"metadata": metadata, "addressType": "IPv4", "ports": [{"port": port}],
             "endpoints": [{"addresses": [ip]}]});
-        Arc::new(serde_json::from_value(object).unwrap())
+        (format!("{namespace}/{name}-1"), None, Some(Arc::new(serde_json::from_value(object).unwrap())))
     };
-    let services = [
+    let services = vec![
         service(
             "default",
             "kubernetes",
@@ -46,14 +56,19 @@ fn rendered(hostile: (&str, &str), spec: Value, status: Value) -> Rendered {
         service("a", "quiet", json!({"clusterIP": "10.99.0.6", "ports": [{"port": 80}]}), json!({})),
         service(hostile.0, hostile.1, spec, status),
     ];
-    let slices = [
+    let slices = vec![
         slice("default", "kubernetes", "198.51.100.7", 6443),
         slice("a", "good", "10.42.0.2", 8080),
         slice("a", "old", "10.42.0.3", 8080),
         slice(hostile.0, hostile.1, "10.42.0.66", 8080),
     ];
     let nodes = Nodes { addresses: BTreeSet::from([Ipv4Addr::new(192, 0, 2, 2)]), ..Nodes::default() };
-    render(&services, &slices, &nodes, &config())
+    let mut known = Services::new(Arc::new(config()));
+    known.update(Changed { services, slices, nodes: Some(nodes) });
+    let part = known.whole();
+    let refused =
+        part.rows.iter().flat_map(|row| row.leads.refused.iter().map(|ip| (row.port.name.clone(), *ip)));
+    Rendered { refused: refused.collect(), table: whole(&part, &config()) }
 }
 
 /// The Service that has a place.
@@ -96,7 +111,8 @@ fn no_external_address_takes_what_belongs_to_the_cluster_whatever_the_services_n
             let own = format!("{}/{}", hostile.0, hostile.1);
             assert_eq!(owner(&table, "203.0.113.9", port), Some(own.clone()), "{hostile:?} {ip}:{port}");
             assert_eq!(refused, BTreeSet::from([(format!("{own}/"), ip.parse().unwrap())]));
-            assert!(table.sets["refused-ips"].elements.is_empty());
+            let quiet = Key::new().ip(Ipv4Addr::new(10, 99, 0, 6)).protocol(TCP).port(80);
+            assert_eq!(table.sets["refused-ips"].elements.keys().collect::<Vec<_>>(), [&quiet]);
         }
     }
 }

@@ -2,12 +2,15 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use sys::netns::NetNs;
 
 use super::*;
+use crate::Kernel;
+use crate::services::{Changed, News};
 
 const PODS: usize = 2;
 
@@ -19,29 +22,49 @@ fn config() -> Config {
         service_cidrs: "10.43.0.0/16".parse().unwrap(),
         cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
         local_addresses: vec![Ipv4Addr::new(10, 43, 0, 10)],
+        node_port_addresses: NodePortAddresses::Primary,
+        healthz_address: None,
+        metrics_address: None,
     }
 }
 
-fn services(yaml: &str) -> (Vec<Arc<Service>>, Vec<Arc<EndpointSlice>>) {
+/// Objects of the namespace `default`; those with endpoints are slices of the Service of their name.
+fn changed(yaml: &str) -> Changed {
     let objects: Vec<Value> = serde_saphyr::from_str(yaml).unwrap();
-    let (mut services, mut slices) = (Vec::new(), Vec::new());
+    let mut changed = Changed::default();
     for mut object in objects {
         object["metadata"]["namespace"] = json!("default");
+        let name = object["metadata"]["name"].clone();
+        let key = format!("default/{}", name.as_str().unwrap());
         if object.get("endpoints").is_some() {
-            let name = object["metadata"]["name"].clone();
             object["metadata"]["labels"] = json!({ "kubernetes.io/service-name": name });
             object["addressType"] = json!("IPv4");
-            slices.push(Arc::new(serde_json::from_value(object).unwrap()));
+            changed.slices.push((key, None, Some(Arc::new(serde_json::from_value(object).unwrap()))));
         } else {
-            services.push(Arc::new(serde_json::from_value(object).unwrap()));
+            changed.services.push((key, None, Some(Arc::new(serde_json::from_value(object).unwrap()))));
         }
     }
-    (services, slices)
+    changed
+}
+
+/// What leads from one state of the world to another.
+fn news(before: &str, after: &str) -> Changed {
+    let (old, mut new) = (changed(before), changed(after));
+    fn join<K: Clone>(old: Vec<News<K>>, new: &mut Vec<News<K>>) {
+        for (key, _, was) in old {
+            match new.iter_mut().find(|(other, ..)| *other == key) {
+                Some(one) => one.1 = was,
+                None => new.push((key, was, None)),
+            }
+        }
+    }
+    join(old.services, &mut new.services);
+    join(old.slices, &mut new.slices);
+    new
 }
 
 fn table(yaml: &str) -> Table {
-    let (services, slices) = services(yaml);
-    render(&services, &slices, &Nodes::default(), &config()).table
+    crate::table(config(), changed(yaml))
 }
 
 /// Names of the chains, without those that are always there.
@@ -60,7 +83,7 @@ fn a_service_is_an_element_and_a_chain_that_chooses() {
     assert_eq!(chains(WEB), ["endpoints/default/web//6", "service/default/web//6"]);
     let table = table(WEB);
     assert_eq!(table.sets["service-ips"].elements.len(), 1);
-    assert_eq!(table.sets["endpoints/default/web//6"].elements.len(), 2);
+    assert_eq!(table.sets["endpoints"].elements.len(), 2);
 }
 
 #[test]
@@ -123,7 +146,7 @@ fn local_policy_keeps_outside_traffic_on_the_node_but_not_pods() {
     assert_eq!(chains(yaml), expected);
     let elsewhere = yaml.replace("node-a", "node-c");
     let table = table(&elsewhere);
-    assert_eq!(table.chains["external/default/web//6"].rules[1], [Expr::Verdict(Verdict::Drop)]);
+    assert_eq!(table.chains["external/default/web//6"].rules[2], [Expr::Verdict(Verdict::Drop)]);
 }
 
 #[test]
@@ -141,7 +164,7 @@ fn ports_without_endpoints_are_refused() {
 struct Cluster {
     host: NetNs,
     pods: Vec<NetNs>,
-    applied: std::cell::RefCell<Option<Table>>,
+    kernel: std::cell::RefCell<(Kernel, String)>,
     _dir: tempfile::TempDir,
 }
 
@@ -197,13 +220,14 @@ impl Cluster {
                 }
             });
         }
-        Self { host, pods, applied: Default::default(), _dir: dir }
+        let kernel = Kernel::new(config(), &base::metrics::Metrics::new());
+        Self { host, pods, kernel: (kernel, "[]".to_owned()).into(), _dir: dir }
     }
 
     fn apply(&self, yaml: &str) {
-        let next = table(yaml);
-        let before = self.applied.replace(Some(next.clone()));
-        self.host.run(|| sys::nftables::apply(before.as_ref(), &next)).unwrap();
+        let (kernel, known) = &mut *self.kernel.borrow_mut();
+        let news = news(&std::mem::replace(known, yaml.to_owned()), yaml);
+        self.host.run(|| kernel.program(news)).unwrap();
     }
 
     fn asked_by_pod(&self, n: usize, to: &str) -> String {
@@ -332,15 +356,10 @@ fn a_udp_client_with_one_socket_moves_on_when_its_endpoint_is_gone() {
         });
         String::from_utf8(buffer[..answer.expect("an answer")].to_vec()).unwrap()
     };
-    let targets = |yaml: &str| {
-        let (services, slices) = services(yaml);
-        crate::stale::UdpTargets::of(&services, &slices, Here::new("node-a", &Nodes::default()))
-    };
     cluster.apply(&states[0]);
     assert_eq!(ask(), "pod0");
+    // The flow is tracked: without forgetting it, it would stay.
     cluster.apply(&states[1]);
-    assert_eq!(ask(), "pod0", "the flow is tracked: without forgetting it, it would stay");
-    cluster.host.run(|| targets(&states[0]).flush(&targets(&states[1]))).unwrap();
     assert_eq!(ask(), "pod1");
 }
 
@@ -354,4 +373,223 @@ fn cleanup_finds_and_removes_everything() {
         crate::leftovers("test")
     };
     assert_eq!(cluster.host.run(clean).unwrap(), Vec::<String>::new());
+}
+
+/// Sends packets for an address to loopback, where a Service catches them.
+fn lead_here(cluster: &Cluster, ip: &str) {
+    let leads_here = || {
+        let mut route = sys::netlink::Route::open()?;
+        let link = route.index("lo")?;
+        let address = sys::netlink::Address { link, ip: ip.parse().unwrap(), prefix: 32 };
+        route.add_address(address)
+    };
+    cluster.host.run(leads_here).unwrap();
+}
+
+/// What one who waits a moment hears.
+fn ask_briefly(to: &str) -> String {
+    match TcpStream::connect_timeout(&to.parse().unwrap(), Duration::from_millis(300)) {
+        Ok(mut stream) => {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        }
+        Err(error) => error.kind().to_string(),
+    }
+}
+
+const BALANCED: &str = "
+- {metadata: {name: web}, spec: {type: LoadBalancer, clusterIP: 10.43.0.5, ports: [{port: 80, nodePort: 30080}], MORE},
+   status: {loadBalancer: {ingress: [{ip: 192.0.2.77}, {ip: 192.0.2.78, ipMode: Proxy}]}}}
+- {metadata: {name: web}, ports: [{port: 8080}], endpoints: [{addresses: [10.42.0.3], nodeName: node-a}]}
+";
+
+#[test]
+fn a_load_balancers_address_is_open_to_its_source_ranges_and_nobody_else() {
+    let cluster = Cluster::new();
+    lead_here(&cluster, "192.0.2.77");
+    let balancer = "192.0.2.77:80";
+    let (drops, answers) = ("timed out", "pod1 to 10.42.0.1");
+    for (ranges, by_pod, by_host) in [
+        ("10.42.0.2/32", answers, drops),
+        ("' 010.42.0.2/32 '", answers, drops),
+        ("10.42.0.3/32", drops, drops),
+        // The host's own packets have the address as their source, where its own is among them.
+        ("192.0.2.0/24", drops, answers),
+        ("203.0.113.0/24, 10.42.0.0/24", answers, drops),
+        ("0.0.0.0/0", answers, answers),
+        ("203.0.113.0/24, 0.0.0.0/0", answers, answers),
+        ("'2001:db8::/32'", drops, drops),
+    ] {
+        cluster.apply(&BALANCED.replace("MORE", &format!("loadBalancerSourceRanges: [{ranges}]")));
+        let asked = |net: &NetNs, to: &str| net.run(|| Ok(ask_briefly(to))).unwrap();
+        assert_eq!(asked(&cluster.pods[0], balancer), by_pod, "a Pod with {ranges}: {}", cluster.listing());
+        assert_eq!(asked(&cluster.host, balancer), by_host, "the host with {ranges}: {}", cluster.listing());
+        // Other ways to the Service have no such ranges.
+        for to in ["192.0.2.1:30080", "10.43.0.5:80"] {
+            assert!(asked(&cluster.pods[0], to).starts_with("pod1 to"), "{to} with {ranges}");
+        }
+    }
+    let without = |yaml: &str| yaml[..yaml.find("- {metadata: {name: web}, ports").unwrap()].to_owned();
+    cluster.apply(&without(&BALANCED.replace("MORE", "loadBalancerSourceRanges: [10.42.0.2/32]")));
+    let asked = |net: &NetNs| net.run(|| Ok(ask_briefly(balancer))).unwrap();
+    assert_eq!(
+        asked(&cluster.pods[0]),
+        "connection refused",
+        "there is no endpoint, and who may ask is told"
+    );
+    assert_eq!(asked(&cluster.pods[1]), "timed out", "who may not ask is told nothing");
+}
+
+#[test]
+fn traffic_that_must_stay_here_is_dropped_where_nothing_is_here_but_for_pods_and_the_host() {
+    let cluster = Cluster::new();
+    lead_here(&cluster, "192.0.2.77");
+    let elsewhere = BALANCED.replace("node-a", "node-b");
+    let asked = |net: &NetNs, to: &str| net.run(|| Ok(ask_briefly(to))).unwrap();
+    // Who comes from outside is neither a Pod nor the host: one with an address of its own behind a link.
+    let outside = outside(&cluster);
+    let node = "192.0.2.1:30080";
+    cluster.apply(&BALANCED.replace("MORE", "externalTrafficPolicy: Local"));
+    assert_eq!(
+        asked(&outside, node),
+        "pod1 to 198.18.0.2",
+        "the client's address is seen: {}",
+        cluster.listing()
+    );
+    cluster.apply(&elsewhere.replace("MORE", "externalTrafficPolicy: Local"));
+    assert_eq!(asked(&outside, node), "timed out");
+    for to in [node, "192.0.2.77:80"] {
+        assert_eq!(asked(&cluster.host, to), "pod1 to 10.42.0.1", "{to}");
+        assert_eq!(asked(&cluster.pods[0], to), "pod1 to 10.42.0.2", "{to}");
+    }
+    cluster.apply(&elsewhere.replace("MORE", "internalTrafficPolicy: Local"));
+    assert_eq!(asked(&cluster.pods[0], "10.43.0.5:80"), "timed out", "{}", cluster.listing());
+    assert_eq!(asked(&cluster.host, "10.43.0.5:80"), "timed out");
+    assert_eq!(asked(&outside, node), "pod1 to 10.42.0.1");
+    cluster.apply(&BALANCED.replace("MORE", "internalTrafficPolicy: Local"));
+    assert_eq!(asked(&cluster.pods[0], "10.43.0.5:80"), "pod1 to 10.42.0.2");
+}
+
+/// A machine beside the host, with the address 198.18.0.2.
+fn outside(cluster: &Cluster) -> NetNs {
+    use std::os::fd::AsFd;
+
+    use sys::netlink::{Address, NewRoute, Route, VethPeer};
+    let outside = NetNs::anonymous().unwrap();
+    let ip = |text: &str| text.parse().unwrap();
+    cluster
+        .host
+        .run(|| {
+            let mut route = Route::open()?;
+            let peer = VethPeer { name: "eth0", namespace: outside.as_fd(), mac: None };
+            route.create_veth("uplink", None, None, &peer)?;
+            route.set_up("uplink")?;
+            let link = route.index("uplink")?;
+            route.add_address(Address { link, ip: ip("198.18.0.1"), prefix: 24 })
+        })
+        .unwrap();
+    outside
+        .run(|| {
+            let mut route = Route::open()?;
+            route.set_up("eth0")?;
+            let link = route.index("eth0")?;
+            route.add_address(Address { link, ip: ip("198.18.0.2"), prefix: 24 })?;
+            route.add_route(&NewRoute {
+                destination: Some((ip("192.0.2.0"), 24)),
+                gateway: Some(ip("198.18.0.1")),
+                link: Some(link),
+                ..NewRoute::default()
+            })
+        })
+        .unwrap();
+    outside
+}
+
+#[test]
+fn node_ports_are_at_the_nodes_address_or_in_networks_and_never_on_loopback() {
+    let cluster = Cluster::new();
+    lead_here(&cluster, "192.0.2.77");
+    let yaml = BALANCED.replace("MORE", "");
+    let networks = |text: &[&str]| {
+        let all = text.iter().map(|text| text.parse::<machinery::net::Cidr>().unwrap().v4().unwrap());
+        NodePortAddresses::Networks(all.collect())
+    };
+    for (what, addresses, at_primary, at_other) in [
+        ("primary", NodePortAddresses::Primary, true, false),
+        ("all", networks(&["0.0.0.0/0"]), true, true),
+        ("one network", networks(&["192.0.2.64/26"]), false, true),
+        ("two networks", networks(&["192.0.2.64/26", "192.0.2.0/30"]), true, true),
+        ("loopback", networks(&["127.0.0.0/8"]), false, false),
+    ] {
+        let config = Config { node_port_addresses: addresses, ..config() };
+        let mut kernel = Kernel::new(config, &base::metrics::Metrics::new());
+        cluster.host.run(|| kernel.program(changed(&yaml))).unwrap();
+        for (to, answers) in
+            [("192.0.2.1:30080", at_primary), ("192.0.2.77:30080", at_other), ("127.0.0.1:30080", false)]
+        {
+            let expect = if answers { "pod1 to 10.42.0.1" } else { "connection refused" };
+            assert_eq!(cluster.asked_by_host(to), expect, "{what}: {to}");
+        }
+    }
+}
+
+#[test]
+fn a_services_ways_in_are_these() {
+    let endpoints = "{metadata: {name: web}, ports: [{name: a, port: 1}, {name: b, port: 2, protocol: SCTP}], endpoints: [{addresses: [10.42.0.2], nodeName: node-a}, {addresses: [10.42.1.2], nodeName: node-b}]}";
+    let check = |what: &str, spec: &str, status: &str, expect: &[&str]| {
+        let service = format!(
+            "{{metadata: {{name: web}}, spec: {{clusterIP: 10.43.0.5, {spec}}}, status: {{{status}}}}}"
+        );
+        let table = table(&format!("[{service}, {endpoints}]"));
+        let mut found: Vec<String> = Vec::new();
+        for set in ["service-ips", "node-ports"] {
+            for (key, data) in &table.sets[set].elements {
+                let bytes = key.bytes();
+                let (ip, rest) = if set == "node-ports" {
+                    (String::new(), bytes)
+                } else {
+                    (format!("{} ", Ipv4Addr::from(<[u8; 4]>::try_from(&bytes[..4]).unwrap())), &bytes[4..])
+                };
+                let to = match data {
+                    Data::Verdict(Verdict::Goto(chain)) => {
+                        chain.split("/default/web").collect::<Vec<_>>().join(" ")
+                    }
+                    other => format!("{other:?}"),
+                };
+                found.push(format!("{ip}{}/{} {to}", u16::from_be_bytes([rest[4], rest[5]]), rest[0]));
+            }
+        }
+        assert_eq!(found, expect, "{what}");
+    };
+    check("one port", "ports: [{name: a, port: 80}]", "", &["10.43.0.5 80/6 service /a/6"]);
+    check(
+        "several ports and protocols",
+        "ports: [{name: a, port: 80}, {name: b, port: 80, protocol: SCTP}, {name: c, port: 81}]",
+        "",
+        &["10.43.0.5 80/6 service /a/6", "10.43.0.5 80/132 service /b/132"],
+    );
+    check(
+        "a balancer without ports of Nodes",
+        "type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{name: a, port: 80}]",
+        "loadBalancer: {ingress: [{ip: 192.0.2.77}, {ip: 192.0.2.78, ipMode: VIP}, {hostname: x.example}]}",
+        &["10.43.0.5 80/6 service /a/6", "192.0.2.77 80/6 external /a/6", "192.0.2.78 80/6 external /a/6"],
+    );
+    check(
+        "a balancer that is a proxy itself",
+        "type: LoadBalancer, ports: [{name: a, port: 80, nodePort: 30080}]",
+        "loadBalancer: {ingress: [{ip: 192.0.2.77, ipMode: Proxy}]}",
+        &["10.43.0.5 80/6 service /a/6", "30080/6 external /a/6"],
+    );
+    check(
+        "source ranges",
+        "type: LoadBalancer, externalIPs: [192.0.2.9], loadBalancerSourceRanges: [10.0.0.0/8], ports: [{name: a, port: 80, nodePort: 30080}]",
+        "loadBalancer: {ingress: [{ip: 192.0.2.77}]}",
+        &[
+            "10.43.0.5 80/6 service /a/6",
+            "192.0.2.9 80/6 external /a/6",
+            "192.0.2.77 80/6 firewall /a/6",
+            "30080/6 external /a/6",
+        ],
+    );
 }

@@ -53,7 +53,7 @@ fn check_arguments(name: &str, args: &str, expect: Expect) {
 #[test]
 fn an_empty_file_is_upstreams_default() {
     let parsed = parse("").expect("a configuration");
-    assert_eq!(parsed.leader_election, LeaderElection::default());
+    assert_eq!(parsed.leader_election, LeaderElection::of(COMPONENT));
     assert_eq!(parsed.backoff, Backoff::default());
     assert_eq!((parsed.extenders.len(), parsed.kubeconfig), (0, None));
     let own = parsed.profiles.all().next().expect("a profile").clone();

@@ -5,10 +5,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::allocate::{Refused, allocate};
 use super::*;
-
-fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
-    serde_saphyr::from_str(yaml).unwrap_or_else(|error| panic!("{error}: {yaml}"))
-}
+use crate::unread::parse;
 
 fn added<K>(key: &str, object: K) -> Change<K> {
     Change { key: key.to_owned(), old: None, new: Some(Arc::new(object)), revision: 1 }

@@ -7,12 +7,9 @@ use super::*;
 use crate::decide::{Decision, decide};
 use crate::diagnosis::Diagnosis;
 use crate::events::Turn;
+use crate::unread::parse;
 
-fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
-    serde_saphyr::from_str(yaml).expect("valid YAML")
-}
-
-fn turn<T: serde::de::DeserializeOwned>(old: &str, new: &str) -> Turn<T> {
+fn turn<T: serde::de::DeserializeOwned + 'static>(old: &str, new: &str) -> Turn<T> {
     let object = |yaml: &str| (!yaml.is_empty()).then(|| Arc::new(parse(yaml)));
     Turn { old: object(old), new: object(new) }
 }
@@ -222,6 +219,14 @@ fn volumes_help_whoever_names_them() {
             (of_csi("", &few), true),
         ],
     );
+    let attachment = "{metadata: {name: a}, spec: {attacher: ebs.csi.aws.com, nodeName: n, source: {}}}";
+    let (come, gone) = (Event::Attachment(turn("", attachment)), Event::Attachment(turn(attachment, "")));
+    check("NodeVolumeLimits", uses, &[(gone.clone(), true), (come, false)]);
+    check("NodeVolumeLimits", "volumes: [{name: v, ephemeral: {}}]", &[(gone.clone(), true)]);
+    let disk = "volumes: [{name: v, awsElasticBlockStore: {volumeID: vol-1}}]";
+    check("NodeVolumeLimits", disk, &[(gone.clone(), true)]);
+    let file = "volumes: [{name: v, azureFile: {secretName: s, shareName: f}}, {name: w, emptyDir: {}}]";
+    check("NodeVolumeLimits", file, &[(gone, false)]);
     let with = |volumes: &str| other("x", "", &format!(", {volumes}"));
     check(
         "VolumeRestrictions",

@@ -1,7 +1,7 @@
 //! Hints of the plugins that look at volumes and devices.
 
 use controller::resource_claim::{is_allocated, of_pod};
-use controller::volume;
+use controller::volume::{self, csi, migration};
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::api::storage::v1::{CSINode, CSIStorageCapacity};
@@ -34,8 +34,21 @@ pub(super) fn limits(event: &Event, pod: &Pod, _: &Snapshot) -> bool {
         }
         Event::Claim(turn) => turn.is_new() && is_own(turn, pod),
         Event::CsiNode(turn) => turn.both().is_none_or(|(old, new)| attaches_more(old, new)),
+        Event::Attachment(Turn { old: Some(gone), new: None }) => is_near(&gone.spec.attacher, pod),
+        // What is attached and has no volume does not count.
+        Event::Volume(Turn { old: Some(_), new: None }) => true,
         _ => false,
     }
+}
+
+/// Whether the Pod may want a volume of the driver. Source: `isSchedulableAfterVolumeAttachmentDeleted`.
+fn is_near(driver: &str, pod: &Pod) -> bool {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()).any(|one| {
+        let migrated = migration::inline(one, namespace).and_then(Result::ok);
+        let is_inline = migrated.as_ref().and_then(csi).is_some_and(|source| source.driver == driver);
+        one.persistent_volume_claim.is_some() || one.ephemeral.is_some() || is_inline
+    })
 }
 
 fn attaches_more(old: &CSINode, new: &CSINode) -> bool {

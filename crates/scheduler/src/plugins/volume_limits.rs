@@ -1,32 +1,50 @@
-//! A node has no more volumes than its drivers can attach. Source: `plugins/nodevolumelimits` (CSI).
+//! A node has no more volumes than its drivers can attach: those of its Pods, and those that are attached to it without one, or
+//! not detached yet. Source: `plugins/nodevolumelimits` (CSI).
+//!
+//! Upstream counts a volume twice that is attached already and that the Pod wants; here it takes the one place that it has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use controller::volume::{csi, migration, volume_name};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
 use crate::storage::Storage;
 
-/// Driver and handle of each volume that the Pod needs.
+/// Driver and handle of a volume.
+type Volume = (String, String);
+
+/// What counts for a Pod.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State(BTreeSet<(String, String)>);
+pub(super) struct State {
+    /// Each volume that it needs.
+    wanted: BTreeSet<Volume>,
+    /// What is attached, by Node; if it needs any.
+    attached: BTreeMap<String, BTreeSet<Volume>>,
+}
 
 impl State {
     pub(super) fn new(pod: &Pod, storage: &Storage) -> Self {
-        Self(volumes(pod, storage))
+        let wanted = volumes(pod, storage);
+        let attached = if wanted.is_empty() { BTreeMap::new() } else { attached(storage) };
+        Self { wanted, attached }
     }
 }
 
 pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
-    !candidate.attached.0.is_empty()
+    !candidate.attached.wanted.is_empty()
 }
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     let drivers = &candidate.storage.csi_nodes.get(node.name())?.spec.drivers;
-    let State(wanted) = &candidate.attached;
-    let there: BTreeSet<_> = node.pods.values().flat_map(|pod| volumes(pod, candidate.storage)).collect();
+    let State { wanted, attached } = &candidate.attached;
+    if drivers.iter().all(|driver| driver.allocatable.as_ref().is_none_or(|room| room.count.is_none())) {
+        return None;
+    }
+    let mut there: BTreeSet<_> = node.pods.values().flat_map(|pod| volumes(pod, candidate.storage)).collect();
+    there.extend(attached.get(node.name()).into_iter().flatten().cloned());
     let is_full = drivers.iter().any(|driver| {
         let limit = driver.allocatable.as_ref().and_then(|allocatable| allocatable.count);
         let of_driver = |one: &&(String, String)| one.0 == driver.name;
@@ -37,8 +55,26 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     is_full.then(|| Refusal::passing("node(s) exceed max volume count"))
 }
 
+/// What is attached to each Node, or on its way there or back.
+fn attached(storage: &Storage) -> BTreeMap<String, BTreeSet<Volume>> {
+    let mut all: BTreeMap<String, BTreeSet<Volume>> = BTreeMap::new();
+    for attachment in storage.attachments.values() {
+        let spec = &attachment.spec;
+        let volume = spec.source.persistent_volume_name.as_ref().and_then(|name| storage.volumes.get(name));
+        let Some(handle) = volume.and_then(handle).filter(|_| !spec.attacher.is_empty()) else {
+            continue;
+        };
+        all.entry(spec.node_name.clone()).or_default().insert((spec.attacher.clone(), handle));
+    }
+    all
+}
+
+fn handle(volume: &Arc<PersistentVolume>) -> Option<String> {
+    csi(&migration::translated(volume)).map(|source| source.volume_handle.clone())
+}
+
 /// Driver and handle of each volume of a Pod; one that is not made yet goes by its claim.
-fn volumes(pod: &Pod, storage: &Storage) -> BTreeSet<(String, String)> {
+fn volumes(pod: &Pod, storage: &Storage) -> BTreeSet<Volume> {
     let mut all = BTreeSet::new();
     for (key, claim) in storage.claims_of(pod) {
         let Some(claim) = claim else { continue };

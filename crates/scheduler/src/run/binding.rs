@@ -1,6 +1,9 @@
 //! From a decision to a Pod on its Node: promises are written, volumes waited for, devices reserved, and the Pod bound.
 //!
-//! Writing is done in tasks of which there is a bounded number; a Pod that waits for its volumes has none.
+//! Writing is done in tasks of which there is a bounded number; a Pod that waits for its volumes has none. While nobody knows
+//! whether a Pod was bound, its room is nobody else's.
+
+mod giving;
 
 use std::sync::Arc;
 
@@ -8,11 +11,10 @@ use controller::{Action, EventType, Hands, cause};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::changes::POD_ADD;
-use super::{BINDINGS_MAX, Scheduler, names, uid};
+use super::{BINDINGS_MAX, Scheduler, uid};
 use crate::decide::Choice;
 use crate::devices::claim_key;
 use crate::events::{Event, Turn};
@@ -130,7 +132,7 @@ impl Scheduler {
         self.at_work += 1;
         let (client, hands, finished) = (self.client.clone(), self.hands.clone(), self.finished.clone());
         let extenders = self.extenders.clone();
-        let (binding, event) = (binding(&job.pod, &job.node), scheduled_event(&job.pod, &job.key, &job.node));
+        let event = scheduled_event(&job.pod, &job.key, &job.node);
         self.tasks.spawn("bind", async move {
             let mut written = Vec::new();
             let bound = async {
@@ -141,7 +143,7 @@ impl Scheduler {
                 if bound.map_err(|unheard| unheard.to_string())? {
                     return Ok(());
                 }
-                hands.carry_out(binding).await
+                giving::give(&client, &hands, &job.pod, &job.node).await
             };
             let failure = cause::with(job.revision, bound).await.err();
             match &failure {
@@ -253,17 +255,6 @@ pub(super) async fn report(finished: &mpsc::Sender<Progress>, progress: Progress
     if finished.send(progress).await.is_err() {
         tracing::debug!("the scheduler stopped during a binding");
     }
-}
-
-fn binding(pod: &Pod, node: &str) -> Action {
-    let (namespace, name) = names(pod);
-    let body = json!({
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": { "name": name, "namespace": namespace, "uid": uid(pod) },
-        "target": { "apiVersion": "v1", "kind": "Node", "name": node },
-    });
-    Action::create_subresource::<Pod>(namespace, name, "binding", body)
 }
 
 fn scheduled_event(pod: &Pod, key: &str, node: &str) -> Action {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use controller::{Action, EventType, Patch, Propagation, cause};
+use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -13,6 +14,9 @@ use crate::claims;
 use crate::plugins::AboutClaims;
 use crate::preemption::{Preemption, REASON, Room, nominated};
 use crate::profile::event;
+
+/// Victims of one Pod that are sent away at once. Source: the default of `parallelism`, KubeSchedulerConfiguration.
+const AT_ONCE_MAX: usize = 16;
 
 impl Scheduler {
     /// Takes the devices from a claim that keeps its Pod from the Nodes that would take it.
@@ -55,18 +59,15 @@ impl Scheduler {
         (room, start): (Room, Timestamp),
     ) {
         self.metrics.victims(room.victims.len());
-        let mut actions = Vec::new();
+        let mut rows = Vec::new();
         for other in self.nominations.lesser_on(&room.node, pod) {
-            actions.extend(
-                self.nominations.remove(&other, &mut self.snapshot).map(|pod| nominating(&pod, None)),
-            );
+            let other = self.nominations.remove(&other, &mut self.snapshot);
+            rows.extend(other.map(|pod| vec![nominating(&pod, None)]));
         }
         let staying = |victim: &&Arc<Pod>| victim.metadata.deletion_timestamp.is_none();
         let victims: Vec<_> = room.victims.iter().filter(staying).collect();
-        for victim in &victims {
-            actions.extend(eviction(victim, pod, &room.node, self.clock.now()));
-        }
-        if victims.is_empty() && actions.is_empty() {
+        rows.extend(victims.iter().map(|victim| eviction(victim, pod, &room.node, self.clock.now()).into()));
+        if rows.is_empty() {
             return;
         }
         self.queue.hold(key);
@@ -75,13 +76,8 @@ impl Scheduler {
         let (hands, finished, metrics) = (self.hands.clone(), self.finished.clone(), self.metrics.clone());
         let (key, uid, clock) = (key.to_owned(), uid(pod).to_owned(), self.clock.clone());
         self.tasks.spawn("preempt", async move {
-            let mut done = Ok(());
-            for action in actions {
-                done = cause::with(revision, hands.carry_out(action)).await;
-                if done.is_err() {
-                    break;
-                }
-            }
+            let act = |action| cause::with(revision, hands.carry_out(action));
+            let done = carry_out(rows, act).await;
             metrics.preempted(done.is_ok(), start, clock.now());
             report(&finished, Progress::Preempted(key, uid, done)).await;
         });
@@ -115,6 +111,21 @@ impl Scheduler {
     }
 }
 
+/// Carries rows out beside each other, each in its order; the first failure ends all.
+async fn carry_out<A, F>(rows: Vec<Vec<A>>, act: impl Fn(A) -> F) -> Result<(), String>
+where
+    F: Future<Output = Result<(), String>>,
+{
+    let act = &act;
+    let rows = rows.into_iter().map(|row| async move {
+        for action in row {
+            act(action).await?;
+        }
+        Ok(())
+    });
+    stream::iter(rows).buffer_unordered(AT_ONCE_MAX).try_for_each(|()| std::future::ready(Ok(()))).await
+}
+
 /// Says which Node the Pod waits for, or that it waits for none.
 pub(super) fn nominating(pod: &Pod, node: Option<&str>) -> Action {
     let (namespace, name) = names(pod);
@@ -144,4 +155,45 @@ fn eviction(victim: &Pod, pod: &Pod, node: &str, now: Timestamp) -> [Action; 3] 
         Action::delete::<Pod>(namespace, name, Some(uid(victim)), background, None),
         event(pod, victim, EventType::Normal, "Preempted", message),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    /// Rows of actions, in which `-` fails: what was done of each in the end, how many were at work at most, and the end.
+    async fn check(rows: &[&str], done: &[&str], most: usize, ended: Result<(), &str>) {
+        let told = RefCell::new(vec![String::new(); rows.len()]);
+        let (at_work, found_most) = (Cell::new(0), Cell::new(0));
+        let act = async |(row, action): (usize, char)| {
+            at_work.set(at_work.get() + 1);
+            found_most.set(found_most.get().max(at_work.get()));
+            tokio::task::yield_now().await;
+            at_work.set(at_work.get() - 1);
+            told.borrow_mut()[row].push(action);
+            if action == '-' { Err("no".to_owned()) } else { Ok(()) }
+        };
+        let numbered =
+            rows.iter().enumerate().map(|(row, all)| all.chars().map(move |action| (row, action)).collect());
+        let found = carry_out(numbered.collect(), act).await;
+        assert_eq!(*told.borrow(), done, "{rows:?}");
+        assert_eq!((found_most.get(), found), (most, ended.map_err(str::to_owned)), "{rows:?}");
+    }
+
+    #[tokio::test]
+    async fn victims_go_beside_each_other_and_each_in_order() {
+        check(&[], &[], 0, Ok(())).await;
+        check(&["abc"], &["abc"], 1, Ok(())).await;
+        check(&["ab", "cd"], &["ab", "cd"], 2, Ok(())).await;
+        let many = ["ab"; AT_ONCE_MAX + 1];
+        check(&many, &many, AT_ONCE_MAX, Ok(())).await;
+    }
+
+    #[tokio::test]
+    async fn the_first_failure_ends_all() {
+        check(&["a-b"], &["a-"], 1, Err("no")).await;
+        check(&["-", "abc"], &["-", "a"], 2, Err("no")).await;
+    }
 }

@@ -3,7 +3,7 @@
 use controller::Informers;
 use controller::informer::{Change, Changes};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 
 use super::{ByKey, Storage, apply};
 use crate::events::{Event, Turn};
@@ -16,6 +16,7 @@ pub(crate) struct StorageChanges {
     csi_nodes: Changes<CSINode>,
     drivers: Changes<CSIDriver>,
     capacities: Changes<CSIStorageCapacity>,
+    attachments: Changes<VolumeAttachment>,
 }
 
 /// What has happened, and to which claims.
@@ -60,6 +61,7 @@ impl StorageChanges {
             csi_nodes: informers.informer().subscribe(),
             drivers: informers.informer().subscribe(),
             capacities: informers.informer().subscribe(),
+            attachments: informers.informer().subscribe(),
         };
         informers.informer::<PersistentVolumeClaim>().synced().await;
         informers.informer::<PersistentVolume>().synced().await;
@@ -67,6 +69,7 @@ impl StorageChanges {
         informers.informer::<CSINode>().synced().await;
         informers.informer::<CSIDriver>().synced().await;
         informers.informer::<CSIStorageCapacity>().synced().await;
+        informers.informer::<VolumeAttachment>().synced().await;
         changes
     }
 
@@ -80,6 +83,7 @@ impl StorageChanges {
             changes = self.csi_nodes.next() => other(changes, |storage| &mut storage.csi_nodes, Event::CsiNode),
             changes = self.drivers.next() => other(changes, |storage| &mut storage.drivers, Event::CsiDriver),
             changes = self.capacities.next() => other(changes, |storage| &mut storage.capacities, Event::Capacity),
+            changes = self.attachments.next() => other(changes, |storage| &mut storage.attachments, Event::Attachment),
         }
     }
 }

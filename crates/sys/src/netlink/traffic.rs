@@ -4,6 +4,7 @@
 
 use nix::libc;
 
+use super::overlay::new_link;
 use super::route::{Route, absent_is_fine, link_header};
 use super::{CREATE, DUMP, EXCL, Encoder, attributes, find_attribute, str_of, u32_of};
 use crate::{Error, Result};
@@ -56,14 +57,7 @@ pub const TICK_NANOS: u64 = 64;
 impl Route {
     /// Makes an intermediate functional block, down: a link that packets of others are led through.
     pub fn create_ifb(&mut self, name: &str, mtu: u32) -> Result<()> {
-        let mut request = Encoder::message(libc::RTM_NEWLINK, CREATE | EXCL);
-        request
-            .raw(&link_header(libc::AF_UNSPEC, 0, 0, 0))
-            .str(libc::IFLA_IFNAME, name)
-            .u32(libc::IFLA_MTU, mtu)
-            .nest(libc::IFLA_LINKINFO, |info| {
-                info.str(libc::IFLA_INFO_KIND, "ifb");
-            });
+        let request = new_link(name, mtu, "ifb", |_| ());
         self.0.call(request, || format!("create ifb link {name}"))
     }
 

@@ -1,11 +1,11 @@
 //! One transaction: the messages that turn one table into another, sent as a batch.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use nix::libc;
 
-use super::{Data, Field, Key, Rule, Set, Table, encode};
+use super::changes::{Changes, Elements};
+use super::{Data, Field, Key, Rule, Set, Table, TableFamily, encode};
 use crate::netlink::{
     ACK, CREATE, DUMP, Encoder, REQUEST, Socket, Verdict, find_attribute, messages, str_of,
 };
@@ -26,7 +26,7 @@ const DELETE_SET: u16 = 11;
 const NEW_ELEMENTS: u16 = 12;
 const GET_ELEMENTS: u16 = 13;
 const DELETE_ELEMENTS: u16 = 14;
-const FAMILY_IPV4: u8 = 2;
+const FAMILY_IPV4: u8 = TableFamily::Ipv4 as u8;
 pub(super) const FAMILY_NETDEV: u8 = 5;
 const APPEND: u16 = libc::NLM_F_APPEND as u16;
 /// An attribute's length is 16 bits; an element takes less than 400 bytes.
@@ -42,40 +42,84 @@ pub fn apply(previous: Option<&Table>, next: &Table) -> Result<()> {
         return Ok(());
     }
     if let Some(previous) = previous.filter(|previous| can_change(previous, next)) {
-        let mut batch = Batch::new(&next.name);
-        batch.change(previous, next);
-        match batch.commit() {
+        match apply_changes(next, &Changes::between(previous, next)) {
             Err(error) => {
                 tracing::warn!(table = next.name, %error, "cannot change nftables table, replacing it")
             }
             done => return done,
         }
     }
-    let mut batch = Batch::new(&next.name);
+    replace(next)
+}
+
+/// Makes the kernel's table this one, whatever it was, in one transaction.
+pub fn replace(next: &Table) -> Result<()> {
+    let mut batch = Batch::of(next.family as u8, &next.name);
     batch.table(NEW_TABLE, CREATE);
     batch.table(DELETE_TABLE, 0);
     batch.table(NEW_TABLE, CREATE);
-    batch.change(&Table::new(next.name.clone()), next);
+    batch.change(&Changes::between(&Table { family: next.family, ..Table::new(next.name.clone()) }, next));
     batch.commit()
+}
+
+/// Sends changes that lead to `next`, in one transaction. Fails if the kernel's table is not what they start from.
+pub fn apply_changes(next: &Table, changes: &Changes<'_>) -> Result<()> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let mut batch = Batch::of(next.family as u8, &next.name);
+    batch.change(changes);
+    batch.commit()
+}
+
+/// Makes a part of the kernel's table, which is as `previous` says, as `next` says, in one transaction. What neither
+/// names is left alone; sets that only have elements of others are in both, without those.
+///
+/// # Errors
+/// The kernel's table is not what `previous` says, or something has another definition: then nothing is different.
+pub fn change(previous: &Table, next: &Table) -> Result<()> {
+    if previous == next {
+        return Ok(());
+    }
+    if !can_change(previous, next) {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "a chain or set has another definition");
+        return Err(Error::new(format!("change nftables table {}", next.name), error));
+    }
+    apply_changes(next, &Changes::between(previous, next))
 }
 
 /// Whether there can be tables: makes one of this name and deletes it, in one transaction.
 pub fn try_table(name: &str) -> Result<()> {
-    let mut batch = Batch::new(name);
+    make_and_delete(TableFamily::Ipv4, name)
+}
+
+fn make_and_delete(family: TableFamily, name: &str) -> Result<()> {
+    let mut batch = Batch::of(family as u8, name);
     batch.table(NEW_TABLE, CREATE);
     batch.table(DELETE_TABLE, 0);
     batch.commit()
 }
 
-/// Deletes a table. No error if there is none, or can be none.
+/// Deletes an IPv4 table. No error if there is none, or can be none.
 pub fn delete_table(name: &str) -> Result<()> {
+    delete_table_of(TableFamily::Ipv4, name)
+}
+
+/// Deletes a table. No error if there is none, or can be none.
+pub fn delete_table_of(family: TableFamily, name: &str) -> Result<()> {
     // Made if it is not there: another may delete it at the same time.
-    if table_names()?.iter().any(|known| known == name) { try_table(name) } else { Ok(()) }
+    let is_there = table_names_of(family)?.iter().any(|known| known == name);
+    if is_there { make_and_delete(family, name) } else { Ok(()) }
 }
 
 /// The names of all IPv4 tables in the calling thread's network namespace. None if the kernel has no nftables.
 pub fn table_names() -> Result<Vec<String>> {
-    tables_of(FAMILY_IPV4)
+    table_names_of(TableFamily::Ipv4)
+}
+
+/// The names of all tables of a family in the calling thread's network namespace. None if the kernel has no nftables.
+pub fn table_names_of(family: TableFamily) -> Result<Vec<String>> {
+    tables_of(family as u8)
 }
 
 pub(super) fn tables_of(family: u8) -> Result<Vec<String>> {
@@ -100,7 +144,7 @@ pub fn has_element(table: &str, set: &str, fields: &[Field], key: &Key) -> Resul
     let mut socket = Socket::open(libc::NETLINK_NETFILTER)?;
     let mut request = Encoder::message(SUBSYSTEM << 8 | GET_ELEMENTS, 0);
     request.raw(&[FAMILY_IPV4, 0, 0, 0]).str(1, table).str(2, set).nest(3, |list| {
-        encode::element(list, &shape, key, None);
+        encode::element(list, &shape, key, &Data::None);
     });
     match socket.request(request, ACK, || format!("look into set {set} of nftables table {table}")) {
         Ok(_) => Ok(true),
@@ -116,12 +160,12 @@ fn can_change(previous: &Table, next: &Table) -> bool {
         .iter()
         .all(|(name, chain)| previous.chains.get(name).is_none_or(|old| old.base == chain.base));
     let same_sets = next.sets.iter().all(|(name, set)| {
-        previous
-            .sets
-            .get(name)
-            .is_none_or(|old| (&old.key, &old.value, old.timeout) == (&set.key, &set.value, set.timeout))
+        previous.sets.get(name).is_none_or(|old| {
+            (&old.key, &old.value, old.timeout, old.members)
+                == (&set.key, &set.value, set.timeout, set.members)
+        })
     });
-    previous.name == next.name && same_chains && same_sets
+    (&previous.name, previous.family) == (&next.name, next.family) && same_chains && same_sets
 }
 
 pub(super) struct Batch<'a> {
@@ -133,10 +177,6 @@ pub(super) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(table: &'a str) -> Self {
-        Self::of(FAMILY_IPV4, table)
-    }
-
     pub(super) fn of(family: u8, table: &'a str) -> Self {
         let mut batch = Self { family, table, out: Encoder::default(), sequence: 0, last_start: 0 };
         batch.frame(BATCH_BEGIN);
@@ -172,63 +212,42 @@ impl<'a> Batch<'a> {
     }
 
     /// Order matters: what is referred to exists before, and nothing refers any more to what goes.
-    fn change(&mut self, previous: &Table, next: &Table) {
-        for (name, chain) in added(&previous.chains, &next.chains) {
-            self.message(NEW_CHAIN, CREATE, |out, table| {
-                encode::chain(out, table, name, chain.base.as_ref())
-            });
+    fn change(&mut self, changes: &Changes<'_>) {
+        for (name, base) in &changes.made_chains {
+            self.message(NEW_CHAIN, CREATE, |out, table| encode::chain(out, table, name, base.as_ref()));
         }
-        for (id, (name, set)) in added(&previous.sets, &next.sets).enumerate() {
+        for (id, (name, set)) in changes.made_sets.iter().enumerate() {
             self.message(NEW_SET, CREATE, |out, table| encode::set(out, table, name, id as u32 + 1, set));
         }
-        for (name, chain) in &previous.chains {
-            if next.chains.get(name) != Some(chain) && !chain.rules.is_empty() {
-                self.message(DELETE_RULE, 0, |out, table| {
-                    out.str(1, table).str(2, name);
-                });
-            }
+        for name in &changes.emptied_chains {
+            self.message(DELETE_RULE, 0, |out, table| {
+                out.str(1, table).str(2, name);
+            });
         }
-        let none = Set::default();
-        for (name, set) in &next.sets {
-            self.change_elements(name, previous.sets.get(name).unwrap_or(&none), set);
+        changes.elements.iter().for_each(|(name, elements)| self.change_elements(name, elements));
+        for (name, rules) in &changes.rules {
+            rules.iter().for_each(|rule| self.append_rule(NEW_RULE, name, rule));
         }
-        for (name, chain) in &next.chains {
-            if previous.chains.get(name) != Some(chain) {
-                for rule in &chain.rules {
-                    self.append_rule(NEW_RULE, name, rule);
-                }
-            }
-        }
-        for (name, _) in added(&next.sets, &previous.sets) {
+        for name in &changes.gone_sets {
             self.message(DELETE_SET, 0, |out, table| {
                 out.str(1, table).str(2, name);
             });
         }
-        for (name, _) in added(&next.chains, &previous.chains) {
+        for name in &changes.gone_chains {
             self.message(DELETE_CHAIN, 0, |out, table| {
                 out.str(1, table).str(3, name);
             });
         }
     }
 
-    fn change_elements(&mut self, name: &str, previous: &Set, next: &Set) {
-        let gone: Vec<(&Key, Option<&Data>)> = previous
-            .elements
-            .iter()
-            .filter(|(key, data)| next.elements.get(key) != Some(data))
-            .map(|(key, _)| (key, None))
-            .collect();
-        let new: Vec<(&Key, Option<&Data>)> = next
-            .elements
-            .iter()
-            .filter(|(key, data)| previous.elements.get(key) != Some(data))
-            .map(|(key, data)| (key, Some(data)))
-            .collect();
-        for (kind, flags, elements) in [(DELETE_ELEMENTS, 0, gone), (NEW_ELEMENTS, CREATE, new)] {
-            for part in elements.chunks(ELEMENTS_PER_MESSAGE) {
+    fn change_elements(&mut self, name: &str, elements: &Elements<'_>) {
+        for (kind, flags, part) in
+            [(DELETE_ELEMENTS, 0, &elements.gone), (NEW_ELEMENTS, CREATE, &elements.made)]
+        {
+            for part in part.chunks(ELEMENTS_PER_MESSAGE) {
                 self.message(kind, flags, |out, table| {
                     out.str(1, table).str(2, name).nest(3, |list| {
-                        part.iter().for_each(|(key, data)| encode::element(list, next, key, *data));
+                        part.iter().for_each(|(key, data)| encode::element(list, elements.set, key, data));
                     });
                 });
             }
@@ -266,12 +285,4 @@ impl<'a> Batch<'a> {
             }
         }
     }
-}
-
-/// What `next` has and `previous` has not.
-fn added<'a, T>(
-    previous: &'a BTreeMap<String, T>,
-    next: &'a BTreeMap<String, T>,
-) -> impl Iterator<Item = (&'a String, &'a T)> {
-    next.iter().filter(|(name, _)| !previous.contains_key(*name))
 }

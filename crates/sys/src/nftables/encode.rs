@@ -1,7 +1,7 @@
 //! The netlink form of chains, sets, elements and rules. Numbers are those of `linux/netfilter/nf_tables.h`.
 
 use super::expression::{Compare, Expr, Reg};
-use super::{Base, ChainKind, Data, Field, Key, Rule, Set, SetValue, Verdict};
+use super::{Base, ChainKind, Data, Field, Key, Members, Rule, Set, SetValue, Verdict};
 use crate::netlink::Encoder;
 
 const DATA_VALUE: u16 = 1;
@@ -9,9 +9,18 @@ const DATA_VERDICT: u16 = 2;
 const LIST_ELEM: u16 = 1;
 const VERDICT_REGISTER: u32 = 0;
 const VERDICT_TYPE: u32 = 0xffff_ff00;
+const SET_INTERVAL: u32 = 0x4;
 const SET_MAP: u32 = 0x8;
 const SET_TIMEOUT: u32 = 0x10;
 const SET_EVAL: u32 = 0x20;
+const CT_STATE: u32 = 0;
+const CT_PROTOCOL: u32 = 10;
+const CT_SOURCE_PORT: u32 = 11;
+const CT_SOURCE_IPV4: u32 = 19;
+const CT_SOURCE_IPV6: u32 = 21;
+/// Directions of a tracked connection.
+const ORIGINAL: u8 = 0;
+const REPLY: u8 = 1;
 /// Keys that the packet path may put into one set.
 const DYNAMIC_ELEMENTS_MAX: u32 = 65_535;
 
@@ -19,18 +28,21 @@ impl Field {
     fn len(self) -> u32 {
         match self {
             Self::Ipv4 | Self::Index => 4,
+            Self::Ipv6 => 16,
             Self::Protocol => 1,
             Self::Port => 2,
         }
     }
 
-    /// The type's number in `nft`, so that it can list the set.
+    /// The type's number in `nft`, so that it can list the set. A plain integer has no size there, and ends it where it is
+    /// part of a key: numbers are marks.
     fn type_number(self) -> u32 {
         match self {
-            Self::Index => 4,
             Self::Ipv4 => 7,
+            Self::Ipv6 => 8,
             Self::Protocol => 12,
             Self::Port => 13,
+            Self::Index => 19,
         }
     }
 }
@@ -39,7 +51,7 @@ impl Field {
 fn fields_len(fields: &[Field]) -> u32 {
     match fields {
         [one] => one.len(),
-        many => 4 * many.len() as u32,
+        many => many.iter().map(|field| field.len().next_multiple_of(4)).sum(),
     }
 }
 
@@ -79,6 +91,9 @@ pub(super) fn set(out: &mut Encoder, table: &str, name: &str, id: u32, set: &Set
     if set.value != SetValue::None {
         flags |= SET_MAP;
     }
+    if set.members == Members::Ranges {
+        flags |= SET_INTERVAL;
+    }
     if set.timeout.is_some() {
         flags |= SET_TIMEOUT | SET_EVAL;
     }
@@ -102,21 +117,42 @@ pub(super) fn set(out: &mut Encoder, table: &str, name: &str, id: u32, set: &Set
     out.be32(10, id);
 }
 
-/// One element of the list inside an elements message; without data for deletion.
-pub(super) fn element(out: &mut Encoder, set: &Set, key: &Key, value: Option<&Data>) {
+/// One element of the list inside an elements message, of a range its two ends. Deletion needs no data of a map.
+pub(super) fn element(out: &mut Encoder, set: &Set, key: &Key, value: &Data) {
+    const INTERVAL_END: u32 = 1;
     out.nest(LIST_ELEM, |element| {
         data(element, 1, exact(&set.key, key));
         match value {
-            Some(Data::Verdict(to)) => {
+            Data::Verdict(to) => {
                 element.nest(2, |data| verdict(data, to));
             }
-            Some(Data::Value(to)) => {
+            Data::Value(to) => {
                 let fields = if let SetValue::Fields(fields) = &set.value { fields.as_slice() } else { &[] };
                 data(element, 2, exact(fields, to));
             }
-            Some(Data::None) | None => {}
+            Data::None | Data::Through(_) => {}
         }
     });
+    let Data::Through(last) = value else { return };
+    // A range to the last key of all has no end.
+    if let Some(end) = after(exact(&set.key, last)) {
+        out.nest(LIST_ELEM, |element| {
+            element.be32(3, INTERVAL_END);
+            data(element, 1, &end);
+        });
+    }
+}
+
+/// The next number in the order of the network, of the same length.
+fn after(number: &[u8]) -> Option<Vec<u8>> {
+    let mut next = number.to_vec();
+    for byte in next.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            return Some(next);
+        }
+    }
+    None
 }
 
 /// A key of one field is not padded.
@@ -160,7 +196,10 @@ fn expression(list: &mut Encoder, expr: &Expr) {
     match expr {
         Expr::SourceIp(to) => payload(list, *to, 1, 12, 4),
         Expr::DestinationIp(to) => payload(list, *to, 1, 16, 4),
+        Expr::SourceIpv6(to) => payload(list, *to, 1, 8, 16),
+        Expr::DestinationIpv6(to) => payload(list, *to, 1, 24, 16),
         Expr::SourceMac(to) => payload(list, *to, 0, 6, 6),
+        Expr::DestinationMac(to) => payload(list, *to, 0, 0, 6),
         Expr::EtherType(to) => two(list, "meta", (1, to.0), (2, 1)),
         Expr::ArpSenderMac(to) => payload(list, *to, 1, 8, 6),
         Expr::ArpSenderIp(to) => payload(list, *to, 1, 14, 4),
@@ -171,9 +210,18 @@ fn expression(list: &mut Encoder, expr: &Expr) {
         Expr::InputName(to) => two(list, "meta", (1, to.0), (2, 6)),
         Expr::OutputName(to) => two(list, "meta", (1, to.0), (2, 7)),
         Expr::ConnectionStatus(to) => two(list, "ct", (1, to.0), (2, 2)),
+        Expr::ConnectionState(to) => two(list, "ct", (1, to.0), (2, CT_STATE)),
+        Expr::Initiator(to, family) => tracked(list, *to, source_key(*family), ORIGINAL),
+        Expr::Responder(to, family) => tracked(list, *to, source_key(*family), REPLY),
+        Expr::TrackedProtocol(to) => tracked(list, *to, CT_PROTOCOL, ORIGINAL),
+        Expr::ResponderPort(to) => tracked(list, *to, CT_SOURCE_PORT, REPLY),
         Expr::DestinationKind(to) => named(list, "fib", |out| {
             // Result: address type; of the destination.
             out.be32(1, to.0).be32(2, 3).be32(3, 2);
+        }),
+        Expr::SourceKind(to) => named(list, "fib", |out| {
+            // Result: address type; of the source.
+            out.be32(1, to.0).be32(2, 3).be32(3, 1);
         }),
         Expr::Load(to, value) => named(list, "immediate", |out| {
             data(out.be32(1, to.0), 2, value);
@@ -220,6 +268,18 @@ fn expression(list: &mut Encoder, expr: &Expr) {
 fn payload(list: &mut Encoder, to: Reg, header: u32, offset: u32, length: u32) {
     named(list, "payload", |out| {
         out.be32(1, to.0).be32(2, header).be32(3, offset).be32(4, length);
+    });
+}
+
+/// Who sends in a direction of a tracked connection.
+fn source_key(family: Field) -> u32 {
+    if family == Field::Ipv6 { CT_SOURCE_IPV6 } else { CT_SOURCE_IPV4 }
+}
+
+/// A part of what is known of the tracked connection, of one of its directions.
+fn tracked(list: &mut Encoder, to: Reg, key: u32, direction: u8) {
+    named(list, "ct", |out| {
+        out.be32(1, to.0).be32(2, key).u8(3, direction);
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::{Key, Verdict};
+use super::{Field, Key, Verdict};
 
 /// A register of four bytes; longer values take the following ones too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,17 @@ impl Reg {
     pub const R2: Self = Self(10);
     /// The fourth.
     pub const R3: Self = Self(11);
+
+    /// How many bytes of registers are before this one.
+    pub fn offset(self) -> usize {
+        (self.0 - Self::R0.0) as usize * 4
+    }
+
+    /// The first register behind a field that starts in this one.
+    #[must_use]
+    pub fn after(self, field: Field) -> Self {
+        Self(self.0 + if field == Field::Ipv6 { 4 } else { 1 })
+    }
 }
 
 /// How a value is compared.
@@ -35,8 +46,14 @@ pub enum Expr {
     SourceIp(Reg),
     /// Loads the destination address.
     DestinationIp(Reg),
+    /// Loads the IPv6 source address (four registers).
+    SourceIpv6(Reg),
+    /// Loads the IPv6 destination address (four registers).
+    DestinationIpv6(Reg),
     /// Loads the source hardware address of an Ethernet frame (two registers).
     SourceMac(Reg),
+    /// Loads the destination hardware address of an Ethernet frame (two registers).
+    DestinationMac(Reg),
     /// Loads what an Ethernet frame carries.
     EtherType(Reg),
     /// Loads whose hardware address an ARP packet tells (two registers).
@@ -57,8 +74,20 @@ pub enum Expr {
     OutputName(Reg),
     /// Loads what kind of address the destination is for this host; see [`Expr::LOCAL`].
     DestinationKind(Reg),
+    /// Loads what kind of address the source is for this host; see [`Expr::LOCAL`].
+    SourceKind(Reg),
     /// Loads the status bits of the tracked connection; see [`Expr::DNATED`].
     ConnectionStatus(Reg),
+    /// Loads what the packet is to its tracked connection: bits such as [`Expr::UNTRACKED`].
+    ConnectionState(Reg),
+    /// Loads who began the tracked connection: the address before any translation.
+    Initiator(Reg, Field),
+    /// Loads who answers in the tracked connection: the address after all translation.
+    Responder(Reg, Field),
+    /// Loads the transport protocol's number of the tracked connection.
+    TrackedProtocol(Reg),
+    /// Loads the port of who answers in the tracked connection: after all translation.
+    ResponderPort(Reg),
     /// Loads a constant.
     Load(Reg, Vec<u8>),
     /// Compares a register with a constant.
@@ -92,10 +121,12 @@ pub enum Expr {
 }
 
 impl Expr {
-    /// [`Expr::DestinationKind`] of an address of this host (`RTN_LOCAL`).
+    /// [`Expr::DestinationKind`] and [`Expr::SourceKind`] of an address of this host (`RTN_LOCAL`).
     pub const LOCAL: u32 = 2;
     /// Bit of [`Expr::ConnectionStatus`]: the destination was rewritten (`IPS_DST_NAT`).
     pub const DNATED: u32 = 1 << 5;
+    /// Bits of [`Expr::ConnectionState`]: the packet belongs to no connection that is tracked.
+    pub const UNTRACKED: u32 = 1 | 1 << 6;
 }
 
 /// Goes on if the source is in a network.

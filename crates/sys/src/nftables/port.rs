@@ -18,22 +18,34 @@ use crate::netlink::CREATE;
 const IPV4: [u8; 2] = 0x0800_u16.to_be_bytes();
 const ARP: [u8; 2] = 0x0806_u16.to_be_bytes();
 
-/// Lets a link send IPv4 with this source and ARP that says so, from this hardware address, and nothing else.
+/// Who is at a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its hardware address.
+    pub mac: [u8; 6],
+    /// Its address.
+    pub ip: Ipv4Addr,
+    /// The hardware address of the host, which routes all that it sends.
+    pub gateway: [u8; 6],
+}
+
+/// Lets a link send IPv4 of its owner to the host, and ARP that says who it is, and nothing else: not to neighbours on the
+/// same bridge, past what the host decides about routed packets, nor to all of them.
 ///
 /// # Errors
 /// The kernel refuses, which [`is_unsupported`] explains.
-pub fn guard(table: &str, link: &str, mac: [u8; 6], ip: Ipv4Addr) -> Result<()> {
+pub fn guard(table: &str, link: &str, owner: Owner) -> Result<()> {
     release(table, link)?;
     let mut batch = Batch::of(FAMILY_NETDEV, table);
     batch.table(NEW_TABLE, CREATE);
     batch.message(NEW_CHAIN, CREATE, |out, table| encode::ingress_chain(out, table, link));
-    for rule in rules(mac, ip) {
+    for rule in rules(owner) {
         batch.append_rule(NEW_RULE, link, &rule);
     }
     batch.commit()
 }
 
-fn rules(mac: [u8; 6], ip: Ipv4Addr) -> Vec<Rule> {
+fn rules(Owner { mac, ip, gateway }: Owner) -> Vec<Rule> {
     let is = |value: &[u8]| Expr::Compare(Reg::R0, Compare::Equal, value.to_vec());
     let is_not = |value: &[u8]| Expr::Compare(Reg::R0, Compare::NotEqual, value.to_vec());
     let drop = || Expr::Verdict(Verdict::Drop);
@@ -42,6 +54,7 @@ fn rules(mac: [u8; 6], ip: Ipv4Addr) -> Vec<Rule> {
         vec![Expr::SourceMac(Reg::R0), is_not(&mac), drop()],
         vec![kind(), is_not(&IPV4), is_not(&ARP), drop()],
         vec![kind(), is(&IPV4), Expr::SourceIp(Reg::R0), is_not(&ip), drop()],
+        vec![kind(), is(&IPV4), Expr::DestinationMac(Reg::R0), is_not(&gateway), drop()],
         vec![kind(), is(&ARP), Expr::ArpSenderMac(Reg::R0), is_not(&mac), drop()],
         vec![kind(), is(&ARP), Expr::ArpSenderIp(Reg::R0), is_not(&ip), drop()],
     ]

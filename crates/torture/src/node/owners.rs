@@ -62,7 +62,12 @@ async fn round(api: &Api, view: &View, name: &str, end: End) -> Result<()> {
         End::Owner(policy) => {
             api.delete(&format!("{owners}/{name}"), &json!({ "propagationPolicy": policy })).await?;
         }
-        End::Kind => end_kind(api).await?,
+        // Nobody can say of an owner whose kind is not served that it is gone: a collector that was killed meanwhile finds
+        // out when the kind is there again, as upstream's does.
+        End::Kind => {
+            end_kind(api).await?;
+            api.create(DEFINITIONS, &definition()).await?;
+        }
     }
     let is_gone =
         |pods: &super::view::Pods, _: &super::view::Excuses<'_>| (!pods.contains_key(name)).then_some(());

@@ -4,7 +4,11 @@ use store::{Entry, Event};
 use super::*;
 
 fn check(name: &str, objects: &[(&str, Value)], expect: &[Rule]) {
-    let mut judge = Judge::default();
+    check_by(Taken::ByBound, name, objects, expect);
+}
+
+fn check_by(taken: Taken, name: &str, objects: &[(&str, Value)], expect: &[Rule]) {
+    let mut judge = Judge::by(taken);
     for ((key, object), revision) in objects.iter().zip(1..) {
         let key = format!("/registry/{key}");
         let entry =
@@ -58,6 +62,46 @@ fn pods_of_a_node_fit_on_it() {
     check("three are", &third(vec![("pods/a/c", on("c", ""))]), &[Rule::NodesAreNotOverfull]);
     check("one is over", &third(vec![("pods/a/a", on("a", "Failed")), ("pods/a/c", on("c", ""))]), &[]);
     check("one is gone", &third(vec![("pods/a/a", Value::Null), ("pods/a/c", on("c", ""))]), &[]);
+    let by_admitted = |name: &str, phase: &str, expect: &[Rule]| {
+        check_by(Taken::ByAdmitted, name, &third(vec![("pods/a/c", on("c", phase))]), expect);
+    };
+    by_admitted("one is not taken in", "Pending", &[]);
+    by_admitted("one is refused", "Failed", &[]);
+    by_admitted("all are taken in", "Running", &[Rule::NodesAreNotOverfull]);
+}
+
+#[test]
+fn a_pod_keeps_its_node() {
+    let on = |uid: &str, node: Value| {
+        let mut pod = pod(uid, "", json!({"/metadata/ownerReferences": []}));
+        pod["spec"]["nodeName"] = node;
+        ("pods/a/a", pod)
+    };
+    let check_last = |name: &str, last: (&'static str, Value), expect: &[Rule]| {
+        check(name, &[on("a", json!(null)), on("a", json!("n")), last], expect);
+    };
+    check_last("it stays", on("a", json!("n")), &[]);
+    check_last("it moves", on("a", json!("m")), &[Rule::PodsStayOnTheirNodes]);
+    check_last("it is taken away", on("a", json!(null)), &[Rule::PodsStayOnTheirNodes]);
+    check_last("a namesake", on("b", json!("m")), &[]);
+}
+
+#[test]
+fn who_does_not_lead_has_nothing_written() {
+    let check = |holder: Option<&str>, process: &str, expect: &[Rule]| {
+        let mut judge = Judge::default();
+        let key = "/registry/leases/kube-system/scheduler".to_owned();
+        let value = holder.map(|holder| json!({"spec": {"holderIdentity": holder}}).to_string().into());
+        let entry = value.map(|value| Entry { key: key.clone(), value, revision: 1, create_revision: 1 });
+        judge.see(&Event { revision: 1, key, entry, previous: None, cause: Default::default() });
+        judge.written("kube-system/scheduler", process);
+        let rules: Vec<Rule> = judge.breaches.iter().map(|breach| breach.rule).collect();
+        assert_eq!(rules, expect, "{holder:?} {process}");
+    };
+    check(Some("a"), "a", &[]);
+    check(Some("b"), "a", &[Rule::OnlyTheLeaderWrites]);
+    check(Some(""), "a", &[Rule::OnlyTheLeaderWrites]);
+    check(None, "a", &[Rule::OnlyTheLeaderWrites]);
 }
 
 #[test]

@@ -1,13 +1,18 @@
-//! Nodes: their Pods run, and end as their labels say (`ends`: `well`, `badly`, `mixed`; without it they go on for ever).
+//! Nodes: they take in the Pods that they have room for and refuse the others, as kubelets do. Pods run, and end as their labels
+//! say (`ends`: `well`, `badly`, `mixed`; without it they go on for ever).
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::user::PODS;
+use torture::workloads::{asked, milli};
+
+use super::parts::Lie;
+use super::user::{HAS_CPU, PODS};
+use super::{Shared, user};
 use crate::server::{Answer, TestServer};
 
 /// Between two looks at the Pods.
@@ -21,6 +26,8 @@ const GOES_ON_PERCENT: u64 = 40;
 enum Step {
     /// It has come so far, with this exit code if it has ended.
     Say(&'static str, Option<u8>),
+    /// There is no room for it.
+    Refuse,
     /// It has nothing of it any more.
     LetGo,
 }
@@ -29,11 +36,18 @@ enum Step {
 pub(super) async fn run(shared: Shared, server: Arc<TestServer>) {
     loop {
         let listed = call(&server, "GET", PODS, "").await;
-        for pod in listed.body["items"].as_array().into_iter().flatten() {
+        let pods = listed.body["items"].as_array().map_or(&[][..], Vec::as_slice);
+        let mut rooms = rooms(pods);
+        for pod in pods {
             if shared.random.below(100) >= GOES_ON_PERCENT {
                 continue;
             }
-            if let Some(step) = next(pod) {
+            let step = next(pod).map(|step| admitted(step, pod, &mut rooms));
+            let step = match step {
+                Some(Step::Refuse) if shared.lie == Some(Lie::TakesAllIn) => Some(Step::Say("Running", None)),
+                step => step,
+            };
+            if let Some(step) = step {
                 take(&server, pod, step).await;
             }
         }
@@ -44,6 +58,33 @@ pub(super) async fn run(shared: Shared, server: Arc<TestServer>) {
 async fn call(server: &TestServer, method: &str, path: &str, body: &str) -> Answer {
     let answer = tokio::time::timeout(ANSWER_MAX, server.call(method, path, body)).await;
     answer.unwrap_or_else(|_| panic!("{method} {path} is not answered"))
+}
+
+/// The CPU that is left on each Node beside those that it has taken in, in thousandths.
+fn rooms(pods: &[Value]) -> BTreeMap<String, i64> {
+    let node = |number| (format!("node-{number}"), milli(Some(&HAS_CPU.into())));
+    let mut rooms: BTreeMap<_, _> = (0..user::NODES).map(node).collect();
+    for pod in pods.iter().filter(|pod| pod["status"]["phase"] == "Running") {
+        if let Some(room) = pod["spec"]["nodeName"].as_str().and_then(|node| rooms.get_mut(node)) {
+            *room -= asked(pod);
+        }
+    }
+    rooms
+}
+
+/// Whoever is to run needs room. Source: the admission of `pkg/kubelet/lifecycle`.
+fn admitted(step: Step, pod: &Value, rooms: &mut BTreeMap<String, i64>) -> Step {
+    if step != Step::Say("Running", None) {
+        return step;
+    }
+    let Some(room) = pod["spec"]["nodeName"].as_str().and_then(|node| rooms.get_mut(node)) else {
+        return step;
+    };
+    if *room < asked(pod) {
+        return Step::Refuse;
+    }
+    *room -= asked(pod);
+    step
 }
 
 fn next(pod: &Value) -> Option<Step> {
@@ -83,6 +124,11 @@ async fn take(server: &TestServer, pod: &Value, step: Step) {
             let ready = if is_ready { "True" } else { "False" };
             let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": now});
             let status = json!({"phase": phase, "startTime": now, "conditions": [condition], "containerStatuses": [container]});
+            let patch = json!({"metadata": {"uid": uid}, "status": status}).to_string();
+            call(server, "PATCH", &format!("{PODS}/{name}/status"), &patch).await;
+        }
+        Step::Refuse => {
+            let status = json!({"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"});
             let patch = json!({"metadata": {"uid": uid}, "status": status}).to_string();
             call(server, "PATCH", &format!("{PODS}/{name}/status"), &patch).await;
         }

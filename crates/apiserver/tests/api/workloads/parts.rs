@@ -11,14 +11,17 @@ use bytes::Bytes;
 use controller::lease::{self, Election, Timing};
 use controller::trace::Reporter;
 use controller::{Controller, Engine, Informers};
+use futures::future::BoxFuture;
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tower::ServiceExt;
 
-use super::Shared;
+use super::{Schedulers, Shared};
 use crate::server::{TestServer, admin};
 
 /// The controllers that workloads meet.
@@ -33,14 +36,24 @@ const CONTROLLERS: [Controller; 9] = [
     controllers::garbage_collector::CONTROLLER,
     controllers::pod_gc::CONTROLLER,
 ];
-/// Who leads is killed after at most so many writes.
+/// Who leads meets its fate after at most so many writes.
 const WRITES_MAX: u64 = 40;
+/// How long a line is cut, at most: longer than a Lease lasts.
+const CUT_MAX_MILLIS: u64 = 40_000;
+/// How late a request arrives, at most: what a Lease lasts longer than its holder believes in it, which is 5 s.
+const LATE_MAX_MILLIS: u64 = 4_900;
 /// Before somebody who was killed stands for election again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// One request in so many is lied about.
 const EVERY: u64 = 4;
 
+const SCHEDULER: &str = "scheduler";
+/// Of the Leases.
+const NAMESPACE: &str = "kube-system";
+
 type Answer = Response<apiserver::respond::Body>;
+/// A request on its way.
+type Sent = BoxFuture<'static, Result<Answer, BoxError>>;
 
 /// What a control plane does wrong: the negative controls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,50 +64,173 @@ pub(super) enum Lie {
     OneNodeForAll,
     /// Of a Job's Pods that succeeded one is left out.
     CountForgotten,
+    /// Who has lost the lead works on.
+    LeadsOn,
+    /// Nodes take in whoever comes.
+    TakesAllIn,
 }
 
-/// The life of a process, which ends at one of its writes: before the write, or when it is made and not answered yet.
-struct Fuse {
+/// What happens to a process at one of its writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It dies before it is sent.
+    DiesBefore,
+    /// It dies when the write is made and not answered yet.
+    DiesAfter,
+    /// The API server is out of its reach for a while. It goes on by what it knew.
+    IsCutOff(Duration),
+}
+
+/// The life of a process, and its line to the API server.
+struct Process {
+    shared: Shared,
+    /// Its name as a candidate for a Lease, if it needs that to work.
+    stands_for: Option<(&'static str, String)>,
+    /// Brings requests of it that arrive late, also when it is dead.
+    network: Tasks,
+    /// Writes until its fate.
     left: AtomicI64,
-    is_before: bool,
-    is_calm: Arc<AtomicBool>,
-    is_burnt: AtomicBool,
-    burns: Notify,
+    fate: Mutex<Fate>,
+    cut_until: Mutex<Option<Instant>>,
+    is_dead: AtomicBool,
+    dies: Notify,
 }
 
-impl Fuse {
-    fn new(shared: &Shared) -> Self {
-        let left = i64::try_from(1 + shared.random.below(WRITES_MAX)).unwrap();
-        let (is_before, is_calm) = (shared.random.below(2) == 0, Arc::clone(&shared.is_calm));
-        Self { left: left.into(), is_before, is_calm, is_burnt: false.into(), burns: Notify::new() }
+impl Process {
+    fn new(shared: &Shared, network: &Tasks, stands_for: Option<(&'static str, String)>) -> Self {
+        Self {
+            shared: shared.clone(),
+            stands_for,
+            network: network.clone(),
+            left: writes(shared).into(),
+            fate: Mutex::new(fate(shared)),
+            cut_until: Mutex::default(),
+            is_dead: false.into(),
+            dies: Notify::new(),
+        }
     }
 
-    async fn through<T>(&self, is_write: bool, request: impl Future<Output = T>) -> T {
-        let is_last = is_write
-            && self.left.fetch_sub(1, Ordering::SeqCst) == 1
-            && !self.is_calm.load(Ordering::Relaxed);
-        if is_last && self.is_before {
-            self.burn();
+    async fn through(self: Arc<Self>, kind: Kind, request: Sent) -> Result<Answer, BoxError> {
+        let fate =
+            (kind.counts && self.left.fetch_sub(1, Ordering::SeqCst) == 1).then(|| self.turns()).flatten();
+        if fate == Some(Fate::DiesBefore) {
+            self.die();
         }
-        self.unless_burnt().await;
-        let done = request.await;
-        if is_last {
-            self.burn();
+        self.unless_dead().await;
+        if let Some(left) = self.cut_for() {
+            return self.lost(kind, left, request).await;
         }
-        self.unless_burnt().await;
-        done
+        let done = self.arrives(kind, request).await;
+        if fate == Some(Fate::DiesAfter) {
+            self.die();
+        }
+        self.line_is_up().await;
+        self.unless_dead().await;
+        Ok(done?.map(|body| self.heard(body)))
     }
 
-    fn burn(&self) {
-        self.is_burnt.store(true, Ordering::SeqCst);
-        self.burns.notify_one();
+    /// What happens now; nothing any more once all is calm.
+    fn turns(&self) -> Option<Fate> {
+        if self.shared.is_calm.load(Ordering::Relaxed) {
+            return None;
+        }
+        let turned = std::mem::replace(&mut *self.fate.lock(), fate(&self.shared));
+        if let Fate::IsCutOff(span) = turned {
+            self.shared.cuts.fetch_add(1, Ordering::Relaxed);
+            *self.cut_until.lock() = Some(Instant::now() + span);
+            self.left.store(writes(&self.shared), Ordering::SeqCst);
+        }
+        Some(turned)
+    }
+
+    /// What is sent while the line is cut is not answered; some of it arrives late.
+    async fn lost(self: Arc<Self>, kind: Kind, left: Duration, request: Sent) -> Result<Answer, BoxError> {
+        let late = Duration::from_millis(self.shared.random.below(LATE_MAX_MILLIS));
+        // What arrives when its sender is there again and has made the same once more is one too many, upstream, too; only
+        // bindings are certain.
+        let arrives = kind.is_binding || late < left;
+        if kind.is_change && arrives && self.shared.random.below(2) == 0 {
+            let process = Arc::clone(&self);
+            self.network.spawn("late request", async move {
+                tokio::time::sleep(late).await;
+                drop(process.arrives(kind, request).await);
+            });
+        }
+        self.line_is_up().await;
+        self.unless_dead().await;
+        Err("the connection was reset".into())
+    }
+
+    /// A request that gets to the API server.
+    async fn arrives(&self, kind: Kind, request: Sent) -> Result<Answer, BoxError> {
+        if let (true, Some((part, identity))) = (kind.counts, &self.stands_for) {
+            self.shared.judge.lock().written(&format!("{NAMESPACE}/{part}"), identity);
+        }
+        request.await
+    }
+
+    /// An answer, or a watch, whose parts arrive while the line is up.
+    fn heard(self: &Arc<Self>, body: apiserver::respond::Body) -> apiserver::respond::Body {
+        let parts = futures::stream::unfold((body, Arc::clone(self)), |(mut body, process)| async move {
+            let part = body.frame().await?;
+            process.line_is_up().await;
+            Some((part, (body, process)))
+        });
+        StreamBody::new(parts).boxed_unsync()
+    }
+
+    fn cut_for(&self) -> Option<Duration> {
+        let until = (*self.cut_until.lock())?;
+        Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
+
+    async fn line_is_up(&self) {
+        while let Some(left) = self.cut_for() {
+            tokio::time::sleep(left).await;
+        }
+    }
+
+    fn die(&self) {
+        self.is_dead.store(true, Ordering::SeqCst);
+        self.dies.notify_one();
     }
 
     /// The dead ask for nothing more and hear of nothing.
-    async fn unless_burnt(&self) {
-        if self.is_burnt.load(Ordering::SeqCst) {
+    async fn unless_dead(&self) {
+        if self.is_dead.load(Ordering::SeqCst) {
             std::future::pending().await
         }
+    }
+}
+
+fn writes(shared: &Shared) -> i64 {
+    i64::try_from(1 + shared.random.below(WRITES_MAX)).unwrap()
+}
+
+fn fate(shared: &Shared) -> Fate {
+    match shared.random.below(3) {
+        0 => Fate::DiesBefore,
+        1 => Fate::DiesAfter,
+        _ => Fate::IsCutOff(Duration::from_millis(shared.random.below(CUT_MAX_MILLIS))),
+    }
+}
+
+/// What sort of request it is.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// It asks for a change.
+    is_change: bool,
+    /// Something follows from it; from Leases and Events nothing does.
+    counts: bool,
+    is_binding: bool,
+}
+
+impl Kind {
+    fn of(request: &Request<Body>) -> Self {
+        let path = request.uri().path();
+        let is_change = *request.method() != Method::GET;
+        let counts = is_change && !path.contains("/leases") && !path.contains("/events");
+        Self { is_change, counts, is_binding: path.ends_with("/binding") }
     }
 }
 
@@ -103,7 +239,7 @@ pub(super) fn start(shared: &Shared, server: &TestServer) -> Tasks {
     let tasks = Tasks::new();
     for candidate in ["a", "b"] {
         let controllers = Part { name: "controllers", candidate, begin: begin_controllers };
-        let schedulers = Part { name: "scheduler", candidate, begin: begin_scheduler };
+        let schedulers = Part { name: SCHEDULER, candidate, begin: begin_scheduler };
         for part in [controllers, schedulers] {
             tasks.spawn(part.name, part.live(shared.clone(), server.server.service(), tasks.clone()));
         }
@@ -118,6 +254,7 @@ struct Part {
 }
 
 fn begin_controllers(informers: &Informers) {
+    controllers::leave_out(informers);
     let engine = Engine::new(informers.clone(), "controllermanager");
     CONTROLLERS.into_iter().for_each(|row| engine.start(row));
 }
@@ -132,20 +269,29 @@ impl Part {
     /// One process after the other.
     async fn live(self, shared: Shared, service: ApiService, tasks: Tasks) {
         for process in 0.. {
-            let (own, fuse) = (tasks.child(), Arc::new(Fuse::new(&shared)));
-            let client = client(service.clone(), Arc::clone(&fuse), shared.lie);
-            let informers = Informers::new(client, own.clone(), shared.clock.clone(), shared.random.clone());
             let identity = format!("{}-{process}", self.candidate);
-            let (namespace, name, timing) = ("kube-system".to_owned(), self.name, Timing::default());
+            let works_always = self.name == SCHEDULER && shared.schedulers == Schedulers::AtOnce;
+            let stands_for = (!works_always).then(|| (self.name, identity.clone()));
+            let (own, life) = (tasks.child(), Arc::new(Process::new(&shared, &tasks, stands_for)));
+            let client = client(service.clone(), Arc::clone(&life), shared.lie);
+            let informers = Informers::new(client, own.clone(), shared.clock.clone(), shared.random.clone());
+            let (namespace, name, timing) = (NAMESPACE.to_owned(), self.name, Timing::default());
             let election = Election { namespace, name, identity, timing };
             let lead = async {
+                if works_always {
+                    (self.begin)(&informers);
+                    return std::future::pending().await;
+                }
                 let mut held = lease::acquire(election, &informers).await;
                 (self.begin)(&informers);
                 held.lost().await;
+                if shared.lie == Some(Lie::LeadsOn) {
+                    std::future::pending().await
+                }
             };
             tokio::select! {
                 () = lead => {}
-                () = fuse.burns.notified() => {
+                () = life.dies.notified() => {
                     shared.kills.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -156,28 +302,20 @@ impl Part {
 }
 
 /// The client of one process.
-fn client(service: ApiService, fuse: Arc<Fuse>, lie: Option<Lie>) -> kube::Client {
+fn client(service: ApiService, life: Arc<Process>, lie: Option<Lie>) -> kube::Client {
     let chances = Arc::new(AtomicU64::new(0));
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (service, fuse, chances) = (service.clone(), Arc::clone(&fuse), Arc::clone(&chances));
-        async move {
-            let is_write = is_write(&request);
-            fuse.through(is_write, async {
-                match lie {
-                    Some(lie) => tell(lie, service, request, &chances).await,
-                    None => send(service, request).await,
-                }
-            })
-            .await
-        }
+        let (service, life, chances) = (service.clone(), Arc::clone(&life), Arc::clone(&chances));
+        let kind = Kind::of(&request);
+        let sent = Box::pin(async move {
+            match lie {
+                Some(lie) => tell(lie, service, request, &chances).await,
+                None => send(service, request).await,
+            }
+        });
+        life.through(kind, sent)
     });
     kube::Client::new(service, "default")
-}
-
-/// Writes that something follows from; Leases and Events are not.
-fn is_write(request: &Request<Body>) -> bool {
-    let path = request.uri().path();
-    *request.method() != Method::GET && !path.contains("/leases") && !path.contains("/events")
 }
 
 async fn send<B>(service: ApiService, mut request: Request<B>) -> Result<Answer, BoxError>

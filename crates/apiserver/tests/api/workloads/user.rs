@@ -15,7 +15,8 @@ const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const CRON_JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 /// How many Nodes there are; each has room for three Pods.
-const NODES: u32 = 5;
+pub(super) const NODES: u32 = 5;
+pub(super) const HAS_CPU: &str = "1600m";
 /// Between two changes.
 const PAUSE_MILLIS_MAX: u64 = 6000;
 /// Finished Jobs that a CronJob keeps, of each outcome.
@@ -28,7 +29,7 @@ pub(super) async fn prepare(server: &TestServer) {
     for number in 0..NODES {
         let name = format!("node-{number}");
         make(server, "/api/v1/nodes", json!({"metadata": {"name": name}})).await;
-        let has = json!({"cpu": "1600m", "memory": "8Gi", "pods": "110"});
+        let has = json!({"cpu": HAS_CPU, "memory": "8Gi", "pods": "110"});
         let status = json!({"status": {"capacity": has, "allocatable": has}});
         let patched =
             server.call("PATCH", &format!("/api/v1/nodes/{name}/status"), &status.to_string()).await;
@@ -63,7 +64,7 @@ pub(super) async fn prepare(server: &TestServer) {
 fn jobs() -> [(&'static str, &'static str, Value); 5] {
     let ignores = json!({"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [43]}}]});
     [
-        ("plain", "well", json!({"completions": 4, "parallelism": 2})),
+        ("plain", "well", json!({"completions": 4, "parallelism": 2, "backoffLimit": 100})),
         ("mixed", "mixed", json!({"completions": 3, "parallelism": 2, "backoffLimit": 100})),
         (
             "indexed",

@@ -163,3 +163,42 @@ fn the_rules_of_a_port_come_again_and_go_with_it() {
         assert_eq!(sys::nftables::port::tables().unwrap(), Vec::<String>::new());
     });
 }
+
+/// A Pod that may send whatever it likes gives its packets straight to its neighbour on the bridge, or to all of them: what
+/// the host decides about forwarded packets would not see them.
+#[test]
+fn a_pod_reaches_another_through_the_host_and_no_other_way() {
+    let (host, network, victim, hostile) = two_pods();
+    let mac = |pod: &Attachment| -> [u8; 6] {
+        inside(pod, || Route::open().unwrap().link("eth0").unwrap().unwrap().mac).try_into().unwrap()
+    };
+    let (of_victim, of_bridge) = (
+        mac(&victim),
+        host.on(|| Route::open().unwrap().link("kn-test").unwrap().unwrap().mac).try_into().unwrap(),
+    );
+    let listener = inside(&victim, || UdpSocket::bind((VICTIM, 9999)).unwrap());
+    listener.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let say = |to: [u8; 6], text: &[u8]| {
+        inside(&hostile, || {
+            let mut route = Route::open().unwrap();
+            let link = Some(route.index("eth0").unwrap());
+            let destination = Some((IpAddr::from(VICTIM), 32));
+            route.add_route(&sys::netlink::NewRoute { destination, link, ..Default::default() }).unwrap();
+            route.set_neighbour(link.unwrap(), VICTIM.into(), to).unwrap();
+            UdpSocket::bind((HOSTILE, 0)).unwrap().send_to(text, (VICTIM, 9999)).unwrap();
+        });
+    };
+    let heard = || {
+        let mut text = [0; 16];
+        let length = listener.recv(&mut text).unwrap();
+        String::from_utf8(text[..length].to_vec()).unwrap()
+    };
+    say(of_victim, b"neighbour");
+    say([0xff; 6], b"all");
+    say(of_bridge, b"host");
+    assert_eq!(heard(), "host");
+    host.on(|| sys::nftables::port::delete(&crate::table_name("test")).unwrap());
+    say(of_victim, b"neighbour");
+    assert_eq!(heard(), "neighbour", "without the rules");
+    host.on(|| [&victim, &hostile].map(|pod| network.del(pod).unwrap()));
+}

@@ -21,7 +21,7 @@ impl Leftovers {
         // Network namespaces are bind mounts below the data directory, and under names that others see.
         let is_name = |target: &Path| {
             let name = target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            name.starts_with(&format!("cni-knarr-{id}-"))
+            name.starts_with(&format!("cni-knarr-{id}-")) || name.starts_with(&format!("knarr-{id}-"))
         };
         for mount in sys::mount::mounts()? {
             if mount.target.starts_with(layout.root()) || is_name(&mount.target) {

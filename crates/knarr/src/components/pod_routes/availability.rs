@@ -24,6 +24,8 @@ const ROUTE: &str = "RouteCreated";
 pub(crate) enum PodNetwork {
     /// The built-in network, which needs the routes.
     BuiltIn,
+    /// The same over other networks, whatever lies between the Nodes.
+    Overlay,
     /// Another one, which says for itself whether it is available.
     Foreign,
 }
@@ -44,11 +46,12 @@ pub(super) fn condition(
         // What we have said ourselves must not outlive our network.
         PodNetwork::Foreign if has_reason != Some(NO_ROUTE) => return None,
         // Nobody to reach, and nothing said yet.
-        PodNetwork::BuiltIn if has.is_none() && nodes.len() < 2 => return None,
+        PodNetwork::BuiltIn | PodNetwork::Overlay if has.is_none() && nodes.len() < 2 => return None,
         _ => {}
     }
     let unreachable = match network {
-        PodNetwork::BuiltIn => unreachable(own, nodes, missing),
+        PodNetwork::BuiltIn => unreachable(own, nodes, missing, "is on no network of this host"),
+        PodNetwork::Overlay => unreachable(own, nodes, missing, "is not reached from this host"),
         PodNetwork::Foreign => Vec::new(),
     };
     let (status, reason, message) = match unreachable.is_empty() {
@@ -68,7 +71,7 @@ pub(super) fn condition(
 }
 
 /// The available Nodes that were there before `own` and are not reached from it.
-fn unreachable(own: &Node, nodes: &[Arc<Node>], missing: &BTreeSet<Ipv4Addr>) -> Vec<String> {
+fn unreachable(own: &Node, nodes: &[Arc<Node>], missing: &BTreeSet<Ipv4Addr>, why: &str) -> Vec<String> {
     let age = |node: &Node| (node.metadata.creation_timestamp.clone(), name(node).to_owned());
     let counts = |node: &&Arc<Node>| {
         age(node) < age(own) && known(node).is_none_or(|condition| condition.status != "True")
@@ -77,7 +80,7 @@ fn unreachable(own: &Node, nodes: &[Arc<Node>], missing: &BTreeSet<Ipv4Addr>) ->
         .iter()
         .filter(counts)
         .filter_map(|node| Some((node, internal_ip(node).filter(|ip| missing.contains(ip))?)))
-        .map(|(node, ip)| format!("{} ({ip} is on no network of this host)", name(node)))
+        .map(|(node, ip)| format!("{} ({ip} {why})", name(node)))
         .collect();
     found.sort();
     found
@@ -131,10 +134,19 @@ mod tests {
         let to_a = "True NoRouteCreated no route to the Pods of a (192.0.2.11 is on no network of this host)";
         let reached = "False RouteCreated RouteController created a route";
         let (own, foreign) = (PodNetwork::BuiltIn, PodNetwork::Foreign);
-        let rows: [Row<'_>; 12] = [
+        let not_reached = to_a.replace("is on no network of", "is not reached from");
+        let rows: [Row<'_>; 13] = [
             ("all reached, nothing said yet", own, "b", nodes([None; 3]), &[], Some(reached)),
             ("all reached, and said so", own, "b", nodes([well; 3]), &[], None),
             ("an elder one is not reached", own, "b", nodes([well, None, None]), &[A], Some(to_a)),
+            (
+                "over an overlay",
+                PodNetwork::Overlay,
+                "b",
+                nodes([well, None, None]),
+                &[A],
+                Some(&not_reached),
+            ),
             ("it was reached before", own, "b", nodes([well; 3]), &[A, C], Some(to_a)),
             ("a younger one is not reached", own, "a", nodes([well, None, None]), &[B], None),
             (

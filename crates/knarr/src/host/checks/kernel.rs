@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use cli::args::NetworkBackend;
+
 use super::{Finding, Subject};
 use crate::host::data_dir::plain;
 
@@ -16,6 +18,20 @@ pub(super) fn nftables_usable() -> Finding {
             format!("cannot use nftables, which Services need: {}", cause(&error)),
             "load it with `modprobe nf_tables` (CONFIG_NF_TABLES_IPV4), run with CAP_NET_ADMIN, or leave Services to another proxy with \
              --disable proxy,dns",
+        ),
+    }
+}
+
+/// What carries packets between Nodes, where that is asked for.
+pub(super) fn wireguard(subject: &Subject<'_>) -> Finding {
+    if subject.args.network.network_backend != NetworkBackend::Wireguard {
+        return Finding::Fine("not needed".into());
+    }
+    match sys::netlink::wireguard::Wireguard::open() {
+        Ok(_) => Finding::Fine("usable".into()),
+        Err(error) => Finding::failure(
+            format!("cannot use WireGuard, which --network-backend wireguard needs: {}", cause(&error)),
+            "load it with `modprobe wireguard` (CONFIG_WIREGUARD), or choose --network-backend vxlan",
         ),
     }
 }

@@ -40,8 +40,8 @@ fn judge(wanted: &[PodRoute], has: &[RouteEntry]) -> Finding {
             "no route to the Pods of the nodes at {}: they are on no network of this host",
             missing.join(", ")
         ),
-        "put this host on their network and choose its address there with --node-ip, or install a Pod network that \
-         crosses routers (--cni-conf-dir)",
+        "put this host on their network and choose its address there with --node-ip, or start the servers with a network \
+         that crosses routers (--network-backend vxlan)",
     )
 }
 

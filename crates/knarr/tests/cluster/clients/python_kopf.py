@@ -42,7 +42,7 @@ def created(name, body, patch, retry, logger, **_):
                  "template": {"metadata": {"labels": labels},
                               "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}}}}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": {"balanced": "yes"}},
-               "spec": {"type": "LoadBalancer", "selector": labels, "ports": [{"port": 80}]}}
+               "spec": {"type": "LoadBalancer", "loadBalancerClass": "operator.test/balancer", "selector": labels, "ports": [{"port": 80}]}}
     kopf.adopt([deployment, service], owner=body)
     apps.create_namespaced_deployment(SPACE, deployment)
     core.create_namespaced_service(SPACE, service)

@@ -51,7 +51,7 @@ def workload():
     failed = pod.exec(["sh", "-c", "echo wrong >&2; exit 3"], check=False)
     assert (failed.returncode, failed.stderr) == (3, b"wrong\n"), failed
     for target in (pod, service):
-        with target.portforward(remote_port=80) as port:
+        with target.portforward(remote_port=80, local_port="auto") as port:
             assert httpx.get(f"http://127.0.0.1:{port}/").text == "page\n"
     web.scale(2)
     web.wait("jsonpath='{.status.readyReplicas}'=2", timeout=60)

@@ -3,10 +3,7 @@ use k8s_openapi::api::core::v1::Node;
 use super::*;
 use crate::decide::{Choice, Decision, decide};
 use crate::diagnosis::Diagnosis;
-
-fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
-    serde_saphyr::from_str(yaml).expect("valid YAML")
-}
+use crate::unread::parse;
 
 const CLASSES: &str = "[
     {metadata: {name: now}, provisioner: p, volumeBindingMode: Immediate},
@@ -183,6 +180,60 @@ fn a_node_has_as_many_volumes_as_its_driver_can() {
         decide(&parse(own), None, &snapshot, 0, &mut Diagnosis::default()),
         Decision::Unschedulable("0/1 nodes are available: 1 node(s) exceed max volume count.".into())
     );
+}
+
+/// A Node that its driver can attach one volume to; Pods in `placed` are there, and `attached` volumes too.
+fn check_attached(placed: &[&str], attached: &[&str], wants: &str, takes: bool) {
+    let mut snapshot = Snapshot::default();
+    snapshot.set_node(Arc::new(parse::<Node>("{metadata: {name: b}, status: {allocatable: {pods: 9}}}")));
+    let few = "{metadata: {name: b}, spec: {drivers: [{name: few, nodeID: b, allocatable: {count: 1}}]}}";
+    snapshot.storage.csi_nodes.insert("b".into(), Arc::new(parse(few)));
+    for name in ["x", "y"] {
+        let volume =
+            format!("{{metadata: {{name: {name}}}, spec: {{csi: {{driver: few, volumeHandle: h-{name}}}}}}}");
+        snapshot.storage.volumes.insert(name.into(), Arc::new(parse(&volume)));
+        let claim = bound(name, "ReadWriteMany").replace("NAME", name);
+        snapshot.storage.claims.insert(format!("d/{name}"), Arc::new(parse(&claim)));
+    }
+    for (number, spec) in attached.iter().enumerate() {
+        let attachment =
+            format!("{{metadata: {{name: a{number}}}, spec: {{{spec}}}, status: {{attached: true}}}}");
+        snapshot.storage.attachments.insert(number.to_string(), Arc::new(parse(&attachment)));
+    }
+    let pod = |name: &str, claim: &str| -> Pod {
+        parse(&format!(
+            "{{metadata: {{name: {name}, namespace: d, uid: {name}}}, spec: {{containers: [], volumes: [{{name: v, \
+             persistentVolumeClaim: {{claimName: {claim}}}}}]}}}}"
+        ))
+    };
+    for (number, claim) in placed.iter().enumerate() {
+        snapshot.place(&Arc::new(pod(&format!("o{number}"), claim)), "b");
+    }
+    let decision = decide(&pod("p", wants), None, &snapshot, 0, &mut Diagnosis::default());
+    let is_taken = matches!(decision, Decision::Bind(_));
+    assert_eq!(is_taken, takes, "{placed:?} {attached:?} {wants}: {decision:?}");
+}
+
+#[test]
+fn what_is_attached_counts_without_a_pod() {
+    let attached = |node: &str, volume: &str| {
+        format!("attacher: few, nodeName: {node}, source: {{persistentVolumeName: {volume}}}")
+    };
+    let (x, elsewhere) = (attached("b", "x"), attached("a", "x"));
+    check_attached(&[], &[], "y", true);
+    check_attached(&[], &[&x], "y", false);
+    check_attached(&[], &[&elsewhere], "y", true);
+    check_attached(&[], &[&x], "x", true);
+    check_attached(&["x"], &[&x], "x", true);
+    check_attached(&["x"], &[&x], "y", false);
+    for nothing in [
+        attached("b", "gone"),
+        "attacher: other, nodeName: b, source: {persistentVolumeName: x}".to_owned(),
+        "attacher: '', nodeName: b, source: {persistentVolumeName: x}".to_owned(),
+        "attacher: few, nodeName: b, source: {}".to_owned(),
+    ] {
+        check_attached(&[], &[&nothing], "y", true);
+    }
 }
 
 #[test]

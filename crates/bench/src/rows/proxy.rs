@@ -1,0 +1,112 @@
+//! The Service proxy alone, in this process and a network namespace of its own: no API, and no packets.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use proxy::{Changed, Config, Kernel, NodePortAddresses};
+use serde_json::{from_value, json};
+use sys::netlink::Route;
+use sys::netns::NetNs;
+
+use crate::bench::Bench;
+use crate::processes;
+
+const ENDPOINTS: u32 = 10;
+/// Changes of one Service each.
+const CHANGES: u32 = 200;
+
+pub(super) fn measure(bench: &mut Bench) -> Result<()> {
+    let many = u32::try_from(bench.extent.of(10_000, 500))?;
+    let most = u32::try_from(bench.extent.of(30_000, 1_000))?;
+    for services in [10, many, most] {
+        let outcome =
+            NetNs::anonymous().context("make a network namespace: run this as root")?.run(|| {
+                Route::open()?.loopback_up()?;
+                run(services)
+            })?;
+        let (goal, memory) = if services == many { (Some("3,000"), Some("120")) } else { (None, None) };
+        let what = format!("{services} Services with {ENDPOINTS} endpoints: first programming");
+        bench.report.value(&what, "ms", goal, outcome.first.as_secs_f64() * 1_000.0);
+        bench.report.value("  memory of it, objects included", "MiB", memory, outcome.mebibytes);
+        bench.report.durations("  a change of one, decided", Some("5"), &outcome.decided);
+        bench.report.durations("  a change of one, with the kernel's commit", None, &outcome.changed);
+    }
+    Ok(())
+}
+
+struct Outcome {
+    first: Duration,
+    mebibytes: f64,
+    decided: Vec<Duration>,
+    changed: Vec<Duration>,
+}
+
+/// The Service with this number, and its endpoints, of which one is another in each version.
+fn objects(number: u32, version: u32) -> sys::Result<(Arc<Service>, Arc<EndpointSlice>)> {
+    let name = format!("service-{number}");
+    let ip = |network: u32, number: u32| Ipv4Addr::from_bits(network + number).to_string();
+    let (cluster, pods) = (Ipv4Addr::new(10, 128, 0, 0).to_bits(), Ipv4Addr::new(10, 0, 0, 0).to_bits());
+    let endpoints: Vec<_> = (0..ENDPOINTS)
+        .map(
+            |index| {
+                if index == 0 { number * ENDPOINTS + (version << 20) } else { number * ENDPOINTS + index }
+            },
+        )
+        .map(|pod| json!({"addresses": [ip(pods, pod)], "nodeName": "other", "conditions": {"ready": true}}))
+        .collect();
+    let service = json!({"metadata": {"namespace": "bench", "name": name},
+        "spec": {"clusterIP": ip(cluster, number + 1), "ports": [{"port": 80}]}});
+    let slice = json!({"metadata": {"namespace": "bench", "name": name, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4", "ports": [{"port": 8080}], "endpoints": endpoints});
+    let wrong = |error| sys::Error::new("make objects", std::io::Error::other(error));
+    Ok((Arc::new(from_value(service).map_err(wrong)?), Arc::new(from_value(slice).map_err(wrong)?)))
+}
+
+fn run(services: u32) -> sys::Result<Outcome> {
+    let all = |text: &str| {
+        text.parse().map_err(|error| sys::Error::new("read a network", std::io::Error::other(error)))
+    };
+    let config = Config {
+        cluster_id: "bench".to_owned(),
+        node_name: "own".to_owned(),
+        node_ip: Ipv4Addr::LOCALHOST,
+        service_cidrs: all("10.128.0.0/9")?,
+        cluster_cidrs: all("10.0.0.0/9")?,
+        local_addresses: Vec::new(),
+        node_port_addresses: NodePortAddresses::Primary,
+        healthz_address: None,
+        metrics_address: None,
+    };
+    let memory = || processes::rss_bytes(std::process::id() as i32).map_or(0.0, processes::mebibytes);
+    let before = memory();
+    let mut changed = Changed::default();
+    for number in 0..services {
+        let (service, slice) = objects(number, 0)?;
+        changed.services.push((format!("bench/service-{number}"), None, Some(service)));
+        changed.slices.push((format!("bench/service-{number}"), None, Some(slice)));
+    }
+    let mut kernel = Kernel::new(config, &base::metrics::Metrics::new());
+    let began = Instant::now();
+    kernel.program(changed)?;
+    let mut outcome = Outcome {
+        first: began.elapsed(),
+        mebibytes: memory() - before,
+        decided: Vec::new(),
+        changed: Vec::new(),
+    };
+    for version in 1..=CHANGES {
+        let number = version * 7 % services;
+        let (old, new) = (objects(number, 0)?.1, objects(number, 1)?.1);
+        for (old, new) in [(old.clone(), new.clone()), (new, old)] {
+            let news = (format!("bench/service-{number}"), Some(old), Some(new));
+            let took = kernel.program(Changed { slices: vec![news], ..Changed::default() })?;
+            outcome.decided.push(took.deciding);
+            outcome.changed.push(took.all);
+        }
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,53 @@
+//! What a plan is made from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// What names the Service of an EndpointSlice.
+pub(super) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+/// The type of Secrets that are read; nothing of others is ever seen.
+pub const SECRET_TYPE: &str = "kubernetes.io/tls";
+
+/// What a plan is made from.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// All.
+    pub ingresses: Vec<Arc<Ingress>>,
+    /// All.
+    pub classes: Vec<Arc<IngressClass>>,
+    /// By `namespace/name`.
+    pub services: BTreeMap<String, Arc<Service>>,
+    /// By their Service's `namespace/name`.
+    pub slices: BTreeMap<String, Vec<Arc<EndpointSlice>>>,
+    /// Those of [`SECRET_TYPE`], by `namespace/name`.
+    pub secrets: BTreeMap<String, Arc<Secret>>,
+}
+
+/// `namespace/name`.
+pub fn key(metadata: &ObjectMeta) -> String {
+    let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+    format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default())
+}
+
+/// Objects by their `namespace/name`.
+pub fn by_key<K>(objects: Vec<Arc<K>>, metadata: fn(&K) -> &ObjectMeta) -> BTreeMap<String, Arc<K>> {
+    objects.into_iter().map(|object| (key(metadata(&object)), object)).collect()
+}
+
+/// EndpointSlices by their Service's `namespace/name`.
+pub fn by_service(slices: Vec<Arc<EndpointSlice>>) -> BTreeMap<String, Vec<Arc<EndpointSlice>>> {
+    let mut all: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for slice in slices {
+        let service = slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME_LABEL));
+        if let Some(service) = service {
+            let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
+            all.entry(format!("{namespace}/{service}")).or_default().push(slice);
+        }
+    }
+    all
+}

@@ -1,0 +1,237 @@
+//! The data plane: connections of clients, and what is asked on them.
+//!
+//! Everything that comes is bounded: connections by their source, heads by size and time, requests by number, waiting by
+//! patience. Bodies are never gathered. HTTP/2 is spoken with whoever asks for it, with TLS (ALPN) or without.
+
+mod asked;
+mod body;
+mod connect;
+mod endpoint;
+mod entry;
+mod forward;
+mod headers;
+mod limits;
+mod patient;
+mod plane;
+mod tunnel;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::connections::{Activity, Connections, Kept, Place, Standing};
+use base::{Backoff, Random};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::TlsAcceptor;
+
+pub use entry::AccessLog;
+pub use forward::Scheme;
+use forward::{From, Led, answer};
+pub use limits::Limits;
+use limits::{
+    CONNECTION_WINDOW_BYTES, HEAD_BYTES_MAX, HEAD_LIST_BYTES_MAX, HEADERS_MAX, RESETS_MAX,
+    SEND_BUFFER_BYTES_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX,
+};
+use patient::Patient;
+pub use plane::{Options, Plane};
+
+/// After a connection that could not be taken, most likely for want of descriptors.
+const ACCEPT_RETRY_FIRST: Duration = Duration::from_millis(5);
+const ACCEPT_RETRY_MAX: Duration = Duration::from_secs(1);
+/// How long a client over HTTP/2 may be silent before it is asked whether it is there.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A port that clients connect to.
+#[derive(Debug)]
+pub struct Port {
+    /// Bound and listening.
+    pub listener: TcpListener,
+    /// How clients speak there.
+    pub scheme: Scheme,
+    /// Who holds how many connections; ports share it.
+    pub connections: Arc<Connections>,
+}
+
+/// TLS for clients: every certificate of the plane, HTTP/2 and HTTP/1.1.
+///
+/// # Errors
+/// If the provider of cryptography lacks what TLS needs.
+fn acceptor(plane: &Plane) -> Result<TlsAcceptor, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let certificates = Arc::clone(&plane.certificates);
+    let mut config = builder.with_no_client_auth().with_cert_resolver(certificates);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Takes connections until the plane's tasks are told to stop, then gives requests under way time to end.
+///
+/// # Errors
+/// If TLS cannot be set up.
+pub fn listen(plane: &Arc<Plane>, port: Port, random: Random) -> Result<(), rustls::Error> {
+    let tls = match port.scheme {
+        Scheme::Http => None,
+        Scheme::Https => Some(acceptor(plane)?),
+    };
+    let plane = Arc::clone(plane);
+    plane.begin_listening();
+    plane.tasks.clone().spawn_to_end("ingress listener", accept(plane, port, tls, random));
+    Ok(())
+}
+
+/// What a connection has of its listener.
+#[derive(Clone)]
+struct Held {
+    /// Whether the listener has closed.
+    ending: watch::Receiver<bool>,
+    /// That there is a connection.
+    _open: mpsc::Sender<()>,
+}
+
+async fn accept(plane: Arc<Plane>, port: Port, tls: Option<TlsAcceptor>, random: Random) {
+    let Port { listener, scheme, connections } = port;
+    let number = listener.local_addr().map_or(0, |address| address.port());
+    let (draining, ending) = watch::channel(false);
+    let (open, mut all_ended) = mpsc::channel::<()>(1);
+    let held = Held { ending, _open: open };
+    let mut backoff = Backoff::new(ACCEPT_RETRY_FIRST, ACCEPT_RETRY_MAX, 0.0);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = plane.tasks.stopping() => break,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                backoff.reset();
+                let from = From { client: address.ip().to_canonical(), scheme, port: number };
+                let place = connections.take(address.ip());
+                let (plane, tls, held) = (Arc::clone(&plane), tls.clone(), held.clone());
+                plane.tasks.clone().spawn_to_end("ingress connection", async move {
+                    tokio::select! {
+                        () = connection(plane, (stream, address, from), tls, Arc::clone(&place), held) => {}
+                        () = place.gives_way() => tracing::debug!(%address, "a connection gave way to another"),
+                    }
+                });
+            }
+            Err(error) => {
+                let delay = backoff.next(&random);
+                tracing::warn!(%error, ?delay, "cannot accept a connection");
+                tokio::select! {
+                    () = tokio::time::sleep(delay) => {}
+                    () = plane.tasks.stopping() => break,
+                }
+            }
+        }
+    }
+    drop((listener, held));
+    draining.send_replace(true);
+    // Nothing is ever sent: it ends with the last connection.
+    if tokio::time::timeout(plane.limits.drain, all_ended.recv()).await.is_err() {
+        tracing::debug!("connections were cut at the end");
+    }
+    plane.end_listening();
+}
+
+async fn connection(
+    plane: Arc<Plane>,
+    (stream, address, from): (TcpStream, SocketAddr, From),
+    tls: Option<TlsAcceptor>,
+    place: Arc<Place>,
+    held: Held,
+) {
+    let _counted = plane.metrics.connection(from.scheme.as_str());
+    let stream = match connect::set_up(stream) {
+        Ok(stream) => Patient::new(stream, plane.limits.download),
+        Err(error) => return tracing::debug!(%error, %address, "a connection was gone at once"),
+    };
+    let Some(tls) = tls else { return serve(plane, stream, (address, from), place, held).await };
+    match tokio::time::timeout(plane.limits.handshake, tls.accept(stream)).await {
+        Ok(Ok(stream)) => serve(plane, stream, (address, from), place, held).await,
+        Ok(Err(error)) => tracing::debug!(%error, %address, "TLS handshake failed"),
+        Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
+    }
+}
+
+async fn serve<S>(
+    plane: Arc<Plane>,
+    stream: S,
+    (address, from): (SocketAddr, From),
+    place: Arc<Place>,
+    mut held: Held,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let activity = Activity::begin();
+    // What has switched protocols goes on without this task, and keeps its place.
+    let stream = Kept::new(stream, Arc::clone(&place));
+    let (asked, limits) = (activity.clone(), plane.limits);
+    let service = service_fn(move |request| {
+        let (plane, place, underway) = (Arc::clone(&plane), Arc::clone(&place), asked.request());
+        async move {
+            let (answer, led) = answer(&plane, from, request).await;
+            if led == Led::Somewhere {
+                place.prove(Standing::Known);
+            }
+            // Until the answer's body has gone: what is being sent is no idle connection.
+            Ok::<_, Infallible>(answer.map(|body| body.while_under_way(underway)))
+        }
+    });
+    let builder = builder(&limits);
+    let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let graceful = GracefulShutdown::new();
+    let serving = graceful.watch(serving.into_owned());
+    tokio::pin!(serving);
+    let ended = async {
+        tokio::select! {
+            () = activity.is_idle(limits.head, limits.idle) => {}
+            _ = held.ending.wait_for(|is_ending| *is_ending) => {}
+        }
+    };
+    let served = tokio::select! {
+        served = &mut serving => served,
+        // What is asked by then is answered, and nothing more.
+        () = ended => tokio::select! {
+            served = &mut serving => served,
+            () = graceful.shutdown() => return,
+            () = tokio::time::sleep(limits.drain) => return tracing::debug!(%address, "connection cut"),
+        },
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, %address, "connection ended");
+    }
+}
+
+fn builder(limits: &Limits) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_LIST_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(SEND_BUFFER_BYTES_MAX);
+    builder
+}
+
+#[cfg(test)]
+mod tests;

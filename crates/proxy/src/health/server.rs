@@ -1,0 +1,219 @@
+//! The ports: one for the proxy, one for each Service with health checks; and one for metrics, on loopback.
+//!
+//! Whoever reaches them may ask. They answer what is known, one request at a time, to a bounded number of connections.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Tasks;
+use controller::{EventType, Recorder};
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::{Check, Health};
+
+/// Connections to one port at a time; more wait.
+const CONNECTIONS_MAX: usize = 64;
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// A whole connection: those who check come again.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+type Answer = Response<Full<Bytes>>;
+/// What a port answers at a path.
+type Answers = dyn Fn(&str) -> Answer + Send + Sync;
+
+/// What is asked at a port of the proxy itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    /// `/healthz` and `/livez`.
+    Health,
+    /// `/metrics`, `/proxyMode` and `/healthz`, which says `ok`.
+    Metrics,
+}
+
+/// Serves one of the proxy's own ports. A port that somebody else has is told of, and the proxy works on without it.
+pub(crate) async fn serve(
+    (port, address): (Port, SocketAddr),
+    health: Health,
+    registry: base::metrics::Metrics,
+    tasks: &Tasks,
+) {
+    let listener = match TcpListener::bind(address).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, %address, ?port, "the proxy does not answer there");
+            return;
+        }
+    };
+    let answers: Arc<Answers> = match port {
+        Port::Health => Arc::new(move |path| own(&health, path)),
+        Port::Metrics => Arc::new(move |path| metrics(&registry, path)),
+    };
+    tasks.spawn("proxy port", listen(listener, answers, tasks.clone()));
+}
+
+fn own(health: &Health, path: &str) -> Answer {
+    let report = health.state().report(path, health.clock.now());
+    match report {
+        Some((code, report)) => {
+            health.metrics.asked(path, code);
+            in_json(code, &report)
+        }
+        None => text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
+    }
+}
+
+fn metrics(registry: &base::metrics::Metrics, path: &str) -> Answer {
+    match path {
+        "/metrics" => {
+            let mut answer = text(StatusCode::OK, registry.render());
+            let value = HeaderValue::from_static(base::metrics::CONTENT_TYPE);
+            answer.headers_mut().insert(header::CONTENT_TYPE, value);
+            answer
+        }
+        "/healthz" => text(StatusCode::OK, "ok".to_owned()),
+        "/proxyMode" => text(StatusCode::OK, "nftables".to_owned()),
+        _ => text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
+    }
+}
+
+fn text(code: StatusCode, content: String) -> Answer {
+    let mut answer = Response::new(Full::new(content.into()));
+    *answer.status_mut() = code;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+fn in_json(code: StatusCode, report: &serde_json::Value) -> Answer {
+    let mut answer = text(code, report.to_string());
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+async fn listen(listener: TcpListener, answers: Arc<Answers>, tasks: Tasks) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        let answers = answers.clone();
+        tasks.spawn("proxy connection", async move {
+            let service = service_fn(move |request: Request<Incoming>| {
+                let answer = answers(request.uri().path());
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await {
+                tracing::debug!(%error, "a connection ended");
+            }
+            drop(place);
+        });
+    }
+}
+
+/// The ports of Services.
+pub(crate) struct CheckServers {
+    health: Health,
+    /// Where they listen, on which Node.
+    ip: IpAddr,
+    node: String,
+    recorder: Recorder,
+    tasks: Tasks,
+    open: BTreeMap<String, Open>,
+}
+
+struct Open {
+    port: u16,
+    /// Ends what serves the port.
+    tasks: Tasks,
+}
+
+impl CheckServers {
+    pub(crate) fn new(
+        health: Health,
+        (node, ip): (String, IpAddr),
+        recorder: Recorder,
+        tasks: Tasks,
+    ) -> Self {
+        Self { health, ip, node, recorder, tasks, open: BTreeMap::new() }
+    }
+
+    /// Opens and closes ports. What cannot be opened is told in an event, and tried again after the next change.
+    pub(crate) async fn sync(&mut self, checks: &BTreeMap<String, Check>) {
+        let is_wanted =
+            |service: &String, open: &Open| checks.get(service).is_some_and(|check| check.port == open.port);
+        let gone: Vec<String> = self
+            .open
+            .iter()
+            .filter(|(service, open)| !is_wanted(service, open))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for service in gone {
+            if let Some(open) = self.open.remove(&service) {
+                open.tasks.stop();
+            }
+        }
+        for (service, check) in checks {
+            if self.open.contains_key(service) {
+                continue;
+            }
+            let address = SocketAddr::new(self.ip, check.port);
+            match TcpListener::bind(address).await {
+                Ok(listener) => self.open(service, check.port, listener),
+                Err(error) => self.tell(service, check.port, &error),
+            }
+        }
+    }
+
+    fn open(&mut self, service: &str, port: u16, listener: TcpListener) {
+        let (health, key) = (self.health.clone(), service.to_owned());
+        let answers: Arc<Answers> = Arc::new(move |_| {
+            let report = health.state().check(&key, health.clock.now());
+            let Some((code, count, report)) = report else {
+                return text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
+            };
+            let mut answer = in_json(code, &report);
+            answer.headers_mut().insert("x-load-balancing-endpoint-weight", HeaderValue::from(count));
+            answer
+        });
+        let tasks = self.tasks.child();
+        tasks.spawn("health check port", listen(listener, answers, tasks.clone()));
+        self.open.insert(service.to_owned(), Open { port, tasks });
+    }
+
+    fn tell(&self, service: &str, port: u16, error: &std::io::Error) {
+        tracing::warn!(service, port, %error, "no health checks of a service");
+        let (namespace, name) = service.split_once('/').unwrap_or_default();
+        let regarding = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Service".to_owned()),
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            ..ObjectReference::default()
+        };
+        let message =
+            format!("node {} failed to start healthcheck {service:?} on port {port}: {error}", self.node);
+        self.recorder.event(regarding, EventType::Warning, "FailedToStartServiceHealthcheck", message);
+    }
+}
