@@ -1,6 +1,6 @@
 //! Flags of what runs a Node or a part of one: `agent`, `kubelet`, `proxy`, `csi-hostpath`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -106,24 +106,19 @@ impl From<NodePortAddress> for String {
 }
 
 impl NodePortArgs {
-    /// The IPv4 networks, none for the Node's own address: the ports have no IPv6 addresses.
+    /// The networks, none for the Node's own address.
     ///
     /// # Errors
     /// Both are said, or neither can be.
-    pub fn networks(&self) -> Result<Vec<(Ipv4Addr, u8)>, UsageError> {
+    pub fn networks(&self) -> Result<Vec<Cidr>, UsageError> {
         let all = &self.nodeport_addresses;
-        let networks = || {
-            all.iter().filter_map(|one| if let NodePortAddress::In(cidr) = one { Some(*cidr) } else { None })
-        };
-        if all.contains(&NodePortAddress::Primary) && networks().next().is_some() {
+        let networks =
+            all.iter().filter_map(|one| if let NodePortAddress::In(cidr) = one { Some(*cidr) } else { None });
+        let networks: Vec<Cidr> = networks.collect();
+        if all.contains(&NodePortAddress::Primary) && !networks.is_empty() {
             return Err(UsageError(format!("--nodeport-addresses must be networks or {PRIMARY}, not both")));
         }
-        // As upstream: networks of the other family say nothing about this one.
-        let own: Vec<_> = networks().filter_map(|cidr| cidr.network().v4()).collect();
-        if own.is_empty() && networks().next().is_some() {
-            return Ok(vec![(Ipv4Addr::UNSPECIFIED, 0)]);
-        }
-        Ok(own)
+        Ok(networks)
     }
 }
 

@@ -258,7 +258,7 @@ pub(crate) async fn start_proxy(args: &ProxyArgs, layout: &Layout, connection: C
     let config = proxy::Config {
         cluster_id: layout.cluster_id(),
         node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
-        node_ip: node::ipv4(args.node_ip.map_or_else(host::node_ip, Ok)?)?,
+        node_ips: vec![args.node_ip.map_or_else(host::node_ip, Ok)?],
         cluster_cidrs: args.cluster_cidr,
         service_cidrs: args.service_cidr,
         local_addresses: Vec::new(),

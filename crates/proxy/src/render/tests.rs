@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sys::netns::NetNs;
 
 use super::*;
-use crate::Kernel;
+use crate::{Kernel, NodePortAddresses};
 use crate::services::{Changed, News};
 
 const PODS: usize = 2;
@@ -18,10 +18,10 @@ fn config() -> Config {
     Config {
         cluster_id: "test".into(),
         node_name: "node-a".into(),
-        node_ip: Ipv4Addr::new(192, 0, 2, 1),
+        node_ips: vec![[192, 0, 2, 1].into()],
         service_cidrs: "10.43.0.0/16".parse().unwrap(),
         cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
-        local_addresses: vec![Ipv4Addr::new(10, 43, 0, 10)],
+        local_addresses: vec![[10, 43, 0, 10].into()],
         node_port_addresses: NodePortAddresses::Primary,
         healthz_address: None,
         metrics_address: None,
@@ -64,7 +64,7 @@ fn news(before: &str, after: &str) -> Changed {
 }
 
 fn table(yaml: &str) -> Table {
-    crate::table(config(), changed(yaml))
+    crate::tables(config(), changed(yaml)).remove(0)
 }
 
 /// Names of the chains, without those that are always there.
@@ -186,7 +186,7 @@ impl Cluster {
         host.run(|| {
             let mut route = sys::netlink::Route::open()?;
             let link = route.index("lo")?;
-            route.add_address(sys::netlink::Address { link, ip: config().node_ip.into(), prefix: 32 })?;
+            route.add_address(sys::netlink::Address { link, ip: config().node_ips[0], prefix: 32 })?;
             let network = cni::Network::load(&dir.path().join("none"), network).unwrap();
             for n in 0..PODS {
                 let netns_path = dir.path().join(format!("pod{n}"));
@@ -294,7 +294,7 @@ fn node_ports_and_external_addresses_lead_in() {
     let leads_somewhere = || {
         let mut route = sys::netlink::Route::open()?;
         let (destination, link) = (Some(("192.0.2.77".parse().unwrap(), 32)), Some(route.index("lo")?));
-        let source = Some(config().node_ip.into());
+        let source = Some(config().node_ips[0]);
         route.add_route(&sys::netlink::NewRoute { destination, source, link, ..Default::default() })
     };
     cluster.host.run(leads_somewhere).unwrap();
@@ -512,8 +512,7 @@ fn node_ports_are_at_the_nodes_address_or_in_networks_and_never_on_loopback() {
     lead_here(&cluster, "192.0.2.77");
     let yaml = BALANCED.replace("MORE", "");
     let networks = |text: &[&str]| {
-        let all = text.iter().map(|text| text.parse::<machinery::net::Cidr>().unwrap().v4().unwrap());
-        NodePortAddresses::Networks(all.collect())
+        NodePortAddresses::Networks(text.iter().map(|text| text.parse().unwrap()).collect())
     };
     for (what, addresses, at_primary, at_other) in [
         ("primary", NodePortAddresses::Primary, true, false),

@@ -1,6 +1,7 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
+use sys::nftables::Table;
 
 use super::*;
 use crate::NodePortAddresses;
@@ -10,7 +11,7 @@ fn config() -> Config {
     Config {
         cluster_id: "test".into(),
         node_name: "node-a".into(),
-        node_ip: Ipv4Addr::new(192, 0, 2, 1),
+        node_ips: vec![[192, 0, 2, 1].into()],
         service_cidrs: "10.43.0.0/16".parse().unwrap(),
         cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
         local_addresses: Vec::new(),
@@ -63,7 +64,7 @@ fn world(random: &mut Random) -> Changed {
         });
         changed.slices.push((format!("ns/slice{n}"), None, slice));
     }
-    let address = |random: &mut Random| Ipv4Addr::new(198, 51, 100, random.below(3) as u8);
+    let address = |random: &mut Random| IpAddr::from([198, 51, 100, random.below(3) as u8]);
     let zone = (random.below(2) == 0).then(|| "east".to_owned());
     changed.nodes = Some(Nodes { addresses: [address(random)].into(), zone, ..Nodes::default() });
     changed
@@ -95,9 +96,16 @@ fn news(known: &Changed, next: &Changed) -> Changed {
     pair(known, next)
 }
 
-/// A table with the difference carried out, without the kernel.
-fn carry_out(table: &mut sys::nftables::Table, difference: &Difference, config: &Config) {
+/// Tables with the difference carried out, without the kernel.
+fn carry_out(tables: &mut [Table], difference: &Difference, config: &Config) {
     let (before, after) = (render::part(&difference.before, config), render::part(&difference.after, config));
+    assert_eq!((before.len(), after.len()), (tables.len(), tables.len()));
+    for ((table, before), after) in tables.iter_mut().zip(&before).zip(after) {
+        carry_out_one(table, before, after);
+    }
+}
+
+fn carry_out_one(table: &mut Table, before: &Table, after: Table) {
     for (name, chain) in &before.chains {
         assert_eq!(table.chains.remove(name).as_ref(), Some(chain), "{name}");
     }
@@ -161,7 +169,9 @@ fn differences_add_up_to_what_is_made_from_nothing() {
                 nodes: next.nodes.clone(),
             });
             assert_eq!(shape(&services.whole()), shape(&fresh.whole()), "seed {seed}, step {step}");
-            assert_eq!(services.without_local(), fresh.without_local());
+            for family in [Family::V4, Family::V6] {
+                assert_eq!(services.without_local(family), fresh.without_local(family));
+            }
             assert_eq!(services.update(news(&next, &next)).after, Part::default(), "nothing is different");
             known = next;
         }
