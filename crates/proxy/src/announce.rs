@@ -122,9 +122,8 @@ fn of_link(all: &[Address], link: u32) -> impl Iterator<Item = IpAddr> {
 
 /// Takes an address from the link, and one of IPv6 from all that have it alone.
 fn take(route: &mut Route, all: &[Address], link: u32, ip: IpAddr) -> sys::Result<()> {
-    let is_it = |address: &&Address| {
-        **address == alone(address.link, ip) && (address.link == link || ip.is_ipv6())
-    };
+    let is_it =
+        |address: &&Address| **address == alone(address.link, ip) && (address.link == link || ip.is_ipv6());
     all.iter().filter(is_it).try_for_each(|address| route.delete_address(*address))
 }
 

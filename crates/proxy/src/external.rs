@@ -176,17 +176,14 @@ impl Claims {
         let at = |ip: IpAddr| (ip, row.protocol, row.port);
         let is_node = |ip: IpAddr| config.node_ips.contains(&ip) || nodes.addresses.contains(&ip);
         let is_free = |ip: IpAddr| !self.is_reserved(at(ip), config);
-        let owned =
-            |ips: &[IpAddr], right: Right, is_allowed: &dyn Fn(IpAddr) -> bool| -> Vec<IpAddr> {
-                ips.iter().copied().filter(|ip| is_allowed(*ip) && self.is(at(*ip), right, row)).collect()
-            };
+        let owned = |ips: &[IpAddr], right: Right, is_allowed: &dyn Fn(IpAddr) -> bool| -> Vec<IpAddr> {
+            ips.iter().copied().filter(|ip| is_allowed(*ip) && self.is(at(*ip), right, row)).collect()
+        };
         let own = if is_api(row) { Right::Api } else { Right::ClusterIp };
         let external = row.external_ips.iter().filter(|ip| is_node(**ip) || !is_free(**ip));
         let mut refused: Vec<IpAddr> = external.copied().collect();
         refused.extend(row.balancer_ips.iter().filter(|ip| !is_free(**ip)));
-        let node_port = row
-            .node_port
-            .filter(|port| self.is(on_nodes(row, *port), Right::Given, row));
+        let node_port = row.node_port.filter(|port| self.is(on_nodes(row, *port), Right::Given, row));
         Leads {
             cluster_ips: owned(&row.cluster_ips, own, &|_| true),
             external_ips: owned(&row.external_ips, Right::OwnWords, &|ip| !is_node(ip) && is_free(ip)),

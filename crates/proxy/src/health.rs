@@ -239,8 +239,7 @@ endpoints:
             checks: [(("a/b".to_owned(), Family::V4), Check { port: 1, local_endpoints: count })].into(),
             ..State::default()
         };
-        let code =
-            |state: &State, key: &CheckKey| state.check(key, at(1)).map(|it| (it.0.as_u16(), it.1));
+        let code = |state: &State, key: &CheckKey| state.check(key, at(1)).map(|it| (it.0.as_u16(), it.1));
         let key = |name: &str, family| (name.to_owned(), family);
         let asked = key("a/b", Family::V4);
         assert_eq!(code(&of(2), &asked), Some((200, 2)));

@@ -8,6 +8,8 @@
 
 mod announce;
 mod external;
+#[cfg(test)]
+mod families;
 mod health;
 mod host;
 mod kernel;

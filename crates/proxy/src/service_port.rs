@@ -149,7 +149,8 @@ pub(crate) fn service_ports<'a>(
     }
     let mut rows: Vec<ServicePort> = Vec::new();
     for family in families {
-        let cluster_ips = addresses(spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip), *family);
+        let mut cluster_ips = addresses(spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip), *family);
+        cluster_ips.retain(|ip| !is_special(*ip));
         if cluster_ips.is_empty() {
             continue;
         }
@@ -186,8 +187,7 @@ fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints, family: Family) -
         let seconds = config.and_then(|config| config.timeout_seconds).unwrap_or(DEFAULT_AFFINITY_SECONDS);
         Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1))
     });
-    let (all, local): (Targets, Targets) =
-        (endpoints.all.nearest().into(), endpoints.local.usable().into());
+    let (all, local): (Targets, Targets) = (endpoints.all.nearest().into(), endpoints.local.usable().into());
     ServicePort {
         family,
         name: String::new(),
@@ -374,54 +374,4 @@ impl Endpoints {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The last bytes of the endpoints' addresses that a Node `here` in the zone `near` leads to. An endpoint is written as
-    /// `1 node zone`, with `-` for no hint and `+` between several, and `!1` if it ends.
-    fn check(what: &str, endpoints: &[&str], expect: &[u8]) {
-        let endpoint = |text: &&str| {
-            let words: Vec<&str> = text.split(' ').collect();
-            let (number, ready) =
-                words[0].strip_prefix('!').map_or((words[0], true), |number| (number, false));
-            let hints = |word: &str| {
-                let names = word.split('+').filter(|name| *name != "-");
-                names.map(|name| serde_json::json!({"name": name})).collect::<Vec<_>>()
-            };
-            serde_json::json!({"addresses": [format!("10.42.0.{number}")],
-                "conditions": {"ready": ready, "serving": true, "terminating": !ready},
-                "hints": {"forNodes": hints(words[1]), "forZones": hints(words[2])}})
-        };
-        let slice = serde_json::json!({"addressType": "IPv4", "ports": [{"name": "", "port": 80}],
-            "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>()});
-        let slice: EndpointSlice = serde_json::from_value(slice).unwrap();
-        let nodes = Nodes { zone: Some("near".to_owned()), ..Nodes::default() };
-        let here = Here::new("here", &nodes);
-        let found = Endpoints::collect([&slice].into_iter(), "", here, Family::V4).all.nearest();
-        let expect: Vec<String> = expect.iter().map(|last| format!("10.42.0.{last}")).collect();
-        assert_eq!(found.iter().map(|(ip, _)| ip.to_string()).collect::<Vec<_>>(), expect, "{what}");
-    }
-
-    #[test]
-    fn traffic_goes_to_the_nearest_endpoints_that_are_ready() {
-        check("no hints", &["1 - -", "2 - -"], &[1, 2]);
-        check("the zone's", &["1 - near", "2 - far"], &[1]);
-        check("of several zones", &["1 - far+near", "2 - far"], &[1]);
-        check("no zone's", &["1 - far", "2 - far"], &[1, 2]);
-        check("not all are for zones", &["1 - near", "2 - -"], &[1, 2]);
-        check("the node's", &["1 here near", "2 there near"], &[1]);
-        check("no node's", &["1 there near", "2 there far"], &[1]);
-        check("not all are for nodes", &["1 here near", "2 - near", "3 there far"], &[1, 2]);
-        check("nobody's", &["1 there far"], &[1]);
-        check("the near one ends", &["!1 here near", "2 there far"], &[2]);
-        check("one that ends has no hint", &["1 - near", "2 - far", "!3 - -"], &[1]);
-        check("all end", &["!1 here near", "!2 there far"], &[1, 2]);
-    }
-
-    #[test]
-    fn a_node_that_names_no_zone_has_none_of_the_endpoints() {
-        let zones = ["near".to_owned()];
-        assert_eq!(Meant::of(&zones, None), Meant::Others);
-        assert_eq!(Meant::of(&[], None), Meant::All);
-    }
-}
+mod tests;

@@ -61,8 +61,9 @@ fn request(mac: [u8; 6], ip: Ipv4Addr) -> Vec<u8> {
 /// An Ethernet frame with an advertisement to all nodes, which replaces what they know of the address.
 fn advertisement(mac: [u8; 6], ip: Ipv6Addr) -> Vec<u8> {
     // Type and code; nobody asked, and it overrides; the target, and its hardware address (option 2).
-    let message =
-        |sum: u16| [&[136, 0][..], &sum.to_be_bytes(), &[0x20, 0, 0, 0], &ip.octets(), &[2, 1], &mac].concat();
+    let message = |sum: u16| {
+        [&[136, 0][..], &sum.to_be_bytes(), &[0x20, 0, 0, 0], &ip.octets(), &[2, 1], &mac].concat()
+    };
     let unsummed = message(0);
     let length = unsummed.len() as u16;
     let ends = [ip.octets(), ALL_NODES.octets()].concat();

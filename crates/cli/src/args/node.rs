@@ -293,6 +293,10 @@ pub struct ProxyArgs {
     /// The Node's address
     #[arg(long)]
     pub node_ip: Option<IpAddr>,
+    /// The Node's main address, unless it stands for all; its family is that of the addresses below where they are not given.
+    /// As kube-proxy's: nothing listens there
+    #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
+    pub bind_address: IpAddr,
     /// The addresses of Pods
     #[arg(long, default_value = "10.42.0.0/16")]
     pub cluster_cidr: Cidrs,
@@ -302,10 +306,11 @@ pub struct ProxyArgs {
     /// Where ports of Nodes are.
     #[command(flatten)]
     pub node_ports: NodePortArgs,
-    /// Where it says over HTTP whether it is well; nowhere, if the port is 0
-    #[arg(long, default_value = "0.0.0.0:10256")]
-    pub healthz_bind_address: SocketAddr,
-    /// Where it says over HTTP what it counts; nowhere, if the port is 0
-    #[arg(long, default_value = "127.0.0.1:10249")]
-    pub metrics_bind_address: SocketAddr,
+    /// Where it says over HTTP whether it is well: 0.0.0.0:10256 or [::]:10256 if not given, at which it answers in all
+    /// families of the cluster; nowhere, if the port is 0
+    #[arg(long, value_name = "IP:PORT")]
+    pub healthz_bind_address: Option<SocketAddr>,
+    /// Where it says over HTTP what it counts: 127.0.0.1:10249 or [::1]:10249 if not given; nowhere, if the port is 0
+    #[arg(long, value_name = "IP:PORT")]
+    pub metrics_bind_address: Option<SocketAddr>,
 }

@@ -189,8 +189,12 @@ impl CheckServers {
     pub(crate) fn sync(&mut self, checks: &BTreeMap<CheckKey, Check>) {
         let is_wanted =
             |key: &CheckKey, open: &Open| checks.get(key).is_some_and(|check| check.port == open.port);
-        let gone: Vec<CheckKey> =
-            self.open.iter().filter(|(key, open)| !is_wanted(key, open)).map(|(key, _)| key.clone()).collect();
+        let gone: Vec<CheckKey> = self
+            .open
+            .iter()
+            .filter(|(key, open)| !is_wanted(key, open))
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in gone {
             if let Some(open) = self.open.remove(&key) {
                 open.tasks.stop();
