@@ -240,3 +240,45 @@ impl CheckServers {
         self.recorder.event(regarding, EventType::Warning, "FailedToStartServiceHealthcheck", message);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::BOTH;
+
+    #[test]
+    fn all_addresses_are_those_of_the_families() {
+        let (v4, v6) = (&BOTH[..1], &BOTH[1..]);
+        for (address, families, expect) in [
+            ("0.0.0.0:1", v4, &["0.0.0.0:1"][..]),
+            ("0.0.0.0:1", v6, &["[::]:1"]),
+            ("0.0.0.0:1", &BOTH, &["0.0.0.0:1", "[::]:1"]),
+            ("[::]:1", v4, &["0.0.0.0:1"]),
+            ("127.0.0.1:1", v6, &["127.0.0.1:1"]),
+            ("[2001:db8::1]:1", &BOTH, &["[2001:db8::1]:1"]),
+        ] {
+            let found = meant(address.parse().unwrap(), families);
+            assert_eq!(found.iter().map(SocketAddr::to_string).collect::<Vec<_>>(), expect, "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn each_family_has_a_listener_of_its_own_at_one_port() {
+        let v4 = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let port = v4.local_addr().unwrap().port();
+        let v6 = bind(SocketAddr::new(unspecified(Family::V6), port)).unwrap();
+        let all = bind(SocketAddr::new(unspecified(Family::V4), 0)).unwrap();
+        let other = all.local_addr().unwrap().port();
+        let all_v6 = bind(SocketAddr::new(unspecified(Family::V6), other)).unwrap();
+        for (listener, to) in [
+            (v4, format!("127.0.0.1:{port}")),
+            (v6, format!("[::1]:{port}")),
+            (all, format!("127.0.0.1:{other}")),
+            (all_v6, format!("[::1]:{other}")),
+        ] {
+            let _client = tokio::net::TcpStream::connect(&to).await.unwrap();
+            let (_, peer) = listener.accept().await.unwrap();
+            assert_eq!(peer.is_ipv4(), to.starts_with("127"), "{to}");
+        }
+    }
+}

@@ -100,13 +100,14 @@ pub fn change(previous: &[Table], next: &[Table]) -> Result<()> {
         let error = io::Error::new(io::ErrorKind::InvalidInput, "a chain or set has another definition");
         return Err(Error::new(format!("change nftables table {name}"), error));
     };
-    let changes = pairs().map(|(old, new)| (new, Changes::between(old, new)));
     let mut batch = Batch::of(first.family as u8, &first.name);
-    for (table, changes) in changes.filter(|(_, changes)| !changes.is_empty()) {
+    let changes = pairs().map(|(old, new)| (new, Changes::between(old, new)));
+    let changes: Vec<_> = changes.filter(|(_, changes)| !changes.is_empty()).collect();
+    for (table, changes) in &changes {
         batch.go_on(table.family as u8, &table.name);
-        batch.change(&changes);
+        batch.change(changes);
     }
-    batch.commit()
+    if changes.is_empty() { Ok(()) } else { batch.commit() }
 }
 
 /// Whether there can be tables: makes one of this name and deletes it, in one transaction.

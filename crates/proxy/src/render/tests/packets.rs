@@ -310,6 +310,15 @@ fn a_udp_client_with_one_socket_moves_on_when_its_endpoint_is_gone() {
         // The flow is tracked: without forgetting it, it would stay.
         cluster.apply(&states[1]);
         assert_eq!(ask(), "pod1");
+        // A datagram that comes in pieces is one all the same.
+        let to = cluster.socket("10.43.0.5:80");
+        let large = || {
+            let socket = UdpSocket::bind(any)?;
+            socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+            socket.send_to(&[b'?'; 4000], to)?;
+            socket.recv(&mut [0; 16])
+        };
+        assert_eq!(cluster.pods[0].run(|| Ok(large().unwrap())).unwrap(), "pod1".len());
     }
 }
 
