@@ -6,6 +6,7 @@ mod looks;
 mod network;
 mod node;
 mod parts;
+mod proxy;
 mod server;
 
 use std::ffi::OsString;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::Value;
 use sys::netns::{set_sysctl, sysctl};
+use sys::nftables::TableFamily;
 
 use super::rules::{self, Masqueraded, Port, owner_of};
 use super::{Attached, Site};
@@ -116,11 +117,12 @@ fn route_loopback(previous: &CniResult) -> Result<(), CniError> {
 
 /// Whoever has sent to these ports of the host before would be led on to where that went.
 fn forget_flows(ports: &[Port]) {
-    let forgotten = sys::netlink::flush_udp_flows(|flow| {
+    let forgotten = sys::netlink::flush_flows(TableFamily::Ipv4, |flow| {
         let (ip, number) = flow.destination;
-        let mut of_flow = ports.iter().filter(|port| port.host_port == number);
+        let is_of = |port: &&Port| flow.protocol == UDP && port.host_port == number;
+        let mut of_flow = ports.iter().filter(is_of);
         of_flow.any(|port| {
-            port.host_ip.is_none_or(|host| host == ip) && flow.answering != (port.pod, port.pod_port)
+            port.host_ip.is_none_or(|host| host == ip) && flow.answering != (port.pod.into(), port.pod_port)
         })
     });
     if let Err(error) = forgotten {

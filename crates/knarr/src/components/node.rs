@@ -238,10 +238,10 @@ async fn start_proxy(
     let config = proxy::Config {
         cluster_id: layout.cluster_id(),
         node_name: settings.node_name.clone(),
-        node_ip: ipv4(settings.node_ip)?,
+        node_ips: vec![settings.node_ip],
         cluster_cidrs: settings.args.cluster_cidr,
         service_cidrs: settings.args.service_cidr,
-        local_addresses: vec![ipv4(settings.args.cluster_dns)?],
+        local_addresses: vec![settings.args.cluster_dns],
         node_port_addresses: node_port_addresses(&settings.args.node_ports)?,
         healthz_address: Some((Ipv4Addr::UNSPECIFIED, PROXY_HEALTHZ_PORT).into()),
         metrics_address: Some((Ipv4Addr::LOCALHOST, PROXY_METRICS_PORT).into()),
