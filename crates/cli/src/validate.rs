@@ -2,11 +2,12 @@
 //!
 //! A message names the flag, says what it must be, and is one line.
 
+mod networks;
+
 use std::net::IpAddr;
 
-use machinery::address_range::AddressRange;
 use machinery::leader_election::LeaderElection;
-use machinery::net::{Cidr, Cidrs, Family};
+use machinery::net::Family;
 
 use crate::args::{Part, ServerArgs};
 
@@ -15,32 +16,15 @@ use crate::args::{Part, ServerArgs};
 #[error("{0}")]
 pub struct UsageError(pub String);
 
-/// The network that a flag gives to Pods or to Services: of IPv4, the only family that they have yet.
-fn network(flag: &str, cidrs: Cidrs, longest: u8) -> Result<Cidr, UsageError> {
-    let wrong = |must: String| Err(UsageError(format!("{flag} {cidrs} must be {must}")));
-    let cidr = cidrs.main();
-    if cidrs.of(Family::V6).is_some() {
-        return wrong(
-            "an IPv4 network, such as 10.42.0.0/16: Pods and Services have no IPv6 addresses".into(),
-        );
-    }
-    if !(8..=longest).contains(&cidr.bits()) {
-        return wrong(format!("a network with a prefix length between 8 and {longest}"));
-    }
-    if cidr != cidr.network() {
-        return wrong(format!("a network's first address: {}", cidr.network()));
-    }
-    Ok(cidr)
-}
-
 /// Checks the flags of `server` and `up`.
 ///
 /// # Errors
 /// The first flag that cannot be.
 pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
-    networks(args)?;
+    networks::check(args)?;
+    node_ip(args)?;
     nodes(args)?;
-    balancer_pool(args)?;
+    networks::balancer_pool(args)?;
     if args.https_listen_port == 0 {
         return Err(UsageError("--https-listen-port 0 must be between 1 and 65535".into()));
     }
@@ -86,7 +70,7 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
             "--disable proxy needs --disable dns: the built-in DNS answers at an address that the proxy puts on this \
              host; say --disable proxy,dns and run a DNS server behind a Service with the cluster IP {}, which Pods \
              ask (--cluster-dns)",
-            args.cluster_dns
+            networks::list(&args.dns_addresses())
         )));
     }
     Ok(())
@@ -131,8 +115,8 @@ fn nodes(args: &ServerArgs) -> Result<(), UsageError> {
                 cidr.network()
             ));
         }
-        for (flag, other) in [("cluster", args.cluster_cidr.main()), ("service", args.service_cidr.main())] {
-            if cidr.overlaps(other) {
+        for (flag, other) in [("cluster", args.cluster_cidr), ("service", args.service_cidr)] {
+            if other.overlaps(cidr.into()) {
                 return wrong(format!("--nodes-cidr {cidr} and --{flag}-cidr {other} overlap"));
             }
         }
@@ -205,66 +189,9 @@ fn is_name_or_address(name: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || is_subdomain(&name_only)
 }
 
-/// The pool of the load balancer is nobody else's.
-fn balancer_pool(args: &ServerArgs) -> Result<(), UsageError> {
-    let pool = &args.servicelb_pool;
-    let taken = [
-        ("--cluster-cidr", args.cluster_cidr.main().into()),
-        ("--service-cidr", args.service_cidr.main().into()),
-    ];
-    let special = ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"];
-    for (number, range) in pool.iter().enumerate() {
-        let wrong = |why: String| Err(UsageError(format!("--servicelb-pool {range} {why}")));
-        if range.family() == Family::V6 {
-            return wrong("must be of IPv4 addresses: Services have no others".to_owned());
-        }
-        if let Some((flag, other)) =
-            taken.iter().find(|(_, other): &&(&str, AddressRange)| other.overlaps(*range))
-        {
-            return wrong(format!("overlaps {flag} {other}: give the load balancer addresses of its own"));
-        }
-        if let Some(ip) = args.node_ip.filter(|ip| range.contains(*ip)) {
-            return wrong(format!("must not contain the Node's address {ip}"));
-        }
-        if let Some(network) = special
-            .iter()
-            .find(|text| text.parse::<AddressRange>().is_ok_and(|network| network.overlaps(*range)))
-        {
-            return wrong(format!("overlaps {network}, whose addresses no link can have"));
-        }
-        if let Some(other) = pool.iter().take(number).find(|other| other.overlaps(*range)) {
-            return wrong(format!("overlaps {other} of the same pool"));
-        }
-    }
-    if !pool.is_empty() && !args.runs(Part::Servicelb) {
-        return Err(UsageError(
-            "--servicelb-pool needs the load balancer, which --disable leaves out".to_owned(),
-        ));
-    }
-    Ok(())
-}
-
-fn networks(args: &ServerArgs) -> Result<(), UsageError> {
-    let pods = network("--cluster-cidr", args.cluster_cidr, 24)?;
-    let services = network("--service-cidr", args.service_cidr, 28)?;
-    if pods.overlaps(services) {
-        return Err(UsageError(format!(
-            "--cluster-cidr {} and --service-cidr {} overlap: give Pods and Services addresses of their own",
-            args.cluster_cidr, args.service_cidr
-        )));
-    }
-    let dns = args.cluster_dns;
-    if !services.contains(dns) {
-        return Err(UsageError(format!(
-            "--cluster-dns {dns} must be an address of --service-cidr {services}"
-        )));
-    }
-    if [services.nth(0), services.nth(1), Some(services.last())].contains(&Some(dns)) {
-        return Err(UsageError(format!(
-            "--cluster-dns {} must be free: the first two addresses and the last of --service-cidr are taken",
-            args.cluster_dns
-        )));
-    }
+/// Where this Node is.
+fn node_ip(args: &ServerArgs) -> Result<(), UsageError> {
+    let (pods, services) = (args.cluster_cidr, args.service_cidr);
     let Some(ip) = args.node_ip else { return Ok(()) };
     let wrong = |must: String| UsageError(format!("--node-ip {ip} must {must}"));
     match ip {
@@ -318,12 +245,12 @@ pub fn leader_election(election: &LeaderElection) -> Result<(), UsageError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{Cli, Command};
     use clap::Parser;
 
-    fn check(flags: &str, expected: &str) {
+    pub(super) fn check(flags: &str, expected: &str) {
         let words = ["knarr", "up"].into_iter().chain(flags.split_whitespace());
         let Command::Up(args) = Cli::try_parse_from(words).expect(flags).command else { panic!("not up") };
         let found = server(&args).err().map(|error| error.to_string()).unwrap_or_default();
@@ -338,36 +265,6 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_networks_that_do_not_overlap() {
-        check(
-            "--cluster-cidr 10.42.0.0/25",
-            "--cluster-cidr 10.42.0.0/25 must be a network with a prefix length between 8 and 24",
-        );
-        check(
-            "--service-cidr 10.43.0.0/16,fd43::/112",
-            "--service-cidr 10.43.0.0/16,fd43::/112 must be an IPv4 network, such as 10.42.0.0/16: Pods and Services \
-             have no IPv6 addresses",
-        );
-        for (text, what) in [
-            ("ten", "\"ten\" must be a network, such as 10.43.0.0/16 or fd43::/112"),
-            ("10.42.0.0/33", "\"10.42.0.0/33\" must be a network"),
-            ("10.0.0.0/16,10.1.0.0/16", "must have one network, or one of each family"),
-        ] {
-            let told = Cli::try_parse_from(["knarr", "up", "--cluster-cidr", text]).unwrap_err().to_string();
-            assert!(told.contains(what) && told.contains("--cluster-cidr"), "{told}");
-        }
-        check(
-            "--service-cidr 10.43.0.7/16",
-            "--service-cidr 10.43.0.7/16 must be a network's first address: 10.43.0.0/16",
-        );
-        check(
-            "--cluster-cidr 10.0.0.0/8",
-            "--cluster-cidr 10.0.0.0/8 and --service-cidr 10.43.0.0/16 overlap: give Pods and Services addresses of \
-             their own",
-        );
-    }
-
-    #[test]
     fn ports_for_ingresses_are_nobody_elses() {
         check("--ingress-http-port 6443", "--ingress-http-port and --https-listen-port must differ");
         check("--ingress-https-port 80", "--ingress-http-port and --ingress-https-port must differ");
@@ -379,14 +276,6 @@ mod tests {
 
     #[test]
     fn addresses_lie_where_they_belong() {
-        check(
-            "--cluster-dns 10.44.0.10",
-            "--cluster-dns 10.44.0.10 must be an address of --service-cidr 10.43.0.0/16",
-        );
-        check(
-            "--cluster-dns 10.43.0.1",
-            "--cluster-dns 10.43.0.1 must be free: the first two addresses and the last of --service-cidr are taken",
-        );
         check("--node-ip ::1", "--node-ip ::1 must be an IPv4 address: Pods have no other");
         check(
             "--node-ip 127.0.0.1",
@@ -437,37 +326,6 @@ mod tests {
             "--nodes-cidr 192.0.2.0/24 --node-ip 192.0.2.1",
             "--nodes-cidr 192.0.2.0/24 must be a network of its own: it has --node-ip in it",
         );
-    }
-
-    #[test]
-    fn the_balancers_pool_is_nobody_elses() {
-        check("--servicelb-pool 198.51.100.0/28,203.0.113.1-203.0.113.9", "");
-        for (pool, why) in [
-            (
-                "10.42.255.0-10.43.0.0",
-                "10.42.255.0-10.43.0.0 overlaps --cluster-cidr 10.42.0.0-10.42.255.255: give the load balancer addresses of its own",
-            ),
-            (
-                "10.43.9.0/30",
-                "10.43.9.0-10.43.9.3 overlaps --service-cidr 10.43.0.0-10.43.255.255: give the load balancer addresses of its own",
-            ),
-            (
-                "198.51.100.1-198.51.100.9,198.51.100.9/32",
-                "198.51.100.9-198.51.100.9 overlaps 198.51.100.1-198.51.100.9 of the same pool",
-            ),
-            (
-                "192.0.2.0/24 --node-ip 192.0.2.1",
-                "192.0.2.0-192.0.2.255 must not contain the Node's address 192.0.2.1",
-            ),
-            ("127.0.0.1/32", "127.0.0.1-127.0.0.1 overlaps 127.0.0.0/8, whose addresses no link can have"),
-            ("239.0.0.1/32", "239.0.0.1-239.0.0.1 overlaps 224.0.0.0/3, whose addresses no link can have"),
-            ("2001:db8::/120", "2001:db8::-2001:db8::ff must be of IPv4 addresses: Services have no others"),
-        ] {
-            check(&format!("--servicelb-pool {pool}"), &format!("--servicelb-pool {why}"));
-        }
-        let needs = "--servicelb-pool needs the load balancer, which --disable leaves out";
-        check("--servicelb-pool 198.51.100.0/28 --disable servicelb", needs);
-        check("--servicelb-pool 198.51.100.0/28 --disable controller-manager", needs);
     }
 
     #[test]

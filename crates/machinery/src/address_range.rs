@@ -73,6 +73,12 @@ impl From<Cidr> for AddressRange {
     }
 }
 
+impl From<IpAddr> for AddressRange {
+    fn from(address: IpAddr) -> Self {
+        Self { first: address, last: address }
+    }
+}
+
 impl FromStr for AddressRange {
     type Err = AddressRangeError;
 

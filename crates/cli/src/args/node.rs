@@ -257,9 +257,9 @@ pub struct KubeletArgs {
     /// The addresses of Pods on this Node
     #[arg(long, default_value = "10.42.0.0/24")]
     pub pod_cidr: Cidr,
-    /// The address of the cluster's DNS
-    #[arg(long, default_value = "10.43.0.10")]
-    pub cluster_dns: IpAddr,
+    /// The address of the cluster's DNS, or one of each family: repeated, or with commas
+    #[arg(long, default_value = "10.43.0.10", value_delimiter = ',', value_name = "IP")]
+    pub cluster_dns: Vec<IpAddr>,
     /// The cluster's DNS domain
     #[arg(long, default_value = "cluster.local")]
     pub cluster_domain: String,
