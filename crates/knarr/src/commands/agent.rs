@@ -20,7 +20,7 @@ pub(crate) fn run(args: &AgentArgs, common: &CommonArgs) -> Result<()> {
         server: &args.server,
         token: token.as_ref(),
         node_name: &settings.node_name,
-        node_ip: settings.node_ip,
+        node_ips: &[settings.node_ip],
     };
     let config = runtime.block_on(newcomer.join(&layout))?;
     let server_args = as_server(args, Some(&config))?;
@@ -63,7 +63,7 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
     if let Some(config) = config {
         server.cluster_cidr = config.cluster_cidr;
         server.service_cidr = config.service_cidr;
-        server.cluster_dns = config.cluster_dns;
+        server.cluster_dns.clone_from(&config.cluster_dns);
         server.cluster_domain.clone_from(&config.cluster_domain);
         server.network.clone_from(&config.network);
         if !config.ingress {

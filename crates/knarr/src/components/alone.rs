@@ -228,7 +228,7 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
         pod_cidr: args.pod_cidr,
         pod_mtu: None,
         cluster_cidr: args.pod_cidr,
-        cluster_dns: args.cluster_dns,
+        cluster_dns: args.cluster_dns.clone(),
         cluster_domain: args.cluster_domain.clone(),
     };
     let server = match (&args.tls_cert_file, &args.tls_private_key_file, &args.client_ca_file) {

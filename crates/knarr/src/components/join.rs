@@ -48,7 +48,9 @@ const SIGNING_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct ClusterConfig {
     pub(crate) cluster_cidr: Cidrs,
     pub(crate) service_cidr: Cidrs,
-    pub(crate) cluster_dns: IpAddr,
+    /// Of each family one, the main one first.
+    #[serde(with = "cli::args::one_or_many")]
+    pub(crate) cluster_dns: Vec<IpAddr>,
     pub(crate) cluster_domain: String,
     #[serde(default)]
     pub(crate) network: NetworkArgs,
@@ -63,7 +65,7 @@ impl ClusterConfig {
         Self {
             cluster_cidr: args.cluster_cidr,
             service_cidr: args.service_cidr,
-            cluster_dns: args.cluster_dns,
+            cluster_dns: args.dns_addresses(),
             cluster_domain: args.cluster_domain.clone(),
             network: args.network.clone(),
             ingress: !args.disable.contains(&Part::Ingress),
@@ -99,7 +101,8 @@ pub(crate) struct Newcomer<'a> {
     pub(crate) server: &'a str,
     pub(crate) token: Option<&'a JoinToken>,
     pub(crate) node_name: &'a str,
-    pub(crate) node_ip: IpAddr,
+    /// The main family's first.
+    pub(crate) node_ips: &'a [IpAddr],
 }
 
 impl Newcomer<'_> {
@@ -148,7 +151,7 @@ impl Newcomer<'_> {
             false => None,
         };
         self.register(&kube).await.context("make the Node")?;
-        let (names, addresses) = (vec![self.node_name.to_owned()], vec![self.node_ip]);
+        let (names, addresses) = (vec![self.node_name.to_owned()], self.node_ips.to_vec());
         let serving = Subject {
             organization: Some(auth::NODES.to_owned()),
             ..Subject::server("kubelet-server", &name, names, addresses)
@@ -201,7 +204,10 @@ impl Newcomer<'_> {
     fn uri(&self) -> Result<Uri> {
         let uri: Uri = self.server.parse().with_context(|| format!("--server {}", self.server))?;
         if uri.scheme_str() != Some("https") || uri.host().is_none() {
-            bail!("--server {} must be a URL such as https://192.0.2.1:6443", self.server);
+            bail!(
+                "--server {} must be a URL such as https://192.0.2.1:6443 or https://[2001:db8::1]:6443",
+                self.server
+            );
         }
         Ok(uri)
     }
@@ -225,14 +231,13 @@ impl Newcomer<'_> {
         Ok(kube::Client::try_from(config)?)
     }
 
-    /// The Node with its address: what its certificate may be for. The kubelet adds the rest.
+    /// The Node with its addresses: what its certificate may be for. The kubelet adds the rest.
     async fn register(&self, kube: &kube::Client) -> Result<()> {
         let nodes: Api<Node> = Api::all(kube.clone());
         let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
-        let addresses = vec![
-            address("InternalIP", self.node_ip.to_string()),
-            address("Hostname", self.node_name.to_owned()),
-        ];
+        let internal = self.node_ips.iter().map(|ip| address("InternalIP", ip.to_string()));
+        let hostname = address("Hostname", self.node_name.to_owned());
+        let addresses: Vec<NodeAddress> = internal.chain([hostname]).collect();
         let node = Node {
             metadata: ObjectMeta { name: Some(self.node_name.to_owned()), ..ObjectMeta::default() },
             status: Some(NodeStatus { addresses: Some(addresses.clone()), ..NodeStatus::default() }),

@@ -164,8 +164,7 @@ fn follow_routes(
 
 /// This host's own API server, if it has one.
 pub(super) fn home(settings: &Settings) -> Option<SocketAddr> {
-    let address = super::identity::reachable(settings);
-    settings.joined.is_none().then(|| SocketAddr::new(address, settings.args.https_listen_port))
+    settings.joined.is_none().then(|| super::identity::reachable(settings))
 }
 
 /// Proxy and DNS, each once it works.
@@ -195,7 +194,7 @@ pub(super) struct Place {
     /// The largest packet of its Pods in bytes, if it is not that of any link.
     pub(super) pod_mtu: Option<u32>,
     pub(super) cluster_cidr: Cidr,
-    pub(super) cluster_dns: IpAddr,
+    pub(super) cluster_dns: Vec<IpAddr>,
     pub(super) cluster_domain: String,
 }
 
@@ -214,7 +213,7 @@ impl Place {
             pod_cidr,
             pod_mtu: super::pod_routes::pod_mtu(&args.network, settings.node_ip)?,
             cluster_cidr,
-            cluster_dns: args.cluster_dns,
+            cluster_dns: args.dns_addresses(),
             cluster_domain: args.cluster_domain.clone(),
         })
     }
@@ -241,7 +240,7 @@ async fn start_proxy(
         node_ip: ipv4(settings.node_ip)?,
         cluster_cidrs: settings.args.cluster_cidr,
         service_cidrs: settings.args.service_cidr,
-        local_addresses: vec![ipv4(settings.args.cluster_dns)?],
+        local_addresses: settings.args.dns_addresses().into_iter().map(ipv4).collect::<Result<_>>()?,
         node_port_addresses: node_port_addresses(&settings.args.node_ports)?,
         healthz_address: Some((Ipv4Addr::UNSPECIFIED, PROXY_HEALTHZ_PORT).into()),
         metrics_address: Some((Ipv4Addr::LOCALHOST, PROXY_METRICS_PORT).into()),
@@ -277,11 +276,11 @@ async fn start_dns(
     reporter: Reporter,
     tasks: &Tasks,
 ) -> Result<()> {
-    let ip = settings.args.cluster_dns;
+    let own = settings.args.dns_addresses();
     let config = dns::Config {
-        bind: vec![SocketAddr::new(ip, 53)],
+        bind: own.iter().map(|ip| SocketAddr::new(*ip, 53)).collect(),
         domain: settings.args.cluster_domain.clone(),
-        upstreams: dns::upstreams(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), &[ip]),
+        upstreams: dns::upstreams(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), &own),
         reverse_cidrs: settings.args.cluster_cidr.iter().chain(settings.args.service_cidr.iter()).collect(),
     };
     let mut running = dns::run(informers, config, reporter, tasks).await?;
@@ -300,7 +299,7 @@ pub(super) fn kubelet_config(
         root_dir: layout.kubelet(),
         pod_logs_dir: layout.pod_logs(),
         cgroup_root: format!("/knarr-{}", layout.cluster_id()),
-        cluster_dns: vec![place.cluster_dns.to_string()],
+        cluster_dns: place.cluster_dns.iter().map(ToString::to_string).collect(),
         cluster_domain: place.cluster_domain.clone(),
         server,
         ..kubelet::Config::default()

@@ -20,8 +20,6 @@ pub(crate) struct Settings {
     pub(crate) node_name: String,
     /// The Node's address.
     pub(crate) node_ip: IpAddr,
-    /// The API server's own Service address: the first of the range.
-    pub(crate) kubernetes_service_ip: IpAddr,
     /// The cluster that this Node has joined, if its control plane is elsewhere: a server's URL.
     #[serde(default)]
     pub(crate) joined: Option<String>,
@@ -65,11 +63,15 @@ impl Settings {
         if let Some(range) = args.servicelb_pool.iter().find(|range| range.contains(node_ip)) {
             bail!("--servicelb-pool {range} must not contain the Node's address {node_ip}");
         }
-        let kubernetes_service_ip =
-            args.service_cidr.main().nth(1).context("--service-cidr must have room for two addresses")?;
         let before = earlier.and_then(|earlier| Some((earlier.args.nodes?, earlier.nodes_cidr)));
         let nodes_cidr = local_nodes::settle(&mut args, node_ip, layout, before)?;
-        Ok(Self { args, node_name, node_ip, kubernetes_service_ip, joined: None, nodes_cidr })
+        Ok(Self { args, node_name, node_ip, joined: None, nodes_cidr })
+    }
+
+    /// Where Pods and other Nodes find the API server.
+    pub(crate) fn advertised(&self) -> IpAddr {
+        let bound = Some(self.args.bind_address).filter(|ip| !ip.is_unspecified());
+        self.args.advertise_address.or(bound).unwrap_or(self.node_ip)
     }
 
     /// Whether somebody gives Nodes their ranges: controllers here, or those of a cluster of several hosts.

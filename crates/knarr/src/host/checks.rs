@@ -8,7 +8,7 @@ mod parts;
 mod room;
 mod routes;
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::{Result, bail};
 use cli::args::{Part, ServerArgs};
@@ -204,8 +204,8 @@ fn ingress_ports(subject: &Subject<'_>) -> Finding {
     if subject.is_running {
         return Finding::Fine(format!("{}, those of this cluster", told.join(" and ")));
     }
-    let taken =
-        ports().find_map(|port| Some((port, TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).err()?)));
+    let listen = |port| base::listen::blocking((Ipv4Addr::UNSPECIFIED, port).into());
+    let taken = ports().find_map(|port| Some((port, listen(port).err()?)));
     match taken {
         None => Finding::Fine(format!("{} are free", told.join(" and "))),
         Some((port, error)) => Finding::warning(
@@ -220,9 +220,10 @@ fn port(subject: &Subject<'_>, address: IpAddr, port: u16, fix: &str) -> Finding
     if subject.is_running {
         return Finding::Fine(format!("{port}, taken by this cluster"));
     }
-    match TcpListener::bind((address, port)) {
+    let address = SocketAddr::new(address, port);
+    match base::listen::blocking(address) {
         Ok(_) => Finding::Fine(format!("{port} is free")),
-        Err(error) => Finding::failure(format!("cannot listen on {address}:{port}: {}", plain(&error)), fix),
+        Err(error) => Finding::failure(format!("cannot listen on {address}: {}", plain(&error)), fix),
     }
 }
 
