@@ -5,6 +5,7 @@ mod keys;
 mod looks;
 mod network;
 mod node;
+mod node_ip;
 pub mod one_or_many;
 mod parts;
 mod server;

@@ -3,11 +3,12 @@
 //! A message names the flag, says what it must be, and is one line.
 
 mod networks;
+pub mod node_ip;
 
 use std::net::IpAddr;
 
 use machinery::leader_election::LeaderElection;
-use machinery::net::Family;
+use machinery::net::{Cidrs, Family};
 
 use crate::args::{Part, ServerArgs};
 
@@ -22,7 +23,7 @@ pub struct UsageError(pub String);
 /// The first flag that cannot be.
 pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
     networks::check(args)?;
-    node_ip(args)?;
+    node_ip::check(&args.node_ip, args.cluster_cidr, args.service_cidr)?;
     nodes(args)?;
     networks::balancer_pool(args)?;
     if args.https_listen_port == 0 {
@@ -102,29 +103,8 @@ const NODES_MAX: u16 = 100;
 /// Nodes on one host differ in their network alone: what there is once on a host is one Node's.
 fn nodes(args: &ServerArgs) -> Result<(), UsageError> {
     let wrong = |text: String| Err(UsageError(text));
-    if let Some(cidr) = args.nodes_cidr {
-        let room = u64::from(args.nodes.unwrap_or(2)) + 2;
-        if cidr.family() != Family::V4 || cidr.bits() < 8 || cidr.size() < room.max(8) {
-            return wrong(format!(
-                "--nodes-cidr {cidr} must be an IPv4 network with room for {room} addresses, such as 10.44.0.0/24"
-            ));
-        }
-        if cidr != cidr.network() {
-            return wrong(format!(
-                "--nodes-cidr {cidr} must be a network's first address: {}",
-                cidr.network()
-            ));
-        }
-        for (flag, other) in [("cluster", args.cluster_cidr), ("service", args.service_cidr)] {
-            if other.overlaps(cidr.into()) {
-                return wrong(format!("--nodes-cidr {cidr} and --{flag}-cidr {other} overlap"));
-            }
-        }
-        if args.node_ip.is_some_and(|ip| cidr.contains(ip)) {
-            return wrong(format!(
-                "--nodes-cidr {cidr} must be a network of its own: it has --node-ip in it"
-            ));
-        }
+    if let Some(cidrs) = args.nodes_cidr {
+        nodes_cidr(args, cidrs)?;
     }
     let network = &args.network;
     if network.vxlan_vni == 0 || network.vxlan_vni >= 1 << 24 {
@@ -162,6 +142,53 @@ fn nodes(args: &ServerArgs) -> Result<(), UsageError> {
     Ok(())
 }
 
+/// Of each family of the cluster, a network that is nobody else's.
+fn nodes_cidr(args: &ServerArgs, cidrs: Cidrs) -> Result<(), UsageError> {
+    let wrong = |text: String| Err(UsageError(text));
+    let room = u64::from(args.nodes.unwrap_or(2)) + 2;
+    for cidr in cidrs.iter() {
+        let (family, bits_min, like) = match cidr.family() {
+            Family::V4 => ("IPv4", 8, "10.44.0.0/24"),
+            Family::V6 => ("IPv6", 16, "fd44::/64"),
+        };
+        if args.cluster_cidr.of(cidr.family()).is_none() {
+            return wrong(format!(
+                "--nodes-cidr {cidrs} must be of the families of --cluster-cidr {}: Nodes have no {family} addresses",
+                args.cluster_cidr
+            ));
+        }
+        if cidr.bits() < bits_min || cidr.size() < room.max(8) {
+            return wrong(format!(
+                "--nodes-cidr {cidr} must be an {family} network with room for {room} addresses, such as {like}"
+            ));
+        }
+        if cidr != cidr.network() {
+            return wrong(format!(
+                "--nodes-cidr {cidr} must be a network's first address: {}",
+                cidr.network()
+            ));
+        }
+        for (flag, other) in [("cluster", args.cluster_cidr), ("service", args.service_cidr)] {
+            if other.overlaps(cidr.into()) {
+                return wrong(format!("--nodes-cidr {cidr} and --{flag}-cidr {other} overlap"));
+            }
+        }
+        if args.node_ip.iter().any(|ip| cidr.contains(*ip)) {
+            return wrong(format!(
+                "--nodes-cidr {cidr} must be a network of its own: it has --node-ip in it"
+            ));
+        }
+    }
+    match args.cluster_cidr.iter().find(|cidr| cidrs.of(cidr.family()).is_none()) {
+        Some(missing) => wrong(format!(
+            "--nodes-cidr {cidrs} must have an {} network, too, as --cluster-cidr {} has",
+            missing.family().as_str(),
+            args.cluster_cidr
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Flags of the kubelet are known before anything starts.
 fn kubelet(args: &ServerArgs) -> Result<(), UsageError> {
     for taint in &args.registration.node_taint {
@@ -187,24 +214,6 @@ fn kubelet(args: &ServerArgs) -> Result<(), UsageError> {
 fn is_name_or_address(name: &str) -> bool {
     let name_only = name.strip_prefix("*.").unwrap_or(name).to_lowercase();
     name.parse::<IpAddr>().is_ok() || is_subdomain(&name_only)
-}
-
-/// Where this Node is.
-fn node_ip(args: &ServerArgs) -> Result<(), UsageError> {
-    let (pods, services) = (args.cluster_cidr, args.service_cidr);
-    let Some(ip) = args.node_ip else { return Ok(()) };
-    let wrong = |must: String| UsageError(format!("--node-ip {ip} must {must}"));
-    match ip {
-        IpAddr::V6(_) => Err(wrong("be an IPv4 address: Pods have no other".into())),
-        IpAddr::V4(ip)
-            if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() =>
-        {
-            Err(wrong("be an address that other machines could reach".into()))
-        }
-        _ if pods.contains(ip) => Err(wrong(format!("lie outside --cluster-cidr {pods}"))),
-        _ if services.contains(ip) => Err(wrong(format!("lie outside --service-cidr {services}"))),
-        IpAddr::V4(_) => Ok(()),
-    }
 }
 
 /// RFC 1123, as `metadata.name` of a Node has it.
@@ -275,13 +284,28 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn addresses_lie_where_they_belong() {
-        check("--node-ip ::1", "--node-ip ::1 must be an IPv4 address: Pods have no other");
+    fn a_nodes_addresses_are_repeated_or_have_commas_between_them() {
+        const DUAL: &str = "--cluster-cidr 10.42.0.0/16,fd42::/56 --service-cidr 10.43.0.0/16,fd43::/112";
+        check(&format!("{DUAL} --node-ip 192.0.2.1,2001:db8::1"), "");
+        check(&format!("{DUAL} --node-ip 192.0.2.1 --node-ip 2001:db8::1"), "");
         check(
-            "--node-ip 127.0.0.1",
-            "--node-ip 127.0.0.1 must be an address that other machines could reach",
+            &format!("{DUAL} --node-ip 192.0.2.1"),
+            "--node-ip 192.0.2.1 must have an IPv6 address, as Pods of --cluster-cidr 10.42.0.0/16,fd42::/56 have",
         );
         check("--node-ip 10.42.3.4", "--node-ip 10.42.3.4 must lie outside --cluster-cidr 10.42.0.0/16");
+        check(&format!("{DUAL} --nodes 3 --nodes-cidr 10.44.0.0/24,fd44::/64"), "");
+        check(
+            &format!("{DUAL} --nodes 3 --nodes-cidr 10.44.0.0/24"),
+            "--nodes-cidr 10.44.0.0/24 must have an IPv6 network, too, as --cluster-cidr 10.42.0.0/16,fd42::/56 has",
+        );
+        check(
+            &format!("{DUAL} --nodes 3 --nodes-cidr 10.44.0.0/24,fd42::/64"),
+            "--nodes-cidr fd42::/64 and --cluster-cidr 10.42.0.0/16,fd42::/56 overlap",
+        );
+        check(
+            &format!("{DUAL} --nodes 7 --nodes-cidr 10.44.0.0/24,fd44::/125"),
+            "--nodes-cidr fd44::/125 must be an IPv6 network with room for 9 addresses, such as fd44::/64",
+        );
     }
 
     #[test]
@@ -312,7 +336,7 @@ pub(super) mod tests {
         );
         check(
             "--nodes-cidr fd44::/112",
-            "--nodes-cidr fd44::/112 must be an IPv4 network with room for 4 addresses, such as 10.44.0.0/24",
+            "--nodes-cidr fd44::/112 must be of the families of --cluster-cidr 10.42.0.0/16: Nodes have no IPv6 addresses",
         );
         check(
             "--nodes-cidr 10.44.0.7/24",

@@ -36,9 +36,10 @@ pub struct AgentArgs {
     /// This Node's name; the host name if not given
     #[arg(long, env = "KNARR_NODE_NAME")]
     pub node_name: Option<String>,
-    /// This Node's address; the first that is not a loopback one if not given
-    #[arg(long, env = "KNARR_NODE_IP")]
-    pub node_ip: Option<IpAddr>,
+    /// This Node's address, or one of each family, the main one first: repeated, or with commas; of each family of the
+    /// cluster the first that other machines could reach if not given
+    #[arg(long, env = "KNARR_NODE_IP", value_delimiter = ',', value_name = "IP")]
+    pub node_ip: Vec<IpAddr>,
     /// What the Node is registered with.
     #[command(flatten)]
     pub registration: RegistrationArgs,
@@ -248,15 +249,15 @@ pub struct KubeletArgs {
     /// The Node's name; the host name if not given
     #[arg(long = "hostname-override")]
     pub node_name: Option<String>,
-    /// The Node's address
-    #[arg(long)]
-    pub node_ip: Option<IpAddr>,
+    /// The Node's address, or one of each family, the main one first: repeated, or with commas
+    #[arg(long, value_delimiter = ',', value_name = "IP")]
+    pub node_ip: Vec<IpAddr>,
     /// What runs containers.
     #[command(flatten)]
     pub container_runtime: RuntimeArgs,
-    /// The addresses of Pods on this Node
+    /// The addresses of Pods on this Node: a network, or one of each family with a comma between them
     #[arg(long, default_value = "10.42.0.0/24")]
-    pub pod_cidr: Cidr,
+    pub pod_cidr: Cidrs,
     /// The address of the cluster's DNS, or one of each family: repeated, or with commas
     #[arg(long, default_value = "10.43.0.10", value_delimiter = ',', value_name = "IP")]
     pub cluster_dns: Vec<IpAddr>,
@@ -295,9 +296,9 @@ pub struct ProxyArgs {
     /// The Node's name; the host name if not given
     #[arg(long = "hostname-override")]
     pub node_name: Option<String>,
-    /// The Node's address
-    #[arg(long)]
-    pub node_ip: Option<IpAddr>,
+    /// The Node's address, or one of each family, the main one first: repeated, or with commas
+    #[arg(long, value_delimiter = ',', value_name = "IP")]
+    pub node_ip: Vec<IpAddr>,
     /// The addresses of Pods
     #[arg(long, default_value = "10.42.0.0/16")]
     pub cluster_cidr: Cidrs,

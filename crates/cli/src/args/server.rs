@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use machinery::address_range::AddressRange;
-use machinery::net::{Cidr, Cidrs};
+use machinery::net::Cidrs;
 use serde::{Deserialize, Serialize};
 
 use super::looks::Output;
@@ -61,18 +61,21 @@ pub struct ServerArgs {
     /// This Node's name; the host name if not given
     #[arg(long, env = "KNARR_NODE_NAME")]
     pub node_name: Option<String>,
-    /// This Node's address; the first that is not a loopback one if not given
-    #[arg(long, env = "KNARR_NODE_IP")]
-    pub node_ip: Option<IpAddr>,
+    /// This Node's address, or one of each family, the main one first: repeated, or with commas; of each family of the
+    /// cluster the first that other machines could reach if not given
+    #[arg(long, env = "KNARR_NODE_IP", value_delimiter = ',', value_name = "IP")]
+    #[serde(default, with = "super::node_ip")]
+    pub node_ip: Vec<IpAddr>,
     /// How many Nodes the cluster has on this host: this one, and others in network namespaces of their own; as many as
     /// before if not given, in the first place one
     #[arg(long, env = "KNARR_NODES", value_name = "N")]
     #[serde(default)]
     pub nodes: Option<u16>,
-    /// The addresses of those Nodes; a network that nothing on this host uses if not given
+    /// The addresses of those Nodes: a network of each family of the cluster, with a comma between them; such that nothing on
+    /// this host uses if not given
     #[arg(long, env = "KNARR_NODES_CIDR", value_name = "CIDR")]
     #[serde(default)]
-    pub nodes_cidr: Option<Cidr>,
+    pub nodes_cidr: Option<Cidrs>,
     /// The addresses of Pods: a network, or one of each family with a comma between them, such as
     /// 10.42.0.0/16,fd42::/56
     #[arg(long, env = "KNARR_CLUSTER_CIDR", default_value = "10.42.0.0/16")]

@@ -191,7 +191,7 @@ pub(super) fn balancer_pool(args: &ServerArgs) -> Result<(), UsageError> {
         if let Some((flag, other)) = taken.iter().find(|(_, other)| other.overlaps(*range)) {
             return wrong(format!("overlaps {flag} {other}: give the load balancer addresses of its own"));
         }
-        if let Some(ip) = args.node_ip.filter(|ip| range.contains(*ip)) {
+        if let Some(ip) = args.node_ip.iter().find(|ip| range.contains(**ip)) {
             return wrong(format!("must not contain the Node's address {ip}"));
         }
         if let Some(network) = special(*range) {

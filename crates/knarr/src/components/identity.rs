@@ -128,7 +128,7 @@ impl Issuer<'_> {
         let node = format!("{}{}", auth::NODE_USER_PREFIX, own.node_name);
         let clients = &self.authorities.clients;
         let kubelet = clients.issue(&tls, &Subject::client("kubelet", &node, auth::NODES), self.now)?;
-        let addresses = [vec![own.node_ip], LOCALHOST.to_vec()].concat();
+        let addresses = [own.node_ips(), LOCALHOST.to_vec()].concat();
         let serving = Subject::server("kubelet-server", &node, vec![own.node_name.clone()], addresses);
         self.authorities.kubelet_serving.issue(&tls, &serving, self.now)?;
         let proxy = clients.issue(&tls, &Subject::user("kube-proxy", auth::PROXY_USER), self.now)?;
@@ -149,7 +149,7 @@ impl Issuer<'_> {
 
 /// The API server's certificate: every name and address that it is reached by.
 fn serving_subject(settings: &Settings) -> Subject {
-    let mut ips = [vec![settings.node_ip, settings.advertised()], LOCALHOST.to_vec()].concat();
+    let mut ips = [settings.node_ips(), vec![settings.advertised()], LOCALHOST.to_vec()].concat();
     // The first of the main family is that of the `kubernetes` Service.
     ips.extend(settings.args.service_cidr.iter().filter_map(|cidr| cidr.nth(1)));
     if !settings.args.bind_address.is_unspecified() {

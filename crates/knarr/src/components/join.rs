@@ -18,7 +18,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeAddress, NodeStatus};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
-use machinery::net::Cidrs;
+use machinery::net::{Cidr, Cidrs, Family};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -101,7 +101,7 @@ pub(crate) struct Newcomer<'a> {
     pub(crate) server: &'a str,
     pub(crate) token: Option<&'a JoinToken>,
     pub(crate) node_name: &'a str,
-    /// The main family's first.
+    /// What it may be reached at: of the families that the cluster does not have, nobody is told.
     pub(crate) node_ips: &'a [IpAddr],
 }
 
@@ -138,6 +138,7 @@ impl Newcomer<'_> {
         };
         let kube = self.client(&authority, Proof::Certificate(&client))?;
         let config = read_config(&kube).await?;
+        let node_ips = of_cluster(self.node_ips, config.cluster_cidr)?;
         let believed = read_authorities(&kube).await?;
         pki::write_file(&tls.join(KUBELET_CLIENT_CA), believed.clients.as_bytes(), 0o644)?;
         // One of an authority that there was before is good for this.
@@ -150,11 +151,10 @@ impl Newcomer<'_> {
             true => Some(kept.of(&kube, &INGRESS, &ingress, &believed.clients).await?),
             false => None,
         };
-        self.register(&kube).await.context("make the Node")?;
-        let (names, addresses) = (vec![self.node_name.to_owned()], self.node_ips.to_vec());
+        self.register(&kube, &node_ips).await.context("make the Node")?;
         let serving = Subject {
             organization: Some(auth::NODES.to_owned()),
-            ..Subject::server("kubelet-server", &name, names, addresses)
+            ..Subject::server("kubelet-server", &name, vec![self.node_name.to_owned()], node_ips)
         };
         kept.of(&kube, &SERVING, &serving, &believed.kubelet_serving).await?;
         let kubeconfigs = [
@@ -232,10 +232,10 @@ impl Newcomer<'_> {
     }
 
     /// The Node with its addresses: what its certificate may be for. The kubelet adds the rest.
-    async fn register(&self, kube: &kube::Client) -> Result<()> {
+    async fn register(&self, kube: &kube::Client, node_ips: &[IpAddr]) -> Result<()> {
         let nodes: Api<Node> = Api::all(kube.clone());
         let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
-        let internal = self.node_ips.iter().map(|ip| address("InternalIP", ip.to_string()));
+        let internal = node_ips.iter().map(|ip| address("InternalIP", ip.to_string()));
         let hostname = address("Hostname", self.node_name.to_owned());
         let addresses: Vec<NodeAddress> = internal.chain([hostname]).collect();
         let node = Node {
@@ -256,6 +256,18 @@ impl Newcomer<'_> {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Which of a Node's addresses count in a cluster: one of each of its families, the main one first. Pure.
+fn of_cluster(node_ips: &[IpAddr], pods: Cidrs) -> Result<Vec<IpAddr>> {
+    let of = |family: Family| node_ips.iter().copied().find(|ip| Family::of(*ip) == family);
+    let of = |cidr: Cidr| {
+        of(cidr.family()).with_context(|| {
+            let family = cidr.family().as_str();
+            format!("this Node has no {family} address, and Pods of the cluster have ({pods}); give one with --node-ip")
+        })
+    };
+    pods.iter().map(of).collect()
 }
 
 /// A kubeconfig that is good for any server, whatever its address.
@@ -426,6 +438,26 @@ async fn signed(informers: &Informers, name: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_joins_with_addresses_of_the_clusters_families() {
+        for (ips, pods, expect) in [
+            ("192.0.2.1 2001:db8::1", "10.42.0.0/16", "192.0.2.1"),
+            ("192.0.2.1 2001:db8::1", "fd42::/56", "2001:db8::1"),
+            ("192.0.2.1 2001:db8::1", "fd42::/56,10.42.0.0/16", "2001:db8::1 192.0.2.1"),
+            (
+                "192.0.2.1",
+                "10.42.0.0/16,fd42::/56",
+                "this Node has no IPv6 address, and Pods of the cluster have (10.42.0.0/16,fd42::/56); give one with \
+                 --node-ip",
+            ),
+        ] {
+            let ips: Vec<IpAddr> = ips.split(' ').map(|ip| ip.parse().unwrap()).collect();
+            let found = of_cluster(&ips, pods.parse().unwrap());
+            let text = |ips: Vec<IpAddr>| ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            assert_eq!(found.map_or_else(|error| error.to_string(), text), expect, "{pods}");
+        }
+    }
 
     #[test]
     fn a_token_names_the_cluster_and_holds_the_proof() {

@@ -1,9 +1,11 @@
 //! The netlink form of chains, sets, elements and rules. Numbers are those of `linux/netfilter/nf_tables.h`.
 
 use super::expression::{Compare, Expr, Reg};
-use super::{Base, ChainKind, Data, Field, Key, Members, Rule, Set, SetValue, Verdict};
+use super::{Base, ChainKind, Data, Field, Key, Members, Rule, Set, SetValue, TableFamily, Verdict};
 use crate::netlink::Encoder;
 
+const IPV6: u8 = TableFamily::Ipv6 as u8;
+const INET: u8 = TableFamily::Inet as u8;
 const DATA_VALUE: u16 = 1;
 const DATA_VERDICT: u16 = 2;
 const LIST_ELEM: u16 = 1;
@@ -160,8 +162,10 @@ fn exact<'a>(fields: &[Field], key: &'a Key) -> &'a [u8] {
     key.0.get(..fields_len(fields) as usize).unwrap_or(&key.0)
 }
 
-pub(super) fn rule(out: &mut Encoder, table: &str, chain: &str, rule: &Rule) {
-    out.str(1, table).str(2, chain).nest(4, |list| rule.iter().for_each(|step| expression(list, step)));
+pub(super) fn rule(out: &mut Encoder, (family, table): (u8, &str), chain: &str, rule: &Rule) {
+    out.str(1, table).str(2, chain).nest(4, |list| {
+        rule.iter().for_each(|step| expression(list, step, family));
+    });
 }
 
 fn data(out: &mut Encoder, kind: u16, value: &[u8]) {
@@ -192,7 +196,7 @@ fn named(list: &mut Encoder, name: &str, fill: impl FnOnce(&mut Encoder)) {
     });
 }
 
-fn expression(list: &mut Encoder, expr: &Expr) {
+fn expression(list: &mut Encoder, expr: &Expr, family: u8) {
     match expr {
         Expr::SourceIp(to) => payload(list, *to, 1, 12, 4),
         Expr::DestinationIp(to) => payload(list, *to, 1, 16, 4),
@@ -203,6 +207,8 @@ fn expression(list: &mut Encoder, expr: &Expr) {
         Expr::EtherType(to) => two(list, "meta", (1, to.0), (2, 1)),
         Expr::ArpSenderMac(to) => payload(list, *to, 1, 8, 6),
         Expr::ArpSenderIp(to) => payload(list, *to, 1, 14, 4),
+        Expr::IcmpType(to) => payload(list, *to, 2, 0, 1),
+        Expr::NeighbourTarget(to) => payload(list, *to, 2, 8, 16),
         Expr::DestinationPort(to) => payload(list, *to, 2, 2, 2),
         Expr::L4Protocol(to) => two(list, "meta", (1, to.0), (2, 16)),
         Expr::Mark(to) => two(list, "meta", (1, to.0), (2, 3)),
@@ -215,14 +221,8 @@ fn expression(list: &mut Encoder, expr: &Expr) {
         Expr::Responder(to, family) => tracked(list, *to, source_key(*family), REPLY),
         Expr::TrackedProtocol(to) => tracked(list, *to, CT_PROTOCOL, ORIGINAL),
         Expr::ResponderPort(to) => tracked(list, *to, CT_SOURCE_PORT, REPLY),
-        Expr::DestinationKind(to) => named(list, "fib", |out| {
-            // Result: address type; of the destination.
-            out.be32(1, to.0).be32(2, 3).be32(3, 2);
-        }),
-        Expr::SourceKind(to) => named(list, "fib", |out| {
-            // Result: address type; of the source.
-            out.be32(1, to.0).be32(2, 3).be32(3, 1);
-        }),
+        Expr::DestinationKind(to) => address_kind(list, *to, 2),
+        Expr::SourceKind(to) => address_kind(list, *to, 1),
         Expr::Load(to, value) => named(list, "immediate", |out| {
             data(out.be32(1, to.0), 2, value);
         }),
@@ -249,19 +249,37 @@ fn expression(list: &mut Encoder, expr: &Expr) {
             out.be32(1, VERDICT_REGISTER).nest(2, |data| verdict(data, to));
         }),
         Expr::Dnat(address, port) => named(list, "nat", |out| {
-            const IPV4: u32 = 2;
-            out.be32(1, 1).be32(2, IPV4).be32(3, address.0);
+            let of = if family == IPV6 { TableFamily::Ipv6 } else { TableFamily::Ipv4 };
+            out.be32(1, 1).be32(2, of as u32).be32(3, address.0);
             if let Some(port) = port {
                 out.be32(5, port.0);
             }
         }),
         Expr::Masquerade => named(list, "masq", |_| {}),
         Expr::RejectPortUnreachable => named(list, "reject", |out| {
-            out.be32(1, 0).u8(2, 3);
+            let (kind, code) = port_unreachable(family);
+            out.be32(1, kind).u8(2, code);
         }),
         Expr::RejectTcpReset => named(list, "reject", |out| {
             out.be32(1, 1).u8(2, 0);
         }),
+    }
+}
+
+/// What kind of address the source (1) or the destination (2) is: a result of the routing tables.
+fn address_kind(list: &mut Encoder, to: Reg, of: u32) {
+    const ADDRESS_TYPE: u32 = 3;
+    named(list, "fib", |out| {
+        out.be32(1, to.0).be32(2, ADDRESS_TYPE).be32(3, of);
+    });
+}
+
+/// Type and code of a refusal: of ICMP, ICMPv6, or what nftables makes either of.
+fn port_unreachable(family: u8) -> (u32, u8) {
+    match family {
+        INET => (2, 1),
+        IPV6 => (0, 4),
+        _ => (0, 3),
     }
 }
 

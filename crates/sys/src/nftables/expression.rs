@@ -1,6 +1,6 @@
 //! Expressions: the steps of a rule, and the few combinations of them that rules are written with.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use super::{Field, Key, Verdict};
 
@@ -60,6 +60,10 @@ pub enum Expr {
     ArpSenderMac(Reg),
     /// Loads whose address an ARP packet tells.
     ArpSenderIp(Reg),
+    /// Loads which kind of message of ICMP it is.
+    IcmpType(Reg),
+    /// Loads whom a message of IPv6's neighbour discovery is about (four registers).
+    NeighbourTarget(Reg),
     /// Loads the transport protocol's number.
     L4Protocol(Reg),
     /// Loads the destination port.
@@ -110,7 +114,8 @@ pub enum Expr {
     Counter,
     /// Acts.
     Verdict(Verdict),
-    /// Rewrites the destination to the address and port in these registers.
+    /// Rewrites the destination to the address, which is of the table's family (IPv4 in one of both), and port in these
+    /// registers.
     Dnat(Reg, Option<Reg>),
     /// Rewrites the source to the address of the outgoing link.
     Masquerade,
@@ -127,23 +132,40 @@ impl Expr {
     pub const DNATED: u32 = 1 << 5;
     /// Bits of [`Expr::ConnectionState`]: the packet belongs to no connection that is tracked.
     pub const UNTRACKED: u32 = 1 | 1 << 6;
+
+    /// Loads the source address of a packet of the family of `like`.
+    pub fn source(to: Reg, like: IpAddr) -> Self {
+        if like.is_ipv4() { Self::SourceIp(to) } else { Self::SourceIpv6(to) }
+    }
+
+    /// Loads the destination address of a packet of the family of `like`.
+    pub fn destination(to: Reg, like: IpAddr) -> Self {
+        if like.is_ipv4() { Self::DestinationIp(to) } else { Self::DestinationIpv6(to) }
+    }
 }
 
 /// Goes on if the source is in a network.
-pub fn source_in(network: Ipv4Addr, prefix: u8, compare: Compare) -> Vec<Expr> {
-    in_network(Expr::SourceIp(Reg::R0), network, prefix, compare)
+pub fn source_in(network: impl Into<IpAddr>, prefix: u8, compare: Compare) -> Vec<Expr> {
+    let network = network.into();
+    in_network(Expr::source(Reg::R0, network), network, prefix, compare)
 }
 
 /// Goes on if the destination is in a network.
-pub fn destination_in(network: Ipv4Addr, prefix: u8, compare: Compare) -> Vec<Expr> {
-    in_network(Expr::DestinationIp(Reg::R0), network, prefix, compare)
+pub fn destination_in(network: impl Into<IpAddr>, prefix: u8, compare: Compare) -> Vec<Expr> {
+    let network = network.into();
+    in_network(Expr::destination(Reg::R0, network), network, prefix, compare)
 }
 
-fn in_network(load: Expr, network: Ipv4Addr, prefix: u8, compare: Compare) -> Vec<Expr> {
-    let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
-    let network = u32::from(network) & mask;
-    let mask = Expr::Bitwise(Reg::R0, mask.to_be_bytes().to_vec(), vec![0; 4]);
-    vec![load, mask, Expr::Compare(Reg::R0, compare, network.to_be_bytes().to_vec())]
+fn in_network(load: Expr, network: IpAddr, prefix: u8, compare: Compare) -> Vec<Expr> {
+    let mut bytes = match network {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let bits = |at: usize| usize::from(prefix).saturating_sub(at * 8).min(8) as u32;
+    let mask: Vec<u8> = (0..bytes.len()).map(|at| !u8::MAX.checked_shr(bits(at)).unwrap_or(0)).collect();
+    bytes.iter_mut().zip(&mask).for_each(|(byte, mask)| *byte &= mask);
+    let none = vec![0; mask.len()];
+    vec![load, Expr::Bitwise(Reg::R0, mask, none), Expr::Compare(Reg::R0, compare, bytes)]
 }
 
 /// Goes on if the transport protocol is this one.
@@ -157,7 +179,7 @@ pub fn when(load: Expr, mask: u32, compare: Compare, value: u32) -> Vec<Expr> {
     vec![load, masked, Expr::Compare(Reg::R0, compare, value.to_ne_bytes().to_vec())]
 }
 
-/// Loads a constant key.
+/// Loads a constant key, of no more than 16 bytes.
 pub fn load(to: Reg, key: &Key) -> Expr {
     Expr::Load(to, key.0.clone())
 }
