@@ -8,6 +8,7 @@ mod node;
 mod node_ip;
 pub mod one_or_many;
 mod parts;
+mod proxy;
 mod server;
 
 use std::ffi::OsString;

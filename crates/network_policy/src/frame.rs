@@ -7,12 +7,18 @@
 //! Two chains see what the host forwards, one after the other: `egress` sends what a Pod of this Node began through the
 //! chain of that Pod, `ingress` what such a Pod answers. What a chain accepts goes on to the other. The host's own packets
 //! are not forwarded: between a Pod and its Node everything passes, probes among it.
+//!
+//! The connection of an IPv6 packet is found behind all its extension headers and of whole packets only, so that neither
+//! headers nor fragments hide what is in it. Neighbour discovery is no connection, and is between the ends of a link: it has
+//! the hop limit that no router passes on. Only a bridge forwards it, where the kernel shows bridged packets to these chains
+//! (`br_netfilter`), and nobody is cut off from that.
 
 use std::net::IpAddr;
 
 use machinery::net::Family;
 use sys::nftables::{
-    ChainKind, Compare, Expr, Field, Hook, Key, Reg, Rule, SetValue, Table, TableFamily, Verdict, when,
+    ChainKind, Compare, Expr, Field, Hook, Key, Reg, Rule, SetValue, Table, TableFamily, Verdict,
+    l4_protocol, when,
 };
 
 use crate::policy::Direction;
@@ -23,6 +29,9 @@ pub(crate) const ISOLATED: &str = "isolated";
 pub(crate) const OWN: &str = "own";
 /// After the refusals of Services without endpoints, which are at 0.
 const PRIORITY: i32 = 10;
+const ICMPV6: u8 = 58;
+/// A router has taken one away. Source: RFC 4861, section 11.2.
+const HOP_LIMIT_OF_LINK: u8 = 255;
 
 /// The table without policies.
 pub(crate) fn frame(name: &str, family: Family) -> Table {
@@ -44,6 +53,15 @@ pub(crate) fn frame(name: &str, family: Family) -> Table {
         let own = [Expr::In(OWN.into(), Reg::R0), Expr::Verdict(Verdict::Accept)];
         table.rule(name, pair.into_iter().chain(own).collect());
         table.rule(name, vec![subject(direction, family), Expr::VerdictMap(name.into(), Reg::R0)]);
+    }
+    if family == Family::V6 {
+        let mut discovery = l4_protocol(ICMPV6);
+        discovery.extend([
+            Expr::HopLimit(Reg::R0),
+            Expr::Compare(Reg::R0, Compare::Equal, vec![HOP_LIMIT_OF_LINK]),
+            Expr::Verdict(Verdict::Accept),
+        ]);
+        table.rule("untracked", discovery);
     }
     for end in [packet_source(family), packet_destination(family)] {
         table.rule("untracked", vec![end, Expr::In(ISOLATED.into(), Reg::R0), Expr::Verdict(Verdict::Drop)]);

@@ -3,21 +3,26 @@
 //!
 //! Every Node decides for itself, by what all know of Nodes, and comes to the same end: nobody has to be asked. When a
 //! Node goes, its addresses alone move.
+//!
+//! Who asks for the holder of an IPv4 address hears of it on whatever link it is asked; of IPv6 only on the link that has it.
+//! So the link of the Node's own address has IPv6 addresses of the pool, too, and gives them back with those of the link of
+//! Services.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
+use machinery::net::Family;
 use sys::netlink::{Address, Route};
 
 use crate::services::PoolAddress;
-use crate::{Config, Nodes};
+use crate::{Config, Nodes, bits};
 
 /// The addresses that this Node has to have.
 pub(crate) fn own<'a>(
     pool: impl Iterator<Item = &'a PoolAddress>,
     nodes: &Nodes,
     own: &str,
-) -> BTreeSet<Ipv4Addr> {
+) -> BTreeSet<IpAddr> {
     pool.filter(|address| holder(address, nodes) == Some(own)).map(|address| address.ip).collect()
 }
 
@@ -28,8 +33,12 @@ fn holder<'a>(address: &PoolAddress, nodes: &'a Nodes) -> Option<&'a str> {
 }
 
 /// A number that follows from both (FNV-1a, and a last mixing: names that differ at their end only are far apart).
-fn score(ip: Ipv4Addr, node: &str) -> u64 {
-    let bytes = ip.octets().into_iter().chain(node.bytes());
+fn score(ip: IpAddr, node: &str) -> u64 {
+    let ip = match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let bytes = ip.into_iter().chain(node.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -37,35 +46,85 @@ fn score(ip: Ipv4Addr, node: &str) -> u64 {
 }
 
 /// Makes the link have these addresses beside those that it always has, and tells the Node's neighbours of new ones.
-pub(crate) fn apply(config: &Config, wanted: &BTreeSet<Ipv4Addr>) -> sys::Result<()> {
+pub(crate) fn apply(config: &Config, wanted: &BTreeSet<IpAddr>) -> sys::Result<()> {
     let mut route = Route::open()?;
     let link = route.index(&config.link_name())?;
     let all = route.addresses()?;
-    let of_link = all.iter().filter(|address| address.link == link && address.prefix == 32);
-    let current: BTreeSet<Ipv4Addr> = of_link
-        .filter_map(|address| match address.ip {
-            IpAddr::V4(ip) => Some(ip),
-            IpAddr::V6(_) => None,
-        })
-        .filter(|ip| !config.local_addresses.contains(ip))
-        .collect();
-    for ip in current.difference(wanted) {
-        route.delete_address(Address { link, ip: (*ip).into(), prefix: 32 })?;
+    let current = of_link(&all, link).filter(|ip| !config.local_addresses.contains(ip));
+    for ip in current.filter(|ip| !wanted.contains(ip)) {
+        take(&mut route, &all, link, ip)?;
     }
-    let uplink = all.iter().find(|address| address.ip == config.node_ip).map(|address| address.link);
-    let links = if wanted.is_subset(&current) { Vec::new() } else { route.links()? };
-    let uplink = links.iter().find(|link| Some(link.index) == uplink);
-    for ip in wanted.difference(&current) {
-        route.add_address(Address { link, ip: (*ip).into(), prefix: 32 })?;
+    let is_there = |address: &Address| all.contains(address);
+    let uplinks = uplinks(config, &all, wanted, &mut route)?;
+    for ip in wanted {
+        let uplink = uplinks.iter().find(|uplink| uplink.family == Family::of(*ip));
+        let on_uplink = uplink.filter(|_| ip.is_ipv6()).map(|uplink| alone(uplink.link, *ip));
+        let missing: Vec<Address> =
+            [alone(link, *ip)].into_iter().chain(on_uplink).filter(|address| !is_there(address)).collect();
+        if missing.is_empty() {
+            continue;
+        }
+        for address in missing {
+            route.add_passive_address(address)?;
+        }
         tracing::info!(%ip, "this node has an address of the load balancer");
-        // Without hardware there are no neighbours.
-        if let Some((uplink, mac)) =
-            uplink.and_then(|link| Some((link.index, link.mac.as_slice().try_into().ok()?)))
-        {
-            sys::arp::announce(uplink, mac, *ip)?;
+        if let Some(uplink) = uplink {
+            sys::neighbours::announce(uplink.link, uplink.mac, *ip)?;
         }
     }
     Ok(())
+}
+
+/// Takes what a link has from all others that have it, too.
+pub(crate) fn withdraw(link: &str) -> sys::Result<()> {
+    let mut route = Route::open()?;
+    let Some(link) = route.link(link)? else { return Ok(()) };
+    let all = route.addresses()?;
+    of_link(&all, link.index).try_for_each(|ip| take(&mut route, &all, link.index, ip))
+}
+
+/// Where neighbours are.
+struct Uplink {
+    family: Family,
+    link: u32,
+    mac: [u8; 6],
+}
+
+/// The links with the Node's addresses, of families that are wanted. Without hardware there are no neighbours.
+fn uplinks(
+    config: &Config,
+    all: &[Address],
+    wanted: &BTreeSet<IpAddr>,
+    route: &mut Route,
+) -> sys::Result<Vec<Uplink>> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let links = route.links()?;
+    let uplink = |ip: &IpAddr| {
+        let at = all.iter().find(|address| address.ip == *ip)?;
+        let link = links.iter().find(|link| link.index == at.link)?;
+        let mac = link.mac.as_slice().try_into().ok().filter(|mac| *mac != [0; 6])?;
+        Some(Uplink { family: Family::of(*ip), link: link.index, mac })
+    };
+    Ok(config.node_ips.iter().filter_map(uplink).collect())
+}
+
+/// An address without a network behind it.
+fn alone(link: u32, ip: IpAddr) -> Address {
+    Address { link, ip, prefix: bits(Family::of(ip)) }
+}
+
+/// Addresses of a link that stand alone.
+fn of_link(all: &[Address], link: u32) -> impl Iterator<Item = IpAddr> {
+    all.iter().filter(move |address| **address == alone(link, address.ip)).map(|address| address.ip)
+}
+
+/// Takes an address from the link, and one of IPv6 from all that have it alone.
+fn take(route: &mut Route, all: &[Address], link: u32, ip: IpAddr) -> sys::Result<()> {
+    let is_it =
+        |address: &&Address| **address == alone(address.link, ip) && (address.link == link || ip.is_ipv6());
+    all.iter().filter(is_it).try_for_each(|address| route.delete_address(*address))
 }
 
 #[cfg(test)]
@@ -77,7 +136,7 @@ mod tests {
     }
 
     fn pool() -> Vec<PoolAddress> {
-        (0..60).map(|last| PoolAddress { ip: Ipv4Addr::new(198, 51, 100, last), only: None }).collect()
+        (0..60).map(|last| PoolAddress { ip: [198, 51, 100, last].into(), only: None }).collect()
     }
 
     #[test]
@@ -98,7 +157,7 @@ mod tests {
     #[test]
     fn what_stays_on_a_node_is_held_where_its_endpoints_are() {
         let only = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
-        let address = |only| [PoolAddress { ip: Ipv4Addr::new(198, 51, 100, 1), only }];
+        let address = |only| [PoolAddress { ip: [198, 51, 100, 1].into(), only }];
         let nodes = nodes(&["a", "b"]);
         for name in ["a", "b"] {
             assert_eq!(own(address(only(&[name])).iter(), &nodes, name).len(), 1, "{name}");

@@ -6,16 +6,16 @@
 //! change of one Service means for others is told by the same maps: no other Service is looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-use crate::service_port::ServicePort;
-use crate::{Config, Nodes};
+use crate::service_port::{ServicePort, is_special};
+use crate::{Config, Nodes, unspecified};
 
 /// `namespace/name/` of the API's own Service.
 const API_SERVICE: &str = "default/kubernetes/";
 
-/// An address, a protocol's number and a port; a port of all Nodes has the unspecified address.
-pub(crate) type Place = (Ipv4Addr, u8, u16);
+/// An address, a protocol's number and a port; a port of all Nodes has the unspecified address of the family.
+pub(crate) type Place = (IpAddr, u8, u16);
 
 /// By what right a Service has a place: the first of them wins, then the first by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,9 +38,9 @@ type Claim = (Right, String);
 pub(crate) struct Claims {
     places: BTreeMap<Place, BTreeSet<Claim>>,
     /// Addresses of all Services, in the range or not, by how many rows have them.
-    cluster_ips: BTreeMap<Ipv4Addr, usize>,
+    cluster_ips: BTreeMap<IpAddr, usize>,
     /// Who names which addresses from outside: keys of Services, by how many rows do.
-    outside: BTreeMap<Ipv4Addr, BTreeMap<String, usize>>,
+    outside: BTreeMap<IpAddr, BTreeMap<String, usize>>,
     /// Where the API server listens.
     api: BTreeMap<Place, usize>,
 }
@@ -48,17 +48,17 @@ pub(crate) struct Claims {
 /// What leads to a row of all that it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leads {
-    pub(crate) cluster_ips: Vec<Ipv4Addr>,
-    pub(crate) external_ips: Vec<Ipv4Addr>,
-    pub(crate) balancer_ips: Vec<Ipv4Addr>,
+    pub(crate) cluster_ips: Vec<IpAddr>,
+    pub(crate) external_ips: Vec<IpAddr>,
+    pub(crate) balancer_ips: Vec<IpAddr>,
     pub(crate) node_port: Option<u16>,
     /// What leads nowhere, since it belongs to the cluster.
-    pub(crate) refused: Vec<Ipv4Addr>,
+    pub(crate) refused: Vec<IpAddr>,
 }
 
 impl Leads {
     /// All addresses from outside.
-    pub(crate) fn outside_ips(&self) -> impl Iterator<Item = &Ipv4Addr> {
+    pub(crate) fn outside_ips(&self) -> impl Iterator<Item = &IpAddr> {
         self.external_ips.iter().chain(&self.balancer_ips)
     }
 }
@@ -69,12 +69,17 @@ fn is_api(row: &ServicePort) -> bool {
 
 fn claims_of(row: &ServicePort) -> impl Iterator<Item = (Place, Right)> {
     let own = if is_api(row) { Right::Api } else { Right::ClusterIp };
-    let place = |ip: &Ipv4Addr| (*ip, row.protocol, row.port);
+    let place = |ip: &IpAddr| (*ip, row.protocol, row.port);
     let cluster = row.cluster_ips.iter().map(move |ip| (place(ip), own));
     let given = row.balancer_ips.iter().map(move |ip| (place(ip), Right::Given));
     let words = row.external_ips.iter().map(move |ip| (place(ip), Right::OwnWords));
-    let port = row.node_port.map(|port| ((Ipv4Addr::UNSPECIFIED, row.protocol, port), Right::Given));
+    let port = row.node_port.map(move |port| (on_nodes(row, port), Right::Given));
     cluster.chain(given).chain(words).chain(port)
+}
+
+/// A port of all Nodes.
+fn on_nodes(row: &ServicePort, port: u16) -> Place {
+    (unspecified(row.family), row.protocol, port)
 }
 
 /// The key of the Service that a row is of.
@@ -140,7 +145,7 @@ impl Claims {
     }
 
     /// Those who name an address from outside.
-    pub(crate) fn touch(&self, ip: Ipv4Addr, touched: &mut BTreeSet<String>) {
+    pub(crate) fn touch(&self, ip: IpAddr, touched: &mut BTreeSet<String>) {
         touched.extend(self.outside.get(&ip).into_iter().flat_map(BTreeMap::keys).cloned());
     }
 
@@ -152,41 +157,33 @@ impl Claims {
     /// Whether no address from outside may be this one.
     fn is_reserved(&self, place: Place, config: &Config) -> bool {
         let (ip, ..) = place;
-        let is_special = ip.is_unspecified()
-            || ip.is_loopback()
-            || ip.is_link_local()
-            || ip.is_multicast()
-            || ip.is_broadcast();
-        is_special
-            || config.service_cidrs.contains(ip.into())
-            || config.cluster_cidrs.contains(ip.into())
+        is_special(ip)
+            || config.service_cidrs.contains(ip)
+            || config.cluster_cidrs.contains(ip)
             || self.cluster_ips.contains_key(&ip)
             || self.api.contains_key(&place)
     }
 
     /// Whether the pool of a load balancer can have an address.
-    pub(crate) fn may_be_of_pool(&self, ip: Ipv4Addr, config: &Config, nodes: &Nodes) -> bool {
-        let is_node = ip == config.node_ip || nodes.addresses.contains(&ip);
+    pub(crate) fn may_be_of_pool(&self, ip: IpAddr, config: &Config, nodes: &Nodes) -> bool {
+        let is_node = config.node_ips.contains(&ip) || nodes.addresses.contains(&ip);
         !is_node && !self.is_reserved((ip, 0, 0), config)
     }
 
     /// What leads to a row. A load balancer's address may be a Node's, since only whoever writes a Service's status
     /// chooses it; but not with a port at which this host itself answers.
     pub(crate) fn leads(&self, row: &ServicePort, config: &Config, nodes: &Nodes) -> Leads {
-        let at = |ip: Ipv4Addr| (ip, row.protocol, row.port);
-        let is_node = |ip: Ipv4Addr| ip == config.node_ip || nodes.addresses.contains(&ip);
-        let is_free = |ip: Ipv4Addr| !self.is_reserved(at(ip), config);
-        let owned =
-            |ips: &[Ipv4Addr], right: Right, is_allowed: &dyn Fn(Ipv4Addr) -> bool| -> Vec<Ipv4Addr> {
-                ips.iter().copied().filter(|ip| is_allowed(*ip) && self.is(at(*ip), right, row)).collect()
-            };
+        let at = |ip: IpAddr| (ip, row.protocol, row.port);
+        let is_node = |ip: IpAddr| config.node_ips.contains(&ip) || nodes.addresses.contains(&ip);
+        let is_free = |ip: IpAddr| !self.is_reserved(at(ip), config);
+        let owned = |ips: &[IpAddr], right: Right, is_allowed: &dyn Fn(IpAddr) -> bool| -> Vec<IpAddr> {
+            ips.iter().copied().filter(|ip| is_allowed(*ip) && self.is(at(*ip), right, row)).collect()
+        };
         let own = if is_api(row) { Right::Api } else { Right::ClusterIp };
         let external = row.external_ips.iter().filter(|ip| is_node(**ip) || !is_free(**ip));
-        let mut refused: Vec<Ipv4Addr> = external.copied().collect();
+        let mut refused: Vec<IpAddr> = external.copied().collect();
         refused.extend(row.balancer_ips.iter().filter(|ip| !is_free(**ip)));
-        let node_port = row
-            .node_port
-            .filter(|port| self.is((Ipv4Addr::UNSPECIFIED, row.protocol, *port), Right::Given, row));
+        let node_port = row.node_port.filter(|port| self.is(on_nodes(row, *port), Right::Given, row));
         Leads {
             cluster_ips: owned(&row.cluster_ips, own, &|_| true),
             external_ips: owned(&row.external_ips, Right::OwnWords, &|ip| !is_node(ip) && is_free(ip)),

@@ -3,34 +3,51 @@
 //! Without a route, the host's own packets to a Service would be refused before nftables sees them. The link is a
 //! bridge without ports: what no rule translates ends there.
 
-use std::net::IpAddr;
-
+use machinery::net::Family;
 use sys::netlink::{Address, NewRoute, Route};
-use sys::nftables;
+use sys::nftables::{self, TableFamily};
 
-use crate::Config;
+use crate::{Config, announce, bits};
 
-/// Makes the link, the route to the Service addresses and the local addresses, as far as they are missing.
+/// One of each.
+const TABLES: [TableFamily; 2] = [TableFamily::Ipv4, TableFamily::Ipv6];
+
+/// The kernel's name of a family.
+pub(crate) fn table_family(family: Family) -> TableFamily {
+    match family {
+        Family::V4 => TableFamily::Ipv4,
+        Family::V6 => TableFamily::Ipv6,
+    }
+}
+
+/// Makes the link, the routes to the Service addresses and the local addresses, as far as they are missing.
 pub fn prepare(config: &Config) -> sys::Result<()> {
     let mut route = Route::open()?;
     let name = config.link_name();
     if route.link(&name)?.is_none() {
         route.create_bridge(&name)?;
     }
+    if config.families().contains(&Family::V6) {
+        // A host may have links without IPv6 by default.
+        sys::netns::set_sysctl(&format!("net/ipv6/conf/{name}/disable_ipv6"), "0")?;
+    }
     route.set_up(&name)?;
     let link = route.index(&name)?;
     for ip in &config.local_addresses {
-        route.add_address(Address { link, ip: IpAddr::from(*ip), prefix: 32 })?;
+        route.add_passive_address(Address { link, ip: *ip, prefix: bits(Family::of(*ip)) })?;
     }
-    let Some((network, prefix)) = config.services() else { return Ok(()) };
     // The node's address may come later than the proxy: then the kernel chooses a source.
-    let has_node_ip = route.addresses()?.iter().any(|address| address.ip == config.node_ip);
-    route.add_route(&NewRoute {
-        destination: Some((network.into(), prefix)),
-        source: has_node_ip.then(|| config.node_ip.into()),
-        link: Some(link),
-        ..NewRoute::default()
-    })
+    let present = route.addresses()?;
+    for services in config.service_cidrs.iter() {
+        let node_ip = config.node_ip(services.family());
+        route.add_route(&NewRoute {
+            destination: Some((services.first(), services.bits())),
+            source: node_ip.filter(|ip| present.iter().any(|address| address.ip == *ip)),
+            link: Some(link),
+            ..NewRoute::default()
+        })?;
+    }
+    Ok(())
 }
 
 /// What of the cluster's Services is in this network namespace: `link NAME`, `nftables table NAME`.
@@ -40,16 +57,24 @@ pub fn leftovers(cluster_id: &str) -> sys::Result<Vec<String>> {
     if Route::open()?.link(&link)?.is_some() {
         found.push(format!("link {link}"));
     }
-    if nftables::table_names()?.contains(&table) {
+    let mut names = Vec::new();
+    for family in TABLES {
+        names.extend(nftables::table_names_of(family)?);
+    }
+    if names.contains(&table) {
         found.push(format!("nftables table {table}"));
     }
     Ok(found)
 }
 
-/// Removes the cluster's table and link, with its addresses and route. Returns what was there.
+/// Removes the cluster's tables and link, with its addresses and routes. Returns what was there.
 pub fn cleanup(cluster_id: &str) -> sys::Result<Vec<String>> {
     let found = leftovers(cluster_id)?;
-    nftables::delete_table(&crate::table_name(cluster_id))?;
-    Route::open()?.delete_link(&crate::link_name(cluster_id))?;
+    for family in TABLES {
+        nftables::delete_table_of(family, &crate::table_name(cluster_id))?;
+    }
+    let link = crate::link_name(cluster_id);
+    announce::withdraw(&link)?;
+    Route::open()?.delete_link(&link)?;
     Ok(found)
 }

@@ -1,15 +1,17 @@
-//! What this process has made of the kernel's table, flows and addresses: each change of it is what is different.
+//! What this process has made of the kernel's tables, flows and addresses: each change of it is what is different.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::metrics::Metrics;
+use machinery::net::Family;
 use sys::nftables::{self, Table};
 
-use crate::health::Check;
+use crate::health::{Check, CheckKey};
+use crate::host::table_family;
 use crate::metrics::{ProxyMetrics, Sync};
 use crate::services::{Changed, Difference, Services};
 use crate::{Config, announce, prepare, render, stale};
@@ -18,8 +20,8 @@ pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// The table for these objects alone.
-pub fn table(config: Config, objects: Changed) -> Table {
+/// The tables for these objects alone, one of each family.
+pub fn tables(config: Config, objects: Changed) -> Vec<Table> {
     let config = Arc::new(config);
     let mut services = Services::new(config.clone());
     services.update(objects);
@@ -39,11 +41,12 @@ pub struct Took {
 #[derive(Debug)]
 pub struct Kernel {
     config: Arc<Config>,
+    families: Vec<Family>,
     metrics: Arc<ProxyMetrics>,
     services: Services,
     /// Whether the kernel has what `services` knew last.
     is_current: bool,
-    announced: Option<BTreeSet<Ipv4Addr>>,
+    announced: Option<BTreeSet<IpAddr>>,
 }
 
 impl Kernel {
@@ -51,15 +54,16 @@ impl Kernel {
     pub fn new(config: Config, metrics: &Metrics) -> Self {
         let (config, metrics) = (Arc::new(config), metrics.part(ProxyMetrics::new));
         let services = Services::new(config.clone());
-        Self { config, metrics, services, is_current: false, announced: None }
+        let families = config.families();
+        Self { config, families, metrics, services, is_current: false, announced: None }
     }
 
     /// See [`Services::checks`].
-    pub(crate) fn checks(&self) -> &BTreeMap<String, Check> {
+    pub(crate) fn checks(&self) -> &BTreeMap<CheckKey, Check> {
         self.services.checks()
     }
 
-    /// Takes changes in and brings the kernel up to date. After a failure the table is replaced whole.
+    /// Takes changes in and brings the kernel up to date. After a failure the tables are replaced whole.
     ///
     /// # Errors
     /// The kernel refuses. The changes are known, and come with the next.
@@ -76,14 +80,18 @@ impl Kernel {
             drop(parts);
             prepare(&self.config)?;
             let after = self.services.whole();
-            nftables::replace(&render::whole(&after, &self.config))?;
+            nftables::replace_all(&render::whole(&after, &self.config))?;
+            self.delete_others()?;
             (Difference { after, ..Difference::default() }, Sync::Full)
         };
-        self.metrics.synced(sync, start.elapsed(), self.services.without_local());
-        let began = Instant::now();
-        let deleted = stale::flush(&difference)?;
-        if deleted > 0 {
-            self.metrics.flows(began.elapsed(), deleted);
+        let took = start.elapsed();
+        for family in &self.families {
+            self.metrics.synced((sync, *family), took, self.services.without_local(*family));
+            let began = Instant::now();
+            let deleted = stale::flush(&difference, *family)?;
+            if deleted > 0 {
+                self.metrics.flows(*family, began.elapsed(), deleted);
+            }
         }
         self.announce()?;
         self.is_current = true;
@@ -91,15 +99,22 @@ impl Kernel {
     }
 
     /// Whether the kernel took the difference.
-    fn change(&self, parts: &Range<Table>) -> bool {
+    fn change(&self, parts: &Range<Vec<Table>>) -> bool {
         match nftables::change(&parts.start, &parts.end) {
             Ok(()) => true,
             Err(error) => {
-                self.metrics.failed();
+                self.metrics.failed(&self.families);
                 tracing::warn!(error = %describe(&error), "cannot change the rules of services, replacing them");
                 false
             }
         }
+    }
+
+    /// Takes away what a proxy of more families has left.
+    fn delete_others(&self) -> sys::Result<()> {
+        let gone = [Family::V4, Family::V6].into_iter().filter(|family| !self.families.contains(family));
+        gone.map(table_family)
+            .try_for_each(|family| nftables::delete_table_of(family, &self.config.table_name()))
     }
 
     fn announce(&mut self) -> sys::Result<()> {

@@ -1,12 +1,15 @@
-//! The Service proxy: Services and EndpointSlices become one nftables table.
+//! The Service proxy: Services and EndpointSlices become nftables tables, one for each family.
 //!
 //! `services` is what is known, and what a change makes different; `render` is what any part of it comes to in the table:
 //! both are pure. [`run`] applies the difference, one commit for all changes that are due: what changes during a commit is
 //! in the next one. The Service addresses lead to a link of the cluster's own without ports, so that no packet for them
-//! leaves the host whether there is a rule or not. Only IPv4 is programmed.
+//! leaves the host whether there is a rule or not. Each family has a table of its own, as upstream's proxy of each has, and
+//! of a family that the cluster does not have nothing is made.
 
 mod announce;
 mod external;
+#[cfg(test)]
+mod families;
 mod health;
 mod host;
 mod kernel;
@@ -18,12 +21,13 @@ mod service_port;
 mod services;
 mod stale;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use machinery::net::{Cidrs, Family};
+use machinery::net::{Cidr, Cidrs, Family};
 
 pub use host::{cleanup, leftovers, prepare};
-pub use kernel::{Kernel, Took, table};
+pub use kernel::{Kernel, Took, tables};
 pub use nodes::Nodes;
 pub use run::run;
 pub use services::{Changed, News};
@@ -31,18 +35,18 @@ pub use services::{Changed, News};
 /// What the proxy must know of its cluster and node.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The cluster's short id: table and link are named after it.
+    /// The cluster's short id: tables and link are named after it.
     pub cluster_id: String,
     /// The node's name: endpoints on it are local.
     pub node_name: String,
-    /// The node's address: the source of what the host itself sends to Services.
-    pub node_ip: Ipv4Addr,
+    /// The node's addresses, no more than one of a family: the source of what the host itself sends to Services.
+    pub node_ips: Vec<IpAddr>,
     /// The addresses of Services.
     pub service_cidrs: Cidrs,
     /// The addresses of Pods: what comes from elsewhere is masqueraded.
     pub cluster_cidrs: Cidrs,
     /// Service addresses that this host answers at itself: the cluster's DNS.
-    pub local_addresses: Vec<Ipv4Addr>,
+    pub local_addresses: Vec<IpAddr>,
     /// Where ports of Nodes are.
     pub node_port_addresses: NodePortAddresses,
     /// Where the proxy says how it is. Source: `--healthz-bind-address`.
@@ -54,32 +58,79 @@ pub struct Config {
 /// Which of the host's addresses have the ports that lead to Services. Source: `--nodeport-addresses`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NodePortAddresses {
-    /// The Node's own, as upstream's has it with nftables.
+    /// The Node's own of each family, as upstream's has it with nftables.
     #[default]
     Primary,
-    /// All in these networks: address, and length in bits.
-    Networks(Vec<(Ipv4Addr, u8)>),
+    /// All in these networks. As upstream's: those of one family say nothing about the other, which has them everywhere then.
+    Networks(Vec<Cidr>),
 }
 
 impl Config {
-    /// The nftables table of the cluster's Services.
+    /// The nftables table of the cluster's Services, of each family.
     pub fn table_name(&self) -> String {
         table_name(&self.cluster_id)
     }
 
-    /// The IPv4 addresses of Services: rules of the other family are not made yet.
-    fn services(&self) -> Option<(Ipv4Addr, u8)> {
-        self.service_cidrs.of(Family::V4)?.v4()
+    /// Those that Services or Pods have addresses of: what is of another has no rules.
+    pub fn families(&self) -> Vec<Family> {
+        let has = |family: &Family| self.services(*family).or_else(|| self.pods(*family)).is_some();
+        [Family::V4, Family::V6].into_iter().filter(has).collect()
     }
 
-    /// The IPv4 addresses of Pods.
-    fn pods(&self) -> Option<(Ipv4Addr, u8)> {
-        self.cluster_cidrs.of(Family::V4)?.v4()
+    /// The addresses of Services of a family.
+    fn services(&self, family: Family) -> Option<Cidr> {
+        self.service_cidrs.of(family).map(Cidr::network)
+    }
+
+    /// The addresses of Pods of a family.
+    fn pods(&self, family: Family) -> Option<Cidr> {
+        self.cluster_cidrs.of(family).map(Cidr::network)
+    }
+
+    /// The node's address of a family.
+    fn node_ip(&self, family: Family) -> Option<IpAddr> {
+        self.node_ips.iter().copied().find(|ip| Family::of(*ip) == family)
+    }
+
+    /// Where ports of Nodes are in a family.
+    fn node_ports(&self, family: Family) -> Vec<Cidr> {
+        let NodePortAddresses::Networks(networks) = &self.node_port_addresses else {
+            let own = self.node_ip(family).and_then(|ip| Cidr::new(ip, bits(family)));
+            return own.into_iter().collect();
+        };
+        let own = networks.iter().filter(|network| network.family() == family);
+        let own: Vec<Cidr> = own.map(|network| network.network()).collect();
+        if own.is_empty() { Cidr::new(unspecified(family), 0).into_iter().collect() } else { own }
+    }
+
+    /// Where health checks of Services are answered, of each family.
+    fn check_addresses(&self) -> BTreeMap<Family, IpAddr> {
+        let address = |family: Family| match &self.node_port_addresses {
+            NodePortAddresses::Primary => self.node_ip(family),
+            NodePortAddresses::Networks(_) => Some(unspecified(family)),
+        };
+        self.families().into_iter().filter_map(|family| Some((family, address(family)?))).collect()
     }
 
     /// The link that the Service addresses lead to.
     pub fn link_name(&self) -> String {
         link_name(&self.cluster_id)
+    }
+}
+
+/// How many bits an address has.
+fn bits(family: Family) -> u8 {
+    match family {
+        Family::V4 => 32,
+        Family::V6 => 128,
+    }
+}
+
+/// The address that stands for all.
+fn unspecified(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
+        Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base::metrics::Metrics;
 use http::StatusCode;
 use jiff::Timestamp;
+use machinery::net;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -33,7 +34,11 @@ struct OfCode {
     code: String,
 }
 
-const IPV4: OfFamily = OfFamily { ip_family: "IPv4" };
+impl OfFamily {
+    fn new(family: net::Family) -> Self {
+        Self { ip_family: family.as_str() }
+    }
+}
 
 /// How many rows have a traffic policy of `Local` and no endpoint here, for traffic from inside and from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -171,12 +176,18 @@ impl ProxyMetrics {
         metrics.register(&name("proxy_livez"), "Answers to /livez by their code", &self.livez);
     }
 
-    pub(crate) fn queued(&self, now: Timestamp) {
-        self.last_queued.get_or_create(&IPV4).set(now.as_millisecond() as f64 / 1000.0);
+    pub(crate) fn queued(&self, families: &[net::Family], now: Timestamp) {
+        for family in families {
+            let last = self.last_queued.get_or_create(&OfFamily::new(*family));
+            last.set(now.as_millisecond() as f64 / 1000.0);
+        }
     }
 
-    pub(crate) fn programmed(&self, now: Timestamp) {
-        self.last_programmed.get_or_create(&IPV4).set(now.as_millisecond() as f64 / 1000.0);
+    pub(crate) fn programmed(&self, families: &[net::Family], now: Timestamp) {
+        for family in families {
+            let last = self.last_programmed.get_or_create(&OfFamily::new(*family));
+            last.set(now.as_millisecond() as f64 / 1000.0);
+        }
         self.service_changes_pending.set(0);
         self.endpoint_changes_pending.set(0);
     }
@@ -188,32 +199,38 @@ impl ProxyMetrics {
         self.endpoint_changes_pending.inc_by(slices as i64);
     }
 
-    pub(crate) fn synced(&self, sync: Sync, took: Duration, without: WithoutLocal) {
+    pub(crate) fn synced(&self, (sync, family): (Sync, net::Family), took: Duration, without: WithoutLocal) {
+        let family = OfFamily::new(family);
         let of = match sync {
             Sync::Full => &self.full_syncs,
             Sync::Partial => &self.partial_syncs,
         };
-        self.syncs.get_or_create(&IPV4).observe(took.as_secs_f64());
-        of.get_or_create(&IPV4).observe(took.as_secs_f64());
+        self.syncs.get_or_create(&family).observe(took.as_secs_f64());
+        of.get_or_create(&family).observe(took.as_secs_f64());
         for (traffic_policy, count) in [("internal", without.internal), ("external", without.external)] {
-            let labels = OfPolicy { traffic_policy, ip_family: IPV4.ip_family };
+            let labels = OfPolicy { traffic_policy, ip_family: family.ip_family };
             self.without_local.get_or_create(&labels).set(count as i64);
         }
     }
 
-    pub(crate) fn failed(&self) {
-        self.failures.get_or_create(&IPV4).inc();
+    pub(crate) fn failed(&self, families: &[net::Family]) {
+        for family in families {
+            self.failures.get_or_create(&OfFamily::new(*family)).inc();
+        }
     }
 
-    pub(crate) fn flows(&self, took: Duration, deleted: usize) {
-        self.flow_syncs.get_or_create(&IPV4).observe(took.as_secs_f64());
-        self.flows_deleted.get_or_create(&IPV4).inc_by(deleted as u64);
+    pub(crate) fn flows(&self, family: net::Family, took: Duration, deleted: usize) {
+        let family = OfFamily::new(family);
+        self.flow_syncs.get_or_create(&family).observe(took.as_secs_f64());
+        self.flows_deleted.get_or_create(&family).inc_by(deleted as u64);
     }
 
     /// What changed at `since` is in force.
-    pub(crate) fn in_force(&self, since: Timestamp, now: Timestamp) {
+    pub(crate) fn in_force(&self, families: &[net::Family], since: Timestamp, now: Timestamp) {
         let took = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-        self.programming.get_or_create(&IPV4).observe(took.as_secs_f64());
+        for family in families {
+            self.programming.get_or_create(&OfFamily::new(*family)).observe(took.as_secs_f64());
+        }
     }
 
     pub(crate) fn asked(&self, path: &str, code: StatusCode) {

@@ -1,11 +1,12 @@
 //! What the proxy goes by of Nodes.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use controller::load_balancer;
 use k8s_openapi::api::core::v1::Node;
+use machinery::net::legacy_ip;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -13,7 +14,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes {
     /// All addresses of all Nodes.
-    pub addresses: BTreeSet<Ipv4Addr>,
+    pub addresses: BTreeSet<IpAddr>,
     /// The zone that this one is in, if it says so.
     pub zone: Option<String>,
     /// Whether this one is there and not about to go. Source: `ProxyHealthServer.NodeEligible`.
@@ -34,7 +35,7 @@ impl Nodes {
         let balancing = nodes.iter().filter(may_balance);
         let zone = this.and_then(|node| node.metadata.labels.as_ref()?.get(ZONE));
         Self {
-            addresses: addresses.filter_map(|address| address.address.parse().ok()).collect(),
+            addresses: addresses.filter_map(|address| legacy_ip(&address.address)).collect(),
             zone: zone.filter(|zone| !zone.is_empty()).cloned(),
             is_own_eligible: this.filter(|node| !is_going(node)).is_some(),
             balancing: balancing.filter_map(|node| node.metadata.name.clone()).collect(),

@@ -1,6 +1,5 @@
 //! Watches Services, EndpointSlices and Nodes, and keeps the kernel equal to what they say.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio::sync::watch;
 use crate::health::{CheckServers, Health, Port, serve};
 use crate::kernel::describe;
 use crate::metrics::ProxyMetrics;
-use crate::{Changed, Config, Kernel, NodePortAddresses, Nodes};
+use crate::{Changed, Config, Kernel, Nodes};
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(30);
@@ -31,7 +30,7 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
     tasks.spawn("proxy", async move {
         let registry = informers.metrics().registry();
         let metrics = registry.part(ProxyMetrics::new);
-        let health = Health::new(informers.clock().clone(), metrics.clone());
+        let health = Health::new(informers.clock().clone(), metrics.clone(), config.families());
         for (port, address) in
             [(Port::Health, config.healthz_address), (Port::Metrics, config.metrics_address)]
         {
@@ -39,12 +38,8 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
                 serve((port, address), health.clone(), registry.clone(), &tasks_of_ports).await;
             }
         }
-        let ip = match config.node_port_addresses {
-            NodePortAddresses::Primary => IpAddr::V4(config.node_ip),
-            NodePortAddresses::Networks(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        };
         let recorder = Recorder::start_on(&informers, "kube-proxy", &config.node_name);
-        let at = (config.node_name.clone(), ip);
+        let at = (config.node_name.clone(), config.check_addresses());
         let proxy = Proxy {
             checks: CheckServers::new(health.clone(), at, recorder, tasks_of_ports),
             own: config.node_name.clone(),
@@ -152,16 +147,17 @@ impl Proxy {
         self.metrics.changes(pending.changed.services.len(), pending.changed.slices.len());
         let mut changed = pending.changed;
         while let Err(error) = self.program(std::mem::take(&mut changed)).await {
-            self.metrics.failed();
+            self.metrics.failed(self.health.families());
             let delay = backoff.next(self.informers.random());
             tracing::error!(error = %describe(&error), ?delay, "cannot program services, will try again");
             tokio::time::sleep(delay).await;
         }
         let checks = self.kernel.lock().unwrap_or_else(PoisonError::into_inner).checks().clone();
         self.health.update(nodes.is_own_eligible, &checks);
-        self.checks.sync(&checks).await;
+        self.checks.sync(&checks);
         let end = self.informers.clock().now();
-        pending.triggers.into_iter().for_each(|since| self.metrics.in_force(since, end));
+        let families = self.health.families();
+        pending.triggers.into_iter().for_each(|since| self.metrics.in_force(families, since, end));
         for (revision, object) in pending.objects {
             self.reporter.span(revision, ("proxy", "rules programmed"), &object, (start, end), "");
         }

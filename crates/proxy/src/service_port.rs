@@ -1,11 +1,16 @@
-//! A Service and its EndpointSlices joined: one row per port, with the endpoints that it leads to.
+//! A Service and its EndpointSlices joined: one row per port and family, with the endpoints that it leads to.
+//!
+//! A row is all that upstream's proxy of one family knows of a port: addresses, ranges and endpoints of that family alone. A
+//! Service without a cluster address of a family has no rows in it, whatever else it names. What an address is is read as the
+//! API always read it ([`legacy_ip`]): an IPv6 address that wraps an IPv4 one is that IPv4 address.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Service, ServicePort as Port, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
-use machinery::net::Cidr;
+use machinery::net::{Cidr, Family, legacy_ip};
 
 use crate::Nodes;
 
@@ -14,7 +19,9 @@ const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
 const DEFAULT_AFFINITY_SECONDS: i32 = 10_800;
 
 /// Address and port of an endpoint.
-pub(crate) type Target = (Ipv4Addr, u16);
+pub(crate) type Target = (IpAddr, u16);
+/// Endpoints in order, each once.
+pub(crate) type Targets = Arc<[Target]>;
 
 /// Where the proxy is.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +36,11 @@ impl<'a> Here<'a> {
     }
 }
 
-/// One port of a Service.
+/// One port of a Service in one family: all addresses are of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServicePort {
+    /// Of all its addresses.
+    pub(crate) family: Family,
     /// `namespace/name/port name`.
     pub(crate) name: String,
     /// Number of the transport protocol.
@@ -39,13 +48,13 @@ pub(crate) struct ServicePort {
     /// The Service's port.
     pub(crate) port: u16,
     /// Where it is reached inside the cluster.
-    pub(crate) cluster_ips: Vec<Ipv4Addr>,
+    pub(crate) cluster_ips: Vec<IpAddr>,
     /// Where it is reached from outside, by its own words (`spec.externalIPs`).
-    pub(crate) external_ips: Vec<Ipv4Addr>,
+    pub(crate) external_ips: Vec<IpAddr>,
     /// Where it is reached from outside, by those of a load balancer (`status.loadBalancer`).
-    pub(crate) balancer_ips: Vec<Ipv4Addr>,
-    /// From where load balancers' addresses are reached: address and length of networks; `None` is from everywhere.
-    pub(crate) source_ranges: Option<Vec<(Ipv4Addr, u8)>>,
+    pub(crate) balancer_ips: Vec<IpAddr>,
+    /// From where load balancers' addresses are reached; `None` is from everywhere.
+    pub(crate) source_ranges: Option<Vec<Cidr>>,
     /// The port of every node that leads to it.
     pub(crate) node_port: Option<u16>,
     /// How long a client stays with an endpoint.
@@ -57,8 +66,13 @@ pub(crate) struct ServicePort {
 }
 
 impl ServicePort {
+    /// What no other row has.
+    pub(crate) fn id(&self) -> (Family, &str, u8) {
+        (self.family, &self.name, self.protocol)
+    }
+
     /// All addresses from outside.
-    pub(crate) fn outside_ips(&self) -> impl Iterator<Item = &Ipv4Addr> {
+    pub(crate) fn outside_ips(&self) -> impl Iterator<Item = &IpAddr> {
         self.external_ips.iter().chain(&self.balancer_ips)
     }
 
@@ -72,8 +86,8 @@ impl ServicePort {
     /// Every endpoint that any traffic may reach; some more than once.
     pub(crate) fn all_targets(&self) -> impl Iterator<Item = &Target> {
         let local = match &self.external {
-            External::Local { local, .. } => local.as_slice(),
-            External::Cluster(_) => &[],
+            External::Local { local, .. } => local,
+            External::Cluster(_) => [].as_slice(),
         };
         self.internal.targets().iter().chain(self.endpoints()).chain(local)
     }
@@ -83,11 +97,11 @@ impl ServicePort {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Internal {
     /// To any endpoint of the cluster.
-    Cluster(Vec<Target>),
+    Cluster(Targets),
     /// To endpoints on this node only.
     Local {
         /// On this node.
-        local: Vec<Target>,
+        local: Targets,
         /// Whether there are any elsewhere: then nobody is told that the Service has none.
         has_others: bool,
     },
@@ -106,21 +120,23 @@ impl Internal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum External {
     /// To any endpoint of the cluster, with the node's address as source.
-    Cluster(Vec<Target>),
+    Cluster(Targets),
     /// To endpoints on this node only, with the client's address; Pods go to any endpoint.
     Local {
         /// On this node.
-        local: Vec<Target>,
+        local: Targets,
         /// In the whole cluster.
-        all: Vec<Target>,
+        all: Targets,
     },
 }
 
-/// Every port of a Service that is ours and has an address, in order of name; `slices` are the Service's.
+/// Every port of a Service that is ours, in each of these families in which it has an address, in order of family and name;
+/// `slices` are the Service's.
 pub(crate) fn service_ports<'a>(
     service: &Service,
     slices: impl Iterator<Item = &'a EndpointSlice> + Clone,
     here: Here<'_>,
+    families: &[Family],
 ) -> Vec<ServicePort> {
     let meta = &service.metadata;
     let (Some(namespace), Some(name)) = (meta.namespace.as_deref(), meta.name.as_deref()) else {
@@ -128,25 +144,33 @@ pub(crate) fn service_ports<'a>(
     };
     let is_foreign = meta.labels.as_ref().is_some_and(|labels| labels.contains_key(PROXY_NAME_LABEL));
     let Some(spec) = service.spec.as_ref().filter(|_| !is_foreign) else { return Vec::new() };
-    let cluster_ips = cluster_ips(spec);
-    if cluster_ips.is_empty() || spec.type_.as_deref() == Some("ExternalName") {
+    if spec.type_.as_deref() == Some("ExternalName") {
         return Vec::new();
     }
-    let slices = slices.filter(|slice| slice.address_type == "IPv4");
-    let row = |port: &Port| {
-        let port_name = port.name.as_deref().unwrap_or_default();
-        ServicePort {
-            name: format!("{namespace}/{name}/{port_name}"),
-            external_ips: addresses(spec.external_ips.iter().flatten()),
-            balancer_ips: balancer_ips(service),
-            cluster_ips: cluster_ips.clone(),
-            ..row(spec, port, &Endpoints::collect(slices.clone(), port_name, here))
+    let mut rows: Vec<ServicePort> = Vec::new();
+    for family in families {
+        let mut cluster_ips = addresses(spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip), *family);
+        cluster_ips.retain(|ip| !is_special(*ip));
+        if cluster_ips.is_empty() {
+            continue;
         }
-    };
-    let mut rows: Vec<ServicePort> = spec.ports.iter().flatten().map(row).collect();
-    rows.sort_by(|a, b| (&a.name, a.protocol).cmp(&(&b.name, b.protocol)));
+        let slices = slices.clone().filter(|slice| slice.address_type == family.as_str());
+        let row = |port: &Port| {
+            let port_name = port.name.as_deref().unwrap_or_default();
+            let endpoints = Endpoints::collect(slices.clone(), port_name, here, *family);
+            ServicePort {
+                name: format!("{namespace}/{name}/{port_name}"),
+                cluster_ips: cluster_ips.clone(),
+                external_ips: addresses(spec.external_ips.iter().flatten(), *family),
+                balancer_ips: balancer_ips(service, *family),
+                ..row(spec, port, &endpoints, *family)
+            }
+        };
+        rows.extend(spec.ports.iter().flatten().map(row));
+    }
+    rows.sort_by(|a, b| a.id().cmp(&b.id()));
     // Names are unique in what the API server has looked at.
-    rows.dedup_by(|b, a| (&a.name, a.protocol) == (&b.name, b.protocol));
+    rows.dedup_by(|b, a| a.id() == b.id());
     rows
 }
 
@@ -156,22 +180,23 @@ pub(crate) fn service_of(slice: &EndpointSlice) -> Option<String> {
     Some(format!("{}/{service}", slice.metadata.namespace.as_deref()?))
 }
 
-fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints) -> ServicePort {
+fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints, family: Family) -> ServicePort {
     let is_local = |policy: &Option<String>| policy.as_deref() == Some("Local");
     let affinity = (spec.session_affinity.as_deref() == Some("ClientIP")).then(|| {
         let config = spec.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
         let seconds = config.and_then(|config| config.timeout_seconds).unwrap_or(DEFAULT_AFFINITY_SECONDS);
         Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1))
     });
-    let (all, local) = (endpoints.all.nearest(), endpoints.local.usable());
+    let (all, local): (Targets, Targets) = (endpoints.all.nearest().into(), endpoints.local.usable().into());
     ServicePort {
+        family,
         name: String::new(),
         protocol: protocol_number(port.protocol.as_deref()),
         port: u16::try_from(port.port).unwrap_or(0),
         cluster_ips: Vec::new(),
         external_ips: Vec::new(),
         balancer_ips: Vec::new(),
-        source_ranges: source_ranges(spec),
+        source_ranges: source_ranges(spec, family),
         node_port: port.node_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0),
         affinity,
         internal: if is_local(&spec.internal_traffic_policy) {
@@ -190,14 +215,14 @@ fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints) -> ServicePort {
 /// From where load balancers' addresses are reached; `None` is from everywhere.
 ///
 /// If all ranges are of another family, it is from nowhere: what was to be restricted is not open to all.
-fn source_ranges(spec: &ServiceSpec) -> Option<Vec<(Ipv4Addr, u8)>> {
+fn source_ranges(spec: &ServiceSpec, family: Family) -> Option<Vec<Cidr>> {
     let texts = spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty())?;
     // What is stored may have spaces around it, and be written as Go once read it.
-    let ranges = texts.iter().filter_map(|text| Cidr::legacy(text.trim())?.v4());
-    let mut ranges: Vec<(Ipv4Addr, u8)> = ranges.collect();
+    let ranges = texts.iter().filter_map(|text| Cidr::legacy(text.trim()));
+    let mut ranges: Vec<Cidr> = ranges.filter(|range| range.family() == family).collect();
     ranges.sort_unstable();
     ranges.dedup();
-    (!ranges.iter().any(|(_, bits)| *bits == 0)).then_some(ranges)
+    (!ranges.iter().any(|range| range.bits() == 0)).then_some(ranges)
 }
 
 /// Number of a transport protocol by its name in the API; TCP if there is none.
@@ -209,22 +234,28 @@ fn protocol_number(name: Option<&str>) -> u8 {
     }
 }
 
-fn cluster_ips(spec: &ServiceSpec) -> Vec<Ipv4Addr> {
-    addresses(spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip))
-}
-
-fn balancer_ips(service: &Service) -> Vec<Ipv4Addr> {
+fn balancer_ips(service: &Service, family: Family) -> Vec<IpAddr> {
     let ingress = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = ingress.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
     let ingress = ingress.filter(|ingress| ingress.ip_mode.as_deref() != Some("Proxy"));
-    addresses(ingress.filter_map(|ingress| ingress.ip.as_ref()))
+    addresses(ingress.filter_map(|ingress| ingress.ip.as_ref()), family)
 }
 
-fn addresses<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<Ipv4Addr> {
-    let mut ips: Vec<Ipv4Addr> = texts.filter_map(|ip| ip.parse().ok()).collect();
+fn addresses<'a>(texts: impl Iterator<Item = &'a String>, family: Family) -> Vec<IpAddr> {
+    let mut ips: Vec<IpAddr> =
+        texts.filter_map(|text| legacy_ip(text)).filter(|ip| Family::of(*ip) == family).collect();
     ips.sort_unstable();
     ips.dedup();
     ips
+}
+
+/// Whether an address has a meaning of its own on each link or host: nothing is led to it, and it leads to no Service.
+pub(crate) fn is_special(ip: IpAddr) -> bool {
+    let is_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    is_local || ip.is_unspecified() || ip.is_loopback() || ip.is_multicast()
 }
 
 /// The endpoints of one port, everywhere and on this node.
@@ -312,7 +343,12 @@ fn in_order(mut targets: Vec<Target>) -> Vec<Target> {
 }
 
 impl Endpoints {
-    fn collect<'a>(slices: impl Iterator<Item = &'a EndpointSlice>, port_name: &str, here: Here<'_>) -> Self {
+    fn collect<'a>(
+        slices: impl Iterator<Item = &'a EndpointSlice>,
+        port_name: &str,
+        here: Here<'_>,
+        family: Family,
+    ) -> Self {
         let mut endpoints = Self::default();
         for slice in slices {
             let ports = slice.ports.iter().flatten();
@@ -323,7 +359,10 @@ impl Endpoints {
                 continue;
             };
             for endpoint in &slice.endpoints {
-                let Some(ip) = endpoint.addresses.first().and_then(|ip| ip.parse().ok()) else { continue };
+                let ip = endpoint.addresses.first().and_then(|ip| legacy_ip(ip));
+                let Some(ip) = ip.filter(|ip| Family::of(*ip) == family && !is_special(*ip)) else {
+                    continue;
+                };
                 endpoints.all.add(endpoint, (ip, port), here);
                 if endpoint.node_name.as_deref() == Some(here.node) {
                     endpoints.local.add(endpoint, (ip, port), here);
@@ -335,53 +374,4 @@ impl Endpoints {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The last bytes of the endpoints' addresses that a Node `here` in the zone `near` leads to. An endpoint is written as
-    /// `1 node zone`, with `-` for no hint and `+` between several, and `!1` if it ends.
-    fn check(what: &str, endpoints: &[&str], expect: &[u8]) {
-        let endpoint = |text: &&str| {
-            let words: Vec<&str> = text.split(' ').collect();
-            let (number, ready) =
-                words[0].strip_prefix('!').map_or((words[0], true), |number| (number, false));
-            let hints = |word: &str| {
-                let names = word.split('+').filter(|name| *name != "-");
-                names.map(|name| serde_json::json!({"name": name})).collect::<Vec<_>>()
-            };
-            serde_json::json!({"addresses": [format!("10.42.0.{number}")],
-                "conditions": {"ready": ready, "serving": true, "terminating": !ready},
-                "hints": {"forNodes": hints(words[1]), "forZones": hints(words[2])}})
-        };
-        let slice = serde_json::json!({"addressType": "IPv4", "ports": [{"name": "", "port": 80}],
-            "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>()});
-        let slice: EndpointSlice = serde_json::from_value(slice).unwrap();
-        let nodes = Nodes { zone: Some("near".to_owned()), ..Nodes::default() };
-        let found = Endpoints::collect([&slice].into_iter(), "", Here::new("here", &nodes)).all.nearest();
-        let found: Vec<u8> = found.iter().map(|(ip, _)| ip.octets()[3]).collect();
-        assert_eq!(found, expect, "{what}");
-    }
-
-    #[test]
-    fn traffic_goes_to_the_nearest_endpoints_that_are_ready() {
-        check("no hints", &["1 - -", "2 - -"], &[1, 2]);
-        check("the zone's", &["1 - near", "2 - far"], &[1]);
-        check("of several zones", &["1 - far+near", "2 - far"], &[1]);
-        check("no zone's", &["1 - far", "2 - far"], &[1, 2]);
-        check("not all are for zones", &["1 - near", "2 - -"], &[1, 2]);
-        check("the node's", &["1 here near", "2 there near"], &[1]);
-        check("no node's", &["1 there near", "2 there far"], &[1]);
-        check("not all are for nodes", &["1 here near", "2 - near", "3 there far"], &[1, 2]);
-        check("nobody's", &["1 there far"], &[1]);
-        check("the near one ends", &["!1 here near", "2 there far"], &[2]);
-        check("one that ends has no hint", &["1 - near", "2 - far", "!3 - -"], &[1]);
-        check("all end", &["!1 here near", "!2 there far"], &[1, 2]);
-    }
-
-    #[test]
-    fn a_node_that_names_no_zone_has_none_of_the_endpoints() {
-        let zones = ["near".to_owned()];
-        assert_eq!(Meant::of(&zones, None), Meant::Others);
-        assert_eq!(Meant::of(&[], None), Meant::All);
-    }
-}
+mod tests;

@@ -2,20 +2,21 @@
 //! looked at, however many there are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use controller::load_balancer;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use machinery::net::Family;
 
 use crate::external::{Claims, Leads};
-use crate::health::Check;
+use crate::health::{Check, CheckKey};
 use crate::metrics::WithoutLocal;
 use crate::service_port::{External, Here, Internal, ServicePort, service_of, service_ports};
 use crate::{Config, Nodes};
 
-/// A port of a Service, with what leads to it.
+/// A port of a Service in one family, with what leads to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) port: ServicePort,
@@ -28,7 +29,7 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) rows: Vec<Arc<Row>>,
-    pub(crate) loops: BTreeSet<Ipv4Addr>,
+    pub(crate) loops: BTreeSet<IpAddr>,
 }
 
 /// What was and what is, of all that is different.
@@ -55,7 +56,7 @@ pub struct Changed {
 /// An address of the load balancer's pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PoolAddress {
-    pub(crate) ip: Ipv4Addr,
+    pub(crate) ip: IpAddr,
     /// The Nodes that may have it; all, if not said.
     pub(crate) only: Option<BTreeSet<String>>,
 }
@@ -64,6 +65,7 @@ pub(crate) struct PoolAddress {
 #[derive(Debug)]
 pub(crate) struct Services {
     config: Arc<Config>,
+    families: Vec<Family>,
     nodes: Nodes,
     services: BTreeMap<String, Arc<Service>>,
     /// By the key of their Service, then by their own.
@@ -71,11 +73,11 @@ pub(crate) struct Services {
     rows: BTreeMap<String, Vec<Arc<Row>>>,
     claims: Claims,
     /// How many rows lead to each endpoint.
-    loops: BTreeMap<Ipv4Addr, usize>,
+    loops: BTreeMap<IpAddr, usize>,
     numbers: Numbers,
-    checks: BTreeMap<String, Check>,
+    checks: BTreeMap<CheckKey, Check>,
     pool: BTreeMap<String, Vec<PoolAddress>>,
-    without_local: WithoutLocal,
+    without_local: BTreeMap<Family, WithoutLocal>,
 }
 
 /// Numbers that nobody has.
@@ -98,6 +100,7 @@ impl Numbers {
 impl Services {
     pub(crate) fn new(config: Arc<Config>) -> Self {
         Self {
+            families: config.families(),
             config,
             nodes: Nodes::default(),
             services: BTreeMap::new(),
@@ -108,7 +111,7 @@ impl Services {
             numbers: Numbers::default(),
             checks: BTreeMap::new(),
             pool: BTreeMap::new(),
-            without_local: WithoutLocal::default(),
+            without_local: BTreeMap::new(),
         }
     }
 
@@ -120,14 +123,14 @@ impl Services {
         }
     }
 
-    /// The ports that tell load balancers whether there are endpoints here, by Service.
-    pub(crate) fn checks(&self) -> &BTreeMap<String, Check> {
+    /// The ports that tell load balancers whether there are endpoints here, by Service and family.
+    pub(crate) fn checks(&self) -> &BTreeMap<CheckKey, Check> {
         &self.checks
     }
 
     /// See [`WithoutLocal`].
-    pub(crate) fn without_local(&self) -> WithoutLocal {
-        self.without_local
+    pub(crate) fn without_local(&self, family: Family) -> WithoutLocal {
+        self.without_local.get(&family).copied().unwrap_or_default()
     }
 
     /// What is known of Nodes.
@@ -196,24 +199,29 @@ impl Services {
         let slices = || slices.into_iter().flat_map(BTreeMap::values);
         let service = self.services.get(key).cloned();
         let here = Here::new(&self.config.node_name, &self.nodes);
-        let ports =
-            service.as_deref().map(|service| service_ports(service, slices().map(|slice| &**slice), here));
+        let slices = || slices().map(|slice| &**slice);
+        let ports = service.as_deref();
+        let ports = ports.map(|service| service_ports(service, slices(), here, &self.families));
         let ports = ports.unwrap_or_default();
+        for family in &self.families {
+            let ours = service.as_deref().filter(|_| ports.iter().any(|port| port.family == *family));
+            let check =
+                ours.and_then(|service| Check::of(service, slices(), &self.config.node_name, *family));
+            set(&mut self.checks, (key.to_owned(), *family), check);
+        }
         let has_ports = !ports.is_empty();
         let ours = service.as_deref().filter(|_| has_ports);
-        let check = ours
-            .and_then(|service| Check::of(service, slices().map(|slice| &**slice), &self.config.node_name));
-        set(&mut self.checks, key, check);
         let pool = ours.filter(|service| load_balancer::has_pool_address(service));
-        let pool = pool.map(|service| pool_addresses(service, slices().map(|slice| &**slice), &ports));
-        set(&mut self.pool, key, pool);
+        let pool = pool.map(|service| pool_addresses(service, slices(), &ports));
+        set(&mut self.pool, key.to_owned(), pool);
         let old = self.rows.get(key).map(Vec::as_slice).unwrap_or_default();
         if old.iter().map(|row| &row.port).eq(ports.iter()) {
             return None;
         }
         let old = self.rows.remove(key).unwrap_or_default();
-        let mut numbers: BTreeMap<(String, u8), u32> =
-            old.iter().map(|row| ((row.port.name.clone(), row.port.protocol), row.number)).collect();
+        let id = |port: &ServicePort| (port.family, port.name.clone(), port.protocol);
+        let mut numbers: BTreeMap<(Family, String, u8), u32> =
+            old.iter().map(|row| (id(&row.port), row.number)).collect();
         for row in &old {
             self.claims.remove(&row.port, touched);
             count(&mut self.without_local, &row.port, -1);
@@ -222,7 +230,7 @@ impl Services {
         for port in ports {
             self.claims.add(&port, touched);
             count(&mut self.without_local, &port, 1);
-            let number = numbers.remove(&(port.name.clone(), port.protocol));
+            let number = numbers.remove(&id(&port));
             let number = number.unwrap_or_else(|| self.numbers.take());
             rows.push(Arc::new(Row { port, number, leads: Leads::default() }));
         }
@@ -241,7 +249,7 @@ impl Services {
         touched: &BTreeSet<String>,
     ) -> Difference {
         let mut difference = Difference::default();
-        let mut loops: BTreeMap<Ipv4Addr, isize> = BTreeMap::new();
+        let mut loops: BTreeMap<IpAddr, isize> = BTreeMap::new();
         for key in touched {
             let is_new = before.contains_key(key);
             let rows = self.rows.get(key).cloned().unwrap_or_default();
@@ -290,7 +298,8 @@ impl Services {
 }
 
 /// Counts a row that has no endpoint here although traffic must stay here.
-fn count(without: &mut WithoutLocal, row: &ServicePort, by: isize) {
+fn count(without: &mut BTreeMap<Family, WithoutLocal>, row: &ServicePort, by: isize) {
+    let without = without.entry(row.family).or_default();
     if matches!(&row.internal, Internal::Local { local, has_others: true } if local.is_empty()) {
         without.internal = without.internal.saturating_add_signed(by);
     }
@@ -299,30 +308,39 @@ fn count(without: &mut WithoutLocal, row: &ServicePort, by: isize) {
     }
 }
 
-fn set<T>(map: &mut BTreeMap<String, T>, key: &str, value: Option<T>) {
+fn set<K: Ord, T>(map: &mut BTreeMap<K, T>, key: K, value: Option<T>) {
     match value {
-        Some(value) => map.insert(key.to_owned(), value),
-        None => map.remove(key),
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
     };
 }
 
-/// A Service's addresses of the pool, and the Nodes that may have them.
+/// A Service's addresses of the pool, and the Nodes that may have them: those with endpoints of the address's family, if
+/// traffic must stay where it comes to.
 fn pool_addresses<'a>(
     service: &Service,
-    slices: impl Iterator<Item = &'a EndpointSlice>,
+    slices: impl Iterator<Item = &'a EndpointSlice> + Clone,
     ports: &[ServicePort],
 ) -> Vec<PoolAddress> {
     let policy = service.spec.as_ref().and_then(|spec| spec.external_traffic_policy.as_deref());
-    let only = (policy == Some("Local")).then(|| {
+    let is_ready = |conditions: Option<bool>| conditions.unwrap_or(true);
+    let only = |family: Family| {
+        let slices = slices.clone().filter(move |slice| slice.address_type == family.as_str());
         let endpoints = slices.flat_map(|slice| &slice.endpoints);
-        let is_ready = |conditions: Option<bool>| conditions.unwrap_or(true);
         endpoints
             .filter(|one| is_ready(one.conditions.as_ref().and_then(|conditions| conditions.ready)))
             .filter_map(|one| one.node_name.clone())
             .collect()
-    });
-    let ips = ports.first().map(|port| port.balancer_ips.as_slice()).unwrap_or_default();
-    ips.iter().map(|ip| PoolAddress { ip: *ip, only: only.clone() }).collect()
+    };
+    // All rows of one family name the same addresses.
+    let of_families = ports.chunk_by(|one, other| one.family == other.family);
+    of_families
+        .filter_map(|of_family| of_family.first())
+        .flat_map(|port| {
+            let only = (policy == Some("Local")).then(|| only(port.family));
+            port.balancer_ips.iter().map(move |ip| PoolAddress { ip: *ip, only: only.clone() })
+        })
+        .collect()
 }
 
 #[cfg(test)]

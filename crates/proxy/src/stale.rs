@@ -1,24 +1,28 @@
-//! UDP has no end of connection: flows to endpoints that are gone are forgotten, so that clients get another.
+//! Some flows have no end of their own: those to endpoints that are gone are forgotten, so that clients get another.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 
-use crate::service_port::Target;
+use machinery::net::Family;
+
+use crate::host::table_family;
+use crate::service_port::{ServicePort, Target};
 use crate::services::{Difference, Part};
 
 const UDP: u8 = 17;
+const SCTP: u8 = 132;
 
-/// Where ports of UDP Services lead.
+/// Where ports of Services of one family and one such protocol lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UdpTargets {
-    places: BTreeMap<(Ipv4Addr, u16), BTreeSet<Target>>,
+pub(crate) struct FlowTargets {
+    places: BTreeMap<Target, BTreeSet<Target>>,
     node_ports: BTreeMap<u16, BTreeSet<Target>>,
 }
 
-impl UdpTargets {
-    pub(crate) fn of(part: &Part) -> Self {
+impl FlowTargets {
+    pub(crate) fn of(part: &Part, family: Family, protocol: u8) -> Self {
         let mut targets = Self::default();
-        for row in part.rows.iter().filter(|row| row.port.protocol == UDP) {
+        let is_of = |port: &ServicePort| (port.family, port.protocol) == (family, protocol);
+        for row in part.rows.iter().filter(|row| is_of(&row.port)) {
             let endpoints: BTreeSet<Target> = row.port.all_targets().copied().collect();
             for ip in row.leads.cluster_ips.iter().chain(row.leads.outside_ips()) {
                 targets.places.insert((*ip, row.port.port), endpoints.clone());
@@ -30,7 +34,7 @@ impl UdpTargets {
         targets
     }
 
-    fn at(&self, place: (Ipv4Addr, u16)) -> Option<&BTreeSet<Target>> {
+    fn at(&self, place: Target) -> Option<&BTreeSet<Target>> {
         self.places.get(&place).or_else(|| self.node_ports.get(&place.1))
     }
 
@@ -45,19 +49,22 @@ impl UdpTargets {
             (None, None) => false,
         }
     }
-
-    fn is_empty(&self) -> bool {
-        self.places.is_empty() && self.node_ports.is_empty()
-    }
 }
 
-/// Forgets the flows that a change makes stale. How many there were.
-pub(crate) fn flush(difference: &Difference) -> sys::Result<usize> {
-    let (before, after) = (UdpTargets::of(&difference.before), UdpTargets::of(&difference.after));
-    if before == after || (before.is_empty() && after.is_empty()) {
+/// Forgets the flows of a family that a change makes stale. How many there were.
+pub(crate) fn flush(difference: &Difference, family: Family) -> sys::Result<usize> {
+    let of = |protocol| {
+        let of = |part| FlowTargets::of(part, family, protocol);
+        (protocol, of(&difference.before), of(&difference.after))
+    };
+    let changed: Vec<_> = [UDP, SCTP].map(of).into_iter().filter(|(_, old, new)| old != new).collect();
+    if changed.is_empty() {
         return Ok(0);
     }
-    sys::netlink::flush_udp_flows(|flow| before.is_stale(&after, flow.destination, flow.answering))
+    sys::netlink::flush_flows(table_family(family), |flow| {
+        let mut of_protocol = changed.iter().filter(|(protocol, ..)| *protocol == flow.protocol);
+        of_protocol.any(|(_, old, new)| old.is_stale(new, flow.destination, flow.answering))
+    })
 }
 
 #[cfg(test)]
@@ -66,8 +73,14 @@ mod tests {
 
     #[test]
     fn flows_to_endpoints_that_are_gone_and_to_services_that_came_up_are_stale() {
-        let ip = |last| Ipv4Addr::new(10, 0, 0, last);
-        let targets = |places: &[(u8, &[u8])], node_port: &[u8]| UdpTargets {
+        for network in ["10.0.0.", "fd42::"] {
+            check(network);
+        }
+    }
+
+    fn check(network: &str) {
+        let ip = |last: u8| format!("{network}{last}").parse().unwrap();
+        let targets = |places: &[(u8, &[u8])], node_port: &[u8]| FlowTargets {
             places: places
                 .iter()
                 .map(|(place, to)| ((ip(*place), 53), to.iter().map(|to| (ip(*to), 53)).collect()))
@@ -90,7 +103,7 @@ mod tests {
             ("by a port of the Node, still", (ip(200), 30_053), (ip(2), 53), false),
             ("of nobody here", (ip(9), 53), (ip(8), 53), false),
         ] {
-            assert_eq!(before.is_stale(&after, destination, answering), stale, "{name}");
+            assert_eq!(before.is_stale(&after, destination, answering), stale, "{network} {name}");
         }
     }
 }

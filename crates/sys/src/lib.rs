@@ -5,7 +5,6 @@
 //! knows nothing of Kubernetes. What may block for long (waiting for processes to die) says so.
 #![allow(unsafe_code)]
 
-pub mod arp;
 pub mod as_user;
 pub mod cgroup;
 pub mod denied_calls;
@@ -15,6 +14,7 @@ pub mod forwarding;
 pub mod landlock;
 pub mod loop_device;
 pub mod mount;
+pub mod neighbours;
 pub mod netlink;
 pub mod netns;
 pub mod nftables;

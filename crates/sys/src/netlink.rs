@@ -9,7 +9,7 @@ mod route;
 mod traffic;
 pub mod wireguard;
 
-pub use conntrack::{UdpFlow, flush_udp_flows};
+pub use conntrack::{Flow, flush_flows};
 pub use overlay::{Neighbour, Vxlan};
 pub use route::{Address, Link, NewRoute, Route, RouteEntry, RouteKind, VethPeer};
 pub use traffic::{TICK_NANOS, TokenBucket};

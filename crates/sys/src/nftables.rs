@@ -18,8 +18,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 pub use batch::{
-    apply, apply_changes, change, delete_table, delete_table_of, has_element, replace, table_names,
-    table_names_of, try_table,
+    apply, apply_changes, change, delete_table, delete_table_of, has_element, replace, replace_all,
+    table_names, table_names_of, try_table,
 };
 pub use chains::{BaseChain, Family, base_chains};
 pub use changes::Changes;

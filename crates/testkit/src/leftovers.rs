@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use sys::netns::NetNs;
+use sys::nftables::TableFamily;
 
 /// The cgroups of a cluster's processes while it ran, and what its network namespaces were called elsewhere.
 #[derive(Debug, Default)]
@@ -64,8 +65,9 @@ pub(crate) fn look(
             found.push(format!("link {}", link.name));
         }
     }
-    for table in namespace.run(sys::nftables::table_names)? {
-        found.push(format!("nft table {table}"));
+    for family in [TableFamily::Ipv4, TableFamily::Ipv6] {
+        let tables = namespace.run(|| sys::nftables::table_names_of(family))?;
+        found.extend(tables.into_iter().map(|table| format!("nft table {table}")));
     }
     let still_there = noted.cgroups.iter().filter(|path| Path::new(path).exists());
     found.extend(still_there.map(|path| format!("cgroup {path}")));

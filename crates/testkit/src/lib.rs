@@ -12,6 +12,7 @@ pub mod etcd;
 mod grpc;
 pub mod image;
 pub mod inventory;
+pub mod ipv6;
 pub mod kms;
 pub mod lan;
 mod leftovers;

@@ -73,7 +73,7 @@ fn run(services: u32) -> sys::Result<Outcome> {
     let config = Config {
         cluster_id: "bench".to_owned(),
         node_name: "own".to_owned(),
-        node_ip: Ipv4Addr::LOCALHOST,
+        node_ips: vec![Ipv4Addr::LOCALHOST.into()],
         service_cidrs: all("10.128.0.0/9")?,
         cluster_cidrs: all("10.0.0.0/9")?,
         local_addresses: Vec::new(),

@@ -1,6 +1,6 @@
 //! Flags of what runs a Node or a part of one: `agent`, `kubelet`, `proxy`, `csi-hostpath`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -107,24 +107,19 @@ impl From<NodePortAddress> for String {
 }
 
 impl NodePortArgs {
-    /// The IPv4 networks, none for the Node's own address: the ports have no IPv6 addresses.
+    /// The networks, none for the Node's own address.
     ///
     /// # Errors
     /// Both are said, or neither can be.
-    pub fn networks(&self) -> Result<Vec<(Ipv4Addr, u8)>, UsageError> {
+    pub fn networks(&self) -> Result<Vec<Cidr>, UsageError> {
         let all = &self.nodeport_addresses;
-        let networks = || {
-            all.iter().filter_map(|one| if let NodePortAddress::In(cidr) = one { Some(*cidr) } else { None })
-        };
-        if all.contains(&NodePortAddress::Primary) && networks().next().is_some() {
+        let networks =
+            all.iter().filter_map(|one| if let NodePortAddress::In(cidr) = one { Some(*cidr) } else { None });
+        let networks: Vec<Cidr> = networks.collect();
+        if all.contains(&NodePortAddress::Primary) && !networks.is_empty() {
             return Err(UsageError(format!("--nodeport-addresses must be networks or {PRIMARY}, not both")));
         }
-        // As upstream: networks of the other family say nothing about this one.
-        let own: Vec<_> = networks().filter_map(|cidr| cidr.network().v4()).collect();
-        if own.is_empty() && networks().next().is_some() {
-            return Ok(vec![(Ipv4Addr::UNSPECIFIED, 0)]);
-        }
-        Ok(own)
+        Ok(networks)
     }
 }
 
@@ -299,6 +294,10 @@ pub struct ProxyArgs {
     /// The Node's address, or one of each family, the main one first: repeated, or with commas
     #[arg(long, value_delimiter = ',', value_name = "IP")]
     pub node_ip: Vec<IpAddr>,
+    /// The Node's main address, unless it stands for all; its family is that of the addresses below where they are not given.
+    /// As kube-proxy's: nothing listens there
+    #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
+    pub bind_address: IpAddr,
     /// The addresses of Pods
     #[arg(long, default_value = "10.42.0.0/16")]
     pub cluster_cidr: Cidrs,
@@ -308,10 +307,11 @@ pub struct ProxyArgs {
     /// Where ports of Nodes are.
     #[command(flatten)]
     pub node_ports: NodePortArgs,
-    /// Where it says over HTTP whether it is well; nowhere, if the port is 0
-    #[arg(long, default_value = "0.0.0.0:10256")]
-    pub healthz_bind_address: SocketAddr,
-    /// Where it says over HTTP what it counts; nowhere, if the port is 0
-    #[arg(long, default_value = "127.0.0.1:10249")]
-    pub metrics_bind_address: SocketAddr,
+    /// Where it says over HTTP whether it is well: 0.0.0.0:10256 or [::]:10256 if not given, at which it answers in all
+    /// families of the cluster; nowhere, if the port is 0
+    #[arg(long, value_name = "IP:PORT")]
+    pub healthz_bind_address: Option<SocketAddr>,
+    /// Where it says over HTTP what it counts: 127.0.0.1:10249 or [::1]:10249 if not given; nowhere, if the port is 0
+    #[arg(long, value_name = "IP:PORT")]
+    pub metrics_bind_address: Option<SocketAddr>,
 }

@@ -3,11 +3,12 @@
 //! Always by nftables. What upstream's plugin can be told about iptables' chains and marks has no meaning here and is
 //! refused where it would change what packets do.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use machinery::net::Family;
 use serde_json::Value;
 use sys::netns::{set_sysctl, sysctl};
+use sys::nftables::TableFamily;
 
 use super::rules::{self, Masqueraded, Port, owner_of};
 use super::{Attached, Site};
@@ -116,13 +117,13 @@ fn route_loopback(previous: &CniResult) -> Result<(), CniError> {
 
 /// Whoever has sent to these ports of the host before would be led on to where that went.
 fn forget_flows(ports: &[Port]) {
-    let forgotten = sys::netlink::flush_udp_flows(|flow| {
-        let place = |(ip, number): (Ipv4Addr, u16)| (IpAddr::from(ip), number);
-        let ((ip, number), answering) = (place(flow.destination), place(flow.answering));
-        let of_family = ports.iter().filter(|port| Family::of(port.pod) == Family::of(ip));
-        let mut of_flow = of_family.filter(|port| port.host_port == number);
-        of_flow
-            .any(|port| port.host_ip.is_none_or(|host| host == ip) && answering != (port.pod, port.pod_port))
+    let forgotten = sys::netlink::flush_flows(TableFamily::Inet, |flow| {
+        let (ip, number) = flow.destination;
+        let is_of = |port: &&Port| flow.protocol == UDP && port.host_port == number;
+        let mut of_flow = ports.iter().filter(is_of).filter(|port| Family::of(port.pod) == Family::of(ip));
+        of_flow.any(|port| {
+            port.host_ip.is_none_or(|host| host == ip) && flow.answering != (port.pod, port.pod_port)
+        })
     });
     if let Err(error) = forgotten {
         tracing::warn!(%error, "cannot forget old UDP flows to host ports");

@@ -265,16 +265,13 @@ pub(crate) async fn start_proxy(args: &ProxyArgs, layout: &Layout, connection: C
     let config = proxy::Config {
         cluster_id: layout.cluster_id(),
         node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
-        node_ip: node_ips(&args.node_ip, args.cluster_cidr)?
-            .into_iter()
-            .find_map(|ip| node::ipv4(ip).ok())
-            .context("find an IPv4 address")?,
+        node_ips: args.node_ips(node_ips(&args.node_ip, args.cluster_cidr)?),
         cluster_cidrs: args.cluster_cidr,
         service_cidrs: args.service_cidr,
         local_addresses: Vec::new(),
         node_port_addresses: node::node_port_addresses(&args.node_ports)?,
-        healthz_address: Some(args.healthz_bind_address).filter(|address| address.port() != 0),
-        metrics_address: Some(args.metrics_bind_address).filter(|address| address.port() != 0),
+        healthz_address: args.healthz_address(),
+        metrics_address: args.metrics_address(),
     };
     let tasks = connection.informers.tasks().clone();
     node::run_proxy(config, &connection.informers, Reporter::disabled(), &tasks).await

@@ -225,14 +225,6 @@ impl Place {
     }
 }
 
-/// The proxy's rules are IPv4.
-pub(super) fn ipv4(ip: IpAddr) -> Result<Ipv4Addr> {
-    match ip {
-        IpAddr::V4(ip) => Ok(ip),
-        IpAddr::V6(ip) => anyhow::bail!("the node's address must be an IPv4 address, not {ip}"),
-    }
-}
-
 async fn start_proxy(
     informers: &Informers,
     settings: &Settings,
@@ -243,10 +235,10 @@ async fn start_proxy(
     let config = proxy::Config {
         cluster_id: layout.cluster_id(),
         node_name: settings.node_name.clone(),
-        node_ip: ipv4(settings.node_ip)?,
+        node_ips: settings.node_ips(),
         cluster_cidrs: settings.args.cluster_cidr,
         service_cidrs: settings.args.service_cidr,
-        local_addresses: settings.args.dns_addresses().into_iter().map(ipv4).collect::<Result<_>>()?,
+        local_addresses: settings.args.dns_addresses(),
         node_port_addresses: node_port_addresses(&settings.args.node_ports)?,
         healthz_address: Some((Ipv4Addr::UNSPECIFIED, PROXY_HEALTHZ_PORT).into()),
         metrics_address: Some((Ipv4Addr::LOCALHOST, PROXY_METRICS_PORT).into()),

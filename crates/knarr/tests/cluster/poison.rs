@@ -1,7 +1,6 @@
 //! What the parts of a node decide from objects with null, empty and missing at every path of their schemas: nothing of it
 //! stops them, and a good object beside is served.
 
-use std::net::Ipv4Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice::from_ref as one;
 use std::sync::Arc;
@@ -84,17 +83,17 @@ fn is_served(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> bool {
     let config = proxy::Config {
         cluster_id: "test".into(),
         node_name: "n".into(),
-        node_ip: Ipv4Addr::new(192, 0, 2, 1),
+        node_ips: vec![[192, 0, 2, 1].into()],
         service_cidrs: "10.43.0.0/16".parse().unwrap(),
         cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
-        local_addresses: vec![Ipv4Addr::new(10, 43, 0, 10)],
+        local_addresses: vec![[10, 43, 0, 10].into()],
         node_port_addresses: proxy::NodePortAddresses::Primary,
         healthz_address: None,
         metrics_address: None,
     };
     let rules =
-        proxy::table(config, proxy::Changed { services: news(services), slices: news(slices), nodes: None });
-    let has_rules = rules.chains.contains_key("endpoints/default/good//6");
+        proxy::tables(config, proxy::Changed { services: news(services), slices: news(slices), nodes: None });
+    let has_rules = rules.iter().any(|table| table.chains.contains_key("endpoints/default/good//6"));
     let zone = dns::Zone::new(services, slices, "cluster.local", 1);
     let name = Name::from_ascii("good.default.svc.cluster.local.").unwrap();
     let answer = dns::answer(&zone, &name, RecordType::A);

@@ -17,6 +17,8 @@ use oracle::{Someone, World};
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
+const ICMPV6: u8 = 58;
+const BOTH: [Family; 2] = [Family::V4, Family::V6];
 
 fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
@@ -208,8 +210,8 @@ fn the_interpreter_and_the_oracle_can_disagree() {
     assert!(judged.is_err(), "a table without rules lets through what is denied");
 }
 
-/// Numbers from a seed.
-struct Dice(u64);
+/// Numbers from a seed, and policies with blocks of a family.
+struct Dice(u64, Family);
 
 impl Dice {
     fn below(&mut self, bound: usize) -> usize {
@@ -248,8 +250,11 @@ impl Dice {
                 json!({"podSelector": self.selector("pod", &pods), "namespaceSelector": self.selector("ns", &namespaces)})
             }
             _ => {
-                let network =
-                    |dice: &mut Self| json!(format!("10.42.0.{}/{}", dice.below(128), 26 + dice.below(7)));
+                let network = |dice: &mut Self| {
+                    let (last, bits) = (dice.below(128), 26 + dice.below(7));
+                    let bits = if dice.1 == Family::V4 { bits } else { bits + 96 };
+                    json!(format!("{}/{bits}", address(dice.1, last)))
+                };
                 json!({"ipBlock": {"cidr": network(self), "except": self.list(2, network)}})
             }
         }
@@ -340,16 +345,16 @@ fn change(dice: &mut Dice, world: &mut World, rules: &mut Rules) -> String {
 
 #[test]
 fn whatever_changes_the_table_does_what_the_policies_say_and_is_what_a_render_of_all_makes() {
-    for seed in 0..40 {
-        let (mut dice, mut world) = (Dice(seed), world(Family::V4));
-        let mut rules = rules_of(&world, Family::V4);
+    for (seed, family) in (0..20).flat_map(|seed| BOTH.map(|family| (seed, family))) {
+        let (mut dice, mut world) = (Dice(seed, family), world(family));
+        let mut rules = rules_of(&world, family);
         for step in 0..12 {
             let before = rules.draft.table().clone();
             let told = change(&mut dice, &mut world, &mut rules);
             let why = format!("seed {seed}, step {step}: {told}");
             let table = rules.draft.table();
             compare(&world, table, &why);
-            assert_eq!(*table, render("policies", Family::V4, &rules.known), "{why}");
+            assert_eq!(*table, render("policies", family, &rules.known), "{why}");
             if step == 0 {
                 assert_eq!(rules.draft.changes(), Changes::between(&before, table), "{why}");
             }
@@ -358,7 +363,7 @@ fn whatever_changes_the_table_does_what_the_policies_say_and_is_what_a_render_of
             rules.policy(key, None);
         }
         assert!(rules.is_idle());
-        assert_eq!(*rules.draft.table(), frame("policies", Family::V4), "seed {seed}: nothing stays");
+        assert_eq!(*rules.draft.table(), frame("policies", family), "seed {seed}: nothing stays");
     }
 }
 
@@ -385,15 +390,47 @@ fn an_address_that_two_may_have_is_a_peer_only_if_both_are() {
 }
 
 #[test]
-fn what_no_connection_is_known_of_reaches_nobody_who_is_isolated() {
-    let mut world = world(Family::V4);
-    let open = json!({"podSelector": {"matchLabels": {"pod": "a"}}, "ingress": [{}], "egress": [{}], "policyTypes": ["Ingress", "Egress"]});
-    world.put(policy(json!({"metadata": {"namespace": "x", "name": "p"}, "spec": open})));
-    let rules = rules_of(&world, Family::V4);
-    let [a, b, c] = [1, 2, 3].map(|last| address(Family::V4, last));
-    for (from, to, expect) in [(b, a, false), (a, b, false), (b, c, true)] {
-        let packet = Packet { initiator: from, responder: to, protocol: TCP, port: 80 };
-        assert_eq!(interpreter::passes_untracked(rules.draft.table(), &packet), expect, "{from} to {to}");
+fn what_no_connection_is_known_of_reaches_nobody_who_is_isolated_but_neighbour_discovery_does() {
+    for family in BOTH {
+        let mut world = world(family);
+        let open = json!({"podSelector": {"matchLabels": {"pod": "a"}}, "ingress": [{}], "egress": [{}], "policyTypes": ["Ingress", "Egress"]});
+        world.put(policy(json!({"metadata": {"namespace": "x", "name": "p"}, "spec": open})));
+        let rules = rules_of(&world, family);
+        let [a, b, c] = [1, 2, 3].map(|last| address(family, last));
+        for (from, to, expect) in [(b, a, false), (a, b, false), (b, c, true)] {
+            for (protocol, hop_limit) in [(TCP, 63), (TCP, 255), (ICMPV6, 254), (ICMPV6, 255)] {
+                let packet = Packet { initiator: from, responder: to, protocol, port: 80 };
+                let found = interpreter::passes_untracked(rules.draft.table(), &packet, hop_limit);
+                let is_discovery = family == Family::V6 && (protocol, hop_limit) == (ICMPV6, 255);
+                assert_eq!(found, expect || is_discovery, "{from} to {to} {protocol} {hop_limit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_knows_nothing_of_the_other_family() {
+    let [v4, v6] = BOTH.map(world);
+    let both = World {
+        pods: std::iter::zip(&v4.pods, &v6.pods)
+            .map(|(one, other)| {
+                let mut pod = one.clone();
+                pod.endpoint.addresses.extend(&other.endpoint.addresses);
+                pod
+            })
+            .collect(),
+        ..v4.clone()
+    };
+    let blocks = json!([{"ipBlock": {"cidr": "10.42.0.0/24", "except": ["10.42.0.4/31", "fd42::/64"]}},
+        {"ipBlock": {"cidr": "fd42::/120", "except": ["fd42::4/127"]}}, {"podSelector": {}}]);
+    let spec = json!({"podSelector": {}, "ingress": [{"from": blocks, "ports": [{"port": "serve-80-tcp"}]}]});
+    let object = policy(json!({"metadata": {"namespace": "x", "name": "p"}, "spec": spec}));
+    for (family, mut alone) in BOTH.into_iter().zip([v4, v6]) {
+        let mut both = both.clone();
+        alone.put(object.clone());
+        both.put(object.clone());
+        assert_eq!(rules_of(&both, family).draft.table(), rules_of(&alone, family).draft.table());
+        compare(&alone, rules_of(&both, family).draft.table(), "blocks of both families");
     }
 }
 

@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cni::{Attachment, BuiltinConfig, Network};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use machinery::net::Family;
 use network_policy::{Endpoint, NamedPort, Place, Policy, Rules, Snapshot, State};
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use sys::netlink::{Address, NewRoute, Route, VethPeer};
 use sys::netns::NetNs;
 use sys::nftables::{
-    self, ChainKind, Compare, Expr, Hook, Key, Reg, Table, destination_in, l4_protocol, when,
+    self, ChainKind, Compare, Expr, Field, Hook, Key, Reg, Table, TableFamily, destination_in, l4_protocol,
+    when,
 };
 
 const TABLE: &str = "knarr-test-policies";
@@ -29,6 +31,15 @@ const ECHO: u16 = 7;
 pub(crate) enum Protocol {
     Tcp,
     Udp,
+}
+
+/// What hides a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Datagram {
+    /// It is longer than the link's packets.
+    InPieces,
+    /// Options stand before it.
+    BehindOptions,
 }
 
 pub(crate) struct Pod {
@@ -82,12 +93,25 @@ impl Probe {
 }
 
 pub(crate) struct Lan {
+    family: Family,
     host: NetNs,
     pods: Vec<Pod>,
     known: Snapshot,
     rules: Rules,
     outside: PathBuf,
     _folder: tempfile::TempDir,
+}
+
+/// All is written in IPv4.
+pub(crate) fn address(family: Family, ip: Ipv4Addr) -> IpAddr {
+    match family {
+        Family::V4 => ip.into(),
+        Family::V6 => testkit::ipv6::address(ip).into(),
+    }
+}
+
+fn bits(family: Family) -> u8 {
+    if family == Family::V4 { 32 } else { 128 }
 }
 
 fn run<T: Send>(netns: &NetNs, f: impl FnOnce() -> T + Send) -> T {
@@ -101,7 +125,7 @@ fn named(folder: &Path, name: &str) -> PathBuf {
 }
 
 impl Lan {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(family: Family) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces: run it as root");
         let folder = tempfile::tempdir().unwrap();
         let host = NetNs::anonymous().unwrap();
@@ -128,15 +152,21 @@ impl Lan {
                 ..Attachment::default()
             };
             let ip = run(&host, || network.add(&attachment).unwrap()).pod_ips("eth0")[0];
+            let IpAddr::V4(v4) = ip else { panic!("the network gave {ip}") };
+            let ip = address(family, v4);
+            if family == Family::V6 {
+                add_ipv6(&host, &NetNs::open(&netns).unwrap(), ip);
+            }
             serve(&NetNs::open(&netns).unwrap());
             pods.push(Pod { namespace, name, ip, label: name.to_owned(), netns });
         }
         let outside = named(folder.path(), "outside");
-        connect_outside(&host, &outside);
+        connect_outside(family, &host, &outside);
         serve(&host);
         serve(&NetNs::open(&outside).unwrap());
-        let rules = Rules::new(TABLE, Family::V4);
-        let mut lan = Self { host, pods, known: Snapshot::default(), rules, outside, _folder: folder };
+        let rules = Rules::new(TABLE, family);
+        let mut lan =
+            Self { family, host, pods, known: Snapshot::default(), rules, outside, _folder: folder };
         for namespace in ["x", "y", "z"] {
             lan.label_namespace(namespace, &[]);
         }
@@ -170,10 +200,11 @@ impl Lan {
         self.known.endpoints.insert(id, endpoint);
     }
 
-    /// Returns their keys.
+    /// What is written in IPv4, in the family of the Pods. Returns their keys.
     pub(crate) fn put(&mut self, yaml: &str) -> Vec<String> {
+        let told = if self.family == Family::V4 { yaml.to_owned() } else { testkit::ipv6::text(yaml) };
         let objects: Vec<NetworkPolicy> =
-            serde_saphyr::from_str(yaml).unwrap_or_else(|error| panic!("{error}: {yaml}"));
+            serde_saphyr::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"));
         let mut keys = Vec::new();
         for object in &objects {
             let policy = Arc::new(Policy::of(object));
@@ -212,7 +243,7 @@ impl Lan {
 
     /// As another process that knows nothing of what the kernel has.
     pub(crate) fn restart(&mut self) {
-        self.rules = Rules::new(TABLE, Family::V4);
+        self.rules = Rules::new(TABLE, self.family);
         let known = self.known.clone();
         known.namespaces.into_iter().for_each(|(name, labels)| self.rules.namespace(&name, Some(labels)));
         known.endpoints.into_iter().for_each(|(id, endpoint)| self.rules.endpoint(&id, Some(endpoint)));
@@ -259,8 +290,98 @@ impl Lan {
         })
     }
 
-    pub(crate) fn try_tcp(&self, (namespace, name): (&str, &str), ip: IpAddr, port: u16) -> bool {
+    pub(crate) fn try_tcp(&self, (namespace, name): (&str, &str), ip: Ipv4Addr, port: u16) -> bool {
+        let ip = address(self.family, ip);
         self.inside(self.pod(namespace, name), || reaches(ip, port))
+    }
+
+    /// Waits until packets come through: those to links that have just come up may be lost.
+    pub(crate) fn settle(&self, (namespace, name): (&str, &str), to: (&str, &str)) {
+        let to = SocketAddr::new(self.pod(to.0, to.1).ip, PORTS[0]);
+        let connect = || drop(TcpStream::connect_timeout(&to, Duration::from_secs(60)).unwrap());
+        self.inside(self.pod(namespace, name), connect);
+    }
+
+    /// Whether a Pod answers another's echo request.
+    pub(crate) fn pings(&self, (namespace, name): (&str, &str), to: (&str, &str)) -> bool {
+        let to = SocketAddr::new(self.pod(to.0, to.1).ip, 0);
+        self.inside(self.pod(namespace, name), || {
+            const REQUEST: u8 = 128;
+            const REPLY: u8 = 129;
+            let socket = raw(SockProtocol::IcmpV6);
+            let own = [7, 7, 7, 7];
+            let request = [&[REQUEST, 0, 0, 0][..], &own].concat();
+            let end = Instant::now() + Duration::from_secs(1);
+            socket.send_to(&request, to).unwrap();
+            while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+                socket.set_read_timeout(Some(left)).unwrap();
+                let mut answer = [0; 64];
+                if let Ok((length, from)) = socket.recv_from(&mut answer)
+                    && (answer[0], &answer[4..length.max(4)], from.ip()) == (REPLY, &own[..], to.ip())
+                {
+                    return true;
+                }
+            }
+            false
+        })
+    }
+
+    /// Whether a Pod's datagram is echoed by another.
+    pub(crate) fn sends(
+        &self,
+        (namespace, name): (&str, &str),
+        to: (&str, &str),
+        port: u16,
+        how: Datagram,
+    ) -> bool {
+        let from = self.pod(namespace, name);
+        let (to, to_raw) = (self.pod(to.0, to.1).ip, SocketAddr::new(self.pod(to.0, to.1).ip, 0));
+        let (IpAddr::V6(source), IpAddr::V6(destination)) = (from.ip, to) else { panic!("of IPv6 only") };
+        self.inside(from, || {
+            let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+            let own_port = socket.local_addr().unwrap().port();
+            let sent = match how {
+                Datagram::InPieces => socket.send_to(&[b'?'; 4000], (to, port)),
+                Datagram::BehindOptions => {
+                    let packet = behind_options((source, own_port), (destination, port));
+                    raw(SockProtocol::Raw).send_to(&packet, to_raw)
+                }
+            };
+            sent.is_ok() && socket.recv_from(&mut [0; 8]).is_ok()
+        })
+    }
+
+    /// So that they have to be found again.
+    pub(crate) fn forget_neighbours(&self) {
+        let gateway = address(self.family, Ipv4Addr::new(10, 42, 0, 1));
+        for pod in &self.pods {
+            self.inside(pod, || {
+                let mut route = Route::open().unwrap();
+                let link = route.index("eth0").unwrap();
+                route.delete_neighbour(link, gateway).unwrap();
+            });
+            run(&self.host, || {
+                let mut route = Route::open().unwrap();
+                let bridge = bridge(&mut route);
+                route.delete_neighbour(bridge, pod.ip).unwrap();
+            });
+        }
+    }
+
+    /// Two Pods of the same bridge take each other for neighbours, and the kernel shows the rules what the bridge forwards.
+    pub(crate) fn lead_over_the_bridge(&self, one: (&str, &str), other: (&str, &str)) {
+        let pods = [self.pod(one.0, one.1), self.pod(other.0, other.1)];
+        for (pod, other) in [(pods[0], pods[1]), (pods[1], pods[0])] {
+            self.inside(pod, || {
+                let mut route = Route::open().unwrap();
+                let link = Some(route.index("eth0").unwrap());
+                let destination = Some((other.ip, bits(self.family)));
+                route.add_route(&NewRoute { destination, link, ..NewRoute::default() }).unwrap();
+            });
+        }
+        let all = || sys::netns::set_sysctl("net/bridge/bridge-nf-call-ip6tables", "1");
+        self.host.run(all).expect("bridged packets can be shown (br_netfilter)");
     }
 
     pub(crate) fn node_reaches(&self, namespace: &str, name: &str) -> bool {
@@ -269,11 +390,11 @@ impl Lan {
     }
 
     pub(crate) fn reaches_node(&self, namespace: &str, name: &str) -> bool {
-        self.try_tcp((namespace, name), NODE.into(), 80)
+        self.try_tcp((namespace, name), NODE, 80)
     }
 
     pub(crate) fn reaches_outside(&self, namespace: &str, name: &str) -> bool {
-        self.try_tcp((namespace, name), OUTSIDE.into(), 80)
+        self.try_tcp((namespace, name), OUTSIDE, 80)
     }
 
     pub(crate) fn outside_reaches(&self, namespace: &str, name: &str) -> bool {
@@ -283,33 +404,93 @@ impl Lan {
 
     /// Leads an address to a Pod, as the Service proxy does.
     pub(crate) fn add_service(&self, ip: Ipv4Addr, port: u16, (namespace, name): (&str, &str)) {
-        let IpAddr::V4(pod) = self.pod(namespace, name).ip else { panic!("no IPv4 address") };
-        let mut table = Table::new("services");
+        let (pod, bits) = (self.pod(namespace, name).ip, bits(self.family));
+        let (field, family) = match self.family {
+            Family::V4 => (Field::Ipv4, TableFamily::Ipv4),
+            Family::V6 => (Field::Ipv6, TableFamily::Ipv6),
+        };
+        let mut table = Table { family, ..Table::new("services") };
         table.base_chain("prerouting", ChainKind::Nat, Hook::Prerouting, -100);
-        let mut rule = destination_in(ip, 32, Compare::Equal);
+        let mut rule = destination_in(address(self.family, ip), bits, Compare::Equal);
         rule.extend(l4_protocol(6));
+        let at = Reg::R1.after(field);
         rule.extend([
-            nftables::load(Reg::R1, &Key::new().ip(pod).port(port)),
-            Expr::Dnat(Reg::R1, Some(Reg::R2)),
+            nftables::load(Reg::R1, &Key::new().address(pod)),
+            nftables::load(at, &Key::new().port(port)),
+            Expr::Dnat(Reg::R1, Some(at)),
         ]);
         table.rule("prerouting", rule);
         table.base_chain("postrouting", ChainKind::Nat, Hook::Postrouting, 100);
         let mut hairpin = when(Expr::ConnectionStatus(Reg::R0), Expr::DNATED, Compare::NotEqual, 0);
-        hairpin.extend(nftables::source_in(pod, 32, Compare::Equal));
-        hairpin.extend(destination_in(pod, 32, Compare::Equal));
+        hairpin.extend(nftables::source_in(pod, bits, Compare::Equal));
+        hairpin.extend(destination_in(pod, bits, Compare::Equal));
         hairpin.push(Expr::Masquerade);
         table.rule("postrouting", hairpin);
         run(&self.host, || nftables::apply(None, &table).unwrap());
     }
 }
 
+/// A socket of IPv6 for packets of a protocol. What it can do beside is the same as that of any protocol.
+fn raw(protocol: SockProtocol) -> UdpSocket {
+    socket(AddressFamily::Inet6, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol).unwrap().into()
+}
+
+/// A packet with a datagram behind a header of options that say nothing.
+fn behind_options(from: (Ipv6Addr, u16), to: (Ipv6Addr, u16)) -> Vec<u8> {
+    const UDP: u8 = 17;
+    const OPTIONS: u8 = 60;
+    let datagram = |sum: u16| -> Vec<u8> {
+        [from.1, to.1, 16, sum].into_iter().flat_map(u16::to_be_bytes).chain(*b"????????").collect()
+    };
+    let ends = [from.0.octets(), to.0.octets()].concat();
+    let summed = [&ends[..], &[0, 0, 0, 16, 0, 0, 0, UDP], &datagram(0)].concat();
+    let sum: u32 = summed.chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let sum = !(((folded & 0xffff) + (folded >> 16)) as u16);
+    // Version 6, 24 bytes behind this header; the next one, of eight bytes, is padding.
+    let header = [&[0x60, 0, 0, 0, 0, 24, OPTIONS, 64][..], &ends, &[UDP, 0, 1, 4, 0, 0, 0, 0]].concat();
+    [header, datagram(sum)].concat()
+}
+
+fn bridge(route: &mut Route) -> u32 {
+    route.links().unwrap().iter().find(|link| link.kind == "bridge").unwrap().index
+}
+
+/// Gives a Pod an IPv6 address beside its own, through the host.
+fn add_ipv6(host: &NetNs, pod: &NetNs, ip: IpAddr) {
+    let gateway = address(Family::V6, Ipv4Addr::new(10, 42, 0, 1));
+    let to = |destination, link, gateway| NewRoute {
+        destination,
+        link: Some(link),
+        gateway,
+        ..NewRoute::default()
+    };
+    run(host, || {
+        sys::netns::set_sysctl("net/ipv6/conf/all/forwarding", "1").unwrap();
+        for table in nftables::port::tables().unwrap() {
+            nftables::port::delete(&table).unwrap();
+        }
+        let mut route = Route::open().unwrap();
+        let bridge = bridge(&mut route);
+        route.add_address(Address { link: bridge, ip: gateway, prefix: 128 }).unwrap();
+        route.add_route(&to(Some((ip, 128)), bridge, None)).unwrap();
+    });
+    run(pod, || {
+        let mut route = Route::open().unwrap();
+        let link = route.index("eth0").unwrap();
+        route.add_address(Address { link, ip, prefix: 128 }).unwrap();
+        route.add_route(&to(Some((gateway, 128)), link, None)).unwrap();
+        route.add_route(&to(None, link, Some(gateway))).unwrap();
+    });
+}
+
 /// A way to the host for somebody outside, and to Pods through it.
-fn connect_outside(host: &NetNs, outside: &Path) {
+fn connect_outside(family: Family, host: &NetNs, outside: &Path) {
     let netns = NetNs::open(outside).unwrap();
     let up = |name: &str, ip: Ipv4Addr| {
         let mut route = Route::open().unwrap();
         let link = route.index(name).unwrap();
-        route.add_address(Address { link, ip: ip.into(), prefix: 24 }).unwrap();
+        route.add_address(Address { link, ip: address(family, ip), prefix: bits(family) - 8 }).unwrap();
         route.set_up(name).unwrap();
         link
     };
@@ -320,7 +501,8 @@ fn connect_outside(host: &NetNs, outside: &Path) {
     });
     run(&netns, || {
         let link = Some(up("wan", OUTSIDE));
-        let (destination, gateway) = (Some((Ipv4Addr::new(10, 42, 0, 0).into(), 16)), Some(NODE.into()));
+        let pods = (address(family, Ipv4Addr::new(10, 42, 0, 0)), bits(family) - 16);
+        let (destination, gateway) = (Some(pods), Some(address(family, NODE)));
         let route = NewRoute { destination, gateway, link, ..NewRoute::default() };
         Route::open().unwrap().add_route(&route).unwrap();
     });
@@ -329,9 +511,9 @@ fn connect_outside(host: &NetNs, outside: &Path) {
 /// Answers at all ports as long as the test lives.
 fn serve(netns: &NetNs) {
     for port in PORTS {
-        let listener = run(netns, || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).unwrap());
+        let listener = run(netns, || TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).unwrap());
         std::thread::spawn(move || listener.incoming().for_each(drop));
-        let socket = run(netns, || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).unwrap());
+        let socket = run(netns, || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).unwrap());
         std::thread::spawn(move || {
             let mut text = [0; 8];
             while let Ok((length, from)) = socket.recv_from(&mut text) {
@@ -340,7 +522,7 @@ fn serve(netns: &NetNs) {
             }
         });
     }
-    let listener = run(netns, || TcpListener::bind((Ipv4Addr::UNSPECIFIED, ECHO)).unwrap());
+    let listener = run(netns, || TcpListener::bind((Ipv6Addr::UNSPECIFIED, ECHO)).unwrap());
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut byte = [0; 1];
@@ -350,7 +532,8 @@ fn serve(netns: &NetNs) {
 }
 
 fn is_echoed(to: SocketAddr, patience: Duration) -> bool {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).unwrap();
     socket.set_read_timeout(Some(patience)).unwrap();
     socket.send_to(b"?", to).is_ok() && socket.recv_from(&mut [0; 8]).is_ok()
 }

@@ -13,8 +13,10 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use cases::{CASES, Case};
-use lan::{Lan, Probe};
+use lan::{Datagram, Lan, Probe};
+use machinery::net::Family;
 
+const BOTH: [Family; 2] = [Family::V4, Family::V6];
 /// So long does a packet take that is let through, at first.
 const PATIENCE: [Duration; 3] = [Duration::from_millis(100), Duration::from_secs(2), Duration::from_secs(20)];
 
@@ -41,7 +43,16 @@ fn check(lan: &Lan, name: &str, allows: impl Fn(&Probe) -> bool) {
 
 #[test]
 fn the_matrix_of_upstreams_suite_holds() {
-    let mut lan = Lan::new();
+    matrix(Family::V4);
+}
+
+#[test]
+fn the_matrix_of_upstreams_suite_holds_in_ipv6() {
+    matrix(Family::V6);
+}
+
+fn matrix(family: Family) {
+    let mut lan = Lan::new(family);
     check(&lan, "no policy", |_| true);
     for Case { name, policies, allows } in CASES {
         let keys = lan.put(policies);
@@ -54,7 +65,12 @@ fn the_matrix_of_upstreams_suite_holds() {
 /// What hangs on a policy, a namespace or a Pod follows when that changes.
 #[test]
 fn changes_are_followed() {
-    let mut lan = Lan::new();
+    for lan in BOTH.map(Lan::new) {
+        follow(lan);
+    }
+}
+
+fn follow(mut lan: Lan) {
     let only_b = "- {metadata: {namespace: x, name: p}, spec: {podSelector: {matchLabels: {pod: a}}, \
                   ingress: [{from: [{podSelector: {matchLabels: {pod: b}}, namespaceSelector: {matchLabels: {team: one}}}]}]}}";
     lan.put(only_b);
@@ -85,7 +101,12 @@ fn changes_are_followed() {
 /// Both directions of a connection have one verdict, which follows the policies: nothing goes on that nobody may begin.
 #[test]
 fn a_connection_ends_when_it_is_not_let_through_any_more() {
-    let mut lan = Lan::new();
+    for lan in BOTH.map(Lan::new) {
+        end_connections(lan);
+    }
+}
+
+fn end_connections(mut lan: Lan) {
     let deny = "- {metadata: {namespace: x, name: p}, spec: {podSelector: {matchLabels: {pod: a}}}}";
     let allow = "- {metadata: {namespace: x, name: q}, spec: {podSelector: {matchLabels: {pod: a}}, \
                  ingress: [{from: [{podSelector: {matchLabels: {pod: b}}}]}]}}";
@@ -110,7 +131,12 @@ fn a_connection_ends_when_it_is_not_let_through_any_more() {
 /// A Service is judged by the Pod behind it, and a Pod reaches itself through one.
 #[test]
 fn services_are_judged_by_the_pod_that_answers() {
-    let mut lan = Lan::new();
+    for lan in BOTH.map(Lan::new) {
+        judge_services(lan);
+    }
+}
+
+fn judge_services(mut lan: Lan) {
     lan.add_service([10, 43, 0, 1].into(), 80, ("x", "a"));
     let to_service = |namespace: &str, name: &str| lan.try_tcp((namespace, name), [10, 43, 0, 1].into(), 80);
     assert!(["a", "b"].iter().all(|name| to_service("x", name)) && to_service("y", "a"));
@@ -130,7 +156,12 @@ fn services_are_judged_by_the_pod_that_answers() {
 /// The Node reaches its Pods and they reach it, whatever policies say; what comes from elsewhere through it does not.
 #[test]
 fn the_own_node_is_never_cut_off_and_what_it_forwards_is() {
-    let mut lan = Lan::new();
+    for lan in BOTH.map(Lan::new) {
+        spare_the_node(lan);
+    }
+}
+
+fn spare_the_node(mut lan: Lan) {
     lan.put("- {metadata: {namespace: x, name: p}, spec: {podSelector: {}, policyTypes: [Ingress, Egress]}}");
     assert!(lan.node_reaches("x", "a"), "probes of the kubelet");
     assert!(lan.reaches_node("x", "a"), "the cluster's DNS");
@@ -147,4 +178,54 @@ fn the_own_node_is_never_cut_off_and_what_it_forwards_is() {
          ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.2/32]}}]}]}}",
     );
     assert!(!lan.outside_reaches("x", "a") && !lan.reaches_outside("x", "a"));
+}
+
+/// ICMPv6 has no ports: rules without ports let it through. Neighbours find each other whatever policies say, also where the
+/// kernel shows them what its bridge forwards.
+#[test]
+fn icmpv6_is_let_through_by_rules_without_ports_and_neighbours_always_find_each_other() {
+    let mut lan = Lan::new(Family::V6);
+    let pings = |lan: &Lan| lan.pings(("y", "a"), ("x", "a"));
+    lan.settle(("y", "a"), ("x", "a"));
+    assert!(pings(&lan));
+    let policy = |rules: &str| {
+        format!(
+            "- {{metadata: {{namespace: x, name: p}}, spec: {{podSelector: {{}}, policyTypes: [Ingress, Egress], {rules}}}}}"
+        )
+    };
+    for (rules, expect) in [
+        ("ingress: []", false),
+        ("ingress: [{ports: [{port: 80}, {protocol: UDP}]}]", false),
+        ("ingress: [{from: [{namespaceSelector: {matchLabels: {ns: z}}}]}]", false),
+        ("ingress: [{from: [{namespaceSelector: {matchLabels: {ns: y}}}]}]", true),
+        ("ingress: [{}], egress: []", true),
+    ] {
+        lan.put(&policy(rules));
+        assert_eq!(pings(&lan), expect, "{rules}");
+    }
+    lan.put(&policy("ingress: []"));
+    lan.forget_neighbours();
+    assert!(lan.node_reaches("x", "a"), "the node finds a Pod that nobody may reach");
+    assert!(lan.reaches_node("x", "b"), "and it the node");
+    lan.put(&policy("ingress: [{}], egress: [{}]"));
+    lan.lead_over_the_bridge(("x", "a"), ("x", "b"));
+    assert!(lan.pings(("x", "a"), ("x", "b")), "isolated Pods find each other");
+}
+
+/// What stands behind extension headers, or comes in pieces, is judged by what it is.
+#[test]
+fn neither_fragments_nor_extension_headers_hide_what_is_in_a_packet() {
+    let mut lan = Lan::new(Family::V6);
+    lan.settle(("y", "a"), ("x", "a"));
+    let only_80 = "- {metadata: {namespace: x, name: p}, spec: {podSelector: {matchLabels: {pod: a}}, \
+                 ingress: [{ports: [{port: 80, protocol: UDP}]}]}}";
+    for policy in [None, Some(only_80)] {
+        lan.put(policy.unwrap_or("[]"));
+        for (port, expect) in [(80, true), (81, policy.is_none())] {
+            for datagram in [Datagram::InPieces, Datagram::BehindOptions] {
+                let arrived = lan.sends(("y", "a"), ("x", "a"), port, datagram);
+                assert_eq!(arrived, expect, "{datagram:?} to {port} with {policy:?}");
+            }
+        }
+    }
 }

@@ -17,13 +17,18 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use k8s_openapi::api::core::v1::ObjectReference;
-use tokio::net::TcpListener;
+use machinery::net::Family;
+use nix::sys::socket::{setsockopt, sockopt};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Semaphore;
 
-use super::{Check, Health};
+use super::{Check, CheckKey, Health};
+use crate::unspecified;
 
 /// Connections to one port at a time; more wait.
 const CONNECTIONS_MAX: usize = 64;
+/// Connections that nobody has looked at yet.
+const BACKLOG: u32 = 1024;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A whole connection: those who check come again.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -42,29 +47,50 @@ pub(crate) enum Port {
     Metrics,
 }
 
-/// Serves one of the proxy's own ports. A port that somebody else has is told of, and the proxy works on without it.
+/// Serves one of the proxy's own ports; at all addresses it is those of the families that are programmed. A port that
+/// somebody else has is told of, and the proxy works on without it.
 pub(crate) async fn serve(
     (port, address): (Port, SocketAddr),
     health: Health,
     registry: base::metrics::Metrics,
     tasks: &Tasks,
 ) {
-    let listener = match TcpListener::bind(address).await {
-        Ok(listener) => listener,
-        Err(error) => {
-            tracing::error!(%error, %address, ?port, "the proxy does not answer there");
-            return;
-        }
-    };
     let answers: Arc<Answers> = match port {
-        Port::Health => Arc::new(move |path| own(&health, path)),
+        Port::Health => {
+            let health = health.clone();
+            Arc::new(move |path| own(&health, path))
+        }
         Port::Metrics => Arc::new(move |path| metrics(&registry, path)),
     };
-    tasks.spawn("proxy port", listen(listener, answers, tasks.clone()));
+    for address in meant(address, health.families()) {
+        match bind(address) {
+            Ok(listener) => tasks.spawn("proxy port", listen(listener, answers.clone(), tasks.clone())),
+            Err(error) => tracing::error!(%error, %address, ?port, "the proxy does not answer there"),
+        }
+    }
+}
+
+/// The addresses that one stands for.
+fn meant(address: SocketAddr, families: &[Family]) -> Vec<SocketAddr> {
+    if !address.ip().is_unspecified() {
+        return vec![address];
+    }
+    families.iter().map(|family| SocketAddr::new(unspecified(*family), address.port())).collect()
+}
+
+/// Listens at an address of one family, and leaves the port to others at all addresses of the other one.
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if address.is_ipv6() {
+        setsockopt(&socket, sockopt::Ipv6V6Only, &true)?;
+    }
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 fn own(health: &Health, path: &str) -> Answer {
-    let report = health.state().report(path, health.clock.now());
+    let report = health.state().report(path, &health.families, health.clock.now());
     match report {
         Some((code, report)) => {
             health.metrics.asked(path, code);
@@ -135,12 +161,12 @@ async fn listen(listener: TcpListener, answers: Arc<Answers>, tasks: Tasks) {
 /// The ports of Services.
 pub(crate) struct CheckServers {
     health: Health,
-    /// Where they listen, on which Node.
-    ip: IpAddr,
+    /// Where they listen in each family, on which Node.
+    ips: BTreeMap<Family, IpAddr>,
     node: String,
     recorder: Recorder,
     tasks: Tasks,
-    open: BTreeMap<String, Open>,
+    open: BTreeMap<CheckKey, Open>,
 }
 
 struct Open {
@@ -152,44 +178,41 @@ struct Open {
 impl CheckServers {
     pub(crate) fn new(
         health: Health,
-        (node, ip): (String, IpAddr),
+        (node, ips): (String, BTreeMap<Family, IpAddr>),
         recorder: Recorder,
         tasks: Tasks,
     ) -> Self {
-        Self { health, ip, node, recorder, tasks, open: BTreeMap::new() }
+        Self { health, ips, node, recorder, tasks, open: BTreeMap::new() }
     }
 
     /// Opens and closes ports. What cannot be opened is told in an event, and tried again after the next change.
-    pub(crate) async fn sync(&mut self, checks: &BTreeMap<String, Check>) {
+    pub(crate) fn sync(&mut self, checks: &BTreeMap<CheckKey, Check>) {
         let is_wanted =
-            |service: &String, open: &Open| checks.get(service).is_some_and(|check| check.port == open.port);
-        let gone: Vec<String> = self
+            |key: &CheckKey, open: &Open| checks.get(key).is_some_and(|check| check.port == open.port);
+        let gone: Vec<CheckKey> = self
             .open
             .iter()
-            .filter(|(service, open)| !is_wanted(service, open))
+            .filter(|(key, open)| !is_wanted(key, open))
             .map(|(key, _)| key.clone())
             .collect();
-        for service in gone {
-            if let Some(open) = self.open.remove(&service) {
+        for key in gone {
+            if let Some(open) = self.open.remove(&key) {
                 open.tasks.stop();
             }
         }
-        for (service, check) in checks {
-            if self.open.contains_key(service) {
-                continue;
-            }
-            let address = SocketAddr::new(self.ip, check.port);
-            match TcpListener::bind(address).await {
-                Ok(listener) => self.open(service, check.port, listener),
-                Err(error) => self.tell(service, check.port, &error),
+        for (key, check) in checks {
+            let Some(ip) = self.ips.get(&key.1).filter(|_| !self.open.contains_key(key)) else { continue };
+            match bind(SocketAddr::new(*ip, check.port)) {
+                Ok(listener) => self.open(key, check.port, listener),
+                Err(error) => self.tell(&key.0, check.port, &error),
             }
         }
     }
 
-    fn open(&mut self, service: &str, port: u16, listener: TcpListener) {
-        let (health, key) = (self.health.clone(), service.to_owned());
+    fn open(&mut self, key: &CheckKey, port: u16, listener: TcpListener) {
+        let (health, asked) = (self.health.clone(), key.clone());
         let answers: Arc<Answers> = Arc::new(move |_| {
-            let report = health.state().check(&key, health.clock.now());
+            let report = health.state().check(&asked, health.clock.now());
             let Some((code, count, report)) = report else {
                 return text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
             };
@@ -199,7 +222,7 @@ impl CheckServers {
         });
         let tasks = self.tasks.child();
         tasks.spawn("health check port", listen(listener, answers, tasks.clone()));
-        self.open.insert(service.to_owned(), Open { port, tasks });
+        self.open.insert(key.clone(), Open { port, tasks });
     }
 
     fn tell(&self, service: &str, port: u16, error: &std::io::Error) {
@@ -215,5 +238,47 @@ impl CheckServers {
         let message =
             format!("node {} failed to start healthcheck {service:?} on port {port}: {error}", self.node);
         self.recorder.event(regarding, EventType::Warning, "FailedToStartServiceHealthcheck", message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::BOTH;
+
+    #[test]
+    fn all_addresses_are_those_of_the_families() {
+        let (v4, v6) = (&BOTH[..1], &BOTH[1..]);
+        for (address, families, expect) in [
+            ("0.0.0.0:1", v4, &["0.0.0.0:1"][..]),
+            ("0.0.0.0:1", v6, &["[::]:1"]),
+            ("0.0.0.0:1", &BOTH, &["0.0.0.0:1", "[::]:1"]),
+            ("[::]:1", v4, &["0.0.0.0:1"]),
+            ("127.0.0.1:1", v6, &["127.0.0.1:1"]),
+            ("[2001:db8::1]:1", &BOTH, &["[2001:db8::1]:1"]),
+        ] {
+            let found = meant(address.parse().unwrap(), families);
+            assert_eq!(found.iter().map(SocketAddr::to_string).collect::<Vec<_>>(), expect, "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn each_family_has_a_listener_of_its_own_at_one_port() {
+        let v4 = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let port = v4.local_addr().unwrap().port();
+        let v6 = bind(SocketAddr::new(unspecified(Family::V6), port)).unwrap();
+        let all = bind(SocketAddr::new(unspecified(Family::V4), 0)).unwrap();
+        let other = all.local_addr().unwrap().port();
+        let all_v6 = bind(SocketAddr::new(unspecified(Family::V6), other)).unwrap();
+        for (listener, to) in [
+            (v4, format!("127.0.0.1:{port}")),
+            (v6, format!("[::1]:{port}")),
+            (all, format!("127.0.0.1:{other}")),
+            (all_v6, format!("[::1]:{other}")),
+        ] {
+            let _client = tokio::net::TcpStream::connect(&to).await.unwrap();
+            let (_, peer) = listener.accept().await.unwrap();
+            assert_eq!(peer.is_ipv4(), to.starts_with("127"), "{to}");
+        }
     }
 }

@@ -1,14 +1,15 @@
-//! What one port of a Service comes to in the table.
+//! What one port of a Service comes to in the table of its family.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use machinery::net::{Cidr, Family};
 use sys::nftables::{Compare, Data, Expr, Key, Reg, Rule, Table, Verdict, load, source_in, when};
 
-use super::{MASQUERADE_MARK, from_pods};
-use crate::Config;
+use super::{MASQUERADE_MARK, field, from_pods, source};
 use crate::service_port::{External, Internal, ServicePort, Target};
 use crate::services::Row;
+use crate::{Config, bits};
 
 /// The numbers of a row's choices among endpoints; see [`choice_number`].
 const CHOICES: u32 = 4;
@@ -70,18 +71,18 @@ pub(super) fn add(table: &mut Table, row: &Row, config: &Config) {
     }
 }
 
-fn place(row: &ServicePort, ip: Ipv4Addr) -> Key {
-    Key::new().ip(ip).protocol(row.protocol).port(row.port)
+fn place(row: &ServicePort, ip: IpAddr) -> Key {
+    Key::new().address(ip).protocol(row.protocol).port(row.port)
 }
 
-fn lead(table: &mut Table, row: &Row, ip: Ipv4Addr, chain: Option<&str>) {
+fn lead(table: &mut Table, row: &Row, ip: IpAddr, chain: Option<&str>) {
     if let Some(chain) = chain {
         let to = Data::Verdict(Verdict::Goto(chain.to_owned()));
         table.element("service-ips", place(&row.port, ip), to);
     }
 }
 
-fn refuse(table: &mut Table, row: &Row, ip: Ipv4Addr) {
+fn refuse(table: &mut Table, row: &Row, ip: IpAddr) {
     table.element("refused-ips", place(&row.port, ip), Data::None);
 }
 
@@ -91,7 +92,7 @@ fn add_inside(table: &mut Table, row: &Row, config: &Config) {
     let chain = format!("service/{}", id(row));
     let targets = row.port.internal.targets();
     if !targets.is_empty() {
-        let mut from_outside = from_pods(config, Compare::NotEqual);
+        let mut from_outside = from_pods(config, row.port.family, Compare::NotEqual);
         from_outside.extend(mark_for_masquerade());
         table.rule(&chain, from_outside);
         let to = choose(table, row, Choice::Inside, targets);
@@ -103,7 +104,7 @@ fn add_inside(table: &mut Table, row: &Row, config: &Config) {
             lead(table, row, *ip, Some(&chain));
         } else if is_elsewhere {
             table.element("service-ips", place(&row.port, *ip), Data::Verdict(Verdict::Drop));
-        } else if !config.service_cidrs.contains((*ip).into()) {
+        } else if !config.service_cidrs.contains(*ip) {
             // All that is of the range and nobody's is refused by one rule.
             refuse(table, row, *ip);
         }
@@ -120,8 +121,8 @@ fn add_external(table: &mut Table, row: &Row, chain: &str, config: &Config) {
         }
         External::Local { local, all } => {
             let to_all = choose_outside(table, row, Choice::All, all);
-            if config.pods().is_some() {
-                let mut rule = from_pods(config, Compare::Equal);
+            if config.pods(row.port.family).is_some() {
+                let mut rule = from_pods(config, row.port.family, Compare::Equal);
                 rule.push(goto(to_all.clone()));
                 table.rule(chain, rule);
             }
@@ -153,17 +154,16 @@ fn choose_outside(table: &mut Table, row: &Row, choice: Choice, targets: &[Targe
 fn add_firewall(
     table: &mut Table,
     row: &Row,
-    ranges: &[(Ipv4Addr, u8)],
+    ranges: &[Cidr],
     (chain, config): (Option<&str>, &Config),
 ) -> String {
     let firewall = format!("firewall/{}", id(row));
     let pass = || Expr::Verdict(chain.map_or(Verdict::Return, |chain| Verdict::Goto(chain.to_owned())));
-    let is_in = |(network, bits): &(Ipv4Addr, u8)| {
-        let mask = u32::MAX.checked_shl(32 - u32::from((*bits).min(32))).unwrap_or(0);
-        config.node_ip.to_bits() & mask == network.to_bits() & mask
-    };
-    let own = if ranges.iter().any(is_in) { row.leads.balancer_ips.as_slice() } else { &[] };
-    for (network, bits) in ranges.iter().copied().chain(own.iter().map(|ip| (*ip, 32))) {
+    let node_ip = config.node_ip(row.port.family);
+    let is_allowed = node_ip.is_some_and(|ip| ranges.iter().any(|range| range.contains(ip)));
+    let own = if is_allowed { row.leads.balancer_ips.as_slice() } else { &[] };
+    let ranges = ranges.iter().map(|range| (range.first(), range.bits()));
+    for (network, bits) in ranges.chain(own.iter().map(|ip| (*ip, bits(row.port.family)))) {
         let mut rule = source_in(network, bits, Compare::Equal);
         rule.push(pass());
         table.rule(&firewall, rule);
@@ -198,21 +198,35 @@ fn choose(table: &mut Table, row: &Row, choice: Choice, targets: &[Target]) -> S
     let chain = chain_of(row, choice);
     let number = choice_number(row, choice);
     if let Some(timeout) = row.port.affinity {
-        choose_again(table, (&chain, number), timeout, targets);
+        choose_again(table, (&chain, number, row.port.family), timeout, targets);
         return chain;
     }
-    let target = |(ip, port): &Target| Key::new().ip(*ip).port(*port);
     if let [only] = targets {
-        table.rule(&chain, vec![load(Reg::R1, &target(only)), Expr::Dnat(Reg::R1, Some(Reg::R2))]);
+        table.rule(&chain, lead_to(*only));
         return chain;
     }
+    let target = |(ip, port): &Target| Key::new().address(*ip).port(*port);
     for (index, to) in (0u32..).zip(targets) {
         table.element("endpoints", Key::new().index(number).index(index), Data::Value(target(to)));
     }
     let mut rule = pick(number, targets);
-    rule.extend([Expr::Map("endpoints".into(), Reg::R0, Reg::R2), Expr::Dnat(Reg::R2, Some(Reg::R3))]);
+    let port = Reg::R2.after(field(row.port.family));
+    rule.extend([Expr::Map("endpoints".into(), Reg::R0, Reg::R2), Expr::Dnat(Reg::R2, Some(port))]);
     table.rule(&chain, rule);
     chain
+}
+
+/// Sends a connection to an endpoint.
+fn lead_to((ip, port): Target) -> Rule {
+    let family = Family::of(ip);
+    let (address, at) = (Key::new().address(ip), Reg::R1.after(field(family)));
+    let mut rule = match family {
+        Family::V4 => vec![load(Reg::R1, &address.port(port))],
+        // Longer than what a rule can load at once.
+        Family::V6 => vec![load(Reg::R1, &address), load(at, &Key::new().port(port))],
+    };
+    rule.push(Expr::Dnat(Reg::R1, Some(at)));
+    rule
 }
 
 /// Loads the number of a choice and that of one of its targets.
@@ -221,24 +235,23 @@ fn pick(number: u32, targets: &[Target]) -> Rule {
 }
 
 /// Each endpoint has a set of the clients that it served, which they leave when they have been away for `timeout`.
-fn choose_again(table: &mut Table, (chain, number): (&str, u32), timeout: Duration, targets: &[Target]) {
+fn choose_again(
+    table: &mut Table,
+    (chain, number, family): (&str, u32, Family),
+    timeout: Duration,
+    targets: &[Target],
+) {
     let name = chain.trim_start_matches("endpoints/");
     // The kernel cannot change a set's timeout: one with another is another set.
-    let clients = |(ip, port): &Target| format!("clients/{}/{name}/{ip}:{port}", timeout.as_secs());
-    let endpoint = |(ip, port): &Target| format!("endpoint/{name}/{ip}:{port}");
+    let clients = |to: &Target| format!("clients/{}/{name}/{}", timeout.as_secs(), SocketAddr::from(*to));
+    let endpoint = |to: &Target| format!("endpoint/{name}/{}", SocketAddr::from(*to));
     for to in targets {
-        let (ip, port) = *to;
-        table.dynamic_set(&clients(to), &[sys::nftables::Field::Ipv4], timeout);
-        table.rule(
-            &endpoint(to),
-            vec![
-                Expr::SourceIp(Reg::R0),
-                Expr::Update(clients(to), Reg::R0),
-                load(Reg::R1, &Key::new().ip(ip).port(port)),
-                Expr::Dnat(Reg::R1, Some(Reg::R2)),
-            ],
-        );
-        table.rule(chain, vec![Expr::SourceIp(Reg::R0), Expr::In(clients(to), Reg::R0), goto(endpoint(to))]);
+        table.dynamic_set(&clients(to), &[field(family)], timeout);
+        let mut rule = vec![source(family, Reg::R0), Expr::Update(clients(to), Reg::R0)];
+        rule.extend(lead_to(*to));
+        table.rule(&endpoint(to), rule);
+        let again = vec![source(family, Reg::R0), Expr::In(clients(to), Reg::R0), goto(endpoint(to))];
+        table.rule(chain, again);
     }
     for (index, to) in (0u32..).zip(targets) {
         let to = Data::Verdict(Verdict::Goto(endpoint(to)));

@@ -317,6 +317,18 @@ impl Route {
         self.0.call(request, || format!("add address {}/{}", address.ip, address.prefix))
     }
 
+    /// Adds an address to a link that others may use, and the host itself uses as a source of nothing that does not ask for
+    /// it: of IPv6, a deprecated one (RFC 6724, rule 3); of IPv4 the kernel asks the outgoing link's.
+    pub fn add_passive_address(&mut self, address: Address) -> Result<()> {
+        let mut request = address_request(libc::RTM_NEWADDR, CREATE | REPLACE, address);
+        if address.ip.is_ipv6() {
+            // Preferred for no time, valid for ever.
+            let lifetimes = [0, u32::MAX, 0, 0].map(u32::to_ne_bytes).concat();
+            request.bytes(libc::IFA_CACHEINFO, &lifetimes);
+        }
+        self.0.call(request, || format!("add address {}/{}", address.ip, address.prefix))
+    }
+
     /// Takes an address from a link. No error if it has none such.
     pub fn delete_address(&mut self, address: Address) -> Result<()> {
         let request = address_request(libc::RTM_DELADDR, 0, address);

@@ -53,11 +53,21 @@ pub fn apply(previous: Option<&Table>, next: &Table) -> Result<()> {
 
 /// Makes the kernel's table this one, whatever it was, in one transaction.
 pub fn replace(next: &Table) -> Result<()> {
-    let mut batch = Batch::of(next.family as u8, &next.name);
-    batch.table(NEW_TABLE, CREATE);
-    batch.table(DELETE_TABLE, 0);
-    batch.table(NEW_TABLE, CREATE);
-    batch.change(&Changes::between(&Table { family: next.family, ..Table::new(next.name.clone()) }, next));
+    replace_all(std::slice::from_ref(next))
+}
+
+/// Makes the kernel's tables of these names and families these, whatever they were, in one transaction.
+pub fn replace_all(next: &[Table]) -> Result<()> {
+    let Some(first) = next.first() else { return Ok(()) };
+    let mut batch = Batch::of(first.family as u8, &first.name);
+    for table in next {
+        batch.go_on(table.family as u8, &table.name);
+        batch.table(NEW_TABLE, CREATE);
+        batch.table(DELETE_TABLE, 0);
+        batch.table(NEW_TABLE, CREATE);
+        let empty = Table { family: table.family, ..Table::new(table.name.clone()) };
+        batch.change(&Changes::between(&empty, table));
+    }
     batch.commit()
 }
 
@@ -71,20 +81,32 @@ pub fn apply_changes(next: &Table, changes: &Changes<'_>) -> Result<()> {
     batch.commit()
 }
 
-/// Makes a part of the kernel's table, which is as `previous` says, as `next` says, in one transaction. What neither
-/// names is left alone; sets that only have elements of others are in both, without those.
+/// Makes parts of the kernel's tables, which are as `previous` says, as `next` says, in one transaction; both have the same
+/// tables in the same order. What neither names is left alone; sets that only have elements of others are in both, without
+/// those.
 ///
 /// # Errors
-/// The kernel's table is not what `previous` says, or something has another definition: then nothing is different.
-pub fn change(previous: &Table, next: &Table) -> Result<()> {
+/// The kernel's tables are not what `previous` says, or something has another definition: then nothing is different.
+pub fn change(previous: &[Table], next: &[Table]) -> Result<()> {
     if previous == next {
         return Ok(());
     }
-    if !can_change(previous, next) {
+    let pairs = || std::iter::zip(previous, next);
+    let (Some(first), true) =
+        (next.first(), previous.len() == next.len() && pairs().all(|(old, new)| can_change(old, new)))
+    else {
+        let name = next.first().map_or("", |table| &table.name);
         let error = io::Error::new(io::ErrorKind::InvalidInput, "a chain or set has another definition");
-        return Err(Error::new(format!("change nftables table {}", next.name), error));
+        return Err(Error::new(format!("change nftables table {name}"), error));
+    };
+    let mut batch = Batch::of(first.family as u8, &first.name);
+    let changes = pairs().map(|(old, new)| (new, Changes::between(old, new)));
+    let changes: Vec<_> = changes.filter(|(_, changes)| !changes.is_empty()).collect();
+    for (table, changes) in &changes {
+        batch.go_on(table.family as u8, &table.name);
+        batch.change(changes);
     }
-    apply_changes(next, &Changes::between(previous, next))
+    if changes.is_empty() { Ok(()) } else { batch.commit() }
 }
 
 /// Whether there can be tables: makes one of this name and deletes it, in one transaction.
@@ -180,6 +202,11 @@ impl<'a> Batch<'a> {
         let mut batch = Self { family, table, out: Encoder::default(), sequence: 0, last_start: 0 };
         batch.frame(BATCH_BEGIN);
         batch
+    }
+
+    /// What follows is about this table.
+    fn go_on(&mut self, family: u8, table: &'a str) {
+        (self.family, self.table) = (family, table);
     }
 
     fn frame(&mut self, kind: u16) {

@@ -210,6 +210,7 @@ fn expression(list: &mut Encoder, expr: &Expr, family: u8) {
         Expr::IcmpType(to) => payload(list, *to, 2, 0, 1),
         Expr::NeighbourTarget(to) => payload(list, *to, 2, 8, 16),
         Expr::DestinationPort(to) => payload(list, *to, 2, 2, 2),
+        Expr::HopLimit(to) => payload(list, *to, 1, 7, 1),
         Expr::L4Protocol(to) => two(list, "meta", (1, to.0), (2, 16)),
         Expr::Mark(to) => two(list, "meta", (1, to.0), (2, 3)),
         Expr::SetMark(from) => two(list, "meta", (2, 3), (3, from.0)),

@@ -68,6 +68,8 @@ pub enum Expr {
     L4Protocol(Reg),
     /// Loads the destination port.
     DestinationPort(Reg),
+    /// Loads how many more routers an IPv6 packet may meet.
+    HopLimit(Reg),
     /// Loads the packet mark.
     Mark(Reg),
     /// Sets the packet mark.

@@ -1,5 +1,5 @@
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
@@ -167,4 +167,45 @@ fn base_chains_say_where_they_are_hooked() {
     let chain = |name: &str| (Family::Ipv4, "t".to_owned(), name.to_owned(), 3, 1);
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found.contains(&chain("output")) && found.contains(&chain("filter-output")), "{found:?}");
+}
+
+#[test]
+fn tables_of_both_families_change_together_or_not_at_all() {
+    assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces: run it as root");
+    let of_v6 = |chain: &str, to: &str| {
+        let mut table = Table { family: TableFamily::Ipv6, ..Table::new("t") };
+        table.base_chain("output", ChainKind::Nat, Hook::Output, -100);
+        table.base_chain("filter-output", ChainKind::Filter, Hook::Output, 0);
+        let mut refused = destination_in("fd43::".parse::<IpAddr>().unwrap(), 112, Compare::Equal);
+        refused.push(Expr::RejectPortUnreachable);
+        table.rule("filter-output", refused);
+        let to = Verdict::Goto(to.to_owned());
+        table.rule("output", vec![Expr::Verdict(to)]);
+        let address = Key::new().address("fd42::2".parse().unwrap());
+        let port = Reg::R1.after(Field::Ipv6);
+        let lead =
+            vec![load(Reg::R1, &address), load(port, &Key::new().port(80)), Expr::Dnat(Reg::R1, Some(port))];
+        table.rule(chain, lead);
+        table
+    };
+    let lists = |text: &str| assert!(listing().contains(text), "{text} in {}", listing());
+    NetNs::anonymous()
+        .unwrap()
+        .run(|| {
+            let before = [table(&[1]), of_v6("a", "a")];
+            replace_all(&before)?;
+            lists("ip6 daddr fd43::/112 reject");
+            let names = || Ok([table_names_of(TableFamily::Ipv4)?, table_names_of(TableFamily::Ipv6)?]);
+            assert_eq!(names()?, [["t"], ["t"]]);
+            let known = listing();
+            assert!(change(&before, &[table(&[2]), of_v6("b", "nowhere")]).is_err());
+            assert_eq!(listing(), known, "one of both was wrong");
+            change(&before, &[table(&[2]), of_v6("b", "b")])?;
+            lists("127.0.0.1 . 2");
+            lists("goto b");
+            delete_table_of(TableFamily::Ipv6, "t")?;
+            assert_eq!(names()?, [vec!["t"], vec![]]);
+            Ok(())
+        })
+        .unwrap();
 }

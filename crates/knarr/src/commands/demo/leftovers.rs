@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
+use sys::nftables::TableFamily;
 
 use crate::layout::Layout;
 
@@ -31,8 +32,9 @@ impl Leftovers {
         for link in sys::netlink::Route::open()?.links()? {
             found.insert(format!("link {}", link.name));
         }
-        for table in sys::nftables::table_names()? {
-            found.insert(format!("nft table {table}"));
+        for family in [TableFamily::Ipv4, TableFamily::Ipv6] {
+            let tables = sys::nftables::table_names_of(family)?;
+            found.extend(tables.into_iter().map(|table| format!("nft table {table}")));
         }
         found.extend(cgroups(&id));
         if layout.root().exists() {

@@ -15,19 +15,19 @@ pub(super) struct Packet {
 
 /// Whether a packet of a tracked connection is forwarded.
 pub(super) fn passes(table: &Table, packet: &Packet) -> bool {
-    forwarded(table, packet, 1 << 3)
+    forwarded(table, packet, (1 << 3, 63))
 }
 
-/// Whether a packet of no connection is.
-pub(super) fn passes_untracked(table: &Table, packet: &Packet) -> bool {
-    forwarded(table, packet, 1)
+/// Whether a packet of no connection is, with this hop limit when these chains see it.
+pub(super) fn passes_untracked(table: &Table, packet: &Packet, hop_limit: u8) -> bool {
+    forwarded(table, packet, (1, hop_limit))
 }
 
-fn forwarded(table: &Table, packet: &Packet, state: u32) -> bool {
+fn forwarded(table: &Table, packet: &Packet, (state, hop_limit): (u32, u8)) -> bool {
     let mut bases: Vec<_> =
         table.chains.iter().filter_map(|(name, chain)| Some((chain.base?.priority, name))).collect();
     bases.sort_unstable();
-    let machine = Machine { table, packet, state };
+    let machine = Machine { table, packet, state, hop_limit };
     bases.into_iter().all(|(_, name)| machine.chain(name) != Some(End::Drop))
 }
 
@@ -41,6 +41,7 @@ struct Machine<'a> {
     table: &'a Table,
     packet: &'a Packet,
     state: u32,
+    hop_limit: u8,
 }
 
 impl Machine<'_> {
@@ -81,6 +82,8 @@ impl Machine<'_> {
                 | Expr::Responder(..)
                 | Expr::TrackedProtocol(_)
                 | Expr::ResponderPort(_) => return None,
+                Expr::L4Protocol(to) => (*to, vec![self.packet.protocol]),
+                Expr::HopLimit(to) => (*to, vec![self.hop_limit]),
                 Expr::SourceIp(to) | Expr::SourceIpv6(to) => (*to, octets(self.packet.initiator)),
                 Expr::DestinationIp(to) | Expr::DestinationIpv6(to) => (*to, octets(self.packet.responder)),
                 Expr::Bitwise(reg, mask, xor) => {
