@@ -1,13 +1,15 @@
 //! Rules that no compiler checks: the layers and edges of the crates, circles among modules, file length, module docs,
-//! duplication, features.
+//! duplication, features, what others' code may be.
 //!
 //! `docs/crates.toml` is the golden graph: a new edge shows up there first. What counts as a copy is in [`clones`],
-//! what as a circle in [`modules`], and why every crate is to be built with the same libraries in [`features`].
+//! what as a circle in [`modules`], why every crate is to be built with the same libraries in [`features`], and which libraries may be
+//! taken in [`supply`].
 
 mod clones;
 mod features;
 mod functions;
 mod modules;
+mod supply;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,6 +31,7 @@ pub(crate) fn run() -> Result<()> {
     let circles = golden.iter().map(|(name, known)| (name.as_str(), known.circle));
     modules::check(&root, circles.filter(|(name, _)| crates.contains_key(*name)), &mut breaches)?;
     features::check(&root, crates.keys().map(String::as_str), &mut breaches)?;
+    supply::check(&root, &mut breaches)?;
     let mut functions = Vec::new();
     for file in rust_files(&root)? {
         let text = fs::read_to_string(&file)?;
@@ -46,7 +49,7 @@ pub(crate) fn run() -> Result<()> {
         bail!("{} rules are broken", breaches.len());
     }
     eprintln!(
-        "tidy: layers, circles, file lengths, module docs and features are in order, and nothing is said twice"
+        "tidy: layers, circles, file lengths, module docs, features and licences are in order, and nothing is said twice"
     );
     Ok(())
 }

@@ -32,7 +32,7 @@ const CUSTOM_SEEDS: [u64; 4] = [0, 1, 2, 3];
 /// A lie is told by chance; it gets this many to be told.
 const LIES: std::ops::Range<u64> = 0..3;
 /// In virtual time.
-const RUN_MAX: Duration = Duration::from_secs(7200);
+const RUN_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long a server lives before it crashes, at most, in virtual time.
 const LIFE_MAX_MILLIS: u64 = 6000;
 const START: &str = "2026-01-01T00:00:00Z";

@@ -32,8 +32,9 @@ const LEVELS: u64 = 1_000_000;
 const PAUSE_MILLIS_MAX: u64 = 800;
 /// Between two looks at what the server tells of its kinds.
 const LOOK_MILLIS_MAX: u64 = 1000;
-/// How long a change may take, whatever happens to the server.
-const CHANGE_MAX: Duration = Duration::from_secs(300);
+/// How long a change may take, whatever happens to the server: where one of five requests to the store is lost, the end of a
+/// definition, which takes ten of them in a row, is tried again every half a minute for a long time.
+const CHANGE_MAX: Duration = Duration::from_secs(3600);
 /// Documents that tell of the kind, and of which of its versions, if not of all.
 const DOCUMENTS: [(&str, &str, Option<&str>); 6] = [
     ("/apis/torture.example.com/v1", "application/json", Some("v1")),
@@ -105,9 +106,14 @@ impl Definition {
                 false => self.apply(client, form).await,
             }
         };
-        tokio::time::timeout(CHANGE_MAX, changed)
-            .await
-            .map_err(|_| format!("form {form} takes too long"))??;
+        match tokio::time::timeout(CHANGE_MAX, changed).await {
+            Ok(changed) => changed?,
+            Err(_) => {
+                let there = client.ask(Method::GET, DEFINITION, None).await;
+                let is_told_of = self.is_told_of(client).await;
+                return Err(format!("form {form} takes too long; told of: {is_told_of}; {there:?}").into());
+            }
+        }
         self.answered.store(form, Ordering::SeqCst);
         Ok(())
     }
