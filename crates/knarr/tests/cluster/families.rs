@@ -90,7 +90,9 @@ impl Stand {
         let url = format!("https://{}:6443", in_url(flavour.host(0, by)));
         let folder = agent.data_dir().display().to_string();
         let flags = ["agent", "--server", &url, "--token", token, "--node-ip", &flavour.node_ip(1)];
-        let node = must(agent.start("agent", &[&flags[..], &["--node-name", "host-1", "--data-dir", &folder]].concat()));
+        let node = must(
+            agent.start("agent", &[&flags[..], &["--node-name", "host-1", "--data-dir", &folder]].concat()),
+        );
         Self { flavour, wire, server, agent, node }
     }
 
@@ -105,7 +107,9 @@ impl Stand {
     fn prove(&self) {
         let session = self.session();
         std::fs::write(session.folder().join("web.yaml"), WEB).unwrap();
-        must(session.must("kubectl apply -f web.yaml && kubectl rollout status deployment/web --timeout=90s"));
+        must(
+            session.must("kubectl apply -f web.yaml && kubectl rollout status deployment/web --timeout=90s"),
+        );
         for host in 0..HOSTS {
             must(session.must(&format!(
                 "kubectl run client-{host} --image={BUSYBOX} --overrides='{{\"spec\":{{\"nodeName\":\"host-{host}\"}}}}' -- sleep 3600"
@@ -121,7 +125,11 @@ impl Stand {
         if self.flavour.is_dual() {
             self.there_and_back(&session);
         }
-        must(session.must("kubectl delete service --all --timeout=60s && kubectl delete -f web.yaml --timeout=60s"));
+        must(
+            session.must(
+                "kubectl delete service --all --timeout=60s && kubectl delete -f web.yaml --timeout=60s",
+            ),
+        );
         must(session.must("kubectl delete pods --all --timeout=60s --wait=false"));
     }
 
@@ -139,14 +147,20 @@ impl Stand {
             let cidrs = list(&node, "{.spec.podCIDRs[*]}");
             let cidrs: Vec<&str> = cidrs.iter().map(String::as_str).collect();
             assert_eq!(cidrs.len(), self.flavour.names.len(), "{cidrs:?}");
-            assert!(cidrs.iter().zip(self.flavour.names).all(|(cidr, family)| is_of(cidr, family)), "{cidrs:?}");
+            assert!(
+                cidrs.iter().zip(self.flavour.names).all(|(cidr, family)| is_of(cidr, family)),
+                "{cidrs:?}"
+            );
             let pod = format!("pod client-{host}");
             let ips = list(&pod, "{.status.podIPs[*].ip}");
             assert_eq!(ips.len(), self.flavour.names.len(), "{ips:?}");
             assert!(ips.iter().zip(self.flavour.names).all(|(ip, family)| is_of(ip, family)), "{ips:?}");
             assert_eq!(list(&pod, "{.status.hostIPs[*].ip}").join(","), self.flavour.node_ip(host));
             let wide = must(session.must(&format!("kubectl get {node} {pod} -o wide 2>/dev/null || kubectl get {node} -o wide && kubectl get {pod} -o wide")));
-            assert!(wide.contains(&self.flavour.host(host, main).to_string()) && wide.contains(&ips[0]), "{wide}");
+            assert!(
+                wide.contains(&self.flavour.host(host, main).to_string()) && wide.contains(&ips[0]),
+                "{wide}"
+            );
         }
         let kubernetes = list("service kubernetes -n default", "{.spec.clusterIPs[*]}");
         assert!(kubernetes.len() == 1 && is_of(&kubernetes[0], main), "{kubernetes:?}");
@@ -165,25 +179,41 @@ impl Stand {
              ipFamilies: [{family}], ports: [{{port: 8080}}]}}}}\nEOF"
         );
         must(session.must(&service));
-        let slices = format!("kubectl get endpointslices -l kubernetes.io/service-name={name} -o jsonpath='{{.items[*].addressType}} {{.items[*].endpoints[*].addresses[*]}}'");
-        let found = must(session.must(&format!("eventually '[ $({slices} | wc -w) = 3 ] && {slices}'", slices = slices.replace('\'', "\""))));
+        let slices = format!(
+            "kubectl get endpointslices -l kubernetes.io/service-name={name} -o jsonpath='{{.items[*].addressType}} {{.items[*].endpoints[*].addresses[*]}}'"
+        );
+        let found = must(session.must(&format!(
+            "eventually '[ $({slices} | wc -w) = 3 ] && {slices}'",
+            slices = slices.replace('\'', "\"")
+        )));
         let ips: Vec<&str> = found.split_whitespace().collect();
         assert!(ips[0] == family && ips[1..].iter().all(|ip| is_of(ip, family)), "{found}");
-        let address = must(session.must(&format!("kubectl get service {name} -o jsonpath='{{.spec.clusterIP}}'")));
+        let address =
+            must(session.must(&format!("kubectl get service {name} -o jsonpath='{{.spec.clusterIP}}'")));
         assert!(is_of(&address, family), "{address}");
         let mut places: Vec<String> = ips[1..].iter().map(|ip| format!("{}:8080", in_url(ip))).collect();
         places.extend([in_url(&address), name.clone(), format!("{name}.families.svc.cluster.local")]);
         places.push(format!("bare-{name}:8080"));
         for (client, place) in (0..HOSTS).flat_map(|client| places.iter().map(move |place| (client, place))) {
-            let wget = format!("timeout 10 kubectl exec client-{client} -- wget -q -T 5 -O - http://{place}/");
+            let wget =
+                format!("timeout 10 kubectl exec client-{client} -- wget -q -T 5 -O - http://{place}/");
             must(session.must(&format!("eventually '{wget} | grep -o \"hello from web\"'")));
         }
-        let port = must(session.must(&format!("kubectl get service {name} -o jsonpath='{{.spec.ports[0].nodePort}}'")));
+        let port = must(
+            session.must(&format!("kubectl get service {name} -o jsonpath='{{.spec.ports[0].nodePort}}'")),
+        );
         for host in 0..HOSTS {
             let url = format!("http://{}:{port}/", in_url(self.flavour.host(host, family)));
-            must(session.must(&format!("eventually 'curl --silent --fail --max-time 5 -g \"{url}\" | grep -o \"hello from web\"'")));
+            must(session.must(&format!(
+                "eventually 'curl --silent --fail --max-time 5 -g \"{url}\" | grep -o \"hello from web\"'"
+            )));
             // From the wire, where no Node is.
-            let page = self.wire.command(None, "busybox").args(["wget", "-q", "-T", "5", "-O", "-", &url]).output().unwrap();
+            let page = self
+                .wire
+                .command(None, "busybox")
+                .args(["wget", "-q", "-T", "5", "-O", "-", &url])
+                .output()
+                .unwrap();
             assert!(String::from_utf8_lossy(&page.stdout).contains("hello from web"), "{url}: {page:?}");
         }
         let through = format!("kubectl get --raw /api/v1/namespaces/families/services/{name}:80/proxy/");
@@ -228,7 +258,9 @@ impl Stand {
                     family.to_lowercase()
                 )));
                 assert!(found.contains(&address), "{name} at {server}: {found}");
-                let back = must(session.must(&format!("kubectl exec client-1 -- nslookup {address} {server} || true")));
+                let back = must(
+                    session.must(&format!("kubectl exec client-1 -- nslookup {address} {server} || true")),
+                );
                 assert!(back.contains(&name), "{address} at {server}: {back}");
             }
         }
@@ -237,17 +269,24 @@ impl Stand {
     /// A Service of one family gets the other, and loses it again.
     fn there_and_back(&self, session: &Session<'_>) {
         let (main, other) = (self.flavour.names[0], self.flavour.names[1]);
-        must(session.must("kubectl expose deployment web --name=turning --type=NodePort --port=80 --target-port=8080"));
+        must(session.must(
+            "kubectl expose deployment web --name=turning --type=NodePort --port=80 --target-port=8080",
+        ));
         let ips = |what: &str| -> Vec<String> {
-            let text = must(session.must(&format!("kubectl get service turning -o jsonpath='{{.spec.{what}[*]}}'")));
+            let text =
+                must(session.must(&format!("kubectl get service turning -o jsonpath='{{.spec.{what}[*]}}'")));
             text.split_whitespace().map(str::to_owned).collect()
         };
         assert_eq!(ips("ipFamilies"), [main]);
         let page = |place: &str| {
-            format!("timeout 10 kubectl exec client-1 -- wget -q -T 2 -O - http://{place}/ | grep -o \"hello from web\"")
+            format!(
+                "timeout 10 kubectl exec client-1 -- wget -q -T 2 -O - http://{place}/ | grep -o \"hello from web\""
+            )
         };
         let change = |policy: &str| {
-            must(session.must(&format!("kubectl patch service turning -p '{{\"spec\":{{\"ipFamilyPolicy\":\"{policy}\"}}}}'")))
+            must(session.must(&format!(
+                "kubectl patch service turning -p '{{\"spec\":{{\"ipFamilyPolicy\":\"{policy}\"}}}}'"
+            )))
         };
         for _ in 0..2 {
             change("RequireDualStack");
@@ -256,13 +295,16 @@ impl Stand {
             for ip in &both {
                 must(session.must(&format!("eventually '{}'", page(&in_url(ip)))));
             }
-            let port = must(session.must("kubectl get service turning -o jsonpath='{.spec.ports[0].nodePort}'"));
+            let port =
+                must(session.must("kubectl get service turning -o jsonpath='{.spec.ports[0].nodePort}'"));
             let url = format!("http://{}:{port}/", in_url(self.flavour.host(1, other)));
             let curl = format!("curl --silent --fail --max-time 2 -g \"{url}\"");
             must(session.must(&format!("eventually '{curl} | grep -o \"hello from web\"'")));
             change("SingleStack");
             assert_eq!(ips("clusterIPs"), [both[0].clone()]);
-            must(session.must(&format!("eventually '! {curl}' && eventually '! {}'", page(&in_url(&both[1])))));
+            must(
+                session.must(&format!("eventually '! {curl}' && eventually '! {}'", page(&in_url(&both[1])))),
+            );
             must(session.must(&format!("eventually '{}'", page(&in_url(&both[0])))));
         }
     }
