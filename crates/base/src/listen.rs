@@ -67,8 +67,7 @@ mod tests {
 
     async fn peer(listener: &TcpListener, to: &str) -> String {
         let port = listener.local_addr().unwrap().port();
-        let (stream, accepted) =
-            tokio::join!(TcpStream::connect(format!("{to}:{port}")), listener.accept());
+        let (stream, accepted) = tokio::join!(TcpStream::connect(format!("{to}:{port}")), listener.accept());
         drop(stream.unwrap());
         plain(accepted.unwrap().1).ip().to_string()
     }

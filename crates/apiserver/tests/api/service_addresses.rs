@@ -200,7 +200,10 @@ async fn a_cluster_of_ipv6_gives_addresses_of_no_other_family() {
     })
     .await;
     let kubernetes = server.call("GET", &format!("{SERVICES}/kubernetes"), "").await.body;
-    assert_eq!((addresses(&kubernetes).as_str(), &kubernetes["spec"]["ipFamilies"]), ("fd43::1", &json!(["IPv6"])));
+    assert_eq!(
+        (addresses(&kubernetes).as_str(), &kubernetes["spec"]["ipFamilies"]),
+        ("fd43::1", &json!(["IPv6"]))
+    );
     let slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
     let slice = server.call("GET", slice, "").await.body;
     assert_eq!(slice["addressType"], "IPv6");
@@ -257,7 +260,9 @@ async fn a_cluster_of_ipv6_gives_addresses_of_no_other_family() {
         let made = server.call("POST", SERVICES, &service(name, spec)).await;
         assert_eq!(addresses(&made.body), expect, "{name}");
     }
-    let any = server.call("POST", SERVICES, &service("any", ", type: NodePort, ipFamilyPolicy: PreferDualStack")).await;
+    let any = server
+        .call("POST", SERVICES, &service("any", ", type: NodePort, ipFamilyPolicy: PreferDualStack"))
+        .await;
     let given = addresses(&any.body);
     assert!(given.starts_with("fd43::") && !given.contains(' '), "{given}");
     let record = server.call("GET", &format!("{ADDRESSES}/{given}"), "").await;

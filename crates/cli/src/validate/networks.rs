@@ -86,7 +86,9 @@ fn pod_bits(args: &ServerArgs, family: Family) -> Result<(u8, u8), UsageError> {
 
 fn network(flag: &str, cidr: Cidr, (least, most): (u8, u8)) -> Result<(), UsageError> {
     if !(least..=most).contains(&cidr.bits()) {
-        return wrong(format!("{flag} {cidr} must be a network with a prefix length between {least} and {most}"));
+        return wrong(format!(
+            "{flag} {cidr} must be a network with a prefix length between {least} and {most}"
+        ));
     }
     if cidr != cidr.network() {
         return wrong(format!("{flag} {cidr} must be a network's first address: {}", cidr.network()));

@@ -86,7 +86,8 @@ impl Snapshot {
         for other in all.iter().filter(|other| Some(name(&other.metadata)) != own) {
             taken.extend(addresses(other));
         }
-        let pods = all.iter().flat_map(|node| node.spec.iter().flat_map(|spec| spec.pod_cidrs.iter().flatten()));
+        let pods =
+            all.iter().flat_map(|node| node.spec.iter().flat_map(|spec| spec.pod_cidrs.iter().flatten()));
         let pods = pods.filter_map(|cidr| Cidr::legacy(cidr)).collect();
         for service in informers.informer::<Service>().list() {
             taken.extend(service_addresses(&service));
@@ -251,7 +252,8 @@ mod tests {
         const BOTH: &str = "[10.43.0.0/16, 'fd43::/112']";
         let check = |ranges: &str, addresses: &[&str], peer: Option<&str>, ips: &[&str], expected: bool| {
             let mut snapshot = snapshot(addresses, peer, ips, &["a"]);
-            snapshot.ranges = list(&format!("[{{metadata: {{name: kubernetes}}, spec: {{cidrs: {ranges}}}}}]"));
+            snapshot.ranges =
+                list(&format!("[{{metadata: {{name: kubernetes}}, spec: {{cidrs: {ranges}}}}}]"));
             snapshot.taken.insert("2001:db8::2".parse().unwrap());
             let plan = render(&plan(&snapshot, noon()));
             assert_eq!(!plan.is_empty(), expected, "{ranges} {addresses:?} {peer:?} {ips:?}");

@@ -190,7 +190,8 @@ fn each_family_of_a_service_has_slices_of_its_own() {
         let told = plan.actions().filter_map(|action| match action {
             Action::Request(request) => {
                 let endpoints = request.body["endpoints"].as_array().cloned().unwrap_or_default();
-                let ips: Vec<&str> = endpoints.iter().filter_map(|one| one["addresses"][0].as_str()).collect();
+                let ips: Vec<&str> =
+                    endpoints.iter().filter_map(|one| one["addresses"][0].as_str()).collect();
                 let family = request.body["addressType"].as_str().unwrap_or(&request.name);
                 Some(format!("{:?} {family} {}", request.verb, ips.join(" ")).trim_end().to_owned())
             }

@@ -54,9 +54,11 @@ pub(crate) fn zone() -> Zone {
         .collect();
     slices.push(many);
     let slices: Vec<Arc<EndpointSlice>> = slices.into_iter().map(Arc::new).collect();
-    Zone::new(&services, &slices, "cluster.local", 7).with_reverse_cidrs(
-        &["10.42.0.0/15".parse().unwrap(), "fd42::/56".parse().unwrap(), "fd43::/112".parse().unwrap()],
-    )
+    Zone::new(&services, &slices, "cluster.local", 7).with_reverse_cidrs(&[
+        "10.42.0.0/15".parse().unwrap(),
+        "fd42::/56".parse().unwrap(),
+        "fd43::/112".parse().unwrap(),
+    ])
 }
 
 fn check(question: &str, expected: Expect) {
@@ -123,8 +125,7 @@ fn a_service_has_an_address_of_each_of_its_families() {
         ("10-42-0-5.default.pod.cluster.local. AAAA", ""),
     ] {
         let (name, kind) = question.split_once(' ').unwrap();
-        let decision =
-            answer(&zone(), &Name::from_ascii(name).unwrap(), RecordType::from_str(kind).unwrap());
+        let decision = answer(&zone(), &Name::from_ascii(name).unwrap(), RecordType::from_str(kind).unwrap());
         let Decision::Answer(answer) = decision else { panic!("{question}") };
         // What has no address of that family exists all the same.
         assert_eq!(answer.code, ResponseCode::NoError, "{question}");
@@ -140,10 +141,8 @@ fn a_service_has_an_address_of_each_of_its_families() {
         "fd42--5-eth0.default.pod.cluster.local. AAAA",
     ] {
         let (name, kind) = nothing.split_once(' ').unwrap();
-        let decision =
-            answer(&zone(), &Name::from_ascii(name).unwrap(), RecordType::from_str(kind).unwrap());
-        let is_found =
-            matches!(&decision, Decision::Answer(answer) if answer.code != ResponseCode::NXDomain);
+        let decision = answer(&zone(), &Name::from_ascii(name).unwrap(), RecordType::from_str(kind).unwrap());
+        let is_found = matches!(&decision, Decision::Answer(answer) if answer.code != ResponseCode::NXDomain);
         assert!(!is_found, "{nothing}: {decision:?}");
     }
 }
@@ -276,14 +275,15 @@ fn addresses_of_ipv6_have_names() {
         (nibbles("g"), "forward"),
     ] {
         let (name, kind) = question.split_once(' ').unwrap();
-        let found = match answer(&zone(), &Name::from_ascii(name).unwrap(), RecordType::from_str(kind).unwrap()) {
-            Decision::Answer(answer) => {
-                let names: Vec<String> =
-                    answer.answers.iter().map(|record| record.data.to_string()).collect();
-                format!("{:?} {}", answer.code, names.join(" "))
-            }
-            _ => "forward".to_owned(),
-        };
+        let found =
+            match answer(&zone(), &Name::from_ascii(name).unwrap(), RecordType::from_str(kind).unwrap()) {
+                Decision::Answer(answer) => {
+                    let names: Vec<String> =
+                        answer.answers.iter().map(|record| record.data.to_string()).collect();
+                    format!("{:?} {}", answer.code, names.join(" "))
+                }
+                _ => "forward".to_owned(),
+            };
         assert_eq!(found, expected, "{question}");
     }
 }

@@ -18,7 +18,6 @@ mod disk;
 mod dra;
 mod encryption;
 mod etcd;
-mod families;
 mod ha;
 mod ha_faults;
 mod host;
