@@ -281,6 +281,30 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn an_address_of_ipv6_is_judged_in_whatever_form_it_is_named() {
+        let own = Own { addresses: ["2001:db8::10".parse().unwrap()].into(), ..own() };
+        for (host, port, expect) in [
+            ("2001:db8::11", 10250, Some("[2001:db8::11]:10250")),
+            ("2001:DB8:0:0::11", 80, Some("[2001:DB8:0:0::11]:80")),
+            ("2001:db8::10", 10250, Some("[2001:db8::10]:10250")),
+            ("2001:db8::10", 6443, None),
+            ("2001:db8:0:0:0:0:0:10", 16443, None),
+            ("::1", 10250, None),
+            // Of a link, by number and by name; the second is looked up as a name is.
+            ("fe80::1%1", 10250, None),
+            ("fe80::1%lo", 10250, None),
+            ("::1%lo", 10250, None),
+            ("::ffff:7f00:1", 10250, None),
+            ("[2001:db8::11]", 10250, None),
+            ("fd43::1", 443, None),
+        ] {
+            let found = Destination::checked(host, port, |address| own.allows(address)).await;
+            let told = found.ok().map(|destination| destination.authority());
+            assert_eq!(told.as_deref(), expect, "{host} {port}");
+        }
+    }
+
     #[test]
     fn what_is_allowed_besides_leads_to_no_api_server_either() {
         let own = Own { allowed: vec!["127.0.0.1".parse().unwrap()], ..own() };

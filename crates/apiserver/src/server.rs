@@ -340,7 +340,7 @@ impl feed::Observer for Followers {
 
 async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
     let Some(address) = address else { return Ok(None) };
-    let listener = TcpListener::bind(address).await;
+    let listener = base::listen::everywhere(address);
     listener.map(Some).map_err(|source| StartError::Listen { address, source })
 }
 
@@ -457,6 +457,7 @@ async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
         match accepted {
             Ok((stream, address)) => {
                 backoff.reset();
+                let address = base::listen::plain(address);
                 let held = Held { ending: is_draining.clone(), _open: open.clone() };
                 let place = connections.take(address.ip());
                 let (api, tls) = (Arc::clone(&api), tls.clone());

@@ -1,4 +1,4 @@
-//! What comes in from below: clock, randomness, tasks and shutdown, backoff, metrics, health.
+//! What comes in from below: clock, randomness, tasks and shutdown, backoff, connections, metrics, health.
 //!
 //! Everything above takes time and chance from here and from nowhere else, so that a whole control plane can be
 //! run from one seed. Nothing here knows Kubernetes.
@@ -8,6 +8,7 @@ pub mod bucket;
 pub mod clock;
 pub mod connections;
 pub mod health;
+pub mod listen;
 pub mod metrics;
 pub mod random;
 pub mod tasks;

@@ -5,6 +5,8 @@ mod keys;
 mod looks;
 mod network;
 mod node;
+mod node_ip;
+pub mod one_or_many;
 mod parts;
 mod proxy;
 mod server;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use machinery::net::Cidr;
+use machinery::net::Cidrs;
 
 use crate::args::DataDirArgs;
 
@@ -41,13 +41,13 @@ pub struct CniInstallArgs {
     /// Where to.
     #[command(flatten)]
     pub folders: CniFolderArgs,
-    /// The addresses of this Node's Pods; those of the Node in the data directory, or the first 256 of the cluster's, if
-    /// not given
+    /// The addresses of this Node's Pods: a network, or one of each family with a comma between them; those of the Node in
+    /// the data directory, or the first of the cluster's, if not given
     #[arg(long, value_name = "CIDR")]
-    pub pod_cidr: Option<Cidr>,
-    /// The addresses of all Pods: what goes elsewhere leaves with the Node's address
+    pub pod_cidr: Option<Cidrs>,
+    /// The addresses of all Pods, of the same families: what goes elsewhere leaves with the Node's address
     #[arg(long, default_value = "10.42.0.0/16", value_name = "CIDR")]
-    pub cluster_cidr: Cidr,
+    pub cluster_cidr: Cidrs,
     /// The bridge that Pods are attached to
     #[arg(long, default_value = "knarr0")]
     pub bridge: String,

@@ -2,11 +2,13 @@
 //!
 //! A message names the flag, says what it must be, and is one line.
 
+mod networks;
+pub mod node_ip;
+
 use std::net::IpAddr;
 
-use machinery::address_range::AddressRange;
 use machinery::leader_election::LeaderElection;
-use machinery::net::{Cidr, Cidrs, Family};
+use machinery::net::{Cidrs, Family};
 
 use crate::args::{Part, ServerArgs};
 
@@ -15,32 +17,15 @@ use crate::args::{Part, ServerArgs};
 #[error("{0}")]
 pub struct UsageError(pub String);
 
-/// The network that a flag gives to Pods or to Services: of IPv4, the only family that they have yet.
-fn network(flag: &str, cidrs: Cidrs, longest: u8) -> Result<Cidr, UsageError> {
-    let wrong = |must: String| Err(UsageError(format!("{flag} {cidrs} must be {must}")));
-    let cidr = cidrs.main();
-    if cidrs.of(Family::V6).is_some() {
-        return wrong(
-            "an IPv4 network, such as 10.42.0.0/16: Pods and Services have no IPv6 addresses".into(),
-        );
-    }
-    if !(8..=longest).contains(&cidr.bits()) {
-        return wrong(format!("a network with a prefix length between 8 and {longest}"));
-    }
-    if cidr != cidr.network() {
-        return wrong(format!("a network's first address: {}", cidr.network()));
-    }
-    Ok(cidr)
-}
-
 /// Checks the flags of `server` and `up`.
 ///
 /// # Errors
 /// The first flag that cannot be.
 pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
-    networks(args)?;
+    networks::check(args)?;
+    node_ip::check(&args.node_ip, args.cluster_cidr, args.service_cidr)?;
     nodes(args)?;
-    balancer_pool(args)?;
+    networks::balancer_pool(args)?;
     if args.https_listen_port == 0 {
         return Err(UsageError("--https-listen-port 0 must be between 1 and 65535".into()));
     }
@@ -86,7 +71,7 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
             "--disable proxy needs --disable dns: the built-in DNS answers at an address that the proxy puts on this \
              host; say --disable proxy,dns and run a DNS server behind a Service with the cluster IP {}, which Pods \
              ask (--cluster-dns)",
-            args.cluster_dns
+            networks::list(&args.dns_addresses())
         )));
     }
     Ok(())
@@ -118,29 +103,8 @@ const NODES_MAX: u16 = 100;
 /// Nodes on one host differ in their network alone: what there is once on a host is one Node's.
 fn nodes(args: &ServerArgs) -> Result<(), UsageError> {
     let wrong = |text: String| Err(UsageError(text));
-    if let Some(cidr) = args.nodes_cidr {
-        let room = u64::from(args.nodes.unwrap_or(2)) + 2;
-        if cidr.family() != Family::V4 || cidr.bits() < 8 || cidr.size() < room.max(8) {
-            return wrong(format!(
-                "--nodes-cidr {cidr} must be an IPv4 network with room for {room} addresses, such as 10.44.0.0/24"
-            ));
-        }
-        if cidr != cidr.network() {
-            return wrong(format!(
-                "--nodes-cidr {cidr} must be a network's first address: {}",
-                cidr.network()
-            ));
-        }
-        for (flag, other) in [("cluster", args.cluster_cidr.main()), ("service", args.service_cidr.main())] {
-            if cidr.overlaps(other) {
-                return wrong(format!("--nodes-cidr {cidr} and --{flag}-cidr {other} overlap"));
-            }
-        }
-        if args.node_ip.is_some_and(|ip| cidr.contains(ip)) {
-            return wrong(format!(
-                "--nodes-cidr {cidr} must be a network of its own: it has --node-ip in it"
-            ));
-        }
+    if let Some(cidrs) = args.nodes_cidr {
+        nodes_cidr(args, cidrs)?;
     }
     let network = &args.network;
     if network.vxlan_vni == 0 || network.vxlan_vni >= 1 << 24 {
@@ -178,6 +142,53 @@ fn nodes(args: &ServerArgs) -> Result<(), UsageError> {
     Ok(())
 }
 
+/// Of each family of the cluster, a network that is nobody else's.
+fn nodes_cidr(args: &ServerArgs, cidrs: Cidrs) -> Result<(), UsageError> {
+    let wrong = |text: String| Err(UsageError(text));
+    let room = u64::from(args.nodes.unwrap_or(2)) + 2;
+    for cidr in cidrs.iter() {
+        let (family, bits_min, like) = match cidr.family() {
+            Family::V4 => ("IPv4", 8, "10.44.0.0/24"),
+            Family::V6 => ("IPv6", 16, "fd44::/64"),
+        };
+        if args.cluster_cidr.of(cidr.family()).is_none() {
+            return wrong(format!(
+                "--nodes-cidr {cidrs} must be of the families of --cluster-cidr {}: Nodes have no {family} addresses",
+                args.cluster_cidr
+            ));
+        }
+        if cidr.bits() < bits_min || cidr.size() < room.max(8) {
+            return wrong(format!(
+                "--nodes-cidr {cidr} must be an {family} network with room for {room} addresses, such as {like}"
+            ));
+        }
+        if cidr != cidr.network() {
+            return wrong(format!(
+                "--nodes-cidr {cidr} must be a network's first address: {}",
+                cidr.network()
+            ));
+        }
+        for (flag, other) in [("cluster", args.cluster_cidr), ("service", args.service_cidr)] {
+            if other.overlaps(cidr.into()) {
+                return wrong(format!("--nodes-cidr {cidr} and --{flag}-cidr {other} overlap"));
+            }
+        }
+        if args.node_ip.iter().any(|ip| cidr.contains(*ip)) {
+            return wrong(format!(
+                "--nodes-cidr {cidr} must be a network of its own: it has --node-ip in it"
+            ));
+        }
+    }
+    match args.cluster_cidr.iter().find(|cidr| cidrs.of(cidr.family()).is_none()) {
+        Some(missing) => wrong(format!(
+            "--nodes-cidr {cidrs} must have an {} network, too, as --cluster-cidr {} has",
+            missing.family().as_str(),
+            args.cluster_cidr
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Flags of the kubelet are known before anything starts.
 fn kubelet(args: &ServerArgs) -> Result<(), UsageError> {
     for taint in &args.registration.node_taint {
@@ -203,81 +214,6 @@ fn kubelet(args: &ServerArgs) -> Result<(), UsageError> {
 fn is_name_or_address(name: &str) -> bool {
     let name_only = name.strip_prefix("*.").unwrap_or(name).to_lowercase();
     name.parse::<IpAddr>().is_ok() || is_subdomain(&name_only)
-}
-
-/// The pool of the load balancer is nobody else's.
-fn balancer_pool(args: &ServerArgs) -> Result<(), UsageError> {
-    let pool = &args.servicelb_pool;
-    let taken = [
-        ("--cluster-cidr", args.cluster_cidr.main().into()),
-        ("--service-cidr", args.service_cidr.main().into()),
-    ];
-    let special = ["0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"];
-    for (number, range) in pool.iter().enumerate() {
-        let wrong = |why: String| Err(UsageError(format!("--servicelb-pool {range} {why}")));
-        if range.family() == Family::V6 {
-            return wrong("must be of IPv4 addresses: Services have no others".to_owned());
-        }
-        if let Some((flag, other)) =
-            taken.iter().find(|(_, other): &&(&str, AddressRange)| other.overlaps(*range))
-        {
-            return wrong(format!("overlaps {flag} {other}: give the load balancer addresses of its own"));
-        }
-        if let Some(ip) = args.node_ip.filter(|ip| range.contains(*ip)) {
-            return wrong(format!("must not contain the Node's address {ip}"));
-        }
-        if let Some(network) = special
-            .iter()
-            .find(|text| text.parse::<AddressRange>().is_ok_and(|network| network.overlaps(*range)))
-        {
-            return wrong(format!("overlaps {network}, whose addresses no link can have"));
-        }
-        if let Some(other) = pool.iter().take(number).find(|other| other.overlaps(*range)) {
-            return wrong(format!("overlaps {other} of the same pool"));
-        }
-    }
-    if !pool.is_empty() && !args.runs(Part::Servicelb) {
-        return Err(UsageError(
-            "--servicelb-pool needs the load balancer, which --disable leaves out".to_owned(),
-        ));
-    }
-    Ok(())
-}
-
-fn networks(args: &ServerArgs) -> Result<(), UsageError> {
-    let pods = network("--cluster-cidr", args.cluster_cidr, 24)?;
-    let services = network("--service-cidr", args.service_cidr, 28)?;
-    if pods.overlaps(services) {
-        return Err(UsageError(format!(
-            "--cluster-cidr {} and --service-cidr {} overlap: give Pods and Services addresses of their own",
-            args.cluster_cidr, args.service_cidr
-        )));
-    }
-    let dns = args.cluster_dns;
-    if !services.contains(dns) {
-        return Err(UsageError(format!(
-            "--cluster-dns {dns} must be an address of --service-cidr {services}"
-        )));
-    }
-    if [services.nth(0), services.nth(1), Some(services.last())].contains(&Some(dns)) {
-        return Err(UsageError(format!(
-            "--cluster-dns {} must be free: the first two addresses and the last of --service-cidr are taken",
-            args.cluster_dns
-        )));
-    }
-    let Some(ip) = args.node_ip else { return Ok(()) };
-    let wrong = |must: String| UsageError(format!("--node-ip {ip} must {must}"));
-    match ip {
-        IpAddr::V6(_) => Err(wrong("be an IPv4 address: Pods have no other".into())),
-        IpAddr::V4(ip)
-            if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() =>
-        {
-            Err(wrong("be an address that other machines could reach".into()))
-        }
-        _ if pods.contains(ip) => Err(wrong(format!("lie outside --cluster-cidr {pods}"))),
-        _ if services.contains(ip) => Err(wrong(format!("lie outside --service-cidr {services}"))),
-        IpAddr::V4(_) => Ok(()),
-    }
 }
 
 /// RFC 1123, as `metadata.name` of a Node has it.
@@ -318,12 +254,12 @@ pub fn leader_election(election: &LeaderElection) -> Result<(), UsageError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{Cli, Command};
     use clap::Parser;
 
-    fn check(flags: &str, expected: &str) {
+    pub(super) fn check(flags: &str, expected: &str) {
         let words = ["knarr", "up"].into_iter().chain(flags.split_whitespace());
         let Command::Up(args) = Cli::try_parse_from(words).expect(flags).command else { panic!("not up") };
         let found = server(&args).err().map(|error| error.to_string()).unwrap_or_default();
@@ -338,36 +274,6 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_networks_that_do_not_overlap() {
-        check(
-            "--cluster-cidr 10.42.0.0/25",
-            "--cluster-cidr 10.42.0.0/25 must be a network with a prefix length between 8 and 24",
-        );
-        check(
-            "--service-cidr 10.43.0.0/16,fd43::/112",
-            "--service-cidr 10.43.0.0/16,fd43::/112 must be an IPv4 network, such as 10.42.0.0/16: Pods and Services \
-             have no IPv6 addresses",
-        );
-        for (text, what) in [
-            ("ten", "\"ten\" must be a network, such as 10.43.0.0/16 or fd43::/112"),
-            ("10.42.0.0/33", "\"10.42.0.0/33\" must be a network"),
-            ("10.0.0.0/16,10.1.0.0/16", "must have one network, or one of each family"),
-        ] {
-            let told = Cli::try_parse_from(["knarr", "up", "--cluster-cidr", text]).unwrap_err().to_string();
-            assert!(told.contains(what) && told.contains("--cluster-cidr"), "{told}");
-        }
-        check(
-            "--service-cidr 10.43.0.7/16",
-            "--service-cidr 10.43.0.7/16 must be a network's first address: 10.43.0.0/16",
-        );
-        check(
-            "--cluster-cidr 10.0.0.0/8",
-            "--cluster-cidr 10.0.0.0/8 and --service-cidr 10.43.0.0/16 overlap: give Pods and Services addresses of \
-             their own",
-        );
-    }
-
-    #[test]
     fn ports_for_ingresses_are_nobody_elses() {
         check("--ingress-http-port 6443", "--ingress-http-port and --https-listen-port must differ");
         check("--ingress-https-port 80", "--ingress-http-port and --ingress-https-port must differ");
@@ -378,21 +284,28 @@ mod tests {
     }
 
     #[test]
-    fn addresses_lie_where_they_belong() {
+    fn a_nodes_addresses_are_repeated_or_have_commas_between_them() {
+        const DUAL: &str = "--cluster-cidr 10.42.0.0/16,fd42::/56 --service-cidr 10.43.0.0/16,fd43::/112";
+        check(&format!("{DUAL} --node-ip 192.0.2.1,2001:db8::1"), "");
+        check(&format!("{DUAL} --node-ip 192.0.2.1 --node-ip 2001:db8::1"), "");
         check(
-            "--cluster-dns 10.44.0.10",
-            "--cluster-dns 10.44.0.10 must be an address of --service-cidr 10.43.0.0/16",
-        );
-        check(
-            "--cluster-dns 10.43.0.1",
-            "--cluster-dns 10.43.0.1 must be free: the first two addresses and the last of --service-cidr are taken",
-        );
-        check("--node-ip ::1", "--node-ip ::1 must be an IPv4 address: Pods have no other");
-        check(
-            "--node-ip 127.0.0.1",
-            "--node-ip 127.0.0.1 must be an address that other machines could reach",
+            &format!("{DUAL} --node-ip 192.0.2.1"),
+            "--node-ip 192.0.2.1 must have an IPv6 address, as Pods of --cluster-cidr 10.42.0.0/16,fd42::/56 have",
         );
         check("--node-ip 10.42.3.4", "--node-ip 10.42.3.4 must lie outside --cluster-cidr 10.42.0.0/16");
+        check(&format!("{DUAL} --nodes 3 --nodes-cidr 10.44.0.0/24,fd44::/64"), "");
+        check(
+            &format!("{DUAL} --nodes 3 --nodes-cidr 10.44.0.0/24"),
+            "--nodes-cidr 10.44.0.0/24 must have an IPv6 network, too, as --cluster-cidr 10.42.0.0/16,fd42::/56 has",
+        );
+        check(
+            &format!("{DUAL} --nodes 3 --nodes-cidr 10.44.0.0/24,fd42::/64"),
+            "--nodes-cidr fd42::/64 and --cluster-cidr 10.42.0.0/16,fd42::/56 overlap",
+        );
+        check(
+            &format!("{DUAL} --nodes 7 --nodes-cidr 10.44.0.0/24,fd44::/125"),
+            "--nodes-cidr fd44::/125 must be an IPv6 network with room for 9 addresses, such as fd44::/64",
+        );
     }
 
     #[test]
@@ -423,7 +336,7 @@ mod tests {
         );
         check(
             "--nodes-cidr fd44::/112",
-            "--nodes-cidr fd44::/112 must be an IPv4 network with room for 4 addresses, such as 10.44.0.0/24",
+            "--nodes-cidr fd44::/112 must be of the families of --cluster-cidr 10.42.0.0/16: Nodes have no IPv6 addresses",
         );
         check(
             "--nodes-cidr 10.44.0.7/24",
@@ -437,37 +350,6 @@ mod tests {
             "--nodes-cidr 192.0.2.0/24 --node-ip 192.0.2.1",
             "--nodes-cidr 192.0.2.0/24 must be a network of its own: it has --node-ip in it",
         );
-    }
-
-    #[test]
-    fn the_balancers_pool_is_nobody_elses() {
-        check("--servicelb-pool 198.51.100.0/28,203.0.113.1-203.0.113.9", "");
-        for (pool, why) in [
-            (
-                "10.42.255.0-10.43.0.0",
-                "10.42.255.0-10.43.0.0 overlaps --cluster-cidr 10.42.0.0-10.42.255.255: give the load balancer addresses of its own",
-            ),
-            (
-                "10.43.9.0/30",
-                "10.43.9.0-10.43.9.3 overlaps --service-cidr 10.43.0.0-10.43.255.255: give the load balancer addresses of its own",
-            ),
-            (
-                "198.51.100.1-198.51.100.9,198.51.100.9/32",
-                "198.51.100.9-198.51.100.9 overlaps 198.51.100.1-198.51.100.9 of the same pool",
-            ),
-            (
-                "192.0.2.0/24 --node-ip 192.0.2.1",
-                "192.0.2.0-192.0.2.255 must not contain the Node's address 192.0.2.1",
-            ),
-            ("127.0.0.1/32", "127.0.0.1-127.0.0.1 overlaps 127.0.0.0/8, whose addresses no link can have"),
-            ("239.0.0.1/32", "239.0.0.1-239.0.0.1 overlaps 224.0.0.0/3, whose addresses no link can have"),
-            ("2001:db8::/120", "2001:db8::-2001:db8::ff must be of IPv4 addresses: Services have no others"),
-        ] {
-            check(&format!("--servicelb-pool {pool}"), &format!("--servicelb-pool {why}"));
-        }
-        let needs = "--servicelb-pool needs the load balancer, which --disable leaves out";
-        check("--servicelb-pool 198.51.100.0/28 --disable servicelb", needs);
-        check("--servicelb-pool 198.51.100.0/28 --disable controller-manager", needs);
     }
 
     #[test]

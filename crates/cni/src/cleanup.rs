@@ -1,18 +1,22 @@
 //! Taking back everything that the Pod network made on the host.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use machinery::net::Family;
 use sys::netlink::{Link, Route};
-use sys::netns::set_sysctl;
-use sys::nftables;
+use sys::nftables::{self, TableFamily};
 
-use crate::network::remove_if_there;
 use crate::plugins::{VETH_PREFIX, ifbs_of};
 use crate::types::CniError;
 
-/// File that keeps the host's `ip_forward` as it was before.
-pub(crate) const IP_FORWARD_BEFORE: &str = "ip_forward.before";
+/// The file that keeps how the host forwarded packets of a family before.
+pub(crate) fn forwarding_before(folder: &Path, family: Family) -> PathBuf {
+    folder.join(match family {
+        Family::V4 => "ip_forward.before",
+        Family::V6 => "ip6_forward.before",
+    })
+}
 
 /// What of the cluster's Pod network is in this network namespace: `link NAME`, `nftables table NAME`.
 pub fn leftovers(cluster_id: &str) -> Result<Vec<String>, CniError> {
@@ -22,25 +26,25 @@ pub fn leftovers(cluster_id: &str) -> Result<Vec<String>, CniError> {
     if nftables::table_names()?.contains(&table) {
         found.push(format!("nftables table {table}"));
     }
+    if nftables::table_names_of(TableFamily::Ipv6)?.contains(&table) {
+        found.push(format!("nftables table ip6 {table}"));
+    }
     if nftables::port::tables()?.contains(&table) {
         found.push(format!("nftables table netdev {table}"));
     }
     Ok(found)
 }
 
-/// Removes the cluster's links, table and state, and sets `ip_forward` back. Returns what was there.
+/// Removes the cluster's links, tables and state, and sets back how packets are forwarded. Returns what was there.
 pub fn cleanup(cluster_id: &str, state_dir: &Path) -> Result<Vec<String>, CniError> {
     let found = leftovers(cluster_id)?;
     let mut route = Route::open()?;
     for name in links(&mut route, cluster_id)? {
         route.delete_link(&name)?;
     }
-    nftables::delete_table(&crate::table_name(cluster_id))?;
-    nftables::port::delete(&crate::table_name(cluster_id))?;
-    let before = state_dir.join(IP_FORWARD_BEFORE);
-    if let Ok(value) = fs::read_to_string(&before) {
-        set_sysctl("net/ipv4/ip_forward", value.trim())?;
-        remove_if_there(&before)?;
+    delete_tables(&crate::table_name(cluster_id))?;
+    for family in [Family::V4, Family::V6] {
+        sys::forwarding::restore(&forwarding_before(state_dir, family))?;
     }
     for dir in ["results", "networks"] {
         let path = state_dir.join(dir);
@@ -52,6 +56,14 @@ pub fn cleanup(cluster_id: &str, state_dir: &Path) -> Result<Vec<String>, CniErr
         }
     }
     Ok(found)
+}
+
+/// Deletes the tables of this name in all families that the plugins have rules in.
+pub(crate) fn delete_tables(name: &str) -> Result<(), CniError> {
+    for family in [TableFamily::Ipv4, TableFamily::Ipv6] {
+        nftables::delete_table_of(family, name)?;
+    }
+    Ok(nftables::port::delete(name)?)
 }
 
 /// Removes a network's bridge with the Pods' links on it, and what their packets are led through.

@@ -11,11 +11,11 @@ mod kept;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use machinery::net::Cidr;
+use machinery::net::{Cidr, Cidrs, Family};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
@@ -34,10 +34,10 @@ use crate::versions::{Answers, Stamp, stamp};
 pub struct BuiltinConfig {
     /// The cluster's short id (at most 12 bytes of interface name are used).
     pub cluster_id: String,
-    /// The addresses of this node's Pods. Source: `Node.spec.podCIDR`.
-    pub pod_cidr: Cidr,
+    /// The addresses of this node's Pods, a network of each family. Source: `Node.spec.podCIDRs`.
+    pub pod_cidrs: Cidrs,
     /// The addresses of all Pods: what goes elsewhere leaves with the node's address.
-    pub cluster_cidr: Cidr,
+    pub cluster_cidrs: Cidrs,
     /// Largest packet in bytes, the kernel's default if `None`.
     pub mtu: Option<u32>,
     /// Where addresses and results are kept: a directory that survives restarts.
@@ -58,20 +58,25 @@ impl BuiltinConfig {
         NetworkConfigList {
             cni_version: VERSION.to_owned(),
             name: "knarr".to_owned(),
-            plugins: plugins_of_network(&bridge, self.pod_cidr, self.cluster_cidr, self.mtu).into(),
+            plugins: plugins_of_network(&bridge, self.pod_cidrs, self.cluster_cidrs, self.mtu).into(),
             ..NetworkConfigList::default()
         }
     }
 }
 
 /// The plugins of the built-in network, in this process or as programs. The first is the bridge, whose `ipam` gives
-/// addresses of `pod_cidr`.
+/// addresses of each of `pod_cidrs`.
 pub(crate) fn plugins_of_network(
     bridge: &str,
-    pod_cidr: Cidr,
-    cluster_cidr: Cidr,
+    pod_cidrs: Cidrs,
+    cluster_cidrs: Cidrs,
     mtu: Option<u32>,
 ) -> [Value; 3] {
+    let default_route = |cidr: Cidr| match cidr.family() {
+        Family::V4 => json!({ "dst": "0.0.0.0/0" }),
+        Family::V6 => json!({ "dst": "::/0" }),
+    };
+    let range_set = |cidr: Cidr| json!([{ "subnet": cidr.to_string() }]);
     let bridge = json!({
         "type": Kind::Bridge.name(),
         "bridge": bridge,
@@ -79,12 +84,12 @@ pub(crate) fn plugins_of_network(
         "ipMasq": true,
         "hairpinMode": true,
         "routed": true,
-        "clusterCIDR": cluster_cidr.to_string(),
+        "clusterCIDR": cluster_cidrs.to_string(),
         "mtu": mtu.unwrap_or(0),
         "ipam": {
             "type": Kind::HostLocal.name(),
-            "ranges": [[{ "subnet": pod_cidr.to_string() }]],
-            "routes": [{ "dst": "0.0.0.0/0" }],
+            "ranges": pod_cidrs.iter().map(range_set).collect::<Vec<_>>(),
+            "routes": pod_cidrs.iter().map(default_route).collect::<Vec<_>>(),
         },
     });
     [
@@ -126,15 +131,14 @@ impl Attachment {
         all
     }
 
-    /// The address that is wished for. Source: CNI's capability `ips`.
-    pub(crate) fn wanted_ip(&self) -> Result<Option<Ipv4Addr>, CniError> {
-        let Some(wanted) = self.capabilities.get("ips").and_then(|ips| ips.get(0)).and_then(Value::as_str)
-        else {
-            return Ok(None);
+    /// The addresses that are wished for. Source: CNI's capability `ips`.
+    pub(crate) fn wanted_ips(&self) -> Result<Vec<IpAddr>, CniError> {
+        let wanted = self.capabilities.get("ips").and_then(Value::as_array).into_iter().flatten();
+        let read = |wanted: &str| {
+            let ip = wanted.split('/').next().unwrap_or_default();
+            ip.parse().map_err(|_| CniError::Wish { what: "IP address", value: wanted.to_owned() })
         };
-        let ip = wanted.split('/').next().unwrap_or_default();
-        let invalid = |_| CniError::Wish { what: "IP address", value: wanted.to_owned() };
-        ip.parse().map(Some).map_err(invalid)
+        wanted.filter_map(Value::as_str).map(read).collect()
     }
 
     /// The hardware address that is wished for. Source: CNI's capability `mac`.

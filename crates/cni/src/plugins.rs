@@ -10,9 +10,10 @@ pub(crate) mod rules;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use machinery::net::Family;
 use serde_json::Value;
 
-use crate::cleanup::IP_FORWARD_BEFORE;
+use crate::cleanup::forwarding_before;
 use crate::network::{Attachment, BuiltinConfig};
 use crate::types::{CniError, CniResult, RouteConfig};
 
@@ -65,7 +66,7 @@ impl Kind {
 pub(crate) struct Site {
     /// Folder of folders of leases, by network.
     pub(crate) leases: PathBuf,
-    /// Where the host's `ip_forward` is kept as it was, if somebody will set it back.
+    /// The folder where the host's settings are kept as they were, if somebody will set them back.
     pub(crate) before: Option<PathBuf>,
     pub(crate) rules: rules::Shared,
 }
@@ -75,9 +76,14 @@ impl Site {
     pub(crate) fn of_cluster(config: &BuiltinConfig) -> Self {
         Self {
             leases: config.state_dir.join("networks"),
-            before: Some(config.state_dir.join(IP_FORWARD_BEFORE)),
+            before: Some(config.state_dir.clone()),
             rules: rules::shared(config),
         }
+    }
+
+    /// The file that keeps how packets of a family were forwarded before.
+    fn before(&self, family: Family) -> Option<PathBuf> {
+        self.before.as_deref().map(|folder| forwarding_before(folder, family))
     }
 }
 

@@ -11,7 +11,7 @@ use controller::plan::EventType;
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Source};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
-use machinery::net::Cidr;
+use machinery::net::{Cidr, Family};
 use serde_json::json;
 
 use crate::object::{is_deleting, label, name, time, uid};
@@ -62,6 +62,11 @@ fn overlap(a: &ServiceCIDR, b: &ServiceCIDR) -> bool {
 /// Whether an address is of the range.
 pub(crate) fn contains(range: &ServiceCIDR, address: IpAddr) -> bool {
     networks(range).any(|network| network.contains(address))
+}
+
+/// Whether the range has addresses of a family.
+pub(crate) fn has_family(range: &ServiceCIDR, family: Family) -> bool {
+    networks(range).any(|network| network.family() == family)
 }
 
 /// A range that comes or goes matters to those that overlap it.

@@ -26,6 +26,7 @@ use machinery::address_range::AddressRange;
 use machinery::net::Family;
 use serde_json::json;
 
+use crate::backends;
 use crate::object::{created, is_deleting, key, label, name, namespace, time, uid};
 use places::{HostPort, Places};
 
@@ -154,12 +155,9 @@ fn ingress(service: &Service) -> Vec<IpAddr> {
     ingress.filter_map(|ingress| ingress.ip.as_ref()?.parse().ok()).collect()
 }
 
-/// The families that a Service has addresses of.
+/// The families that a Service has addresses of, the first one first.
 fn families(service: &Service) -> Vec<Family> {
-    let spec = spec_of(service);
-    let named = spec.and_then(|spec| spec.ip_families.as_ref()).into_iter().flatten();
-    let named: Vec<Family> = named.filter_map(|family| Family::parse(family)).collect();
-    if named.is_empty() { vec![Family::V4] } else { named }
+    backends::families(service).into_iter().filter_map(Family::parse).collect()
 }
 
 /// What a Service gets.

@@ -147,7 +147,11 @@ fn srv_of_endpoints(zone: &Zone, below: &str, asked: (&str, &str), endpoints: &[
     for endpoint in endpoints {
         let target = in_domain(zone, &format!("{}.{below}", endpoint.hostname));
         for port in endpoint.ports.iter().filter(|port| is_asked(port, asked)) {
-            records.push(RData::SRV(SRV::new(0, 100, port.number, target.clone())));
+            // One that has an address of each family is one target.
+            let data = RData::SRV(SRV::new(0, 100, port.number, target.clone()));
+            if !records.contains(&data) {
+                records.push(data);
+            }
             additionals.push(record(target.clone(), address(endpoint.ip)));
         }
     }

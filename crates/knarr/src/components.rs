@@ -66,14 +66,14 @@ pub(crate) use local_nodes::{
     owner as owner_of_local_node, remove_network as remove_local_network,
 };
 pub(crate) use node::node;
-pub(crate) use pod_cidr::first_range;
+pub(crate) use pod_cidr::first_ranges;
 pub(crate) use pod_routes::{PodRoute, read as wanted_pod_routes};
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
     take_back_of_parts,
 };
 pub(crate) use servers::seed as seed_servers;
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Known, Settings};
 pub(crate) use shared::authority_hash;
 
 /// What a cluster is ready to do; each is one line on the server's standard output.

@@ -3,7 +3,7 @@
 //! Two threads and no runtime: it is also the smallest Pod there is.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) fn serve() -> ExitCode {
         eprintln!("hello: cannot listen for SIGTERM: {error}");
         return ExitCode::FAILURE;
     }
-    let listener = match TcpListener::bind(("0.0.0.0", PORT)) {
+    let listener = match base::listen::blocking((Ipv4Addr::UNSPECIFIED, PORT).into()) {
         Ok(listener) => listener,
         Err(error) => {
             eprintln!("hello: cannot listen on port {PORT}: {error}");
@@ -63,7 +63,8 @@ fn answer(mut stream: TcpStream, pod: &str) -> std::io::Result<()> {
         line.clear();
     }
     let body = format!("hello from {pod}\n");
-    println!("{} {}", stream.peer_addr()?, request.trim_end());
+    let peer = base::listen::plain(stream.peer_addr()?);
+    println!("{peer} {}", request.trim_end());
     write!(
         stream,
         "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",

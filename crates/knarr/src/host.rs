@@ -9,10 +9,10 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
 use cli::args::{Part, ServerArgs};
-use machinery::net::Cidr;
+use machinery::net::{Cidr, Family};
 use nix::fcntl::Flock;
 
-use crate::components::{Settings, not_of_another};
+use crate::components::{Known, Settings, not_of_another};
 use crate::layout::Layout;
 use crate::supervisor::{self, PartLock};
 use checks::Subject;
@@ -28,26 +28,27 @@ pub(crate) fn take(args: &ServerArgs, layout: &Layout) -> Result<(Settings, Floc
     data_dir::claim(layout)?;
     let lock = supervisor::lock(layout)?;
     supervisor::wait_for_its_end(layout)?;
-    let settings = Settings::resolve(args.clone(), layout)?;
-    checks::demand(&Subject { args, layout, node_ip: Some(settings.node_ip), is_running: false })?;
+    checks::families(args)?;
+    let settings = Settings::resolve(args.clone(), layout, Known::Cluster)?;
+    checks::demand(&Subject { args, layout, node_ips: settings.node_ips(), is_running: false })?;
     // From here on there will be things on this host.
     data_dir::register(layout)?;
     Ok((settings, lock))
 }
 
-/// The same for a Node of a cluster elsewhere: there is no API server here.
+/// The same for a Node of a cluster elsewhere, of which nothing is known yet: there is no API server here.
 ///
 /// # Errors
 /// As [`take`].
 pub(crate) fn take_for_agent(args: ServerArgs, layout: &Layout) -> Result<(Settings, Flock<File>)> {
+    cli::validate::node_ip::alone(&args.node_ip)?;
     checks::root()?;
     not_of_another(layout)?;
     data_dir::claim(layout)?;
     let lock = supervisor::lock(layout)?;
     supervisor::wait_for_its_end(layout)?;
-    let settings = Settings::resolve(args, layout)?;
-    let subject =
-        Subject { args: &settings.args, layout, node_ip: Some(settings.node_ip), is_running: false };
+    let settings = Settings::resolve(args, layout, Known::Nothing)?;
+    let subject = Subject { args: &settings.args, layout, node_ips: settings.node_ips(), is_running: false };
     checks::demand_of_node(&subject)?;
     data_dir::register(layout)?;
     Ok((settings, lock))
@@ -90,10 +91,10 @@ pub(crate) fn addresses() -> Result<Vec<IpAddr>> {
     let is_own = |name: &str| OWN_LINKS.iter().any(|prefix| name.starts_with(prefix));
     let own: Vec<u32> =
         route.links()?.iter().filter(|link| is_own(&link.name)).map(|link| link.index).collect();
-    let addresses = route.addresses()?;
+    let addresses = route.lasting_addresses()?;
     let usable = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_unspecified(),
-        IpAddr::V6(_) => false,
+        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_unspecified(),
     };
     let addresses = addresses.into_iter().filter(|address| !own.contains(&address.link));
     Ok(addresses.map(|address| address.ip).filter(usable).collect())
@@ -110,10 +111,22 @@ pub(crate) fn networks(but: &str) -> Result<Vec<Cidr>> {
     Ok(addresses.chain(routes).map(Cidr::network).collect())
 }
 
-/// The first of [`addresses`].
-pub(crate) fn node_ip() -> Result<IpAddr> {
-    let first = addresses()?.into_iter().next();
-    first.context(
-        "this host has no address besides its loopback one; add one to a link, or give it with --node-ip",
-    )
+/// The first of [`addresses`] of each family, in this order.
+///
+/// # Errors
+/// There is none of a family.
+pub(crate) fn node_ips(families: impl IntoIterator<Item = Family>) -> Result<Vec<IpAddr>> {
+    let has = addresses()?;
+    families.into_iter().map(|family| first_of(&has, family)).collect()
+}
+
+/// # Errors
+/// There is none of this family.
+pub(crate) fn first_of(has: &[IpAddr], family: Family) -> Result<IpAddr> {
+    has.iter().copied().find(|ip| Family::of(*ip) == family).with_context(|| {
+        let which = if family == Family::V4 { "" } else { "IPv6 " };
+        format!(
+            "this host has no {which}address besides its loopback one; add one to a link, or give it with --node-ip"
+        )
+    })
 }

@@ -1,7 +1,7 @@
 //! What a kubelet is told at start.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,8 +134,10 @@ pub struct Config {
 /// The kubelet's HTTPS server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Address and port; port 0 takes a free one.
-    pub listen: SocketAddr,
+    /// The addresses where it listens, the Node's main one first.
+    pub ips: Vec<IpAddr>,
+    /// The port at all of them; 0 takes one that is free at the first.
+    pub port: u16,
     /// Certificate, and the CA that client certificates are checked against.
     pub tls: Arc<rustls::ServerConfig>,
     /// When that certificate ends.

@@ -133,7 +133,8 @@ pub(crate) fn dial_error(host: &str, port: u16, error: &std::io::Error) -> Strin
     format!("dial tcp {}: {reason}", host_port(host, port))
 }
 
-fn host_port(host: &str, port: u16) -> String {
+/// A host and its port as one text, as Go joins them.
+pub(crate) fn host_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 

@@ -152,9 +152,9 @@ pub struct Parts {
 pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     let started_at = parts.clock.now();
     make_folders(&config)?;
-    let listener = match &mut config.server {
-        Some(server) => Some(listen(server).await?),
-        None => None,
+    let listeners = match &mut config.server {
+        Some(server) => listen(server).await?,
+        None => Vec::new(),
     };
     let request = v1::VersionRequest { version: "v1".into() };
     let version = parts.runtime.version(request).await.map_err(Error::Runtime)?;
@@ -209,7 +209,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         reporter: parts.reporter,
     });
     image_gc::collector::recover(&context).await;
-    start(&context, &machine, listener);
+    start(&context, &machine, listeners);
     if context.config.cgroups_per_qos {
         context.tasks.spawn("limits of all pods", cgroups::enforce(context.clone(), machine, limited));
         context.tasks.spawn("weight of burstable pods", cgroups::weigh_burstable(context.clone()));
@@ -240,7 +240,7 @@ fn check_numa_nodes(config: &Config, count: usize) -> Result<(), Error> {
 }
 
 /// Begins everything that runs as long as the kubelet does.
-fn start(context: &Arc<Context>, machine: &Arc<node::Machine>, listener: Option<TcpListener>) {
+fn start(context: &Arc<Context>, machine: &Arc<node::Machine>, listeners: Vec<TcpListener>) {
     dra::start(context);
     context.tasks.spawn("plugins", plugins::run(context.clone()));
     context.tasks.spawn("node status", node::run(context.clone(), machine.clone()));
@@ -251,11 +251,10 @@ fn start(context: &Arc<Context>, machine: &Arc<node::Machine>, listener: Option<
     context
         .tasks
         .spawn("mirror pods", mirror::run(context.clone(), pods.clone(), statics.clone(), inboxes.clone()));
-    if let (Some(server), Some(listener)) = (context.config.server.clone(), listener) {
+    if let Some(server) = context.config.server.clone() {
         let parts = (machine.clone(), inboxes.clone());
         let handler = server::Server::new(context.clone(), pods.clone(), statics.clone(), parts);
-        let handler = Arc::new(handler);
-        context.tasks.spawn("kubelet server", server::serve(handler, listener, server));
+        server::start(&Arc::new(handler), listeners, &server);
     }
     context.tasks.spawn("image garbage collection", image_gc::collector::run(context.clone(), pods.clone()));
     context.tasks.spawn("log rotation", log_rotation::run(context.clone()));
@@ -318,15 +317,19 @@ async fn aligned(config: &Config, machine: &node::Machine) -> Result<Aligned, ch
     opened.await.unwrap_or_else(|_| Ok(Aligned::default()))
 }
 
-/// Listens, and notes the port in the configuration, so that the Node tells it.
-async fn listen(server: &mut ServerConfig) -> Result<TcpListener, Error> {
-    let address = server.listen;
-    let bound = async {
-        let listener = TcpListener::bind(address).await?;
-        server.listen = listener.local_addr()?;
-        Ok(listener)
-    };
-    bound.await.map_err(|source| Error::Listen { address, source })
+/// Listens at all addresses, and notes the port in the configuration, so that the Node tells it.
+async fn listen(server: &mut ServerConfig) -> Result<Vec<TcpListener>, Error> {
+    let mut listeners = Vec::with_capacity(server.ips.len());
+    for ip in &server.ips {
+        let address = std::net::SocketAddr::new(*ip, server.port);
+        let bound = async {
+            let listener = TcpListener::bind(address).await?;
+            server.port = listener.local_addr()?.port();
+            Ok(listener)
+        };
+        listeners.push(bound.await.map_err(|source| Error::Listen { address, source })?);
+    }
+    Ok(listeners)
 }
 
 #[cfg(test)]

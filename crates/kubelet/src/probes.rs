@@ -13,7 +13,9 @@ use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use tokio::net::TcpStream;
 
 use crate::context::Context;
-use crate::handlers::{Answer, HttpCall, Target, both, dial_error, exec_in, grpc_check, http_call};
+use crate::handlers::{
+    Answer, HttpCall, Target, both, dial_error, exec_in, grpc_check, host_port, http_call,
+};
 use crate::inbox::Inbox;
 use crate::metrics::ProbeLabels;
 use crate::snapshot::{self, ContainerState, PodSnapshot, after};
@@ -254,7 +256,7 @@ impl Prober {
             return match tokio::time::timeout(timeout, TcpStream::connect((host.as_str(), port))).await {
                 Ok(Ok(_)) => Tried::Success,
                 Ok(Err(error)) => Tried::Failure(dial_error(&host, port, &error)),
-                Err(_) => Tried::Failure(format!("dial tcp {host}:{port}: i/o timeout")),
+                Err(_) => Tried::Failure(format!("dial tcp {}: i/o timeout", host_port(&host, port))),
             };
         }
         if let Some(grpc) = &self.probe.grpc {

@@ -98,10 +98,22 @@ impl Refusal {
     }
 }
 
+/// Accepts connections from all listeners, which share what connections there may be.
+pub(crate) fn start(server: &Arc<Server>, listeners: Vec<TcpListener>, config: &ServerConfig) {
+    let (acceptor, connections) = (TlsAcceptor::from(config.tls.clone()), Connections::new(LIMITS));
+    for listener in listeners {
+        let (acceptor, connections) = (acceptor.clone(), connections.clone());
+        server.context.tasks.spawn("kubelet server", serve(server.clone(), listener, acceptor, connections));
+    }
+}
+
 /// Accepts connections for ever.
-pub(crate) async fn serve(server: Arc<Server>, listener: TcpListener, config: ServerConfig) {
-    let acceptor = TlsAcceptor::from(config.tls.clone());
-    let connections = Connections::new(LIMITS);
+async fn serve(
+    server: Arc<Server>,
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    connections: Arc<Connections>,
+) {
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,

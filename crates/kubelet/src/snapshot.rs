@@ -350,11 +350,7 @@ impl PodSnapshot {
     pub fn addresses(&self, host_ips: &[String]) -> Vec<String> {
         match self.sandboxes.last() {
             Some(_) if self.spec().host_network == Some(true) => host_ips.to_vec(),
-            Some(sandbox) => {
-                let prefers_v6 = host_ips.first().and_then(|ip| is_v6(ip)).unwrap_or(false);
-                let of = |family: bool| sandbox.ips.iter().find(|ip| is_v6(ip) == Some(family)).cloned();
-                of(prefers_v6).into_iter().chain(of(!prefers_v6)).collect()
-            }
+            Some(sandbox) => in_order(&sandbox.ips, host_ips),
             None => Vec::new(),
         }
     }
@@ -413,6 +409,13 @@ impl PodSnapshot {
             _ => container.exit().is_some_and(|e| e.code == 0),
         }
     }
+}
+
+/// The first of each family, that of the node's primary one first.
+pub(crate) fn in_order(ips: &[String], host_ips: &[String]) -> Vec<String> {
+    let prefers_v6 = host_ips.first().and_then(|ip| is_v6(ip)).unwrap_or(false);
+    let of = |family: bool| ips.iter().find(|ip| is_v6(ip) == Some(family)).cloned();
+    of(prefers_v6).into_iter().chain(of(!prefers_v6)).collect()
 }
 
 /// `None` if the text is no address.

@@ -31,6 +31,11 @@ pub enum AddressRangeError {
 }
 
 impl AddressRange {
+    /// From one address to another; `None` if it would end before it begins, or has two families.
+    pub fn new(first: IpAddr, last: IpAddr) -> Option<Self> {
+        (Family::of(first) == Family::of(last) && first <= last).then_some(Self { first, last })
+    }
+
     /// The first address.
     pub fn first(self) -> IpAddr {
         self.first
@@ -70,6 +75,12 @@ impl AddressRange {
 impl From<Cidr> for AddressRange {
     fn from(cidr: Cidr) -> Self {
         Self { first: cidr.first(), last: cidr.last() }
+    }
+}
+
+impl From<IpAddr> for AddressRange {
+    fn from(address: IpAddr) -> Self {
+        Self { first: address, last: address }
     }
 }
 

@@ -233,6 +233,15 @@ pub struct Cidrs {
 }
 
 impl Cidrs {
+    /// Of one network, or of one of each family; `None` of anything else.
+    pub fn of_list(cidrs: &[Cidr]) -> Option<Self> {
+        match *cidrs {
+            [main] => Some(main.into()),
+            [main, other] if main.family() != other.family() => Some(Self { main, other: Some(other) }),
+            _ => None,
+        }
+    }
+
     /// The networks, the main family's first.
     pub fn iter(self) -> impl Iterator<Item = Cidr> {
         [self.main].into_iter().chain(self.other)
@@ -303,11 +312,7 @@ impl FromStr for Cidrs {
 
     fn from_str(text: &str) -> Result<Self, CidrsError> {
         let cidrs: Vec<Cidr> = text.split(',').map(|part| part.trim().parse()).collect::<Result<_, _>>()?;
-        match *cidrs.as_slice() {
-            [main] => Ok(main.into()),
-            [main, other] if main.family() != other.family() => Ok(Self { main, other: Some(other) }),
-            _ => Err(CidrsError::Families(text.to_owned())),
-        }
+        Self::of_list(&cidrs).ok_or_else(|| CidrsError::Families(text.to_owned()))
     }
 }
 

@@ -10,6 +10,7 @@ pub mod cgroup;
 pub mod denied_calls;
 pub mod descriptors;
 pub mod folder_watch;
+pub mod forwarding;
 pub mod landlock;
 pub mod loop_device;
 pub mod mount;

@@ -1,8 +1,9 @@
 //! A wire of its own: a bridge in a network namespace, and hosts plugged into it, each in a namespace of its own.
 //!
-//! Addresses are of 192.0.2.0/24 (RFC 5737); there is no default route: no packet can leave.
+//! Addresses are of 192.0.2.0/24 (RFC 5737) and, where that is asked for, of 2001:db8::/64 (RFC 3849); there is no default
+//! route: no packet can leave.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 
@@ -14,9 +15,30 @@ const BRIDGE: &str = "lan0";
 /// What a host's link to the wire is called on the host: its own, which nothing of a cluster is.
 pub const HOST_LINK: &str = "host0";
 const FIRST_HOST: u8 = 11;
+/// How long the prefixes of the wire's networks are.
+const BITS: (u8, u8) = (24, 64);
 /// All networks of [`Lan::move_away`], and how large each is.
 const FAR: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 51, 100, 0), 24);
 const FAR_BITS: u8 = 28;
+
+/// Which addresses hosts have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Families {
+    /// Of IPv4 alone.
+    V4,
+    /// Of IPv6 alone.
+    V6,
+    /// Of both.
+    Both,
+}
+
+impl Families {
+    fn addresses(self, last: u8) -> impl Iterator<Item = (IpAddr, u8)> {
+        let four = (self != Self::V6).then(|| (Ipv4Addr::new(192, 0, 2, last).into(), BITS.0));
+        let six = (self != Self::V4).then(|| (six(last).into(), BITS.1));
+        four.into_iter().chain(six)
+    }
+}
 
 /// The wire and its hosts; gone when dropped and nothing runs on them any more.
 #[derive(Debug)]
@@ -31,6 +53,14 @@ impl Lan {
     /// # Errors
     /// If not root, or a namespace cannot be made.
     pub fn new(hosts: u8) -> Result<Self> {
+        Self::of(hosts, Families::V4)
+    }
+
+    /// A wire whose hosts have addresses of these families; its own end is 2001:db8::1 then, too.
+    ///
+    /// # Errors
+    /// As [`Lan::new`].
+    pub fn of(hosts: u8, families: Families) -> Result<Self> {
         if !nix::unistd::geteuid().is_root() {
             bail!("these tests make network namespaces: run them as root");
         }
@@ -39,7 +69,9 @@ impl Lan {
             let mut route = Route::open()?;
             route.create_bridge(BRIDGE)?;
             let link = route.index(BRIDGE)?;
-            route.add_address(Address { link, ip: Ipv4Addr::new(192, 0, 2, 1).into(), prefix: 24 })?;
+            for (ip, prefix) in families.addresses(1) {
+                route.add_address(Address { link, ip, prefix })?;
+            }
             route.set_up(BRIDGE)?;
             Ok(link)
         })?;
@@ -55,7 +87,9 @@ impl Lan {
             host.run(|| {
                 let mut route = Route::open()?;
                 let link = route.index(HOST_LINK)?;
-                route.add_address(Address { link, ip: ip(number).into(), prefix: 24 })?;
+                for (ip, prefix) in families.addresses(FIRST_HOST + number) {
+                    route.add_address(Address { link, ip, prefix })?;
+                }
                 route.set_up(HOST_LINK)
             })?;
             lan.hosts.push(host);
@@ -165,6 +199,16 @@ impl Lan {
 #[must_use]
 pub fn ip(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(192, 0, 2, FIRST_HOST + number)
+}
+
+/// Host `number`'s address of IPv6, if it has one.
+#[must_use]
+pub fn ip6(number: u8) -> Ipv6Addr {
+    six(FIRST_HOST + number)
+}
+
+fn six(last: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last.into())
 }
 
 /// The address of host `number` after [`Lan::move_away`] (198.51.100.0/24, RFC 5737).

@@ -3,6 +3,7 @@
 
 use machinery::metadata;
 use serde_json::{Value, json};
+use tracing::warn;
 
 use crate::api::Api;
 use crate::catalogue::priorities::PRIORITIES;
@@ -35,15 +36,66 @@ pub(super) async fn run(api: &Api) -> Result<()> {
     futures::future::try_join_all(created).await.map(drop)
 }
 
-/// Makes the range of service addresses, and says that addresses can be had from it.
+const SERVICE_CIDRS: (&str, &str, &str) = ("networking.k8s.io", "v1", "servicecidrs");
+
+/// Makes the range of service addresses, or adds the second family to it, and says that addresses can be had from it.
 ///
 /// # Errors
 /// When the store or the cache fail.
 pub(super) async fn service_range(api: &Api) -> Result<()> {
     let ranges: Vec<String> = api.config.service_cidrs.iter().map(|range| range.to_string()).collect();
     let object = json!({"metadata": {"name": DEFAULT}, "spec": {"cidrs": ranges}});
-    ensure(api, "networking.k8s.io", "v1", "servicecidrs", "", object.clone()).await?;
+    let (group, version, resource) = SERVICE_CIDRS;
+    ensure(api, group, version, resource, "", object.clone()).await?;
+    widen_service_range(api, object.clone(), &ranges).await?;
     service_range_is_ready(api, object).await
+}
+
+/// What is to be done about a range that is there.
+#[derive(Debug, PartialEq, Eq)]
+enum Difference {
+    /// It is what the flags say.
+    Nothing,
+    /// The cluster has become one of both families.
+    SecondFamily,
+    /// Anything else: Services keep the addresses that they have.
+    Other,
+}
+
+fn difference(has: &[&str], wanted: &[String]) -> Difference {
+    match (has, wanted) {
+        (has, wanted) if has.iter().eq(wanted) => Difference::Nothing,
+        ([one], [first, _]) if one == first => Difference::SecondFamily,
+        _ => Difference::Other,
+    }
+}
+
+/// Source: `pkg/controlplane/controller/defaultservicecidr`.
+async fn widen_service_range(api: &Api, object: Value, ranges: &[String]) -> Result<()> {
+    let Some((request, _)) = of_server(api, SERVICE_CIDRS, "", object, Verb::Update) else { return Ok(()) };
+    api.cache.fresh().await?;
+    let Some(known) = request.kind.cache().get(&request.key()).map(|known| known.value()) else {
+        return Ok(());
+    };
+    let has = known.pointer("/spec/cidrs").and_then(Value::as_array).into_iter().flatten();
+    let has: Vec<&str> = has.filter_map(Value::as_str).collect();
+    match difference(&has, ranges) {
+        Difference::Nothing => return Ok(()),
+        Difference::Other => {
+            warn!(?has, flags = ?ranges, "the default ServiceCIDR does not match the flags; it stays as it is");
+            return Ok(());
+        }
+        Difference::SecondFamily => {}
+    }
+    let widened = change(api, &request, Part::Object, |old| {
+        let mut new = old.clone();
+        metadata::remove(&mut new, "resourceVersion");
+        if let Some(cidrs) = new.pointer_mut("/spec/cidrs") {
+            *cidrs = json!(ranges);
+        }
+        Ok(Decoded::of_server(new))
+    });
+    Box::pin(widened).await.map(drop)
 }
 
 fn rows() -> Vec<Row> {
@@ -71,11 +123,7 @@ pub(crate) fn api_service((group, version): (&str, &str), priorities: (i64, i64)
 }
 
 async fn service_range_is_ready(api: &Api, range: Value) -> Result<()> {
-    let Some((request, _)) =
-        of_server(api, ("networking.k8s.io", "v1", "servicecidrs"), "", range, Verb::Update)
-    else {
-        return Ok(());
-    };
+    let Some((request, _)) = of_server(api, SERVICE_CIDRS, "", range, Verb::Update) else { return Ok(()) };
     let request = request.below("status");
     api.cache.fresh().await?;
     let is_ready = |range: &Value| range.pointer("/status/conditions/0").is_some();
@@ -99,4 +147,27 @@ async fn service_range_is_ready(api: &Api, range: Value) -> Result<()> {
     })
     .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_second_family_comes_by_itself() {
+        let check = |has: &[&str], wanted: &[&str], expect: Difference| {
+            let texts: Vec<String> = wanted.iter().map(|text| (*text).to_owned()).collect();
+            assert_eq!(difference(has, &texts), expect, "{has:?} {wanted:?}");
+        };
+        let (v4, v6) = ("10.43.0.0/16", "fd43::/112");
+        check(&[v4], &[v4], Difference::Nothing);
+        check(&[v4, v6], &[v4, v6], Difference::Nothing);
+        check(&[v4], &[v4, v6], Difference::SecondFamily);
+        check(&[v6], &[v6, v4], Difference::SecondFamily);
+        check(&[v4], &[v6, v4], Difference::Other);
+        check(&[v4], &[v6], Difference::Other);
+        check(&[v4, v6], &[v4], Difference::Other);
+        check(&["10.44.0.0/16"], &[v4, v6], Difference::Other);
+        check(&[], &[v4], Difference::Other);
+    }
 }

@@ -49,6 +49,22 @@ mod tests {
     }
 
     #[test]
+    fn a_backend_of_ipv6_has_brackets() {
+        let rewrite =
+            Rewrite { prefix: "/p".into(), backend: "[fd42::5]:80".into(), host: "[fd00::1]:6443".into() };
+        for (url, expect) in [
+            ("http://[fd42::5]:80/a", "/p/a"),
+            ("https://[fd00::1]:6443", "/p/"),
+            ("//[fd42::5]:80/a", "/p/a"),
+            ("http://[fd42::5]:81/a", "http://[fd42::5]:81/a"),
+            ("http://[fd42::6]:80/a", "http://[fd42::6]:80/a"),
+            ("http://fd42::5:80/a", "http://fd42::5:80/a"),
+        ] {
+            assert_eq!(rewrite.url(url), expect, "{url}");
+        }
+    }
+
+    #[test]
     fn places_in_the_backend_are_led_through_the_proxy() {
         check("/a?b=c", "/p/proxy/a?b=c");
         check("/", "/p/proxy/");

@@ -3,6 +3,7 @@
 //! Nobody gets to what only claims to be a Pod, nor to where the server does not connect to (`dial`).
 
 use machinery::metadata::Metadata;
+use machinery::net::Family;
 use serde_json::Value;
 
 use crate::api::Api;
@@ -116,7 +117,11 @@ async fn service(api: &Api, namespace: &str, id: &str, place: Place<'_>) -> Resu
             text(found, "/name").to_owned()
         }
     };
-    let mut ready = endpoints(api, namespace, place.name, &port_name)?;
+    let main = text(&service, "/spec/ipFamilies/0");
+    let (own, others): (Vec<_>, Vec<_>) = endpoints(api, namespace, place.name, &port_name)?
+        .into_iter()
+        .partition(|(address, _)| Family::parse(main).is_none_or(|main| is_of(main, address)));
+    let mut ready = if own.is_empty() { others } else { own };
     if ready.is_empty() {
         return Err(Error::unavailable(format!("no endpoints available for service {id:?}")));
     }
@@ -148,6 +153,10 @@ fn endpoints(api: &Api, namespace: &str, service: &str, port_name: &str) -> Resu
         }
     }
     Ok(found)
+}
+
+fn is_of(family: Family, address: &str) -> bool {
+    address.parse().is_ok_and(|ip| Family::of(ip) == family)
 }
 
 /// Whether an endpoint's address is the one of the Pod that it names: anybody may write EndpointSlices.

@@ -181,6 +181,164 @@ async fn a_dual_stack_cluster_gives_addresses_of_both_families() {
     server.stop().await;
 }
 
+/// Addresses of a Service that was made, or what was said.
+fn addresses(answer: &Value) -> String {
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(|one| Some(one.as_str()?.to_owned())).collect()
+    };
+    match answer["kind"].as_str() {
+        Some("Service") => texts(&answer["spec"]["clusterIPs"]).join(" "),
+        _ => answer["message"].as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_of_ipv6_gives_addresses_of_no_other_family() {
+    let server = start_with(None, |config| {
+        config.service_cidrs = "fd43::/112".parse().unwrap();
+        config.advertise_address = "[2001:db8::1]:6443".parse().unwrap();
+    })
+    .await;
+    let kubernetes = server.call("GET", &format!("{SERVICES}/kubernetes"), "").await.body;
+    assert_eq!(
+        (addresses(&kubernetes).as_str(), &kubernetes["spec"]["ipFamilies"]),
+        ("fd43::1", &json!(["IPv6"]))
+    );
+    let slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+    let slice = server.call("GET", slice, "").await.body;
+    assert_eq!(slice["addressType"], "IPv6");
+    assert_eq!(slice["endpoints"][0]["addresses"], json!(["2001:db8::1"]));
+    let endpoints = server.call("GET", "/api/v1/namespaces/default/endpoints/kubernetes", "").await.body;
+    assert_eq!(endpoints["subsets"][0]["addresses"], json!([{"ip": "2001:db8::1"}]));
+    let invalid = |name: &str, why: &str| format!("Service \"{name}\" is invalid: {why}");
+    for (name, spec, expect) in [
+        ("asked", ", clusterIP: 'fd43::7'", "fd43::7".to_owned()),
+        ("headless", ", clusterIP: None, selector: {a: b}", "None".to_owned()),
+        (
+            "again",
+            ", clusterIP: 'fd43::7'",
+            invalid(
+                "again",
+                "spec.clusterIPs: Invalid value: [\"fd43::7\"]: failed to allocate IP fd43::7: provided IP is already allocated",
+            ),
+        ),
+        (
+            "outside",
+            ", clusterIP: 'fd44::7'",
+            invalid(
+                "outside",
+                "spec.clusterIPs: Invalid value: [\"fd44::7\"]: failed to allocate IP fd44::7: the provided network does not \
+                 match the current range",
+            ),
+        ),
+        (
+            "first",
+            ", clusterIP: 'fd43::'",
+            invalid(
+                "first",
+                "spec.clusterIPs: Invalid value: [\"fd43::\"]: failed to allocate IP fd43::: the provided network does not \
+                 match the current range",
+            ),
+        ),
+        (
+            "four",
+            ", clusterIP: 10.43.0.7",
+            invalid(
+                "four",
+                "spec.clusterIPs[0]: Invalid value: [\"10.43.0.7\"]: IPv4 is not configured on this cluster",
+            ),
+        ),
+        (
+            "both",
+            ", ipFamilyPolicy: RequireDualStack",
+            invalid(
+                "both",
+                "spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": this cluster is not configured for dual-stack services",
+            ),
+        ),
+    ] {
+        let made = server.call("POST", SERVICES, &service(name, spec)).await;
+        assert_eq!(addresses(&made.body), expect, "{name}");
+    }
+    let any = server
+        .call("POST", SERVICES, &service("any", ", type: NodePort, ipFamilyPolicy: PreferDualStack"))
+        .await;
+    let given = addresses(&any.body);
+    assert!(given.starts_with("fd43::") && !given.contains(' '), "{given}");
+    let record = server.call("GET", &format!("{ADDRESSES}/{given}"), "").await;
+    assert_eq!(record.body["metadata"]["labels"]["ipaddress.kubernetes.io/ip-family"], "IPv6");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_service_goes_from_one_family_to_both_and_back_with_one_node_port() {
+    let server = start_with(None, |config| {
+        config.service_cidrs = "fd43::/112,10.43.0.0/16".parse().unwrap();
+        config.advertise_address = "[2001:db8::1]:6443".parse().unwrap();
+    })
+    .await;
+    let made = server.call("POST", SERVICES, &service("web", ", type: NodePort, clusterIP: 'fd43::7'")).await;
+    assert_eq!(addresses(&made.body), "fd43::7");
+    let port = made.body["spec"]["ports"][0]["nodePort"].clone();
+    let path = format!("{SERVICES}/web");
+    for round in 0..2 {
+        let dual =
+            server.call("PATCH", &path, r#"{"spec": {"ipFamilyPolicy": "RequireDualStack"}}"#).await.body;
+        let (first, second) = {
+            let texts = addresses(&dual);
+            let (first, second) = texts.split_once(' ').unwrap();
+            (first.to_owned(), second.to_owned())
+        };
+        assert!(first == "fd43::7" && second.starts_with("10.43."), "{round}: {first} {second}");
+        assert_eq!(dual["spec"]["ports"][0]["nodePort"], port, "both families have one port");
+        assert_eq!(server.call("GET", &format!("{ADDRESSES}/{second}"), "").await.code, 200);
+        for (change, why) in [
+            (json!({"clusterIPs": [second, "fd43::7"]}), "may not change once set"),
+            (json!({"clusterIPs": ["fd43::7"]}), "must be 'SingleStack' to release the secondary cluster IP"),
+            (json!({"ipFamilies": ["IPv6"]}), "must be 'SingleStack' to release the secondary IP family"),
+            (json!({"ipFamilies": ["IPv4", "IPv6"]}), "may not change once set"),
+        ] {
+            let refused = server.call("PATCH", &path, &json!({"spec": change}).to_string()).await;
+            let told = refused.body["message"].as_str().unwrap_or_default().to_owned();
+            assert!(refused.code == 422 && told.contains(why), "{change}: {}", refused.body);
+        }
+        let single = server.call("PATCH", &path, r#"{"spec": {"ipFamilyPolicy": "SingleStack"}}"#).await.body;
+        assert_eq!(addresses(&single), "fd43::7");
+        assert_eq!(server.call("GET", &format!("{ADDRESSES}/{second}"), "").await.code, 404);
+    }
+    let out = r#"{"spec": {"type": "ExternalName", "externalName": "a.b"}}"#;
+    let external = server.call("PATCH", &path, out).await.body;
+    assert_eq!((addresses(&external).as_str(), &external["spec"]["ipFamilies"]), ("", &Value::Null));
+    assert_eq!(server.call("GET", &format!("{ADDRESSES}/fd43::7"), "").await.code, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_cluster_becomes_one_of_both_families() {
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn store::Store> =
+        Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
+    let one = start_on(Arc::clone(&store), dir, None, |_| {}).await;
+    let made = one.call("POST", SERVICES, &service("old", ", ipFamilyPolicy: PreferDualStack")).await.body;
+    assert!(!addresses(&made).contains(' '), "{made}");
+    one.stop().await;
+    let both = |config: &mut apiserver::Config| {
+        config.service_cidrs = "10.43.0.0/16,fd43::/112".parse().unwrap();
+    };
+    let two = start_on(store, tempfile::tempdir().unwrap(), None, both).await;
+    let range = two.call("GET", &format!("{RANGES}/kubernetes"), "").await.body;
+    assert_eq!(range["spec"]["cidrs"], json!(["10.43.0.0/16", "fd43::/112"]));
+    let new = two.call("POST", SERVICES, &service("new", ", ipFamilyPolicy: RequireDualStack")).await.body;
+    assert!(addresses(&new).contains(" fd43::"), "{new}");
+    // Who was there before is asked.
+    let old = two.call("GET", &format!("{SERVICES}/old"), "").await.body;
+    assert!(!addresses(&old).contains(' '), "{old}");
+    let asked = r#"{"spec": {"ipFamilyPolicy": "RequireDualStack"}}"#;
+    let old = two.call("PATCH", &format!("{SERVICES}/old"), asked).await.body;
+    assert!(addresses(&old).contains(" fd43::"), "{old}");
+    two.stop().await;
+}
+
 #[tokio::test]
 async fn the_kubernetes_service_has_one_record() {
     let server = start(None).await;

@@ -36,9 +36,10 @@ pub struct AgentArgs {
     /// This Node's name; the host name if not given
     #[arg(long, env = "KNARR_NODE_NAME")]
     pub node_name: Option<String>,
-    /// This Node's address; the first that is not a loopback one if not given
-    #[arg(long, env = "KNARR_NODE_IP")]
-    pub node_ip: Option<IpAddr>,
+    /// This Node's address, or one of each family, the main one first: repeated, or with commas; of each family of the
+    /// cluster the first that other machines could reach if not given
+    #[arg(long, env = "KNARR_NODE_IP", value_delimiter = ',', value_name = "IP")]
+    pub node_ip: Vec<IpAddr>,
     /// What the Node is registered with.
     #[command(flatten)]
     pub registration: RegistrationArgs,
@@ -243,18 +244,18 @@ pub struct KubeletArgs {
     /// The Node's name; the host name if not given
     #[arg(long = "hostname-override")]
     pub node_name: Option<String>,
-    /// The Node's address
-    #[arg(long)]
-    pub node_ip: Option<IpAddr>,
+    /// The Node's address, or one of each family, the main one first: repeated, or with commas
+    #[arg(long, value_delimiter = ',', value_name = "IP")]
+    pub node_ip: Vec<IpAddr>,
     /// What runs containers.
     #[command(flatten)]
     pub container_runtime: RuntimeArgs,
-    /// The addresses of Pods on this Node
+    /// The addresses of Pods on this Node: a network, or one of each family with a comma between them
     #[arg(long, default_value = "10.42.0.0/24")]
-    pub pod_cidr: Cidr,
-    /// The address of the cluster's DNS
-    #[arg(long, default_value = "10.43.0.10")]
-    pub cluster_dns: IpAddr,
+    pub pod_cidr: Cidrs,
+    /// The address of the cluster's DNS, or one of each family: repeated, or with commas
+    #[arg(long, default_value = "10.43.0.10", value_delimiter = ',', value_name = "IP")]
+    pub cluster_dns: Vec<IpAddr>,
     /// The cluster's DNS domain
     #[arg(long, default_value = "cluster.local")]
     pub cluster_domain: String,
@@ -290,9 +291,9 @@ pub struct ProxyArgs {
     /// The Node's name; the host name if not given
     #[arg(long = "hostname-override")]
     pub node_name: Option<String>,
-    /// The Node's address
-    #[arg(long)]
-    pub node_ip: Option<IpAddr>,
+    /// The Node's address, or one of each family, the main one first: repeated, or with commas
+    #[arg(long, value_delimiter = ',', value_name = "IP")]
+    pub node_ip: Vec<IpAddr>,
     /// The Node's main address, unless it stands for all; its family is that of the addresses below where they are not given.
     /// As kube-proxy's: nothing listens there
     #[arg(long, default_value = "0.0.0.0", value_name = "IP")]

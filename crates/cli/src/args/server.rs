@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use machinery::address_range::AddressRange;
-use machinery::net::{Cidr, Cidrs};
+use machinery::net::Cidrs;
 use serde::{Deserialize, Serialize};
 
 use super::looks::Output;
@@ -14,6 +14,9 @@ use super::node::{IngressArgs, NodePortArgs, RuntimeArgs};
 
 /// Tokens let hosts in, as kubeadm's do; it starts its controller manager with the same.
 const CONTROLLERS: &str = "*,bootstrap-signer-controller,token-cleaner-controller";
+
+/// The tenth address of Services is that of the DNS, as k3s and kubeadm have it.
+const DNS_OFFSET: u64 = 10;
 
 fn controllers() -> Vec<String> {
     CONTROLLERS.split(',').map(str::to_owned).collect()
@@ -36,9 +39,14 @@ pub struct ServerArgs {
     /// That file's mode, in octal
     #[arg(long, env = "KNARR_WRITE_KUBECONFIG_MODE", default_value = "600")]
     pub write_kubeconfig_mode: String,
-    /// The address that the API server listens on
+    /// The address that the API server listens on; 0.0.0.0 and :: stand for all addresses of this host, of both families
     #[arg(long, env = "KNARR_BIND_ADDRESS", default_value = "0.0.0.0")]
     pub bind_address: IpAddr,
+    /// The address where Pods and other Nodes reach the API server, of the first family of --service-cidr; that of
+    /// --bind-address or this Node's if not given
+    #[arg(long, env = "KNARR_ADVERTISE_ADDRESS", value_name = "IP")]
+    #[serde(default)]
+    pub advertise_address: Option<IpAddr>,
     /// The port that the API server listens on
     #[arg(long, env = "KNARR_HTTPS_LISTEN_PORT", default_value_t = 6443)]
     pub https_listen_port: u16,
@@ -53,27 +61,34 @@ pub struct ServerArgs {
     /// This Node's name; the host name if not given
     #[arg(long, env = "KNARR_NODE_NAME")]
     pub node_name: Option<String>,
-    /// This Node's address; the first that is not a loopback one if not given
-    #[arg(long, env = "KNARR_NODE_IP")]
-    pub node_ip: Option<IpAddr>,
+    /// This Node's address, or one of each family, the main one first: repeated, or with commas; of each family of the
+    /// cluster the first that other machines could reach if not given
+    #[arg(long, env = "KNARR_NODE_IP", value_delimiter = ',', value_name = "IP")]
+    #[serde(default, with = "super::node_ip")]
+    pub node_ip: Vec<IpAddr>,
     /// How many Nodes the cluster has on this host: this one, and others in network namespaces of their own; as many as
     /// before if not given, in the first place one
     #[arg(long, env = "KNARR_NODES", value_name = "N")]
     #[serde(default)]
     pub nodes: Option<u16>,
-    /// The addresses of those Nodes; a network that nothing on this host uses if not given
+    /// The addresses of those Nodes: a network of each family of the cluster, with a comma between them; such that nothing on
+    /// this host uses if not given
     #[arg(long, env = "KNARR_NODES_CIDR", value_name = "CIDR")]
     #[serde(default)]
-    pub nodes_cidr: Option<Cidr>,
-    /// The addresses of Pods
+    pub nodes_cidr: Option<Cidrs>,
+    /// The addresses of Pods: a network, or one of each family with a comma between them, such as
+    /// 10.42.0.0/16,fd42::/56
     #[arg(long, env = "KNARR_CLUSTER_CIDR", default_value = "10.42.0.0/16")]
     pub cluster_cidr: Cidrs,
-    /// The addresses of Services
+    /// The addresses of Services: a network, or one of each family, such as 10.43.0.0/16,fd43::/112; Services that do not
+    /// ask for a family have the first
     #[arg(long, env = "KNARR_SERVICE_CIDR", default_value = "10.43.0.0/16")]
     pub service_cidr: Cidrs,
-    /// The address of the cluster's DNS
-    #[arg(long, env = "KNARR_CLUSTER_DNS", default_value = "10.43.0.10")]
-    pub cluster_dns: IpAddr,
+    /// The address of the cluster's DNS, or one of each family: repeated, or with commas; the tenth of each network of
+    /// --service-cidr if not given
+    #[arg(long, env = "KNARR_CLUSTER_DNS", value_delimiter = ',', value_name = "IP")]
+    #[serde(default, with = "super::one_or_many")]
+    pub cluster_dns: Vec<IpAddr>,
     /// The cluster's DNS domain
     #[arg(long, env = "KNARR_CLUSTER_DOMAIN", default_value = "cluster.local")]
     pub cluster_domain: String,
@@ -244,6 +259,14 @@ impl ServerArgs {
     pub fn scheduler_config(&self) -> Option<&Path> {
         let last = self.kube_scheduler_arg.last();
         last.map(|super::SchedulerArg::Config(path)| path.as_path())
+    }
+
+    /// Where the cluster's DNS answers: at an address of each of these, the main family's first.
+    pub fn dns_addresses(&self) -> Vec<IpAddr> {
+        if !self.cluster_dns.is_empty() {
+            return self.cluster_dns.clone();
+        }
+        self.service_cidr.iter().filter_map(|cidr| cidr.nth(DNS_OFFSET)).collect()
     }
 
     /// Whatever names a file or folder for the scheduler.

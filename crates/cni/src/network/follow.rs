@@ -118,8 +118,8 @@ mod tests {
     fn network(dir: &Path) -> Arc<Network> {
         let builtin = BuiltinConfig {
             cluster_id: "follow".into(),
-            pod_cidr: "10.42.0.0/24".parse().unwrap(),
-            cluster_cidr: "10.42.0.0/16".parse().unwrap(),
+            pod_cidrs: "10.42.0.0/24".parse().unwrap(),
+            cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
             mtu: None,
             state_dir: dir.join("state"),
             bin_dirs: vec![dir.join("opt/cni/bin")],

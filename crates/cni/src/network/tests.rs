@@ -9,6 +9,7 @@ use sys::netns::{NetNs, delete};
 
 use super::*;
 
+mod families;
 mod real;
 mod spoofing;
 
@@ -25,12 +26,17 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
+        Self::with("10.42.0.0/24", "10.42.0.0/16")
+    }
+
+    /// With these networks of its Pods and of all.
+    fn with(pod_cidrs: &str, cluster_cidrs: &str) -> Self {
         assert!(nix_is_root(), "this test makes network namespaces: run it as root");
         let dir = tempfile::tempdir().unwrap();
         let config = BuiltinConfig {
             cluster_id: "test".into(),
-            pod_cidr: "10.42.0.0/24".parse().unwrap(),
-            cluster_cidr: "10.42.0.0/16".parse().unwrap(),
+            pod_cidrs: pod_cidrs.parse().unwrap(),
+            cluster_cidrs: cluster_cidrs.parse().unwrap(),
             mtu: None,
             state_dir: dir.path().join("cni"),
             bin_dirs: vec![dir.path().join("bin")],
@@ -74,10 +80,13 @@ fn inside<T: Send>(attachment: &Attachment, f: impl FnOnce() -> T + Send) -> T {
 
 /// Serves one connection after the other with the peer's address.
 fn serve(attachment: &Attachment, port: u16) {
-    let listener = inside(attachment, || TcpListener::bind(("0.0.0.0", port)).unwrap());
+    let listener = inside(attachment, || {
+        // Of both families where the kernel has both.
+        TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port))).unwrap()
+    });
     std::thread::spawn(move || {
         while let Ok((mut stream, peer)) = listener.accept() {
-            write!(stream, "{}", peer.ip()).unwrap();
+            write!(stream, "{}", peer.ip().to_canonical()).unwrap();
         }
     });
 }
@@ -205,7 +214,7 @@ fn a_reset_takes_the_built_in_network_for_its_own_whatever_range_its_pods_had() 
     let host = Host::new();
     let (network, pod) = (host.load(), host.pod("a"));
     host.on(|| network.add(&pod).unwrap());
-    let of_all = BuiltinConfig { pod_cidr: host.config.cluster_cidr, ..host.config.clone() };
+    let of_all = BuiltinConfig { pod_cidrs: host.config.cluster_cidrs, ..host.config.clone() };
     assert_eq!(host.on(|| detach_foreign(&of_all).unwrap()), 0);
     let others = BuiltinConfig { cluster_id: "other".into(), ..host.config.clone() };
     assert!(!is_same(&host.config.conflist(), &others.conflist()));

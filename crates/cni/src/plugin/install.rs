@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use machinery::net::Cidr;
+use machinery::net::Cidrs;
 use serde_json::{Value, json};
 
 use super::{Kind, LEASES, STATE, table_name};
@@ -27,9 +27,9 @@ pub struct Installed {
     /// The bridge.
     pub bridge: String,
     /// The addresses of this node's Pods. Source: `Node.spec.podCIDR`.
-    pub pod_cidr: Cidr,
+    pub pod_cidrs: Cidrs,
     /// The addresses of all Pods: what goes elsewhere leaves with the node's address.
-    pub cluster_cidr: Cidr,
+    pub cluster_cidrs: Cidrs,
     /// Largest packet in bytes, the kernel's default if `None`.
     pub mtu: Option<u32>,
     /// Where leases and rules are kept; in the usual places if `None`.
@@ -43,7 +43,7 @@ impl Installed {
             Some(folder) => json!(folder.join(name)),
             None => json!(usual),
         };
-        let mut plugins = plugins_of_network(&self.bridge, self.pod_cidr, self.cluster_cidr, self.mtu);
+        let mut plugins = plugins_of_network(&self.bridge, self.pod_cidrs, self.cluster_cidrs, self.mtu);
         for (plugin, kind) in plugins.iter_mut().zip([Kind::Bridge, Kind::Portmap, Kind::Bandwidth]) {
             plugin["type"] = json!(link_name(kind));
             plugin["stateDir"] = place("state", STATE);
@@ -122,8 +122,7 @@ pub fn uninstall(bin_dir: &Path, conf_dir: &Path, program: &Path) -> Result<Vec<
         if let Some(bridge) = text("/plugins/0/bridge") {
             cleanup::remove_links(bridge, &table_name(NETWORK))?;
         }
-        sys::nftables::delete_table(&table_name(NETWORK))?;
-        sys::nftables::port::delete(&table_name(NETWORK))?;
+        cleanup::delete_tables(&table_name(NETWORK))?;
         for folder in [text("/plugins/0/ipam/dataDir"), text("/plugins/0/stateDir")].into_iter().flatten() {
             let path = Path::new(folder).join(NETWORK);
             match fs::remove_dir_all(&path) {
@@ -170,8 +169,8 @@ mod tests {
         let (bin, net) = (dir.path().join("bin"), dir.path().join("net.d"));
         let conf = Installed {
             bridge: "knarr-none0".into(),
-            pod_cidr: "10.42.3.0/24".parse().unwrap(),
-            cluster_cidr: "10.42.0.0/16".parse().unwrap(),
+            pod_cidrs: "10.42.3.0/24".parse().unwrap(),
+            cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
             mtu: None,
             state_dir: Some(dir.path().join("kept")),
         };

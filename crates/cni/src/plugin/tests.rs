@@ -128,10 +128,22 @@ fn what_is_not_done_as_it_is_meant_is_refused() {
     };
     check(Kind::Bridge, "ipam.routes", route(json!({ "gw": "10.7.0.5" })), None);
     check(Kind::Bridge, "ipam.routes", route(json!({ "table": 100 })), Some("unsupported table"));
-    let v6 = Some("route to fd00::/8: only IPv4 is built in");
+    let v6 = Some("route to fd00::/8: no range has IPv6 addresses");
     check(Kind::Bridge, "ipam.routes", route(json!({ "dst": "fd00::/8" })), v6);
-    let ranges = json!([[{ "subnet": "10.7.0.0/24" }], [{ "subnet": "fd00::/64" }]]);
-    check(Kind::HostLocal, "ipam.ranges", ranges, Some("ranges must have one set of one range"));
+    let other = Some("route to 10.0.0.0/8: its gateway is of the other family");
+    check(Kind::Bridge, "ipam.routes", route(json!({ "gw": "fd00::1" })), other);
+    check(
+        Kind::Bridge,
+        "ipam.routes",
+        route(json!({ "dst": "10" })),
+        Some("route to 10: it must be a network"),
+    );
+    let both = json!([[{ "subnet": "10.7.0.0/24" }], [{ "subnet": "fd00::/64" }]]);
+    check(Kind::HostLocal, "ipam.ranges", both, None);
+    let mixed = json!([[{ "subnet": "10.7.0.0/24" }, { "subnet": "fd00::/64" }]]);
+    check(Kind::HostLocal, "ipam.ranges", mixed, Some("mixed address families"));
+    let twice = json!([[{ "subnet": "10.7.0.0/24" }], [{ "subnet": "10.7.0.0/25" }]]);
+    check(Kind::HostLocal, "ipam.ranges", twice, Some("range set 0 overlaps with 1"));
 }
 
 #[test]
@@ -339,6 +351,43 @@ fn bridge_portmap_and_bandwidth_attach_check_and_detach_in_each_version() {
     }
     let check = host.call(Kind::Bridge, &env("CHECK", "c1", &pod), &host.conf("1.1.0")).unwrap_err();
     assert_eq!(check["msg"], "invalid network configuration n: prevResult must be set");
+    delete(&pod).unwrap();
+}
+
+/// As Debian's own plugins do it: for each address a gateway and a default route, and a port in both families.
+#[test]
+fn networks_of_both_families_are_attached_checked_and_detached_in_each_version() {
+    let host = Host::new();
+    let pod = host.pod("pod");
+    let sets = [json!([{ "subnet": "10.7.0.0/24" }]), json!([{ "subnet": "fd07::/64" }])];
+    for (version, sets) in VERSIONS.iter().flat_map(|version| [(version, &sets[..]), (version, &sets[1..])]) {
+        let mut conf = host.conf(version);
+        conf["ipam"]["ranges"] = json!(sets);
+        let result = host.call(Kind::Bridge, &env("ADD", "c1", &pod), &conf).unwrap().unwrap();
+        let list = |field: &str, of: &str| -> Vec<String> {
+            let all = result[field].as_array().unwrap().iter();
+            all.map(|it| it[of].as_str().unwrap_or_default().to_owned()).collect()
+        };
+        let skipped = 2 - sets.len();
+        assert_eq!(list("ips", "gateway"), ["10.7.0.1", "fd07::1"][skipped..], "{version}");
+        assert_eq!(list("routes", "dst"), ["0.0.0.0/0", "::/0"][skipped..], "{version}");
+        let kinds = if is_at_least(version, (1, 0)) { ["", ""] } else { ["4", "6"] };
+        assert_eq!(list("ips", "version"), kinds[skipped..], "{version}");
+        assert_eq!(host.leases().len(), sets.len());
+        conf["prevResult"] = result.clone();
+        let mut ports = conf.clone();
+        ports["runtimeConfig"] = json!({ "portMappings": [{ "hostPort": 8080, "containerPort": 80 }] });
+        host.call(Kind::Portmap, &env("ADD", "c1", &pod), &ports).unwrap();
+        let tables = || host.ns.run(|| nftables::table_names_of(nftables::TableFamily::Ipv6)).unwrap();
+        assert_eq!((tables().len(), host.tables().len()), (1, sets.len() - 1), "{version}");
+        for kind in [Kind::Bridge, Kind::Portmap].into_iter().filter(|_| is_at_least(version, (0, 4))) {
+            host.call(kind, &env("CHECK", "c1", &pod), &ports).unwrap();
+        }
+        for kind in [Kind::Portmap, Kind::Bridge] {
+            host.call(kind, &env("DEL", "c1", &pod), &ports).unwrap();
+        }
+        assert!(host.leases().is_empty() && host.tables().is_empty() && tables().is_empty(), "{version}");
+    }
     delete(&pod).unwrap();
 }
 

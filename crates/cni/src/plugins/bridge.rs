@@ -1,29 +1,32 @@
-//! `bridge`: a veth pair between the Pod and a bridge, an address of the node's range, a default route.
+//! `bridge`: a veth pair between the Pod and a bridge, an address of each of the node's ranges, a default route for each
+//! family.
 //!
 //! Upstream's fields, and two of our own: with `routed`, the Pod's address is a host address and everything goes
 //! through the bridge's own address, so that the host sees (and can translate) what Pods say to each other; what goes to
 //! `clusterCIDR` keeps its source address under `ipMasq`. What is not built in is refused by name.
-//! With `routed`, too, a port sends with its Pod's addresses only, ARP included.
+//! With `routed`, too, a port sends with its Pod's addresses only, ARP and neighbour discovery included ([`guard`]).
+//! Nothing waits for duplicate addresses to be detected: nobody else gives any, and the guard lets nobody claim another's.
 //! The veth's peer is made right inside the Pod's namespace, which is 20 times quicker than moving it there.
 
-use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::AsFd;
-use std::sync::{Mutex, Once, PoisonError};
+mod guard;
 
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
+
+use machinery::net::{Cidr, Cidrs, Family};
 use serde::Deserialize;
 use serde_json::Value;
-use sys::netlink::{Address, NewRoute, Route, VethPeer};
+use sys::netlink::{Address, NewRoute, Route, RouteEntry, VethPeer};
 use sys::netns::{NetNs, set_sysctl, sysctl};
-use sys::nftables;
 
-use super::host_local::{HostLocal, parse_cidr};
+use super::host_local::HostLocal;
 use super::rules::{owner_network, owner_of};
 use super::{Attached, Kind, Site, mac_text};
 use crate::network::Attachment;
-use crate::types::{CniError, CniResult, Interface, IpConfig, RouteConfig};
+use crate::types::{CniError, CniResult, Interface, RouteConfig};
 
-const DEFAULT_ROUTE: &str = "0.0.0.0/0";
+const DEFAULT_ROUTES: [(Family, &str); 2] = [(Family::V4, "0.0.0.0/0"), (Family::V6, "::/0")];
 /// How long a port may take until it passes on packets, which it does at once unless the kernel is very busy.
 const OPERATIONAL_SECONDS_MAX: u32 = 10;
 /// Names of the host's ends of Pods' veth pairs start with this.
@@ -45,7 +48,7 @@ struct Conf {
     #[serde(default)]
     routed: bool,
     #[serde(default, rename = "clusterCIDR")]
-    cluster_cidr: Option<String>,
+    cluster_cidr: Option<Cidrs>,
     #[serde(default)]
     mtu: u32,
     ipam: Value,
@@ -94,9 +97,11 @@ impl Bridge {
             return Err(invalid("the built-in bridge plugin has no other ipam type than host-local".into()));
         }
         let (addresses, mut routes) = HostLocal::configured(network, &conf.ipam, site)?;
-        check_routes(network, &routes)?;
-        if conf.is_default_gateway && !routes.iter().any(|route| route.dst == DEFAULT_ROUTE) {
-            routes.push(RouteConfig { dst: DEFAULT_ROUTE.into(), ..RouteConfig::default() });
+        check_routes(network, &routes, &addresses)?;
+        for (_, dst) in DEFAULT_ROUTES.into_iter().filter(|(family, _)| addresses.gives(*family)) {
+            if conf.is_default_gateway && !routes.iter().any(|route| route.dst == dst) {
+                routes.push(RouteConfig { dst: dst.into(), ..RouteConfig::default() });
+            }
         }
         let (network, site) = (network.to_owned(), site.clone());
         Ok(Self { network, conf, dns, routes, addresses, site, route: Mutex::new(Route::open()?) })
@@ -113,30 +118,36 @@ impl Bridge {
         if !self.conf.ip_masq {
             return Ok(());
         }
-        let range = self.addresses.range();
-        let pods = (range.network, range.prefix);
-        let inside = self.conf.cluster_cidr.as_deref().and_then(parse_cidr).unwrap_or(pods);
+        let pair = |pods: Cidr| {
+            let cluster = self.conf.cluster_cidr.and_then(|all| all.of(pods.family()));
+            (pods, cluster.unwrap_or(pods))
+        };
+        let pairs: Vec<(Cidr, Cidr)> = self.addresses.ranges().map(|range| pair(range.subnet)).collect();
         self.site.rules.change(move |rules| {
-            rules.masquerade.insert(owner, (pods, inside));
+            rules.masquerade.insert(owner, pairs);
         })
     }
 
     fn prepare_bridge(&self, route: &mut Route) -> Result<u32, CniError> {
         let name = &self.conf.bridge;
-        let range = self.addresses.range();
         let found = route.link(name)?;
         if found.as_ref().is_some_and(|link| link.kind != "bridge") {
             let reason = format!("there is a link {name} already that is no bridge");
             return Err(CniError::Config { path: self.network.clone().into(), reason });
         }
+        if found.is_none() {
+            route.create_bridge(name)?;
+        }
+        if self.addresses.gives(Family::V6) {
+            // Pods are no routers, and what the bridge is it is told here.
+            set_up_ipv6(name, &["accept_ra", "accept_dad", "accept_redirects"])?;
+        }
         let index = match found {
             Some(link) if link.is_up => link.index,
-            found => {
-                if found.is_none() {
-                    route.create_bridge(name)?;
-                }
+            _ => {
                 // An address of its own: otherwise it takes that of a port, which changes as ports come and go.
-                route.set_mac(name, mac_of(range.gateway))?;
+                let gateways = self.addresses.ranges().map(|range| range.gateway);
+                route.set_mac(name, mac_of(&gateways.collect::<Vec<_>>()))?;
                 route.set_up(name)?;
                 route.index(name)?
             }
@@ -144,23 +155,28 @@ impl Bridge {
         if !(self.conf.is_gateway || self.conf.is_default_gateway || self.conf.routed) {
             return Ok(index);
         }
-        let gateway = Address { link: index, ip: range.gateway.into(), prefix: range.prefix };
-        route.add_address(gateway)?;
-        self.forward_packets()?;
-        if !self.conf.routed && sysctl("net/bridge/bridge-nf-call-iptables").is_ok() {
-            set_sysctl("net/bridge/bridge-nf-call-iptables", "1")?;
+        for range in self.addresses.ranges() {
+            route.add_address(Address { link: index, ip: range.gateway, prefix: range.subnet.bits() })?;
         }
+        self.forward_packets()?;
         Ok(index)
     }
 
-    /// The host's setting before is kept, so that cleanup can take this back.
+    /// The host's settings before are kept, so that cleanup can take this back.
     fn forward_packets(&self) -> Result<(), CniError> {
-        let before = sysctl("net/ipv4/ip_forward")?;
-        if before != "1" {
-            if let Some(path) = &self.site.before {
-                fs::write(path, before).map_err(CniError::state(path))?;
+        type Allow = fn(Option<&std::path::Path>) -> sys::Result<()>;
+        let families: [(Family, Allow, &str); 2] = [
+            (Family::V4, sys::forwarding::allow_ipv4, "net/bridge/bridge-nf-call-iptables"),
+            (Family::V6, sys::forwarding::allow_ipv6, "net/bridge/bridge-nf-call-ip6tables"),
+        ];
+        for (family, allow, by_bridges) in families {
+            if !self.addresses.gives(family) {
+                continue;
             }
-            set_sysctl("net/ipv4/ip_forward", "1")?;
+            allow(self.site.before(family).as_deref())?;
+            if !self.conf.routed && sysctl(by_bridges).is_ok() {
+                set_sysctl(by_bridges, "1")?;
+            }
         }
         Ok(())
     }
@@ -174,19 +190,19 @@ impl Bridge {
             let (ifname, netns) = (attachment.ifname.clone(), attachment.netns_path.clone());
             return Err(CniError::InterfaceExists { ifname, netns });
         }
-        let ip = self.addresses.reserve_for(attachment)?;
+        let ips = self.addresses.reserve_for(attachment)?;
         let host_name = veth_name(&attachment.container_id, &attachment.ifname);
-        let mac = attachment.wanted_mac()?.unwrap_or_else(|| mac_of(ip));
+        let mac = attachment.wanted_mac()?.unwrap_or_else(|| mac_of(&ips));
         let on_host = self.connect(&host_name, &attachment.ifname, &namespace, mac)?;
-        self.guard(&host_name, mac, ip)?;
-        namespace.run(|| self.set_up_inside(&attachment.ifname, ip))?;
+        self.guard(&host_name, mac, &ips)?;
+        namespace.run(|| self.set_up_inside(&attachment.ifname, &ips))?;
         // Nobody sends again what got lost in a port that is not ready. Source: upstream's plugin, which asks some times.
         Route::open()?.wait_operational(&[&self.conf.bridge, &host_name], OPERATIONAL_SECONDS_MAX)?;
         if self.site.rules.is_in_file() {
             self.masquerade(owner_of(attachment))?;
         }
         let dns = self.dns.clone().map_or_else(|| self.addresses.dns(), Ok)?;
-        Ok(CniResult { dns, ..self.result(attachment, on_host, ip, mac) })
+        Ok(CniResult { dns, ..self.result(attachment, on_host, &ips, mac) })
     }
 
     /// Returns the bridge and its new port.
@@ -220,83 +236,39 @@ impl Bridge {
         Ok(made)
     }
 
-    /// Lets a port send with its Pod's addresses only, and the host keep to those whatever it is told: no Pod gets what is
-    /// another's. Only where the host routes between Pods: there, nobody else gives the interface more addresses.
-    fn guard(&self, port: &str, mac: [u8; 6], ip: Ipv4Addr) -> Result<(), CniError> {
-        if !self.conf.routed {
-            return Ok(());
-        }
-        let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
-        let bridge = route.index(&self.conf.bridge)?;
-        route.set_neighbour(bridge, ip.into(), mac)?;
-        let found = route.link(&self.conf.bridge)?.and_then(|link| link.mac.try_into().ok());
-        drop(route);
-        let gateway = found.unwrap_or_else(|| mac_of(self.addresses.range().gateway));
-        match nftables::port::guard(self.site.rules.table(), port, nftables::port::Owner { mac, ip, gateway })
-        {
-            Err(error) if nftables::port::is_unsupported(&error) => {
-                static TOLD: Once = Once::new();
-                TOLD.call_once(|| {
-                    tracing::warn!(%error, "the kernel does not check what Pods send (nftables, family netdev)");
-                });
-                Ok(())
-            }
-            done => Ok(done?),
-        }
-    }
-
-    /// Takes the rules of a port back, and what the host knows of its Pod.
-    fn unguard(&self, port: &str, freed: &[Ipv4Addr]) -> Result<(), CniError> {
-        if !self.conf.routed {
-            return Ok(());
-        }
-        let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bridge) = route.link(&self.conf.bridge)? {
-            freed.iter().try_for_each(|ip| route.delete_neighbour(bridge.index, (*ip).into()))?;
-        }
-        drop(route);
-        Ok(nftables::port::release(self.site.rules.table(), port)?)
-    }
-
-    /// Looks for the rules of a port. In the node's process they are made where an earlier one did not.
-    fn check_guard(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
-        let (table, port) =
-            (self.site.rules.table(), veth_name(&attachment.container_id, &attachment.ifname));
-        if !self.conf.routed || nftables::port::is_guarded(table, &port)? {
-            return Ok(());
-        }
-        if self.site.rules.is_in_file() {
-            // A kernel that has none has no table either.
-            let has_any = nftables::port::tables()?.iter().any(|known| known == table);
-            let missing = || CniError::Check(format!("rules of link {port} are missing"));
-            return if has_any { Err(missing()) } else { Ok(()) };
-        }
-        let interface = previous.interfaces.iter().find(|it| it.name == attachment.ifname);
-        let mac = interface.and_then(|interface| super::parse_mac(&interface.mac));
-        let ip = previous.pod_ips(&attachment.ifname).into_iter().find_map(|ip| match ip {
-            IpAddr::V4(ip) => Some(ip),
-            IpAddr::V6(_) => None,
-        });
-        mac.zip(ip).map_or(Ok(()), |(mac, ip)| self.guard(&port, mac, ip))
-    }
-
-    fn set_up_inside(&self, ifname: &str, ip: Ipv4Addr) -> sys::Result<()> {
+    fn set_up_inside(&self, ifname: &str, ips: &[IpAddr]) -> sys::Result<()> {
         let mut route = Route::open()?;
-        let range = self.addresses.range();
         let link = route.index(ifname)?;
-        let prefix = if self.conf.routed { 32 } else { range.prefix };
-        route.add_address(Address { link, ip: ip.into(), prefix })?;
-        if self.conf.routed {
-            // The host would tell Pods to talk directly: they must not.
+        if ips.iter().any(IpAddr::is_ipv6) {
+            // As upstream: what the runtime has turned off is on where the network has it.
+            set_up_ipv6("lo", &[])?;
+            // The host would tell Pods to talk directly: they must not. Nor is there any other router.
+            let off = ["accept_dad", "accept_ra", "accept_redirects"];
+            set_up_ipv6(ifname, off.get(..if self.conf.routed { 3 } else { 1 }).unwrap_or_default())?;
+        }
+        for ip in ips {
+            let prefix = match (self.conf.routed, ip, self.addresses.range_of(*ip)) {
+                (false, _, Some(range)) => range.subnet.bits(),
+                (_, IpAddr::V4(_), _) => 32,
+                (_, IpAddr::V6(_), _) => 128,
+            };
+            route.add_address(Address { link, ip: *ip, prefix })?;
+        }
+        if self.conf.routed && ips.iter().any(IpAddr::is_ipv4) {
             set_sysctl("net/ipv4/conf/all/accept_redirects", "0")?;
             set_sysctl(&format!("net/ipv4/conf/{ifname}/accept_redirects"), "0")?;
         }
         route.set_up(ifname)?;
         for config in &self.routes {
-            let Some((network, prefix)) = parse_cidr(&config.dst) else { continue };
+            let Ok(destination) = config.dst.parse::<Cidr>() else { continue };
+            let gateway = config.gw.or_else(|| self.gateway_of(ips, destination.family()));
+            if gateway.is_none() {
+                continue;
+            }
+            let to = (destination.bits() > 0).then(|| (destination.address(), destination.bits()));
             route.add_route(&NewRoute {
-                destination: (prefix > 0).then_some((network.into(), prefix)),
-                gateway: Some(config.gw.unwrap_or(range.gateway.into())),
+                destination: to,
+                gateway,
                 link: Some(link),
                 on_link: self.conf.routed,
                 ..NewRoute::default()
@@ -305,14 +277,19 @@ impl Bridge {
         Ok(())
     }
 
+    /// The gateway of the first of these addresses that is of the family.
+    fn gateway_of(&self, ips: &[IpAddr], family: Family) -> Option<IpAddr> {
+        let first = ips.iter().find(|ip| Family::of(**ip) == family)?;
+        Some(self.addresses.range_of(*first)?.gateway)
+    }
+
     fn result(
         &self,
         attachment: &Attachment,
         mut interfaces: Vec<Interface>,
-        ip: Ipv4Addr,
+        ips: &[IpAddr],
         mac: [u8; 6],
     ) -> CniResult {
-        let range = self.addresses.range();
         let inside = Interface {
             name: attachment.ifname.clone(),
             mac: mac_text(&mac),
@@ -323,12 +300,7 @@ impl Bridge {
         interfaces.push(inside);
         CniResult {
             interfaces,
-            ips: vec![IpConfig {
-                address: format!("{ip}/{}", range.prefix),
-                gateway: Some(range.gateway.into()),
-                interface: Some(2),
-                ..IpConfig::default()
-            }],
+            ips: self.addresses.configs(ips, Some(2)),
             routes: self.routes.clone(),
             ..CniResult::default()
         }
@@ -392,9 +364,15 @@ impl Bridge {
         }
         let there = route.routes()?;
         for config in &self.routes {
-            let wanted = parse_cidr(&config.dst).filter(|(_, prefix)| *prefix > 0);
-            let wanted = wanted.map(|(network, prefix)| (IpAddr::from(network), prefix));
-            if !there.iter().any(|route| route.destination == wanted && route.link == Some(link.index)) {
+            let Ok(to) = config.dst.parse::<Cidr>() else { continue };
+            let wanted = (to.bits() > 0).then(|| (to.address(), to.bits()));
+            // A default route is of the family of its gateway.
+            let is_it = |route: &RouteEntry| {
+                route.destination == wanted
+                    && route.link == Some(link.index)
+                    && (wanted.is_some() || route.gateway.is_some_and(|ip| Family::of(ip) == to.family()))
+            };
+            if !there.iter().any(is_it) {
                 let what =
                     if wanted.is_none() { "default route" } else { &format!("route to {}", config.dst) };
                 return missing(what.to_owned());
@@ -422,12 +400,19 @@ impl Bridge {
 }
 
 /// Refuses routes that would not be made as they are meant. Source: CNI specification 1.1.0, "routes".
-fn check_routes(network: &str, routes: &[RouteConfig]) -> Result<(), CniError> {
+fn check_routes(network: &str, routes: &[RouteConfig], addresses: &HostLocal) -> Result<(), CniError> {
     const MORE: [&str; 5] = ["mtu", "advmss", "priority", "table", "scope"];
     for route in routes {
-        if parse_cidr(&route.dst).is_none() || route.gw.is_some_and(|gateway| gateway.is_ipv6()) {
-            let reason = format!("route to {}: only IPv4 is built in", route.dst);
-            return Err(CniError::Config { path: network.into(), reason });
+        let refused = |why: &str| {
+            let reason = format!("route to {}: {why}", route.dst);
+            Err(CniError::Config { path: network.into(), reason })
+        };
+        let Ok(to) = route.dst.parse::<Cidr>() else { return refused("it must be a network") };
+        if !addresses.gives(to.family()) {
+            return refused(&format!("no range has {} addresses", to.family().as_str()));
+        }
+        if route.gw.is_some_and(|gateway| Family::of(gateway) != to.family()) {
+            return refused("its gateway is of the other family");
         }
         let says = |field: &&str| route.other.get(*field).is_some_and(|value| !super::is_empty(value));
         if let Some(field) = MORE.into_iter().find(says) {
@@ -443,8 +428,23 @@ fn veth_name(container_id: &str, ifname: &str) -> String {
     format!("{VETH_PREFIX}{:012x}", hash & 0xffff_ffff_ffff)
 }
 
-/// A hardware address made of the IP address: whoever gets the address again has the same, so no stale neighbour.
-fn mac_of(ip: Ipv4Addr) -> [u8; 6] {
-    let [a, b, c, d] = ip.octets();
+/// Turns IPv6 on for a link of this thread's namespace, and these of its settings off.
+fn set_up_ipv6(link: &str, off: &[&str]) -> sys::Result<()> {
+    ["disable_ipv6"]
+        .iter()
+        .chain(off)
+        .try_for_each(|name| set_sysctl(&format!("net/ipv6/conf/{link}/{name}"), "0"))
+}
+
+/// A hardware address made of the IP addresses: whoever gets them again has the same, so no stale neighbour. One of IPv4
+/// says it all; of IPv6, the last four bytes do where the others are the same for all.
+fn mac_of(ips: &[IpAddr]) -> [u8; 6] {
+    let v4 = ips.iter().find_map(|ip| if let IpAddr::V4(ip) = ip { Some(ip.octets()) } else { None });
+    let v6 = || {
+        let ip = ips.iter().find_map(|ip| if let IpAddr::V6(ip) = ip { Some(ip.to_bits()) } else { None })?;
+        let network = super::hash_of(&format!("{:x}", ip >> 32)) as u32;
+        Some((ip as u32 ^ network).to_be_bytes())
+    };
+    let [a, b, c, d] = v4.or_else(v6).unwrap_or_default();
     [0x0a, 0x58, a, b, c, d]
 }

@@ -1,96 +1,45 @@
-//! `host-local`: addresses from a range, reserved on disk: one file per address, which says whose it is.
+//! `host-local`: an address from each set of ranges, reserved on disk: one file per address, which says whose it is.
 //!
-//! The files are those of upstream's plugin, so that either takes over from the other.
+//! The files are those of upstream's plugin, so that either takes over from the other: an IPv6 address is its file's name as
+//! it is, colons included, and each set has a file of its own that says which of its addresses was given last.
 //! A reservation is a hard link to a whole file: it is there with its owner or not at all. The range's network,
 //! gateway and broadcast addresses are never given. Freed addresses are used again as late as possible.
+
+mod range;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use machinery::net::Cidr;
+use machinery::net::Family;
 use serde_json::{Value, json};
 
 use super::{Attached, Site};
 use crate::network::{Attachment, remove_if_there};
 use crate::types::{CniError, CniResult, IpConfig, RouteConfig};
 
+pub(super) use range::{Range, RangeSet};
+
 /// End of the names of files that become reservations.
 const UNFINISHED: &str = ".new";
-const LAST_RESERVED: &str = "last_reserved_ip.0";
 
-/// A range of addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) network: Ipv4Addr,
-    pub(super) prefix: u8,
-    pub(super) gateway: Ipv4Addr,
-    start: u32,
-    end: u32,
+/// The file that says which address of a set was given last.
+fn last_reserved(set: usize) -> String {
+    format!("last_reserved_ip.{set}")
 }
 
-impl Range {
-    /// Reads `subnet`, `gateway`, `rangeStart` and `rangeEnd` of the first range of an IPAM configuration.
-    pub(super) fn parse(ipam: &Value) -> Result<Self, String> {
-        let sets = ipam.get("ranges").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let sizes = sets.iter().map(|set| set.as_array().map_or(0, Vec::len));
-        if !sets.is_empty() && (sets.len() > 1 || sizes.sum::<usize>() != 1) {
-            return Err("ranges must have one set of one range".into());
-        }
-        let range = ipam.pointer("/ranges/0/0").unwrap_or(ipam);
-        let text = |name: &str| range.get(name).and_then(Value::as_str);
-        let subnet = text("subnet").ok_or("ipam has no subnet")?;
-        let (network, prefix) =
-            parse_cidr(subnet).ok_or_else(|| format!("subnet {subnet} must be an IPv4 network"))?;
-        if prefix > 30 {
-            return Err(format!("subnet {subnet} must have room for two Pods"));
-        }
-        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-        let first = u32::from(network) & mask;
-        let last = first | !mask;
-        let address = |name: &str, otherwise: u32| match text(name) {
-            None => Ok(otherwise),
-            Some(ip) => ip
-                .parse()
-                .map(|ip: Ipv4Addr| u32::from(ip))
-                .ok()
-                .filter(|ip| (first..=last).contains(ip))
-                .ok_or_else(|| format!("{name} {ip} must be in {subnet}")),
-        };
-        Ok(Self {
-            network: first.into(),
-            prefix,
-            gateway: address("gateway", first + 1)?.into(),
-            start: address("rangeStart", first + 1)?,
-            end: address("rangeEnd", last - 1)?,
-        })
-    }
-}
-
-/// As upstream's plugin says it.
-impl std::fmt::Display for Range {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", Ipv4Addr::from(self.start), Ipv4Addr::from(self.end))
-    }
-}
-
-/// Of the only range set.
-fn no_address(why: &str) -> CniError {
-    CniError::NoAddress(format!("failed to allocate for range 0: {why}"))
-}
-
-/// `10.42.0.0/24` in parts: the kernel's requests and rules here are those of IPv4.
-pub(super) fn parse_cidr(text: &str) -> Option<(Ipv4Addr, u8)> {
-    text.parse::<Cidr>().ok()?.v4()
+/// An address of a set, by the set's number.
+fn no_address(set: usize, why: &str) -> CniError {
+    CniError::NoAddress(format!("failed to allocate for range {set}: {why}"))
 }
 
 /// The reservations of one network.
 #[derive(Debug)]
 pub(crate) struct HostLocal {
-    range: Range,
+    sets: Vec<RangeSet>,
     resolv_conf: Option<PathBuf>,
     dir: PathBuf,
     taken: Mutex<Taken>,
@@ -98,8 +47,15 @@ pub(crate) struct HostLocal {
 
 #[derive(Debug, Default)]
 struct Taken {
-    owners: BTreeMap<Ipv4Addr, String>,
-    last: Option<u32>,
+    owners: BTreeMap<IpAddr, String>,
+    /// By set.
+    last: Vec<Option<IpAddr>>,
+}
+
+/// A Pod's interface that addresses are for, and the file that says so.
+struct Claim<'a> {
+    owner: &'a str,
+    file: &'a Path,
 }
 
 impl HostLocal {
@@ -110,7 +66,7 @@ impl HostLocal {
         site: &Site,
     ) -> Result<(Self, Vec<RouteConfig>), CniError> {
         let invalid = |reason: String| CniError::Config { path: network.into(), reason };
-        let range = Range::parse(ipam).map_err(invalid)?;
+        let sets = range::parse(ipam).map_err(invalid)?;
         let routes = ipam.get("routes").cloned().unwrap_or_default();
         let routes: Option<Vec<RouteConfig>> =
             serde_json::from_value(routes).map_err(|error| invalid(format!("routes: {error}")))?;
@@ -118,12 +74,12 @@ impl HostLocal {
         let folder = folder.unwrap_or_else(|| site.leases.clone());
         let resolv_conf = ipam.get("resolvConf").and_then(Value::as_str).filter(|path| !path.is_empty());
         let resolv_conf = resolv_conf.map(PathBuf::from);
-        let addresses = Self { resolv_conf, ..Self::open(range, folder.join(network))? };
+        let addresses = Self { resolv_conf, ..Self::open(sets, folder.join(network))? };
         Ok((addresses, routes.unwrap_or_default()))
     }
 
     /// Reads what is reserved in `dir`.
-    pub(super) fn open(range: Range, dir: PathBuf) -> Result<Self, CniError> {
+    pub(super) fn open(sets: Vec<RangeSet>, dir: PathBuf) -> Result<Self, CniError> {
         fs::create_dir_all(&dir).map_err(CniError::state(&dir))?;
         let mut taken = Taken::default();
         for entry in fs::read_dir(&dir).map_err(CniError::state(&dir))? {
@@ -133,11 +89,9 @@ impl HostLocal {
                 taken.owners.insert(ip, fs::read_to_string(&path).map_err(CniError::state(&path))?);
             }
         }
-        taken.last = fs::read_to_string(dir.join(LAST_RESERVED))
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .map(|ip: Ipv4Addr| u32::from(ip));
-        Ok(Self { range, resolv_conf: None, dir, taken: Mutex::new(taken) })
+        let last = |set| fs::read_to_string(dir.join(last_reserved(set))).ok()?.trim().parse().ok();
+        taken.last = (0..sets.len()).map(last).collect();
+        Ok(Self { sets, resolv_conf: None, dir, taken: Mutex::new(taken) })
     }
 
     /// What the file `resolvConf` says, for the result. Without one, nothing.
@@ -146,26 +100,41 @@ impl HostLocal {
         Ok(dns_of(&fs::read_to_string(path).map_err(CniError::state(path))?))
     }
 
-    pub(super) fn range(&self) -> &Range {
-        &self.range
+    /// All ranges, by the order of their sets.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = &Range> {
+        self.sets.iter().flat_map(RangeSet::ranges)
     }
 
-    /// Reserves an address for a Pod's interface, the one that is wished for if there is one.
-    pub(super) fn reserve_for(&self, attachment: &Attachment) -> Result<Ipv4Addr, CniError> {
-        let wanted = attachment.wanted_ip()?;
+    /// Whether an interface gets an address of a family.
+    pub(super) fn gives(&self, family: Family) -> bool {
+        self.ranges().any(|range| range.subnet.family() == family)
+    }
+
+    /// The range that gives this address.
+    pub(super) fn range_of(&self, ip: IpAddr) -> Option<&Range> {
+        self.sets.iter().find_map(|set| set.range_of(ip))
+    }
+
+    /// Reserves an address of each set for a Pod's interface, those that are wished for if there are such.
+    pub(super) fn reserve_for(&self, attachment: &Attachment) -> Result<Vec<IpAddr>, CniError> {
+        let wanted = attachment.wanted_ips()?;
         self.reserve(&attachment.container_id, &attachment.ifname, wanted)
+    }
+
+    /// Addresses as a result has them.
+    pub(super) fn configs(&self, ips: &[IpAddr], interface: Option<usize>) -> Vec<IpConfig> {
+        let config = |ip: &IpAddr| {
+            let range = self.range_of(*ip)?;
+            let (address, gateway) = (range.with_prefix(*ip), Some(range.gateway));
+            Some(IpConfig { address, gateway, interface, ..IpConfig::default() })
+        };
+        ips.iter().filter_map(config).collect()
     }
 
     /// What the plugin answers when nobody makes an interface.
     pub(super) fn add(&self, attachment: &Attachment, routes: &[RouteConfig]) -> Result<CniResult, CniError> {
-        let ip = self.reserve_for(attachment)?;
-        let config = IpConfig {
-            address: format!("{ip}/{}", self.range.prefix),
-            gateway: Some(self.range.gateway.into()),
-            ..IpConfig::default()
-        };
-        let (ips, dns) = (vec![config], self.dns()?);
-        Ok(CniResult { ips, routes: routes.to_vec(), dns, ..CniResult::default() })
+        let ips = self.configs(&self.reserve_for(attachment)?, None);
+        Ok(CniResult { ips, routes: routes.to_vec(), dns: self.dns()?, ..CniResult::default() })
     }
 
     /// Whether a Pod's interface has an address.
@@ -179,74 +148,95 @@ impl HostLocal {
         Err(CniError::Check(format!("host-local: Failed to find address added by container {container_id}")))
     }
 
-    /// Reserves an address; who has one already gets it again.
-    pub(super) fn reserve(
+    /// Reserves addresses; who has one of a set already gets it again. If a set has none, those of the others are free again.
+    fn reserve(
         &self,
         container_id: &str,
         ifname: &str,
-        wanted: Option<Ipv4Addr>,
-    ) -> Result<Ipv4Addr, CniError> {
+        mut wanted: Vec<IpAddr>,
+    ) -> Result<Vec<IpAddr>, CniError> {
         let owner = owner(container_id, ifname);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((ip, _)) = taken.owners.iter().find(|(_, found)| **found == owner) {
-            return Ok(*ip);
-        }
         let file = self.dir.join(format!("{container_id}-{ifname}{UNFINISHED}"));
         fs::write(&file, &owner).map_err(CniError::state(&file))?;
-        let reserved = match wanted {
-            Some(ip) => self.reserve_this(&mut taken, &file, &owner, ip),
-            None => self.reserve_next(&mut taken, &file, &owner),
-        };
+        let claim = Claim { owner: &owner, file: &file };
+        let (mut ips, mut new) = (Vec::with_capacity(self.sets.len()), Vec::new());
+        let mut outcome = Ok(());
+        for (number, set) in self.sets.iter().enumerate() {
+            let has = |(ip, found): (&IpAddr, &String)| {
+                (*found == owner && set.range_of(*ip).is_some()).then_some(*ip)
+            };
+            let known = taken.owners.iter().find_map(has);
+            let wish = wanted.iter().position(|ip| set.range_of(*ip).is_some()).map(|at| wanted.remove(at));
+            let reserved = match (known, wish) {
+                (Some(ip), _) => Ok(ip),
+                (None, Some(ip)) => self.reserve_this(&mut taken, &claim, number, ip),
+                (None, None) => self.reserve_next(&mut taken, &claim, number),
+            };
+            match reserved {
+                Ok(ip) => {
+                    ips.push(ip);
+                    new.extend(known.is_none().then_some(ip));
+                }
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        if outcome.is_ok() && !wanted.is_empty() {
+            let all = wanted.iter().map(|ip| format!(" {ip}")).collect::<String>();
+            outcome = Err(CniError::NoAddress(format!("failed to allocate all requested IPs:{all}")));
+        }
+        if outcome.is_err() {
+            self.free(&mut taken, &new)?;
+        }
         remove_if_there(&file)?;
-        reserved
+        outcome.map(|()| ips)
     }
 
     fn reserve_this(
         &self,
         taken: &mut Taken,
-        file: &Path,
-        owner: &str,
-        ip: Ipv4Addr,
-    ) -> Result<Ipv4Addr, CniError> {
-        let Range { start, end, gateway, .. } = self.range;
-        if !(start..=end).contains(&u32::from(ip)) {
-            return Err(CniError::NoAddress(format!("failed to allocate all requested IPs: {ip}")));
+        claim: &Claim<'_>,
+        number: usize,
+        ip: IpAddr,
+    ) -> Result<IpAddr, CniError> {
+        let Some(set) = self.sets.get(number) else { return Err(no_address(number, "there is no such set")) };
+        if set.range_of(ip).is_some_and(|range| range.gateway == ip) {
+            return Err(no_address(number, &format!("requested ip {ip} is subnet's gateway")));
         }
-        if ip == gateway {
-            return Err(no_address(&format!("requested ip {ip} is subnet's gateway")));
-        }
-        if self.take(taken, file, owner, ip)? {
+        if self.take(taken, claim, ip)? {
             return Ok(ip);
         }
-        Err(no_address(&format!("requested IP address {ip} is not available in range set {}", self.range)))
+        Err(no_address(number, &format!("requested IP address {ip} is not available in range set {set}")))
     }
 
-    fn reserve_next(&self, taken: &mut Taken, file: &Path, owner: &str) -> Result<Ipv4Addr, CniError> {
-        let Range { start, end, gateway, .. } = self.range;
-        let first = taken.last.map_or(start, |last| last + 1);
-        let first = if (start..=end).contains(&first) { first } else { start };
-        for candidate in (first..=end).chain(start..first) {
-            let ip = Ipv4Addr::from(candidate);
-            if ip == gateway || !self.take(taken, file, owner, ip)? {
+    fn reserve_next(&self, taken: &mut Taken, claim: &Claim<'_>, number: usize) -> Result<IpAddr, CniError> {
+        let Some(set) = self.sets.get(number) else { return Err(no_address(number, "there is no such set")) };
+        for ip in set.candidates(taken.last.get(number).copied().flatten()) {
+            if !self.take(taken, claim, ip)? {
                 continue;
             }
-            taken.last = Some(candidate);
-            let last = self.dir.join(LAST_RESERVED);
+            if let Some(last) = taken.last.get_mut(number) {
+                *last = Some(ip);
+            }
+            let last = self.dir.join(last_reserved(number));
             fs::write(&last, ip.to_string()).map_err(CniError::state(&last))?;
             return Ok(ip);
         }
-        Err(no_address(&format!("no IP addresses available in range set: {}", self.range)))
+        Err(no_address(number, &format!("no IP addresses available in range set: {set}")))
     }
 
     /// Takes this address, if nobody else has it.
-    fn take(&self, taken: &mut Taken, file: &Path, owner: &str, ip: Ipv4Addr) -> Result<bool, CniError> {
+    fn take(&self, taken: &mut Taken, claim: &Claim<'_>, ip: IpAddr) -> Result<bool, CniError> {
         if taken.owners.contains_key(&ip) {
             return Ok(false);
         }
         let path = self.dir.join(ip.to_string());
-        match fs::hard_link(file, &path) {
+        match fs::hard_link(claim.file, &path) {
             Ok(()) => {
-                taken.owners.insert(ip, owner.to_owned());
+                taken.owners.insert(ip, claim.owner.to_owned());
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -258,7 +248,7 @@ impl HostLocal {
     }
 
     /// Frees the addresses of a Pod's interface, and says which. No error if it has none.
-    pub(super) fn release(&self, container_id: &str, ifname: &str) -> Result<Vec<Ipv4Addr>, CniError> {
+    pub(super) fn release(&self, container_id: &str, ifname: &str) -> Result<Vec<IpAddr>, CniError> {
         let owner = owner(container_id, ifname);
         // What a process that was killed has left.
         remove_if_there(&self.dir.join(format!("{container_id}-{ifname}.new")))?;
@@ -294,15 +284,20 @@ impl HostLocal {
         Ok(())
     }
 
-    fn release_where(&self, is_free: impl Fn(&str) -> bool) -> Result<Vec<Ipv4Addr>, CniError> {
+    fn release_where(&self, is_free: impl Fn(&str) -> bool) -> Result<Vec<IpAddr>, CniError> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let free: Vec<Ipv4Addr> =
+        let free: Vec<IpAddr> =
             taken.owners.iter().filter(|(_, owner)| is_free(owner)).map(|(ip, _)| *ip).collect();
-        for ip in &free {
+        self.free(&mut taken, &free)?;
+        Ok(free)
+    }
+
+    fn free(&self, taken: &mut Taken, ips: &[IpAddr]) -> Result<(), CniError> {
+        for ip in ips {
             remove_if_there(&self.dir.join(ip.to_string()))?;
             taken.owners.remove(ip);
         }
-        Ok(free)
+        Ok(())
     }
 }
 
@@ -331,85 +326,4 @@ fn owner(container_id: &str, ifname: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn open(dir: &tempfile::TempDir) -> HostLocal {
-        let range = Range::parse(&json!({ "subnet": "10.42.0.0/29" })).unwrap();
-        HostLocal::open(range, dir.path().join("net")).unwrap()
-    }
-
-    #[test]
-    fn addresses_are_unique_survive_a_restart_and_are_used_again_last() {
-        let dir = tempfile::tempdir().unwrap();
-        let ipam = open(&dir);
-        assert_eq!(ipam.reserve("a", "eth0", None).unwrap().to_string(), "10.42.0.2");
-        assert_eq!(ipam.reserve("b", "eth0", None).unwrap().to_string(), "10.42.0.3");
-        assert_eq!(
-            ipam.reserve("a", "eth0", None).unwrap().to_string(),
-            "10.42.0.2",
-            "the same Pod keeps its address"
-        );
-        ipam.release("a", "eth0").unwrap();
-        ipam.release("a", "eth0").unwrap();
-        let ipam = open(&dir);
-        assert_eq!(ipam.reserve("b", "eth0", None).unwrap().to_string(), "10.42.0.3");
-        let more: Vec<String> =
-            (0..4).map(|n| ipam.reserve(&format!("c{n}"), "eth0", None).unwrap().to_string()).collect();
-        assert_eq!(more, ["10.42.0.4", "10.42.0.5", "10.42.0.6", "10.42.0.2"]);
-        assert_eq!(
-            ipam.reserve("d", "eth0", None).unwrap_err().to_string(),
-            "failed to allocate for range 0: no IP addresses available in range set: 10.42.0.1-10.42.0.6"
-        );
-        let keep = Attached { containers: ["b".to_owned()].into(), ..Attached::default() };
-        assert_eq!(ipam.owners_beside(&keep).len(), 4);
-        ipam.retain(&keep).unwrap();
-        assert_eq!(ipam.reserve("d", "eth0", None).unwrap().to_string(), "10.42.0.4");
-    }
-
-    #[test]
-    fn an_address_that_is_wished_for_is_given_unless_it_is_taken_or_elsewhere() {
-        let dir = tempfile::tempdir().unwrap();
-        let ipam = open(&dir);
-        let wish = |id: &str, ip: [u8; 4]| ipam.reserve(id, "eth0", Some(ip.into()));
-        assert_eq!(wish("a", [10, 42, 0, 5]).unwrap().to_string(), "10.42.0.5");
-        let of_set = "failed to allocate for range 0: requested";
-        for (ip, says) in [
-            (5, format!("{of_set} IP address 10.42.0.5 is not available in range set 10.42.0.1-10.42.0.6")),
-            (1, format!("{of_set} ip 10.42.0.1 is subnet's gateway")),
-            (7, "failed to allocate all requested IPs: 10.42.0.7".to_owned()),
-        ] {
-            assert_eq!(wish("b", [10, 42, 0, ip]).unwrap_err().to_string(), says);
-        }
-        assert_eq!(ipam.reserve("c", "eth0", None).unwrap().to_string(), "10.42.0.2");
-    }
-
-    #[test]
-    fn what_a_crash_left_of_a_reservation_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let ipam = open(&dir);
-        let files = ["gone-eth0.new", "here-eth0.new"].map(|name| dir.path().join("net").join(name));
-        files.iter().for_each(|file| fs::write(file, "half").unwrap());
-        ipam.retain(&Attached { containers: ["here".to_owned()].into(), ..Attached::default() }).unwrap();
-        assert_eq!(files.map(|file| file.exists()), [false, true], "a Pod that is there may be at it");
-    }
-
-    #[test]
-    fn a_range_says_what_is_wrong_with_it() {
-        for (ipam, says) in [
-            (json!({}), "ipam has no subnet"),
-            (
-                json!({ "ranges": [[{ "subnet": "10.1.0.0/24" }], [{ "subnet": "fd00::/64" }]] }),
-                "ranges must have one set of one range",
-            ),
-            (json!({ "subnet": "10.42.0.0" }), "subnet 10.42.0.0 must be an IPv4 network"),
-            (json!({ "subnet": "10.42.0.0/31" }), "subnet 10.42.0.0/31 must have room for two Pods"),
-            (
-                json!({ "subnet": "10.42.0.0/24", "gateway": "10.43.0.1" }),
-                "gateway 10.43.0.1 must be in 10.42.0.0/24",
-            ),
-        ] {
-            assert_eq!(Range::parse(&ipam).unwrap_err(), says);
-        }
-    }
-}
+mod tests;

@@ -3,8 +3,9 @@
 //! Always by nftables. What upstream's plugin can be told about iptables' chains and marks has no meaning here and is
 //! refused where it would change what packets do.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
+use machinery::net::Family;
 use serde_json::Value;
 use sys::netns::{set_sysctl, sysctl};
 use sys::nftables::TableFamily;
@@ -46,13 +47,12 @@ impl Portmap {
     }
 
     fn ports(&self, attachment: &Attachment, result: &CniResult) -> Vec<Port> {
-        let pod = result.pod_ips(&attachment.ifname).into_iter().find_map(|ip| match ip {
-            IpAddr::V4(ip) => Some(ip),
-            IpAddr::V6(_) => None,
-        });
-        let Some(pod) = pod else { return Vec::new() };
-        let ports = attachment.port_mappings.iter().filter(|_| self.is_told);
-        let ports = ports.filter_map(|mapping| port(mapping, pod));
+        let pods = result.pod_ips(&attachment.ifname);
+        let first = |family| pods.iter().copied().find(|ip| Family::of(*ip) == family);
+        let pods = [Family::V4, Family::V6].map(first);
+        let mappings = attachment.port_mappings.iter().filter(|_| self.is_told);
+        let ports =
+            mappings.flat_map(|mapping| pods.into_iter().flatten().filter_map(|pod| port(mapping, pod)));
         ports.map(|port| Port { masqueraded: self.masqueraded, ..port }).collect()
     }
 
@@ -103,7 +103,7 @@ impl Portmap {
 }
 
 /// Lets what the host says from its loopback addresses go to the Pod, as upstream's plugin does: on the host's links that
-/// the plugins before have named.
+/// the plugins before have named. IPv6 has no such thing.
 fn route_loopback(previous: &CniResult) -> Result<(), CniError> {
     for link in previous.interfaces.iter().filter(|link| link.sandbox.is_empty()) {
         let name = format!("net/ipv4/conf/{}/route_localnet", link.name);
@@ -117,12 +117,12 @@ fn route_loopback(previous: &CniResult) -> Result<(), CniError> {
 
 /// Whoever has sent to these ports of the host before would be led on to where that went.
 fn forget_flows(ports: &[Port]) {
-    let forgotten = sys::netlink::flush_flows(TableFamily::Ipv4, |flow| {
+    let forgotten = sys::netlink::flush_flows(TableFamily::Inet, |flow| {
         let (ip, number) = flow.destination;
         let is_of = |port: &&Port| flow.protocol == UDP && port.host_port == number;
-        let mut of_flow = ports.iter().filter(is_of);
+        let mut of_flow = ports.iter().filter(is_of).filter(|port| Family::of(port.pod) == Family::of(ip));
         of_flow.any(|port| {
-            port.host_ip.is_none_or(|host| host == ip) && flow.answering != (port.pod.into(), port.pod_port)
+            port.host_ip.is_none_or(|host| host == ip) && flow.answering != (port.pod, port.pod_port)
         })
     });
     if let Err(error) = forgotten {
@@ -130,7 +130,7 @@ fn forget_flows(ports: &[Port]) {
     }
 }
 
-fn port(mapping: &PortMapping, pod: Ipv4Addr) -> Option<Port> {
+fn port(mapping: &PortMapping, pod: IpAddr) -> Option<Port> {
     let protocol = match mapping.protocol.to_ascii_lowercase().as_str() {
         "tcp" => 6,
         "udp" => UDP,
@@ -140,7 +140,10 @@ fn port(mapping: &PortMapping, pod: Ipv4Addr) -> Option<Port> {
     // An address of the other family leads to no address of this one.
     let host_ip = match mapping.host_ip.as_str() {
         "" => None,
-        text => Some(text.parse::<Ipv4Addr>().ok()?).filter(|ip| !ip.is_unspecified()),
+        text => {
+            let host_ip = text.parse().ok().filter(|ip| Family::of(*ip) == Family::of(pod))?;
+            Some(host_ip).filter(|ip: &IpAddr| !ip.is_unspecified())
+        }
     };
     let (host_port, pod_port) = (mapping.host_port, mapping.container_port);
     let port = Port { protocol, host_ip, host_port, pod, pod_port, masqueraded: Masqueraded::default() };
@@ -153,18 +156,18 @@ mod tests {
     use crate::types::{Interface, IpConfig};
 
     #[test]
-    fn ports_lead_to_the_interface_that_is_attached() {
-        let check = |interfaces: &[&str], of_address: Option<usize>, expect: &[u8]| {
+    fn ports_lead_to_the_interface_that_is_attached_in_each_family() {
+        let check = |interfaces: &[&str], of_address: Option<usize>, more: &[&str], expect: &[&str]| {
             let named = |name: &&str| Interface { name: (*name).to_owned(), ..Interface::default() };
+            let of = |address: &str, interface| IpConfig {
+                address: address.into(),
+                interface,
+                ..IpConfig::default()
+            };
+            let ips = [of("10.42.0.2/24", of_address), of("10.42.0.3/24", Some(1))];
             let result = CniResult {
                 interfaces: interfaces.iter().map(named).collect(),
-                ips: [(2, of_address), (3, Some(1))]
-                    .map(|(last, interface)| IpConfig {
-                        address: format!("10.42.0.{last}/24"),
-                        interface,
-                        ..IpConfig::default()
-                    })
-                    .into(),
+                ips: ips.into_iter().chain(more.iter().map(|address| of(address, Some(0)))).collect(),
                 ..CniResult::default()
             };
             let mapping = PortMapping {
@@ -178,31 +181,38 @@ mod tests {
             let rules = rules::in_file("t".into(), "/nowhere".into());
             let portmap = Portmap { rules, masqueraded: Masqueraded::default(), is_told: true };
             let ports = portmap.ports(&attachment, &result);
-            let found: Vec<u8> = ports.iter().map(|port| port.pod.octets()[3]).collect();
+            let found: Vec<String> = ports.iter().map(|port| port.pod.to_string()).collect();
             assert_eq!(found, expect, "{interfaces:?}");
         };
-        check(&["eth0", "net1"], Some(0), &[2]);
-        check(&["net1", "eth0"], Some(0), &[3]);
-        check(&["net1", "eth0"], None, &[2]);
-        check(&["net1", "net2"], Some(0), &[]);
+        check(&["eth0", "net1"], Some(0), &[], &["10.42.0.2"]);
+        check(&["net1", "eth0"], Some(0), &[], &["10.42.0.3"]);
+        check(&["net1", "eth0"], None, &[], &["10.42.0.2"]);
+        check(&["net1", "net2"], Some(0), &[], &[]);
+        check(&["eth0", "net1"], Some(0), &["fd42::2/64", "fd43::2/64"], &["10.42.0.2", "fd42::2"]);
+        check(&["eth0", "net1"], Some(1), &["fd42::2/64"], &["fd42::2"]);
     }
 
     #[test]
     fn an_address_of_the_other_family_opens_no_port_of_this_one() {
-        let check = |host_ip: &str, expect: Option<Option<[u8; 4]>>| {
+        // None for no port, and for one of all addresses nothing.
+        let check = |host_ip: &str, v4: Option<&str>, v6: Option<&str>| {
             let mapping = PortMapping {
                 host_port: 80,
                 container_port: 8080,
                 protocol: "TCP".into(),
                 host_ip: host_ip.into(),
             };
-            let found = port(&mapping, Ipv4Addr::new(10, 42, 0, 2)).map(|port| port.host_ip);
-            assert_eq!(found, expect.map(|ip| ip.map(Ipv4Addr::from)), "{host_ip:?}");
+            for (pod, expect) in [("10.42.0.2", v4), ("fd42::2", v6)] {
+                let found = port(&mapping, pod.parse().unwrap());
+                let found = found.map(|port| port.host_ip.map(|ip| ip.to_string()).unwrap_or_default());
+                assert_eq!(found.as_deref(), expect, "{host_ip:?} {pod}");
+            }
         };
-        check("", Some(None));
-        check("0.0.0.0", Some(None));
-        check("192.0.2.1", Some(Some([192, 0, 2, 1])));
-        check("::", None);
-        check("2001:db8::1", None);
+        check("", Some(""), Some(""));
+        check("0.0.0.0", Some(""), None);
+        check("192.0.2.1", Some("192.0.2.1"), None);
+        check("::", None, Some(""));
+        check("2001:db8::1", None, Some("2001:db8::1"));
+        check("host", None, None);
     }
 }

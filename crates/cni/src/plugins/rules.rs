@@ -1,62 +1,36 @@
-//! The Pod network's nftables table: masquerading and host ports, shared by the plugins that have rules in it.
+//! The Pod network's nftables tables, one of each family that it has rules of: masquerading and host ports, shared by the
+//! plugins that have rules in them ([`render`]).
 //!
 //! In the node's process the rules are in memory. A commit makes the kernel wait for its packet path (about 16 ms), so
 //! changes that come meanwhile go into the next one together. Plugins that are programs of their own keep the rules in a
 //! [file](in_file), whose lock lets one of them at a time change the table.
 
 mod in_file;
+mod render;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
+use machinery::net::{Cidr, Family};
 use serde::{Deserialize, Serialize};
-use sys::nftables::{
-    self, ChainKind, Compare, Data, Expr, Field, Hook, Key, Reg, SetValue, Table, Verdict, destination_in,
-    source_in, when,
-};
+use sys::nftables;
 
 use crate::network::{Attachment, BuiltinConfig};
 use crate::types::CniError;
-
-type Cidr = (Ipv4Addr, u8);
-
-/// What is only to be reached from the host itself.
-const LOOPBACK: Cidr = (Ipv4Addr::new(127, 0, 0, 0), 8);
-/// Its link, as the kernel compares names.
-const LOOPBACK_LINK: &[u8; 16] = b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-/// The priority of what sees packets first, before their addresses are translated back. Source: `NF_IP_PRI_RAW`.
-const BEFORE_TRACKING: i32 = -300;
+use render::{Tables, element, family_of};
 
 /// A port of the host and where it leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Port {
     pub(super) protocol: u8,
-    pub(super) host_ip: Option<Ipv4Addr>,
+    pub(super) host_ip: Option<IpAddr>,
     pub(super) host_port: u16,
-    pub(super) pod: Ipv4Addr,
+    pub(super) pod: IpAddr,
     pub(super) pod_port: u16,
     #[serde(default)]
     pub(super) masqueraded: Masqueraded,
-}
-
-/// A map's name, and the fields of its keys.
-type Map = (&'static str, &'static [Field]);
-
-/// Ports of every address of the host, and those of one.
-const PORTS: Map = ("ports", &[Field::Protocol, Field::Port]);
-const ADDRESS_PORTS: Map = ("address-ports", &[Field::Ipv4, Field::Protocol, Field::Port]);
-
-impl Port {
-    /// The map that it is in, and by which key.
-    fn element(&self) -> (Map, Key) {
-        let (map, key) = match self.host_ip {
-            Some(ip) => (ADDRESS_PORTS, Key::new().ip(ip)),
-            None => (PORTS, Key::new()),
-        };
-        (map, key.protocol(self.protocol).port(self.host_port))
-    }
 }
 
 /// Whose connections to a host port come to the Pod with an address of the host. Source: portmap's `snat` and `masqAll`.
@@ -71,13 +45,38 @@ pub(super) enum Masqueraded {
     Everybody,
 }
 
+/// Pairs of networks by their owners.
+type Masquerade = BTreeMap<String, Vec<(Cidr, Cidr)>>;
+
 /// What the table is made of, by whose it is ([`owner_of`], [`owner_network`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Rules {
-    /// What leaves the first network for anywhere but the second gets the host's address.
-    pub(super) masquerade: BTreeMap<String, (Cidr, Cidr)>,
+    /// What leaves the first network of a pair for anywhere but the second gets the host's address.
+    #[serde(deserialize_with = "masquerade")]
+    pub(super) masquerade: Masquerade,
     /// Host ports.
     pub(super) ports: BTreeMap<String, Vec<Port>>,
+}
+
+/// Files of earlier versions have one pair of IPv4 networks, each an address and a number of bits.
+fn masquerade<'de, D>(deserializer: D) -> Result<Masquerade, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Pairs(Vec<(Cidr, Cidr)>),
+        Former((IpAddr, u8), (IpAddr, u8)),
+    }
+    let read = |stored| match stored {
+        Stored::Pairs(pairs) => Some(pairs),
+        Stored::Former(pods, inside) => {
+            Some(vec![(Cidr::new(pods.0, pods.1)?, Cidr::new(inside.0, inside.1)?)])
+        }
+    };
+    let all = BTreeMap::<String, Stored>::deserialize(deserializer)?;
+    Ok(all.into_iter().filter_map(|(owner, stored)| Some((owner, read(stored)?))).collect())
 }
 
 /// A Pod's interface, as the owner of rules: no container's id has a slash.
@@ -103,7 +102,7 @@ pub(crate) struct TableOwner {
 #[derive(Default)]
 struct State {
     rules: Rules,
-    applied: Option<Table>,
+    applied: Option<Tables>,
     is_committing: bool,
     next_ticket: u64,
     waiting: Vec<(u64, Change)>,
@@ -212,14 +211,14 @@ impl TableOwner {
         let previous = state.applied.take();
         state.is_committing = true;
         drop(state);
-        let table = render(&self.name, &rules);
-        let applied = nftables::apply(previous.as_ref(), &table);
+        let tables = Tables::of(&self.name, &rules);
+        let applied = tables.apply(previous.as_ref());
         let mut state = self.lock();
         state.is_committing = false;
         let outcome = match applied {
             Ok(()) => {
                 state.rules = rules;
-                state.applied = Some(table);
+                state.applied = Some(tables);
                 Ok(())
             }
             Err(error) => {
@@ -242,8 +241,9 @@ impl TableOwner {
             return Ok(false);
         }
         for port in ports {
-            let ((set, fields), key) = port.element();
-            if !nftables::has_element(&self.name, set, fields, &key)? {
+            let (set, fields, key) = element(port);
+            let family = family_of(Family::of(port.pod));
+            if !nftables::has_element(family, &self.name, set, &fields, &key)? {
                 return Ok(false);
             }
         }
@@ -251,78 +251,28 @@ impl TableOwner {
     }
 }
 
-fn render(name: &str, rules: &Rules) -> Table {
-    let mut table = Table::new(name);
-    table.base_chain("prerouting", ChainKind::Nat, Hook::Prerouting, -101);
-    table.base_chain("output", ChainKind::Nat, Hook::Output, -101);
-    table.base_chain("postrouting", ChainKind::Nat, Hook::Postrouting, 101);
-    for ((pods, prefix), (inside, inside_prefix)) in rules.masquerade.values().collect::<BTreeSet<_>>() {
-        let mut rule = source_in(*pods, *prefix, Compare::Equal);
-        rule.extend(destination_in(*inside, *inside_prefix, Compare::NotEqual));
-        rule.extend(destination_in(Ipv4Addr::new(224, 0, 0, 0), 4, Compare::NotEqual));
-        rule.push(Expr::Masquerade);
-        table.rule("postrouting", rule);
-    }
-    if rules.ports.values().any(|ports| !ports.is_empty()) {
-        render_ports(&mut table, rules.ports.values().flatten());
-    }
-    table
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Host ports are open on the loopback network too. Its connections leave the host with the host's own address, which
-/// the bridge's `route_localnet` allows; what comes from elsewhere in the name of that network is dropped, so that the
-/// same setting lets nobody at what only listens there.
-fn render_ports<'a>(table: &mut Table, ports: impl Iterator<Item = &'a Port>) {
-    let to = || SetValue::Fields(vec![Field::Ipv4, Field::Port]);
-    for (name, fields) in [PORTS, ADDRESS_PORTS] {
-        table.set(name, fields, to());
-    }
-    table.set("hairpin", &[Field::Ipv4, Field::Ipv4], SetValue::None);
-    table.set("loopback", &[Field::Ipv4], SetValue::None);
-    table.set("everybody", &[Field::Ipv4], SetValue::None);
-    for port in ports {
-        let pod = Data::Value(Key::new().ip(port.pod).port(port.pod_port));
-        let ((set, _), key) = port.element();
-        table.element(set, key, pod);
-        match port.masqueraded {
-            Masqueraded::Nobody => {}
-            Masqueraded::Needy => {
-                table.element("hairpin", Key::new().ip(port.pod).ip(port.pod), Data::None);
-                table.element("loopback", Key::new().ip(port.pod), Data::None);
-            }
-            Masqueraded::Everybody => table.element("everybody", Key::new().ip(port.pod), Data::None),
+    #[test]
+    fn rules_are_read_as_they_are_kept_and_were_kept() {
+        let former = r#"{"masquerade":{"/n":[["10.7.0.0",24],["10.0.0.0",8]]},"ports":{"c/eth0":[
+            {"protocol":6,"host_ip":null,"host_port":80,"pod":"10.7.0.2","pod_port":8080}]}}"#;
+        let former: Rules = serde_json::from_str(former).unwrap();
+        let pair = |pods: &str, inside: &str| (pods.parse().unwrap(), inside.parse().unwrap());
+        assert_eq!(former.masquerade["/n"], [pair("10.7.0.0/24", "10.0.0.0/8")]);
+        let mut rules = former.clone();
+        let both = vec![pair("10.7.0.0/24", "10.0.0.0/8"), pair("fd07::/64", "fd00::/8")];
+        rules.masquerade.insert("/n".into(), both);
+        for rules in [former, rules] {
+            let text = serde_json::to_string(&rules).unwrap();
+            assert_eq!(serde_json::from_str::<Rules>(&text).unwrap(), rules);
         }
-    }
-    for chain in ["prerouting", "output"] {
-        let to_host = when(Expr::DestinationKind(Reg::R0), u32::MAX, Compare::Equal, Expr::LOCAL);
-        let port = [Expr::L4Protocol(Reg::R1), Expr::DestinationPort(Reg::R2)];
-        let dnat = Expr::Dnat(Reg::R0, Some(Reg::R1));
-        let mut by_address = to_host.clone();
-        by_address.push(Expr::DestinationIp(Reg::R0));
-        by_address.extend(port.clone());
-        by_address.extend([Expr::Map(ADDRESS_PORTS.0.into(), Reg::R0, Reg::R0), dnat.clone()]);
-        table.rule(chain, by_address);
-        let mut any = to_host;
-        any.extend(port);
-        any.extend([Expr::Map(PORTS.0.into(), Reg::R1, Reg::R0), dnat]);
-        table.rule(chain, any);
-    }
-    let (loopback, prefix) = LOOPBACK;
-    let to = |set: &str| vec![Expr::DestinationIp(Reg::R0), Expr::In(set.into(), Reg::R0)];
-    let own = [Expr::SourceIp(Reg::R0), Expr::DestinationIp(Reg::R1), Expr::In("hairpin".into(), Reg::R0)];
-    let hosts = [source_in(loopback, prefix, Compare::Equal), to("loopback")].concat();
-    for connections in [own.to_vec(), hosts, to("everybody")] {
-        let mut rule = when(Expr::ConnectionStatus(Reg::R0), Expr::DNATED, Compare::NotEqual, 0);
-        rule.extend(connections);
-        rule.push(Expr::Masquerade);
-        table.rule("postrouting", rule);
-    }
-    table.base_chain("guard", ChainKind::Filter, Hook::Prerouting, BEFORE_TRACKING);
-    for of_loopback in [source_in, destination_in] {
-        let mut rule = vec![Expr::InputName(Reg::R0)];
-        rule.push(Expr::Compare(Reg::R0, Compare::NotEqual, LOOPBACK_LINK.to_vec()));
-        rule.extend(of_loopback(loopback, prefix, Compare::Equal));
-        rule.push(Expr::Verdict(Verdict::Drop));
-        table.rule("guard", rule);
+        for bad in
+            [r#"{"masquerade":{"/n":[["10.7.0.0"]]},"ports":{}}"#, r#"{"masquerade":{"/n":7},"ports":{}}"#]
+        {
+            assert!(serde_json::from_str::<Rules>(bad).is_err(), "{bad}");
+        }
     }
 }

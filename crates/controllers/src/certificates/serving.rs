@@ -4,7 +4,9 @@
 //!
 //! A Node writes its addresses itself, so that they prove nothing. Where its request came from the API server has
 //! written down. Even from there nothing is approved that belongs to somebody else: Services, servers, other Nodes.
-//! Certificates for further addresses people approve.
+//! A request comes from an address of one family: in a cluster of both, a Node that has sent one from its own gets one
+//! address of the other family on its word (`docs/adr/0032-a-second-address.md`). Certificates for
+//! further addresses people approve.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,6 +20,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
+use machinery::net::{Cidr, Family};
 
 use super::{KUBELET_SERVING, approve, check_kubelet_serving, has, has_certificate, usages};
 use crate::object::name;
@@ -69,6 +72,8 @@ pub struct Snapshot {
     pub taken: BTreeSet<IpAddr>,
     /// The ranges of Services.
     pub ranges: Vec<Arc<ServiceCIDR>>,
+    /// The ranges of Nodes' Pods.
+    pub pods: Vec<Cidr>,
 }
 
 impl Snapshot {
@@ -77,10 +82,13 @@ impl Snapshot {
         let nodes = informers.informer::<Node>();
         let own = request.spec.username.as_deref().and_then(|user| user.strip_prefix(NODE_USER_PREFIX));
         let node = own.and_then(|node| nodes.get(node));
-        let mut taken = BTreeSet::new();
-        for other in nodes.list().iter().filter(|other| Some(name(&other.metadata)) != own) {
+        let (mut taken, all) = (BTreeSet::new(), nodes.list());
+        for other in all.iter().filter(|other| Some(name(&other.metadata)) != own) {
             taken.extend(addresses(other));
         }
+        let pods =
+            all.iter().flat_map(|node| node.spec.iter().flat_map(|spec| spec.pod_cidrs.iter().flatten()));
+        let pods = pods.filter_map(|cidr| Cidr::legacy(cidr)).collect();
         for service in informers.informer::<Service>().list() {
             taken.extend(service_addresses(&service));
         }
@@ -88,7 +96,7 @@ impl Snapshot {
             taken.extend(server_addresses(&slice));
         }
         let ranges = informers.informer::<ServiceCIDR>().list();
-        Some(Self { request, node, taken, ranges })
+        Some(Self { request, node, taken, ranges, pods })
     }
 }
 
@@ -159,13 +167,26 @@ fn foreign(snapshot: &Snapshot, asked: &Asked) -> Option<String> {
         let is_of_service =
             snapshot.ranges.iter().any(|range| service_cidr::contains(range, ip.to_canonical()));
         is_a_hosts(ip)
-            && Some(ip) == peer
             && addresses(node).any(|own| own == ip)
             && !snapshot.taken.contains(&ip)
             && !is_of_service
     };
-    let ip = asked.ips.iter().find(|ip| !is_own(**ip));
+    let is_seen = |ip: IpAddr| {
+        Some(ip) == peer || peer.is_some_and(|peer| is_own(peer) && is_second(snapshot, &asked.ips, peer, ip))
+    };
+    let ip = asked.ips.iter().find(|ip| !is_own(**ip) || !is_seen(**ip));
     dns.cloned().or_else(|| ip.map(ToString::to_string))
+}
+
+/// Whether an address is the one of the other family that a Node of a cluster of both has beside `peer`.
+fn is_second(snapshot: &Snapshot, asked: &[IpAddr], peer: IpAddr, ip: IpAddr) -> bool {
+    let has = |family| snapshot.ranges.iter().any(|range| service_cidr::has_family(range, family));
+    let is_lone = asked.iter().filter(|other| Family::of(**other) == Family::of(ip)).count() == 1;
+    has(Family::V4)
+        && has(Family::V6)
+        && is_lone
+        && Family::of(peer) != Family::of(ip)
+        && !snapshot.pods.iter().any(|range| range.contains(ip))
 }
 
 /// Where the API server saw the request come from.
@@ -221,7 +242,53 @@ mod tests {
         list::<EndpointSlice>(slices).iter().for_each(|slice| taken.extend(server_addresses(slice)));
         taken.insert("192.0.2.2".parse().unwrap());
         let ranges = list("[{metadata: {name: kubernetes}, spec: {cidrs: [10.43.0.0/16]}}]");
-        Snapshot { request: Arc::new(request), node: Some(Arc::new(node)), taken, ranges }
+        let pods = vec!["10.42.0.0/24".parse().unwrap(), "fd42::/64".parse().unwrap()];
+        Snapshot { request: Arc::new(request), node: Some(Arc::new(node)), taken, ranges, pods }
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_of_both_families_gets_one_address_of_the_other() {
+        const SIX: &str = "2001:db8::1";
+        const BOTH: &str = "[10.43.0.0/16, 'fd43::/112']";
+        let check = |ranges: &str, addresses: &[&str], peer: Option<&str>, ips: &[&str], expected: bool| {
+            let mut snapshot = snapshot(addresses, peer, ips, &["a"]);
+            snapshot.ranges =
+                list(&format!("[{{metadata: {{name: kubernetes}}, spec: {{cidrs: {ranges}}}}}]"));
+            snapshot.taken.insert("2001:db8::2".parse().unwrap());
+            let plan = render(&plan(&snapshot, noon()));
+            assert_eq!(!plan.is_empty(), expected, "{ranges} {addresses:?} {peer:?} {ips:?}");
+        };
+        let own = [OWN, SIX];
+        check(BOTH, &own, Some(OWN), &own, true);
+        check(BOTH, &own, Some(SIX), &own, true);
+        // It may have come to the server by the family that is not its first.
+        check(BOTH, &own, Some(SIX), &[OWN], true);
+        check("[10.43.0.0/16]", &own, Some(OWN), &own, false);
+        check("['fd43::/112']", &own, Some(SIX), &own, false);
+        check("['fd43::/112']", &own, Some(SIX), &[SIX], true);
+        // From nowhere, from elsewhere, and from another's address.
+        check(BOTH, &own, None, &own, false);
+        check(BOTH, &own, Some("192.0.2.7"), &own, false);
+        check(BOTH, &["192.0.2.2", SIX], Some("192.0.2.2"), &[SIX], false);
+        check(BOTH, &[OWN], Some(OWN), &own, false);
+        let two = [OWN, SIX, "2001:db8::3"];
+        check(BOTH, &two, Some(OWN), &two, false);
+        check(BOTH, &[OWN, "192.0.2.3", SIX], Some(SIX), &[OWN, "192.0.2.3", SIX], false);
+        let lies = [
+            "2001:db8::2",
+            "fd43::1",
+            "fd43::77",
+            "fd42::7",
+            "fe80::1",
+            "::1",
+            "::",
+            "ff02::1",
+            "::ffff:192.0.2.1",
+            "192.0.2.3",
+        ];
+        for lie in lies {
+            check(BOTH, &[OWN, lie], Some(OWN), &[OWN, lie], false);
+        }
     }
 
     #[test]

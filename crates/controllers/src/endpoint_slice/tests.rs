@@ -168,3 +168,45 @@ fn no_slice_holds_more_than_its_maximum() {
         .collect();
     assert_eq!(sizes, [100, 100, 50]);
 }
+
+#[test]
+fn each_family_of_a_service_has_slices_of_its_own() {
+    let both = |name: &str, first: &str, second: &str| {
+        let pod = pod(name, &format!("'{first}'"), true, "");
+        let of = |ip: &str| format!("{{ip: '{ip}'}}");
+        pod.replace(&format!("[{}]", of(first)), &format!("[{}, {}]", of(first), of(second)))
+    };
+    let pods = both("a", "10.42.0.2", "fd42::2")
+        + &both("b", "fd42::3", "10.42.0.3")
+        + &pod("c", "10.42.0.4", true, "")
+        + &pod("d", "'fd42::5'", true, "");
+    let had = slice("four", &[("a", "10.42.0.2", true)])
+        + &slice("six", &[("a", "'fd42::2'", true)]).replace("addressType: IPv4", "addressType: IPv6");
+    let check = |families: &[&str], slices: &str, expect: &[&str]| {
+        let mut snapshot = snapshot(PORT, &pods, slices);
+        let spec = Arc::make_mut(&mut snapshot.backing.service).spec.as_mut().unwrap();
+        spec.ip_families = Some(families.iter().map(|family| (*family).to_owned()).collect());
+        let plan = decide(&snapshot, noon()).0;
+        let told = plan.actions().filter_map(|action| match action {
+            Action::Request(request) => {
+                let endpoints = request.body["endpoints"].as_array().cloned().unwrap_or_default();
+                let ips: Vec<&str> =
+                    endpoints.iter().filter_map(|one| one["addresses"][0].as_str()).collect();
+                let family = request.body["addressType"].as_str().unwrap_or(&request.name);
+                Some(format!("{:?} {family} {}", request.verb, ips.join(" ")).trim_end().to_owned())
+            }
+            _ => None,
+        });
+        let mut told: Vec<String> = told.collect();
+        told.sort();
+        assert_eq!(told, expect, "{families:?}");
+    };
+    let (four, six) = ("IPv4 10.42.0.2 10.42.0.3 10.42.0.4", "IPv6 fd42::2 fd42::3 fd42::5");
+    check(&["IPv4"], "[]", &[&format!("Create {four}")]);
+    check(&["IPv6"], "[]", &[&format!("Create {six}")]);
+    check(&["IPv6", "IPv4"], "[]", &[&format!("Create {four}"), &format!("Create {six}")]);
+    check(&["IPv4", "IPv6"], &had, &[&format!("Update {four}"), &format!("Update {six}")]);
+    // What a family leaves behind goes, and nothing of it becomes the other's.
+    check(&["IPv4"], &had, &["Delete six", &format!("Update {four}")]);
+    check(&["IPv6"], &had, &["Delete four", &format!("Update {six}")]);
+}

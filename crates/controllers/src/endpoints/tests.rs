@@ -63,3 +63,35 @@ fn endpoints_go_with_their_service() {
         assert_eq!(render(&plan(&snapshot, "default/web", noon())), expect);
     }
 }
+
+#[test]
+fn endpoints_are_of_the_services_first_family() {
+    let both = |name: &str, first: &str, second: &str| {
+        pod(name, &format!("'{first}', podIPs: [{{ip: '{first}'}}, {{ip: '{second}'}}]"), "True")
+    };
+    let pods = both("a", "10.42.0.2", "fd42::2")
+        + &both("b", "fd42::3", "10.42.0.3")
+        + &pod("c", "'fd42::4'", "True");
+    for (spec, expect) in [
+        ("ipFamilies: [IPv4]", "10.42.0.2 10.42.0.3"),
+        ("ipFamilies: [IPv6]", "fd42::2 fd42::3 fd42::4"),
+        ("ipFamilies: [IPv6, IPv4]", "fd42::2 fd42::3 fd42::4"),
+        ("clusterIP: 'fd43::7'", "fd42::2 fd42::3 fd42::4"),
+        ("clusterIP: 10.43.0.7", "10.42.0.2 10.42.0.3"),
+    ] {
+        let service = format!(
+            "{{metadata: {{name: web, namespace: default}}, spec: {{selector: {{app: web}}, {spec}}}}}"
+        );
+        let backing = Backing {
+            service: Arc::new(parse(&service)),
+            pods: list(&pods),
+            nodes: BTreeMap::new(),
+            revision: 3,
+        };
+        let ips: Vec<String> = subsets(&backing)
+            .iter()
+            .flat_map(|subset| subset.addresses.iter().flatten().map(|address| address.ip.clone()))
+            .collect();
+        assert_eq!(ips.join(" "), expect, "{spec}");
+    }
+}

@@ -1,4 +1,5 @@
-//! Nodes' addresses for Services: those of all Nodes that take part, with an external one if any Node has some.
+//! Nodes' addresses for Services: those of all Nodes that take part, of each of the Service's families the external ones if
+//! any Node has some.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -90,11 +91,14 @@ pub(super) fn give(service: &Service, snapshot: &Snapshot, places: &mut Places) 
     if let ([], Some(first)) = (nodes.as_slice(), refused.first()) {
         return Err(Refusal::Failed(first.clone()));
     }
-    let of = |kind: &str| -> BTreeSet<IpAddr> {
-        nodes.iter().flat_map(|node| addresses(node, kind, &families)).collect()
+    let of = |kind: &str, family: Family| -> BTreeSet<IpAddr> {
+        nodes.iter().flat_map(|node| addresses(node, kind, &[family])).collect()
     };
-    let external = of("ExternalIP");
-    let given = if external.is_empty() { of("InternalIP") } else { external };
+    let mut given = Vec::new();
+    for family in families {
+        let external = of("ExternalIP", family);
+        given.extend(if external.is_empty() { of("InternalIP", family) } else { external });
+    }
     if given.is_empty() {
         return Err(Refusal::Failed("no Node has an address of the Service's families".to_owned()));
     }
@@ -106,5 +110,5 @@ pub(super) fn give(service: &Service, snapshot: &Snapshot, places: &mut Places) 
         message.push_str("; ");
         message.push_str(&conflict);
     }
-    Ok(Given { reason: NODE_ADDRESSES, addresses: given.into_iter().collect(), message })
+    Ok(Given { reason: NODE_ADDRESSES, addresses: given, message })
 }

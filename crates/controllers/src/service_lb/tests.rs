@@ -360,6 +360,49 @@ fn the_pool_gives_each_service_an_address_of_its_own() {
 }
 
 #[test]
+fn a_service_is_reached_at_addresses_of_its_families_alone() {
+    const BOTH: &str = "
+- {metadata: {name: a}, status: {conditions: [{type: Ready, status: 'True'}],
+   addresses: [{type: InternalIP, address: 192.0.2.1}, {type: InternalIP, address: '2001:db8::1'}, {type: Hostname, address: a}]}}
+- {metadata: {name: b}, status: {conditions: [{type: Ready, status: 'True'}],
+   addresses: [{type: InternalIP, address: '2001:db8::2'}, {type: InternalIP, address: 192.0.2.2}]}}";
+    let outside = BOTH.replace(
+        "{type: Hostname, address: a}",
+        "{type: ExternalIP, address: 198.51.100.1}, {type: Hostname, address: a}",
+    );
+    let of = |families: &str| service("web", 0, ["", &format!("{PORT_80}{families}"), ""]);
+    let (four, six) = (of(", ipFamilies: [IPv4]"), of(", ipFamilies: [IPv6]"));
+    let (dual, six_first) = (of(", ipFamilies: [IPv4, IPv6]"), of(", ipFamilies: [IPv6, IPv4]"));
+    for (what, services, nodes, pool, expect) in [
+        ("of IPv4", &four, BOTH, "", "web has 192.0.2.1 192.0.2.2"),
+        ("of IPv6", &six, BOTH, "", "web has 2001:db8::1 2001:db8::2"),
+        ("of both", &dual, BOTH, "", "web has 192.0.2.1 192.0.2.2 2001:db8::1 2001:db8::2"),
+        ("IPv6 first", &six_first, BOTH, "", "web has 2001:db8::1 2001:db8::2 192.0.2.1 192.0.2.2"),
+        ("outside in one family", &dual, &outside, "", "web has 198.51.100.1 2001:db8::1 2001:db8::2"),
+        ("by its address", &of(", clusterIP: 'fd43::7'"), BOTH, "", "web has 2001:db8::1 2001:db8::2"),
+        ("Nodes without", &six, NODES, "", "web: no Node has an address of the Service's families"),
+        (
+            "a pool of both",
+            &dual,
+            BOTH,
+            "198.51.100.0/30 2001:db8:1::/126",
+            "web has 198.51.100.0 2001:db8:1::",
+        ),
+        (
+            "the same, IPv6 first",
+            &six_first,
+            BOTH,
+            "198.51.100.0/30 2001:db8:1::/126",
+            "web has 2001:db8:1:: 198.51.100.0",
+        ),
+        ("a pool of one", &dual, BOTH, "2001:db8:1::/126", "web has 2001:db8:1::"),
+        ("a pool with a Node's", &six, BOTH, "2001:db8::1-2001:db8::3", "web has 2001:db8::3"),
+    ] {
+        assert_eq!(outcome(&snapshot(services, nodes, pool)), [expect], "{what}");
+    }
+}
+
+#[test]
 fn an_address_of_the_pool_is_kept_as_long_as_it_is_of_the_pool_and_nobody_elses() {
     for (what, services, pool, expect) in [
         (

@@ -18,6 +18,14 @@ const OBJECTS: &str = "
 - {metadata: {name: alias}, spec: {type: ExternalName, externalName: 10-7-7-7.x.pod.example.org}}
 - {metadata: {name: inside}, spec: {type: ExternalName, externalName: web.default.svc.cluster.local}}
 - {metadata: {name: many}, spec: {clusterIP: None}}
+- {metadata: {name: dual}, spec: {clusterIP: 10.43.0.6, clusterIPs: [10.43.0.6, 'fd43::6'], ports: [{name: http, port: 80}]}}
+- {metadata: {name: six}, spec: {clusterIP: 'fd43::7', clusterIPs: ['fd43::7']}}
+- {metadata: {name: pair}, spec: {clusterIP: None, ports: [{name: sql, port: 5432}]}}
+- {metadata: {name: pair}, ports: [{name: sql, port: 5432}], endpoints: [
+    {addresses: [10.42.0.6], hostname: pair-0}, {addresses: [10.42.0.7]}]}
+- {metadata: {name: pair}, ports: [{name: sql, port: 5432}], endpoints: [
+    {addresses: ['fd42::6'], hostname: pair-0}, {addresses: ['fd42::7']},
+    {addresses: ['fd42::9'], conditions: {ready: false}}]}
 ";
 
 /// The zone of the tests of this crate.
@@ -29,7 +37,8 @@ pub(crate) fn zone() -> Zone {
         if object.get("endpoints").is_some() {
             object["metadata"]["labels"] =
                 serde_json::json!({ "kubernetes.io/service-name": object["metadata"]["name"] });
-            object["addressType"] = "IPv4".into();
+            let is_ipv6 = object["endpoints"][0]["addresses"][0].as_str().unwrap().contains(':');
+            object["addressType"] = if is_ipv6 { "IPv6" } else { "IPv4" }.into();
             slices.push(serde_json::from_value::<EndpointSlice>(object).unwrap());
         } else {
             services.push(Arc::new(serde_json::from_value::<Service>(object).unwrap()));
@@ -45,7 +54,11 @@ pub(crate) fn zone() -> Zone {
         .collect();
     slices.push(many);
     let slices: Vec<Arc<EndpointSlice>> = slices.into_iter().map(Arc::new).collect();
-    Zone::new(&services, &slices, "cluster.local", 7).with_reverse_cidrs(&["10.42.0.0/15".parse().unwrap()])
+    Zone::new(&services, &slices, "cluster.local", 7).with_reverse_cidrs(&[
+        "10.42.0.0/15".parse().unwrap(),
+        "fd42::/56".parse().unwrap(),
+        "fd43::/112".parse().unwrap(),
+    ])
 }
 
 fn check(question: &str, expected: Expect) {
@@ -90,6 +103,48 @@ fn a_service_without_ipv6_exists_all_the_same() {
         cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
     "#]],
     );
+}
+
+#[test]
+fn a_service_has_an_address_of_each_of_its_families() {
+    for (question, expected) in [
+        ("dual.default.svc.cluster.local. A", "10.43.0.6"),
+        ("dual.default.svc.cluster.local. AAAA", "fd43::6"),
+        ("six.default.svc.cluster.local. AAAA", "fd43::7"),
+        ("six.default.svc.cluster.local. A", ""),
+        ("pair.default.svc.cluster.local. A", "10.42.0.6 10.42.0.7"),
+        ("pair.default.svc.cluster.local. AAAA", "fd42::6 fd42::7"),
+        ("pair-0.pair.default.svc.cluster.local. A", "10.42.0.6"),
+        ("pair-0.pair.default.svc.cluster.local. AAAA", "fd42::6"),
+        ("fd42--7.pair.default.svc.cluster.local. AAAA", "fd42::7"),
+        ("fd42--7.pair.default.svc.cluster.local. A", ""),
+        ("10-42-0-7.pair.default.svc.cluster.local. AAAA", ""),
+        ("fd42--5.default.pod.cluster.local. AAAA", "fd42::5"),
+        ("FD42-0-0-0-0-0-0-5.default.pod.cluster.local. AAAA", "fd42::5"),
+        ("fd42--5.default.pod.cluster.local. A", ""),
+        ("10-42-0-5.default.pod.cluster.local. AAAA", ""),
+    ] {
+        let (name, kind) = question.split_once(' ').unwrap();
+        let decision = answer(&zone(), &Name::from_ascii(name).unwrap(), RecordType::from_str(kind).unwrap());
+        let Decision::Answer(answer) = decision else { panic!("{question}") };
+        // What has no address of that family exists all the same.
+        assert_eq!(answer.code, ResponseCode::NoError, "{question}");
+        let mut found: Vec<String> = answer.answers.iter().map(|record| record.data.to_string()).collect();
+        found.sort_unstable();
+        assert_eq!(found.join(" "), expected, "{question}");
+    }
+    for nothing in [
+        "fd42--9.pair.default.svc.cluster.local. AAAA",
+        "fd42--.default.pod.cluster.local.extra. AAAA",
+        "fd42-5.default.pod.cluster.local. AAAA",
+        "fd42---5.default.pod.cluster.local. AAAA",
+        "fd42--5-eth0.default.pod.cluster.local. AAAA",
+    ] {
+        let (name, kind) = nothing.split_once(' ').unwrap();
+        let decision = answer(&zone(), &Name::from_ascii(name).unwrap(), RecordType::from_str(kind).unwrap());
+        let is_found = matches!(&decision, Decision::Answer(answer) if answer.code != ResponseCode::NXDomain);
+        assert!(!is_found, "{nothing}: {decision:?}");
+    }
 }
 
 #[test]
@@ -174,6 +229,63 @@ fn named_ports_have_srv_records() {
         cluster.local. 5 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. 7 7200 1800 86400 5
     "#]],
     );
+}
+
+#[test]
+fn a_port_leads_to_each_target_once_at_all_of_its_addresses() {
+    check(
+        "_sql._tcp.pair.default.svc.cluster.local. SRV",
+        expect![[r#"
+        NoError
+        _sql._tcp.pair.default.svc.cluster.local. 5 IN SRV 0 100 5432 10-42-0-7.pair.default.svc.cluster.local.
+        _sql._tcp.pair.default.svc.cluster.local. 5 IN SRV 0 100 5432 fd42--7.pair.default.svc.cluster.local.
+        _sql._tcp.pair.default.svc.cluster.local. 5 IN SRV 0 100 5432 pair-0.pair.default.svc.cluster.local.
+        with 10-42-0-7.pair.default.svc.cluster.local. 5 IN A 10.42.0.7
+        fd42--7.pair.default.svc.cluster.local. 5 IN AAAA fd42::7
+        pair-0.pair.default.svc.cluster.local. 5 IN A 10.42.0.6
+        pair-0.pair.default.svc.cluster.local. 5 IN AAAA fd42::6
+    "#]],
+    );
+    check(
+        "_http._tcp.dual.default.svc.cluster.local. SRV",
+        expect![[r#"
+        NoError
+        _http._tcp.dual.default.svc.cluster.local. 5 IN SRV 0 100 80 dual.default.svc.cluster.local.
+        with dual.default.svc.cluster.local. 5 IN A 10.43.0.6
+        dual.default.svc.cluster.local. 5 IN AAAA fd43::6
+    "#]],
+    );
+}
+
+#[test]
+fn addresses_of_ipv6_have_names() {
+    let nibbles = |last: &str| format!("{last}.{}2.4.d.f.ip6.arpa. PTR", "0.".repeat(27));
+    let services = |last: &str| format!("{last}.{}3.4.d.f.ip6.arpa. PTR", "0.".repeat(27));
+    for (question, expected) in [
+        (services("6"), "NoError dual.default.svc.cluster.local."),
+        (services("7"), "NoError six.default.svc.cluster.local."),
+        (nibbles("6"), "NoError pair-0.pair.default.svc.cluster.local."),
+        (nibbles("7"), "NoError fd42--7.pair.default.svc.cluster.local."),
+        (nibbles("8"), "NXDomain "),
+        (services("f"), "NXDomain "),
+        (format!("1.{}8.b.d.0.1.0.0.2.ip6.arpa. PTR", "0.".repeat(23)), "forward"),
+        // Not a whole address, and none at all.
+        ("2.4.d.f.ip6.arpa. PTR".to_owned(), "forward"),
+        (nibbles("66"), "forward"),
+        (nibbles("g"), "forward"),
+    ] {
+        let (name, kind) = question.split_once(' ').unwrap();
+        let found =
+            match answer(&zone(), &Name::from_ascii(name).unwrap(), RecordType::from_str(kind).unwrap()) {
+                Decision::Answer(answer) => {
+                    let names: Vec<String> =
+                        answer.answers.iter().map(|record| record.data.to_string()).collect();
+                    format!("{:?} {}", answer.code, names.join(" "))
+                }
+                _ => "forward".to_owned(),
+            };
+        assert_eq!(found, expected, "{question}");
+    }
 }
 
 #[test]

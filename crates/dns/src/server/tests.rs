@@ -6,8 +6,13 @@ use super::*;
 use crate::answer::tests_zone;
 
 async fn start(upstreams: Vec<SocketAddr>, zone: Option<Zone>) -> (SocketAddr, Tasks) {
+    let (addresses, tasks) = start_at(&["127.0.0.1:0"], upstreams, zone).await;
+    (addresses[0], tasks)
+}
+
+async fn start_at(bind: &[&str], upstreams: Vec<SocketAddr>, zone: Option<Zone>) -> (Vec<SocketAddr>, Tasks) {
     let config = Config {
-        bind: vec!["127.0.0.1:0".parse().unwrap()],
+        bind: bind.iter().map(|address| address.parse().unwrap()).collect(),
         domain: "cluster.local".into(),
         upstreams,
         reverse_cidrs: Vec::new(),
@@ -23,7 +28,7 @@ async fn start(upstreams: Vec<SocketAddr>, zone: Option<Zone>) -> (SocketAddr, T
             done => break done.unwrap(),
         }
     };
-    (addresses[0], tasks)
+    (addresses, tasks)
 }
 
 fn question(name: &str, kind: RecordType) -> Message {
@@ -34,7 +39,8 @@ fn question(name: &str, kind: RecordType) -> Message {
 }
 
 async fn ask_udp(server: SocketAddr, question: &Message) -> Message {
-    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let own = if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
+    let socket = UdpSocket::bind(own).await.unwrap();
     socket.send_to(&question.to_vec().unwrap(), server).await.unwrap();
     let mut buffer = vec![0; 65_535];
     let length =
@@ -58,6 +64,7 @@ fn ips(message: &Message) -> Vec<String> {
         .iter()
         .filter_map(|record| match &record.data {
             RData::A(ip) => Some(ip.to_string()),
+            RData::AAAA(ip) => Some(ip.to_string()),
             _ => None,
         })
         .collect();
@@ -73,6 +80,24 @@ async fn names_are_answered_over_udp_and_tcp_with_the_case_that_was_asked() {
         assert_eq!(ips(&answer), ["10.43.0.5"]);
         assert_eq!(answer.answers[0].name.to_ascii(), "Web.default.svc.cluster.local.");
         assert!(answer.metadata.authoritative && answer.metadata.recursion_available);
+    }
+}
+
+#[tokio::test]
+async fn both_families_are_listened_at_and_forwarded_to() {
+    let mut outside = Zone::new(&[], &[], "example.org", 1);
+    outside.reverse_cidrs = Vec::new();
+    let both = ["127.0.0.1:0", "[::1]:0"];
+    let (upstreams, _upstream_tasks) = start_at(&both, Vec::new(), Some(outside)).await;
+    let (servers, _tasks) = start_at(&both, vec![upstreams[1]], Some(tests_zone())).await;
+    assert_eq!(servers.iter().map(SocketAddr::is_ipv6).collect::<Vec<_>>(), [false, true]);
+    for server in servers {
+        let dual = question("dual.default.svc.cluster.local.", RecordType::AAAA);
+        for answer in [ask_udp(server, &dual).await, ask_tcp(server, &dual).await] {
+            assert_eq!(ips(&answer), ["fd43::6"]);
+        }
+        let outside = question("2001-db8--7.x.pod.example.org.", RecordType::AAAA);
+        assert_eq!(ips(&ask_udp(server, &outside).await), ["2001:db8::7"]);
     }
 }
 

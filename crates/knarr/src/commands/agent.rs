@@ -5,7 +5,7 @@ use clap::Parser;
 use cli::args::{AgentArgs, CommonArgs, Part, ServerArgs};
 use cli::{Cli, Command};
 
-use crate::components::{ClusterConfig, JoinToken, Newcomer, Ready, Settings};
+use crate::components::{ClusterConfig, JoinToken, Known, Newcomer, Ready, Settings};
 use crate::host;
 use crate::layout::Layout;
 use crate::supervisor;
@@ -16,16 +16,19 @@ pub(crate) fn run(args: &AgentArgs, common: &CommonArgs) -> Result<()> {
     let token = args.token.as_ref().map(|token| JoinToken::parse(&token.0)).transpose()?;
     let (settings, lock) = host::take_for_agent(as_server(args, None)?, &layout)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let node_ips = settings.node_ips();
     let newcomer = Newcomer {
         server: &args.server,
         token: token.as_ref(),
         node_name: &settings.node_name,
-        node_ip: settings.node_ip,
+        node_ips: &node_ips,
     };
     let config = runtime.block_on(newcomer.join(&layout))?;
     let server_args = as_server(args, Some(&config))?;
     cli::validate::server(&server_args)?;
-    let settings = Settings { joined: Some(args.server.clone()), ..Settings::resolve(server_args, &layout)? };
+    host::checks::families(&server_args)?;
+    let settings = Settings::resolve(server_args, &layout, Known::Cluster)?;
+    let settings = Settings { joined: Some(args.server.clone()), ..settings };
     settings.save(&layout)?;
     crate::components::seed_servers(&args.server, &layout)?;
     let awaited =
@@ -50,7 +53,7 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
         config: None,
         data_dir: args.data_dir.clone(),
         node_name: args.node_name.clone(),
-        node_ip: args.node_ip,
+        node_ip: args.node_ip.clone(),
         container_runtime: args.container_runtime.clone(),
         kubelet_arg: args.kubelet_arg.clone(),
         ingress: args.ingress.clone(),
@@ -63,7 +66,7 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
     if let Some(config) = config {
         server.cluster_cidr = config.cluster_cidr;
         server.service_cidr = config.service_cidr;
-        server.cluster_dns = config.cluster_dns;
+        server.cluster_dns.clone_from(&config.cluster_dns);
         server.cluster_domain.clone_from(&config.cluster_domain);
         server.network.clone_from(&config.network);
         if !config.ingress {

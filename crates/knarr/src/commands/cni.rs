@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use cli::cni::{CniCommand, CniFolderArgs, CniInstallArgs};
 use cli::validate::UsageError;
 use cni::plugin::{self, Installed};
-use machinery::net::{Cidr, Family};
+use machinery::net::Cidrs;
 
 use crate::layout::Layout;
 
@@ -31,19 +31,19 @@ fn install(args: &CniInstallArgs) -> Result<()> {
             args.bridge
         )));
     }
-    let cluster_cidr = checked("--cluster-cidr", args.cluster_cidr)?;
+    let cluster_cidrs = checked("--cluster-cidr", args.cluster_cidr)?;
     let file = Layout::new(&args.data.data_dir)?.pod_cidr();
-    let pod_cidr = match args.pod_cidr {
+    let pod_cidrs = match args.pod_cidr {
         Some(cidr) => checked("--pod-cidr", cidr)?,
         None if file.exists() => {
             let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
             checked("the Node's range", text.trim().parse()?)?
         }
-        None => crate::components::first_range(cluster_cidr)?,
+        None => crate::components::first_ranges(cluster_cidrs)?,
     };
     let state_dir =
         args.state_dir.as_ref().map(std::path::absolute).transpose().context("find --state-dir")?;
-    let conf = Installed { bridge: args.bridge.clone(), pod_cidr, cluster_cidr, mtu: args.mtu, state_dir };
+    let conf = Installed { bridge: args.bridge.clone(), pod_cidrs, cluster_cidrs, mtu: args.mtu, state_dir };
     let program = std::env::current_exe().context("find this program")?;
     let CniFolderArgs { bin_dir, conf_dir } = &args.folders;
     let made = plugin::install(bin_dir, conf_dir, &program, &conf).context("install the plugins")?;
@@ -58,9 +58,9 @@ fn uninstall(args: &CniFolderArgs) -> Result<()> {
     Ok(())
 }
 
-fn checked(flag: &str, cidr: Cidr) -> Result<Cidr> {
-    if cidr.family() != Family::V4 || cidr.bits() > 30 {
-        bail!(UsageError(format!("{flag} {cidr} must be an IPv4 network with room for two Pods")));
+fn checked(flag: &str, cidrs: Cidrs) -> Result<Cidrs> {
+    match cidrs.iter().find(|cidr| cidr.size() < 4) {
+        Some(small) => bail!(UsageError(format!("{flag} {small} must be a network with room for two Pods"))),
+        None => Ok(cidrs),
     }
-    Ok(cidr)
 }

@@ -25,9 +25,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
         let as_started = earlier.as_ref().map_or(&args.server, |earlier| &earlier.args);
         return benchmark(&cis::judge(&Facts::of(as_started, &layout)), args.output);
     }
-    let first = || host::addresses().ok().and_then(|addresses| addresses.into_iter().next());
-    let node_ip = args.server.node_ip.or(earlier.map(|earlier| earlier.node_ip)).or_else(first);
-    let found = checks::all(&Subject { args: &args.server, layout: &layout, node_ip, is_running });
+    let families = || args.server.cluster_cidr.iter().map(|cidr| cidr.family());
+    let node_ips = match (args.server.node_ip.as_slice(), &earlier) {
+        ([], Some(earlier)) => earlier.node_ips(),
+        ([], None) => host::node_ips(families()).unwrap_or_default(),
+        (given, _) => given.to_vec(),
+    };
+    let found = checks::all(&Subject { args: &args.server, layout: &layout, node_ips, is_running });
     let mut out = std::io::stdout();
     match args.output {
         Output::Text => {

@@ -75,13 +75,14 @@ fn here(layout: Layout, output: Output) -> Result<Here> {
 /// A Node's folder says where its cluster is, not how to use it.
 fn tell_of_agent(here: &Here, server: &str, output: Output) -> Result<()> {
     let Settings { node_name, node_ip, .. } = &here.settings;
+    let all_ips = here.settings.node_ips().iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     if output == Output::Json {
         let node = json!({ "name": node_name, "ip": node_ip });
         let all = json!({ "dataDir": here.layout.root(), "running": true, "pid": here.pid, "node": node, "server": server });
         return print(&(serde_json::to_string_pretty(&all)? + "\n"));
     }
     print(&format!(
-        "knarr {}   Node {node_name} {node_ip} of the cluster at {server}\nuse it  with a kubeconfig from there\n",
+        "knarr {}   Node {node_name} {all_ips} of the cluster at {server}\nuse it  with a kubeconfig from there\n",
         env!("CARGO_PKG_VERSION")
     ))
 }

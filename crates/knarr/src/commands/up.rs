@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -88,14 +89,14 @@ impl InOrder {
 fn described(step: Ready, settings: &Settings) -> String {
     let args = &settings.args;
     let what = match step {
-        Ready::ApiServer => format!("https://{}:{}", settings.node_ip, args.https_listen_port),
+        Ready::ApiServer => format!("https://{}", SocketAddr::new(settings.node_ip, args.https_listen_port)),
         Ready::Node => format!("{} is Ready", settings.node_name),
         Ready::Nodes => {
             let last = args.nodes.unwrap_or(1);
             format!("{}-2 to -{last} are Ready", settings.node_name)
         }
         Ready::Proxy => "are programmed".to_owned(),
-        Ready::Dns => format!("answers at {}", args.cluster_dns),
+        Ready::Dns => format!("answers at {}", texts(&args.dns_addresses())),
     };
     let name = match step {
         Ready::ApiServer => "API server",
@@ -105,6 +106,10 @@ fn described(step: Ready, settings: &Settings) -> String {
         Ready::Dns => "DNS",
     };
     format!("{name:<12} {what}")
+}
+
+fn texts(addresses: &[IpAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 /// What was added to kubeconfigs, for people; and for a shell the one line that makes kubectl find the cluster.

@@ -24,6 +24,8 @@ use super::join::{self, ClusterConfig};
 use super::{Settings, authorities};
 
 const NAMESPACE: &str = "kube-system";
+/// The Service that stands for the DNS.
+const DNS: &str = "kube-dns";
 /// Nodes from before proxies had certificates of their own look at Services with their kubelet's.
 const FORMER_PROXIES: &str = "knarr:node-proxier";
 
@@ -34,6 +36,7 @@ const FORMER_PROXIES: &str = "knarr:node-proxier";
 pub(super) async fn ensure(client: kube::Client, settings: &Settings) -> Result<()> {
     let (client, in_namespace) = (&client, Some(NAMESPACE));
     make::<Service>(client, in_namespace, dns(settings)).await?;
+    widen_dns(client, settings).await?;
     make::<ConfigMap>(client, in_namespace, configuration(settings)?).await?;
     let believed = believed(Path::new("tls"))?;
     make::<ConfigMap>(client, in_namespace, believed.clone()).await?;
@@ -142,10 +145,34 @@ fn configuration(settings: &Settings) -> Result<Value> {
     Ok(json!({"metadata": {"name": join::CONFIG}, "data": {"config": config}}))
 }
 
+/// A cluster may have become one of both families: then its DNS has an address more.
+async fn widen_dns(client: &kube::Client, settings: &Settings) -> Result<()> {
+    let wanted: Vec<String> = settings.args.dns_addresses().iter().map(ToString::to_string).collect();
+    let services: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
+    let mut known = services.get(DNS).await.context("read the Service kube-dns")?;
+    let Some(spec) = &mut known.spec else { return Ok(()) };
+    if !is_widened(spec.cluster_ips.as_deref().unwrap_or_default(), &wanted) {
+        return Ok(());
+    }
+    spec.cluster_ips = Some(wanted);
+    spec.ip_family_policy = Some("PreferDualStack".to_owned());
+    if let Err(error) = services.replace(DNS, &PostParams::default(), &known).await {
+        // Nodes answer at that address all the same, but it is not kept for them.
+        tracing::warn!(%error, "the Service kube-dns does not get its second address");
+    }
+    Ok(())
+}
+
+fn is_widened(has: &[String], wanted: &[String]) -> bool {
+    matches!((has, wanted), ([one], [first, _]) if one == first)
+}
+
 fn dns(settings: &Settings) -> Value {
+    let addresses = settings.args.dns_addresses();
+    let policy = if addresses.len() > 1 { "PreferDualStack" } else { "SingleStack" };
     json!({
         "metadata": {
-            "name": "kube-dns",
+            "name": DNS,
             "labels": {
                 "k8s-app": "kube-dns",
                 "kubernetes.io/cluster-service": "true",
@@ -153,7 +180,9 @@ fn dns(settings: &Settings) -> Value {
             },
         },
         "spec": {
-            "clusterIP": settings.args.cluster_dns.to_string(),
+            "clusterIP": addresses.first(),
+            "clusterIPs": addresses,
+            "ipFamilyPolicy": policy,
             "ports": [
                 { "name": "dns", "port": 53, "protocol": "UDP" },
                 { "name": "dns-tcp", "port": 53, "protocol": "TCP" },

@@ -1,5 +1,6 @@
 //! One part alone, against any Kubernetes: what it needs is a kubeconfig. Flags are upstream's.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use controller::trace::Reporter;
 use controller::{ClientMetrics, Informers};
 use controllers::node_ipam::Ranges;
 use machinery::leader_election::LeaderElection;
-use machinery::net::Family;
+use machinery::net::{Cidr, Cidrs, Family};
 
 use super::controller_options::ControllerOptions;
 use super::election::lead;
@@ -220,20 +221,26 @@ pub(crate) async fn start_scheduler(
     Ok(())
 }
 
+/// A Node's addresses: those that were given, or one of each family of its Pods.
+fn node_ips(given: &[IpAddr], pods: Cidrs) -> Result<Vec<IpAddr>> {
+    cli::validate::node_ip::alone(given)?;
+    if given.is_empty() { host::node_ips(pods.iter().map(Cidr::family)) } else { Ok(given.to_vec()) }
+}
+
 /// `knarr kubelet`: a kubelet with the built-in runtime and network, or on another runtime.
 pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connection: Connection) -> Result<()> {
     let place = Place {
         node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
-        node_ip: node::ipv4(args.node_ip.map_or_else(host::node_ip, Ok)?)?,
-        pod_cidr: args.pod_cidr,
+        node_ips: node_ips(&args.node_ip, args.pod_cidr)?,
+        pod_cidrs: args.pod_cidr,
         pod_mtu: None,
-        cluster_cidr: args.pod_cidr,
-        cluster_dns: args.cluster_dns,
+        cluster_cidrs: args.pod_cidr,
+        cluster_dns: args.cluster_dns.clone(),
         cluster_domain: args.cluster_domain.clone(),
     };
     let server = match (&args.tls_cert_file, &args.tls_private_key_file, &args.client_ca_file) {
         (Some(certificate), Some(key), Some(authority)) => {
-            let listen = (place.node_ip, args.port).into();
+            let listen = (place.node_ips.clone(), args.port);
             Some(node::server_config(listen, certificate, key, authority)?)
         }
         _ => None,
@@ -258,7 +265,7 @@ pub(crate) async fn start_proxy(args: &ProxyArgs, layout: &Layout, connection: C
     let config = proxy::Config {
         cluster_id: layout.cluster_id(),
         node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
-        node_ips: args.node_ips(vec![args.node_ip.map_or_else(host::node_ip, Ok)?]),
+        node_ips: args.node_ips(node_ips(&args.node_ip, args.cluster_cidr)?),
         cluster_cidrs: args.cluster_cidr,
         service_cidrs: args.service_cidr,
         local_addresses: Vec::new(),

@@ -11,7 +11,7 @@ use controller::trace::Reporter;
 use cri::client::{Client, socket_of};
 use cri::server::Services;
 use cri::{ImageService, RuntimeService};
-use machinery::net::Cidr;
+use machinery::net::Cidrs;
 use network_policy::Sandboxes;
 use runtime::Runtime;
 
@@ -107,7 +107,7 @@ pub(super) fn has_builtin_network(args: &RuntimeArgs, layout: &Layout) -> bool {
 ///
 /// Only the former has a folder of its own: what other programs have put into /etc/cni/net.d is nobody's unless asked for.
 fn open_network(layout: &Layout, place: &Place, args: &RuntimeArgs) -> Result<cni::Network> {
-    let cidrs = (place.pod_cidr, place.cluster_cidr);
+    let cidrs = (place.pod_cidrs, place.cluster_cidrs);
     let config = cni::BuiltinConfig { mtu: place.pod_mtu, ..network_config(layout, cidrs, args) };
     if let Some(folder) = &config.own_bin_dir {
         let program = std::env::current_exe().context("find this program")?;
@@ -120,7 +120,7 @@ fn open_network(layout: &Layout, place: &Place, args: &RuntimeArgs) -> Result<cn
 /// Of Pods on this Node, and of all Pods.
 pub(super) fn network_config(
     layout: &Layout,
-    (pod_cidr, cluster_cidr): (Cidr, Cidr),
+    (pod_cidrs, cluster_cidrs): (Cidrs, Cidrs),
     args: &RuntimeArgs,
 ) -> cni::BuiltinConfig {
     let bin_dirs = match args.cni_bin_dir.as_slice() {
@@ -129,8 +129,8 @@ pub(super) fn network_config(
     };
     cni::BuiltinConfig {
         cluster_id: layout.cluster_id(),
-        pod_cidr,
-        cluster_cidr,
+        pod_cidrs,
+        cluster_cidrs,
         mtu: None,
         state_dir: layout.cni(),
         bin_dirs,

@@ -3,7 +3,7 @@
 //! Its first act is to give up root, once it has read the files that its flags name, and all that it does not need. Controllers and scheduler reach the API server through its own service,
 //! without a socket, each as the user that upstream's roles are for.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -370,7 +370,7 @@ fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result
         kubelet_client_certificate_pem: read("apiserver-kubelet-client.crt")?,
         kubelet_client_key_pem: read("apiserver-kubelet-client.key")?,
         kubelet_ca_pem: read("kubelet-serving-ca.crt")?,
-        advertise_address: SocketAddr::new(advertised(settings), args.https_listen_port),
+        advertise_address: SocketAddr::new(settings.advertised(), args.https_listen_port),
         service_cidrs: args.service_cidr,
         node_ports: NODE_PORTS,
         requests_in_flight_max: REQUESTS_IN_FLIGHT_MAX,
@@ -385,12 +385,6 @@ fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result
             ..options
         },
     })
-}
-
-/// Where Pods and other Nodes find the API server.
-fn advertised(settings: &Settings) -> IpAddr {
-    let bound = settings.args.bind_address;
-    if bound.is_unspecified() { settings.node_ip } else { bound }
 }
 
 #[cfg(test)]

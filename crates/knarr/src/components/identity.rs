@@ -3,7 +3,7 @@
 //! Of what is made here only the administrator's certificate is for `system:masters`: it opens the cluster when RBAC does
 //! not. Everything else has the rights that its user or group is bound to.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use auth::pki::{self, Authority, Subject};
 use base::Clock;
 use cli::args::Part;
+use machinery::net::Family;
 
 use super::Settings;
 use super::authorities::{self, Authorities};
@@ -29,7 +30,8 @@ pub(super) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 /// Whose certificates the kubelet believes, in the agent's folder.
 pub(super) const KUBELET_CLIENT_CA: &str = "client-ca.crt";
 
-const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+/// This host, for itself.
+const LOCALHOST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// Makes folders, keys, certificates and kubeconfigs that are absent or end soon.
 ///
@@ -66,7 +68,7 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
     let issuer = Issuer { authorities: &authorities, believed: &believed, now };
     let admin = issue(clients, &Subject::client("admin", "system:admin", auth::MASTERS))?;
 
-    let url = format!("https://{}:{}", reachable(settings), settings.args.https_listen_port);
+    let url = format!("https://{}", reachable(settings));
     let write = |path: &Path, user: &str, identity: &pki::Identity, mode: u32| {
         pki::write_file(path, pki::kubeconfig(&url, authority_pem, user, identity).as_bytes(), mode)
     };
@@ -126,7 +128,7 @@ impl Issuer<'_> {
         let node = format!("{}{}", auth::NODE_USER_PREFIX, own.node_name);
         let clients = &self.authorities.clients;
         let kubelet = clients.issue(&tls, &Subject::client("kubelet", &node, auth::NODES), self.now)?;
-        let addresses = vec![own.node_ip, LOCALHOST];
+        let addresses = [own.node_ips(), LOCALHOST.to_vec()].concat();
         let serving = Subject::server("kubelet-server", &node, vec![own.node_name.clone()], addresses);
         self.authorities.kubelet_serving.issue(&tls, &serving, self.now)?;
         let proxy = clients.issue(&tls, &Subject::user("kube-proxy", auth::PROXY_USER), self.now)?;
@@ -147,7 +149,9 @@ impl Issuer<'_> {
 
 /// The API server's certificate: every name and address that it is reached by.
 fn serving_subject(settings: &Settings) -> Subject {
-    let mut ips = vec![settings.kubernetes_service_ip, LOCALHOST, settings.node_ip];
+    let mut ips = [settings.node_ips(), vec![settings.advertised()], LOCALHOST.to_vec()].concat();
+    // The first of the main family is that of the `kubernetes` Service.
+    ips.extend(settings.args.service_cidr.iter().filter_map(|cidr| cidr.nth(1)));
     if !settings.args.bind_address.is_unspecified() {
         ips.push(settings.args.bind_address);
     }
@@ -161,7 +165,12 @@ fn serving_subject(settings: &Settings) -> Subject {
 }
 
 /// Where clients on this host find the API server.
-pub(super) fn reachable(settings: &Settings) -> IpAddr {
+pub(super) fn reachable(settings: &Settings) -> SocketAddr {
     let bound = settings.args.bind_address;
-    if bound.is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { bound }
+    let ip = match settings.args.service_cidr.main().family() {
+        _ if !bound.is_unspecified() => bound,
+        Family::V4 => Ipv4Addr::LOCALHOST.into(),
+        Family::V6 => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, settings.args.https_listen_port)
 }

@@ -3,7 +3,7 @@
 //! Its first act, once it has taken its ports and read its key, is to give up root for a user that owns nothing, and all
 //! files, programs and ports. To the API it can say nothing; it reads what routes are made of, and certificates.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
+use std::net::{Ipv4Addr, TcpListener as StdListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Ports {
         ];
         let (mut clients, mut missing) = (Vec::new(), Vec::new());
         for (flag, port, scheme) in wanted.into_iter().filter(|(_, port, _)| *port != 0) {
-            match everywhere(port) {
+            match base::listen::blocking((Ipv4Addr::UNSPECIFIED, port).into()) {
                 Ok(listener) => clients.push((listener, scheme)),
                 Err(error) => {
                     tracing::warn!(
@@ -119,17 +119,6 @@ impl Ports {
         });
         Self { clients, metrics, missing }
     }
-}
-
-/// All addresses of the host, of both families where it has both.
-fn everywhere(port: u16) -> std::io::Result<StdListener> {
-    let all =
-        [SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))];
-    StdListener::bind(all[0]).or_else(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => Err(error),
-        // A host without IPv6.
-        _ => StdListener::bind(all[1]),
-    })
 }
 
 /// Who may hold how many connections. Those whose request led somewhere do not give way; one source may be many clients.

@@ -18,7 +18,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeAddress, NodeStatus};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
-use machinery::net::Cidrs;
+use machinery::net::{Cidr, Cidrs, Family};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -48,7 +48,9 @@ const SIGNING_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct ClusterConfig {
     pub(crate) cluster_cidr: Cidrs,
     pub(crate) service_cidr: Cidrs,
-    pub(crate) cluster_dns: IpAddr,
+    /// Of each family one, the main one first.
+    #[serde(with = "cli::args::one_or_many")]
+    pub(crate) cluster_dns: Vec<IpAddr>,
     pub(crate) cluster_domain: String,
     #[serde(default)]
     pub(crate) network: NetworkArgs,
@@ -63,7 +65,7 @@ impl ClusterConfig {
         Self {
             cluster_cidr: args.cluster_cidr,
             service_cidr: args.service_cidr,
-            cluster_dns: args.cluster_dns,
+            cluster_dns: args.dns_addresses(),
             cluster_domain: args.cluster_domain.clone(),
             network: args.network.clone(),
             ingress: !args.disable.contains(&Part::Ingress),
@@ -99,7 +101,8 @@ pub(crate) struct Newcomer<'a> {
     pub(crate) server: &'a str,
     pub(crate) token: Option<&'a JoinToken>,
     pub(crate) node_name: &'a str,
-    pub(crate) node_ip: IpAddr,
+    /// What it may be reached at: of the families that the cluster does not have, nobody is told.
+    pub(crate) node_ips: &'a [IpAddr],
 }
 
 impl Newcomer<'_> {
@@ -135,6 +138,7 @@ impl Newcomer<'_> {
         };
         let kube = self.client(&authority, Proof::Certificate(&client))?;
         let config = read_config(&kube).await?;
+        let node_ips = of_cluster(self.node_ips, config.cluster_cidr)?;
         let believed = read_authorities(&kube).await?;
         pki::write_file(&tls.join(KUBELET_CLIENT_CA), believed.clients.as_bytes(), 0o644)?;
         // One of an authority that there was before is good for this.
@@ -147,11 +151,10 @@ impl Newcomer<'_> {
             true => Some(kept.of(&kube, &INGRESS, &ingress, &believed.clients).await?),
             false => None,
         };
-        self.register(&kube).await.context("make the Node")?;
-        let (names, addresses) = (vec![self.node_name.to_owned()], vec![self.node_ip]);
+        self.register(&kube, &node_ips).await.context("make the Node")?;
         let serving = Subject {
             organization: Some(auth::NODES.to_owned()),
-            ..Subject::server("kubelet-server", &name, names, addresses)
+            ..Subject::server("kubelet-server", &name, vec![self.node_name.to_owned()], node_ips)
         };
         kept.of(&kube, &SERVING, &serving, &believed.kubelet_serving).await?;
         let kubeconfigs = [
@@ -201,7 +204,10 @@ impl Newcomer<'_> {
     fn uri(&self) -> Result<Uri> {
         let uri: Uri = self.server.parse().with_context(|| format!("--server {}", self.server))?;
         if uri.scheme_str() != Some("https") || uri.host().is_none() {
-            bail!("--server {} must be a URL such as https://192.0.2.1:6443", self.server);
+            bail!(
+                "--server {} must be a URL such as https://192.0.2.1:6443 or https://[2001:db8::1]:6443",
+                self.server
+            );
         }
         Ok(uri)
     }
@@ -225,14 +231,13 @@ impl Newcomer<'_> {
         Ok(kube::Client::try_from(config)?)
     }
 
-    /// The Node with its address: what its certificate may be for. The kubelet adds the rest.
-    async fn register(&self, kube: &kube::Client) -> Result<()> {
+    /// The Node with its addresses: what its certificate may be for. The kubelet adds the rest.
+    async fn register(&self, kube: &kube::Client, node_ips: &[IpAddr]) -> Result<()> {
         let nodes: Api<Node> = Api::all(kube.clone());
         let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
-        let addresses = vec![
-            address("InternalIP", self.node_ip.to_string()),
-            address("Hostname", self.node_name.to_owned()),
-        ];
+        let internal = node_ips.iter().map(|ip| address("InternalIP", ip.to_string()));
+        let hostname = address("Hostname", self.node_name.to_owned());
+        let addresses: Vec<NodeAddress> = internal.chain([hostname]).collect();
         let node = Node {
             metadata: ObjectMeta { name: Some(self.node_name.to_owned()), ..ObjectMeta::default() },
             status: Some(NodeStatus { addresses: Some(addresses.clone()), ..NodeStatus::default() }),
@@ -251,6 +256,18 @@ impl Newcomer<'_> {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Which of a Node's addresses count in a cluster: one of each of its families, the main one first. Pure.
+fn of_cluster(node_ips: &[IpAddr], pods: Cidrs) -> Result<Vec<IpAddr>> {
+    let of = |family: Family| node_ips.iter().copied().find(|ip| Family::of(*ip) == family);
+    let of = |cidr: Cidr| {
+        of(cidr.family()).with_context(|| {
+            let family = cidr.family().as_str();
+            format!("this Node has no {family} address, and Pods of the cluster have ({pods}); give one with --node-ip")
+        })
+    };
+    pods.iter().map(of).collect()
 }
 
 /// A kubeconfig that is good for any server, whatever its address.
@@ -421,6 +438,26 @@ async fn signed(informers: &Informers, name: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_joins_with_addresses_of_the_clusters_families() {
+        for (ips, pods, expect) in [
+            ("192.0.2.1 2001:db8::1", "10.42.0.0/16", "192.0.2.1"),
+            ("192.0.2.1 2001:db8::1", "fd42::/56", "2001:db8::1"),
+            ("192.0.2.1 2001:db8::1", "fd42::/56,10.42.0.0/16", "2001:db8::1 192.0.2.1"),
+            (
+                "192.0.2.1",
+                "10.42.0.0/16,fd42::/56",
+                "this Node has no IPv6 address, and Pods of the cluster have (10.42.0.0/16,fd42::/56); give one with \
+                 --node-ip",
+            ),
+        ] {
+            let ips: Vec<IpAddr> = ips.split(' ').map(|ip| ip.parse().unwrap()).collect();
+            let found = of_cluster(&ips, pods.parse().unwrap());
+            let text = |ips: Vec<IpAddr>| ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            assert_eq!(found.map_or_else(|error| error.to_string(), text), expect, "{pods}");
+        }
+    }
 
     #[test]
     fn a_token_names_the_cluster_and_holds_the_proof() {

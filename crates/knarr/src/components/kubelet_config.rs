@@ -23,7 +23,7 @@ pub(crate) fn of_node(
     let arguments = ConfigurationArgs::from_pairs(arguments)?;
     config.node_labels.extend(arguments.node_labels.clone());
     if let (Some(port), Some(server)) = (arguments.port, &mut config.server) {
-        server.listen.set_port(port);
+        server.port = port;
     }
     let drop_ins = layout.agent().join("etc/kubelet.conf.d");
     let folder = arguments.config_dir.clone().or_else(|| drop_ins.is_dir().then_some(drop_ins));

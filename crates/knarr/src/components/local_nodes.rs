@@ -15,7 +15,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use cli::args::ServerArgs;
-use machinery::net::Cidr;
+use machinery::net::{Cidr, Cidrs, Family};
 use sys::netns::NetNs;
 
 use super::Settings;
@@ -108,10 +108,10 @@ pub(crate) fn not_of_another(layout: &Layout) -> Result<()> {
 /// A Node would be left out that has run, or the network is not free.
 pub(super) fn settle(
     args: &mut ServerArgs,
-    node_ip: IpAddr,
+    node_ips: &[IpAddr],
     cluster: &Layout,
-    before: Option<(u16, Option<Cidr>)>,
-) -> Result<Option<Cidr>> {
+    before: Option<(u16, Option<Cidrs>)>,
+) -> Result<Option<Cidrs>> {
     let (count_before, cidr_before) = before.unwrap_or((FIRST, None));
     let count = args.nodes.unwrap_or(count_before);
     if let Some(node) = of_folder(cluster)?.into_iter().find(|node| node.number > count) {
@@ -128,20 +128,23 @@ pub(super) fn settle(
     }
     let mut taken = host::networks(&network::bridge_name(cluster))?;
     taken.extend(args.cluster_cidr.iter().chain(args.service_cidr.iter()));
-    taken.extend(Cidr::new(node_ip, 32));
-    let cidr = match args.nodes_cidr.or(cidr_before) {
-        Some(cidr) => cidr,
-        None => {
-            range::choose(&taken).context("no network is free for --nodes; give one with --nodes-cidr")?
-        }
+    taken.extend(node_ips.iter().filter_map(|ip| Cidr::new(*ip, if ip.is_ipv4() { 32 } else { 128 })));
+    let given =
+        |family: Family| [args.nodes_cidr, cidr_before].into_iter().flatten().find_map(|it| it.of(family));
+    let of = |family: Family| {
+        let cidr = given(family).or_else(|| range::choose(family, &taken));
+        cidr.context("no network is free for --nodes; give one with --nodes-cidr")
     };
-    if let Some(other) = args.nodes_cidr.and_then(|cidr| taken.iter().find(|other| cidr.overlaps(**other))) {
-        bail!("--nodes-cidr {cidr} is not free: this host uses {other}");
+    let cidrs = args.cluster_cidr.iter().map(|cidr| of(cidr.family())).collect::<Result<Vec<_>>>()?;
+    for cidr in args.nodes_cidr.iter().flat_map(|cidrs| cidrs.iter()) {
+        if let Some(other) = taken.iter().find(|other| cidr.overlaps(**other)) {
+            bail!("--nodes-cidr {cidr} is not free: this host uses {other}");
+        }
     }
-    if cidr.size() < u64::from(count) + 2 {
-        bail!("--nodes {count} does not fit into {cidr}; give a larger network with --nodes-cidr");
+    if let Some(small) = cidrs.iter().find(|cidr| cidr.size() < u64::from(count) + 2) {
+        bail!("--nodes {count} does not fit into {small}; give a larger network with --nodes-cidr");
     }
-    Ok(Some(cidr))
+    Ok(Cidrs::of_list(&cidrs))
 }
 
 impl Settings {
@@ -159,10 +162,12 @@ impl Settings {
     /// # Errors
     /// There is no address for it.
     pub(super) fn of_local_node(&self, node: &LocalNode) -> Result<Self> {
-        let ip = self.nodes_cidr.and_then(|cidr| cidr.nth(node.number.into()));
+        let ips = self.nodes_cidr.iter().flat_map(|cidrs| cidrs.iter());
+        let mut ips = ips.filter_map(|cidr| cidr.nth(node.number.into()));
         let mut own = self.clone();
         own.node_name = format!("{}-{}", self.node_name, node.number);
-        own.node_ip = ip.with_context(|| format!("find an address for Node {}", node.number))?;
+        own.node_ip = ips.next().with_context(|| format!("find an address for Node {}", node.number))?;
+        own.other_node_ip = ips.next();
         own.args.data_dir = node.layout.root().to_owned();
         (own.args.nodes, own.nodes_cidr) = (None, None);
         own.joined = Some(self.url_for_nodes());

@@ -10,7 +10,7 @@ use cli::args::{NodePortArgs, Part};
 use controller::trace::Reporter;
 use controller::{ClientMetrics, Informers};
 use jiff::Timestamp;
-use machinery::net::Cidr;
+use machinery::net::{Cidr, Cidrs};
 use nix::sys::signal::Signal;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
@@ -81,7 +81,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
             let config = network_policy::Config {
                 cluster_id: layout.cluster_id(),
                 node_name: settings.node_name.clone(),
-                families: vec![place.pod_cidr.family()],
+                families: place.pod_cidrs.iter().map(Cidr::family).collect(),
             };
             network_policy::run(&informers, config, policed, reporter.clone(), &tasks);
         }
@@ -92,7 +92,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         if settings.args.runs(Part::CsiHostpath) {
             start_storage(&place, layout, &tasks)?;
         }
-        let server = own_server_config(layout, settings.node_ip)?;
+        let server = own_server_config(layout, settings.node_ips())?;
         let config = kubelet::Config {
             client_certificate_ends: client_certificate_end(&connection),
             ..kubelet_config(&place, layout, Some(server))
@@ -152,7 +152,7 @@ fn follow_routes(
     };
     let follower = Follower {
         own_name: settings.node_name.clone(),
-        cluster: place.cluster_cidr,
+        cluster: place.cluster_cidrs,
         layout: layout.clone(),
         network,
         overlay,
@@ -164,8 +164,7 @@ fn follow_routes(
 
 /// This host's own API server, if it has one.
 pub(super) fn home(settings: &Settings) -> Option<SocketAddr> {
-    let address = super::identity::reachable(settings);
-    settings.joined.is_none().then(|| SocketAddr::new(address, settings.args.https_listen_port))
+    settings.joined.is_none().then(|| super::identity::reachable(settings))
 }
 
 /// Proxy and DNS, each once it works.
@@ -190,41 +189,39 @@ async fn start_network(
 /// Where this Node stands in its cluster.
 pub(super) struct Place {
     pub(super) node_name: String,
-    pub(super) node_ip: Ipv4Addr,
-    pub(super) pod_cidr: Cidr,
+    /// The Node's addresses, the main one first.
+    pub(super) node_ips: Vec<IpAddr>,
+    pub(super) pod_cidrs: Cidrs,
     /// The largest packet of its Pods in bytes, if it is not that of any link.
     pub(super) pod_mtu: Option<u32>,
-    pub(super) cluster_cidr: Cidr,
-    pub(super) cluster_dns: IpAddr,
+    pub(super) cluster_cidrs: Cidrs,
+    pub(super) cluster_dns: Vec<IpAddr>,
     pub(super) cluster_domain: String,
 }
 
 impl Place {
+    /// The Node's main address.
+    pub(super) fn node_ip(&self) -> Option<IpAddr> {
+        self.node_ips.first().copied()
+    }
+
     /// Waits until the Node has a range for its Pods, if it has Pods.
     async fn of(settings: &Settings, layout: &Layout, informers: &Informers) -> Result<Self> {
         let args = &settings.args;
-        let cluster_cidr = args.cluster_cidr.main();
-        let pod_cidr = match args.runs(Part::Kubelet) {
+        let cluster_cidrs = args.cluster_cidr;
+        let pod_cidrs = match args.runs(Part::Kubelet) {
             true => super::pod_cidr::of_node(settings, layout, informers).await?,
-            false => cluster_cidr,
+            false => cluster_cidrs,
         };
         Ok(Self {
             node_name: settings.node_name.clone(),
-            node_ip: ipv4(settings.node_ip)?,
-            pod_cidr,
+            node_ips: settings.node_ips(),
+            pod_cidrs,
             pod_mtu: super::pod_routes::pod_mtu(&args.network, settings.node_ip)?,
-            cluster_cidr,
-            cluster_dns: args.cluster_dns,
+            cluster_cidrs,
+            cluster_dns: args.dns_addresses(),
             cluster_domain: args.cluster_domain.clone(),
         })
-    }
-}
-
-/// The Pod network is IPv4.
-pub(super) fn ipv4(ip: IpAddr) -> Result<Ipv4Addr> {
-    match ip {
-        IpAddr::V4(ip) => Ok(ip),
-        IpAddr::V6(ip) => anyhow::bail!("the node's address must be an IPv4 address, not {ip}"),
     }
 }
 
@@ -238,10 +235,10 @@ async fn start_proxy(
     let config = proxy::Config {
         cluster_id: layout.cluster_id(),
         node_name: settings.node_name.clone(),
-        node_ips: vec![settings.node_ip],
+        node_ips: settings.node_ips(),
         cluster_cidrs: settings.args.cluster_cidr,
         service_cidrs: settings.args.service_cidr,
-        local_addresses: vec![settings.args.cluster_dns],
+        local_addresses: settings.args.dns_addresses(),
         node_port_addresses: node_port_addresses(&settings.args.node_ports)?,
         healthz_address: Some((Ipv4Addr::UNSPECIFIED, PROXY_HEALTHZ_PORT).into()),
         metrics_address: Some((Ipv4Addr::LOCALHOST, PROXY_METRICS_PORT).into()),
@@ -277,11 +274,11 @@ async fn start_dns(
     reporter: Reporter,
     tasks: &Tasks,
 ) -> Result<()> {
-    let ip = settings.args.cluster_dns;
+    let own = settings.args.dns_addresses();
     let config = dns::Config {
-        bind: vec![SocketAddr::new(ip, 53)],
+        bind: own.iter().map(|ip| SocketAddr::new(*ip, 53)).collect(),
         domain: settings.args.cluster_domain.clone(),
-        upstreams: dns::upstreams(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), &[ip]),
+        upstreams: dns::upstreams(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), &own),
         reverse_cidrs: settings.args.cluster_cidr.iter().chain(settings.args.service_cidr.iter()).collect(),
     };
     let mut running = dns::run(informers, config, reporter, tasks).await?;
@@ -296,11 +293,11 @@ pub(super) fn kubelet_config(
 ) -> kubelet::Config {
     kubelet::Config {
         node_name: place.node_name.clone(),
-        node_ips: vec![place.node_ip.to_string()],
+        node_ips: place.node_ips.iter().map(ToString::to_string).collect(),
         root_dir: layout.kubelet(),
         pod_logs_dir: layout.pod_logs(),
         cgroup_root: format!("/knarr-{}", layout.cluster_id()),
-        cluster_dns: vec![place.cluster_dns.to_string()],
+        cluster_dns: place.cluster_dns.iter().map(ToString::to_string).collect(),
         cluster_domain: place.cluster_domain.clone(),
         server,
         ..kubelet::Config::default()
@@ -355,16 +352,16 @@ async fn node_is_ready(informers: &Informers, name: &str) {
 }
 
 /// The kubelet's port, with the cluster's own files.
-fn own_server_config(layout: &Layout, ip: IpAddr) -> Result<kubelet::ServerConfig> {
+fn own_server_config(layout: &Layout, ips: Vec<IpAddr>) -> Result<kubelet::ServerConfig> {
     let file = |name: &str| layout.agent().join("tls").join(name);
-    let listen = SocketAddr::new(ip, KUBELET_PORT);
+    let listen = (ips, KUBELET_PORT);
     server_config(listen, &file("kubelet-server.crt"), &file("kubelet-server.key"), &file(KUBELET_CLIENT_CA))
 }
 
 /// TLS for the kubelet's port: a certificate that a client shows is of the cluster's authority of clients. What its
 /// holder may do the API server says.
 pub(super) fn server_config(
-    listen: SocketAddr,
+    (ips, port): (Vec<IpAddr>, u16),
     certificate: &Path,
     key: &Path,
     authority: &Path,
@@ -373,7 +370,7 @@ pub(super) fn server_config(
     let chain = read_certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("read {}", key.display()))?;
     let config = tls(chain, key, Some(read_certificates(authority)?))?;
-    Ok(kubelet::ServerConfig { listen, tls: Arc::new(config), certificate_ends: certificate_end(&text) })
+    Ok(kubelet::ServerConfig { ips, port, tls: Arc::new(config), certificate_ends: certificate_end(&text) })
 }
 
 fn certificate_end(pem: &str) -> Option<Timestamp> {

@@ -1,6 +1,6 @@
-//! The range that this Node's Pods have their addresses from: what its Node object says.
+//! The ranges that this Node's Pods have their addresses from, one of each family: what its Node object says.
 //!
-//! The range is kept in a file, so that a Node that starts while no API server answers goes on with it.
+//! They are kept in a file, so that a Node that starts while no API server answers goes on with them.
 
 use anyhow::{Context, Result};
 use auth::pki;
@@ -8,49 +8,59 @@ use base::Tasks;
 use controller::{Informers, Scope};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ObjectMeta, PostParams};
-use machinery::net::Cidr;
+use machinery::net::{Cidr, Cidrs, Family};
 
 use super::Settings;
 use crate::layout::Layout;
 
-/// The range of this Node; waits until it has one. The Node's object is made if there is none.
+/// The ranges of this Node; waits until it has them. The Node's object is made if there is none.
 ///
 /// # Errors
 /// If the API server refuses the Node.
-pub(super) async fn of_node(settings: &Settings, layout: &Layout, informers: &Informers) -> Result<Cidr> {
+pub(super) async fn of_node(settings: &Settings, layout: &Layout, informers: &Informers) -> Result<Cidrs> {
     let file = layout.pod_cidr();
     if file.exists() {
-        return Ok(std::fs::read_to_string(&file).context("read the Node's range")?.trim().parse()?);
+        let text = std::fs::read_to_string(&file).context("read the Node's ranges")?;
+        let kept: Cidrs = text.trim().parse()?;
+        // A cluster that has become one of both families gives its Nodes a second range.
+        if settings.args.cluster_cidr.iter().all(|cidr| kept.of(cidr.family()).is_some()) {
+            return Ok(kept);
+        }
     }
     if !settings.has_node_ipam() {
-        return first_range(settings.args.cluster_cidr.main());
+        return first_ranges(settings.args.cluster_cidr);
     }
     register(&settings.node_name, informers).await?;
-    let cidr = wait(&settings.node_name, informers, |cidr| cidr.is_some()).await.unwrap_or_default();
-    pki::write_file(&file, cidr.as_bytes(), 0o600)?;
-    Ok(cidr.parse()?)
+    let cidrs = wait(&settings.node_name, informers, |_| true).await;
+    pki::write_file(&file, cidrs.to_string().as_bytes(), 0o600)?;
+    Ok(cidrs)
 }
 
-/// The range of the only Node there is: the first 256 addresses of the cluster's.
+/// The ranges of the only Node there is: the first 256 addresses of the cluster's of IPv4, and as many of IPv6 as upstream
+/// gives a Node.
 ///
 /// # Errors
 /// Never for what a flag may say.
-pub(crate) fn first_range(cluster: Cidr) -> Result<Cidr> {
-    cluster.subnets(cluster.bits().max(24)).next().context("find the first range of the cluster's network")
+pub(crate) fn first_ranges(cluster: Cidrs) -> Result<Cidrs> {
+    let first = |cidr: Cidr| {
+        let bits = if cidr.family() == Family::V4 { 24 } else { 64 };
+        cidr.subnets(cidr.bits().max(bits)).next().context("find the first range of the cluster's network")
+    };
+    let ranges = cluster.iter().map(first).collect::<Result<Vec<_>>>()?;
+    Cidrs::of_list(&ranges).context("find the first ranges of the cluster's networks")
 }
 
-/// Ends when the Node has got another range than the one in the file, which is then changed: somebody has deleted the
+/// Ends when the Node has got other ranges than those in the file, which is then changed: somebody has deleted the
 /// Node's object and it was made anew.
 pub(super) async fn changed(settings: &Settings, layout: &Layout, informers: &Informers) -> Result<()> {
     let file = layout.pod_cidr();
     if !file.exists() {
         return std::future::pending().await;
     }
-    let known = std::fs::read_to_string(&file).context("read the Node's range")?;
-    let is_other = |cidr: Option<&str>| cidr.is_some_and(|cidr| cidr != known);
-    let new = wait(&settings.node_name, informers, is_other).await.unwrap_or_default();
-    tracing::warn!(old = known, new, "this Node's range has changed; it starts over");
-    pki::write_file(&file, new.as_bytes(), 0o600)?;
+    let known: Cidrs = std::fs::read_to_string(&file).context("read the Node's ranges")?.trim().parse()?;
+    let new = wait(&settings.node_name, informers, |cidrs| cidrs != known).await;
+    tracing::warn!(old = %known, %new, "this Node's ranges have changed; it starts over");
+    pki::write_file(&file, new.to_string().as_bytes(), 0o600)?;
     Ok(())
 }
 
@@ -86,15 +96,62 @@ async fn register(name: &str, informers: &Informers) -> Result<()> {
     }
 }
 
-async fn wait(name: &str, informers: &Informers, is_it: impl Fn(Option<&str>) -> bool) -> Option<String> {
+async fn wait(name: &str, informers: &Informers, are_they: impl Fn(Cidrs) -> bool) -> Cidrs {
     let scope = Scope { field_selector: Some(format!("metadata.name={name}")), ..Scope::default() };
     let nodes = informers.scoped::<Node>(scope);
     let mut changes = nodes.subscribe();
     loop {
-        let cidr = nodes.get(name).and_then(|node| node.spec.as_ref()?.pod_cidr.clone());
-        if is_it(cidr.as_deref()) {
-            return cidr;
+        if let Some(cidrs) = nodes.get(name).and_then(|node| ranges(&node)).filter(|cidrs| are_they(*cidrs)) {
+            return cidrs;
         }
         changes.next().await;
+    }
+}
+
+/// What a Node's object says: all ranges, or the only one.
+fn ranges(node: &Node) -> Option<Cidrs> {
+    let spec = node.spec.as_ref()?;
+    let all = spec.pod_cidrs.as_deref().filter(|all| !all.is_empty());
+    let all = all.unwrap_or_else(|| spec.pod_cidr.as_slice());
+    Cidrs::of_list(&all.iter().map(|text| Cidr::legacy(text)).collect::<Option<Vec<_>>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nodes_ranges_are_what_its_object_says() {
+        for (spec, expect) in [
+            ("{}", None),
+            (r#"{"podCIDR": ""}"#, None),
+            (r#"{"podCIDR": "10.42.1.0/24"}"#, Some("10.42.1.0/24")),
+            (r#"{"podCIDR": "10.42.1.0/24", "podCIDRs": ["10.42.1.0/24"]}"#, Some("10.42.1.0/24")),
+            (
+                r#"{"podCIDR": "fd42::/64", "podCIDRs": ["fd42::/64", "10.42.1.0/24"]}"#,
+                Some("fd42::/64,10.42.1.0/24"),
+            ),
+            (r#"{"podCIDRs": []}"#, None),
+            (r#"{"podCIDRs": ["10.42.1.0/24", "10.42.2.0/24"]}"#, None),
+            (r#"{"podCIDRs": ["10.42.1.0/24", "nothing"]}"#, None),
+        ] {
+            let node: Node =
+                serde_json::from_str(&format!(r#"{{"metadata": {{}}, "spec": {spec}}}"#)).unwrap();
+            assert_eq!(ranges(&node).map(|cidrs| cidrs.to_string()).as_deref(), expect, "{spec}");
+        }
+        assert_eq!(ranges(&Node::default()), None);
+    }
+
+    #[test]
+    fn the_only_node_has_the_first_ranges() {
+        for (cluster, expect) in [
+            ("10.42.0.0/16", "10.42.0.0/24"),
+            ("10.42.0.0/26", "10.42.0.0/26"),
+            ("fd42::/56", "fd42::/64"),
+            ("fd42::/80", "fd42::/80"),
+            ("fd42::/56,10.42.0.0/16", "fd42::/64,10.42.0.0/24"),
+        ] {
+            assert_eq!(first_ranges(cluster.parse().unwrap()).unwrap().to_string(), expect);
+        }
     }
 }

@@ -142,9 +142,9 @@ pub(crate) fn remove_mounts(layout: &Layout) -> Result<()> {
 /// A plugin failed; the others are done.
 pub(crate) fn detach_pods(layout: &Layout) -> Result<usize> {
     let Ok(settings) = Settings::load(layout) else { return Ok(0) };
-    let cluster_cidr = settings.args.cluster_cidr.main();
+    let cluster = settings.args.cluster_cidr;
     let args = &settings.args.container_runtime;
-    let config = super::container_runtime::network_config(layout, (cluster_cidr, cluster_cidr), args);
+    let config = super::container_runtime::network_config(layout, (cluster, cluster), args);
     Ok(cni::detach_foreign(&config)?)
 }
 

@@ -6,7 +6,7 @@
 mod gate;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -76,7 +76,7 @@ pub(super) async fn start(args: &ServingArgs, default_port: u16, informers: &Inf
     let port = Arc::new(Port { gate, chain, key, tls, informers: informers.clone() });
     // A certificate that cannot be used is told of now.
     port.tls()?;
-    let listener = TcpListener::bind(address).await;
+    let listener = base::listen::everywhere(address);
     let listener =
         listener.with_context(|| format!("listen on {address} (--bind-address, --secure-port)"))?;
     tracing::info!(%address, "health and metrics are served");
@@ -120,7 +120,7 @@ pub(super) fn start_plain(listener: TcpListener, informers: &Informers) {
 async fn accepted(listener: &TcpListener, connections: &Arc<Connections>) -> (TcpStream, Arc<Place>) {
     loop {
         match listener.accept().await {
-            Ok((stream, address)) => return (stream, connections.take(address.ip())),
+            Ok((stream, address)) => return (stream, connections.take(base::listen::plain(address).ip())),
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
                 // Out of descriptors: others must close theirs first.
@@ -139,7 +139,7 @@ fn identity(
         let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("read {}", key.display()))?;
         return Ok((read_certificates(certificate)?, key));
     }
-    let addresses = [args.bind_address, [127, 0, 0, 1].into()];
+    let addresses = [args.bind_address, Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
     let addresses = addresses.into_iter().filter(|address| !address.is_unspecified()).collect();
     let name = informers.metrics().part();
     let subject = Subject::server(name, name, vec!["localhost".to_owned()], addresses);

@@ -8,7 +8,7 @@ mod parts;
 mod room;
 mod routes;
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::{Result, bail};
 use cli::args::{Part, ServerArgs};
@@ -25,8 +25,8 @@ const API_SERVER_PORT: &str = "API server's port";
 pub(crate) struct Subject<'a> {
     pub(crate) args: &'a ServerArgs,
     pub(crate) layout: &'a Layout,
-    /// The Node's address, where it is known.
-    pub(crate) node_ip: Option<IpAddr>,
+    /// The Node's addresses, where they are known.
+    pub(crate) node_ips: Vec<IpAddr>,
     /// Whether the cluster runs now: then it is the one that has its ports.
     pub(crate) is_running: bool,
 }
@@ -68,6 +68,7 @@ const CHECKS: &[Check] = &[
     Check { name: "namespaces", part: Some(Part::Kubelet), look: kernel::namespaces },
     Check { name: "seccomp", part: Some(Part::Kubelet), look: kernel::seccomp },
     Check { name: "wireguard", part: Some(Part::Kubelet), look: kernel::wireguard },
+    Check { name: "ipv6", part: None, look: |subject| kernel::ipv6(subject.args.cluster_cidr) },
     Check { name: "node address", part: None, look: node_address },
     Check { name: API_SERVER_PORT, part: None, look: api_server_port },
     Check { name: "kubelet's port", part: Some(Part::Kubelet), look: kubelet_port },
@@ -108,6 +109,14 @@ pub(crate) fn demand(subject: &Subject<'_>) -> Result<()> {
         .iter()
         .filter(|check| check.concerns(subject.args))
         .try_for_each(|check| demanded((check.look)(subject)))
+}
+
+/// Stops where the kernel has not the families that the cluster has: before addresses are looked for.
+///
+/// # Errors
+/// As [`demand`].
+pub(crate) fn families(args: &ServerArgs) -> Result<()> {
+    demanded(kernel::ipv6(args.cluster_cidr))
 }
 
 /// The same for a Node without an API server of its own.
@@ -157,13 +166,16 @@ fn node_address(subject: &Subject<'_>) -> Finding {
         Err(error) => return Finding::failure(format!("{error:#}"), "run this as root"),
     };
     let list = has.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    match subject.node_ip {
-        None if has.is_empty() => Finding::failure(
-            "this host has no address besides its loopback one",
-            "add one to a link, or give it with --node-ip",
-        ),
-        None => Finding::Fine(list),
-        Some(ip) if has.contains(&ip) => Finding::Fine(ip.to_string()),
+    let wanted = &subject.node_ips;
+    if wanted.is_empty() {
+        let families = || subject.args.cluster_cidr.iter().map(|cidr| cidr.family());
+        let missing = families().find_map(|family| super::first_of(&has, family).err());
+        let missing = missing.map_or_else(|| "no address was chosen".to_owned(), |error| error.to_string());
+        let (what, fix) = missing.split_once("; ").unwrap_or((&missing, "give one with --node-ip"));
+        return Finding::failure(what, fix);
+    }
+    match wanted.iter().find(|ip| !has.contains(ip)) {
+        None => Finding::Fine(wanted.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
         Some(ip) => Finding::failure(
             format!("{ip} is not an address of this host"),
             format!(
@@ -184,15 +196,23 @@ fn api_server_port(subject: &Subject<'_>) -> Finding {
 }
 
 fn kubelet_port(subject: &Subject<'_>) -> Finding {
-    let Some(ip) = subject.node_ip else { return Finding::Fine("not looked at: no address".into()) };
     let asked = cli::kubelet::ConfigurationArgs::from_pairs(&subject.args.kubelet_arg).ok();
-    port(
-        subject,
-        ip,
-        asked.and_then(|asked| asked.port).unwrap_or(KUBELET_PORT),
-        "another kubelet may run here: stop it, choose another port with --kubelet-arg port=10260, or leave this one \
+    let number = asked.and_then(|asked| asked.port).unwrap_or(KUBELET_PORT);
+    let look = |ip: &IpAddr| {
+        port(
+            subject,
+            *ip,
+            number,
+            "another kubelet may run here: stop it, choose another port with --kubelet-arg port=10260, or leave this one \
          out with --disable agent",
-    )
+        )
+    };
+    let mut found = subject.node_ips.iter().map(look);
+    let first = found.next().unwrap_or_else(|| Finding::Fine("not looked at: no address".into()));
+    found
+        .find(|other| !matches!(other, Finding::Fine(_)))
+        .filter(|_| matches!(first, Finding::Fine(_)))
+        .unwrap_or(first)
 }
 
 /// A cluster runs without them.
@@ -204,8 +224,8 @@ fn ingress_ports(subject: &Subject<'_>) -> Finding {
     if subject.is_running {
         return Finding::Fine(format!("{}, those of this cluster", told.join(" and ")));
     }
-    let taken =
-        ports().find_map(|port| Some((port, TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).err()?)));
+    let listen = |port| base::listen::blocking((Ipv4Addr::UNSPECIFIED, port).into());
+    let taken = ports().find_map(|port| Some((port, listen(port).err()?)));
     match taken {
         None => Finding::Fine(format!("{} are free", told.join(" and "))),
         Some((port, error)) => Finding::warning(
@@ -220,9 +240,10 @@ fn port(subject: &Subject<'_>, address: IpAddr, port: u16, fix: &str) -> Finding
     if subject.is_running {
         return Finding::Fine(format!("{port}, taken by this cluster"));
     }
-    match TcpListener::bind((address, port)) {
+    let address = SocketAddr::new(address, port);
+    match base::listen::blocking(address) {
         Ok(_) => Finding::Fine(format!("{port} is free")),
-        Err(error) => Finding::failure(format!("cannot listen on {address}:{port}: {}", plain(&error)), fix),
+        Err(error) => Finding::failure(format!("cannot listen on {address}: {}", plain(&error)), fix),
     }
 }
 

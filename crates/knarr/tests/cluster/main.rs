@@ -18,6 +18,7 @@ mod disk;
 mod dra;
 mod encryption;
 mod etcd;
+mod families;
 mod ha;
 mod ha_faults;
 mod host;

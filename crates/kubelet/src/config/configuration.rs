@@ -137,7 +137,7 @@ impl Config {
             "staticPodPath": self.static_pod_path,
             "podLogsDir": self.pod_logs_dir,
             "enableServer": true,
-            "port": self.server.as_ref().map_or(10250, |s| s.listen.port()),
+            "port": self.server.as_ref().map_or(10250, |s| s.port),
             "clusterDomain": self.cluster_domain,
             "clusterDNS": self.cluster_dns,
             "streamingConnectionIdleTimeout": seconds(self.streaming_connection_idle_timeout),

@@ -81,7 +81,7 @@ impl HttpCall {
 
     fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
-        format!("{scheme}://{}:{}{}", self.host, self.port, self.path)
+        format!("{scheme}://{}{}", super::host_port(&self.host, self.port), self.path)
     }
 }
 
@@ -162,7 +162,7 @@ where
     let mut builder = http::Request::get(&call.path).header("connection", "close");
     let names = |name: &str| call.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
     if names("host").is_none() {
-        builder = builder.header("host", format!("{}:{}", call.host, call.port));
+        builder = builder.header("host", super::host_port(&call.host, call.port));
     }
     if names("user-agent").is_none() {
         builder = builder.header("user-agent", "kube-probe/1.35");
@@ -360,5 +360,12 @@ mod tests {
         ] {
             assert_eq!(call.sent_to(location).map(|call| call.url()).as_deref(), expect, "{location}");
         }
+        let call = HttpCall { host: "fd42::9".into(), ..call };
+        assert_eq!(call.url(), "http://[fd42::9]:8080/health/live?full");
+        let elsewhere = call.sent_to("http://[fd42::9]/ok").unwrap();
+        assert_eq!(
+            (elsewhere.host.as_str(), elsewhere.url().as_str()),
+            ("fd42::9", "http://[fd42::9]:80/ok")
+        );
     }
 }

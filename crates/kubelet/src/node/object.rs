@@ -53,7 +53,7 @@ fn taint(text: &str) -> Option<Taint> {
 
 /// All of the status that does not change while the kubelet runs.
 pub(super) fn status(config: &Config, machine: &Machine) -> NodeStatus {
-    let port = config.server.as_ref().map_or(10250, |s| s.listen.port());
+    let port = config.server.as_ref().map_or(10250, |s| s.port);
     let mut addresses: Vec<_> = config.node_ips.iter().map(|ip| address("InternalIP", ip)).collect();
     addresses.push(address("Hostname", &config.node_name));
     NodeStatus {

@@ -18,7 +18,7 @@ use crate::env::file::FILE_BYTES_MAX;
 use crate::objects::PodObjects;
 use crate::pull::image_mounts;
 use crate::qos::UNLIMITED_QUOTA;
-use crate::snapshot::Sandbox;
+use crate::snapshot::{Sandbox, in_order};
 use crate::volumes;
 use crate::volumes::mounts::{self, MountInput};
 use crate::{files, handlers, userns};
@@ -129,7 +129,7 @@ async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
     let Some(hook) = hook else { return Ok(()) };
     let ips = match input.pod.spec.as_ref().and_then(|spec| spec.host_network) {
         Some(true) => input.context.facts.host_ips.clone(),
-        _ => input.sandbox.ips.clone(),
+        _ => pod_ips(input),
     };
     let target = handlers::Target { container_id: id, spec: &input.spec, ips: &ips };
     let Err(error) = handlers::run_hook(&input.context, &input.pod, &target, hook).await else {
@@ -143,12 +143,17 @@ async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
     Err(("PostStartHookError".into(), error))
 }
 
+/// As the Pod's status has them, if it is not on the host's network.
+fn pod_ips(input: &StartInput) -> Vec<String> {
+    in_order(&input.sandbox.ips, &input.context.facts.host_ips)
+}
+
 async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
     let context = &input.context;
     input.objects.synced(context, &input.pod).await?;
-    let ips = match input.sandbox.ips.as_slice() {
-        [] => context.facts.host_ips.clone(),
-        ips => ips.to_vec(),
+    let ips = match pod_ips(input) {
+        ips if ips.is_empty() => context.facts.host_ips.clone(),
+        ips => ips,
     };
     let mut sources = input.objects.sources(context, &input.pod, ips);
     if input
@@ -167,7 +172,7 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
     let can_be_recursive = can_be_recursive(input).await?;
     let mounts = {
         let (context, pod, spec) = (context.clone(), input.pod.clone(), input.spec.clone());
-        let (env, ips, attempt) = (env.clone(), input.sandbox.ips.clone(), input.attempt);
+        let (env, ips, attempt) = (env.clone(), pod_ips(input), input.attempt);
         let made = tokio::task::spawn_blocking(move || {
             make_mounts(&context, &pod, &spec, &env, &ips, (attempt, can_be_recursive))
         });

@@ -131,8 +131,8 @@ impl Lan {
         let host = NetNs::anonymous().unwrap();
         let config = BuiltinConfig {
             cluster_id: "test".into(),
-            pod_cidr: "10.42.0.0/24".parse().unwrap(),
-            cluster_cidr: "10.42.0.0/16".parse().unwrap(),
+            pod_cidrs: "10.42.0.0/24".parse().unwrap(),
+            cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
             mtu: None,
             state_dir: folder.path().join("cni"),
             bin_dirs: Vec::new(),

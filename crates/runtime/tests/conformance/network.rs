@@ -15,8 +15,8 @@ pub struct TestNetwork(Arc<Network>);
 pub fn network(folder: &Path) -> TestNetwork {
     let config = BuiltinConfig {
         cluster_id: "conform".into(),
-        pod_cidr: "10.42.0.0/24".parse().unwrap(),
-        cluster_cidr: "10.42.0.0/16".parse().unwrap(),
+        pod_cidrs: "10.42.0.0/24".parse().unwrap(),
+        cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
         mtu: None,
         state_dir: folder.join("cni"),
         bin_dirs: Vec::new(),

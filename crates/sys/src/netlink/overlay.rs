@@ -16,6 +16,7 @@ const VXLAN_LINK: u16 = 3;
 const VXLAN_LOCAL: u16 = 4;
 const VXLAN_LEARNING: u16 = 7;
 const VXLAN_PORT: u16 = 15;
+const VXLAN_LOCAL6: u16 = 17;
 const REPLACE: u16 = libc::NLM_F_REPLACE as u16;
 const NEIGHBOUR_HEADER_BYTES: usize = 12;
 /// `NTF_SELF`: of the link itself, not of the bridge that it is a port of.
@@ -29,8 +30,8 @@ pub struct Vxlan {
     pub id: u32,
     /// UDP port of all its ends.
     pub port: u16,
-    /// The address that it sends from.
-    pub local: Ipv4Addr,
+    /// The address that it sends from, of the family of all its ends.
+    pub local: IpAddr,
     /// The link below, by its number.
     pub below: u32,
 }
@@ -39,7 +40,7 @@ pub struct Vxlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Neighbour {
     /// For an entry of the link's own table the host that frames are sent to; otherwise whose hardware address it is.
-    pub ip: Ipv4Addr,
+    pub ip: IpAddr,
     /// The hardware address.
     pub mac: [u8; 6],
 }
@@ -90,9 +91,10 @@ impl Route {
         self.neighbours_of(BRIDGE, link)
     }
 
-    /// A link's permanent neighbours of IPv4, in order.
+    /// A link's permanent neighbours, in order.
     pub fn neighbours(&mut self, link: u32) -> Result<Vec<Neighbour>> {
-        self.neighbours_of(libc::AF_INET as u8, link)
+        let v4 = self.neighbours_of(libc::AF_INET as u8, link)?;
+        Ok([v4, self.neighbours_of(libc::AF_INET6 as u8, link)?].concat())
     }
 
     fn neighbours_of(&mut self, family: u8, link: u32) -> Result<Vec<Neighbour>> {
@@ -109,11 +111,12 @@ impl Route {
 }
 
 fn create_vxlan(name: &str, vxlan: &Vxlan, mac: [u8; 6], mtu: u32) -> Encoder {
+    let local = if vxlan.local.is_ipv4() { VXLAN_LOCAL } else { VXLAN_LOCAL6 };
     let mut request = new_link(name, mtu, "vxlan", |info| {
         info.nest(libc::IFLA_INFO_DATA, |data| {
             data.u32(VXLAN_ID, vxlan.id)
                 .u32(VXLAN_LINK, vxlan.below)
-                .bytes(VXLAN_LOCAL, &vxlan.local.octets())
+                .bytes(local, &octets(vxlan.local))
                 .u8(VXLAN_LEARNING, 0)
                 .bytes(VXLAN_PORT, &vxlan.port.to_be_bytes());
         });
@@ -136,15 +139,12 @@ pub(super) fn new_link(name: &str, mtu: u32, kind: &str, more: impl FnOnce(&mut 
 fn parse_vxlan(payload: &[u8]) -> Option<Vxlan> {
     let info = find_attribute(payload.get(link_header(0, 0, 0, 0).len()..)?, libc::IFLA_LINKINFO)?;
     let data = find_attribute(info, libc::IFLA_INFO_DATA)?;
-    let local = find_attribute(data, VXLAN_LOCAL).and_then(ip_of);
+    let local = [VXLAN_LOCAL, VXLAN_LOCAL6].into_iter().find_map(|kind| find_attribute(data, kind));
     let port = find_attribute(data, VXLAN_PORT)?;
     Some(Vxlan {
         id: find_attribute(data, VXLAN_ID).and_then(u32_of)?,
         port: u16::from_be_bytes(*port.first_chunk()?),
-        local: match local {
-            Some(IpAddr::V4(local)) => local,
-            _ => Ipv4Addr::UNSPECIFIED,
-        },
+        local: local.and_then(ip_of).unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
         below: find_attribute(data, VXLAN_LINK).and_then(u32_of).unwrap_or_default(),
     })
 }
@@ -156,7 +156,7 @@ fn forwarding(kind: u16, flags: u16, link: u32, to: Neighbour) -> Encoder {
     header[4..8].copy_from_slice(&link.to_ne_bytes());
     header[8..10].copy_from_slice(&libc::NUD_PERMANENT.to_ne_bytes());
     header[10] = OF_LINK;
-    request.raw(&header).bytes(libc::NDA_LLADDR, &to.mac).bytes(libc::NDA_DST, &octets(to.ip.into()));
+    request.raw(&header).bytes(libc::NDA_LLADDR, &to.mac).bytes(libc::NDA_DST, &octets(to.ip));
     request
 }
 
@@ -168,7 +168,7 @@ fn parse_neighbour(payload: &[u8], (family, link): (u8, u32)) -> Option<Neighbou
     }
     let found =
         |kind| attributes(payload.get(NEIGHBOUR_HEADER_BYTES..)?).find(|it| it.0 == kind).map(|it| it.1);
-    let Some(IpAddr::V4(ip)) = found(libc::NDA_DST).and_then(ip_of) else { return None };
+    let ip = found(libc::NDA_DST).and_then(ip_of)?;
     Some(Neighbour { ip, mac: found(libc::NDA_LLADDR)?.try_into().ok()? })
 }
 
@@ -184,28 +184,44 @@ mod tests {
 
     const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 2, 1]];
 
-    fn far(host: u8) -> Ipv4Addr {
-        Ipv4Addr::new(198, 51, 100 + host, 2)
+    /// The last part of an address of a host, or of what is inside, by the family of the packets.
+    #[derive(Clone, Copy)]
+    struct Addresses {
+        outer: fn(u8, u8) -> IpAddr,
+        inner: fn(u8) -> IpAddr,
+        /// The prefixes of both, and of one address.
+        bits: [u8; 3],
     }
 
-    fn near(host: u8) -> Ipv4Addr {
-        Ipv4Addr::new(10, 9, host, 0)
-    }
+    const V4: Addresses = Addresses {
+        outer: |host, last| [198, 51, 100 + host, last].into(),
+        inner: |host| [10, 9, host, 0].into(),
+        bits: [24, 24, 32],
+    };
+    const V6: Addresses = Addresses {
+        outer: |host, last| [0x2001, 0xdb8, host.into(), 0, 0, 0, 0, last.into()].into(),
+        inner: |host| [0xfd09, 0, 0, host.into(), 0, 0, 0, 0].into(),
+        bits: [64, 64, 128],
+    };
 
     /// Two hosts, each in a network of its own, and a router that knows nothing of what is inside of their packets.
-    fn hosts() -> (NetNs, [NetNs; 2]) {
+    fn hosts(of: Addresses) -> (NetNs, [NetNs; 2]) {
         let router = NetNs::anonymous().unwrap();
         let hosts = [0, 1].map(|_| NetNs::anonymous().unwrap());
+        // Nobody waits for a link-local address.
+        let ready = || crate::netns::set_sysctl("net/ipv6/conf/default/accept_dad", "0");
+        [&router, &hosts[0], &hosts[1]].iter().for_each(|namespace| namespace.run(ready).unwrap());
         for (number, host) in (0..).zip(&hosts) {
-            let link = |route: &mut Route, name: &str, ip: Ipv4Addr| {
+            let link = |route: &mut Route, name: &str, ip: IpAddr| {
                 let link = route.index(name)?;
-                route.add_address(Address { link, ip: ip.into(), prefix: 24 })?;
+                route.add_address(Address { link, ip, prefix: of.bits[0] })?;
                 route.set_up(name)
             };
-            let gateway = Ipv4Addr::new(198, 51, 100 + number, 1);
+            let gateway = (of.outer)(number, 1);
             router
                 .run(|| {
-                    crate::netns::set_sysctl("net/ipv4/ip_forward", "1")?;
+                    crate::forwarding::allow_ipv4(None)?;
+                    crate::forwarding::allow_ipv6(None)?;
                     let mut route = Route::open()?;
                     let peer = VethPeer { name: "eth0", namespace: host.as_fd(), mac: None };
                     route.create_veth(&format!("r{number}"), None, None, &peer)?;
@@ -214,18 +230,18 @@ mod tests {
                 .unwrap();
             host.run(|| {
                 let mut route = Route::open()?;
-                link(&mut route, "eth0", far(number))?;
-                route.add_route(&NewRoute { gateway: Some(gateway.into()), ..NewRoute::default() })
+                link(&mut route, "eth0", (of.outer)(number, 2))?;
+                route.add_route(&NewRoute { gateway: Some(gateway), ..NewRoute::default() })
             })
             .unwrap();
         }
         (router, hosts)
     }
 
-    #[test]
-    fn packets_cross_a_router_inside_of_others() {
+    fn check(outer: Addresses, inner: Addresses) {
         assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces: run it as root");
-        let (_router, hosts) = hosts();
+        let (_router, hosts) = hosts(outer);
+        let (far, near) = (|host| (outer.outer)(host, 2), inner.inner);
         for (own, host) in (0..).zip(&hosts) {
             let other = 1 - own;
             host.run(|| {
@@ -233,31 +249,33 @@ mod tests {
                 let below = route.index("eth0")?;
                 let vxlan = Vxlan { id: 7, port: 8472, local: far(own), below };
                 let mac = MACS[usize::from(own)];
-                route.create_vxlan("vx0", &vxlan, mac, 1450)?;
-                assert!(route.create_vxlan("vx0", &vxlan, mac, 1450).unwrap_err().is_exists());
+                route.create_vxlan("vx0", &vxlan, mac, 1430)?;
+                assert!(route.create_vxlan("vx0", &vxlan, mac, 1430).unwrap_err().is_exists());
                 assert_eq!(route.vxlan("vx0")?, Some(vxlan));
                 assert_eq!(route.vxlan("eth0")?, None);
                 assert_eq!(route.vxlan("none")?, None);
                 let seen = route.link("vx0")?.unwrap();
-                assert_eq!((seen.kind.as_str(), seen.mtu, seen.mac.as_slice()), ("vxlan", 1450, &mac[..]));
+                assert_eq!((seen.kind.as_str(), seen.mtu, seen.mac.as_slice()), ("vxlan", 1430, &mac[..]));
                 route.set_mtu("vx0", 1400)?;
                 assert_eq!(route.link("vx0")?.unwrap().mtu, 1400);
-                route.add_address(Address { link: seen.index, ip: near(own).into(), prefix: 32 })?;
+                route.add_address(Address { link: seen.index, ip: near(own), prefix: inner.bits[2] })?;
                 route.set_up("vx0")?;
                 let to = Neighbour { ip: far(other), mac: MACS[usize::from(other)] };
-                let wrong = Neighbour { ip: [198, 51, 100, 99].into(), ..to };
+                let wrong = Neighbour { ip: (outer.outer)(1, 99), ..to };
                 route.set_forwarding(seen.index, wrong)?;
                 route.set_forwarding(seen.index, to)?;
                 assert_eq!(route.forwardings(seen.index)?, [to], "replaced");
-                route.set_neighbour(seen.index, near(other).into(), to.mac)?;
+                route.set_neighbour(seen.index, near(other), to.mac)?;
                 assert_eq!(route.neighbours(seen.index)?, [Neighbour { ip: near(other), mac: to.mac }]);
-                route.add_route(&NewRoute {
-                    destination: Some((near(other).into(), 24)),
-                    gateway: Some(near(other).into()),
+                let behind = NewRoute {
+                    destination: Some((near(other), inner.bits[1])),
+                    gateway: Some(near(other)),
                     link: Some(seen.index),
                     on_link: true,
                     ..NewRoute::default()
-                })
+                };
+                route.add_route(&behind)?;
+                route.add_route(&behind)
             })
             .unwrap();
         }
@@ -284,5 +302,15 @@ mod tests {
                 Ok(())
             })
             .unwrap();
+    }
+
+    #[test]
+    fn packets_cross_a_router_inside_of_others() {
+        check(V4, V4);
+    }
+
+    #[test]
+    fn packets_of_each_family_cross_a_router_inside_of_those_of_each() {
+        [(V4, V6), (V6, V4), (V6, V6)].into_iter().for_each(|(outer, inner)| check(outer, inner));
     }
 }

@@ -301,6 +301,16 @@ impl Route {
         Ok(answers.iter().filter_map(|answer| parse_address(answer)).collect())
     }
 
+    /// Addresses that stay: of IPv6, without those for a while only (RFC 8981), those that are on their way out, and those of
+    /// which it is not known yet, or known, that somebody else has them.
+    pub fn lasting_addresses(&mut self) -> Result<Vec<Address>> {
+        let mut request = Encoder::message(libc::RTM_GETADDR, 0);
+        request.raw(&[0; 8]);
+        let answers = self.0.request(request, DUMP, || "list addresses".into())?;
+        let lasting = answers.iter().filter(|answer| is_lasting(answer));
+        Ok(lasting.filter_map(|answer| parse_address(answer)).collect())
+    }
+
     /// Adds an address to a link. IPv6 addresses can be used at once (no duplicate detection).
     pub fn add_address(&mut self, address: Address) -> Result<()> {
         let request = address_request(libc::RTM_NEWADDR, CREATE | REPLACE, address);
@@ -416,6 +426,15 @@ fn address_request(kind: u16, flags: u16, address: Address) -> Encoder {
     let bytes = octets(address.ip);
     request.raw(&header).bytes(libc::IFA_LOCAL, &bytes).bytes(libc::IFA_ADDRESS, &bytes);
     request
+}
+
+fn is_lasting(payload: &[u8]) -> bool {
+    let flags =
+        payload.get(8..).and_then(|attributes| find_attribute(attributes, libc::IFA_FLAGS)).and_then(u32_of);
+    let flags = flags.unwrap_or_else(|| payload.get(2).copied().unwrap_or_default().into());
+    let passing =
+        libc::IFA_F_TEMPORARY | libc::IFA_F_DEPRECATED | libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED;
+    payload.first() != Some(&(libc::AF_INET6 as u8)) || flags & passing == 0
 }
 
 fn parse_address(payload: &[u8]) -> Option<Address> {

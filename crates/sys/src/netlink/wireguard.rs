@@ -6,7 +6,7 @@
 //! Source: `include/uapi/linux/wireguard.h`, `genetlink.h`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use nix::libc;
 
@@ -55,9 +55,9 @@ pub type Key = [u8; 32];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Where it is.
-    pub endpoint: SocketAddrV4,
-    /// What is behind it.
-    pub networks: BTreeSet<(Ipv4Addr, u8)>,
+    pub endpoint: SocketAddr,
+    /// What is behind it, of both families.
+    pub networks: BTreeSet<(IpAddr, u8)>,
     /// Seconds after which a silent way there is kept open, through translators of addresses.
     pub keepalive_seconds: u16,
 }
@@ -69,7 +69,7 @@ pub struct Device {
     pub public_key: Key,
     /// The UDP port that it listens on.
     pub port: u16,
-    /// Its peers by their keys. One that has no endpoint of IPv4 has none at all here.
+    /// Its peers by their keys, and nothing of one that has no endpoint.
     pub peers: BTreeMap<Key, Option<Peer>>,
 }
 
@@ -176,27 +176,34 @@ fn encode_peer(encoder: &mut Encoder, key: &Key, peer: &Peer) {
     encoder.nest(PEER_NETWORKS, |networks| {
         for (network, bits) in &peer.networks {
             networks.nest(0, |one| {
-                one.bytes(NETWORK_FAMILY, &(libc::AF_INET as u16).to_ne_bytes());
-                one.bytes(NETWORK_ADDRESS, &octets((*network).into())).u8(NETWORK_BITS, *bits);
+                let family = if network.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+                one.bytes(NETWORK_FAMILY, &(family as u16).to_ne_bytes());
+                one.bytes(NETWORK_ADDRESS, &octets(*network)).u8(NETWORK_BITS, *bits);
             });
         }
     });
 }
 
-/// `struct sockaddr_in`.
-fn socket_address(address: SocketAddrV4) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-    bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
-    bytes[4..8].copy_from_slice(&address.ip().octets());
-    bytes
+/// `struct sockaddr_in`, or `sockaddr_in6`.
+fn socket_address(address: SocketAddr) -> Vec<u8> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let (family, port) = ((family as u16).to_ne_bytes(), address.port().to_be_bytes());
+    // Behind the port there are eight bytes of nothing; or a flow before the address, and a scope behind it.
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => [&ip.octets()[..], &[0; 8]].concat(),
+        IpAddr::V6(ip) => [&[0; 4], &ip.octets()[..], &[0; 4]].concat(),
+    };
+    [&family[..], &port, &ip].concat()
 }
 
-fn read_socket_address(bytes: &[u8]) -> Option<SocketAddrV4> {
-    let family = u16_of(bytes)?;
+fn read_socket_address(bytes: &[u8]) -> Option<SocketAddr> {
     let port = u16::from_be_bytes(*bytes.get(2..)?.first_chunk()?);
-    let ip: [u8; 4] = *bytes.get(4..)?.first_chunk()?;
-    (family == libc::AF_INET as u16).then(|| SocketAddrV4::new(ip.into(), port))
+    let ip = match i32::from(u16_of(bytes)?) {
+        libc::AF_INET => ip_of(bytes.get(4..8)?)?,
+        libc::AF_INET6 => ip_of(bytes.get(8..24)?)?,
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
 }
 
 fn u16_of(bytes: &[u8]) -> Option<u16> {
@@ -230,11 +237,9 @@ impl Device {
     }
 }
 
-fn read_network(bytes: &[u8]) -> Option<(Ipv4Addr, u8)> {
-    match ip_of(find_attribute(bytes, NETWORK_ADDRESS)?)? {
-        IpAddr::V4(ip) => Some((ip, *find_attribute(bytes, NETWORK_BITS)?.first()?)),
-        IpAddr::V6(_) => None,
-    }
+fn read_network(bytes: &[u8]) -> Option<(IpAddr, u8)> {
+    let ip = ip_of(find_attribute(bytes, NETWORK_ADDRESS)?)?;
+    Some((ip, *find_attribute(bytes, NETWORK_BITS)?.first()?))
 }
 
 #[cfg(test)]
@@ -243,7 +248,7 @@ mod tests {
 
     fn peer(last: u8, networks: &[[u8; 4]]) -> Peer {
         Peer {
-            endpoint: SocketAddrV4::new([192, 0, 2, last].into(), 51_820),
+            endpoint: SocketAddr::new([192, 0, 2, last].into(), 51_820),
             networks: networks.iter().map(|network| ((*network).into(), 24)).collect(),
             keepalive_seconds: 25,
         }
@@ -282,7 +287,9 @@ mod tests {
 
     #[test]
     fn what_was_told_is_read_again() {
-        let (one, other) = (peer(12, &[[10, 42, 1, 0], [10, 42, 7, 0]]), peer(13, &[]));
+        let mut one = peer(12, &[[10, 42, 1, 0], [10, 42, 7, 0]]);
+        one.networks.insert(("fd42:0:0:1::".parse().unwrap(), 64));
+        let other = Peer { endpoint: "[2001:db8::13]:51820".parse().unwrap(), ..peer(13, &[]) };
         let device = told(&[Change::Set([1; 32], one.clone()), Change::Set([2; 32], other.clone())]);
         assert_eq!(device.peers, [([1; 32], Some(one)), ([2; 32], Some(other))].into());
         assert_eq!(told(&[Change::Remove([3; 32])]).peers, [([3; 32], None)].into());

@@ -26,7 +26,6 @@ const DELETE_SET: u16 = 11;
 const NEW_ELEMENTS: u16 = 12;
 const GET_ELEMENTS: u16 = 13;
 const DELETE_ELEMENTS: u16 = 14;
-const FAMILY_IPV4: u8 = TableFamily::Ipv4 as u8;
 pub(super) const FAMILY_NETDEV: u8 = 5;
 const APPEND: u16 = libc::NLM_F_APPEND as u16;
 /// An attribute's length is 16 bits; an element takes less than 400 bytes.
@@ -161,11 +160,11 @@ pub(super) fn tables_of(family: u8) -> Result<Vec<String>> {
 
 /// Whether a set or map in the calling thread's network namespace has this key, of these fields; not if there is no such
 /// set.
-pub fn has_element(table: &str, set: &str, fields: &[Field], key: &Key) -> Result<bool> {
+pub fn has_element(family: TableFamily, table: &str, set: &str, fields: &[Field], key: &Key) -> Result<bool> {
     let shape = Set { key: fields.to_vec(), ..Set::default() };
     let mut socket = Socket::open(libc::NETLINK_NETFILTER)?;
     let mut request = Encoder::message(SUBSYSTEM << 8 | GET_ELEMENTS, 0);
-    request.raw(&[FAMILY_IPV4, 0, 0, 0]).str(1, table).str(2, set).nest(3, |list| {
+    request.raw(&[family as u8, 0, 0, 0]).str(1, table).str(2, set).nest(3, |list| {
         encode::element(list, &shape, key, &Data::None);
     });
     match socket.request(request, ACK, || format!("look into set {set} of nftables table {table}")) {

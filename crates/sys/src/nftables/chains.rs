@@ -10,6 +10,7 @@ const GET_CHAIN: u16 = 4;
 const FAMILY_ALL: u8 = 0;
 const FAMILY_INET: u8 = 1;
 const FAMILY_IPV4: u8 = 2;
+const FAMILY_IPV6: u8 = 10;
 // Source: `include/uapi/linux/netfilter/nf_tables.h`.
 const CHAIN_TABLE: u16 = 1;
 const CHAIN_NAME: u16 = 3;
@@ -22,6 +23,8 @@ const HOOK_NUMBER: u16 = 1;
 pub enum Family {
     /// `ip`
     Ipv4,
+    /// `ip6`
+    Ipv6,
     /// `inet`: IPv4 and IPv6
     Inet,
     /// Anything else.
@@ -59,6 +62,7 @@ fn parse(answer: &[u8]) -> Option<BaseChain> {
     Some(BaseChain {
         family: match *answer.first()? {
             FAMILY_IPV4 => Family::Ipv4,
+            FAMILY_IPV6 => Family::Ipv6,
             FAMILY_INET => Family::Inet,
             _ => Family::Other,
         },

@@ -207,6 +207,8 @@ fn expression(list: &mut Encoder, expr: &Expr, family: u8) {
         Expr::EtherType(to) => two(list, "meta", (1, to.0), (2, 1)),
         Expr::ArpSenderMac(to) => payload(list, *to, 1, 8, 6),
         Expr::ArpSenderIp(to) => payload(list, *to, 1, 14, 4),
+        Expr::IcmpType(to) => payload(list, *to, 2, 0, 1),
+        Expr::NeighbourTarget(to) => payload(list, *to, 2, 8, 16),
         Expr::DestinationPort(to) => payload(list, *to, 2, 2, 2),
         Expr::HopLimit(to) => payload(list, *to, 1, 7, 1),
         Expr::L4Protocol(to) => two(list, "meta", (1, to.0), (2, 16)),
@@ -220,14 +222,8 @@ fn expression(list: &mut Encoder, expr: &Expr, family: u8) {
         Expr::Responder(to, family) => tracked(list, *to, source_key(*family), REPLY),
         Expr::TrackedProtocol(to) => tracked(list, *to, CT_PROTOCOL, ORIGINAL),
         Expr::ResponderPort(to) => tracked(list, *to, CT_SOURCE_PORT, REPLY),
-        Expr::DestinationKind(to) => named(list, "fib", |out| {
-            // Result: address type; of the destination.
-            out.be32(1, to.0).be32(2, 3).be32(3, 2);
-        }),
-        Expr::SourceKind(to) => named(list, "fib", |out| {
-            // Result: address type; of the source.
-            out.be32(1, to.0).be32(2, 3).be32(3, 1);
-        }),
+        Expr::DestinationKind(to) => address_kind(list, *to, 2),
+        Expr::SourceKind(to) => address_kind(list, *to, 1),
         Expr::Load(to, value) => named(list, "immediate", |out| {
             data(out.be32(1, to.0), 2, value);
         }),
@@ -269,6 +265,14 @@ fn expression(list: &mut Encoder, expr: &Expr, family: u8) {
             out.be32(1, 1).u8(2, 0);
         }),
     }
+}
+
+/// What kind of address the source (1) or the destination (2) is: a result of the routing tables.
+fn address_kind(list: &mut Encoder, to: Reg, of: u32) {
+    const ADDRESS_TYPE: u32 = 3;
+    named(list, "fib", |out| {
+        out.be32(1, to.0).be32(2, ADDRESS_TYPE).be32(3, of);
+    });
 }
 
 /// Type and code of a refusal: of ICMP, ICMPv6, or what nftables makes either of.

@@ -60,6 +60,10 @@ pub enum Expr {
     ArpSenderMac(Reg),
     /// Loads whose address an ARP packet tells.
     ArpSenderIp(Reg),
+    /// Loads which kind of message of ICMP it is.
+    IcmpType(Reg),
+    /// Loads whom a message of IPv6's neighbour discovery is about (four registers).
+    NeighbourTarget(Reg),
     /// Loads the transport protocol's number.
     L4Protocol(Reg),
     /// Loads the destination port.

@@ -4,7 +4,7 @@
 //! A chain is named after its link. It may outlive the link, and is then in force for the next one of that name, until it
 //! is deleted or made anew.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use nix::libc;
 
@@ -17,24 +17,34 @@ use crate::netlink::CREATE;
 
 const IPV4: [u8; 2] = 0x0800_u16.to_be_bytes();
 const ARP: [u8; 2] = 0x0806_u16.to_be_bytes();
+const IPV6: [u8; 2] = 0x86dd_u16.to_be_bytes();
+const ICMPV6: u8 = libc::IPPROTO_ICMPV6 as u8;
+// Source: RFC 4861, section 4.
+const ROUTER_ADVERTISEMENT: u8 = 134;
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+const REDIRECT: u8 = 137;
 
 /// Who is at a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct Owner<'a> {
     /// Its hardware address.
     pub mac: [u8; 6],
-    /// Its address.
-    pub ip: Ipv4Addr,
+    /// Its addresses. With one of IPv6 it has the link-local one that its hardware address makes, too.
+    pub ips: &'a [IpAddr],
     /// The hardware address of the host, which routes all that it sends.
     pub gateway: [u8; 6],
+    /// The addresses of the host that it may ask for.
+    pub gateways: &'a [IpAddr],
 }
 
-/// Lets a link send IPv4 of its owner to the host, and ARP that says who it is, and nothing else: not to neighbours on the
-/// same bridge, past what the host decides about routed packets, nor to all of them.
+/// Lets a link send packets of its owner to the host, and ARP and neighbour discovery that say who it is, and nothing else:
+/// not to neighbours on the same bridge, past what the host decides about routed packets, nor to all of them; and nothing of
+/// a family that its owner has no address of.
 ///
 /// # Errors
 /// The kernel refuses, which [`is_unsupported`] explains.
-pub fn guard(table: &str, link: &str, owner: Owner) -> Result<()> {
+pub fn guard(table: &str, link: &str, owner: &Owner<'_>) -> Result<()> {
     release(table, link)?;
     let mut batch = Batch::of(FAMILY_NETDEV, table);
     batch.table(NEW_TABLE, CREATE);
@@ -45,19 +55,97 @@ pub fn guard(table: &str, link: &str, owner: Owner) -> Result<()> {
     batch.commit()
 }
 
-fn rules(Owner { mac, ip, gateway }: Owner) -> Vec<Rule> {
-    let is = |value: &[u8]| Expr::Compare(Reg::R0, Compare::Equal, value.to_vec());
-    let is_not = |value: &[u8]| Expr::Compare(Reg::R0, Compare::NotEqual, value.to_vec());
-    let drop = || Expr::Verdict(Verdict::Drop);
-    let (kind, ip) = (|| Expr::EtherType(Reg::R0), ip.octets());
+fn is(value: &[u8]) -> Expr {
+    Expr::Compare(Reg::R0, Compare::Equal, value.to_vec())
+}
+
+fn is_not(value: &[u8]) -> Expr {
+    Expr::Compare(Reg::R0, Compare::NotEqual, value.to_vec())
+}
+
+/// Goes on for frames that carry this.
+fn of(kind: [u8; 2]) -> [Expr; 2] {
+    [Expr::EtherType(Reg::R0), is(&kind)]
+}
+
+fn drop() -> Expr {
+    Expr::Verdict(Verdict::Drop)
+}
+
+fn rules(owner: &Owner<'_>) -> Vec<Rule> {
+    let v4 = |ip: &IpAddr| if let IpAddr::V4(ip) = ip { Some(ip.octets()) } else { None };
+    let v6 = |ip: &IpAddr| if let IpAddr::V6(ip) = ip { Some(*ip) } else { None };
+    let own_v4: Vec<[u8; 4]> = owner.ips.iter().filter_map(v4).collect();
+    let own_v6: Vec<Ipv6Addr> = owner.ips.iter().filter_map(v6).collect();
+    let mut kinds: Vec<[u8; 2]> = Vec::new();
+    kinds.extend([IPV4, ARP].iter().filter(|_| !own_v4.is_empty()));
+    kinds.extend([IPV6].iter().filter(|_| !own_v6.is_empty()));
+    let mut rules = vec![
+        vec![Expr::SourceMac(Reg::R0), is_not(&owner.mac), drop()],
+        unless(&[], Expr::EtherType(Reg::R0), &kinds),
+    ];
+    if !own_v4.is_empty() {
+        rules.extend(ipv4_rules(owner, &own_v4));
+    }
+    if !own_v6.is_empty() {
+        let gateways: Vec<Ipv6Addr> = owner.gateways.iter().filter_map(v6).collect();
+        rules.extend(ipv6_rules(owner, &own_v6, &gateways));
+    }
+    rules
+}
+
+/// Unless one of them is what was loaded, the packet is dropped.
+fn unless<const N: usize>(when: &[Expr], load: Expr, values: &[[u8; N]]) -> Rule {
+    let none = values.iter().map(|value| is_not(value));
+    when.iter().cloned().chain([load]).chain(none).chain([drop()]).collect()
+}
+
+fn ipv4_rules(owner: &Owner<'_>, own: &[[u8; 4]]) -> Vec<Rule> {
     vec![
-        vec![Expr::SourceMac(Reg::R0), is_not(&mac), drop()],
-        vec![kind(), is_not(&IPV4), is_not(&ARP), drop()],
-        vec![kind(), is(&IPV4), Expr::SourceIp(Reg::R0), is_not(&ip), drop()],
-        vec![kind(), is(&IPV4), Expr::DestinationMac(Reg::R0), is_not(&gateway), drop()],
-        vec![kind(), is(&ARP), Expr::ArpSenderMac(Reg::R0), is_not(&mac), drop()],
-        vec![kind(), is(&ARP), Expr::ArpSenderIp(Reg::R0), is_not(&ip), drop()],
+        unless(&of(IPV4), Expr::SourceIp(Reg::R0), own),
+        unless(&of(IPV4), Expr::DestinationMac(Reg::R0), &[owner.gateway]),
+        unless(&of(ARP), Expr::ArpSenderMac(Reg::R0), &[owner.mac]),
+        unless(&of(ARP), Expr::ArpSenderIp(Reg::R0), own),
     ]
+}
+
+/// Neighbour discovery is IPv6 itself. What its packets say beside their source is who has an address (an advertisement's
+/// target), and who is a router, which no Pod is. The only packets for several receivers ask for the host's addresses.
+fn ipv6_rules(owner: &Owner<'_>, own: &[Ipv6Addr], gateways: &[Ipv6Addr]) -> Vec<Rule> {
+    let own: Vec<[u8; 16]> = own.iter().chain([&link_local(owner.mac)]).map(Ipv6Addr::octets).collect();
+    let message = |kind: u8| -> Vec<Expr> {
+        let icmp = [Expr::L4Protocol(Reg::R0), is(&[ICMPV6]), Expr::IcmpType(Reg::R0), is(&[kind])];
+        of(IPV6).into_iter().chain(icmp).collect()
+    };
+    let dropped = |kind: u8| [message(kind), vec![drop()]].concat();
+    let asks = |gateway: &Ipv6Addr| -> Rule {
+        let to = [Expr::DestinationMac(Reg::R0), is(&solicited_mac(*gateway))];
+        message(NEIGHBOUR_SOLICITATION)
+            .into_iter()
+            .chain(to)
+            .chain([Expr::Verdict(Verdict::Accept)])
+            .collect()
+    };
+    let mut rules = vec![
+        unless(&of(IPV6), Expr::SourceIpv6(Reg::R0), &own),
+        dropped(ROUTER_ADVERTISEMENT),
+        dropped(REDIRECT),
+        unless(&message(NEIGHBOUR_ADVERTISEMENT), Expr::NeighbourTarget(Reg::R0), &own),
+    ];
+    rules.extend(gateways.iter().map(asks));
+    rules.push(unless(&of(IPV6), Expr::DestinationMac(Reg::R0), &[owner.gateway]));
+    rules
+}
+
+/// The link-local address that a link makes of its hardware address. Source: RFC 4291, appendix A.
+fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
+    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+/// The hardware address of the group in which somebody asks for an address. Source: RFC 2464, section 7; RFC 4291, 2.7.1.
+fn solicited_mac(ip: Ipv6Addr) -> [u8; 6] {
+    let [.., d, e, f] = ip.octets();
+    [0x33, 0x33, 0xff, d, e, f]
 }
 
 /// Whether a link has such a chain in this namespace.
@@ -113,3 +201,7 @@ pub fn delete(table: &str) -> Result<()> {
     batch.table(DELETE_TABLE, 0);
     batch.commit()
 }
+
+#[cfg(test)]
+#[path = "port/tests.rs"]
+mod tests;

@@ -1,5 +1,7 @@
 //! A Pod that says it is another: nothing of it arrives, and the other keeps what is its own.
 
+use std::net::Ipv4Addr;
+
 use super::*;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
@@ -181,10 +183,11 @@ fn a_pod_reaches_another_through_the_host_and_no_other_way() {
     let say = |to: [u8; 6], text: &[u8]| {
         inside(&hostile, || {
             let mut route = Route::open().unwrap();
-            let link = Some(route.index("eth0").unwrap());
+            let link = route.index("eth0").unwrap();
             let destination = Some((IpAddr::from(VICTIM), 32));
-            route.add_route(&sys::netlink::NewRoute { destination, link, ..Default::default() }).unwrap();
-            route.set_neighbour(link.unwrap(), VICTIM.into(), to).unwrap();
+            let direct = sys::netlink::NewRoute { destination, link: Some(link), ..Default::default() };
+            route.add_route(&direct).unwrap();
+            route.set_neighbour(link, VICTIM.into(), to).unwrap();
             UdpSocket::bind((HOSTILE, 0)).unwrap().send_to(text, (VICTIM, 9999)).unwrap();
         });
     };

@@ -8,9 +8,8 @@ use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use sys::nftables;
 
-use super::{Rules, render};
+use super::{Rules, Tables};
 use crate::network::{remove_if_there, write_whole};
 use crate::types::CniError;
 
@@ -35,19 +34,16 @@ pub(super) fn change(table: &str, file: &Path, change: impl FnOnce(&mut Rules)) 
     if rules == before.rules && !before.is_pending {
         return Ok(());
     }
-    let is_there = || Ok::<_, CniError>(nftables::table_names()?.iter().any(|name| name == table));
-    let (old, new) = (render(table, &before.rules), render(table, &rules));
+    let (old, new) = (Tables::of(table, &before.rules), Tables::of(table, &rules));
     if rules == Rules::default() {
         store(file, &Stored { rules, is_pending: true })?;
-        if is_there()? {
-            nftables::delete_table(table)?;
-        }
+        Tables::delete(table)?;
         return remove_if_there(file);
     }
-    let is_known = !before.is_pending && is_there()?;
+    let is_known = !before.is_pending && old.are_there()?;
     if !is_known || old != new {
         store(file, &Stored { rules: rules.clone(), is_pending: true })?;
-        nftables::apply(is_known.then_some(&old), &new)?;
+        new.apply(is_known.then_some(&old))?;
     }
     store(file, &Stored { rules, is_pending: false })
 }

@@ -1,24 +1,33 @@
-//! The network of the Nodes on one host: one that collides with nothing that the host knows. Pure.
+//! The network of the Nodes on one host: one of each family that collides with nothing that the host knows. Pure.
 
-use machinery::net::Cidr;
+use machinery::net::{Cidr, Family};
 
-/// How large it is: the bits of its prefix.
-const BITS: u8 = 24;
 /// Where it is looked for, in this order: private networks (RFC 1918), those first that others use least, and at last
 /// the one between a provider and its customers (RFC 6598).
-const PLACES: [&str; 4] = ["10.44.0.0/14", "172.24.0.0/13", "192.168.128.0/17", "100.64.0.0/10"];
+const PLACES_V4: [&str; 4] = ["10.44.0.0/14", "172.24.0.0/13", "192.168.128.0/17", "100.64.0.0/10"];
+/// And of IPv6: networks that nobody else is given (RFC 4193).
+const PLACES_V6: [&str; 1] = ["fd44::/48"];
 
-/// The first network that overlaps with none of `taken`.
-pub(super) fn choose(taken: &[Cidr]) -> Option<Cidr> {
-    let places = PLACES.iter().filter_map(|place| place.parse::<Cidr>().ok());
+/// The first network of a family that overlaps with none of `taken`.
+pub(super) fn choose(family: Family, taken: &[Cidr]) -> Option<Cidr> {
+    let (places, bits) = match family {
+        Family::V4 => (&PLACES_V4[..], 24),
+        Family::V6 => (&PLACES_V6[..], 64),
+    };
+    let places = places.iter().filter_map(|place| place.parse::<Cidr>().ok());
     // A route to everywhere takes nothing.
     let is_free = |cidr: &Cidr| !taken.iter().any(|other| other.bits() > 0 && other.overlaps(*cidr));
-    places.flat_map(|place| place.subnets(BITS)).find(is_free)
+    places.flat_map(|place| place.subnets(bits)).find(is_free)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check(family: Family, case: &str, taken: &[&str], expected: Option<&str>) {
+        let taken: Vec<Cidr> = taken.iter().map(|text| text.parse().unwrap()).collect();
+        assert_eq!(choose(family, &taken).map(|cidr| cidr.to_string()).as_deref(), expected, "{case}");
+    }
 
     #[test]
     fn the_first_network_is_taken_that_collides_with_nothing() {
@@ -36,8 +45,20 @@ mod tests {
             ("everything, in halves", &["0.0.0.0/1", "128.0.0.0/1"], None),
         ];
         for (case, taken, expected) in rows {
-            let taken: Vec<Cidr> = taken.iter().map(|text| text.parse().unwrap()).collect();
-            assert_eq!(choose(&taken).map(|cidr| cidr.to_string()).as_deref(), expected, "{case}");
+            check(Family::V4, case, taken, expected);
+        }
+    }
+
+    #[test]
+    fn the_same_of_ipv6() {
+        let rows: [(&str, &[&str], Option<&str>); 4] = [
+            ("nothing is there", &["10.44.0.0/24", "fe80::/64"], Some("fd44::/64")),
+            ("a default route", &["::/0"], Some("fd44::/64")),
+            ("another cluster's Nodes", &["fd44::/64"], Some("fd44:0:0:1::/64")),
+            ("all that are nobody's", &["fc00::/7"], None),
+        ];
+        for (case, taken, expected) in rows {
+            check(Family::V6, case, taken, expected);
         }
     }
 }

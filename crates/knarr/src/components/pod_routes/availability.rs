@@ -6,14 +6,14 @@
 //! Source: `updateNetworkingCondition` of upstream's route controller, which looks from outside and sees one side only.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::internal_ip;
+use super::internal_ips;
 
 const TYPE: &str = "NetworkUnavailable";
 const NO_ROUTE: &str = "NoRouteCreated";
@@ -36,7 +36,7 @@ pub(super) fn condition(
     network: PodNetwork,
     own_name: &str,
     nodes: &[Arc<Node>],
-    missing: &BTreeSet<Ipv4Addr>,
+    missing: &BTreeSet<IpAddr>,
     now: Timestamp,
 ) -> Option<NodeCondition> {
     let own = nodes.iter().find(|node| name(node) == own_name)?;
@@ -71,7 +71,7 @@ pub(super) fn condition(
 }
 
 /// The available Nodes that were there before `own` and are not reached from it.
-fn unreachable(own: &Node, nodes: &[Arc<Node>], missing: &BTreeSet<Ipv4Addr>, why: &str) -> Vec<String> {
+fn unreachable(own: &Node, nodes: &[Arc<Node>], missing: &BTreeSet<IpAddr>, why: &str) -> Vec<String> {
     let age = |node: &Node| (node.metadata.creation_timestamp.clone(), name(node).to_owned());
     let counts = |node: &&Arc<Node>| {
         age(node) < age(own) && known(node).is_none_or(|condition| condition.status != "True")
@@ -79,7 +79,7 @@ fn unreachable(own: &Node, nodes: &[Arc<Node>], missing: &BTreeSet<Ipv4Addr>, wh
     let mut found: Vec<String> = nodes
         .iter()
         .filter(counts)
-        .filter_map(|node| Some((node, internal_ip(node).filter(|ip| missing.contains(ip))?)))
+        .filter_map(|node| Some((node, internal_ips(node).find(|ip| missing.contains(ip))?)))
         .map(|(node, ip)| format!("{} ({ip} {why})", name(node)))
         .collect();
     found.sort();
@@ -116,7 +116,7 @@ mod tests {
             let node = json!({
                 "metadata": {"name": name, "creationTimestamp": format!("2026-01-01T0{number}:00:00Z")},
                 "status": {
-                    "addresses": [{"type": "InternalIP", "address": Ipv4Addr::from(ip).to_string()}],
+                    "addresses": [{"type": "InternalIP", "address": IpAddr::from(ip).to_string()}],
                     "conditions": said.into_iter().collect::<Vec<Value>>(),
                 },
             });
@@ -174,7 +174,7 @@ mod tests {
             ("ours of before", foreign, "b", nodes([None, ill, None]), &[A], Some(reached)),
         ];
         for (case, network, own, nodes, missing, expected) in rows {
-            let missing = missing.iter().map(|ip| Ipv4Addr::from(*ip)).collect();
+            let missing = missing.iter().map(|ip| IpAddr::from(*ip)).collect();
             let found = condition(network, own, &nodes, &missing, "2026-01-01T12:00:00Z".parse().unwrap());
             let said = found.map(|it| [it.status, it.reason.unwrap(), it.message.unwrap()].join(" "));
             assert_eq!(said.as_deref(), expected, "{case}");
@@ -185,7 +185,7 @@ mod tests {
     fn a_condition_is_as_old_as_its_status() {
         let now = "2026-01-01T12:00:00Z".parse().unwrap();
         let at = |said, missing: &[[u8; 4]]| {
-            let missing = missing.iter().map(|ip| Ipv4Addr::from(*ip)).collect();
+            let missing = missing.iter().map(|ip| IpAddr::from(*ip)).collect();
             let nodes = nodes([None, Some((said, NO_ROUTE)), None]);
             condition(PodNetwork::BuiltIn, "b", &nodes, &missing, now)
                 .unwrap()

@@ -1,18 +1,18 @@
 //! What carries packets to other Nodes inside of others: the ways there are, and what they share.
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use cli::args::{NetworkArgs, NetworkBackend};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use machinery::net::Cidr;
+use machinery::net::{Cidr, Cidrs, Family};
 use sys::netlink::{Address, Link, Route};
 
 use super::wireguard::Keys;
-use super::{Failures, PodRoute, vxlan, wireguard};
+use super::{Failures, PodRoute, Way, vxlan, wireguard};
 use crate::components::node::Place;
 use crate::layout::Layout;
 
@@ -30,9 +30,10 @@ pub(crate) enum Overlay {
 pub(crate) struct End {
     /// UDP, of all ends.
     pub(super) port: u16,
-    pub(super) node_ip: Ipv4Addr,
-    /// The range of its Pods, whose first address is its own on the link.
-    pub(super) range: Cidr,
+    /// Of the family of all Nodes outside.
+    pub(super) node_ip: IpAddr,
+    /// The ranges of its Pods, whose first addresses are its own on the link.
+    pub(super) ranges: Cidrs,
 }
 
 /// What was made.
@@ -48,7 +49,8 @@ pub(super) struct Made {
 impl Overlay {
     /// `None` for a network of plain routes.
     pub(crate) fn of(args: &NetworkArgs, place: &Place) -> Option<Self> {
-        let end = |port| End { port, node_ip: place.node_ip, range: place.pod_cidr };
+        let node_ip = place.node_ip()?;
+        let end = |port| End { port, node_ip, ranges: place.pod_cidrs };
         match args.network_backend {
             NetworkBackend::HostGw => None,
             NetworkBackend::Vxlan => Some(Self::Vxlan(end(args.vxlan_port), args.vxlan_vni)),
@@ -58,11 +60,22 @@ impl Overlay {
         }
     }
 
+    fn end(&self) -> &End {
+        match self {
+            Self::Vxlan(end, _) | Self::Wireguard(end, _) => end,
+        }
+    }
+
+    /// The family of the packets that others are in.
+    pub(super) fn family(&self) -> Family {
+        Family::of(self.end().node_ip)
+    }
+
     /// What the Nodes say beside where they are.
     pub(super) fn keys(&self, own_name: &str, nodes: &[Arc<Node>]) -> Keys {
         match self {
             Self::Vxlan(..) => Keys::default(),
-            Self::Wireguard(..) => Keys::of(own_name, nodes),
+            Self::Wireguard(..) => Keys::of(own_name, self.family(), nodes),
         }
     }
 
@@ -71,13 +84,7 @@ impl Overlay {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(super) fn apply(
-        &self,
-        layout: &Layout,
-        wanted: &[PodRoute],
-        keys: &Keys,
-        now: Timestamp,
-    ) -> Result<Made> {
+    pub(super) fn apply(&self, layout: &Layout, wanted: &[Way], keys: &Keys, now: Timestamp) -> Result<Made> {
         match self {
             Self::Vxlan(end, vni) => {
                 wireguard::remove(layout)?;
@@ -108,8 +115,8 @@ pub(super) fn remove(layout: &Layout) -> Result<()> {
 pub(crate) fn pod_mtu(args: &NetworkArgs, node_ip: IpAddr) -> Result<Option<u32>> {
     let overhead = match args.network_backend {
         NetworkBackend::HostGw => return Ok(None),
-        NetworkBackend::Vxlan => vxlan::OVERHEAD_BYTES,
-        NetworkBackend::Wireguard => wireguard::OVERHEAD_BYTES,
+        NetworkBackend::Vxlan => vxlan::overhead_bytes(node_ip),
+        NetworkBackend::Wireguard => wireguard::overhead_bytes(node_ip),
     };
     Ok(Some(below(&mut Route::open()?, node_ip)?.mtu.saturating_sub(overhead)))
 }
@@ -122,23 +129,40 @@ pub(super) fn below(route: &mut Route, node_ip: IpAddr) -> Result<Link> {
     link.with_context(|| format!("find the link with the Node's address {node_ip}"))
 }
 
+/// The header of a packet of this address's family in bytes.
+pub(super) fn header_bytes(ip: IpAddr) -> u32 {
+    if ip.is_ipv4() { 20 } else { 40 }
+}
+
+/// The smallest packet that every link with IPv6 must let through. Source: RFC 8200, section 5.
+const IPV6_MTU_MIN: u32 = 1280;
+
 impl End {
-    pub(super) fn own_address(&self) -> Result<Ipv4Addr> {
-        self.range.network().v4().map(|(ip, _)| ip).context("an overlay needs a range of IPv4 addresses")
+    /// Its own addresses on the link.
+    pub(super) fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.ranges.iter().map(Cidr::first)
     }
 
-    /// Gives the link its MTU and its only address, and sets it up.
+    /// Gives the link its MTU and its addresses, and no others, and sets it up.
     pub(super) fn set_up(&self, route: &mut Route, link: &Link, mtu: u32) -> Result<()> {
+        ensure!(
+            mtu >= IPV6_MTU_MIN || self.ranges.of(Family::V6).is_none(),
+            "the link with {} leaves {mtu} bytes for a packet of Pods, and IPv6 needs {IPV6_MTU_MIN}",
+            self.node_ip
+        );
         if link.mtu != mtu {
             route.set_mtu(&link.name, mtu)?;
         }
-        let address = Address { link: link.index, ip: self.own_address()?.into(), prefix: 32 };
+        let bits = |ip: IpAddr| if ip.is_ipv4() { 32 } else { 128 };
+        let own = self.own_addresses().map(|ip| Address { link: link.index, ip, prefix: bits(ip) });
+        let own: Vec<Address> = own.collect();
+        let is_of_link = |ip: IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         for other in route.addresses()? {
-            if other.link == link.index && other.ip.is_ipv4() && other != address {
+            if other.link == link.index && !is_of_link(other.ip) && !own.contains(&other) {
                 route.delete_address(other)?;
             }
         }
-        route.add_address(address)?;
+        own.into_iter().try_for_each(|address| route.add_address(address))?;
         if !link.is_up {
             route.set_up(&link.name)?;
         }
@@ -146,20 +170,23 @@ impl End {
     }
 
     /// Routes to all ranges over the link. What fails is told by the address of the Node.
-    pub(super) fn route(&self, layout: &Layout, link: u32, wanted: &[PodRoute]) -> Result<Failures> {
-        let behind = |it: &PodRoute| PodRoute { destination: it.destination, gateway: it.destination.0 };
+    pub(super) fn route(&self, layout: &Layout, link: u32, wanted: &[Way]) -> Result<Failures> {
+        let behind = |way: &Way| PodRoute { gateway: way.route.destination.0, ..way.route };
         let inside: Vec<PodRoute> = wanted.iter().map(behind).collect();
         let failed = super::apply(layout, &inside, Some(link))?;
-        let outcome = |it: &PodRoute| {
-            let error = failed.get(&it.destination.0).cloned().or_else(|| self.unreachable(it.gateway));
-            error.map(|error| (it.gateway, error))
+        let outcome = |way: &Way| {
+            let PodRoute { destination, gateway } = way.route;
+            let error = failed.get(&destination.0).cloned().or_else(|| self.unreachable(gateway));
+            error.map(|error| (gateway, error))
         };
         Ok(wanted.iter().filter_map(outcome).collect())
     }
 
     /// Why there is no way to a Node; the kernel knows without a packet.
-    fn unreachable(&self, node: Ipv4Addr) -> Option<String> {
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0));
+    fn unreachable(&self, node: IpAddr) -> Option<String> {
+        let any: IpAddr =
+            if node.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((any, 0));
         let asked = socket.and_then(|socket| socket.connect((node, self.port)));
         asked.err().map(|error| crate::host::data_dir::plain(&error))
     }

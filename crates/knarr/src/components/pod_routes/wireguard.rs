@@ -8,7 +8,7 @@
 //! Source: flannel's `wireguard`, whose port is the default.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,16 +18,20 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
+use machinery::net::Family;
 use serde::{Deserialize, Serialize};
 use sys::netlink::Route;
 use sys::netlink::wireguard::{Change, Device, Key, Peer, Wireguard};
 
-use super::overlay::{End, Made, below};
-use super::{PodRoute, internal_ip};
+use super::overlay::{End, Made, below, header_bytes};
+use super::{Way, internal_ips};
 use crate::layout::Layout;
 
-/// What an IPv4 packet's journey adds: the outer headers of IP and UDP, and WireGuard's own with its seal.
-pub(super) const OVERHEAD_BYTES: u32 = 20 + 8 + 32;
+/// What a packet's journey from an address adds: the outer headers of IP and UDP, and WireGuard's own with its seal.
+pub(super) fn overhead_bytes(node_ip: IpAddr) -> u32 {
+    header_bytes(node_ip) + 8 + 32
+}
+
 /// A Node's public key, on its object.
 pub(super) const PUBLIC_KEY: &str = "network.knarr.io/wireguard-public-key";
 /// Ways through translators of addresses are kept open.
@@ -37,14 +41,14 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 /// Whose key is which, by the addresses of the Nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Keys {
-    known: BTreeMap<Ipv4Addr, Key>,
+    known: BTreeMap<IpAddr, Key>,
     /// Nodes that are Ready without one that counts, and why.
-    without: BTreeMap<Ipv4Addr, &'static str>,
+    without: BTreeMap<IpAddr, &'static str>,
 }
 
 impl Keys {
-    /// What other Nodes' objects say.
-    pub(super) fn of(own_name: &str, nodes: &[Arc<Node>]) -> Self {
+    /// What other Nodes' objects say, by their addresses of this family.
+    pub(super) fn of(own_name: &str, family: Family, nodes: &[Arc<Node>]) -> Self {
         let mut by_age: Vec<&Arc<Node>> = nodes.iter().collect();
         let age = |node: &Node| (node.metadata.creation_timestamp.clone(), node.metadata.name.clone());
         by_age.sort_by_key(|node| age(node));
@@ -53,7 +57,8 @@ impl Keys {
             let shown = node.metadata.annotations.as_ref().and_then(|all| all.get(PUBLIC_KEY));
             let key = shown.map(|text| parse(text));
             let is_first = key.flatten().is_none_or(|key| taken.insert(key));
-            let Some(ip) = internal_ip(node).filter(|_| node.metadata.name.as_deref() != Some(own_name))
+            let mut of_family = internal_ips(node).filter(|ip| Family::of(*ip) == family);
+            let Some(ip) = of_family.next().filter(|_| node.metadata.name.as_deref() != Some(own_name))
             else {
                 continue;
             };
@@ -123,12 +128,12 @@ fn own_key(layout: &Layout, days: u32, now: Timestamp) -> Result<(Key, Option<Du
 }
 
 /// What to change so that each range is behind the Node with its key, and nobody else is heard.
-fn plan(wanted: &[PodRoute], keys: &Keys, port: u16, present: &Device) -> Vec<Change> {
+fn plan(wanted: &[Way], keys: &Keys, port: u16, present: &Device) -> Vec<Change> {
     let mut peers: BTreeMap<Key, Peer> = BTreeMap::new();
-    for route in wanted {
+    for route in wanted.iter().map(|way| way.route) {
         let Some(key) = keys.known.get(&route.gateway) else { continue };
         let new = || Peer {
-            endpoint: SocketAddrV4::new(route.gateway, port),
+            endpoint: SocketAddr::new(route.gateway, port),
             networks: BTreeSet::new(),
             keepalive_seconds: KEEPALIVE_SECONDS,
         };
@@ -156,13 +161,13 @@ fn link_name(layout: &Layout) -> String {
 pub(super) fn apply(
     layout: &Layout,
     (end, days): (&End, u32),
-    wanted: &[PodRoute],
+    wanted: &[Way],
     keys: &Keys,
     now: Timestamp,
 ) -> Result<Made> {
     let (mut route, mut wireguard) = (Route::open()?, Wireguard::open()?);
     let name = link_name(layout);
-    let mtu = below(&mut route, end.node_ip.into())?.mtu.saturating_sub(OVERHEAD_BYTES);
+    let mtu = below(&mut route, end.node_ip)?.mtu.saturating_sub(overhead_bytes(end.node_ip));
     if route.link(&name)?.is_none() {
         route.create_wireguard(&name, mtu)?;
     }
@@ -173,7 +178,7 @@ pub(super) fn apply(
     let device = wireguard.device(&name)?;
     wireguard.change(&name, &plan(wanted, keys, end.port, &device))?;
     let mut failures = end.route(layout, link.index, wanted)?;
-    let gateways: BTreeSet<Ipv4Addr> = wanted.iter().map(|route| route.gateway).collect();
+    let gateways: BTreeSet<IpAddr> = wanted.iter().map(|way| way.route.gateway).collect();
     let without = keys.without.iter().filter(|(ip, _)| gateways.contains(*ip));
     failures.extend(without.map(|(ip, why)| (*ip, (*why).to_owned())));
     Ok(Made { failures, public_key: Some(STANDARD.encode(device.public_key)), again_in })
@@ -191,17 +196,19 @@ pub(super) fn remove(layout: &Layout) -> Result<()> {
 mod tests {
     use serde_json::json;
 
+    use super::super::PodRoute;
     use super::*;
 
     const PORT: u16 = 51_820;
 
-    fn route(range: u8, node: u8) -> PodRoute {
-        PodRoute { destination: ([10, 42, range, 0].into(), 24), gateway: [192, 0, 2, node].into() }
+    fn route(range: u8, node: u8) -> Way {
+        let destination = ([10, 42, range, 0].into(), 24);
+        Way { route: PodRoute { destination, gateway: [192, 0, 2, node].into() }, node: destination }
     }
 
     fn peer(node: u8, ranges: &[u8]) -> Peer {
         Peer {
-            endpoint: SocketAddrV4::new([192, 0, 2, node].into(), PORT),
+            endpoint: SocketAddr::new([192, 0, 2, node].into(), PORT),
             networks: ranges.iter().map(|range| ([10, 42, *range, 0].into(), 24)).collect(),
             keepalive_seconds: KEEPALIVE_SECONDS,
         }
@@ -213,12 +220,12 @@ mod tests {
     }
 
     /// What is the case, the routes and keys that are known, what the link has, and what to change.
-    type Row<'a> = (&'a str, &'a [PodRoute], &'a Keys, Device, Vec<Change>);
+    type Row<'a> = (&'a str, &'a [Way], &'a Keys, Device, Vec<Change>);
 
     #[test]
     fn a_link_has_the_peers_that_have_keys_and_no_others() {
         let (b, c) = (route(1, 12), route(2, 13));
-        let both = keys(&[(12, 1), (13, 2)]);
+        let known = keys(&[(12, 1), (13, 2)]);
         let set = |key: u8, peer: Peer| Change::Set([key; 32], peer);
         let remove = |key: u8| Change::Remove([key; 32]);
         let device = |peers: &[(u8, Option<Peer>)]| Device {
@@ -227,13 +234,18 @@ mod tests {
         };
         let heard_from_elsewhere = Peer { endpoint: "198.51.100.9:4711".parse().unwrap(), ..peer(12, &[1]) };
         let quiet = Peer { keepalive_seconds: 0, ..peer(12, &[1]) };
-        let rows: [Row<'_>; 10] = [
-            ("alone", &[], &both, device(&[]), vec![]),
-            ("a Node comes", &[b], &both, device(&[]), vec![set(1, peer(12, &[1]))]),
+        let v6 = PodRoute { destination: ("fd42:0:0:1::".parse().unwrap(), 64), ..b.route };
+        let both = &[b, Way { route: v6, ..b }];
+        let mut peer_of_both = peer(12, &[1]);
+        peer_of_both.networks.insert(v6.destination);
+        let rows: [Row<'_>; 11] = [
+            ("a Node of both families comes", both, &known, device(&[]), vec![set(1, peer_of_both)]),
+            ("alone", &[], &known, device(&[]), vec![]),
+            ("a Node comes", &[b], &known, device(&[]), vec![set(1, peer(12, &[1]))]),
             ("one without a key", &[b, c], &keys(&[(12, 1)]), device(&[]), vec![set(1, peer(12, &[1]))]),
-            ("nothing is new", &[b], &both, device(&[(1, Some(peer(12, &[1])))]), vec![]),
-            ("one goes", &[], &both, device(&[(1, Some(peer(12, &[1])))]), vec![remove(1)]),
-            ("somebody's own", &[], &both, device(&[(9, None)]), vec![remove(9)]),
+            ("nothing is new", &[b], &known, device(&[(1, Some(peer(12, &[1])))]), vec![]),
+            ("one goes", &[], &known, device(&[(1, Some(peer(12, &[1])))]), vec![remove(1)]),
+            ("somebody's own", &[], &known, device(&[(9, None)]), vec![remove(9)]),
             (
                 "one has a new key",
                 &[b],
@@ -244,18 +256,18 @@ mod tests {
             (
                 "one has another range",
                 &[route(5, 12)],
-                &both,
+                &known,
                 device(&[(1, Some(peer(12, &[1])))]),
                 vec![set(1, peer(12, &[5]))],
             ),
             (
                 "heard from behind a translator",
                 &[b],
-                &both,
+                &known,
                 device(&[(1, Some(heard_from_elsewhere))]),
                 vec![],
             ),
-            ("not kept open", &[b], &both, device(&[(1, Some(quiet))]), vec![set(1, peer(12, &[1]))]),
+            ("not kept open", &[b], &known, device(&[(1, Some(quiet))]), vec![set(1, peer(12, &[1]))]),
         ];
         for (case, wanted, keys, present, expected) in rows {
             assert_eq!(plan(wanted, keys, PORT, &present), expected, "{case}");
@@ -269,7 +281,8 @@ mod tests {
             let node = json!({
                 "metadata": {"name": name, "annotations": annotations,
                              "creationTimestamp": format!("2026-01-01T0{age}:00:00Z")},
-                "status": {"addresses": [{"type": "InternalIP", "address": format!("192.0.2.{ip}")}],
+                "status": {"addresses": [{"type": "InternalIP", "address": format!("2001:db8::{ip}")},
+                                         {"type": "InternalIP", "address": format!("192.0.2.{ip}")}],
                            "conditions": [{"type": "Ready", "status": ready}]},
             });
             Arc::new(serde_json::from_value(node).unwrap())
@@ -286,10 +299,10 @@ mod tests {
             node("starting", 3, 18, None, "False"),
             node("other-network", 3, 19, None, "True"),
         ];
-        let found = Keys::of("own", &nodes);
+        let found = Keys::of("own", Family::V4, &nodes);
         assert_eq!(found.known, keys(&[(12, 2)]).known);
         let without: Vec<_> =
-            found.without.iter().map(|(ip, why)| format!("{} {why}", ip.octets()[3])).collect();
+            found.without.iter().map(|(ip, why)| format!("{ip} {why}").replace("192.0.2.", "")).collect();
         let (another, none) = ("its WireGuard key is another Node's", "its WireGuard key is none");
         assert_eq!(
             without,
@@ -302,6 +315,8 @@ mod tests {
                 "19 it has no WireGuard key".to_owned(),
             ]
         );
+        let found = Keys::of("own", Family::V6, &nodes);
+        assert_eq!(found.known, [("2001:db8::12".parse().unwrap(), [2; 32])].into());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Whether somebody else's firewall drops what Pods send: one drop is final, whatever our own rules accept.
 
-use machinery::net::Cidrs;
+use machinery::net::{self, Cidr, Cidrs};
 use sys::nftables::{BaseChain, Family, base_chains};
 
 use super::{Finding, Subject};
@@ -16,24 +16,41 @@ pub(super) fn forwarding(subject: &Subject<'_>) -> Finding {
     }
 }
 
+/// Whether a chain of this family sees packets of Pods.
+fn sees(family: Family, pods: Cidrs) -> bool {
+    match family {
+        Family::Ipv4 => pods.of(net::Family::V4).is_some(),
+        Family::Ipv6 => pods.of(net::Family::V6).is_some(),
+        Family::Inet => true,
+        Family::Other => false,
+    }
+}
+
 fn judge(chains: &[BaseChain], pods: Cidrs) -> Finding {
     let drops = chains.iter().find(|chain| {
-        let of_ipv4 = matches!(chain.family, Family::Ipv4 | Family::Inet);
-        of_ipv4
+        sees(chain.family, pods)
             && chain.hook == HOOK_FORWARD
             && chain.policy == POLICY_DROP
             && !chain.table.starts_with("knarr-")
     });
     let Some(chain) = drops else { return Finding::Fine("nothing drops what Pods send".into()) };
-    let family = if chain.family == Family::Ipv4 { "ip" } else { "inet" };
+    let family = match chain.family {
+        Family::Ipv4 => "ip",
+        Family::Ipv6 => "ip6",
+        Family::Inet | Family::Other => "inet",
+    };
     let place = format!("{family} {} {}", chain.table, chain.name);
+    let accept = |cidr: Cidr| {
+        let ip = if cidr.family() == net::Family::V4 { "ip" } else { "ip6" };
+        format!("`nft insert rule {place} {ip} saddr {cidr} accept` and `... {ip} daddr {cidr} accept`")
+    };
+    let seen = pods.iter().filter(|cidr| sees(chain.family, (*cidr).into()));
+    let accepted = seen.map(accept).collect::<Vec<_>>().join(", ");
     Finding::warning(
         format!(
             "the nftables chain {place} drops what it does not know: Pods may not reach one another or the outside"
         ),
-        format!(
-            "let Pods through: `nft insert rule {place} ip saddr {pods} accept` and `... ip daddr {pods} accept`"
-        ),
+        format!("let Pods through: {accepted}"),
     )
 }
 
@@ -48,7 +65,8 @@ mod tests {
     }
 
     #[test]
-    fn only_a_foreign_chain_that_drops_forwarded_ipv4_is_told_of() {
+    fn only_a_foreign_chain_that_drops_what_is_forwarded_of_a_family_of_pods_is_told_of() {
+        check(Family::Ipv6, "filter", 2, 0, true);
         check(Family::Ipv4, "filter", 2, 0, false);
         check(Family::Inet, "firewalld", 2, 0, false);
         check(Family::Ipv4, "filter", 2, 1, true);
@@ -70,5 +88,28 @@ mod tests {
             panic!("no warning")
         };
         assert!(fix.contains("`nft insert rule ip filter FORWARD ip saddr 10.42.0.0/16 accept`"), "{fix}");
+        let both = "10.42.0.0/16,fd42::/56".parse().unwrap();
+        let chain = BaseChain { family: Family::Ipv6, table: "filter".into(), ..chain_of_inet() };
+        for (chain, expect) in [
+            (
+                chain,
+                "let Pods through: `nft insert rule ip6 filter FORWARD ip6 saddr fd42::/56 accept` and `... ip6 daddr \
+                     fd42::/56 accept`",
+            ),
+            (
+                chain_of_inet(),
+                "let Pods through: `nft insert rule inet f FORWARD ip saddr 10.42.0.0/16 accept` and `... ip \
+                     daddr 10.42.0.0/16 accept`, `nft insert rule inet f FORWARD ip6 saddr fd42::/56 accept` and `... ip6 \
+                     daddr fd42::/56 accept`",
+            ),
+        ] {
+            let Finding::Warning { fix, .. } = judge(&[chain], both) else { panic!("no warning") };
+            assert_eq!(fix, expect);
+        }
+    }
+
+    fn chain_of_inet() -> BaseChain {
+        let (table, name) = ("f".into(), "FORWARD".into());
+        BaseChain { family: Family::Inet, table, name, hook: HOOK_FORWARD, policy: POLICY_DROP }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cli::args::NetworkBackend;
+use machinery::net::{Cidrs, Family};
 
 use super::{Finding, Subject};
 use crate::host::data_dir::plain;
@@ -19,6 +20,28 @@ pub(super) fn nftables_usable() -> Finding {
             "load it with `modprobe nf_tables` (CONFIG_NF_TABLES_IPV4), run with CAP_NET_ADMIN, or leave Services to another proxy with \
              --disable proxy,dns",
         ),
+    }
+}
+
+/// A cluster with addresses of IPv6 needs a kernel that has it, and has it on.
+pub(super) fn ipv6(pods: Cidrs) -> Finding {
+    judge_ipv6(pods, sys::netns::sysctl("net/ipv6/conf/all/disable_ipv6").ok().as_deref())
+}
+
+/// By the kernel's setting, if it has one. Pure.
+fn judge_ipv6(pods: Cidrs, is_disabled: Option<&str>) -> Finding {
+    let only_v4 = "give networks of IPv4 alone with --cluster-cidr and --service-cidr";
+    match is_disabled {
+        _ if pods.of(Family::V6).is_none() => Finding::Fine("not needed".into()),
+        None => Finding::failure(
+            format!("this kernel has no IPv6, which --cluster-cidr {pods} needs"),
+            format!("boot it without ipv6.disable=1 (CONFIG_IPV6), or {only_v4}"),
+        ),
+        Some("1") => Finding::failure(
+            format!("IPv6 is off on this host, and --cluster-cidr {pods} needs it"),
+            format!("turn it on with `sysctl -w net.ipv6.conf.all.disable_ipv6=0`, or {only_v4}"),
+        ),
+        Some(_) => Finding::Fine("usable".into()),
     }
 }
 
@@ -150,4 +173,30 @@ pub(super) fn seccomp(_: &Subject<'_>) -> Finding {
         "this kernel has no seccomp filters: containers can make every system call",
         "use a kernel with CONFIG_SECCOMP_FILTER",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_with_ipv6_needs_a_kernel_that_has_it() {
+        for (pods, is_disabled, expect) in [
+            ("10.42.0.0/16", None, None),
+            ("10.42.0.0/16", Some("1"), None),
+            ("10.42.0.0/16,fd42::/56", Some("0"), None),
+            ("fd42::/56", None, Some("this kernel has no IPv6, which --cluster-cidr fd42::/56 needs")),
+            (
+                "10.42.0.0/16,fd42::/56",
+                Some("1"),
+                Some("IPv6 is off on this host, and --cluster-cidr 10.42.0.0/16,fd42::/56 needs it"),
+            ),
+        ] {
+            let found = match judge_ipv6(pods.parse().unwrap(), is_disabled) {
+                Finding::Failure { what, .. } => Some(what),
+                _ => None,
+            };
+            assert_eq!(found.as_deref(), expect, "{pods}");
+        }
+    }
 }

@@ -1,7 +1,5 @@
 //! Whether this host has the routes to the Pods of other Nodes that it should have.
 
-use std::net::IpAddr;
-
 use anyhow::Result;
 use sys::netlink::{Route, RouteEntry};
 
@@ -25,15 +23,15 @@ fn read(subject: &Subject<'_>) -> Result<(Vec<PodRoute>, Vec<RouteEntry>)> {
 
 fn judge(wanted: &[PodRoute], has: &[RouteEntry]) -> Finding {
     let is_there = |route: &PodRoute| {
-        let destination = (IpAddr::from(route.destination.0), route.destination.1);
-        has.iter().any(|entry| {
-            entry.destination == Some(destination) && entry.gateway == Some(IpAddr::from(route.gateway))
-        })
+        has.iter()
+            .any(|entry| entry.destination == Some(route.destination) && entry.gateway == Some(route.gateway))
     };
     let missing: Vec<String> =
         wanted.iter().filter(|route| !is_there(route)).map(|route| route.gateway.to_string()).collect();
     if missing.is_empty() {
-        return Finding::Fine(format!("to {} other nodes", wanted.len()));
+        // A Node of both families has a route of each.
+        let of = |is_v4: bool| wanted.iter().filter(|route| route.destination.0.is_ipv4() == is_v4).count();
+        return Finding::Fine(format!("to {} other nodes", of(true).max(of(false))));
     }
     Finding::warning(
         format!(

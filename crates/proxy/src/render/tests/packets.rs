@@ -35,8 +35,8 @@ impl Cluster {
         let host = NetNs::anonymous().expect("network namespaces: run this test as root");
         let network = cni::BuiltinConfig {
             cluster_id: "test".into(),
-            pod_cidr: "10.42.0.0/24".parse().unwrap(),
-            cluster_cidr: "10.42.0.0/16".parse().unwrap(),
+            pod_cidrs: "10.42.0.0/24".parse().unwrap(),
+            cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
             mtu: None,
             state_dir: dir.path().join("cni"),
             bin_dirs: Vec::new(),

@@ -123,3 +123,31 @@ fn a_port_is_waited_for_until_both_ends_of_its_pair_are_up() {
     })
     .unwrap();
 }
+
+#[test]
+fn addresses_of_ipv6_that_do_not_stay_are_left_out() {
+    assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces: run it as root");
+    let host = NetNs::anonymous().unwrap();
+    host.run(|| {
+        let mut route = Route::open()?;
+        route.create_bridge("br")?;
+        let link = route.index("br")?;
+        for (ip, prefix) in [("192.0.2.1", 24), ("192.0.2.2", 24), ("2001:db8::1", 64)] {
+            route.add_address(Address { link, ip: ip.parse().unwrap(), prefix })?;
+        }
+        for command in ["2001:db8::2/64 dev br nodad preferred_lft 0", "2001:db8::3/64 dev br"] {
+            let words = ["-6", "address", "add"].into_iter().chain(command.split(' '));
+            assert!(std::process::Command::new("ip").args(words).status().unwrap().success(), "{command}");
+        }
+        route.set_up("br")?;
+        let of_bridge = |all: Vec<Address>| {
+            let of_bridge =
+                all.into_iter().filter(|it| it.link == link && !it.ip.to_string().starts_with("fe80"));
+            of_bridge.map(|it| it.ip.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(of_bridge(route.lasting_addresses()?), ["192.0.2.1", "192.0.2.2", "2001:db8::1"]);
+        assert_eq!(of_bridge(route.addresses()?).len(), 5);
+        Ok(())
+    })
+    .unwrap();
+}

@@ -1,0 +1,72 @@
+//! What a Pod may send, and what the host believes of it whatever it says.
+
+use std::net::IpAddr;
+use std::sync::{Once, PoisonError};
+
+use sys::nftables;
+use sys::nftables::port::Owner;
+
+use super::{Bridge, mac_of, veth_name};
+use crate::network::Attachment;
+use crate::plugins::parse_mac;
+use crate::types::{CniError, CniResult};
+
+impl Bridge {
+    /// Lets a port send with its Pod's addresses only, and the host keep to those whatever it is told: no Pod gets what is
+    /// another's. Only where the host routes between Pods: there, nobody else gives the interface more addresses.
+    pub(super) fn guard(&self, port: &str, mac: [u8; 6], ips: &[IpAddr]) -> Result<(), CniError> {
+        if !self.conf.routed {
+            return Ok(());
+        }
+        let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
+        let bridge = route.index(&self.conf.bridge)?;
+        ips.iter().try_for_each(|ip| route.set_neighbour(bridge, *ip, mac))?;
+        let found = route.link(&self.conf.bridge)?.and_then(|link| link.mac.try_into().ok());
+        drop(route);
+        let gateways: Vec<IpAddr> = self.addresses.ranges().map(|range| range.gateway).collect();
+        let gateway = found.unwrap_or_else(|| mac_of(&gateways));
+        let owner = Owner { mac, ips, gateway, gateways: &gateways };
+        match nftables::port::guard(self.site.rules.table(), port, &owner) {
+            Err(error) if nftables::port::is_unsupported(&error) => {
+                static TOLD: Once = Once::new();
+                TOLD.call_once(|| {
+                    tracing::warn!(%error, "the kernel does not check what Pods send (nftables, family netdev)");
+                });
+                Ok(())
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// Takes the rules of a port back, and what the host knows of its Pod.
+    pub(super) fn unguard(&self, port: &str, freed: &[IpAddr]) -> Result<(), CniError> {
+        if !self.conf.routed {
+            return Ok(());
+        }
+        let mut route = self.route.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bridge) = route.link(&self.conf.bridge)? {
+            freed.iter().try_for_each(|ip| route.delete_neighbour(bridge.index, *ip))?;
+        }
+        drop(route);
+        Ok(nftables::port::release(self.site.rules.table(), port)?)
+    }
+
+    /// Looks for the rules of a port. In the node's process they are made where an earlier one did not.
+    pub(super) fn check_guard(&self, attachment: &Attachment, previous: &CniResult) -> Result<(), CniError> {
+        let (table, port) =
+            (self.site.rules.table(), veth_name(&attachment.container_id, &attachment.ifname));
+        if !self.conf.routed || nftables::port::is_guarded(table, &port)? {
+            return Ok(());
+        }
+        if self.site.rules.is_in_file() {
+            // A kernel that has none has no table either.
+            let has_any = nftables::port::tables()?.iter().any(|known| known == table);
+            let missing = || CniError::Check(format!("rules of link {port} are missing"));
+            return if has_any { Err(missing()) } else { Ok(()) };
+        }
+        let interface = previous.interfaces.iter().find(|it| it.name == attachment.ifname);
+        let mac = interface.and_then(|interface| parse_mac(&interface.mac));
+        let ips = previous.pod_ips(&attachment.ifname);
+        mac.filter(|_| !ips.is_empty()).map_or(Ok(()), |mac| self.guard(&port, mac, &ips))
+    }
+}
