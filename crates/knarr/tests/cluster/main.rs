@@ -34,6 +34,7 @@ mod overlay;
 mod parts;
 mod pods;
 mod poison;
+mod proxy_modes;
 mod readme;
 mod restarts;
 mod scheduler;
