@@ -23,7 +23,10 @@ pub use images::{ImageArgs, ImageCommand, ImagePullArgs, default_private_registr
 pub use keys::{ReencryptArgs, SecretsArgs, SecretsCommand, TokenArgs, TokenCommand};
 pub use looks::{ClusterArgs, Output, StatusArgs, TraceArgs, WhyArgs, object};
 pub use network::{NetworkArgs, NetworkBackend};
-pub use node::{AgentArgs, CsiHostpathArgs, IngressArgs, KubeletArgs, NodePortArgs, ProxyArgs, RuntimeArgs};
+pub use node::{
+    AgentArgs, CsiHostpathArgs, IngressArgs, KubeletArgs, NodePortArgs, ProxyArgs, ProxyMode, ProxyModeArgs,
+    RuntimeArgs,
+};
 pub use parts::{
     ControllerManagerArgs, LeaderElectionArgs, NodeIpamArgs, PartArgs, SchedulerArg, SchedulerArgs,
     ServingArgs, SigningArgs,

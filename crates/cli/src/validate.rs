@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use machinery::leader_election::LeaderElection;
 use machinery::net::{Cidrs, Family};
 
-use crate::args::{Part, ServerArgs};
+use crate::args::{Part, ProxyMode, ServerArgs};
 
 /// Flags that are wrong: what the command line ends with, exit code 2.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +64,7 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
     kubelet(args)?;
     ingress(args)?;
     args.node_ports.networks()?;
+    proxy_mode(args)?;
     let controllers = crate::controller_manager::OptionArgs::from_pairs(&args.kube_controller_manager_arg);
     controllers.map_err(|error| UsageError(error.to_string()))?;
     if args.runs(Part::Dns) && !args.runs(Part::Proxy) {
@@ -75,6 +76,22 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
         )));
     }
     Ok(())
+}
+
+/// Why there are no network policies on a Node with IPVS.
+pub const WITHOUT_POLICIES: &str =
+    "they judge what a host forwards, and what IPVS leads to a Pod the host sends itself";
+
+/// Nobody believes in policies that see nothing.
+fn proxy_mode(args: &ServerArgs) -> Result<(), UsageError> {
+    let is_ipvs = args.proxy_mode.proxy_mode == ProxyMode::Ipvs && args.runs(Part::Proxy);
+    if !(is_ipvs && args.runs(Part::NetworkPolicy) && args.runs(Part::Kubelet)) {
+        return Ok(());
+    }
+    Err(UsageError(format!(
+        "--proxy-mode ipvs needs --disable network-policy, as network policies have no effect then: \
+         {WITHOUT_POLICIES}; or choose --proxy-mode nftables"
+    )))
 }
 
 /// Its ports are nobody else's.
@@ -359,6 +376,18 @@ pub(super) mod tests {
         check(
             "--nodeport-addresses primary,192.0.2.0/24",
             "--nodeport-addresses must be networks or primary, not both",
+        );
+    }
+
+    #[test]
+    fn ipvs_needs_policies_to_be_somebody_elses() {
+        check("--proxy-mode iptables", "");
+        check("--proxy-mode ipvs --disable network-policy --ipvs-scheduler lc", "");
+        check("--proxy-mode ipvs --disable proxy,dns", "");
+        check(
+            "--proxy-mode ipvs",
+            "--proxy-mode ipvs needs --disable network-policy, as network policies have no effect then: they judge what a \
+             host forwards, and what IPVS leads to a Pod the host sends itself; or choose --proxy-mode nftables",
         );
     }
 

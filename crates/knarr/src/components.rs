@@ -66,6 +66,7 @@ pub(crate) use local_nodes::{
     owner as owner_of_local_node, remove_network as remove_local_network,
 };
 pub(crate) use node::node;
+pub(crate) use node::proxy_mode;
 pub(crate) use pod_cidr::first_ranges;
 pub(crate) use pod_routes::{PodRoute, read as wanted_pod_routes};
 pub(crate) use remains::{

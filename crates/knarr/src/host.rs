@@ -8,7 +8,7 @@ use std::fs::File;
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
-use cli::args::{Part, ServerArgs};
+use cli::args::{Part, ProxyArgs, ServerArgs};
 use machinery::net::{Cidr, Family};
 use nix::fcntl::Flock;
 
@@ -54,16 +54,31 @@ pub(crate) fn take_for_agent(args: ServerArgs, layout: &Layout) -> Result<(Setti
     Ok((settings, lock))
 }
 
-/// The same for a Node's parts that run alone.
+/// The same for the kubelet alone.
 ///
 /// # Errors
 /// As [`take`].
-pub(crate) fn take_for_part(part: Part, layout: &Layout) -> Result<PartLock> {
+pub(crate) fn take_for_kubelet(layout: &Layout) -> Result<PartLock> {
+    take_for_part("kubelet", layout, || checks::demand_of_kubelet(layout))
+}
+
+/// The same for the proxy alone.
+///
+/// # Errors
+/// As [`take`].
+pub(crate) fn take_for_proxy(args: &ProxyArgs, layout: &Layout) -> Result<PartLock> {
+    take_for_part("proxy", layout, || checks::demand_of_proxy(args))
+}
+
+fn take_for_part(
+    name: &'static str,
+    layout: &Layout,
+    demand: impl FnOnce() -> Result<()>,
+) -> Result<PartLock> {
     checks::root()?;
     data_dir::claim(layout)?;
-    let name = if part == Part::Proxy { "proxy" } else { "kubelet" };
     let lock = supervisor::lock_part(layout, name)?;
-    checks::demand_kernel(part, layout)?;
+    demand()?;
     data_dir::register(layout)?;
     Ok(lock)
 }

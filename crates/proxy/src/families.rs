@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use machinery::net::Family;
 
-use crate::{Config, NodePortAddresses};
+use crate::{Config, IpvsOptions, Mode, NodePortAddresses};
 
 pub(crate) const BOTH: [Family; 2] = [Family::V4, Family::V6];
 
@@ -30,6 +30,10 @@ pub(crate) fn socket(family: Family, text: &str) -> SocketAddr {
     SocketAddr::new(told(family, address).parse().unwrap(), port.parse().unwrap())
 }
 
+pub(crate) fn ipvs_options(scheduler: &str) -> IpvsOptions {
+    IpvsOptions { scheduler: scheduler.into(), exclude_cidrs: Vec::new(), strict_arp: false }
+}
+
 /// A Node in a cluster of these families.
 pub(crate) fn config(families: &[Family]) -> Config {
     let all = |text: &str| families.iter().map(|family| told(*family, text)).collect::<Vec<_>>().join(",");
@@ -41,6 +45,7 @@ pub(crate) fn config(families: &[Family]) -> Config {
         service_cidrs: all("10.43.0.0/16").parse().unwrap(),
         cluster_cidrs: all("10.42.0.0/16").parse().unwrap(),
         local_addresses: each([10, 43, 0, 10]),
+        mode: Mode::Nftables,
         node_port_addresses: NodePortAddresses::Primary,
         healthz_address: None,
         metrics_address: None,

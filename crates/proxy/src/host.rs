@@ -5,12 +5,9 @@
 
 use machinery::net::Family;
 use sys::netlink::{Address, NewRoute, Route};
-use sys::nftables::{self, TableFamily};
+use sys::nftables::TableFamily;
 
-use crate::{Config, announce, bits};
-
-/// One of each.
-const TABLES: [TableFamily; 2] = [TableFamily::Ipv4, TableFamily::Ipv6];
+use crate::{Config, announce, backend, bits};
 
 /// The kernel's name of a family.
 pub(crate) fn table_family(family: Family) -> TableFamily {
@@ -50,29 +47,22 @@ pub fn prepare(config: &Config) -> sys::Result<()> {
     Ok(())
 }
 
-/// What of the cluster's Services is in this network namespace: `link NAME`, `nftables table NAME`.
+/// What of the cluster's Services is in this network namespace: `link NAME`, `nftables table NAME`, and what else modes
+/// have.
 pub fn leftovers(cluster_id: &str) -> sys::Result<Vec<String>> {
     let mut found = Vec::new();
-    let (link, table) = (crate::link_name(cluster_id), crate::table_name(cluster_id));
+    let link = crate::link_name(cluster_id);
     if Route::open()?.link(&link)?.is_some() {
         found.push(format!("link {link}"));
     }
-    let mut names = Vec::new();
-    for family in TABLES {
-        names.extend(nftables::table_names_of(family)?);
-    }
-    if names.contains(&table) {
-        found.push(format!("nftables table {table}"));
-    }
+    found.extend(backend::leftovers(cluster_id)?);
     Ok(found)
 }
 
-/// Removes the cluster's tables and link, with its addresses and routes. Returns what was there.
+/// Removes the rules of every mode and the link, with its addresses and routes. Returns what was there.
 pub fn cleanup(cluster_id: &str) -> sys::Result<Vec<String>> {
     let found = leftovers(cluster_id)?;
-    for family in TABLES {
-        nftables::delete_table_of(family, &crate::table_name(cluster_id))?;
-    }
+    backend::cleanup(cluster_id)?;
     let link = crate::link_name(cluster_id);
     announce::withdraw(&link)?;
     Route::open()?.delete_link(&link)?;

@@ -1,17 +1,16 @@
-//! What this process has made of the kernel's tables, flows and addresses: each change of it is what is different.
+//! What this process has made of the kernel's rules, flows and addresses: each change of it is what is different.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::metrics::Metrics;
 use machinery::net::Family;
-use sys::nftables::{self, Table};
+use sys::nftables::Table;
 
+use crate::backend::{self, Backend, Tended};
 use crate::health::{Check, CheckKey};
-use crate::host::table_family;
 use crate::metrics::{ProxyMetrics, Sync};
 use crate::services::{Changed, Difference, Services};
 use crate::{Config, announce, prepare, render, stale};
@@ -44,6 +43,7 @@ pub struct Kernel {
     families: Vec<Family>,
     metrics: Arc<ProxyMetrics>,
     services: Services,
+    backend: Box<dyn Backend>,
     /// Whether the kernel has what `services` knew last.
     is_current: bool,
     announced: Option<BTreeSet<IpAddr>>,
@@ -53,9 +53,9 @@ impl Kernel {
     /// One that knows of no Service, and has not looked at the kernel.
     pub fn new(config: Config, metrics: &Metrics) -> Self {
         let (config, metrics) = (Arc::new(config), metrics.part(ProxyMetrics::new));
-        let services = Services::new(config.clone());
+        let (services, backend) = (Services::new(config.clone()), backend::of(&config));
         let families = config.families();
-        Self { config, families, metrics, services, is_current: false, announced: None }
+        Self { config, families, metrics, services, backend, is_current: false, announced: None }
     }
 
     /// See [`Services::checks`].
@@ -63,25 +63,22 @@ impl Kernel {
         self.services.checks()
     }
 
-    /// Takes changes in and brings the kernel up to date. After a failure the tables are replaced whole.
+    /// Takes changes in and brings the kernel up to date. After a failure everything is made anew.
     ///
     /// # Errors
     /// The kernel refuses. The changes are known, and come with the next.
     pub fn program(&mut self, changed: Changed) -> sys::Result<Took> {
         let start = Instant::now();
         let difference = self.services.update(changed);
-        let parts =
-            render::part(&difference.before, &self.config)..render::part(&difference.after, &self.config);
-        let deciding = start.elapsed();
         warn_of_refused(&difference);
-        let (difference, sync) = if std::mem::take(&mut self.is_current) && self.change(&parts) {
+        let decided = std::mem::take(&mut self.is_current).then(|| self.change(&difference)).flatten();
+        let (difference, sync) = if decided.is_some() {
             (difference, Sync::Partial)
         } else {
-            drop(parts);
             prepare(&self.config)?;
             let after = self.services.whole();
-            nftables::replace_all(&render::whole(&after, &self.config))?;
-            self.delete_others()?;
+            self.backend.replace(&after)?;
+            backend::cleanup_others(&self.config)?;
             (Difference { after, ..Difference::default() }, Sync::Full)
         };
         let took = start.elapsed();
@@ -95,26 +92,38 @@ impl Kernel {
         }
         self.announce()?;
         self.is_current = true;
+        let deciding = decided.map_or(Duration::ZERO, |decided| decided.duration_since(start));
         Ok(Took { deciding, all: start.elapsed() })
     }
 
-    /// Whether the kernel took the difference.
-    fn change(&self, parts: &Range<Vec<Table>>) -> bool {
-        match nftables::change(&parts.start, &parts.end) {
-            Ok(()) => true,
+    /// How long after the last change [`Self::tend`] is due.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.backend.due()
+    }
+
+    /// Looks after what time brings; brings back what somebody else has taken from the kernel.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn tend(&mut self) -> sys::Result<()> {
+        if self.backend.tend()? == Tended::Lost {
+            tracing::warn!("somebody has flushed the rules of services, making them again");
+            self.is_current = false;
+            self.program(Changed::default())?;
+        }
+        Ok(())
+    }
+
+    /// When it was known what to tell the kernel, if that took the difference.
+    fn change(&mut self, difference: &Difference) -> Option<Instant> {
+        match self.backend.change(difference) {
+            Ok(decided) => Some(decided),
             Err(error) => {
                 self.metrics.failed(&self.families);
                 tracing::warn!(error = %describe(&error), "cannot change the rules of services, replacing them");
-                false
+                None
             }
         }
-    }
-
-    /// Takes away what a proxy of more families has left.
-    fn delete_others(&self) -> sys::Result<()> {
-        let gone = [Family::V4, Family::V6].into_iter().filter(|family| !self.families.contains(family));
-        gone.map(table_family)
-            .try_for_each(|family| nftables::delete_table_of(family, &self.config.table_name()))
     }
 
     fn announce(&mut self) -> sys::Result<()> {

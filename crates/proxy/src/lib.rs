@@ -1,12 +1,13 @@
-//! The Service proxy: Services and EndpointSlices become nftables tables, one for each family.
+//! The Service proxy: Services and EndpointSlices become the kernel's rules, in one of kube-proxy's modes.
 //!
-//! `services` is what is known, and what a change makes different; `render` is what any part of it comes to in the table:
-//! both are pure. [`run`] applies the difference, one commit for all changes that are due: what changes during a commit is
-//! in the next one. The Service addresses lead to a link of the cluster's own without ports, so that no packet for them
-//! leaves the host whether there is a rule or not. Each family has a table of its own, as upstream's proxy of each has, and
-//! of a family that the cluster does not have nothing is made.
+//! `services` is what is known, and what a change makes different: it is pure, and knows of no mode. A `backend` has the
+//! kernel do it; what that of nftables comes to is in `render`. [`run`] applies the difference, one commit for all changes that
+//! are due: what changes during a commit is in the next one. The Service addresses lead to a link of the cluster's own without
+//! ports, so that no packet for them leaves the host whether there is a rule or not. Each family has rules of its own, as
+//! upstream's proxy of each has, and of a family that the cluster does not have nothing is made.
 
 mod announce;
+mod backend;
 mod external;
 #[cfg(test)]
 mod families;
@@ -26,6 +27,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use machinery::net::{Cidr, Cidrs, Family};
 
+pub use backend::{Missing, try_mode};
 pub use host::{cleanup, leftovers, prepare};
 pub use kernel::{Kernel, Took, tables};
 pub use nodes::Nodes;
@@ -47,12 +49,37 @@ pub struct Config {
     pub cluster_cidrs: Cidrs,
     /// Service addresses that this host answers at itself: the cluster's DNS.
     pub local_addresses: Vec<IpAddr>,
+    /// How the kernel is had to lead packets to Services.
+    pub mode: Mode,
     /// Where ports of Nodes are.
     pub node_port_addresses: NodePortAddresses,
     /// Where the proxy says how it is. Source: `--healthz-bind-address`.
     pub healthz_address: Option<SocketAddr>,
     /// Where it says what it counts. Source: `--metrics-bind-address`.
     pub metrics_address: Option<SocketAddr>,
+}
+
+/// How the kernel is had to lead packets to Services. Source: `--proxy-mode`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// An nftables table of the cluster's own.
+    #[default]
+    Nftables,
+    /// The host's iptables.
+    Iptables,
+    /// IPVS, and the host's iptables.
+    Ipvs(IpvsOptions),
+}
+
+/// What IPVS does as it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IpvsOptions {
+    /// What chooses an endpoint. Source: `--ipvs-scheduler`.
+    pub scheduler: String,
+    /// The addresses of virtual servers that are somebody else's, and stay. Source: `--ipvs-exclude-cidrs`.
+    pub exclude_cidrs: Vec<Cidr>,
+    /// Whether neighbours are told of no addresses but those of the link that they ask on. Source: `--ipvs-strict-arp`.
+    pub strict_arp: bool,
 }
 
 /// Which of the host's addresses have the ports that lead to Services. Source: `--nodeport-addresses`.

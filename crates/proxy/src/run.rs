@@ -1,6 +1,6 @@
 //! Watches Services, EndpointSlices and Nodes, and keeps the kernel equal to what they say.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::{Backoff, Tasks};
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::health::{CheckServers, Health, Port, serve};
 use crate::kernel::describe;
@@ -116,11 +117,18 @@ impl Proxy {
         pending.services(service_changes.take());
         pending.slices(slice_changes.take());
         pending.objects.clear();
+        let mut tended = Instant::now();
         loop {
             self.commit(std::mem::take(&mut pending), &known).await;
             commits.send_modify(|count| *count += 1);
             loop {
+                let due = self.locked().due().map(|due| tended + due);
                 tokio::select! {
+                    () = at(due) => {
+                        self.tend().await;
+                        tended = Instant::now();
+                        continue;
+                    }
                     changes = service_changes.next() => pending.services(changes),
                     changes = slice_changes.next() => pending.slices(changes),
                     _ = node_changes.next() => {
@@ -152,7 +160,7 @@ impl Proxy {
             tracing::error!(error = %describe(&error), ?delay, "cannot program services, will try again");
             tokio::time::sleep(delay).await;
         }
-        let checks = self.kernel.lock().unwrap_or_else(PoisonError::into_inner).checks().clone();
+        let checks = self.locked().checks().clone();
         self.health.update(nodes.is_own_eligible, &checks);
         self.checks.sync(&checks);
         let end = self.informers.clock().now();
@@ -163,10 +171,37 @@ impl Proxy {
         }
     }
 
+    fn locked(&self) -> MutexGuard<'_, Kernel> {
+        self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn program(&self, changed: Changed) -> sys::Result<()> {
+        self.blocking(|kernel| kernel.program(changed).map(drop)).await
+    }
+
+    /// A failure is tried again when it is due again.
+    async fn tend(&self) {
+        if let Err(error) = self.blocking(Kernel::tend).await {
+            self.metrics.failed(self.health.families());
+            tracing::warn!(error = %describe(&error), "cannot look after the rules of services");
+        }
+    }
+
+    async fn blocking(
+        &self,
+        work: impl FnOnce(&mut Kernel) -> sys::Result<()> + Send + 'static,
+    ) -> sys::Result<()> {
         let kernel = self.kernel.clone();
-        let work = move || kernel.lock().unwrap_or_else(PoisonError::into_inner).program(changed);
+        let work = move || work(&mut kernel.lock().unwrap_or_else(PoisonError::into_inner));
         let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|error| sys::Error::new("program services", std::io::Error::other(error)))?.map(drop)
+        done.map_err(|error| sys::Error::new("program services", std::io::Error::other(error)))?
+    }
+}
+
+/// Ends at this time, or never.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::load_balancer;
 use k8s_openapi::api::core::v1::{Service, ServicePort as Port, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use machinery::net::{Cidr, Family, legacy_ip};
@@ -53,10 +54,14 @@ pub(crate) struct ServicePort {
     pub(crate) external_ips: Vec<IpAddr>,
     /// Where it is reached from outside, by those of a load balancer (`status.loadBalancer`).
     pub(crate) balancer_ips: Vec<IpAddr>,
+    /// Whether these are of the cluster's own pool, from which one Node at a time has each.
+    pub(crate) is_of_pool: bool,
     /// From where load balancers' addresses are reached; `None` is from everywhere.
     pub(crate) source_ranges: Option<Vec<Cidr>>,
     /// The port of every node that leads to it.
     pub(crate) node_port: Option<u16>,
+    /// Where load balancers ask whether there are endpoints here.
+    pub(crate) health_check_port: Option<u16>,
     /// How long a client stays with an endpoint.
     pub(crate) affinity: Option<Duration>,
     /// Endpoints for traffic from inside.
@@ -163,6 +168,7 @@ pub(crate) fn service_ports<'a>(
                 cluster_ips: cluster_ips.clone(),
                 external_ips: addresses(spec.external_ips.iter().flatten(), *family),
                 balancer_ips: balancer_ips(service, *family),
+                is_of_pool: load_balancer::has_pool_address(service),
                 ..row(spec, port, &endpoints, *family)
             }
         };
@@ -196,6 +202,8 @@ fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints, family: Family) -
         cluster_ips: Vec::new(),
         external_ips: Vec::new(),
         balancer_ips: Vec::new(),
+        is_of_pool: false,
+        health_check_port: health_check_port(spec),
         source_ranges: source_ranges(spec, family),
         node_port: port.node_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0),
         affinity,
@@ -232,6 +240,13 @@ fn protocol_number(name: Option<&str>) -> u8 {
         Some("SCTP") => 132,
         _ => 6,
     }
+}
+
+fn health_check_port(spec: &ServiceSpec) -> Option<u16> {
+    let is_asked = spec.type_.as_deref() == Some("LoadBalancer")
+        && spec.external_traffic_policy.as_deref() == Some("Local");
+    let port = spec.health_check_node_port.filter(|_| is_asked);
+    port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0)
 }
 
 fn balancer_ips(service: &Service, family: Family) -> Vec<IpAddr> {

@@ -344,4 +344,4 @@ fn pool_addresses<'a>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,6 +4,9 @@
 //! one socket is used by one thread at a time.
 
 mod conntrack;
+mod generic;
+pub mod ipset;
+pub mod ipvs;
 mod overlay;
 mod route;
 mod traffic;

@@ -3,10 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Result;
 use sys::netns::NetNs;
 use sys::nftables::TableFamily;
+
+/// The tables of iptables, where that is nftables.
+const IPTABLES: [&str; 3] = ["filter", "nat", "mangle"];
 
 /// The cgroups of a cluster's processes while it ran, and what its network namespaces were called elsewhere.
 #[derive(Debug, Default)]
@@ -67,7 +71,17 @@ pub(crate) fn look(
     }
     for family in [TableFamily::Ipv4, TableFamily::Ipv6] {
         let tables = namespace.run(|| sys::nftables::table_names_of(family))?;
-        found.extend(tables.into_iter().map(|table| format!("nft table {table}")));
+        let tables = tables.into_iter().filter(|table| !IPTABLES.contains(&table.as_str()));
+        found.extend(tables.map(|table| format!("nft table {table}")));
+    }
+    // Those of iptables are nobody's, and stay without chains of anybody.
+    for family in ["iptables", "ip6tables"] {
+        // A machine without it has no rules of it.
+        let saved = namespace.run(|| Ok(Command::new(format!("{family}-save")).output().ok()))?;
+        let saved =
+            saved.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let rules = saved.lines().filter(|line| line.starts_with("-A") || line.contains(" - ["));
+        found.extend(rules.map(|rule| format!("{family} {rule}")));
     }
     let still_there = noted.cgroups.iter().filter(|path| Path::new(path).exists());
     found.extend(still_there.map(|path| format!("cgroup {path}")));

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use proxy::{Changed, Config, Kernel, NodePortAddresses};
+use machinery::net::Cidrs;
+use proxy::{Changed, Config, IpvsOptions, Kernel, Mode, NodePortAddresses};
 use serde_json::{from_value, json};
 use sys::netlink::Route;
 use sys::netns::NetNs;
@@ -26,7 +27,7 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
         let outcome =
             NetNs::anonymous().context("make a network namespace: run this as root")?.run(|| {
                 Route::open()?.loopback_up()?;
-                run(services)
+                run(services, Mode::Nftables)
             })?;
         let (goal, memory) = if services == many { (Some("3,000"), Some("120")) } else { (None, None) };
         let what = format!("{services} Services with {ENDPOINTS} endpoints: first programming");
@@ -35,7 +36,36 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
         bench.report.durations("  a change of one, decided", Some("5"), &outcome.decided);
         bench.report.durations("  a change of one, with the kernel's commit", None, &outcome.changed);
     }
+    compare(bench)
+}
+
+/// What each mode that this host has makes of the same Services.
+fn compare(bench: &mut Bench) -> Result<()> {
+    let services = u32::try_from(bench.extent.of(2_000, 100))?;
+    let options = IpvsOptions { scheduler: "rr".to_owned(), exclude_cidrs: Vec::new(), strict_arp: false };
+    for (name, mode) in
+        [("nftables", Mode::Nftables), ("iptables", Mode::Iptables), ("ipvs", Mode::Ipvs(options))]
+    {
+        let in_mode = || {
+            Route::open()?.loopback_up()?;
+            // A host without a mode is no failure of those that it has.
+            match proxy::try_mode(&mode, &network("10.128.0.0/9")?) {
+                Ok(()) => run(services, mode.clone()).map(Some),
+                Err(_) => Ok(None),
+            }
+        };
+        let namespace = NetNs::anonymous().context("make a network namespace: run this as root")?;
+        let Some(outcome) = namespace.run(in_mode)? else { continue };
+        let what = format!("{name}: {services} Services with {ENDPOINTS} endpoints: first programming");
+        bench.report.value(&what, "ms", None, outcome.first.as_secs_f64() * 1_000.0);
+        bench.report.durations("  a change of one, decided", None, &outcome.decided);
+        bench.report.durations("  a change of one, with the kernel's commit", None, &outcome.changed);
+    }
     Ok(())
+}
+
+fn network(text: &str) -> sys::Result<Cidrs> {
+    text.parse().map_err(|error| sys::Error::new("read a network", std::io::Error::other(error)))
 }
 
 struct Outcome {
@@ -66,17 +96,15 @@ fn objects(number: u32, version: u32) -> sys::Result<(Arc<Service>, Arc<Endpoint
     Ok((Arc::new(from_value(service).map_err(wrong)?), Arc::new(from_value(slice).map_err(wrong)?)))
 }
 
-fn run(services: u32) -> sys::Result<Outcome> {
-    let all = |text: &str| {
-        text.parse().map_err(|error| sys::Error::new("read a network", std::io::Error::other(error)))
-    };
+fn run(services: u32, mode: Mode) -> sys::Result<Outcome> {
     let config = Config {
         cluster_id: "bench".to_owned(),
         node_name: "own".to_owned(),
         node_ips: vec![Ipv4Addr::LOCALHOST.into()],
-        service_cidrs: all("10.128.0.0/9")?,
-        cluster_cidrs: all("10.0.0.0/9")?,
+        service_cidrs: network("10.128.0.0/9")?,
+        cluster_cidrs: network("10.0.0.0/9")?,
         local_addresses: Vec::new(),
+        mode,
         node_port_addresses: NodePortAddresses::Primary,
         healthz_address: None,
         metrics_address: None,

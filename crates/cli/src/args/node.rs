@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use machinery::net::{Cidr, Cidrs};
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +52,64 @@ pub struct AgentArgs {
     /// Where ports of Nodes are.
     #[command(flatten)]
     pub node_ports: NodePortArgs,
+    /// How Services are led to endpoints.
+    #[command(flatten)]
+    pub proxy_mode: ProxyModeArgs,
+}
+
+/// How the kernel is had to lead packets to Services.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Serialize, Deserialize)]
+pub struct ProxyModeArgs {
+    /// What leads packets to Services on this Node: an nftables table of the cluster's own, the host's iptables, or IPVS
+    /// with the host's iptables
+    #[arg(long, env = "KNARR_PROXY_MODE", value_enum, default_value_t, value_name = "MODE")]
+    #[serde(default)]
+    pub proxy_mode: ProxyMode,
+    /// What IPVS chooses an endpoint by
+    #[arg(long, env = "KNARR_IPVS_SCHEDULER", default_value = DEFAULT_SCHEDULER, value_parser = SCHEDULERS, value_name = "NAME")]
+    #[serde(default = "default_scheduler")]
+    pub ipvs_scheduler: String,
+    /// Virtual servers of IPVS with addresses in these networks are somebody else's, and stay: repeated, or with commas
+    #[arg(long, env = "KNARR_IPVS_EXCLUDE_CIDRS", value_delimiter = ',', value_name = "CIDR")]
+    #[serde(default)]
+    pub ipvs_exclude_cidrs: Vec<Cidr>,
+    /// With IPVS, tell neighbours of no addresses but those of the link that they ask on
+    #[arg(long, env = "KNARR_IPVS_STRICT_ARP")]
+    #[serde(default)]
+    pub ipvs_strict_arp: bool,
+}
+
+const DEFAULT_SCHEDULER: &str = "rr";
+/// Those of the kernel. Source: `net/netfilter/ipvs`.
+const SCHEDULERS: [&str; 13] =
+    ["rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "fo", "ovf", "mh"];
+
+fn default_scheduler() -> String {
+    DEFAULT_SCHEDULER.to_owned()
+}
+
+impl Default for ProxyModeArgs {
+    fn default() -> Self {
+        Self {
+            proxy_mode: ProxyMode::default(),
+            ipvs_scheduler: default_scheduler(),
+            ipvs_exclude_cidrs: Vec::new(),
+            ipvs_strict_arp: false,
+        }
+    }
+}
+
+/// One of kube-proxy's modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProxyMode {
+    /// A table of the cluster's own
+    #[default]
+    Nftables,
+    /// The host's iptables
+    Iptables,
+    /// The kernel's balancer, and the host's iptables
+    Ipvs,
 }
 
 /// Where the ports of Nodes are that lead to Services.
@@ -307,6 +365,9 @@ pub struct ProxyArgs {
     /// Where ports of Nodes are.
     #[command(flatten)]
     pub node_ports: NodePortArgs,
+    /// How Services are led to endpoints.
+    #[command(flatten)]
+    pub proxy_mode: ProxyModeArgs,
     /// Where it says over HTTP whether it is well: 0.0.0.0:10256 or [::]:10256 if not given, at which it answers in all
     /// families of the cluster; nowhere, if the port is 0
     #[arg(long, value_name = "IP:PORT")]

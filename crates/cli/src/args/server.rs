@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::looks::Output;
 use super::network::NetworkArgs;
-use super::node::{IngressArgs, NodePortArgs, RuntimeArgs};
+use super::node::{IngressArgs, NodePortArgs, ProxyModeArgs, RuntimeArgs};
 
 /// Tokens let hosts in, as kubeadm's do; it starts its controller manager with the same.
 const CONTROLLERS: &str = "*,bootstrap-signer-controller,token-cleaner-controller";
@@ -105,6 +105,10 @@ pub struct ServerArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub node_ports: NodePortArgs,
+    /// How Services are led to endpoints.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub proxy_mode: ProxyModeArgs,
     /// Leave out parts of the cluster, because something else does their work: repeated, or with commas
     #[arg(long, env = "KNARR_DISABLE", value_enum, value_delimiter = ',', value_name = "PART")]
     #[serde(default)]

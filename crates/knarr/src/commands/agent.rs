@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Parser;
-use cli::args::{AgentArgs, CommonArgs, Part, ServerArgs};
+use cli::args::{AgentArgs, CommonArgs, Part, ProxyMode, ServerArgs};
 use cli::{Cli, Command};
 
 use crate::components::{ClusterConfig, JoinToken, Known, Newcomer, Ready, Settings};
@@ -59,10 +59,15 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
         ingress: args.ingress.clone(),
         registration: args.registration.clone(),
         node_ports: args.node_ports.clone(),
+        proxy_mode: args.proxy_mode.clone(),
         token: None,
         disable: vec![Part::ControllerManager, Part::Scheduler],
         ..server
     };
+    if server.proxy_mode.proxy_mode == ProxyMode::Ipvs {
+        tracing::warn!("network policies are not enforced on this node: {}", cli::validate::WITHOUT_POLICIES);
+        server.disable.push(Part::NetworkPolicy);
+    }
     if let Some(config) = config {
         server.cluster_cidr = config.cluster_cidr;
         server.service_cidr = config.service_cidr;

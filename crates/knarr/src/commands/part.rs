@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use base::Tasks;
-use cli::args::{ControllerManagerArgs, KubeletArgs, Part, ProxyArgs, SchedulerArgs};
+use cli::args::{ControllerManagerArgs, KubeletArgs, ProxyArgs, SchedulerArgs};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::components::{self, Connection};
@@ -30,7 +30,7 @@ pub(crate) fn scheduler(args: &SchedulerArgs) -> Result<()> {
 /// `knarr kubelet`
 pub(crate) fn kubelet(args: &KubeletArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
-    let _lock = host::take_for_part(Part::Kubelet, &layout)?;
+    let _lock = host::take_for_kubelet(&layout)?;
     run_until_stopped(&args.part.kubeconfig, "kubelet", async |connection| {
         components::start_kubelet(args, &layout, connection).await
     })
@@ -39,7 +39,7 @@ pub(crate) fn kubelet(args: &KubeletArgs) -> Result<()> {
 /// `knarr proxy`
 pub(crate) fn proxy(args: &ProxyArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
-    let _lock = host::take_for_part(Part::Proxy, &layout)?;
+    let _lock = host::take_for_proxy(args, &layout)?;
     run_until_stopped(&args.part.kubeconfig, "kube-proxy", async |connection| {
         components::start_proxy(args, &layout, connection).await
     })

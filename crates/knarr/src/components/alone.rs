@@ -260,7 +260,7 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
     node::start_kubelet(config, connection.informers, container_runtime, Reporter::disabled(), &tasks).await
 }
 
-/// `knarr proxy`: Services to nftables.
+/// `knarr proxy`: Services to the kernel.
 pub(crate) async fn start_proxy(args: &ProxyArgs, layout: &Layout, connection: Connection) -> Result<()> {
     let config = proxy::Config {
         cluster_id: layout.cluster_id(),
@@ -269,6 +269,7 @@ pub(crate) async fn start_proxy(args: &ProxyArgs, layout: &Layout, connection: C
         cluster_cidrs: args.cluster_cidr,
         service_cidrs: args.service_cidr,
         local_addresses: Vec::new(),
+        mode: node::proxy_mode(&args.proxy_mode),
         node_port_addresses: node::node_port_addresses(&args.node_ports)?,
         healthz_address: args.healthz_address(),
         metrics_address: args.metrics_address(),

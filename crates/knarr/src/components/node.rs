@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use base::{Clock, Random, Tasks};
-use cli::args::{NodePortArgs, Part};
+use cli::args::{NodePortArgs, Part, ProxyMode, ProxyModeArgs};
 use controller::trace::Reporter;
 use controller::{ClientMetrics, Informers};
 use jiff::Timestamp;
@@ -239,11 +239,25 @@ async fn start_proxy(
         cluster_cidrs: settings.args.cluster_cidr,
         service_cidrs: settings.args.service_cidr,
         local_addresses: settings.args.dns_addresses(),
+        mode: proxy_mode(&settings.args.proxy_mode),
         node_port_addresses: node_port_addresses(&settings.args.node_ports)?,
         healthz_address: Some((Ipv4Addr::UNSPECIFIED, PROXY_HEALTHZ_PORT).into()),
         metrics_address: Some((Ipv4Addr::LOCALHOST, PROXY_METRICS_PORT).into()),
     };
     run_proxy(config, informers, reporter, tasks).await
+}
+
+/// How Services are led to endpoints.
+pub(crate) fn proxy_mode(args: &ProxyModeArgs) -> proxy::Mode {
+    match args.proxy_mode {
+        ProxyMode::Nftables => proxy::Mode::Nftables,
+        ProxyMode::Iptables => proxy::Mode::Iptables,
+        ProxyMode::Ipvs => proxy::Mode::Ipvs(proxy::IpvsOptions {
+            scheduler: args.ipvs_scheduler.clone(),
+            exclude_cidrs: args.ipvs_exclude_cidrs.clone(),
+            strict_arp: args.ipvs_strict_arp,
+        }),
+    }
 }
 
 /// Where ports of Nodes are.

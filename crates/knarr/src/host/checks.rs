@@ -11,7 +11,7 @@ mod routes;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::{Result, bail};
-use cli::args::{Part, ServerArgs};
+use cli::args::{Part, ProxyArgs, ProxyMode, ServerArgs};
 
 use super::data_dir::{self, plain};
 use crate::layout::Layout;
@@ -63,6 +63,7 @@ pub(crate) struct Check {
 /// All of them, in the order in which `server` looks.
 const CHECKS: &[Check] = &[
     Check { name: "nftables", part: Some(Part::Proxy), look: kernel::nftables },
+    Check { name: "proxy mode", part: Some(Part::Proxy), look: kernel::proxy_mode },
     Check { name: "overlayfs", part: Some(Part::Kubelet), look: kernel::overlayfs },
     Check { name: "cgroups", part: Some(Part::Kubelet), look: kernel::cgroups },
     Check { name: "namespaces", part: Some(Part::Kubelet), look: kernel::namespaces },
@@ -128,14 +129,24 @@ pub(crate) fn demand_of_node(subject: &Subject<'_>) -> Result<()> {
     CHECKS.iter().filter(of_node).try_for_each(|check| demanded((check.look)(subject)))
 }
 
-/// The same for what one part needs of the kernel.
+/// The same for what the proxy alone needs of the kernel.
 ///
 /// # Errors
 /// As [`demand`].
-pub(crate) fn demand_kernel(part: Part, layout: &Layout) -> Result<()> {
-    if part == Part::Proxy {
-        return demanded(kernel::nftables_usable());
+pub(crate) fn demand_of_proxy(args: &ProxyArgs) -> Result<()> {
+    match args.proxy_mode.proxy_mode {
+        ProxyMode::Nftables => demanded(kernel::nftables_usable()),
+        ProxyMode::Iptables | ProxyMode::Ipvs => {
+            demanded(kernel::proxy_mode_usable(&args.proxy_mode, &args.service_cidr))
+        }
     }
+}
+
+/// The same for what the kubelet alone needs of the kernel.
+///
+/// # Errors
+/// As [`demand`].
+pub(crate) fn demand_of_kubelet(layout: &Layout) -> Result<()> {
     demanded(kernel::overlay_at(layout.root()))?;
     demanded(kernel::cgroups_usable())?;
     demanded(kernel::namespaces_usable())

@@ -35,6 +35,7 @@ mod overlay;
 mod parts;
 mod pods;
 mod poison;
+mod proxy_modes;
 mod readme;
 mod restarts;
 mod scheduler;

@@ -87,6 +87,7 @@ fn is_served(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> bool {
         service_cidrs: "10.43.0.0/16".parse().unwrap(),
         cluster_cidrs: "10.42.0.0/16".parse().unwrap(),
         local_addresses: vec![[10, 43, 0, 10].into()],
+        mode: proxy::Mode::Nftables,
         node_port_addresses: proxy::NodePortAddresses::Primary,
         healthz_address: None,
         metrics_address: None,

@@ -9,7 +9,7 @@ use crate::render;
 
 /// A few Services that want the same addresses, ports and endpoints, in a random state of the world; of either family, or
 /// both.
-fn world(random: &mut Random) -> Changed {
+pub(crate) fn world(random: &mut Random) -> Changed {
     let mut changed = Changed::default();
     let families = |random: &mut Random| match random.below(4) {
         0 => vec![Family::V4],
@@ -79,10 +79,10 @@ fn world(random: &mut Random) -> Changed {
 }
 
 /// xorshift64*: the same from one seed.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -91,7 +91,7 @@ impl Random {
 }
 
 /// What of `next` is different; slices and Services that are the same are left out by chance only.
-fn news(known: &Changed, next: &Changed) -> Changed {
+pub(crate) fn news(known: &Changed, next: &Changed) -> Changed {
     let pair = |known: &Changed, next: &Changed| Changed {
         services: std::iter::zip(&known.services, &next.services)
             .map(|((key, _, old), (_, _, new))| (key.clone(), old.clone(), new.clone()))

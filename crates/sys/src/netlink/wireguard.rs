@@ -3,24 +3,18 @@
 //! A link is of kind `wireguard`. Its public key is the kernel's to compute: it is read back. A peer is who has a key: packets
 //! for its networks go to its endpoint, and what comes from it has a source in them.
 //!
-//! Source: `include/uapi/linux/wireguard.h`, `genetlink.h`.
+//! Source: `include/uapi/linux/wireguard.h`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use nix::libc;
 
+use super::generic::{self, HEADER_BYTES, message, u16_of};
 use super::overlay::new_link;
 use super::route::{Route, ip_of, octets};
-use super::{ACK, DUMP, Encoder, Socket, attributes, find_attribute};
-use crate::{Error, Result};
-
-const HEADER_BYTES: usize = 4;
-const CONTROL: u16 = 0x10;
-const CONTROL_VERSION: u8 = 1;
-const GET_FAMILY: u8 = 3;
-const FAMILY_ID: u16 = 1;
-const FAMILY_NAME: u16 = 2;
+use super::{DUMP, Encoder, Socket, attributes, find_attribute};
+use crate::Result;
 
 const NAME: &str = "wireguard";
 const VERSION: u8 = 1;
@@ -95,15 +89,8 @@ impl Wireguard {
     /// # Errors
     /// `ENOENT` if the kernel has no WireGuard.
     pub fn open() -> Result<Self> {
-        let mut socket = Socket::open(libc::NETLINK_GENERIC)?;
-        let mut request = message(CONTROL, GET_FAMILY, CONTROL_VERSION);
-        request.str(FAMILY_NAME, NAME);
-        let doing = || "find WireGuard in the kernel".to_owned();
-        let answers = socket.request(request, ACK, doing)?;
-        let id =
-            answers.iter().find_map(|answer| u16_of(find_attribute(answer.get(HEADER_BYTES..)?, FAMILY_ID)?));
-        let missing = || Error::new(doing(), std::io::Error::from_raw_os_error(libc::ENOENT));
-        Ok(Self { socket, family: id.ok_or_else(missing)? })
+        let (socket, family) = generic::open(NAME, || "find WireGuard in the kernel".to_owned())?;
+        Ok(Self { socket, family })
     }
 
     /// What the link of this name is like.
@@ -146,12 +133,6 @@ impl Route {
         let request = new_link(name, mtu, NAME, |_| ());
         self.0.call(request, || format!("create WireGuard link {name}"))
     }
-}
-
-fn message(family: u16, command: u8, version: u8) -> Encoder {
-    let mut request = Encoder::message(family, 0);
-    request.raw(&[command, version, 0, 0]);
-    request
 }
 
 fn change_request(family: u16, name: &str, changes: &[Change]) -> Encoder {
@@ -204,10 +185,6 @@ fn read_socket_address(bytes: &[u8]) -> Option<SocketAddr> {
         _ => return None,
     };
     Some(SocketAddr::new(ip, port))
-}
-
-fn u16_of(bytes: &[u8]) -> Option<u16> {
-    bytes.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
 }
 
 impl Device {

@@ -2,14 +2,45 @@
 
 use std::path::Path;
 
-use cli::args::NetworkBackend;
+use cli::args::{NetworkBackend, ProxyMode, ProxyModeArgs};
 use machinery::net::{Cidrs, Family};
 
 use super::{Finding, Subject};
+use crate::components;
 use crate::host::data_dir::plain;
 
-pub(super) fn nftables(_: &Subject<'_>) -> Finding {
-    nftables_usable()
+pub(super) fn nftables(subject: &Subject<'_>) -> Finding {
+    match subject.args.proxy_mode.proxy_mode {
+        ProxyMode::Nftables => nftables_usable(),
+        ProxyMode::Iptables | ProxyMode::Ipvs => Finding::Fine("not needed by Services".into()),
+    }
+}
+
+/// What leads packets to Services, where that is not nftables.
+pub(super) fn proxy_mode(subject: &Subject<'_>) -> Finding {
+    proxy_mode_usable(&subject.args.proxy_mode, &subject.args.service_cidr)
+}
+
+pub(super) fn proxy_mode_usable(args: &ProxyModeArgs, services: &Cidrs) -> Finding {
+    let name = match args.proxy_mode {
+        ProxyMode::Nftables => return Finding::Fine("nftables".into()),
+        ProxyMode::Iptables => "iptables",
+        ProxyMode::Ipvs => "IPVS",
+    };
+    let mode = components::proxy_mode(args);
+    let needs = format!("which Services need with --proxy-mode {}", name.to_lowercase());
+    match proxy::try_mode(&mode, services) {
+        Ok(()) => Finding::Fine(format!("{name}: usable")),
+        Err(proxy::Missing::Iptables(error)) => Finding::failure(
+            format!("cannot use iptables, {needs}: {}", cause(&error)),
+            "install the package iptables, run with CAP_NET_ADMIN, or choose --proxy-mode nftables",
+        ),
+        Err(proxy::Missing::Ipvs(error)) => Finding::failure(
+            format!("cannot use IPVS, {needs}: {}", cause(&error)),
+            "load it with `modprobe ip_vs` and `modprobe ip_set` (CONFIG_IP_VS, CONFIG_IP_SET), run with CAP_NET_ADMIN, \
+             or choose --proxy-mode nftables",
+        ),
+    }
 }
 
 pub(super) fn nftables_usable() -> Finding {

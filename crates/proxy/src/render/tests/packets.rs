@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::Command;
 use std::time::Duration;
 
 use sys::netlink::{Address, NewRoute, Route};
@@ -10,7 +9,60 @@ use sys::netns::NetNs;
 
 use super::*;
 use crate::families::socket;
-use crate::{Kernel, NodePortAddresses};
+use crate::{Kernel, Mode, NodePortAddresses};
+
+mod modes;
+
+/// Each of these as a test in every mode that this kernel has.
+macro_rules! in_modes {
+    ($mode:ident, $value:expr, $without:meta, [$($name:ident),* $(,)?]) => {
+        mod $mode {
+            $(#[test]
+            #[cfg_attr($without, ignore = "not every kernel has this: a test runs these under one that does")]
+            fn $name() {
+                super::$name($value);
+            })*
+        }
+    };
+    ($($name:ident),* $(,)?) => {
+        in_modes!(nftables, crate::Mode::Nftables, any(), [$($name),*]);
+        in_modes!(iptables, crate::Mode::Iptables, any(), [$($name),*]);
+        in_modes!(ipvs, crate::Mode::Ipvs(crate::families::ipvs_options("rr")), all(), [$($name),*]);
+    };
+}
+
+use in_modes;
+
+in_modes! {
+    pods_and_the_host_reach_a_service_and_are_refused_without_endpoints,
+    the_cluster_dns_address_is_answered_by_the_host_itself,
+    node_ports_and_external_addresses_lead_in,
+    clients_stay_with_their_endpoint_until_it_is_gone,
+    a_udp_client_with_one_socket_moves_on_when_its_endpoint_is_gone,
+    a_load_balancers_address_is_open_to_its_source_ranges_and_nobody_else,
+    traffic_that_must_stay_here_is_dropped_where_nothing_is_here_but_for_pods_and_the_host,
+    node_ports_are_at_the_nodes_address_or_in_networks_and_never_on_loopback,
+    each_family_of_a_service_has_a_life_of_its_own,
+    neighbours_find_an_address_of_the_pool,
+    cleanup_finds_and_removes_everything,
+}
+
+fn in_mode(mode: &Mode, config: Config) -> Config {
+    Config { mode: mode.clone(), ..config }
+}
+
+/// Runs the ignored tests with a name like this under a kernel that has IPVS.
+fn under_the_other_kernel(name: &str) {
+    let (program, folder) = (std::env::current_exe().unwrap(), std::env::current_dir().unwrap());
+    let printed = testkit::other_kernel::run(&folder, &program, &["--ignored", "--test-threads=3", name]);
+    let printed = printed.unwrap_or_else(|error| panic!("{error:#}"));
+    assert!(!printed.contains("running 0 tests"), "{printed}");
+}
+
+#[test]
+fn services_work_by_ipvs() {
+    under_the_other_kernel("packets::ipvs::");
+}
 
 const PODS: usize = 2;
 
@@ -25,8 +77,8 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn new(family: Family) -> Self {
-        Self::of(family, config(&[family]))
+    fn new(mode: &Mode, family: Family) -> Self {
+        Self::of(family, in_mode(mode, config(&[family])))
     }
 
     /// The Pods have addresses of both families; the first one is what tests speak.
@@ -47,6 +99,11 @@ impl Cluster {
         host.run(|| {
             for family in BOTH {
                 add_address("lo", ip(family, [192, 0, 2, 1]), bits(family));
+            }
+            // The built-in network needs nftables.
+            if testkit::other_kernel::is_here() {
+                pods = plain_network()?;
+                return Ok(());
             }
             let network = cni::Network::load(&dir.path().join("none"), network).unwrap();
             for n in 0..PODS {
@@ -113,8 +170,7 @@ impl Cluster {
     }
 
     fn listing(&self) -> String {
-        let list = || Ok(Command::new("nft").args(["list", "ruleset"]).output().unwrap().stdout);
-        String::from_utf8(self.host.run(list).unwrap()).unwrap()
+        self.host.run(|| Ok(modes::listing())).unwrap()
     }
 }
 
@@ -167,6 +223,37 @@ fn add_ipv6(host: &NetNs, pods: &[NetNs]) {
     }
 }
 
+/// Pods with the addresses that the built-in network would give them, on a bridge whose ports send back what they sent.
+fn plain_network() -> sys::Result<Vec<NetNs>> {
+    use std::os::fd::AsFd;
+
+    let mut route = Route::open()?;
+    route.create_bridge("pods")?;
+    route.set_up("pods")?;
+    let bridge = route.index("pods")?;
+    let ip = |last| ip(Family::V4, [10, 42, 0, last]);
+    add_address("pods", ip(1), 24);
+    for key in ["ipv4/ip_forward", "bridge/bridge-nf-call-iptables", "bridge/bridge-nf-call-ip6tables"] {
+        sys::netns::set_sysctl(&format!("net/{key}"), "1")?;
+    }
+    let pod = |n| {
+        let (pod, name) = (NetNs::anonymous()?, format!("pod{n}"));
+        let peer = sys::netlink::VethPeer { name: "eth0", namespace: pod.as_fd(), mac: None };
+        route.create_veth(&name, None, Some(bridge), &peer)?;
+        route.set_up_hairpin_port(&name)?;
+        pod.run(|| {
+            let mut route = Route::open()?;
+            route.loopback_up()?;
+            route.set_up("eth0")?;
+            add_address("eth0", ip(2 + n), 24);
+            add_route(None, "eth0", Some(ip(1)));
+            Ok(())
+        })?;
+        Ok(pod)
+    };
+    (0..PODS as u8).map(pod).collect()
+}
+
 fn serve(n: usize, pod: &NetNs) {
     let listener = pod.run(|| Ok(TcpListener::bind("[::]:8080").unwrap())).unwrap();
     std::thread::spawn(move || {
@@ -192,9 +279,8 @@ fn ask(to: SocketAddr, patience: Duration) -> String {
     answer
 }
 
-#[test]
-fn pods_and_the_host_reach_a_service_and_are_refused_without_endpoints() {
-    for cluster in BOTH.map(Cluster::new) {
+fn pods_and_the_host_reach_a_service_and_are_refused_without_endpoints(mode: Mode) {
+    for cluster in BOTH.map(|family| Cluster::new(&mode, family)) {
         cluster.apply(WEB);
         for from in 0..PODS {
             let answers: BTreeSet<String> =
@@ -221,9 +307,8 @@ fn pods_and_the_host_reach_a_service_and_are_refused_without_endpoints() {
     }
 }
 
-#[test]
-fn the_cluster_dns_address_is_answered_by_the_host_itself() {
-    for cluster in BOTH.map(Cluster::new) {
+fn the_cluster_dns_address_is_answered_by_the_host_itself(mode: Mode) {
+    for cluster in BOTH.map(|family| Cluster::new(&mode, family)) {
         cluster.apply("[{metadata: {name: kube-dns}, spec: {clusterIP: 10.43.0.10, ports: [{port: 53}]}}]");
         let address = cluster.socket("10.43.0.10:53");
         let listener = cluster.host.run(|| Ok(TcpListener::bind(address).unwrap())).unwrap();
@@ -237,9 +322,8 @@ fn the_cluster_dns_address_is_answered_by_the_host_itself() {
     }
 }
 
-#[test]
-fn node_ports_and_external_addresses_lead_in() {
-    for cluster in BOTH.map(Cluster::new) {
+fn node_ports_and_external_addresses_lead_in(mode: Mode) {
+    for cluster in BOTH.map(|family| Cluster::new(&mode, family)) {
         let external = (cluster.ip("192.0.2.77"), bits(cluster.family));
         inside(&cluster.host, || add_route(Some(external), "ks-test", None));
         cluster.apply(
@@ -262,9 +346,8 @@ fn node_ports_and_external_addresses_lead_in() {
     }
 }
 
-#[test]
-fn clients_stay_with_their_endpoint_until_it_is_gone() {
-    for cluster in BOTH.map(Cluster::new) {
+fn clients_stay_with_their_endpoint_until_it_is_gone(mode: Mode) {
+    for cluster in BOTH.map(|family| Cluster::new(&mode, family)) {
         let sticky = WEB.replace("spec: {", "spec: {sessionAffinity: ClientIP, ");
         cluster.apply(&sticky);
         let first = cluster.asked_by_host("10.43.0.5:80");
@@ -283,9 +366,8 @@ fn clients_stay_with_their_endpoint_until_it_is_gone() {
     }
 }
 
-#[test]
-fn a_udp_client_with_one_socket_moves_on_when_its_endpoint_is_gone() {
-    for cluster in BOTH.map(Cluster::new) {
+fn a_udp_client_with_one_socket_moves_on_when_its_endpoint_is_gone(mode: Mode) {
+    for cluster in BOTH.map(|family| Cluster::new(&mode, family)) {
         let leads_to = |ip: &str| {
             format!(
                 "[{{metadata: {{name: web}}, spec: {{clusterIP: 10.43.0.5, ports: [{{port: 80, protocol: UDP}}]}}}},
@@ -333,11 +415,10 @@ const BALANCED: &str = "
 - {metadata: {name: web}, ports: [{port: 8080}], endpoints: [{addresses: [10.42.0.3], nodeName: node-a}]}
 ";
 
-#[test]
-fn a_load_balancers_address_is_open_to_its_source_ranges_and_nobody_else() {
+fn a_load_balancers_address_is_open_to_its_source_ranges_and_nobody_else(mode: Mode) {
     let balancer = "192.0.2.77:80";
     let (drops, answers) = ("timed out", "pod1 to 10.42.0.1");
-    for cluster in BOTH.map(Cluster::new) {
+    for cluster in BOTH.map(|family| Cluster::new(&mode, family)) {
         lead_here(&cluster, "192.0.2.77");
         let other = if cluster.family == Family::V4 { "'2001:db8::/32'" } else { "'::ffff:cb00:7100/120'" };
         for (ranges, by_pod, by_host) in [
@@ -375,18 +456,18 @@ fn a_load_balancers_address_is_open_to_its_source_ranges_and_nobody_else() {
         cluster.apply(&without(&BALANCED.replace("MORE", "loadBalancerSourceRanges: [10.42.0.2/32]")));
         for (pod, answer, why) in [
             (0, "connection refused", "there is no endpoint, and who may ask is told"),
-            (1, "timed out", "who may not ask is told nothing"),
+            // Those that stand on iptables refuse everybody then, as upstream's.
+            (1, if mode == Mode::Nftables { "timed out" } else { "connection refused" }, "who may not ask"),
         ] {
             assert_eq!(cluster.asked_briefly(&cluster.pods[pod], balancer), answer, "{why}");
         }
     }
 }
 
-#[test]
-fn traffic_that_must_stay_here_is_dropped_where_nothing_is_here_but_for_pods_and_the_host() {
+fn traffic_that_must_stay_here_is_dropped_where_nothing_is_here_but_for_pods_and_the_host(mode: Mode) {
     let elsewhere = BALANCED.replace("node-a", "node-b");
     let node = "192.0.2.1:30080";
-    for cluster in BOTH.map(Cluster::new) {
+    for cluster in BOTH.map(|family| Cluster::new(&mode, family)) {
         lead_here(&cluster, "192.0.2.77");
         let asked = |net: &NetNs, to: &str| cluster.asked_briefly(net, to);
         // Who comes from outside is neither a Pod nor the host: one with an address of its own behind a link.
@@ -439,10 +520,9 @@ fn outside(cluster: &Cluster) -> NetNs {
     outside
 }
 
-#[test]
-fn node_ports_are_at_the_nodes_address_or_in_networks_and_never_on_loopback() {
+fn node_ports_are_at_the_nodes_address_or_in_networks_and_never_on_loopback(mode: Mode) {
     let yaml = BALANCED.replace("MORE", "");
-    for cluster in BOTH.map(Cluster::new) {
+    for cluster in BOTH.map(|family| Cluster::new(&mode, family)) {
         lead_here(&cluster, "192.0.2.77");
         let networks = |text: &[&str]| {
             NodePortAddresses::Networks(text.iter().map(|text| cluster.told(text).parse().unwrap()).collect())
@@ -458,6 +538,7 @@ fn node_ports_are_at_the_nodes_address_or_in_networks_and_never_on_loopback() {
             ("one of the other family", of_other, true, true),
         ] {
             let config = Config { node_port_addresses: addresses, ..config(&[cluster.family]) };
+            let config = in_mode(&mode, config);
             let mut kernel = Kernel::new(config, &base::metrics::Metrics::new());
             cluster.host.run(|| kernel.program(changed(cluster.family, &yaml))).unwrap();
             for (to, answers) in
@@ -472,8 +553,7 @@ fn node_ports_are_at_the_nodes_address_or_in_networks_and_never_on_loopback() {
 }
 
 /// What leads to endpoints of the other family leads nowhere, and neither family knows of the other's end.
-#[test]
-fn each_family_of_a_service_has_a_life_of_its_own() {
+fn each_family_of_a_service_has_a_life_of_its_own(mode: Mode) {
     let service = "{metadata: {name: web}, spec: {clusterIP: 10.43.0.5, clusterIPs: [10.43.0.5, 'fd00::a2b:5'], type: NodePort,
          ports: [{port: 80, nodePort: 30080}]}}";
     let slice = |name: &str, family: &str, ip: &str| {
@@ -483,7 +563,7 @@ fn each_family_of_a_service_has_a_life_of_its_own() {
         )
     };
     let (v4, v6) = (slice("v4", "IPv4", "10.42.0.2"), slice("v6", "IPv6", "fd00::a2a:3"));
-    let cluster = Cluster::of(Family::V4, config(&BOTH));
+    let cluster = Cluster::of(Family::V4, in_mode(&mode, config(&BOTH)));
     let ask_all = || {
         ["10.43.0.5:80", "192.0.2.1:30080"].map(|to| {
             BOTH.map(|family| {
@@ -511,17 +591,17 @@ fn each_family_of_a_service_has_a_life_of_its_own() {
     cluster.apply(&format!("[{service}, {v4}, {lie}]"));
     assert_eq!(ask_all()[0], [answers_v4, [refused(), refused()]]);
     // A proxy of one family takes away what it does not keep up.
-    let tables = || sys::nftables::table_names_of(table_family(Family::V6));
-    assert_eq!(cluster.host.run(tables).unwrap(), ["knarr-test-services"]);
-    let mut kernel = Kernel::new(config(&[Family::V4]), &base::metrics::Metrics::new());
+    let tables = || Ok(modes::ipv6_rules());
+    assert!(cluster.host.run(tables).unwrap());
+    let config = in_mode(&mode, config(&[Family::V4]));
+    let mut kernel = Kernel::new(config, &base::metrics::Metrics::new());
     cluster.host.run(|| kernel.program(changed(Family::V4, &format!("[{service}, {v4}]")))).unwrap();
-    assert_eq!(cluster.host.run(tables).unwrap(), [""; 0]);
+    assert!(!cluster.host.run(tables).unwrap());
 }
 
 /// An address of the balancer's pool is found by the neighbours of whatever link the Node's own is on, and goes with the
 /// Service, or with all that the cluster has on the host.
-#[test]
-fn neighbours_find_an_address_of_the_pool() {
+fn neighbours_find_an_address_of_the_pool(mode: Mode) {
     let yaml = "
 - {metadata: {name: web}, spec: {type: LoadBalancer, clusterIP: 10.43.0.5, ports: [{port: 80}]},
    status: {loadBalancer: {ingress: [{ip: 198.18.0.77}]},
@@ -529,7 +609,7 @@ fn neighbours_find_an_address_of_the_pool() {
 - {metadata: {name: web}, ports: [{port: 8080}], endpoints: [{addresses: [10.42.0.3], nodeName: node-a}]}
 ";
     for family in BOTH {
-        let mut config = config(&[family]);
+        let mut config = in_mode(&mode, config(&[family]));
         config.node_ips = vec![ip(family, [198, 18, 0, 1])];
         let cluster = Cluster::of(family, config);
         let outside = outside(&cluster);
@@ -559,14 +639,14 @@ fn neighbours_find_an_address_of_the_pool() {
     }
 }
 
-#[test]
-fn cleanup_finds_and_removes_everything() {
+fn cleanup_finds_and_removes_everything(mode: Mode) {
     for families in [vec![Family::V4], vec![Family::V6], BOTH.to_vec()] {
-        let cluster = Cluster::of(families[0], config(&families));
+        let cluster = Cluster::of(families[0], in_mode(&mode, config(&families)));
         cluster.apply(WEB);
         let clean = || {
+            assert_eq!(crate::cleanup("other")?, Vec::<String>::new());
             let found = crate::cleanup("test")?;
-            assert_eq!(found, ["link ks-test", "nftables table knarr-test-services"]);
+            assert_eq!(found, modes::leftovers(&mode, &families));
             crate::leftovers("test")
         };
         assert_eq!(cluster.host.run(clean).unwrap(), Vec::<String>::new(), "{families:?}");

@@ -1,0 +1,52 @@
+//! Mode `nftables`: one table of the cluster's own for each family, each change of both one transaction.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use machinery::net::Family;
+use sys::nftables;
+
+use super::Backend;
+use crate::host::table_family;
+use crate::services::{Difference, Part};
+use crate::{Config, render};
+
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Nftables(pub(super) Arc<Config>);
+
+impl Backend for Nftables {
+    fn replace(&mut self, whole: &Part) -> sys::Result<()> {
+        nftables::replace_all(&render::whole(whole, &self.0))?;
+        // What a proxy of more families has left.
+        let families = self.0.families();
+        delete(FAMILIES.into_iter().filter(|family| !families.contains(family)), &self.0.cluster_id)
+    }
+
+    fn change(&mut self, difference: &Difference) -> sys::Result<Instant> {
+        let (before, after) =
+            (render::part(&difference.before, &self.0), render::part(&difference.after, &self.0));
+        let decided = Instant::now();
+        nftables::change(&before, &after)?;
+        Ok(decided)
+    }
+}
+
+fn delete(mut families: impl Iterator<Item = Family>, cluster_id: &str) -> sys::Result<()> {
+    let name = crate::table_name(cluster_id);
+    families.try_for_each(|family| nftables::delete_table_of(table_family(family), &name))
+}
+
+pub(super) fn leftovers(cluster_id: &str) -> sys::Result<Vec<String>> {
+    let (name, mut names) = (crate::table_name(cluster_id), Vec::new());
+    for family in FAMILIES {
+        names.extend(nftables::table_names_of(table_family(family))?);
+    }
+    Ok(names.contains(&name).then(|| format!("nftables table {name}")).into_iter().collect())
+}
+
+pub(super) fn cleanup(cluster_id: &str) -> sys::Result<()> {
+    delete(FAMILIES.into_iter(), cluster_id)
+}
