@@ -27,6 +27,7 @@ pub mod resource_metrics;
 pub mod reviews;
 mod token_use;
 pub mod tokens;
+mod tunnel_requests;
 mod webhook_dial;
 pub mod webhooks;
 
@@ -63,6 +64,7 @@ mod expression_authorizer;
 pub mod metrics;
 pub mod security;
 pub mod trace;
+pub mod tunnels;
 
 pub mod config;
 pub mod options;

@@ -10,6 +10,7 @@ pub mod connections;
 pub mod health;
 pub mod metrics;
 pub mod random;
+pub mod relay;
 pub mod tasks;
 
 pub use backoff::Backoff;
