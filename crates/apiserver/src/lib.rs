@@ -64,10 +64,10 @@ mod expression_authorizer;
 pub mod metrics;
 pub mod security;
 pub mod trace;
-pub mod tunnels;
 
 pub mod config;
 pub mod options;
+pub mod tunnels;
 
 pub mod audit;
 pub mod authentication_config;

@@ -152,7 +152,7 @@ async fn backend(server: &TestServer, is_kubelet: bool) -> SocketAddr {
 }
 
 async fn answer(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin, text: &str) {
-    stream.read(&mut [0; 4096]).await.unwrap();
+    assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0, "a request");
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.shutdown().await.ok();

@@ -41,6 +41,7 @@ mod servers;
 mod storage;
 mod streams;
 mod supervisor;
+mod tunnels;
 mod webhooks;
 
 use testkit::Cluster;
