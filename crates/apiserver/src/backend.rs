@@ -7,6 +7,7 @@ pub mod kubelet;
 
 use std::sync::Arc;
 
+use base::relay::relay;
 use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderMap, Method, Request as HttpRequest, Response, StatusCode};
@@ -18,7 +19,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::CryptoProvider;
 use rustls::{DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tracing::debug;
 
@@ -53,9 +54,6 @@ const OURS: [&str; 7] = [
     "access-control-allow-methods",
     "access-control-allow-origin",
 ];
-
-/// How much is passed on at a time.
-const COPY_BYTES: usize = 32 * 1024;
 
 /// Where a request goes.
 #[derive(Clone)]
@@ -150,7 +148,6 @@ pub async fn send(api: &Api, backend: &Backend, outgoing: Outgoing) -> Result<Re
         .connect()
         .await
         .map_err(|failure| format!("dial tcp {authority}: connect: {}", reason(&failure)))?;
-    stream.set_nodelay(true).map_err(|failure| text(&failure))?;
     let Outgoing { method, path, mut headers, body } = outgoing;
     if let Ok(value) = authority.parse() {
         headers.insert(HOST, value);
@@ -162,8 +159,8 @@ pub async fn send(api: &Api, backend: &Backend, outgoing: Outgoing) -> Result<Re
     match &backend.tls {
         None => exchange(api, stream, request).await,
         Some(connector) => {
-            let name =
-                ServerName::try_from(backend.to.host().to_owned()).map_err(|failure| text(&failure))?;
+            let name = ServerName::try_from(backend.to.server_name().to_owned())
+                .map_err(|failure| text(&failure))?;
             let stream = connector.connect(name, stream).await.map_err(|failure| text(&failure))?;
             exchange(api, stream, request).await
         }
@@ -259,9 +256,7 @@ pub fn answer(api: &Api, mut response: Response<Incoming>, client: OnUpgrade) ->
     api.serving.spawn("stream", async move {
         match tokio::try_join!(client, backend) {
             Ok((client, backend)) => {
-                let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
-                let (from_backend, to_backend) = tokio::io::split(TokioIo::new(backend));
-                tokio::join!(copy(from_client, to_backend), copy(from_backend, to_client));
+                relay(TokioIo::new(client), TokioIo::new(backend)).await;
             }
             Err(failure) => debug!(%failure, "a stream was not switched"),
         }
@@ -272,62 +267,11 @@ pub fn answer(api: &Api, mut response: Response<Incoming>, client: OnUpgrade) ->
     switched
 }
 
-/// Copies until the end, whatever it is, and passes it on. The other direction goes on by itself: what a backend has
-/// said before it left must still arrive, also when it left without a farewell. (`tokio::io::copy` reads ahead while
-/// it writes, and gives up what it holds when reading fails.)
-async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
-    let mut buffer = vec![0; COPY_BYTES];
-    let copied = async {
-        loop {
-            let count = from.read(&mut buffer).await?;
-            let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { return Ok(()) };
-            to.write_all(bytes).await?;
-            to.flush().await?;
-        }
-    };
-    let copied: std::io::Result<()> = copied.await;
-    if let Err(failure) = copied {
-        debug!(%failure, "one direction of a stream broke");
-    }
-    if let Err(failure) = to.shutdown().await {
-        debug!(%failure, "the end of a stream was not wanted");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use http::header::HeaderName;
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
 
     use super::*;
-
-    /// Says `hello`, and then breaks.
-    struct Broken(&'static [u8]);
-
-    impl AsyncRead for Broken {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            buffer: &mut tokio::io::ReadBuf<'_>,
-        ) -> Poll<std::io::Result<()>> {
-            if self.0.is_empty() {
-                return Poll::Ready(Err(std::io::ErrorKind::UnexpectedEof.into()));
-            }
-            buffer.put_slice(std::mem::take(&mut self.0));
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    #[tokio::test]
-    async fn what_was_said_before_a_break_arrives_however_slowly() {
-        // Room for one byte: the break comes while the rest waits.
-        let (near, mut far) = tokio::io::duplex(1);
-        let mut text = String::new();
-        let (_, read) = tokio::join!(copy(Broken(b"hello"), near), far.read_to_string(&mut text));
-        read.unwrap();
-        assert_eq!(text, "hello");
-    }
 
     #[test]
     fn a_backend_never_sees_who_the_client_claims_to_be() {

@@ -15,6 +15,7 @@ use crate::kinds::{Kind, Kinds};
 use crate::metrics::Metrics;
 use crate::policies::Policies;
 use crate::security::Security;
+use crate::tunnels::Tunnels;
 use crate::webhooks::Webhooks;
 
 /// What can be known and asked without a write.
@@ -37,6 +38,8 @@ pub struct Cluster {
     pub policies: Policies,
     /// What has custom objects converted.
     pub converters: Arc<Converters>,
+    /// The tunnels that Nodes have opened.
+    pub tunnels: Arc<Tunnels>,
     /// Counters.
     pub metrics: Metrics,
     /// Time.

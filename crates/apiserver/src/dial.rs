@@ -5,19 +5,25 @@
 //! host, to the network's own addresses, to an API server (which would believe the client certificate for kubelets,
 //! CVE-2022-3294), nor into a range of Services, behind whose addresses anything may be.
 //!
+//! A connection takes the tunnel of the Node that it leads to, where there is one: whether it may be made does not depend on
+//! the way. The Node's end looks again, at what is its own.
+//!
 //! Source: `isProxyableHostname` of `pkg/registry/core/node`, `ResourceLocation` of `pkg/registry/core/pod`.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use machinery::net::Cidr;
 use tokio::net::TcpStream;
+use tunnel::{Connection, Tunnel};
 
 use crate::addresses;
 use crate::cluster::Cluster;
 use crate::status::{Error, Result};
+use crate::tunnels::Tunnels;
 
 /// How long a connection may take. Source: `net.Dialer.Timeout` of upstream's transports.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
@@ -30,6 +36,9 @@ pub struct Destination {
     host: String,
     port: u16,
     addresses: Vec<SocketAddr>,
+    tunnels: Arc<Tunnels>,
+    /// The Node whose kubelet it is, and the way to it, if that is a tunnel.
+    kubelet: Option<(String, Tunnel)>,
 }
 
 impl Destination {
@@ -39,7 +48,24 @@ impl Destination {
     /// 400 if one of them may not be connected to, or there is none.
     pub async fn find(cluster: &Cluster, host: &str, port: u16) -> Result<Self> {
         let own = Own::of(cluster);
-        Self::checked(host, port, |address| own.allows(address)).await
+        Self::checked(cluster, host, port, |address| own.allows(address)).await
+    }
+
+    /// The same for the kubelet of a Node: through the Node's tunnel, if that is the way. A name is then the Node's to
+    /// resolve.
+    ///
+    /// # Errors
+    /// As [`Destination::find`].
+    pub async fn of_kubelet(cluster: &Cluster, node: &str, host: &str, port: u16) -> Result<Self> {
+        let Some(tunnel) = cluster.tunnels.to_kubelet(node) else {
+            return Self::find(cluster, host, port).await;
+        };
+        let kubelet = Some((node.to_owned(), tunnel));
+        if host.parse::<IpAddr>().is_ok() {
+            return Ok(Self { kubelet, ..Self::find(cluster, host, port).await? });
+        }
+        let (host, tunnels) = (host.to_owned(), Arc::clone(&cluster.tunnels));
+        Ok(Self { host, port, addresses: Vec::new(), tunnels, kubelet })
     }
 
     /// The same for what only administrators name: they may lead the server anywhere but to an API server.
@@ -48,10 +74,15 @@ impl Destination {
     /// As [`Destination::find`].
     pub async fn of_administrator(cluster: &Cluster, host: &str, port: u16) -> Result<Self> {
         let own = Own::of(cluster);
-        Self::checked(host, port, |address| !own.has(address)).await
+        Self::checked(cluster, host, port, |address| !own.has(address)).await
     }
 
-    async fn checked(host: &str, port: u16, allows: impl Fn(SocketAddr) -> bool) -> Result<Self> {
+    async fn checked(
+        cluster: &Cluster,
+        host: &str,
+        port: u16,
+        allows: impl Fn(SocketAddr) -> bool,
+    ) -> Result<Self> {
         let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
             Ok(ip) => vec![SocketAddr::new(ip, port)],
             Err(_) => tokio::time::timeout(CONNECT_MAX, tokio::net::lookup_host((host, port)))
@@ -67,7 +98,13 @@ impl Destination {
         if addresses.iter().any(|address| !allows(*address)) {
             return Err(Error::bad_request("address not allowed"));
         }
-        Ok(Self { host: host.to_owned(), port, addresses })
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            addresses,
+            tunnels: Arc::clone(&cluster.tunnels),
+            kubelet: None,
+        })
     }
 
     /// The same, for objects that have no names but addresses.
@@ -86,6 +123,11 @@ impl Destination {
         &self.host
     }
 
+    /// Whom a certificate there must name: behind a tunnel that is the Node, whose addresses may be others' here.
+    pub fn server_name(&self) -> &str {
+        self.kubelet.as_ref().map_or(&self.host, |(node, _)| node)
+    }
+
     /// `host:port`.
     pub fn authority(&self) -> String {
         match self.host.contains(':') {
@@ -98,16 +140,31 @@ impl Destination {
     ///
     /// # Errors
     /// That of the last one.
-    pub async fn connect(&self) -> io::Result<TcpStream> {
+    pub async fn connect(&self) -> io::Result<Connection> {
+        if let Some((_, tunnel)) = &self.kubelet {
+            return self.tunnels.connect(tunnel, &self.host, self.port).await;
+        }
         let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in &self.addresses {
-            match tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => failure = error,
-                Err(_) => failure = io::Error::new(io::ErrorKind::TimedOut, "i/o timeout"),
+            let connected = match self.tunnels.to_pod(address.ip()) {
+                Some(tunnel) => {
+                    self.tunnels.connect(&tunnel, &address.ip().to_string(), address.port()).await
+                }
+                None => direct(*address).await,
+            };
+            match connected {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failure = error,
             }
         }
         Err(failure)
+    }
+}
+
+async fn direct(address: SocketAddr) -> io::Result<Connection> {
+    match tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await {
+        Ok(stream) => Connection::direct(stream?),
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "i/o timeout")),
     }
 }
 

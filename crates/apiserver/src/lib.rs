@@ -27,6 +27,7 @@ pub mod resource_metrics;
 pub mod reviews;
 mod token_use;
 pub mod tokens;
+mod tunnel_requests;
 mod webhook_dial;
 pub mod webhooks;
 
@@ -66,6 +67,7 @@ pub mod trace;
 
 pub mod config;
 pub mod options;
+pub mod tunnels;
 
 pub mod audit;
 pub mod authentication_config;

@@ -12,6 +12,7 @@ use crate::authentication_config::{Anonymous, Authentication, TokenWebhook};
 use crate::authorization_config::Authorization;
 use crate::event_rate_limits::EventRateLimits;
 use crate::front_proxy::FrontProxy;
+use crate::tunnels::EgressSelectorMode;
 use crate::webhooks::AdmissionCredentials;
 use machinery::net::Cidr;
 
@@ -71,6 +72,8 @@ pub struct Options {
     pub hostname: String,
     /// How long a request may take that does not say. Source: `--request-timeout`.
     pub request_timeout: Duration,
+    /// What goes through Nodes' tunnels. Source: `--egress-selector-mode` of k3s.
+    pub egress_selector_mode: EgressSelectorMode,
     /// Addresses that are connected to though they are this host's; no flag sets them, tests have their kubelets there.
     pub dials_also: Vec<IpAddr>,
     /// How many connections there may be, and of whom; by how many descriptors the process has, if absent.
@@ -119,6 +122,7 @@ impl Default for Options {
             is_one_of_many: false,
             hostname: String::new(),
             request_timeout: Duration::from_secs(60),
+            egress_selector_mode: EgressSelectorMode::default(),
             dials_also: Vec::new(),
             connections: None,
             shutdown_delay: Duration::ZERO,

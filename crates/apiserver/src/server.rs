@@ -48,6 +48,7 @@ use crate::security::peer::{Certificates, Presented};
 use crate::security::{Outside, Security};
 use crate::service::ApiService;
 use crate::trace::Trace;
+use crate::tunnels::Tunnels;
 use crate::webhook_dial::Dialer;
 use crate::webhooks::Webhooks;
 use crate::webhooks::client::Dial;
@@ -296,6 +297,7 @@ async fn cluster(
     let webhooks = Webhooks::new(&builtin, credentials, (&dial, tasks), &conditions, metrics.registry());
     let policies = Policies::new(&builtin, metrics.registry());
     let converters = Arc::new(Converters::new(&dial, tasks, &random, metrics.registry()));
+    let tunnels = Tunnels::new(config.options.egress_selector_mode, metrics.registry());
     let bound = None;
     Ok(Cluster {
         config,
@@ -307,6 +309,7 @@ async fn cluster(
         webhooks,
         policies,
         converters,
+        tunnels,
         metrics,
         clock,
         random,
@@ -375,6 +378,8 @@ fn spawn_followers(api: &Arc<Api>, definitions: Definitions) {
     });
     let checked = Arc::clone(api);
     api.serving.spawn("policy-status", async move { crate::policy_status::follow(&checked).await });
+    let tunnelled = Arc::clone(api);
+    api.serving.spawn("tunnels", async move { crate::tunnel_requests::follow(&tunnelled).await });
     let used = Arc::clone(api);
     api.serving.spawn("token-use", async move { crate::token_use::follow(&used).await });
     spawn_aggregation(api);

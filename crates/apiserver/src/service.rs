@@ -42,6 +42,7 @@ use crate::request_info::{RequestInfo, ResourceInfo, Verb};
 use crate::respond::{self, Body, BoxError};
 use crate::security::{Peer, Permit, Proof};
 use crate::status::{Error, Result};
+use crate::tunnel_requests;
 
 /// The longest body that is read, in bytes.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -297,7 +298,7 @@ async fn serve(
         if let Some(delegate) = told_elsewhere(&catalogue, &info) {
             return delegate.tell(Told { http, info, permit }).await;
         }
-        return other(api, &catalogue, http, &info).await;
+        return other(api, &catalogue, (http, &info), permit.user()).await;
     };
     let kind = match route {
         Some(Route::Kind(kind)) => kind,
@@ -434,12 +435,12 @@ fn told_elsewhere(catalogue: &Snapshot, info: &RequestInfo) -> Option<Arc<dyn De
     (!is_document || is_meant()).then(|| Arc::clone(delegate))
 }
 
-/// What is no resource: health, discovery, schemas, metrics, traces.
+/// What is no resource: health, discovery, schemas, metrics, traces, tunnels.
 async fn other(
     api: &Api,
     catalogue: &Snapshot,
-    http: HttpRequest<RequestBody>,
-    info: &RequestInfo,
+    (http, info): (HttpRequest<RequestBody>, &RequestInfo),
+    user: &UserInfo,
 ) -> Result<Response<Body>> {
     let path = info.path.trim_end_matches('/');
     let mut parts = path.split('/').skip(1);
@@ -492,6 +493,8 @@ async fn other(
             api.trace.report(&read(http.into_body()).await?)?;
             Ok(respond::json(StatusCode::OK, &crate::status::success(serde_json::Value::Null)))
         }
+        ("knarr", Some("tunnel"), None) => tunnel_requests::open(api, http, user).await,
+        ("knarr", Some("tunnels"), None) if info.method == Method::GET => Ok(tunnel_requests::list(api)),
         ("", None, _) => Ok(respond::json(StatusCode::OK, &root_paths(catalogue))),
         _ => match discovery::discover(catalogue, &info.path, http.headers(), api.config.advertise_address) {
             Err(failure) if failure.code == StatusCode::NOT_FOUND => nowhere(catalogue, &info.path),

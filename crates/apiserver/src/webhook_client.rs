@@ -27,9 +27,9 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tunnel::Connection;
 
 use connector::{Connector, Spawner};
 
@@ -61,10 +61,10 @@ pub struct Config {
 /// Opens connections: to a place that somebody names, as far as that is allowed.
 pub trait Dial: Send + Sync {
     /// Connects to a host by name or address.
-    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<TcpStream, String>>;
+    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, String>>;
 
     /// Connects to something that is ready to serve a Service.
-    fn service<'a>(&'a self, service: &'a ServiceReference) -> BoxFuture<'a, Result<TcpStream, String>>;
+    fn service<'a>(&'a self, service: &'a ServiceReference) -> BoxFuture<'a, Result<Connection, String>>;
 }
 
 /// Clients by where they lead: whoever is called by the same address and authorities shares connections.

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use futures::future::BoxFuture;
-use tokio::net::TcpStream;
+use tunnel::Connection;
 
 use crate::api::Api;
 use crate::backend;
@@ -30,14 +30,14 @@ impl Dialer {
 }
 
 impl Dial for Dialer {
-    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<TcpStream, String>> {
+    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, String>> {
         Box::pin(async move {
             let found = Destination::of_administrator(&*self.api()?, host, port).await;
             connect(&found.map_err(|failure| failure.message)?).await
         })
     }
 
-    fn service<'a>(&'a self, service: &'a ServiceReference) -> BoxFuture<'a, Result<TcpStream, String>> {
+    fn service<'a>(&'a self, service: &'a ServiceReference) -> BoxFuture<'a, Result<Connection, String>> {
         Box::pin(async move {
             let ServiceReference { namespace, name, port } = service.clone();
             let reference = service_reference::ServiceReference { namespace, name, port };
@@ -47,7 +47,7 @@ impl Dial for Dialer {
     }
 }
 
-async fn connect(to: &Destination) -> Result<TcpStream, String> {
+async fn connect(to: &Destination) -> Result<Connection, String> {
     let connected = to.connect().await;
     connected
         .map_err(|failure| format!("dial tcp {}: connect: {}", to.authority(), backend::reason(&failure)))

@@ -11,6 +11,7 @@ pub mod health;
 pub mod listen;
 pub mod metrics;
 pub mod random;
+pub mod relay;
 pub mod tasks;
 
 pub use backoff::Backoff;

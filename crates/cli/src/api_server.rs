@@ -4,11 +4,25 @@ mod webhooks;
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::duration::GoDuration;
 pub use webhooks::{AuditWebhookArgs, AuthorityArgs};
+
+/// What `--egress-selector-mode` takes. Source: k3s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EgressSelectorMode {
+    /// Nothing.
+    Disabled,
+    /// Kubelets.
+    #[default]
+    Agent,
+    /// Kubelets and Pods. Nodes have their ranges from the cluster here, so that k3s' `cluster` is the same.
+    #[value(alias = "cluster")]
+    Pod,
+}
 
 /// How the API server judges requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
@@ -47,6 +61,11 @@ pub struct ApiServerArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub authorities: AuthorityArgs,
+    /// What the API server connects to through the tunnels that agents keep to it, where there is one: nothing (disabled),
+    /// kubelets (agent), or kubelets and Pods, for webhooks, aggregated APIs and proxies (pod). Everything else it connects
+    /// to directly
+    #[arg(long, env = "KNARR_EGRESS_SELECTOR_MODE", value_enum, default_value_t)]
+    pub egress_selector_mode: EgressSelectorMode,
     /// An AuthenticationConfiguration, in place of the `--oidc` flags
     #[arg(long, conflicts_with_all = ["oidc_issuer_url", "oidc_client_id"])]
     pub authentication_config: Option<PathBuf>,

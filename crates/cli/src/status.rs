@@ -48,6 +48,8 @@ pub struct Node {
     pub is_ready: bool,
     /// Conditions that are true and should not be, such as `NetworkUnavailable`.
     pub troubles: Vec<String>,
+    /// Whether its tunnel to the API server stands; nothing where that may not be known.
+    pub has_tunnel: Option<bool>,
 }
 
 /// The lines.
@@ -67,6 +69,9 @@ pub fn render(of: &Overview, version: &str) -> String {
     }
     if of.kubernetes.is_some() {
         write(&mut out, format_args!("nodes   {}\n", nodes(of)));
+        if let Some(tunnels) = tunnels(of) {
+            write(&mut out, format_args!("tunnels {tunnels}\n"));
+        }
         write(&mut out, format_args!("pods    {}\n", pods(of)));
     }
     for (kind, count, row) in &of.unserved {
@@ -104,6 +109,15 @@ fn nodes(of: &Overview) -> String {
     let more = if of.nodes.len() > NAMED_MAX { ", ..." } else { "" };
     let hint = if ill.is_empty() { "" } else { "   (knarr why)" };
     if named.is_empty() { text } else { format!("{text}   {named}{more}{hint}") }
+}
+
+/// The Nodes whose tunnels stand, if there are any.
+fn tunnels(of: &Overview) -> Option<String> {
+    let all: Vec<&str> =
+        of.nodes.iter().filter(|node| node.has_tunnel == Some(true)).map(|node| node.name.as_str()).collect();
+    let named = all.get(..NAMED_MAX).unwrap_or(&all).join(", ");
+    let more = if all.len() > NAMED_MAX { ", ..." } else { "" };
+    (!all.is_empty()).then(|| format!("{} stand   {named}{more}", all.len()))
 }
 
 fn pods(of: &Overview) -> String {
@@ -179,7 +193,17 @@ mod tests {
             ip: "198.51.100.12".into(),
             is_ready: true,
             troubles: vec!["NetworkUnavailable".into()],
+            has_tunnel: None,
         };
+        let tunnelled = |has_tunnel| Node { has_tunnel, ..elsewhere.clone() };
+        let told = |nodes| self::tunnels(&Overview { nodes, ..Overview::default() });
+        assert_eq!(told(vec![tunnelled(Some(false)), tunnelled(None)]), None);
+        assert_eq!(
+            told(vec![tunnelled(Some(false)), tunnelled(Some(true))]).as_deref(),
+            Some("1 stand   far")
+        );
+        let many = "6 stand   far, far, far, far, ...";
+        assert_eq!(told(vec![tunnelled(Some(true)); 6]).as_deref(), Some(many));
         let nodes = [overview.nodes[0].clone(), elsewhere].into();
         assert_eq!(
             self::nodes(&Overview { nodes, ..Overview::default() }),

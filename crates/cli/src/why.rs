@@ -11,6 +11,7 @@ mod kinds;
 mod object;
 mod placement;
 mod pod;
+mod reach;
 mod workload;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use serde_json::Value;
 pub use decision::Decision;
 pub use everything::{Everything, Object, everything};
 pub use kinds::{KINDS, Kind};
+pub use reach::Reach;
 
 use crate::screen::wrapped;
 
@@ -42,6 +44,8 @@ pub struct Snapshot {
     pub now: Timestamp,
     /// What the scheduler last decided about it, if it is a Pod and that is still known.
     pub decision: Option<Decision>,
+    /// Whether its kubelet is reached, if it is a Node and that was asked.
+    pub reach: Option<Reach>,
 }
 
 /// Why an object is not running.
@@ -124,7 +128,7 @@ pub fn explain(snapshot: &Snapshot) -> Answer {
         _ if object::lacks_its_part(subject, group, plural) => object::unserved(subject, group, plural),
         "Pod" => pod::explain(snapshot, subject),
         "Service" => workload::service(snapshot, subject),
-        "Node" => node(subject),
+        "Node" => node(subject, snapshot.reach.as_ref()),
         "PersistentVolumeClaim" => claim(snapshot, subject),
         "Job" if group == "batch" => batch::job(snapshot, subject),
         "CronJob" if group == "batch" => batch::cron_job(snapshot, subject),
@@ -159,9 +163,10 @@ const UNDECODABLE: &str = "FailedDecoding";
 
 type Found = (bool, String, Vec<Reason>);
 
-fn node(node: &Value) -> Found {
+fn node(node: &Value, reach: Option<&Reach>) -> Found {
     let object = reference(node);
     let mut reasons = node_troubles(&object, node);
+    reasons.extend(reach.and_then(|reach| reach.reason(&object)));
     let is_well = reasons.is_empty();
     if node.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) {
         let name = text(node, "/metadata/name");
@@ -176,7 +181,8 @@ fn node(node: &Value) -> Found {
         (true, false) => "is ready, but not well",
         (false, _) => "is not ready",
     };
-    (is_well, summary.into(), reasons)
+    let way = reach.filter(|_| is_ready).map_or("", Reach::told);
+    (is_well, format!("{summary}{way}"), reasons)
 }
 
 /// Conditions of a Node that are not as they should be.

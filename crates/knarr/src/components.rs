@@ -39,6 +39,7 @@ mod servers;
 mod serving;
 mod settings;
 mod shared;
+mod tunnels;
 
 use std::io::Write;
 
@@ -76,6 +77,7 @@ pub(crate) use remains::{
 pub(crate) use servers::seed as seed_servers;
 pub(crate) use settings::{Known, Settings};
 pub(crate) use shared::authority_hash;
+pub(crate) use tunnels::{Standing as TunnelStanding, read as tunnels};
 
 /// What a cluster is ready to do; each is one line on the server's standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

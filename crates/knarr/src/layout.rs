@@ -97,6 +97,11 @@ impl Layout {
         self.agent().join("servers.json")
     }
 
+    /// Which tunnels to API servers stand.
+    pub(crate) fn tunnels(&self) -> PathBuf {
+        self.agent().join("tunnels.json")
+    }
+
     /// The range of this Node's Pods.
     pub(crate) fn pod_cidr(&self) -> PathBuf {
         self.agent().join("pod-cidr")

@@ -155,6 +155,26 @@ impl Lan {
         Ok(())
     }
 
+    /// Has the router of host `number`, which [`Lan::move_away`] has put there, hide it: what the host begins goes out under
+    /// the router's own address, and what others begin does not come in.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn hide(&self, number: u8) -> Result<()> {
+        let far = format!("{}/{FAR_BITS}", far_router(number));
+        let rules = format!(
+            "table ip nat{number} {{
+               chain out {{ type nat hook postrouting priority srcnat; ip saddr {far} ip daddr != {far} masquerade; }}
+               chain in {{ type filter hook forward priority filter; ip daddr {far} ct state new drop; }}
+             }}"
+        );
+        let output = self.command(None, "nft").arg(rules).output().context("run nft")?;
+        if !output.status.success() {
+            bail!("nft: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(())
+    }
+
     /// Gives host `number` an address more.
     ///
     /// # Errors

@@ -19,11 +19,11 @@ use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tracing::debug;
+use tunnel::Connection;
 
 use super::registration::{Target, Trust};
 use crate::api::Api;
@@ -84,7 +84,7 @@ pub enum Held {
 /// A connection that is new.
 enum Fresh {
     Shared(http2::SendRequest<Body>),
-    Single(Box<TlsStream<TcpStream>>),
+    Single(Box<TlsStream<Connection>>),
 }
 
 impl Link {
@@ -226,13 +226,12 @@ async fn handshake(
     connector: &TlsConnector,
     name: ServerName<'static>,
     to: &Destination,
-) -> Result<TlsStream<TcpStream>, String> {
+) -> Result<TlsStream<Connection>, String> {
     let authority = to.authority();
     let stream = to
         .connect()
         .await
         .map_err(|failure| format!("dial tcp {authority}: connect: {}", backend::reason(&failure)))?;
-    stream.set_nodelay(true).map_err(|failure| failure.to_string())?;
     let connecting = connector.connect(name, stream);
     match tokio::time::timeout(HANDSHAKE_MAX, connecting).await {
         Ok(connected) => connected.map_err(|failure| format!("tls: {failure}")),
@@ -243,7 +242,7 @@ async fn handshake(
 async fn single(
     api: &Api,
     authority: &str,
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<Connection>,
     mut request: Request<Body>,
 ) -> Result<Response<Incoming>, String> {
     *request.version_mut() = Version::HTTP_11;

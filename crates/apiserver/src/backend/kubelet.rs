@@ -15,7 +15,7 @@ const KUBELET_PORT: u16 = 10250;
 /// As [`address`]; 400 if the server does not connect to that, 503 without a certificate of our own.
 pub async fn kubelet(api: &Api, node: &str) -> Result<Backend> {
     let (host, port) = address(api, node)?;
-    let to = Destination::find(api, &host, port).await?;
+    let to = Destination::of_kubelet(api, node, &host, port).await?;
     Ok(Backend { to, tls: Some(api.kubelets.tls()?) })
 }
 

@@ -34,7 +34,20 @@ pub(super) fn defaults() -> Result<Vec<Wanted>> {
     add(&mut all, "roles", defaults::roles())?;
     add(&mut all, "rolebindings", defaults::role_bindings())?;
     all.extend(span_reporters());
+    all.extend(tunnel_openers());
     Ok(all)
+}
+
+/// Who may open tunnels: Nodes, each its own.
+fn tunnel_openers() -> [Wanted; 2] {
+    const NAME: &str = "system:knarr-node-tunnel";
+    let rule = json!({"verbs": ["get"], "nonResourceURLs": [tunnel::PATH]});
+    let nodes = json!({"kind": "Group", "apiGroup": GROUP, "name": auth::NODES});
+    let role = json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": NAME});
+    [
+        ("clusterroles", json!({"metadata": {"name": NAME}, "rules": [rule]})),
+        ("clusterrolebindings", json!({"metadata": {"name": NAME}, "roleRef": role, "subjects": [nodes]})),
+    ]
 }
 
 /// Who may report spans to `/debug/knarr/spans`: the parts that make steps of the chain.

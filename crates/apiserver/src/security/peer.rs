@@ -30,6 +30,8 @@ pub struct Peer {
     pub is_refused: bool,
     /// Where it comes from.
     pub address: Option<SocketAddr>,
+    /// The second from which on its certificate may prove something else.
+    pub holds_until: Option<i64>,
 }
 
 impl Peer {
@@ -143,8 +145,10 @@ impl Presented {
     pub fn peer(&self, now: Timestamp) -> Arc<Peer> {
         let mut judged = self.judged.lock();
         if !judged.0.contains(&now.as_second()) {
+            let holds = self.unchanging(now.as_second());
             let peer = self.certificates.judge(&self.chain, self.address, now);
-            *judged = (self.unchanging(now.as_second()), Arc::new(peer));
+            let peer = Peer { holds_until: Some(holds.end), ..peer };
+            *judged = (holds, Arc::new(peer));
         }
         Arc::clone(&judged.1)
     }

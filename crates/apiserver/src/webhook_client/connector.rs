@@ -14,7 +14,6 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -56,7 +55,6 @@ impl Inner {
             Address::Url { .. } => self.dial.host(host, port).await,
         };
         let stream = stream.map_err(ConnectError)?;
-        stream.set_nodelay(true).map_err(|error| ConnectError(failure::plain(&error.to_string())))?;
         let name = ServerName::try_from(self.address.server_name())
             .map_err(|error| ConnectError(error.to_string()))?;
         let secured = self.tls.connect(name, stream).await;
@@ -83,7 +81,7 @@ impl tower::Service<Uri> for Connector {
 
 /// A connection under TLS.
 #[derive(Debug)]
-pub(super) struct Secured(TokioIo<TlsStream<TcpStream>>);
+pub(super) struct Secured(TokioIo<TlsStream<tunnel::Connection>>);
 
 impl Connection for Secured {
     fn connected(&self) -> Connected {

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use tokio::net::TcpStream;
+use tunnel::Connection;
 
 use super::address::Address;
 use super::credentials::{Credential, credential};
@@ -55,15 +56,15 @@ const AGENT: &str = "kube-apiserver";
 struct Anywhere;
 
 impl Dial for Anywhere {
-    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<TcpStream, String>> {
+    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, String>> {
         Box::pin(async move {
-            let connected = TcpStream::connect((host, port)).await;
+            let connected = TcpStream::connect((host, port)).await.and_then(Connection::direct);
             connected
                 .map_err(|error| format!("dial tcp {host}:{port}: {}", failure::plain(&error.to_string())))
         })
     }
 
-    fn service<'a>(&'a self, _: &'a ServiceReference) -> BoxFuture<'a, Result<TcpStream, String>> {
+    fn service<'a>(&'a self, _: &'a ServiceReference) -> BoxFuture<'a, Result<Connection, String>> {
         Box::pin(async { Err("a kubeconfig names no Service".to_owned()) })
     }
 }

@@ -6,7 +6,7 @@ use auth::pki::{Authority, Subject};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -15,13 +15,14 @@ use super::*;
 struct Loopback;
 
 impl Dial for Loopback {
-    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<TcpStream, String>> {
+    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, String>> {
         Box::pin(async move {
-            TcpStream::connect((host, port)).await.map_err(|error| failure::plain(&error.to_string()))
+            let connected = TcpStream::connect((host, port)).await.and_then(Connection::direct);
+            connected.map_err(|error| failure::plain(&error.to_string()))
         })
     }
 
-    fn service<'a>(&'a self, service: &'a ServiceReference) -> BoxFuture<'a, Result<TcpStream, String>> {
+    fn service<'a>(&'a self, service: &'a ServiceReference) -> BoxFuture<'a, Result<Connection, String>> {
         Box::pin(async move { Err(format!("service {:?} not found", service.name)) })
     }
 }

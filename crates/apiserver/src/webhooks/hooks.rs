@@ -220,7 +220,7 @@ pub(crate) mod tests {
     use base::Tasks;
     use futures::future::BoxFuture;
     use serde_json::json;
-    use tokio::net::TcpStream;
+    use tunnel::Connection;
 
     use super::super::client::{Credentials, Dial, ServiceReference};
     use super::super::conditions::NotEvaluated;
@@ -229,11 +229,11 @@ pub(crate) mod tests {
     struct Nowhere;
 
     impl Dial for Nowhere {
-        fn host<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Result<TcpStream, String>> {
+        fn host<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Result<Connection, String>> {
             Box::pin(async { Err("nobody is called".to_owned()) })
         }
 
-        fn service<'a>(&'a self, _: &'a ServiceReference) -> BoxFuture<'a, Result<TcpStream, String>> {
+        fn service<'a>(&'a self, _: &'a ServiceReference) -> BoxFuture<'a, Result<Connection, String>> {
             Box::pin(async { Err("nobody is called".to_owned()) })
         }
     }

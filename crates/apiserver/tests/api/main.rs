@@ -43,6 +43,7 @@ mod simulation;
 mod stored;
 mod streams;
 mod tls;
+mod tunnels;
 mod verbs;
 mod watches;
 mod webhooks;

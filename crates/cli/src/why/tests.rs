@@ -34,6 +34,37 @@ const ON_NODE: &str = "{nodeName: n1}";
 const READY: &str = "{phase: Running, conditions: [{type: Ready, status: 'True'}]}";
 
 #[test]
+fn a_node_is_told_with_the_way_to_its_kubelet() {
+    let check = |has_tunnel, failure: Option<&str>, expected: Expect| {
+        let reach = Some(Reach { has_tunnel, failure: failure.map(str::to_owned) });
+        let snapshot = Snapshot { subject: node(), reach, ..Snapshot::default() };
+        expected.assert_eq(&explain(&snapshot).to_string());
+    };
+    check(Some(true), None, expect![["node/n1 is ready, and its tunnel stands\n"]]);
+    check(Some(false), None, expect![["node/n1 is ready\n"]]);
+    check(None, None, expect![["node/n1 is ready\n"]]);
+    let timeout = Some("dial tcp 192.0.2.7:10250: connect: i/o timeout");
+    check(
+        Some(false),
+        timeout,
+        expect![[r#"
+            node/n1 is ready, but not well
+              because  the API server does not reach its kubelet, and no tunnel of the node stands: dial tcp 192.0.2.7:10250: connect: i/o timeout
+              fix      if there is no way from the API server to the node's host, see there with `knarr status` why its tunnel does not stand
+        "#]],
+    );
+    check(
+        Some(true),
+        Some("dial tcp 192.0.2.7:10250: connect: connection refused"),
+        expect![[r#"
+            node/n1 is ready, but not well
+              because  the API server does not reach its kubelet through the node's tunnel: dial tcp 192.0.2.7:10250: connect: connection refused
+              fix      look at the kubelet and its log on the node's host
+        "#]],
+    );
+}
+
+#[test]
 fn what_runs_is_said_to_run() {
     check(
         pod("web-1", "rs", ON_NODE, READY),

@@ -1,6 +1,7 @@
 //! `knarr status`: whether a cluster runs, what is on it, and what of it does not work.
 
 use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::commands::cluster::{self, Asked};
 use crate::commands::{down, why};
-use crate::components::Settings;
+use crate::components::{self, Settings, TunnelStanding};
 use crate::layout::Layout;
 
 /// What this host knows of a cluster in a folder.
@@ -76,14 +77,29 @@ fn here(layout: Layout, output: Output) -> Result<Here> {
 fn tell_of_agent(here: &Here, server: &str, output: Output) -> Result<()> {
     let Settings { node_name, node_ip, .. } = &here.settings;
     let all_ips = here.settings.node_ips().iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let tunnels = components::tunnels(&here.layout);
     if output == Output::Json {
         let node = json!({ "name": node_name, "ip": node_ip });
-        let all = json!({ "dataDir": here.layout.root(), "running": true, "pid": here.pid, "node": node, "server": server });
+        let told = |(server, standing): (&SocketAddr, &TunnelStanding)| json!({ "server": server, "stands": standing.broken.is_none(), "why": standing.broken });
+        let tunnels: Vec<Value> = tunnels.iter().map(told).collect();
+        let all = json!({
+            "dataDir": here.layout.root(),
+            "running": true,
+            "pid": here.pid,
+            "node": node,
+            "server": server,
+            "tunnels": tunnels,
+        });
         return print(&(serde_json::to_string_pretty(&all)? + "\n"));
     }
+    let told = |(server, standing): (&SocketAddr, &TunnelStanding)| match &standing.broken {
+        None => format!("tunnel  to {server} stands\n"),
+        Some(why) => format!("tunnel  to {server} does not stand: {why}\n"),
+    };
     print(&format!(
-        "knarr {}   Node {node_name} {all_ips} of the cluster at {server}\nuse it  with a kubeconfig from there\n",
-        env!("CARGO_PKG_VERSION")
+        "knarr {}   Node {node_name} {all_ips} of the cluster at {server}\n{}use it  with a kubeconfig from there\n",
+        env!("CARGO_PKG_VERSION"),
+        tunnels.iter().map(told).collect::<String>()
     ))
 }
 
@@ -128,7 +144,9 @@ async fn look_around(asked: &Asked, overview: &mut Overview) -> Result<()> {
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
         conditions.into_iter().flatten().any(|found| found["type"] == kind && found["status"] == "True")
     };
+    let tunnels = why::tunnels(asked).await;
     for node in why::list(asked, "/api/v1/nodes", "Node").await? {
+        let name = text(&node, "/metadata/name");
         let addresses = node.pointer("/status/addresses").and_then(Value::as_array);
         let internal = addresses.into_iter().flatten().find(|address| address["type"] == "InternalIP");
         let ip = internal.map(|address| text(address, "/address")).unwrap_or_default();
@@ -136,7 +154,8 @@ async fn look_around(asked: &Asked, overview: &mut Overview) -> Result<()> {
         let bad =
             conditions.into_iter().flatten().filter(|it| it["type"] != "Ready" && it["status"] == "True");
         overview.nodes.push(Node {
-            name: text(&node, "/metadata/name"),
+            has_tunnel: tunnels.as_ref().map(|tunnels| tunnels.contains(&name)),
+            name,
             ip,
             is_ready: is_true(&node, "Ready"),
             troubles: bad.map(|condition| text(condition, "/type")).collect(),
@@ -171,8 +190,8 @@ fn json_of(overview: &Overview, checks: Vec<Value>, here: Option<&Here>) -> Resu
         .iter()
         .map(|(resource, count, row)| json!({ "resource": resource, "objects": count, "part": row.part }));
     let nodes =
-        overview.nodes.iter().map(|Node { name, ip, is_ready, troubles }| {
-            json!({ "name": name, "ip": ip, "ready": is_ready, "troubles": troubles })
+        overview.nodes.iter().map(|Node { name, ip, is_ready, troubles, has_tunnel }| {
+            json!({ "name": name, "ip": ip, "ready": is_ready, "troubles": troubles, "tunnel": has_tunnel })
         });
     let bad_archives =
         overview.bad_archives.iter().map(|(file, error)| json!({ "file": file, "error": error }));

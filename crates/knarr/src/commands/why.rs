@@ -1,12 +1,13 @@
 //! `knarr why`: fetches an object and what surrounds it, or everything, and prints why it is not running.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cli::args::{Output, WhyArgs, object};
 use cli::validate::UsageError;
-use cli::why::{Decision, KINDS, Kind, Snapshot};
+use cli::why::{Decision, KINDS, Kind, Reach, Snapshot};
 use jiff::Timestamp;
 use machinery::unserved::UNSERVED;
 use serde::Serialize;
@@ -18,6 +19,9 @@ use crate::commands::trace;
 /// Discovery in one document. Source: `apidiscovery.k8s.io/v2`.
 const DISCOVERY: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+
+/// How long a kubelet may take to say how it is.
+const KUBELET_MAX: Duration = Duration::from_secs(5);
 
 /// A resource as discovery tells of it.
 struct Resource {
@@ -96,8 +100,29 @@ async fn snapshot(cluster: &Asked, kind: &str, namespace: &str, name: &str) -> R
     let events = list(cluster, &format!("/api/v1/namespaces/{namespace}/events"), "Event").await?;
     let placed = list(cluster, "/api/v1/pods?fieldSelector=spec.nodeName!%3D", "Pod").await?;
     let decision = if resource.kind == "Pod" { decision(cluster, namespace, name).await } else { None };
+    let reach = if resource.kind == "Node" { Some(reach(cluster, name).await) } else { None };
     let resource = (resource.group, resource.plural);
-    Ok(Snapshot { subject, resource, others, placed, events, now: Timestamp::now(), decision })
+    Ok(Snapshot { subject, resource, others, placed, events, now: Timestamp::now(), decision, reach })
+}
+
+/// Whether the API server reaches a Node's kubelet; only what whoever asks may know.
+async fn reach(cluster: &Asked, node: &str) -> Reach {
+    let has_tunnel = tunnels(cluster).await.map(|all| all.contains(node));
+    let request = http::Request::get(format!("/api/v1/nodes/{node}/proxy/healthz")).body(Vec::new());
+    let Ok(request) = request else { return Reach { has_tunnel, failure: None } };
+    let failure = match tokio::time::timeout(KUBELET_MAX, cluster.client.request_text(request)).await {
+        Ok(Err(kube::Error::Api(status))) if status.code >= 500 => Some(status.message.clone()),
+        // Whatever else is answered comes from the kubelet, or is about rights.
+        Ok(_) => None,
+        Err(_) => Some(format!("it has not answered within {} s", KUBELET_MAX.as_secs())),
+    };
+    Reach { has_tunnel, failure }
+}
+
+/// The Nodes whose tunnels to the API server stand; nothing where whoever asks may not know.
+pub(crate) async fn tunnels(cluster: &Asked) -> Option<BTreeSet<String>> {
+    let told = cluster.get(tunnel::LIST_PATH).await.ok()??;
+    Some(array(&told, "/tunnels").iter().map(|one| string(one, "/node")).collect())
 }
 
 /// What the scheduler last decided about a Pod. Nothing where nobody remembers it, or not for who asks.

@@ -15,8 +15,9 @@ use apiserver::audit::{self, LogFile, policy::Policy};
 use apiserver::authentication_config::{Anonymous, TokenWebhook};
 use apiserver::options::{PluginChoice, ProxyClient};
 use apiserver::security::front_proxy::FrontProxy;
+use apiserver::tunnels;
 use auth::pki::public_keys;
-use cli::api_server::ApiServerArgs;
+use cli::api_server::{ApiServerArgs, EgressSelectorMode};
 use nix::fcntl::OFlag;
 
 use super::configurations::read_named;
@@ -50,6 +51,11 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Res
         token_webhook: token_webhook(args)?,
         authorization: authorization::load(&args.authorities, server_folder)?,
         audit: audit(args)?,
+        egress_selector_mode: match args.egress_selector_mode {
+            EgressSelectorMode::Disabled => tunnels::EgressSelectorMode::Disabled,
+            EgressSelectorMode::Agent => tunnels::EgressSelectorMode::Agent,
+            EgressSelectorMode::Pod => tunnels::EgressSelectorMode::Pod,
+        },
         is_fair: args.enable_priority_and_fairness,
         request_timeout: args.request_timeout.0,
         shutdown_delay: args.shutdown_delay_duration.0,

@@ -152,11 +152,7 @@ impl Newcomer<'_> {
             false => None,
         };
         self.register(&kube, &node_ips).await.context("make the Node")?;
-        let serving = Subject {
-            organization: Some(auth::NODES.to_owned()),
-            ..Subject::server("kubelet-server", &name, vec![self.node_name.to_owned()], node_ips)
-        };
-        kept.of(&kube, &SERVING, &serving, &believed.kubelet_serving).await?;
+        self.serving(&kube, &kept, (&name, &node_ips), &believed.kubelet_serving).await?;
         let kubeconfigs = [
             (layout.agent_kubeconfig(), "kubelet", &client),
             (layout.proxy_kubeconfig(), "kube-proxy", &proxy),
@@ -167,6 +163,31 @@ impl Newcomer<'_> {
             pki::write_file(&path, of_any_server(&text).as_bytes(), 0o600)?;
         }
         Ok(config)
+    }
+
+    /// The certificate of the kubelet's port. Where the server sees this host at another address, behind NAT, it is for the
+    /// Node's name alone: by that the server knows the kubelet through this host's tunnel.
+    async fn serving(
+        &self,
+        kube: &kube::Client,
+        kept: &Kept<'_>,
+        (user, node_ips): (&str, &[IpAddr]),
+        issuers: &str,
+    ) -> Result<Identity> {
+        let subject = |addresses| Subject {
+            organization: Some(auth::NODES.to_owned()),
+            ..Subject::server("kubelet-server", user, vec![self.node_name.to_owned()], addresses)
+        };
+        let whole = subject(node_ips.to_vec());
+        if let Some(known) = kept.known(&whole, issuers)? {
+            return Ok(known);
+        }
+        let seen = seen_at(kube, &whole).await.context("ask where the server sees this host")?;
+        if seen.is_none_or(|seen| node_ips.contains(&seen)) {
+            return kept.of(kube, &SERVING, &whole, issuers).await;
+        }
+        tracing::info!(?node_ips, ?seen, "the server sees this host at another address");
+        kept.of(kube, &SERVING, &subject(Vec::new()), issuers).await
     }
 
     /// The cluster's authority: known from before, or shown by the server and named by the token.
@@ -367,11 +388,16 @@ impl Kept<'_> {
         subject: &Subject,
         issuers: &str,
     ) -> Result<Identity> {
-        let known = pki::usable(self.tls, subject, self.authority, self.now)?;
-        match known.filter(|known| pki::is_issued_by(&known.certificate_pem, issuers)) {
+        match self.known(subject, issuers)? {
             Some(known) => Ok(known),
             None => self.ask(kube, signer, subject).await,
         }
+    }
+
+    /// What there is, if the first of `issuers` has signed it.
+    fn known(&self, subject: &Subject, issuers: &str) -> Result<Option<Identity>> {
+        let known = pki::usable(self.tls, subject, self.authority, self.now)?;
+        Ok(known.filter(|known| pki::is_issued_by(&known.certificate_pem, issuers)))
     }
 
     async fn ask(&self, kube: &kube::Client, signer: &Signer, subject: &Subject) -> Result<Identity> {
@@ -379,6 +405,29 @@ impl Kept<'_> {
         pki::keep(self.tls, subject, self.authority, &identity)?;
         Ok(identity)
     }
+}
+
+fn request_object(request_pem: String, (signer, usage): (&str, &str)) -> CertificateSigningRequest {
+    CertificateSigningRequest {
+        metadata: ObjectMeta { generate_name: Some("csr-".to_owned()), ..ObjectMeta::default() },
+        spec: CertificateSigningRequestSpec {
+            signer_name: signer.to_owned(),
+            request: ByteString(request_pem.into_bytes()),
+            usages: Some(vec!["digital signature".to_owned(), usage.to_owned()]),
+            ..CertificateSigningRequestSpec::default()
+        },
+        status: None,
+    }
+}
+
+/// Where the server sees this host, as it would write it into a request; nothing if it does not say.
+async fn seen_at(kube: &kube::Client, subject: &Subject) -> Result<Option<IpAddr>> {
+    let requests: Api<CertificateSigningRequest> = Api::all(kube.clone());
+    let request = request_object(pki::request(subject)?.0, (SERVING.name, SERVING.usage));
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let made = again(async || Ok(requests.create(&params, &request).await?)).await?;
+    let seen = made.spec.extra.unwrap_or_default().remove(auth::PEER_ADDRESS).unwrap_or_default();
+    Ok(seen.first().and_then(|address| address.parse().ok()))
 }
 
 /// Asks for a certificate for a new key, and waits until it is signed.
@@ -390,16 +439,7 @@ async fn certificate(
 ) -> Result<Identity> {
     let (request_pem, key_pem) = pki::request(subject)?;
     let requests: Api<CertificateSigningRequest> = Api::all(kube.clone());
-    let request = CertificateSigningRequest {
-        metadata: ObjectMeta { generate_name: Some("csr-".to_owned()), ..ObjectMeta::default() },
-        spec: CertificateSigningRequestSpec {
-            signer_name: signer.to_owned(),
-            request: ByteString(request_pem.into_bytes()),
-            usages: Some(vec!["digital signature".to_owned(), usage.to_owned()]),
-            ..CertificateSigningRequestSpec::default()
-        },
-        status: None,
-    };
+    let request = request_object(request_pem, (signer, usage));
     let made = again(async || Ok(requests.create(&PostParams::default(), &request).await?)).await;
     let name = made.map_err(|error| refused(error, signer))?.metadata.name;
     let name = name.context("the API server has given the request no name")?;

@@ -21,6 +21,7 @@ use super::identity::KUBELET_CLIENT_CA;
 use super::pod_routes::{Follower, Overlay, PodNetwork};
 use super::servers::Servers;
 use super::serving::{read_certificates, tls};
+use super::tunnels::Tunnels;
 use super::{Ready, Settings};
 use crate::commands::trace;
 use crate::host::checks::KUBELET_PORT;
@@ -98,6 +99,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
             ..kubelet_config(&place, layout, Some(server))
         };
         let config = super::kubelet_config::of_node(config, layout, &arguments)?;
+        start_tunnels(settings, layout, (&config, &servers), &kubelet_informers, &tasks);
         start_kubelet(config, kubelet_informers, container_runtime, reporter, &tasks).await?;
         Ready::Node.announce();
     }
@@ -108,6 +110,28 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     }
     tasks.stop_and_wait().await;
     Ok(())
+}
+
+/// The tunnels through which servers elsewhere reach this Node's kubelet, if it can be reached at all.
+fn start_tunnels(
+    settings: &Settings,
+    layout: &Layout,
+    (config, servers): (&kubelet::Config, &Servers),
+    informers: &Informers,
+    tasks: &Tasks,
+) {
+    let Some(server) = &config.server else { return };
+    let listens = server.ips.first().copied().filter(|ip| !ip.is_unspecified());
+    let tunnels = Tunnels {
+        node_name: config.node_name.clone(),
+        node_ips: config.node_ips.iter().filter_map(|ip| ip.parse().ok()).collect(),
+        kubelet: SocketAddr::new(listens.unwrap_or(settings.node_ip), server.port),
+        home: home(settings),
+        servers: servers.clone(),
+        layout: layout.clone(),
+        random: informers.random().clone(),
+    };
+    tunnels.start(informers, tasks);
 }
 
 /// The sandboxes that network policies are for, if this Node has them; otherwise none of their rules are left.

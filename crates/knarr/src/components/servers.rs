@@ -9,7 +9,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tower::{Service, ServiceBuilder};
 
 use crate::layout::Layout;
@@ -46,7 +47,7 @@ struct Inner {
     /// This host's own.
     home: Option<SocketAddr>,
     /// All that are known, in a fixed order.
-    known: Mutex<Vec<SocketAddr>>,
+    known: watch::Sender<Vec<SocketAddr>>,
     /// Where they are kept for the next start, by whoever keeps them.
     file: Option<PathBuf>,
 }
@@ -63,13 +64,23 @@ impl Servers {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error).with_context(|| format!("read {}", file.display())),
         };
-        Ok(Self(Arc::new(Inner { home, known: Mutex::new(known), file: Some(file) })))
+        Ok(Self(Arc::new(Inner { home, known: watch::Sender::new(known), file: Some(file) })))
     }
 
     /// The same for a process that has no files.
     pub(super) fn forgetful(self) -> Self {
-        let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Self(Arc::new(Inner { home: self.0.home, known: Mutex::new(known), file: None }))
+        let known = self.0.known.borrow().clone();
+        Self(Arc::new(Inner { home: self.0.home, known: watch::Sender::new(known), file: None }))
+    }
+
+    /// All that are known, as they come and go; this host's own is among them if others know it.
+    pub(super) fn known(&self) -> watch::Receiver<Vec<SocketAddr>> {
+        self.0.known.subscribe()
+    }
+
+    /// One of them and no other.
+    pub(super) fn only(&self, server: SocketAddr) -> Self {
+        Self(Arc::new(Inner { home: Some(server), known: watch::Sender::default(), file: None }))
     }
 
     /// A client whose connections lead to whichever server takes them.
@@ -106,20 +117,19 @@ impl Servers {
     fn learn(&self, mut found: Vec<SocketAddr>) -> Result<()> {
         found.sort_unstable();
         found.dedup();
-        let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if found.is_empty() || found == *known {
+        if found.is_empty() || found == *self.0.known.borrow() {
             return Ok(());
         }
         tracing::info!(servers = ?found, "API servers");
         if let Some(file) = &self.0.file {
             pki::write_file(file, &serde_json::to_vec(&found)?, 0o600)?;
         }
-        *known = found;
+        self.0.known.send_replace(found);
         Ok(())
     }
 
     fn in_order(&self) -> Vec<SocketAddr> {
-        let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.known.borrow();
         self.0.home.into_iter().chain(known.iter().copied()).collect()
     }
 

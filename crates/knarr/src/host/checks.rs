@@ -7,6 +7,7 @@ mod kernel;
 mod parts;
 mod room;
 mod routes;
+mod tunnels;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -88,6 +89,7 @@ const ADVICE: &[Check] = &[
     Check { name: "pod network", part: Some(Part::Kubelet), look: pod_network },
     Check { name: "image archives", part: Some(Part::Kubelet), look: image_archives },
     Check { name: "pod routes", part: Some(Part::Kubelet), look: routes::look },
+    Check { name: "tunnels", part: Some(Part::Kubelet), look: tunnels::look },
     Check { name: "remains", part: None, look: remains },
     Check { name: "parts", part: None, look: parts::look },
 ];

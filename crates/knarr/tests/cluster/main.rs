@@ -43,6 +43,7 @@ mod servers;
 mod storage;
 mod streams;
 mod supervisor;
+mod tunnels;
 mod webhooks;
 
 use testkit::Cluster;
