@@ -6,16 +6,19 @@
 
 mod reflector;
 
+mod audience;
 mod decode;
 mod follower;
 mod held;
+mod inbox;
+mod metadata;
 mod shared;
 mod snug;
-mod trim;
 mod unread;
 
 use std::any::{Any, TypeId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, btree_map};
+use std::ops::Bound;
 use std::sync::{Arc, OnceLock, Weak};
 
 use base::{Clock, Random, Tasks};
@@ -30,17 +33,21 @@ use serde::de::DeserializeOwned;
 use crate::metrics::ClientMetrics;
 use crate::plan::EventType;
 use crate::record::Recorder;
-use crate::resource_ref::ResourceRef;
+use crate::resource_ref::{ResourceRef, key_of};
 use crate::sender::Sender;
+use audience::Audience;
+pub(crate) use audience::Ear;
 use decode::Identity;
 pub use decode::known;
 use follower::Follower;
 pub(crate) use follower::Followers;
 pub use follower::STALLED_AFTER;
 pub use held::Held;
+use inbox::Inbox;
+pub use inbox::{Change, Changes};
+use metadata::MetadataOf;
 use reflector::{Form, Reflector};
 use shared::Shared;
-pub use shared::{Change, Changes};
 pub use unread::Unread;
 
 /// The reason of the events on objects that a part of ours cannot decode.
@@ -106,12 +113,14 @@ pub(crate) struct Factory {
     clock: Clock,
     random: Random,
     metrics: ClientMetrics,
-    running: Mutex<HashMap<(TypeId, ResourceRef, Scope), Running>>,
+    running: Mutex<Running>,
     /// Informers that stop when nobody holds them any more.
     held: Mutex<BTreeMap<ResourceRef, Weak<Held>>>,
     settings: Mutex<Settings>,
     /// What of some resources nobody here reads.
     unread: Mutex<BTreeMap<ResourceRef, Arc<Unread>>>,
+    /// Whose objects are known whole anyway, so that their metadata are not asked for.
+    whole: Mutex<BTreeMap<ResourceRef, StartWhole>>,
     /// Tells of objects that cannot be decoded; made when there is the first.
     recorder: OnceLock<Recorder>,
 }
@@ -123,18 +132,44 @@ fn setting<T: Any + Send + Sync>(settings: &Settings) -> Option<Arc<T>> {
     settings.get(&TypeId::of::<T>()).and_then(|known| known.clone().downcast().ok())
 }
 
+/// The informers that there are.
+#[derive(Default)]
 struct Running {
-    informer: Arc<dyn Any + Send + Sync>,
-    progress: Arc<dyn Progress>,
-    whole: bool,
+    /// Of all objects of a kind.
+    kinds: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    /// Of some.
+    scoped: HashMap<(TypeId, Scope), Arc<dyn Any + Send + Sync>>,
+    /// Of the metadata of all.
+    metadata: HashMap<ResourceRef, Arc<dyn Objects<PartialObject>>>,
+    /// How far those have come that have all objects of a resource.
+    progress: HashMap<ResourceRef, Vec<Arc<dyn Progress>>>,
 }
+
+/// Starts the informer of a kind's objects, and shows their metadata.
+type StartWhole = fn(&Informers, &mut Running) -> Arc<dyn Objects<PartialObject>>;
 
 /// What the engine asks of an informer without knowing its type.
 pub(crate) trait Progress: Send + Sync {
     /// The newest revision seen, as a channel that tells of each step.
     fn revisions(&self) -> tokio::sync::watch::Receiver<u64>;
+    /// The newest revision seen; 0 before the first list.
+    fn revision(&self) -> u64;
     /// Whether the object `uid` under `key` is gone or on its way out.
     fn is_going(&self, key: &str, uid: Option<&str>) -> bool;
+}
+
+/// What an informer shows, in whatever form it is kept. [`Informer`] says what each is.
+pub(crate) trait Objects<K>: Progress {
+    fn get(&self, key: &str) -> Option<Arc<K>>;
+    fn list(&self) -> Vec<Arc<K>>;
+    fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>>;
+    fn orphans(&self, namespace: &str) -> Vec<Arc<K>>;
+    fn dependents_of(&self, uid: &str) -> Vec<Arc<K>>;
+    fn len(&self) -> usize;
+    /// Puts everything that is there into an inbox, and then what changes.
+    fn join(&self, inbox: &Arc<Inbox<K>>);
+    /// Those who are told of changes by one task.
+    fn audience(&self) -> &Audience<K>;
 }
 
 impl Informers {
@@ -152,9 +187,20 @@ impl Informers {
         metrics: ClientMetrics,
     ) -> Self {
         let (running, held, settings) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (unread, recorder) = (Mutex::default(), OnceLock::new());
-        let factory =
-            Factory { client, tasks, clock, random, metrics, running, held, settings, unread, recorder };
+        let (unread, whole, recorder) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        let factory = Factory {
+            client,
+            tasks,
+            clock,
+            random,
+            metrics,
+            running,
+            held,
+            settings,
+            unread,
+            whole,
+            recorder,
+        };
         Self(Arc::new(factory))
     }
 
@@ -212,7 +258,14 @@ impl Informers {
     /// Keeps no more of the objects of a kind than whoever stands on these informers reads: to be said before the first is
     /// asked for. They are not to be replaced by what is known of them then, and cannot be.
     pub fn leave_out<K: Kind>(&self, unread: Unread) {
-        self.0.unread.lock().insert(ResourceRef::of::<K>(), Arc::new(unread));
+        self.0.unread.lock().insert(ResourceRef::of::<K>(), Arc::new(unread.and_managed_fields()));
+    }
+
+    /// Shows the metadata of a kind's objects by what is known of them whole: to be said before the first is asked for.
+    /// For kinds that are followed whole in any case.
+    pub fn show_metadata_of<K: Kind>(&self) {
+        let start: StartWhole = |informers, running| Arc::new(MetadataOf::new(informers.whole::<K>(running)));
+        self.0.whole.lock().insert(ResourceRef::of::<K>(), start);
     }
 
     /// Whether not all of a resource's objects is known.
@@ -227,60 +280,84 @@ impl Informers {
 
     /// The informer of every `K` in the cluster.
     pub fn informer<K: Kind>(&self) -> Informer<K> {
-        self.scoped(Scope::default())
+        Informer { objects: self.whole(&mut self.0.running.lock()) }
     }
 
     /// The informer of some `K`.
     pub fn scoped<K: Kind>(&self, scope: Scope) -> Informer<K> {
-        self.start(ResourceRef::of::<K>(), scope, Form::Whole)
+        if scope == Scope::default() {
+            return self.informer();
+        }
+        let mut running = self.0.running.lock();
+        let id = (TypeId::of::<K>(), scope);
+        if let Some(found) = running.scoped.get(&id).and_then(downcast) {
+            return Informer { objects: found };
+        }
+        let shared = self.start::<K>(&ResourceRef::of::<K>(), &id.1, Form::Whole);
+        running.scoped.insert(id, shared.clone());
+        Informer { objects: shared }
     }
 
     /// The informer of the metadata of every object of `resource`.
     pub fn metadata(&self, resource: &ResourceRef) -> Informer<PartialObject> {
-        self.start(resource.clone(), Scope::default(), Form::MetadataOnly)
+        let mut running = self.0.running.lock();
+        if let Some(found) = running.metadata.get(resource) {
+            return Informer { objects: found.clone() };
+        }
+        let start = self.0.whole.lock().get(resource).copied();
+        let objects = match start {
+            Some(start) => start(self, &mut running),
+            None => {
+                let shared = self.start::<PartialObject>(resource, &Scope::default(), Form::MetadataOnly);
+                running.follow(resource, shared.clone());
+                shared
+            }
+        };
+        running.metadata.insert(resource.clone(), objects.clone());
+        Informer { objects }
     }
 
     /// The progress of the whole-cluster informers that hold `resource`.
     pub(crate) fn progress_of(&self, resource: &ResourceRef) -> Vec<Arc<dyn Progress>> {
-        let running = self.0.running.lock();
-        let mut all: Vec<Arc<dyn Progress>> = running
-            .iter()
-            .filter(|((_, of, _), running)| running.whole && of == resource)
-            .map(|(_, running)| running.progress.clone())
-            .collect();
-        drop(running);
+        let mut all = self.0.running.lock().progress.get(resource).cloned().unwrap_or_default();
         // One that never got its list shows nothing that anybody could decide on.
         let held = self.find_held(resource).filter(|held| held.informer().is_synced());
-        all.extend(held.map(|held| held.informer().shared.clone() as Arc<dyn Progress>));
+        all.extend(held.map(|held| held.informer().objects.clone() as Arc<dyn Progress>));
         all
     }
 
-    /// The informer of the metadata of `resource`, if it runs.
+    /// The informer of the metadata of `resource`, if it runs or will.
     fn running_metadata(&self, resource: &ResourceRef) -> Option<Informer<PartialObject>> {
-        let id = (TypeId::of::<PartialObject>(), resource.clone(), Scope::default());
-        let shared = self.0.running.lock().get(&id)?.informer.clone().downcast().ok()?;
-        Some(Informer { shared })
+        if self.0.whole.lock().contains_key(resource) {
+            return Some(self.metadata(resource));
+        }
+        let objects = self.0.running.lock().metadata.get(resource)?.clone();
+        Some(Informer { objects })
     }
 
-    fn start<K: Kind>(&self, resource: ResourceRef, scope: Scope, form: Form) -> Informer<K> {
-        let mut running = self.0.running.lock();
-        let id = (TypeId::of::<K>(), resource.clone(), scope.clone());
-        if let Some(found) = running.get(&id).and_then(|r| r.informer.clone().downcast::<Shared<K>>().ok()) {
-            return Informer { shared: found };
+    fn whole<K: Kind>(&self, running: &mut Running) -> Arc<Shared<K>> {
+        if let Some(found) = running.kinds.get(&TypeId::of::<K>()).and_then(downcast) {
+            return found;
         }
-        let follower = self.follower(&resource, self.0.metrics.left_out(&resource.full_name()));
+        let resource = ResourceRef::of::<K>();
+        let shared = self.start::<K>(&resource, &Scope::default(), Form::Whole);
+        running.kinds.insert(TypeId::of::<K>(), shared.clone());
+        running.follow(&resource, shared.clone());
+        shared
+    }
+
+    fn start<K: Kind>(&self, resource: &ResourceRef, scope: &Scope, form: Form) -> Arc<Shared<K>> {
+        let follower = self.follower(resource, self.0.metrics.left_out(&resource.full_name()));
         // In a namespace it is somebody's look at an object or two, and not what the part stands on.
         if scope.namespace.is_none() {
             self.0.metrics.followers().add(&follower);
         }
-        let unread = self.0.unread.lock().get(&resource).cloned();
+        let unread = self.0.unread.lock().get(resource).cloned();
         let unread = unread.filter(|_| form == Form::Whole);
         let shared = Arc::new(Shared::<K>::new(follower.clone(), unread));
-        let whole = scope == Scope::default();
-        let reflector = Reflector::new(self.sender(), &resource, &scope, form, (shared.clone(), follower));
+        let reflector = Reflector::new(self.sender(), resource, scope, form, (shared.clone(), follower));
         self.0.tasks.spawn("informer", reflector.run(self.0.random.clone()));
-        running.insert(id, Running { informer: shared.clone(), progress: shared.clone(), whole });
-        Informer { shared }
+        shared
     }
 
     fn follower(&self, resource: &ResourceRef, meter: Gauge) -> Arc<Follower> {
@@ -289,6 +366,16 @@ impl Informers {
         let tell = Box::new(move |identity: &Identity, cause: &str| tell(&factory, &of, identity, cause));
         Arc::new(Follower::new(name, meter, tell))
     }
+}
+
+impl Running {
+    fn follow(&mut self, resource: &ResourceRef, progress: Arc<dyn Progress>) {
+        self.progress.entry(resource.clone()).or_default().push(progress);
+    }
+}
+
+fn downcast<K: Kind>(informer: &Arc<dyn Any + Send + Sync>) -> Option<Arc<Shared<K>>> {
+    informer.clone().downcast().ok()
 }
 
 /// Records an event on an object that is left out, so that whoever looks at the object learns of it.
@@ -312,12 +399,12 @@ fn tell(factory: &Weak<Factory>, resource: &ResourceRef, identity: &Identity, ca
 
 /// A view of one informer. Cloning shares it.
 pub struct Informer<K> {
-    shared: Arc<Shared<K>>,
+    objects: Arc<dyn Objects<K>>,
 }
 
 impl<K> Clone for Informer<K> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { objects: self.objects.clone() }
     }
 }
 
@@ -325,43 +412,45 @@ impl<K: Kind> Informer<K> {
     /// An informer over fixed objects, for tests of what stands on informers.
     pub fn fixed(objects: Vec<K>) -> Self {
         let shared = Arc::new(Shared::new(Arc::new(Follower::unwatched()), None));
-        shared.replace(objects, &[], 1);
-        Self { shared }
+        shared.replace(objects, Vec::new(), 1);
+        Self { objects: shared }
     }
 
     /// The object under `namespace/name` or `name`.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
-        self.shared.get(key)
+        self.objects.get(key)
     }
 
     /// Every object, in key order.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.shared.list()
+        self.objects.list()
     }
 
     /// Every object of a namespace, in key order.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.shared.in_namespace(namespace)
+        self.objects.in_namespace(namespace)
     }
 
     /// Every object of a namespace that nobody controls, in key order.
     pub fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.shared.orphans(namespace)
+        self.objects.orphans(namespace)
     }
 
     /// Every object whose controller owner has this uid, in key order.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
-        self.shared.owned_by(uid)
+        let mut owned = self.dependents_of(uid);
+        owned.retain(|object| controller_uid(object.metadata()) == Some(uid));
+        owned
     }
 
     /// Every object that has an owner with this uid, its controller or not, in key order.
     pub fn dependents_of(&self, uid: &str) -> Vec<Arc<K>> {
-        self.shared.dependents_of(uid)
+        self.objects.dependents_of(uid)
     }
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.shared.len()
+        self.objects.len()
     }
 
     /// Whether there is none.
@@ -371,7 +460,7 @@ impl<K: Kind> Informer<K> {
 
     /// The newest revision seen; 0 before the first list.
     pub fn revision(&self) -> u64 {
-        *self.shared.revisions().borrow()
+        self.objects.revision()
     }
 
     /// Whether the first list is complete.
@@ -386,14 +475,50 @@ impl<K: Kind> Informer<K> {
 
     /// Waits until the informer has seen `revision`.
     pub async fn reached(&self, revision: u64) {
-        if self.shared.revisions().wait_for(|seen| *seen >= revision).await.is_err() {
-            // The sender lives in `shared`, which this borrows: it cannot be gone.
+        if self.objects.revisions().wait_for(|seen| *seen >= revision).await.is_err() {
+            // The sender lives in `objects`, which this borrows: it cannot be gone.
             std::future::pending::<()>().await;
         }
     }
 
     /// Changes from now on, coalesced per key; starts with everything that is there.
     pub fn subscribe(&self) -> Changes<K> {
-        Shared::subscribe(&self.shared)
+        Changes::of(&self.objects)
     }
+
+    /// Tells `ear` of everything that is there, and then of what changes, coalesced per key: in one task with all others who
+    /// are told.
+    pub(crate) fn tell(&self, tasks: &Tasks, ear: Ear<K>) {
+        if self.objects.audience().join(ear) {
+            tasks.spawn("source", audience::speak(self.objects.clone()));
+        }
+    }
+}
+
+fn key_of_object(meta: &ObjectMeta) -> String {
+    key_of(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
+}
+
+fn revision_of(meta: &ObjectMeta) -> u64 {
+    meta.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn controller_uid(meta: &ObjectMeta) -> Option<&str> {
+    let owners = meta.owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+}
+
+/// What is under the keys of a namespace, or under all.
+fn in_namespace<'a, T>(
+    all: &'a BTreeMap<Arc<str>, T>,
+    namespace: Option<&str>,
+) -> btree_map::Range<'a, Arc<str>, T> {
+    let Some(namespace) = namespace else { return all.range::<str, _>(..) };
+    let (first, end) = keys_in(namespace);
+    all.range::<str, _>((Bound::Included(first.as_str()), Bound::Excluded(end.as_str())))
+}
+
+/// The first key of a namespace's objects, and the first behind them: '0' follows '/' in ASCII.
+fn keys_in(namespace: &str) -> (String, String) {
+    (format!("{namespace}/"), format!("{namespace}0"))
 }

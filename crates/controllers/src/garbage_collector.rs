@@ -15,6 +15,7 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -214,9 +215,9 @@ fn owner_key(resource: &ResourceRef, namespace: &str, owner: &OwnerReference) ->
 }
 
 fn dependents(followed: &Followed<'_>, uid: &str) -> Vec<Item> {
-    let of = |(resource, informer): (ResourceRef, Informer<PartialObject>)| {
+    let of = |(resource, informer): (Cow<'static, ResourceRef>, Informer<PartialObject>)| {
         let found = informer.dependents_of(uid);
-        found.into_iter().map(move |object| Item { resource: resource.clone(), object })
+        found.into_iter().map(move |object| Item { resource: resource.clone().into_owned(), object })
     };
     followed.all().flat_map(of).collect()
 }
@@ -225,12 +226,15 @@ fn key_of(resource: &ResourceRef, object_key: &str) -> String {
     format!("{}/{}/{object_key}", resource.group, resource.plural)
 }
 
+/// What can make a difference.
+fn facts(meta: &ObjectMeta) -> (&str, &[OwnerReference], &[String], bool) {
+    let references = meta.owner_references.as_deref().unwrap_or_default();
+    (uid(meta), references, meta.finalizers.as_deref().unwrap_or_default(), is_deleting(meta))
+}
+
 /// Wakes the object itself, its dependents when it goes, and its owners when they may wait for it.
 fn woken(change: &Change<PartialObject>, resource: &ResourceRef, informers: &Informers) -> Vec<String> {
     let (old, new) = (change.old.as_deref().map(|o| &o.metadata), change.new.as_deref().map(|o| &o.metadata));
-    let facts = |meta: &ObjectMeta| {
-        (meta.uid.clone(), meta.owner_references.clone(), is_deleting(meta), meta.finalizers.clone())
-    };
     if old.map(facts) == new.map(facts) {
         return Vec::new();
     }

@@ -2,6 +2,7 @@
 //!
 //! Built-in ones are always followed, whatever discovery says. Others come and go with what discovery names.
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use controller::discovery::{Served, Watcher};
@@ -82,10 +83,10 @@ impl<'a> Followed<'a> {
     }
 
     /// What is built in, and then what is served beside it.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (ResourceRef, Informer<PartialObject>)> {
-        let built_in = built_in().map(|one| (one.clone(), self.informers.metadata(one)));
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Cow<'static, ResourceRef>, Informer<PartialObject>)> {
+        let built_in = built_in().map(|one| (Cow::Borrowed(one), self.informers.metadata(one)));
         let guests = self.guests().into_iter();
-        built_in.chain(guests.map(|held| (held.resource().clone(), held.informer().clone())))
+        built_in.chain(guests.map(|held| (Cow::Owned(held.resource().clone()), held.informer().clone())))
     }
 
     /// What is followed beside what is built in.

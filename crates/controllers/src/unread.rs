@@ -1,10 +1,15 @@
-//! What of Pods no controller reads: that is not kept, and is most of them.
+//! What of Pods no controller reads: that is not kept, and is most of them. Nor is anything kept twice.
 //!
 //! Whoever comes to read one of these fields takes it from the list; until then all tests see Pods without them.
 
 use controller::Informers;
 use controller::informer::Unread;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::core::v1::{
+    Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 /// Of containers and init containers. Names of Secrets in `env` and `envFrom` say which are used
 /// (`legacy_token_cleaner.rs`).
@@ -44,12 +49,13 @@ const STATUS: [&str; 11] = [
     "volumeMounts",
 ];
 /// Elsewhere. Volumes count that have claims or Secrets, and those that drivers have taken over.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 17] = [
     "spec.automountServiceAccountToken",
     "spec.dnsConfig",
     "spec.dnsPolicy",
     "spec.enableServiceLinks",
     "spec.hostAliases",
+    "spec.nodeSelector",
     "spec.readinessGates",
     "spec.schedulerName",
     "spec.securityContext",
@@ -64,9 +70,33 @@ const OTHERS: [&str; 16] = [
     "status.qosClass",
 ];
 
-/// Has the informers of all controllers leave out what none reads; to be said before they start.
+/// What a kind is to informers that controllers stand on.
+type Tell = fn(&Informers);
+
+/// Kinds that some controller follows whole: who follows the metadata of all kinds sees these by them.
+const WHOLE: [Tell; 16] = [
+    Informers::show_metadata_of::<ControllerRevision>,
+    Informers::show_metadata_of::<CronJob>,
+    Informers::show_metadata_of::<DaemonSet>,
+    Informers::show_metadata_of::<Deployment>,
+    Informers::show_metadata_of::<EndpointSlice>,
+    Informers::show_metadata_of::<Endpoints>,
+    Informers::show_metadata_of::<Job>,
+    Informers::show_metadata_of::<Namespace>,
+    Informers::show_metadata_of::<Node>,
+    Informers::show_metadata_of::<PersistentVolume>,
+    Informers::show_metadata_of::<PersistentVolumeClaim>,
+    Informers::show_metadata_of::<Pod>,
+    Informers::show_metadata_of::<ReplicaSet>,
+    Informers::show_metadata_of::<ReplicationController>,
+    Informers::show_metadata_of::<Service>,
+    Informers::show_metadata_of::<StatefulSet>,
+];
+
+/// Has the informers of all controllers leave out what none reads, and know nothing twice; to be said before they start.
 pub fn leave_out(informers: &Informers) {
     informers.leave_out::<Pod>(of_pods());
+    WHOLE.iter().for_each(|tell| tell(informers));
 }
 
 /// What is left out of Pods.
@@ -79,4 +109,36 @@ pub(crate) fn of_pods() -> Unread {
     let statuses = in_all(&["status.containerStatuses", "status.initContainerStatuses"], &STATUS);
     let others = OTHERS.iter().map(|path| ("", *path));
     Unread::new(containers.chain(statuses).chain(others))
+}
+
+#[cfg(test)]
+mod tests {
+    use controller::ResourceRef;
+
+    use super::*;
+    use crate::kinds;
+
+    #[test]
+    fn kinds_that_are_known_whole_are_those_whose_metadata_are_followed() {
+        for resource in [
+            ResourceRef::of::<ControllerRevision>(),
+            ResourceRef::of::<CronJob>(),
+            ResourceRef::of::<DaemonSet>(),
+            ResourceRef::of::<Deployment>(),
+            ResourceRef::of::<EndpointSlice>(),
+            ResourceRef::of::<Endpoints>(),
+            ResourceRef::of::<Job>(),
+            ResourceRef::of::<Namespace>(),
+            ResourceRef::of::<Node>(),
+            ResourceRef::of::<PersistentVolume>(),
+            ResourceRef::of::<PersistentVolumeClaim>(),
+            ResourceRef::of::<Pod>(),
+            ResourceRef::of::<ReplicaSet>(),
+            ResourceRef::of::<ReplicationController>(),
+            ResourceRef::of::<Service>(),
+            ResourceRef::of::<StatefulSet>(),
+        ] {
+            assert!(kinds::built_in().any(|followed| *followed == resource), "{resource:?}");
+        }
+    }
 }

@@ -41,7 +41,7 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
         let elapsed = started.elapsed().as_secs_f64();
         let cpu = (processes::usage(&processes)?.cpu - before.cpu).as_secs_f64() * 1e3;
         let what = format!("{pods} Pods onto {nodes} Nodes, POST to bound");
-        bench.report.value(&what, "1/s", Some("5000"), as_f64(pods) / elapsed);
+        bench.report.value(&what, "1/s", Some("4000"), as_f64(pods) / elapsed);
         bench.report.value("  CPU of all processes per Pod", "ms", None, cpu / as_f64(pods));
         Ok(())
     })

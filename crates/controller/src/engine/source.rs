@@ -31,17 +31,11 @@ impl Source {
         let of = scope.clone();
         Self {
             start: Box::new(move |informers, queue| {
-                let mut changes = informers.scoped::<K>(scope).subscribe();
                 let known = informers.clone();
-                informers.tasks().spawn("source", async move {
-                    loop {
-                        for change in changes.next().await {
-                            for key in keys(&change, &known) {
-                                queue.add(key, change.revision);
-                            }
-                        }
-                    }
-                });
+                let wake = move |change: &Change<K>| {
+                    keys(change, &known).into_iter().for_each(|key| queue.add(key, change.revision));
+                };
+                informers.scoped::<K>(scope).tell(informers.tasks(), Box::new(wake));
             }),
             synced: Box::new(move |informers| {
                 let informer = informers.scoped::<K>(of);
@@ -72,17 +66,12 @@ impl Source {
         let of = resource.clone();
         Self {
             start: Box::new(move |informers, queue| {
-                let mut changes = informers.metadata(&resource).subscribe();
-                let known = informers.clone();
-                informers.tasks().spawn("source", async move {
-                    loop {
-                        for change in changes.next().await {
-                            for key in keys(&change, &resource, &known) {
-                                queue.add(key, change.revision);
-                            }
-                        }
-                    }
-                });
+                let (informer, known) = (informers.metadata(&resource), informers.clone());
+                let wake = move |change: &Change<PartialObject>| {
+                    let keys = keys(change, &resource, &known);
+                    keys.into_iter().for_each(|key| queue.add(key, change.revision));
+                };
+                informer.tell(informers.tasks(), Box::new(wake));
             }),
             synced: Box::new(move |informers| {
                 let informer = informers.metadata(&of);

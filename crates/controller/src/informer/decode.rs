@@ -8,18 +8,27 @@ use serde::de::DeserializeOwned;
 
 use super::Kind;
 use super::snug;
-use super::trim::trimmed;
 use super::unread::Unread;
 use crate::resource_ref::key_of;
 
-/// Decodes an object without its managed fields, and without what nobody reads.
+/// Decodes an object without what nobody reads.
 ///
 /// # Errors
 /// What the decoder says of an object that Go would not read either.
-pub(super) fn object<K: Kind>(text: &str, unread: Option<&Unread>) -> Result<K, serde_json::Error> {
-    let text = trimmed(text);
-    snug::decode(&text, unread)
-        .or_else(|_| schema::walk::zeros::decode([K::GROUP, K::VERSION, K::KIND], text.as_bytes()))
+pub(super) fn object<K: Kind>(text: &str, unread: &Unread) -> Result<K, serde_json::Error> {
+    snug::decode(text, Some(unread)).or_else(|_| {
+        let mut object: K = schema::walk::zeros::decode([K::GROUP, K::VERSION, K::KIND], text.as_bytes())?;
+        object.metadata_mut().managed_fields = None;
+        Ok(object)
+    })
+}
+
+/// Takes an event of a watch apart: its type, and its object as text. What is read is what servers write; nothing if it is
+/// anything else. Whether the object is one is seen when it is decoded.
+pub(super) fn event(line: &[u8]) -> Option<(&str, &str)> {
+    let line = std::str::from_utf8(line).ok()?.trim_end();
+    let (event_type, rest) = line.strip_prefix(r#"{"type":""#)?.split_once('"')?;
+    Some((event_type, rest.strip_prefix(r#","object":"#)?.strip_suffix('}')?))
 }
 
 /// An object, or a list of some, as it is known where fields are left out.
@@ -81,7 +90,7 @@ mod tests {
             r#"{"metadata":{"name":"a","labels":{"b":null},"creationTimestamp":null},"future":[null],
                 "spec":{"ports":[null],"selector":null},
                 "status":{"conditions":[{"type":"X","lastTransitionTime":null},{"type":"Y"}]}}"#,
-            None,
+            &Unread::default(),
         )
         .expect("what Go takes");
         let conditions = service.status.and_then(|status| status.conditions).unwrap_or_default();
@@ -89,6 +98,36 @@ mod tests {
         assert!(conditions.iter().all(|found| found.last_transition_time.0.as_second() < 0));
         assert_eq!(service.metadata.labels.and_then(|labels| labels.get("b").cloned()).as_deref(), Some(""));
         assert_eq!(service.spec.and_then(|spec| spec.ports).map(|ports| ports.len()), Some(1));
+    }
+
+    #[test]
+    fn managed_fields_are_left_out_of_what_only_go_takes_too() {
+        let unread = Unread::default().and_managed_fields();
+        for ports in ["null", "[null]"] {
+            let text = format!(
+                r#"{{"metadata":{{"name":"a","managedFields":[{{"manager":"m"}}],"uid":"u"}},"spec":{{"ports":{ports}}}}}"#
+            );
+            let meta = object::<Service>(&text, &unread).expect(&text).metadata;
+            assert_eq!((meta.managed_fields, meta.uid.as_deref()), (None, Some("u")));
+        }
+    }
+
+    #[test]
+    fn an_event_is_taken_apart_without_a_look_at_its_object() {
+        let check = |line: &str, expect| assert_eq!(event(line.as_bytes()), expect, "{line}");
+        check("{\"type\":\"ADDED\",\"object\":{\"a\":{}}}\n", Some(("ADDED", "{\"a\":{}}")));
+        for other in [
+            "",
+            "{}",
+            r#"{"object":{},"type":"ADDED"}"#,
+            r#"{"type":"ADDED", "object":{}}"#,
+            r#"{"type":"ADDED","more":1,"object":{}}"#,
+        ] {
+            check(other, None);
+        }
+        // That its end is cut off shows when the object is decoded.
+        check(r#"{"type":"ADDED","object":{}"#, Some(("ADDED", "{")));
+        assert_eq!(event(b"{\"type\":\"ADDED\",\"object\":{\"a\":\"\xff\"}}\n"), None);
     }
 
     #[test]
@@ -103,7 +142,7 @@ mod tests {
             (r#"{"spec":7}"#, None),
             ("7", None),
         ] {
-            assert!(object::<Pod>(text, None).is_err(), "{text}");
+            assert!(object::<Pod>(text, &Unread::default()).is_err(), "{text}");
             let found = Identity::of(text);
             let found = found.as_ref().map(|found| (found.key(), found.uid.as_deref(), found.revision));
             assert_eq!(found, identity.map(|(key, uid, revision)| (key.to_owned(), uid, revision)), "{text}");

@@ -88,6 +88,6 @@ impl Informers {
         let reflector = Reflector::new(self.sender(), resource, &scope, Form::MetadataOnly, sink);
         let tasks = self.tasks().child();
         tasks.spawn("informer", Box::pin(reflector.run(self.random().clone())));
-        (Informer { shared }, tasks)
+        (Informer { objects: shared }, tasks)
     }
 }

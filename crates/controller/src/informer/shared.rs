@@ -1,88 +1,26 @@
-//! The objects of one informer, their index and their subscribers. No I/O.
+//! The objects of one informer, their indexes and their subscribers. No I/O.
+//!
+//! Of an object that cannot be decoded the metadata is known for the most part: whoever asks for no more sees it
+//! (`metadata.rs`), so that nobody takes an owner for one that is gone because of its spec.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Range;
+use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{RwLock, RwLockReadGuard};
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
+use super::audience::Audience;
 use super::decode::{self, Identity};
 use super::follower::Follower;
+use super::inbox::{Change, Inbox};
 use super::reflector::{Sink, SinkError, WatchStep};
 use super::unread::Unread;
-use super::{Kind, Progress};
-use crate::resource_ref::key_of;
-
-/// What happened to one key since its subscriber last looked.
-#[derive(Clone, Debug)]
-pub struct Change<K> {
-    /// `namespace/name` or `name`.
-    pub key: String,
-    /// What the subscriber last knew.
-    pub old: Option<Arc<K>>,
-    /// What is there now; `None` after a deletion.
-    pub new: Option<Arc<K>>,
-    /// The revision that made it so.
-    pub revision: u64,
-}
-
-impl<K> Change<K> {
-    /// The object as it is now, or as it last was.
-    pub fn object(&self) -> Option<&Arc<K>> {
-        self.new.as_ref().or(self.old.as_ref())
-    }
-}
-
-/// A subscription.
-pub struct Changes<K> {
-    inbox: Arc<Inbox<K>>,
-    // Keeps the informer alive, and with it the sender of what comes next.
-    _shared: Arc<Shared<K>>,
-}
-
-impl<K> Changes<K> {
-    /// Waits for changes and takes all that have gathered, in key order.
-    pub async fn next(&mut self) -> Vec<Change<K>> {
-        loop {
-            let arrived = self.inbox.arrived.notified();
-            let changes = self.take();
-            if !changes.is_empty() {
-                return changes;
-            }
-            arrived.await;
-        }
-    }
-
-    /// Takes all changes that have gathered, in key order.
-    pub fn take(&self) -> Vec<Change<K>> {
-        std::mem::take(&mut *self.inbox.pending.lock()).into_values().collect()
-    }
-}
-
-struct Inbox<K> {
-    pending: Mutex<BTreeMap<String, Change<K>>>,
-    arrived: Notify,
-}
-
-impl<K> Inbox<K> {
-    fn push(&self, change: Change<K>) {
-        let mut pending = self.pending.lock();
-        match pending.get_mut(&change.key) {
-            Some(waiting) => {
-                waiting.new = change.new;
-                waiting.revision = change.revision;
-            }
-            None => {
-                pending.insert(change.key.clone(), change);
-            }
-        }
-        drop(pending);
-        self.arrived.notify_one();
-    }
-}
+use super::{
+    Kind, Objects, PartialObject, Progress, controller_uid, in_namespace, key_of_object, keys_in, revision_of,
+};
 
 /// See the module.
 pub(super) struct Shared<K> {
@@ -90,94 +28,91 @@ pub(super) struct Shared<K> {
     revisions: watch::Sender<u64>,
     follower: Arc<Follower>,
     /// What of the objects is not kept.
-    unread: Option<Arc<Unread>>,
+    unread: Arc<Unread>,
+    audience: Audience<K>,
 }
 
-struct State<K> {
-    objects: BTreeMap<String, Arc<K>>,
-    /// Keys of the objects that have an owner with this uid.
-    owned: HashMap<String, BTreeSet<String>>,
-    /// Keys of the objects that nobody controls; kept once somebody has asked for them.
-    orphans: Option<BTreeSet<String>>,
+pub(super) struct State<K> {
+    pub(super) objects: BTreeMap<Arc<str>, Arc<K>>,
+    /// The metadata of objects that cannot be decoded, as they are now.
+    pub(super) undecoded: BTreeMap<Arc<str>, Arc<PartialObject>>,
+    indexes: Indexes,
     inboxes: Vec<Weak<Inbox<K>>>,
+    /// Of those who ask for metadata alone.
+    pub(super) metadata_inboxes: Vec<Weak<Inbox<PartialObject>>>,
+}
+
+/// Keys by what is asked for; each index is kept once somebody has asked.
+#[derive(Default)]
+struct Indexes {
+    /// Of the objects that have an owner with this uid.
+    owned: Option<HashMap<String, BTreeSet<Arc<str>>>>,
+    /// Of the objects that nobody controls.
+    orphans: Option<BTreeSet<Arc<str>>>,
+}
+
+/// An object that cannot be decoded: who it is, and its metadata if these can be.
+pub(super) struct LeftOut {
+    identity: Identity,
+    metadata: Option<Arc<PartialObject>>,
 }
 
 impl<K: Kind> Shared<K> {
     pub(super) fn new(follower: Arc<Follower>, unread: Option<Arc<Unread>>) -> Self {
-        let (objects, owned) = (BTreeMap::new(), HashMap::new());
-        let state = State { objects, owned, orphans: None, inboxes: Vec::new() };
-        Self { state: RwLock::new(state), revisions: watch::Sender::new(0), follower, unread }
+        let state = State {
+            objects: BTreeMap::new(),
+            undecoded: BTreeMap::new(),
+            indexes: Indexes::default(),
+            inboxes: Vec::new(),
+            metadata_inboxes: Vec::new(),
+        };
+        let revisions = watch::Sender::new(0);
+        let unread = unread.unwrap_or_else(|| Arc::new(Unread::default().and_managed_fields()));
+        Self { state: RwLock::new(state), revisions, follower, unread, audience: Audience::default() }
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<Arc<K>> {
-        self.state.read().objects.get(key).cloned()
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, State<K>> {
+        self.state.read()
     }
 
-    pub(super) fn list(&self) -> Vec<Arc<K>> {
-        self.state.read().objects.values().cloned().collect()
-    }
-
-    pub(super) fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.state.read().objects.range(keys_in(namespace)).map(|(_, object)| object.clone()).collect()
-    }
-
-    pub(super) fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
-        if self.state.read().orphans.is_none() {
-            self.state.write().index_orphans();
+    /// The state with the index of owners.
+    pub(super) fn state_by_owner(&self) -> RwLockReadGuard<'_, State<K>> {
+        if self.state.read().indexes.owned.is_none() {
+            self.state.write().index_owned();
         }
-        let state = self.state.read();
-        let keys = state.orphans.iter().flat_map(|keys| keys.range(keys_in(namespace)));
-        keys.filter_map(|key| state.objects.get(key).cloned()).collect()
+        self.state.read()
     }
 
-    pub(super) fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
-        let mut owned = self.dependents_of(uid);
-        owned.retain(|object| controller_uid(object.metadata()) == Some(uid));
-        owned
-    }
-
-    pub(super) fn dependents_of(&self, uid: &str) -> Vec<Arc<K>> {
-        let state = self.state.read();
-        let keys = state.owned.get(uid).into_iter().flatten();
-        keys.filter_map(|key| state.objects.get(key).cloned()).collect()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.state.read().objects.len()
-    }
-
-    pub(super) fn subscribe(this: &Arc<Self>) -> Changes<K> {
-        let inbox = Arc::new(Inbox { pending: Mutex::default(), arrived: Notify::new() });
-        let mut state = this.state.write();
-        for (key, object) in &state.objects {
-            let revision = revision_of(object.metadata());
-            inbox.push(Change { key: key.clone(), old: None, new: Some(object.clone()), revision });
+    /// Has an inbox told of the metadata of what is there, and of what changes from then on.
+    pub(super) fn tell_of_metadata(&self, inbox: &Arc<Inbox<PartialObject>>) {
+        let mut state = self.state.write();
+        for (key, object) in state.metadata_in(None) {
+            let revision = revision_of(&object.metadata);
+            inbox.push(Change { key: key.to_string(), old: None, new: Some(object), revision });
         }
-        state.inboxes.push(Arc::downgrade(&inbox));
-        Changes { inbox, _shared: this.clone() }
+        state.metadata_inboxes.push(Arc::downgrade(inbox));
     }
 
     /// Makes `objects` the whole content, as of `revision`; of those that were left out, the last version that is known.
-    pub(super) fn replace(&self, objects: Vec<K>, left_out: &[Identity], revision: u64) {
+    pub(super) fn replace(&self, objects: Vec<K>, left_out: Vec<LeftOut>, revision: u64) {
         let mut state = self.state.write();
-        let mut gone: BTreeSet<String> = state.objects.keys().cloned().collect();
-        for identity in left_out {
-            let key = identity.key();
-            if state.objects.get(&key).is_some_and(|known| identity.is_of(known.metadata())) {
-                gone.remove(&key);
-            }
-        }
+        let mut gone: BTreeSet<Arc<str>> =
+            state.objects.keys().chain(state.undecoded.keys()).cloned().collect();
         for object in objects {
             let key = key_of_object(object.metadata());
-            gone.remove(&key);
+            gone.remove(&*key);
             let at = revision_of(object.metadata());
-            let known = state.objects.get(&key).map(|known| revision_of(known.metadata()));
-            if known != Some(at) {
-                state.set(key, Some(Arc::new(object)), at);
+            let known = state.objects.get(&*key).map(|known| revision_of(known.metadata()));
+            if known != Some(at) || state.undecoded.contains_key(&*key) {
+                state.set(&key, Some(Arc::new(object)), at);
             }
         }
+        for LeftOut { identity, metadata } in left_out {
+            gone.remove(&*identity.key());
+            state.leave_out(&identity, metadata);
+        }
         for key in gone {
-            state.set(key, None, revision);
+            state.set(&key, None, revision);
         }
         drop(state);
         self.revisions.send_replace(revision);
@@ -187,28 +122,21 @@ impl<K: Kind> Shared<K> {
         let key = key_of_object(object.metadata());
         let revision = revision_of(object.metadata());
         self.follower.take_in(&key);
-        self.state.write().set(key, Some(Arc::new(object)), revision);
+        self.state.write().set(&key, Some(Arc::new(object)), revision);
         self.advance(revision);
     }
 
     fn remove(&self, identity: &Identity) {
         let key = identity.key();
         self.follower.take_in(&key);
-        self.state.write().set(key, None, identity.revision);
+        self.state.write().set(&key, None, identity.revision);
         self.advance(identity.revision);
     }
 
-    /// Goes on with the last version of an object that cannot be decoded. An object that vanished would be taken for one
-    /// that was deleted: its dependents would go, its place would be given away. What is written by an old version is
-    /// refused as a conflict. An earlier object of the same name is gone all the same.
-    fn leave_out(&self, identity: &Identity, cause: &serde_json::Error) {
-        self.follower.leave_out(identity, cause);
-        let mut state = self.state.write();
-        let key = identity.key();
-        if state.objects.get(&key).is_some_and(|known| !identity.is_of(known.metadata())) {
-            state.set(key, None, identity.revision);
-        }
-        drop(state);
+    fn leave_out(&self, left_out: LeftOut, cause: &serde_json::Error) {
+        let LeftOut { identity, metadata } = left_out;
+        self.follower.leave_out(&identity, cause);
+        self.state.write().leave_out(&identity, metadata);
         self.advance(identity.revision);
     }
 
@@ -224,55 +152,171 @@ impl<K: Kind> Shared<K> {
 }
 
 impl<K: Kind> State<K> {
-    fn set(&mut self, key: String, new: Option<Arc<K>>, revision: u64) {
+    fn set(&mut self, key: &str, new: Option<Arc<K>>, revision: u64) {
+        let known = self.objects.get_key_value(key).map(|(known, _)| known.clone());
+        let kept = known.unwrap_or_else(|| key.into());
         let old = match &new {
-            Some(object) => self.objects.insert(key.clone(), object.clone()),
-            None => self.objects.remove(&key),
+            Some(object) => self.objects.insert(kept.clone(), object.clone()),
+            None => self.objects.remove(key),
         };
+        let undecoded = self.undecoded.remove(key);
+        if !self.metadata_inboxes.is_empty() {
+            let before = undecoded.or_else(|| old.as_deref().map(partial));
+            self.push_metadata(key, (before, new.as_deref().map(partial)), revision);
+        }
         if old.is_none() && new.is_none() {
             return;
         }
-        self.reindex(&key, old.as_deref(), new.as_deref());
+        self.indexes.move_on(&kept, old.as_deref().map(K::metadata), new.as_deref().map(K::metadata));
         self.inboxes.retain(|inbox| {
             let Some(inbox) = inbox.upgrade() else { return false };
-            inbox.push(Change { key: key.clone(), old: old.clone(), new: new.clone(), revision });
+            inbox.push(Change { key: key.to_owned(), old: old.clone(), new: new.clone(), revision });
             true
         });
     }
 
-    fn index_orphans(&mut self) {
-        let all = self.objects.iter().filter(|(_, object)| controller_uid(object.metadata()).is_none());
-        self.orphans = Some(all.map(|(key, _)| key.clone()).collect());
+    /// Goes on with the last version of an object that cannot be decoded. An object that vanished would be taken for one
+    /// that was deleted: its dependents would go, its place would be given away. What is written by an old version is
+    /// refused as a conflict. An earlier object of the same name is gone all the same.
+    fn leave_out(&mut self, identity: &Identity, metadata: Option<Arc<PartialObject>>) {
+        let key = identity.key();
+        if self.objects.get(&*key).is_some_and(|known| !identity.is_of(known.metadata())) {
+            self.set(&key, None, identity.revision);
+        }
+        let before = self.metadata_of(&key);
+        match &metadata {
+            Some(metadata) => drop(self.undecoded.insert(key.as_str().into(), metadata.clone())),
+            None => drop(self.undecoded.remove(&*key)),
+        }
+        let now = metadata.or_else(|| self.metadata_of(&key));
+        self.push_metadata(&key, (before, now), identity.revision);
     }
 
-    fn reindex(&mut self, key: &str, old: Option<&K>, new: Option<&K>) {
-        if let Some(orphans) = &mut self.orphans {
-            match new.filter(|object| controller_uid(object.metadata()).is_none()) {
-                Some(_) if !orphans.contains(key) => {
-                    orphans.insert(key.to_owned());
-                }
-                Some(_) => {}
-                None => {
-                    orphans.remove(key);
-                }
-            }
-        }
-        let before: Vec<&str> = old.map(|object| owner_uids(object.metadata())).unwrap_or_default();
-        let after: Vec<&str> = new.map(|object| owner_uids(object.metadata())).unwrap_or_default();
-        if before == after {
+    fn push_metadata(
+        &mut self,
+        key: &str,
+        (old, new): (Option<Arc<PartialObject>>, Option<Arc<PartialObject>>),
+        revision: u64,
+    ) {
+        if old.is_none() && new.is_none() {
             return;
         }
-        for uid in before {
-            if let Some(keys) = self.owned.get_mut(uid) {
+        self.metadata_inboxes.retain(|inbox| {
+            let Some(inbox) = inbox.upgrade() else { return false };
+            inbox.push(Change { key: key.to_owned(), old: old.clone(), new: new.clone(), revision });
+            true
+        });
+    }
+
+    /// The metadata of an object, whether it could be decoded or not.
+    pub(super) fn metadata_of(&self, key: &str) -> Option<Arc<PartialObject>> {
+        let undecoded = self.undecoded.get(key).cloned();
+        undecoded.or_else(|| self.objects.get(key).map(|object| partial(&**object)))
+    }
+
+    /// The metadata of the objects of a namespace, or of all, in key order.
+    pub(super) fn metadata_in(&self, namespace: Option<&str>) -> BTreeMap<&Arc<str>, Arc<PartialObject>> {
+        let objects = in_namespace(&self.objects, namespace);
+        let mut all: BTreeMap<_, _> = objects.map(|(key, object)| (key, partial(&**object))).collect();
+        all.extend(in_namespace(&self.undecoded, namespace).map(|(key, object)| (key, object.clone())));
+        all
+    }
+
+    /// The keys of the decoded objects that have this owner; of none before the index is there.
+    pub(super) fn keys_owned_by(&self, uid: &str) -> impl Iterator<Item = &Arc<str>> {
+        self.indexes.owned.as_ref().and_then(|owned| owned.get(uid)).into_iter().flatten()
+    }
+
+    fn index_owned(&mut self) {
+        let mut owned = HashMap::<String, BTreeSet<Arc<str>>>::new();
+        for (key, object) in &self.objects {
+            for uid in owner_uids(object.metadata()) {
+                owned.entry(uid.to_owned()).or_default().insert(key.clone());
+            }
+        }
+        self.indexes.owned = Some(owned);
+    }
+
+    fn index_orphans(&mut self) {
+        let all = self.objects.iter().filter(|(_, object)| controller_uid(object.metadata()).is_none());
+        self.indexes.orphans = Some(all.map(|(key, _)| key.clone()).collect());
+    }
+}
+
+impl Indexes {
+    /// An object has changed.
+    fn move_on(&mut self, key: &Arc<str>, old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) {
+        if let Some(orphans) = &mut self.orphans {
+            match new.is_some_and(|meta| controller_uid(meta).is_none()) {
+                true if !orphans.contains(key) => drop(orphans.insert(key.clone())),
+                true => {}
+                false => drop(orphans.remove(key)),
+            }
+        }
+        let Some(owned) = &mut self.owned else { return };
+        let before = || old.into_iter().flat_map(owner_uids);
+        let after = || new.into_iter().flat_map(owner_uids);
+        if before().eq(after()) {
+            return;
+        }
+        for uid in before() {
+            if let Some(keys) = owned.get_mut(uid) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    self.owned.remove(uid);
+                    owned.remove(uid);
                 }
             }
         }
-        for uid in after {
-            self.owned.entry(uid.to_owned()).or_default().insert(key.to_owned());
+        for uid in after() {
+            owned.entry(uid.to_owned()).or_default().insert(key.clone());
         }
+    }
+}
+
+impl<K: Kind> Objects<K> for Shared<K> {
+    fn get(&self, key: &str) -> Option<Arc<K>> {
+        self.state().objects.get(key).cloned()
+    }
+
+    fn list(&self) -> Vec<Arc<K>> {
+        self.state().objects.values().cloned().collect()
+    }
+
+    fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+        in_namespace(&self.state().objects, Some(namespace)).map(|(_, object)| object.clone()).collect()
+    }
+
+    fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
+        if self.state().indexes.orphans.is_none() {
+            self.state.write().index_orphans();
+        }
+        let state = self.state();
+        let (first, end) = keys_in(namespace);
+        let range = (Bound::Included(first.as_str()), Bound::Excluded(end.as_str()));
+        let keys = state.indexes.orphans.iter().flat_map(|keys| keys.range::<str, _>(range));
+        keys.filter_map(|key| state.objects.get(key).cloned()).collect()
+    }
+
+    fn dependents_of(&self, uid: &str) -> Vec<Arc<K>> {
+        let state = self.state_by_owner();
+        state.keys_owned_by(uid).filter_map(|key| state.objects.get(key).cloned()).collect()
+    }
+
+    fn len(&self) -> usize {
+        self.state().objects.len()
+    }
+
+    fn join(&self, inbox: &Arc<Inbox<K>>) {
+        let mut state = self.state.write();
+        for (key, object) in &state.objects {
+            let revision = revision_of(object.metadata());
+            inbox.push(Change { key: key.to_string(), old: None, new: Some(object.clone()), revision });
+        }
+        state.inboxes.push(Arc::downgrade(inbox));
+    }
+
+    fn audience(&self) -> &Audience<K> {
+        &self.audience
     }
 }
 
@@ -281,8 +325,12 @@ impl<K: Kind> Progress for Shared<K> {
         self.revisions.subscribe()
     }
 
+    fn revision(&self) -> u64 {
+        *self.revisions.borrow()
+    }
+
     fn is_going(&self, key: &str, uid: Option<&str>) -> bool {
-        self.get(key).is_none_or(|object| {
+        Objects::get(self, key).is_none_or(|object| {
             let meta = object.metadata();
             meta.deletion_timestamp.is_some() || (uid.is_some() && meta.uid.as_deref() != uid)
         })
@@ -303,22 +351,29 @@ impl<K: Kind> Sink for Shared<K> {
         let revision = revision.ok_or(SinkError::NoRevision)?;
         let (mut objects, mut left_out) = (Vec::new(), Vec::new());
         for item in list.items.into_iter().flatten() {
-            match decode::object::<K>(item.get(), self.unread.as_deref()) {
+            match decode::object::<K>(item.get(), &self.unread) {
                 Ok(object) => objects.push(object),
                 Err(cause) => {
-                    let Some(identity) = Identity::of(item.get()) else { return Err(cause.into()) };
-                    self.follower.leave_out(&identity, &cause);
-                    left_out.push(identity);
+                    let Some(found) = LeftOut::of(item.get(), &self.unread) else { return Err(cause.into()) };
+                    self.follower.leave_out(&found.identity, &cause);
+                    left_out.push(found);
                 }
             }
         }
-        self.replace(objects, &left_out, revision);
-        let left_out: BTreeSet<String> = left_out.iter().map(Identity::key).collect();
-        self.follower.retain(|key| left_out.contains(key));
+        let keys: BTreeSet<String> = left_out.iter().map(|found| found.identity.key()).collect();
+        self.replace(objects, left_out, revision);
+        self.follower.retain(|key| keys.contains(key));
         Ok(revision)
     }
 
     fn take_event(&self, line: &[u8]) -> Result<WatchStep, SinkError> {
+        // Nearly every event is one of these, and is gone through once.
+        if let Some(("ADDED" | "MODIFIED", object)) = decode::event(line)
+            && let Ok(object) = decode::object(object, &self.unread)
+        {
+            self.change(object);
+            return Ok(WatchStep::Seen(self.revision()));
+        }
         #[derive(serde::Deserialize)]
         struct Event<'a> {
             r#type: &'a str,
@@ -328,49 +383,44 @@ impl<K: Kind> Sink for Shared<K> {
         let event: Event<'_> = serde_json::from_slice(line)?;
         let object = event.object.get();
         match event.r#type {
-            "ADDED" | "MODIFIED" => match decode::object(object, self.unread.as_deref()) {
+            "ADDED" | "MODIFIED" => match decode::object(object, &self.unread) {
                 Ok(object) => self.change(object),
-                Err(cause) => match Identity::of(object) {
-                    Some(identity) => self.leave_out(&identity, &cause),
+                Err(cause) => match LeftOut::of(object, &self.unread) {
+                    Some(found) => self.leave_out(found, &cause),
                     None => return Err(cause.into()),
                 },
             },
             "DELETED" => self.remove(&Identity::of(object).ok_or(SinkError::NoName)?),
             "BOOKMARK" => {
-                let bookmark: super::PartialObject = serde_json::from_str(object)?;
+                let bookmark: PartialObject = serde_json::from_str(object)?;
                 self.advance(revision_of(&bookmark.metadata));
             }
             _ => return Ok(WatchStep::Refused(serde_json::from_str(object)?)),
         }
-        Ok(WatchStep::Seen(*self.revisions.borrow()))
+        Ok(WatchStep::Seen(self.revision()))
     }
 }
 
-/// The keys of a namespace's objects: '0' follows '/' in ASCII.
-fn keys_in(namespace: &str) -> Range<String> {
-    format!("{namespace}/")..format!("{namespace}0")
+impl LeftOut {
+    /// `None` if the object has no name.
+    fn of(text: &str, unread: &Unread) -> Option<Self> {
+        let metadata = decode::object::<PartialObject>(text, unread).ok().map(Arc::new);
+        Some(Self { identity: Identity::of(text)?, metadata })
+    }
 }
 
-fn key_of_object(meta: &ObjectMeta) -> String {
-    key_of(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
+fn partial<K: Kind>(object: &K) -> Arc<PartialObject> {
+    Arc::new(PartialObject { metadata: object.metadata().clone() })
 }
 
-fn revision_of(meta: &ObjectMeta) -> u64 {
-    meta.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
-}
-
-fn owner_uids(meta: &ObjectMeta) -> Vec<&str> {
-    meta.owner_references.iter().flatten().map(|owner| owner.uid.as_str()).collect()
-}
-
-fn controller_uid(meta: &ObjectMeta) -> Option<&str> {
-    let owners = meta.owner_references.as_deref().unwrap_or_default();
-    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+fn owner_uids(meta: &ObjectMeta) -> impl Iterator<Item = &str> {
+    meta.owner_references.iter().flatten().map(|owner| owner.uid.as_str())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::informer::Changes;
     use k8s_openapi::api::core::v1::Pod;
 
     fn shared() -> Arc<Shared<Pod>> {
@@ -383,6 +433,14 @@ mod tests {
         )
     }
 
+    fn subscribe(shared: &Arc<Shared<Pod>>) -> Changes<Pod> {
+        Changes::of(&(shared.clone() as Arc<dyn Objects<Pod>>))
+    }
+
+    fn owned_by(shared: &Shared<Pod>, uid: &str) -> Vec<Arc<Pod>> {
+        shared.dependents_of(uid)
+    }
+
     fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
         pods.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect()
     }
@@ -390,7 +448,7 @@ mod tests {
     #[tokio::test]
     async fn changes_to_a_key_are_coalesced_and_the_index_follows() {
         let shared = shared();
-        let mut changes = Shared::subscribe(&shared);
+        let mut changes = subscribe(&shared);
         for line in
             [event("ADDED", "a", 2, "o1"), event("MODIFIED", "a", 3, "o2"), event("ADDED", "b", 4, "o2")]
         {
@@ -399,11 +457,11 @@ mod tests {
         let seen: Vec<_> =
             changes.next().await.into_iter().map(|c| (c.key, c.revision, c.old.is_some())).collect();
         assert_eq!(seen, [("n/a".into(), 3, false), ("n/b".into(), 4, false)]);
-        assert!(shared.owned_by("o1").is_empty());
-        assert_eq!(names(&shared.owned_by("o2")), ["a", "b"]);
+        assert!(owned_by(&shared, "o1").is_empty());
+        assert_eq!(names(&owned_by(&shared, "o2")), ["a", "b"]);
         assert_eq!(names(&shared.in_namespace("n")), ["a", "b"]);
         shared.take_event(event("DELETED", "a", 5, "o2").as_bytes()).expect("a valid event");
-        assert_eq!(names(&shared.owned_by("o2")), ["b"]);
+        assert_eq!(names(&owned_by(&shared, "o2")), ["b"]);
         assert!(shared.is_going("n/a", Some("u-a")));
         assert!(!shared.is_going("n/b", Some("u-b")));
     }
@@ -429,7 +487,7 @@ mod tests {
     async fn a_new_list_deletes_what_is_no_longer_there() {
         let shared = shared();
         shared.take_event(event("ADDED", "a", 2, "o").as_bytes()).expect("a valid event");
-        let mut changes = Shared::subscribe(&shared);
+        let mut changes = subscribe(&shared);
         changes.next().await;
         let revision =
             shared.take_list(br#"{"metadata":{"resourceVersion":"9"},"items":[]}"#).expect("a valid list");

@@ -51,6 +51,8 @@ fn run_until_stopped(
     agent: &'static str,
     start: impl AsyncFnOnce(Connection) -> Result<()>,
 ) -> Result<()> {
+    // What a burst of changes has taken and given back would stay in as many heaps as there are, in pieces.
+    sys::process::limit_heaps(std::thread::available_parallelism().map_or(1, usize::from));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let tasks = Tasks::new();
     runtime.block_on(async {

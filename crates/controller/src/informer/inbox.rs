@@ -1,0 +1,85 @@
+//! What a subscriber has yet to look at: changes, one for each key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::Objects;
+
+/// What happened to one key since its subscriber last looked.
+#[derive(Clone, Debug)]
+pub struct Change<K> {
+    /// `namespace/name` or `name`.
+    pub key: String,
+    /// What the subscriber last knew.
+    pub old: Option<Arc<K>>,
+    /// What is there now; `None` after a deletion.
+    pub new: Option<Arc<K>>,
+    /// The revision that made it so.
+    pub revision: u64,
+}
+
+impl<K> Change<K> {
+    /// The object as it is now, or as it last was.
+    pub fn object(&self) -> Option<&Arc<K>> {
+        self.new.as_ref().or(self.old.as_ref())
+    }
+}
+
+/// A subscription.
+pub struct Changes<K> {
+    inbox: Arc<Inbox<K>>,
+    // Keeps the informer alive, and with it the sender of what comes next.
+    _objects: Arc<dyn Objects<K>>,
+}
+
+impl<K> Changes<K> {
+    /// Everything that is there, and then what changes.
+    pub(super) fn of(objects: &Arc<dyn Objects<K>>) -> Self {
+        let inbox = Arc::new(Inbox { pending: Mutex::default(), arrived: Notify::new() });
+        objects.join(&inbox);
+        Self { inbox, _objects: objects.clone() }
+    }
+
+    /// Waits for changes and takes all that have gathered, in key order.
+    pub async fn next(&mut self) -> Vec<Change<K>> {
+        loop {
+            let arrived = self.inbox.arrived.notified();
+            let changes = self.take();
+            if !changes.is_empty() {
+                return changes;
+            }
+            arrived.await;
+        }
+    }
+
+    /// Takes all changes that have gathered, in key order.
+    pub fn take(&self) -> Vec<Change<K>> {
+        std::mem::take(&mut *self.inbox.pending.lock()).into_values().collect()
+    }
+}
+
+/// See the module.
+pub(crate) struct Inbox<K> {
+    pending: Mutex<BTreeMap<String, Change<K>>>,
+    arrived: Notify,
+}
+
+impl<K> Inbox<K> {
+    pub(super) fn push(&self, change: Change<K>) {
+        let mut pending = self.pending.lock();
+        match pending.get_mut(&change.key) {
+            Some(waiting) => {
+                waiting.new = change.new;
+                waiting.revision = change.revision;
+            }
+            None => {
+                pending.insert(change.key.clone(), change);
+            }
+        }
+        drop(pending);
+        self.arrived.notify_one();
+    }
+}
