@@ -102,10 +102,13 @@ async fn follow<K: Kind>(
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use k8s_openapi::{ClusterResourceScope, Metadata, Resource};
+    use parking_lot::Mutex;
     use serde::Deserialize;
 
     use super::*;
     use crate::fake::{Server, State};
+    use crate::plan::Plan;
+    use crate::{Controller, Engine, Source};
 
     #[derive(Clone, Debug, Default, Deserialize)]
     struct Pear {
@@ -174,5 +177,39 @@ mod tests {
         });
         tokio::time::sleep(Duration::from_secs(40)).await;
         assert_eq!(names(&guest), ["old"]);
+    }
+
+    /// The keys that were run, in order.
+    #[derive(Default)]
+    struct Run(Mutex<Vec<String>>);
+
+    const ROW: Controller = Controller {
+        name: "tester",
+        queue: "tester",
+        sources: |_| {
+            let came = |_: &Informers| vec!["came".to_owned()];
+            vec![Source::guest::<Pear>(&["v1"], |change, _| vec![change.key.clone()], came)]
+        },
+        reconcile: |informers, key, _| {
+            informers.setting_or(Run::default).0.lock().push(key.to_owned());
+            Plan::nothing()
+        },
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_wakes_keys_when_it_has_come_and_when_its_objects_change() {
+        let (server, informers, _) = Server::start(State::default());
+        Engine::new(informers.clone(), "tester").start(ROW);
+        let run = async || {
+            tokio::time::sleep(Duration::from_secs(40)).await;
+            let mut keys = std::mem::take(&mut *informers.setting_or(Run::default).0.lock());
+            keys.sort();
+            keys
+        };
+        assert!(run().await.is_empty(), "nobody has it");
+        server.change(|state| state.serve("b.com/v1", &["pears"]));
+        assert_eq!(run().await, ["came"]);
+        server.change(|state| state.put("b.com/v1", "pears", "green"));
+        assert_eq!(run().await, ["green"]);
     }
 }
