@@ -12,6 +12,7 @@ mod follower;
 mod held;
 mod inbox;
 mod metadata;
+mod room;
 mod shared;
 mod snug;
 mod unread;
@@ -47,6 +48,7 @@ use inbox::Inbox;
 pub use inbox::{Change, Changes};
 use metadata::MetadataOf;
 use reflector::{Form, Reflector};
+pub(crate) use room::Room;
 use shared::Shared;
 pub use unread::Unread;
 

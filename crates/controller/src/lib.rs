@@ -14,6 +14,7 @@ pub mod discovery;
 pub mod engine;
 #[cfg(test)]
 mod fake;
+pub mod guest;
 pub mod informer;
 
 pub mod lease;
@@ -35,6 +36,7 @@ pub mod workqueue;
 
 pub use discovery::{Discovered, Discovery};
 pub use engine::{Controller, Engine, Following, Hands, Source, Undone};
+pub use guest::Guest;
 pub use informer::{Change, Changes, Held, Informer, Informers, Kind, PartialObject, Scope};
 pub use metrics::ClientMetrics;
 pub use plan::{Action, EventType, Patch, Plan, Propagation};

@@ -206,6 +206,11 @@ impl Action {
         Self::of(Verb::Create, object, "")
     }
 
+    /// Creates an object of a resource that is known only at run time.
+    pub fn create_ref(resource: ResourceRef, namespace: &str, name: &str, body: Value) -> Self {
+        Self::request(Verb::Create, resource, namespace, name, "", body)
+    }
+
     /// Creates a `subresource` of the object that `object` is named after, such as `pods/binding`.
     pub fn create_subresource<P: Object>(
         namespace: &str,

@@ -11,6 +11,8 @@ pub enum Host {
     Exact(String),
     /// All that have one label more than this; the text after `*.`.
     Wildcard(String),
+    /// All that have one label more than this, or several. Source: `Hostname`, gateway.networking.k8s.io/v1.
+    Below(String),
     /// All.
     Any,
 }
@@ -27,11 +29,37 @@ impl Host {
     }
 }
 
+impl Host {
+    /// What the host of a listener or of a route of a Gateway means: a wildcard stands for any number of labels.
+    pub fn of_gateway(text: &str) -> Self {
+        match Self::of_rule(text) {
+            Self::Wildcard(rest) => Self::Below(rest),
+            other => other,
+        }
+    }
+
+    /// What is for both hosts, of those of Gateways; `None` if there is nothing.
+    pub fn both(&self, other: &Self) -> Option<Self> {
+        let is_below =
+            |host: &str, rest: &str| host.strip_suffix(rest).is_some_and(|label| label.ends_with('.'));
+        match (self, other) {
+            (Self::Any, narrow) | (narrow, Self::Any) => Some(narrow.clone()),
+            (Self::Below(rest), Self::Exact(host)) | (Self::Exact(host), Self::Below(rest)) => {
+                is_below(host, rest).then(|| Self::Exact(host.clone()))
+            }
+            (Self::Below(one), Self::Below(two)) if is_below(two, one) => Some(other.clone()),
+            (Self::Below(one), Self::Below(two)) if is_below(one, two) => Some(self.clone()),
+            (one, two) => (one == two).then(|| one.clone()),
+        }
+    }
+}
+
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact(host) => f.write_str(host),
             Self::Wildcard(rest) => write!(f, "*.{rest}"),
+            Self::Below(rest) => write!(f, "**.{rest}"),
             Self::Any => f.write_str("*"),
         }
     }
@@ -114,6 +142,32 @@ mod tests {
         ];
         for (authority, expected) in rows {
             assert_eq!(of_request(authority).ok().as_deref(), expected, "{authority}");
+        }
+    }
+
+    /// The examples of `HTTPRouteSpec.hostnames`, and what wildcards have in common.
+    #[test]
+    fn hosts_of_gateways_have_in_common_what_is_for_both() {
+        let rows = [
+            ("", "", Some("*")),
+            ("", "a.example", Some("a.example")),
+            ("test.example.com", "", Some("test.example.com")),
+            ("test.example.com", "test.example.com", Some("test.example.com")),
+            ("test.example.com", "*.example.com", Some("test.example.com")),
+            ("*.example.com", "test.example.com", Some("test.example.com")),
+            ("*.example.com", "foo.test.example.com", Some("foo.test.example.com")),
+            ("*.example.com", "*.example.com", Some("**.example.com")),
+            ("*.example.com", "*.a.example.com", Some("**.a.example.com")),
+            ("*.a.example.com", "*.example.com", Some("**.a.example.com")),
+            ("*.example.com", "example.com", None),
+            ("*.example.com", "xexample.com", None),
+            ("*.example.com", "*.xexample.com", None),
+            ("test.example.com", "*.test.example.com", None),
+            ("a.example", "b.example", None),
+        ];
+        for (listener, route, expected) in rows {
+            let both = Host::of_gateway(listener).both(&Host::of_gateway(route));
+            assert_eq!(both.map(|host| host.to_string()).as_deref(), expected, "{listener} {route}");
         }
     }
 

@@ -9,12 +9,18 @@
 //! have when the table changes.
 
 pub mod certificates;
+pub mod filters;
+pub mod gateway;
+pub mod gateway_status;
 pub mod host;
+pub mod hosts;
+pub mod matching;
 pub mod metrics;
 pub mod path;
 pub mod plan;
 pub mod router;
 pub mod run;
+pub mod scheme;
 pub mod serve;
 pub mod status;
 pub mod table;

@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::matching::Pattern;
+
 /// Which paths a row is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathMatch {
@@ -13,6 +15,8 @@ pub enum PathMatch {
     Exact(String),
     /// This one and all below it, element by element; without a slash at the end, so that all is the empty text.
     Prefix(String),
+    /// Those that are wholly so.
+    Pattern(Pattern),
 }
 
 impl PathMatch {
@@ -42,6 +46,7 @@ impl fmt::Display for PathMatch {
         match self {
             Self::Exact(path) => write!(f, "={path}"),
             Self::Prefix(path) => write!(f, "{path}/"),
+            Self::Pattern(pattern) => write!(f, "~{}", pattern.as_str()),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What Ingresses say, as one table.
+//! What Ingresses, Gateways and their routes say, as one table.
 //!
-//! Rows of the oldest Ingress win, then those of the first by name. What cannot be followed is a finding of its Ingress, and
+//! Of Ingresses, rows of the oldest Ingress win, then those of the first by name. What cannot be followed is a finding of its Ingress, and
 //! stops nothing else: a row whose Service is missing is there and leads to nobody, so that no other rule gets its requests.
 
 mod annotations;
@@ -8,35 +8,47 @@ mod backend;
 mod claims;
 mod class;
 mod finding;
+mod gateways;
+mod owners;
+mod ports;
+mod report;
 mod snapshot;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::networking::v1::Ingress;
 
+use crate::certificates::Shown;
+use crate::filters::Edits;
 use crate::host::Host;
+use crate::matching::When;
 use crate::path::PathMatch;
-use crate::table::{Plain, Route, Row, Table};
+use crate::table::{Action, Entrance, Forward, Listener, Patience, Plain, Route, Row, Table, Weighted};
 use annotations::Wishes;
 use backend::Backends;
 use claims::{Claim, Rank, claims, tls_claims};
 pub use claims::{secrets_of, services_of};
 pub use class::{Classes, DEFAULT_CLASS, is_default};
 pub use finding::Finding;
-pub use snapshot::{SECRET_TYPE, Snapshot, by_key, by_service, key};
+use gateways::{Gateways, GrantsOf};
+use owners::{Owners, Party};
+pub use ports::{PortRefused, Ports};
+pub use report::{Condition, GatewayReport, ListenerReport, ParentReport, Report};
+pub use snapshot::{GatewayObjects, SECRET_TYPE, Snapshot, by_key, by_service, key};
 
 /// What is to be served, and what cannot be.
 #[derive(Clone, Debug, Default)]
 pub struct Planned {
     /// Where requests lead.
     pub table: Table,
-    /// Which Secret's certificate is for which host: at most one for each.
-    pub certificates: BTreeMap<Host, Arc<Secret>>,
+    /// Which Secrets' certificates are shown where; of Ingresses at most one for each host.
+    pub certificates: Shown,
     /// What is wrong, by the `namespace/name` of the Ingress.
     pub findings: BTreeMap<String, Vec<Finding>>,
+    /// What is told of Gateways and routes.
+    pub report: Report,
 }
 
 /// The Ingresses of our classes, the oldest first.
@@ -52,6 +64,7 @@ fn ours(snapshot: &Snapshot) -> Vec<(String, Arc<Ingress>)> {
 }
 
 /// Decides what is served.
+#[expect(clippy::mutable_key_type, reason = "an expression is compared by its text alone")]
 pub fn plan(snapshot: &Snapshot) -> Planned {
     let mut planned = Planned::default();
     let ingresses = ours(snapshot);
@@ -66,7 +79,19 @@ pub fn plan(snapshot: &Snapshot) -> Planned {
             }
         }
     }
-    planned.table.rows = winners.into_values().map(|(_, row)| row).collect();
+    let mut owners = Owners::default();
+    for (key, ingress) in &ingresses {
+        let since = (ingress.metadata.creation_timestamp.as_ref().map(|time| time.0), key.clone());
+        for host in claims(ingress).into_iter().map(|claim| claim.host) {
+            of_ingresses().for_each(|at| owners.claim(&at, &host, &since, &Party::Ingresses));
+        }
+    }
+    let grants = GrantsOf::of(snapshot);
+    let gateways = Gateways::attach(snapshot, &grants, &mut owners);
+    for (_, row) in winners.into_values() {
+        hand_over(row, &owners, &mut planned);
+    }
+    gateways.render(snapshot, &grants, &owners, &mut planned);
     for (key, ingress) in &ingresses {
         let wishes = Wishes::of(ingress);
         add(&mut planned.findings, key, wishes.findings);
@@ -75,7 +100,27 @@ pub fn plan(snapshot: &Snapshot) -> Planned {
     planned
 }
 
+/// Where Ingresses are served: they have no listeners of their own.
+fn of_ingresses() -> impl Iterator<Item = Listener> {
+    Entrance::OF_INGRESSES.into_iter().map(|entrance| Listener { entrance, host: Host::Any })
+}
+
+/// Puts a row of an Ingress where no Gateway has its host.
+fn hand_over(row: Row, owners: &Owners, planned: &mut Planned) {
+    let has = |at: &Listener| owners.has(at, &row.host, &Party::Ingresses);
+    let own: Vec<Listener> = of_ingresses().filter(has).collect();
+    match own.as_slice() {
+        [] => {
+            let finding = Finding::HostTaken { host: row.host.clone() };
+            add(&mut planned.findings, &row.route.of, vec![finding]);
+        }
+        [one] => planned.table.rows.push(Row { listener: Some(one.clone()), ..row }),
+        _ => planned.table.rows.push(row),
+    }
+}
+
 /// Gives a row to whoever asks first, and says so to others.
+#[expect(clippy::mutable_key_type, reason = "an expression is compared by its text alone")]
 fn take(
     winners: &mut BTreeMap<(Host, PathMatch), (Rank, Row)>,
     findings: &mut BTreeMap<String, Vec<Finding>>,
@@ -99,9 +144,12 @@ fn take(
             let (backend, found) = backends.resolve(key, &backend);
             add(findings, key, found);
             let plain = if has_tls { wishes.plain } else { Plain::Served };
-            let response_timeout = wishes.response_timeout;
-            let route = Arc::new(Route { of: key.to_owned(), plain, response_timeout, backend });
-            place.insert((rank, Row { host, path, route }));
+            let patience = Patience { response: Some(wishes.response_timeout), ..Patience::default() };
+            let backends = vec![Weighted { weight: 1, edits: Edits::default(), backend }];
+            let action = Action::Forward(Forward { backends, ..Forward::default() });
+            let route = Route { of: key.to_owned(), plain, patience, edits: Edits::default(), action };
+            let row = Row { listener: None, host, path, when: When::default(), route: Arc::new(route) };
+            place.insert((rank, row));
         }
     }
 }
@@ -114,7 +162,8 @@ fn certificates(planned: &mut Planned, snapshot: &Snapshot, (key, ingress): (&st
             None => add(&mut planned.findings, key, vec![Finding::SecretMissing { name: secret }]),
             Some(found) => {
                 for host in hosts {
-                    planned.certificates.entry(host).or_insert_with(|| Arc::clone(found));
+                    let at = Listener { entrance: Entrance::Https, host: Host::Any };
+                    planned.certificates.entry((at, host)).or_insert_with(|| vec![Arc::clone(found)]);
                 }
             }
         }

@@ -11,6 +11,8 @@ mod entry;
 mod forward;
 mod headers;
 mod limits;
+mod live;
+mod mirror;
 mod patient;
 mod plane;
 mod tunnel;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::connections::{Activity, Connections, Kept, Place, Standing};
-use base::{Backoff, Random};
+use base::{Backoff, Random, Tasks};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -31,8 +33,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crate::certificates::At;
+pub use crate::scheme::Scheme;
+use crate::table::Entrance;
 pub use entry::AccessLog;
-pub use forward::Scheme;
 use forward::{From, Led, answer};
 pub use limits::Limits;
 use limits::{
@@ -56,32 +60,36 @@ pub struct Port {
     pub listener: TcpListener,
     /// How clients speak there.
     pub scheme: Scheme,
+    /// What it is to rows.
+    pub entrance: Entrance,
+    /// When they are told to stop, it takes no more connections.
+    pub tasks: Tasks,
     /// Who holds how many connections; ports share it.
     pub connections: Arc<Connections>,
 }
 
-/// TLS for clients: every certificate of the plane, HTTP/2 and HTTP/1.1.
+/// TLS for clients: every certificate of the place, HTTP/2 and HTTP/1.1.
 ///
 /// # Errors
 /// If the provider of cryptography lacks what TLS needs.
-fn acceptor(plane: &Plane) -> Result<TlsAcceptor, rustls::Error> {
+fn acceptor(plane: &Plane, entrance: Entrance) -> Result<TlsAcceptor, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let certificates = Arc::clone(&plane.certificates);
-    let mut config = builder.with_no_client_auth().with_cert_resolver(certificates);
+    let at = At { certificates: Arc::clone(&plane.certificates), entrance };
+    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(at));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Takes connections until the plane's tasks are told to stop, then gives requests under way time to end.
+/// Takes connections until the port's tasks are told to stop, then gives requests under way time to end.
 ///
 /// # Errors
 /// If TLS cannot be set up.
 pub fn listen(plane: &Arc<Plane>, port: Port, random: Random) -> Result<(), rustls::Error> {
     let tls = match port.scheme {
         Scheme::Http => None,
-        Scheme::Https => Some(acceptor(plane)?),
+        Scheme::Https => Some(acceptor(plane, port.entrance)?),
     };
     let plane = Arc::clone(plane);
     plane.begin_listening();
@@ -99,7 +107,7 @@ struct Held {
 }
 
 async fn accept(plane: Arc<Plane>, port: Port, tls: Option<TlsAcceptor>, random: Random) {
-    let Port { listener, scheme, connections } = port;
+    let Port { listener, scheme, entrance, tasks, connections } = port;
     let number = listener.local_addr().map_or(0, |address| address.port());
     let (draining, ending) = watch::channel(false);
     let (open, mut all_ended) = mpsc::channel::<()>(1);
@@ -108,12 +116,13 @@ async fn accept(plane: Arc<Plane>, port: Port, tls: Option<TlsAcceptor>, random:
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = plane.tasks.stopping() => break,
+            () = tasks.stopping() => break,
         };
         match accepted {
             Ok((stream, address)) => {
                 backoff.reset();
-                let from = From { client: address.ip().to_canonical(), scheme, port: number };
+                let client = address.ip().to_canonical();
+                let from = From { client, scheme, port: number, entrance, server_name: None };
                 let place = connections.take(address.ip());
                 let (plane, tls, held) = (Arc::clone(&plane), tls.clone(), held.clone());
                 plane.tasks.clone().spawn_to_end("ingress connection", async move {
@@ -128,7 +137,7 @@ async fn accept(plane: Arc<Plane>, port: Port, tls: Option<TlsAcceptor>, random:
                 tracing::warn!(%error, ?delay, "cannot accept a connection");
                 tokio::select! {
                     () = tokio::time::sleep(delay) => {}
-                    () = plane.tasks.stopping() => break,
+                    () = tasks.stopping() => break,
                 }
             }
         }
@@ -156,7 +165,12 @@ async fn connection(
     };
     let Some(tls) = tls else { return serve(plane, stream, (address, from), place, held).await };
     match tokio::time::timeout(plane.limits.handshake, tls.accept(stream)).await {
-        Ok(Ok(stream)) => serve(plane, stream, (address, from), place, held).await,
+        Ok(Ok(stream)) => {
+            let named =
+                stream.get_ref().1.server_name().map(|name| name.trim_end_matches('.').to_ascii_lowercase());
+            let from = From { server_name: named.map(Arc::from), ..from };
+            serve(plane, stream, (address, from), place, held).await;
+        }
         Ok(Err(error)) => tracing::debug!(%error, %address, "TLS handshake failed"),
         Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
     }
@@ -177,8 +191,9 @@ async fn serve<S>(
     let (asked, limits) = (activity.clone(), plane.limits);
     let service = service_fn(move |request| {
         let (plane, place, underway) = (Arc::clone(&plane), Arc::clone(&place), asked.request());
+        let from = from.clone();
         async move {
-            let (answer, led) = answer(&plane, from, request).await;
+            let (answer, led) = answer(&plane, &from, request).await;
             if led == Led::Somewhere {
                 place.prove(Standing::Known);
             }

@@ -60,6 +60,7 @@ pub const CONTROLLER: Controller = Controller {
             }),
             slices: BTreeMap::new(),
             secrets: by_key(secrets.in_namespace(namespace), |secret| &secret.metadata),
+            ..Snapshot::default()
         };
         let nodes = informers.informer::<Node>().list();
         let found = findings(&snapshot, key, &ingress);
@@ -168,7 +169,7 @@ pub fn decide(snapshot: &Snapshot, ingress: &Ingress, nodes: &[Arc<Node>], fresh
 }
 
 /// Where Nodes are reached: those that are ready, by their outer addresses where they have some.
-fn addresses<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<IpAddr> {
+pub(crate) fn addresses<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<IpAddr> {
     let of = |node: &Node| -> Vec<IpAddr> {
         let status = node.status.as_ref();
         let conditions = status.into_iter().flat_map(|status| status.conditions.iter().flatten());

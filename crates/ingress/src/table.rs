@@ -1,29 +1,79 @@
 //! The routing table as data: what a plan makes, and what is served.
 //!
-//! A row says nothing of the object that it was made of but its name. HTTPRoutes can become rows as Ingresses do.
+//! A row says nothing of the object that it was made of but its name: those of Ingresses and of HTTPRoutes are the same.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::host::Host;
-use crate::path::PathMatch;
+use http::StatusCode;
 
-/// All rows, the ones that win only, in order of host and path.
+use crate::filters::{Edits, Redirect, Rewrite};
+use crate::host::Host;
+use crate::matching::When;
+use crate::path::PathMatch;
+use crate::scheme::Scheme;
+
+/// All rows, the ones that win only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// At most one for each host and path.
+    /// What Gateways listen for, each once, also where no row leads on from there.
+    pub listeners: Vec<Listener>,
+    /// Of rows for the same listener, host and path the first that a request meets is meant.
     pub rows: Vec<Row>,
+    /// Where Gateways listen beside the ports of Ingresses.
+    pub ports: BTreeMap<u16, Scheme>,
+}
+
+/// Where requests come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Entrance {
+    /// The port of Ingresses without TLS, whichever it is.
+    Http,
+    /// The port of Ingresses with TLS, whichever it is.
+    Https,
+    /// Another port, of Gateways alone.
+    Port(u16),
+}
+
+impl Entrance {
+    /// Where Ingresses are served.
+    pub const OF_INGRESSES: [Self; 2] = [Self::Http, Self::Https];
+}
+
+impl fmt::Display for Entrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http => f.write_str("http"),
+            Self::Https => f.write_str("https"),
+            Self::Port(port) => write!(f, "{port}"),
+        }
+    }
+}
+
+/// Requests that come in at one place for some hosts: those of a name are its most specific listener's, and no other's.
+/// Ingresses have one for all hosts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Listener {
+    /// Where.
+    pub entrance: Entrance,
+    /// For whom.
+    pub host: Host,
 }
 
 /// Where requests for a host and a path lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
+    /// Which listener's requests; those of the ones for all hosts where Ingresses are served, if none.
+    pub listener: Option<Listener>,
     /// Of the requests.
     pub host: Host,
     /// Of the requests.
     pub path: PathMatch,
+    /// What else they are.
+    pub when: When,
     /// Where they lead.
     pub route: Arc<Route>,
 }
@@ -31,14 +81,27 @@ pub struct Row {
 /// What is done with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The object that says so: `namespace/name`.
+    /// The object that says so: `namespace/name` of an Ingress; of others the kind stands before it.
     pub of: String,
     /// What becomes of requests without TLS.
     pub plain: Plain,
-    /// How long a backend may take to begin an answer, once nothing more comes from the client.
-    pub response_timeout: Duration,
-    /// Who answers.
-    pub backend: Backend,
+    /// How long is waited.
+    pub patience: Patience,
+    /// What is changed of requests and answers.
+    pub edits: Edits,
+    /// What is done.
+    pub action: Action,
+}
+
+/// How long a request may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Patience {
+    /// To begin an answer, once nothing more comes from the client.
+    pub response: Option<Duration>,
+    /// To begin an answer, from the request's own beginning on.
+    pub request: Option<Duration>,
+    /// Whether the next piece of the client's body may take as long as it likes.
+    pub is_stream: bool,
 }
 
 /// What becomes of requests without TLS.
@@ -50,6 +113,50 @@ pub enum Plain {
     Redirected,
 }
 
+/// What is done with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Somebody answers it.
+    Forward(Forward),
+    /// Its client is sent elsewhere.
+    Redirect(Redirect),
+    /// It is answered with this status: what it is for cannot be done.
+    Refuse(StatusCode),
+}
+
+/// Who answers a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forward {
+    /// Another target.
+    pub rewrite: Rewrite,
+    /// One of these.
+    pub backends: Vec<Weighted>,
+    /// These get the request, too, and are not listened to.
+    pub mirrors: Vec<Mirror>,
+}
+
+/// A backend with its part of the requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weighted {
+    /// In proportion to those of the others.
+    pub weight: u32,
+    /// What is changed of requests to it and of its answers, beside what the row changes.
+    pub edits: Edits,
+    /// Who it is.
+    pub backend: Backend,
+}
+
+/// A backend that sees some of the requests beside whoever answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// How many of ...
+    pub numerator: u32,
+    /// ... so many; more than 0.
+    pub denominator: u32,
+    /// Who it is.
+    pub backend: Backend,
+}
+
 /// A port of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backend {
@@ -57,6 +164,8 @@ pub struct Backend {
     pub service: String,
     /// Where it is answered, in a fixed order; nobody, if empty.
     pub targets: Vec<Target>,
+    /// What is answered if there is nobody.
+    pub absent: StatusCode,
 }
 
 /// An endpoint, and how it is spoken to.
@@ -95,19 +204,42 @@ impl fmt::Display for Protocol {
     }
 }
 
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |target: &Target| format!("{} ({})", target.address, target.protocol);
+        let targets: Vec<String> = self.targets.iter().map(text).collect();
+        let targets = if targets.is_empty() { "nobody".to_owned() } else { targets.join(", ") };
+        write!(f, "{} -> {targets}", self.service)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refuse(status) => write!(f, "{}", status.as_u16()),
+            Self::Redirect(redirect) => write!(f, "{} elsewhere", redirect.status.as_u16()),
+            Self::Forward(Forward { backends, mirrors, .. }) => {
+                for (number, Weighted { weight, backend, .. }) in backends.iter().enumerate() {
+                    let before = if number == 0 { "" } else { "; " };
+                    let weight = if backends.len() == 1 { String::new() } else { format!("{weight} ") };
+                    write!(f, "{before}{weight}{backend}")?;
+                }
+                mirrors.iter().try_for_each(|mirror| write!(f, "; mirrored by {}", mirror.backend.service))
+            }
+        }
+    }
+}
+
 impl fmt::Display for Table {
     /// A line for each row, for people and for tests.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Row { host, path, route } in &self.rows {
-            let Route { of, plain, backend, .. } = &**route;
+        for Row { listener, host, path, when, route } in &self.rows {
+            let Route { of, plain, action, .. } = &**route;
+            if let Some(Listener { entrance, host }) = listener {
+                write!(f, "{entrance} {host}: ")?;
+            }
             let redirected = if *plain == Plain::Redirected { " to https" } else { "" };
-            let targets: Vec<String> = backend
-                .targets
-                .iter()
-                .map(|target| format!("{} ({})", target.address, target.protocol))
-                .collect();
-            let targets = if targets.is_empty() { "nobody".to_owned() } else { targets.join(", ") };
-            writeln!(f, "{host} {path} [{of}]{redirected} {} -> {targets}", backend.service)?;
+            writeln!(f, "{host} {path}{when} [{of}]{redirected} {action}")?;
         }
         Ok(())
     }

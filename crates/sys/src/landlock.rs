@@ -46,13 +46,22 @@ pub enum Access {
     Write,
 }
 
+/// Where a process may listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TcpPorts {
+    /// Here only.
+    Only(Vec<u16>),
+    /// Wherever its user may.
+    OfUser,
+}
+
 /// What a process keeps.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// Files, and folders with all that is below. What is not there, or cannot be seen, is left out.
     pub paths: Vec<(PathBuf, Access)>,
     /// Where it may listen.
-    pub tcp_ports: Vec<u16>,
+    pub tcp_ports: TcpPorts,
 }
 
 #[repr(C)]
@@ -94,7 +103,7 @@ pub fn restrict(allowed: &Allowed) -> Result<Option<u32>> {
     let handled = handled(version);
     let ruleset = Ruleset {
         files: handled,
-        network: if version >= 4 { BIND_TCP } else { 0 },
+        network: if version >= 4 && matches!(allowed.tcp_ports, TcpPorts::Only(_)) { BIND_TCP } else { 0 },
         scoped: if version >= 6 { SIGNALS } else { 0 },
     };
     // SAFETY: the structure has the layout and the size that are passed. What an older kernel does not know is 0 in it.
@@ -109,8 +118,10 @@ pub fn restrict(allowed: &Allowed) -> Result<Option<u32>> {
         allow_path(&rules, path, access_bits(*access) & handled)
             .doing(|| format!("allow {} to this process", path.display()))?;
     }
-    if version >= 4 {
-        for port in &allowed.tcp_ports {
+    if let TcpPorts::Only(ports) = &allowed.tcp_ports
+        && version >= 4
+    {
+        for port in ports {
             let rule = NetPort { access: BIND_TCP, port: u64::from(*port) };
             add(&rules, RULE_NET_PORT, &rule).doing(|| format!("allow port {port} to this process"))?;
         }

@@ -185,8 +185,28 @@ pub(super) const CLUSTER_ROLES: &[RoleRow] = &[
         "knarr:ingress",
         &[
             rule("list watch", "networking.k8s.io", "ingressclasses ingresses"),
-            rule("list watch", "core", "services"),
+            rule("list watch", "core", "namespaces services"),
             rule("list watch", "discovery.k8s.io", "endpointslices"),
+            rule(
+                "list watch",
+                "gateway.networking.k8s.io",
+                "gatewayclasses gateways grpcroutes httproutes referencegrants",
+            ),
+            // They tell when those kinds come and go.
+            rule("list watch", "apiextensions.k8s.io", "customresourcedefinitions"),
+            rule("list watch", "apiregistration.k8s.io", "apiservices"),
+        ],
+    ),
+    role(
+        "knarr:gateway-controller",
+        &[
+            rule("create", "gateway.networking.k8s.io", "gatewayclasses"),
+            rule(
+                "patch update",
+                "gateway.networking.k8s.io",
+                "gatewayclasses/status gateways/status grpcroutes/status httproutes/status",
+            ),
+            EVENTS,
         ],
     ),
     role(
@@ -425,6 +445,7 @@ pub(super) const CLUSTER_ROLE_BINDINGS: &[BindingRow] = &[
     bound("knarr:proxy-certificates", &["account:certificate-controller"]),
     binding("knarr:ingress", "knarr:ingress", &["user:system:knarr:ingress"]),
     bound("knarr:ingress-controller", &["account:ingress-controller"]),
+    bound("knarr:gateway-controller", &["account:gateway-controller"]),
     bound("system:kube-dns", &["account:kube-dns"]),
     bound("system:kube-scheduler", &["user:system:kube-scheduler"]),
     bound("system:volume-scheduler", &["user:system:kube-scheduler"]),

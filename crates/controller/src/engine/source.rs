@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::Following;
+use crate::guest::Guest;
 use crate::informer::{Change, Informers, Kind, PartialObject, Scope};
 use crate::resource_ref::ResourceRef;
 use crate::workqueue::WorkQueue;
@@ -81,6 +82,39 @@ impl Source {
                     }
                 })
             }),
+        }
+    }
+
+    /// Changes of `K`, which comes and goes, mapped to the keys that they wake; `came` is what wakes when its objects are at
+    /// hand.
+    pub fn guest<K: Kind>(
+        versions: &'static [&'static str],
+        keys: fn(&Change<K>, &Informers) -> Vec<String>,
+        came: fn(&Informers) -> Vec<String>,
+    ) -> Self {
+        Self {
+            start: Box::new(move |informers, queue| {
+                let (guest, known) = (Guest::<K>::of(&informers, versions), informers.clone());
+                let mut changes = guest.informer().subscribe();
+                informers.tasks().spawn("source", async move {
+                    let mut is_synced = false;
+                    loop {
+                        tokio::select! {
+                            () = guest.informer().synced(), if !is_synced => {
+                                is_synced = true;
+                                let revision = guest.informer().revision();
+                                came(&known).into_iter().for_each(|key| queue.add(key, revision));
+                            }
+                            all = changes.next() => for change in all {
+                                let keys = keys(&change, &known);
+                                keys.into_iter().for_each(|key| queue.add(key, change.revision));
+                            },
+                        }
+                    }
+                });
+            }),
+            // Nobody waits for what may never come.
+            synced: Box::new(|_| Box::pin(std::future::ready(()))),
         }
     }
 

@@ -2,12 +2,14 @@
 //!
 //! Source: `EndpointConditions`, `ServicePort.appProtocol`, KEP-3726; which endpoints count is as kube-proxy has it.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use http::StatusCode;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
-use k8s_openapi::api::networking::v1::{IngressBackend, IngressServiceBackend};
+use k8s_openapi::api::networking::v1::IngressBackend;
 
 use super::finding::Finding;
 use super::snapshot::Snapshot;
@@ -21,6 +23,17 @@ const AUTHORITY_FIELD: &str = "ca.crt";
 /// What backends are found in.
 pub(super) struct Backends<'a>(&'a Snapshot);
 
+/// A port of a Service that somebody asks for.
+pub(super) struct Asked<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) service: &'a str,
+    /// Its name, unless it is asked for by its number.
+    pub(super) port_name: Option<&'a str>,
+    pub(super) port_number: Option<i64>,
+    /// What it speaks, if the Service does not say.
+    pub(super) usual: Protocol,
+}
+
 impl<'a> Backends<'a> {
     pub(super) fn of(snapshot: &'a Snapshot) -> Self {
         Self(snapshot)
@@ -29,50 +42,53 @@ impl<'a> Backends<'a> {
     /// Who answers for a backend of the Ingress `key`; nobody, where something is wrong.
     pub(super) fn resolve(&self, key: &str, backend: &IngressBackend) -> (Backend, Vec<Finding>) {
         let namespace = key.split('/').next().unwrap_or_default();
+        let absent = StatusCode::SERVICE_UNAVAILABLE;
         let Some(service) = &backend.service else {
             let resource = backend.resource.as_ref();
             let what = resource.map_or_else(
                 || "nothing".to_owned(),
                 |resource| format!("{} {}", resource.kind, resource.name),
             );
-            let backend = Backend { service: what.clone(), targets: Vec::new() };
+            let backend = Backend { service: what.clone(), targets: Vec::new(), absent };
             return (backend, vec![Finding::ResourceBackend { what }]);
         };
-        let asked = port_of(service);
-        let name = format!("{namespace}/{}:{asked}", service.name);
-        match self.targets(namespace, service, &asked) {
-            Ok(targets) => (Backend { service: name, targets }, Vec::new()),
-            Err(finding) => (Backend { service: name, targets: Vec::new() }, vec![finding]),
-        }
+        let port = service.port.as_ref();
+        let asked = Asked {
+            namespace,
+            service: &service.name,
+            port_name: port.and_then(|port| port.name.as_deref()).filter(|name| !name.is_empty()),
+            port_number: port.and_then(|port| port.number).map(i64::from),
+            usual: Protocol::Http1,
+        };
+        let found = self.targets(&asked);
+        let (targets, findings) =
+            found.map_or_else(|finding| (Vec::new(), vec![finding]), |all| (all, Vec::new()));
+        (Backend { service: asked.to_string(), targets, absent }, findings)
     }
 
-    fn targets(
-        &self,
-        namespace: &str,
-        backend: &IngressServiceBackend,
-        asked: &str,
-    ) -> Result<Vec<Target>, Finding> {
-        let (name, key) = (backend.name.clone(), format!("{namespace}/{}", backend.name));
+    /// The endpoints behind a port of a Service.
+    pub(super) fn targets(&self, asked: &Asked<'_>) -> Result<Vec<Target>, Finding> {
+        let (name, key) = (asked.service.to_owned(), format!("{}/{}", asked.namespace, asked.service));
         let Some(service) = self.0.services.get(&key) else { return Err(Finding::ServiceMissing { name }) };
-        let spec = service.spec.clone().unwrap_or_default();
-        if spec.type_.as_deref() == Some("ExternalName") {
+        let spec = service.spec.as_ref();
+        if spec.and_then(|spec| spec.type_.as_deref()) == Some("ExternalName") {
             return Err(Finding::ServiceExternal { name });
         }
-        let port = spec.ports.iter().flatten().find(|port| is_asked(port, backend));
-        let missing = || Finding::PortMissing { service: backend.name.clone(), port: asked.to_owned() };
-        let port = port.ok_or_else(missing)?;
-        let protocol = self.protocol(service, port)?;
+        let mut ports = spec.into_iter().flat_map(|spec| spec.ports.iter().flatten());
+        let missing = || Finding::PortMissing { service: name, port: asked.port() };
+        let port = ports.find(|port| asked.is_for(port)).ok_or_else(missing)?;
+        let protocol = self.protocol(service, port, &asked.usual)?;
         let slices = self.0.slices.get(&key).map(Vec::as_slice).unwrap_or_default();
         let port_name = port.name.as_deref().unwrap_or_default();
         let targets = addresses(slices, port_name).into_iter();
         Ok(targets.map(|address| Target { address, protocol: protocol.clone() }).collect())
     }
 
-    fn protocol(&self, service: &Service, port: &ServicePort) -> Result<Protocol, Finding> {
+    fn protocol(&self, service: &Service, port: &ServicePort, usual: &Protocol) -> Result<Protocol, Finding> {
         match port.app_protocol.as_deref() {
             Some("kubernetes.io/h2c") => Ok(Protocol::H2c),
             Some("https" | "HTTPS" | "kubernetes.io/wss") => self.tls(service),
-            _ => Ok(Protocol::Http1),
+            _ => Ok(usual.clone()),
         }
     }
 
@@ -94,22 +110,27 @@ impl<'a> Backends<'a> {
     }
 }
 
-/// The port that is asked for: its name or its number.
-fn port_of(backend: &IngressServiceBackend) -> String {
-    let port = backend.port.as_ref();
-    let name = port.and_then(|port| port.name.clone()).filter(|name| !name.is_empty());
-    let number = || port.and_then(|port| port.number).unwrap_or_default().to_string();
-    name.unwrap_or_else(number)
+impl Asked<'_> {
+    /// The port's name or number.
+    fn port(&self) -> String {
+        let number = || self.port_number.unwrap_or_default().to_string();
+        self.port_name.map_or_else(number, str::to_owned)
+    }
+
+    fn is_for(&self, port: &ServicePort) -> bool {
+        let is_tcp = port.protocol.as_deref().is_none_or(|protocol| protocol == "TCP");
+        let is_it = match self.port_name {
+            Some(name) => port.name.as_deref() == Some(name),
+            None => self.port_number == Some(i64::from(port.port)),
+        };
+        is_tcp && is_it
+    }
 }
 
-fn is_asked(port: &ServicePort, backend: &IngressServiceBackend) -> bool {
-    let is_tcp = port.protocol.as_deref().is_none_or(|protocol| protocol == "TCP");
-    let asked = backend.port.as_ref();
-    let is_it = match asked.and_then(|asked| asked.name.as_deref()).filter(|name| !name.is_empty()) {
-        Some(name) => port.name.as_deref() == Some(name),
-        None => asked.and_then(|asked| asked.number) == Some(port.port),
-    };
-    is_tcp && is_it
+impl fmt::Display for Asked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}:{}", self.namespace, self.service, self.port())
+    }
 }
 
 /// Ready endpoints; those that still serve while they end, if there is no other.

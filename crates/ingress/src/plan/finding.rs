@@ -17,6 +17,11 @@ pub enum Finding {
         /// Its name; `None` if it is in another namespace, of whose Ingresses nothing is told here.
         winner: Option<String>,
     },
+    /// A Gateway's route had the host on all ports of Ingresses before.
+    HostTaken {
+        /// Which one.
+        host: Host,
+    },
     /// There is no such Service.
     ServiceMissing {
         /// Its name.
@@ -71,7 +76,7 @@ impl Finding {
     /// The reason of the event.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Conflict { .. } => "RuleConflict",
+            Self::Conflict { .. } | Self::HostTaken { .. } => "RuleConflict",
             Self::ServiceMissing { .. } => "ServiceNotFound",
             Self::ServiceExternal { .. } | Self::ResourceBackend { .. } => "BackendNotSupported",
             Self::PortMissing { .. } => "ServicePortNotFound",
@@ -90,6 +95,9 @@ impl fmt::Display for Finding {
             }
             Self::Conflict { host, path, winner: None } => {
                 write!(f, "host {host} with path {path} belongs to an older Ingress of another namespace")
+            }
+            Self::HostTaken { host } => {
+                write!(f, "host {host} belongs to a Gateway, by a route that is older")
             }
             Self::ServiceMissing { name } => {
                 write!(f, "there is no Service {name}: its requests are answered with 503")

@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Secret, Service};
+use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::ports::Ports;
+use crate::certificates::Checked;
+use crate::gateway::{Gateway, GatewayClass, GrpcRoute, HttpRoute, Known, ReferenceGrant};
+use crate::matching::Patterns;
 
 /// What names the Service of an EndpointSlice.
 pub(super) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
@@ -26,6 +31,46 @@ pub struct Snapshot {
     pub slices: BTreeMap<String, Vec<Arc<EndpointSlice>>>,
     /// Those of [`SECRET_TYPE`], by `namespace/name`.
     pub secrets: BTreeMap<String, Arc<Secret>>,
+    /// Kinds that come and go.
+    pub gateways: GatewayObjects,
+    /// Which ports Gateways may have.
+    pub ports: Ports,
+    /// What need not be found out again.
+    pub checked: Checked,
+    /// The same.
+    pub patterns: Patterns,
+}
+
+/// Objects of the Gateway API, and what their selectors look at.
+#[derive(Clone, Debug, Default)]
+pub struct GatewayObjects {
+    /// All.
+    pub classes: Vec<Arc<GatewayClass>>,
+    /// All.
+    pub gateways: Vec<Arc<Gateway>>,
+    /// All.
+    pub http_routes: Vec<Arc<HttpRoute>>,
+    /// All.
+    pub grpc_routes: Vec<Arc<GrpcRoute>>,
+    /// All.
+    pub grants: Vec<Arc<ReferenceGrant>>,
+    /// By name.
+    pub namespaces: BTreeMap<String, Arc<Namespace>>,
+}
+
+impl GatewayObjects {
+    /// What is known now.
+    pub fn of(known: &Known, namespaces: Vec<Arc<Namespace>>) -> Self {
+        let named = namespaces.into_iter().map(|one| (one.metadata.name.clone().unwrap_or_default(), one));
+        Self {
+            classes: known.classes.informer().list(),
+            gateways: known.gateways.informer().list(),
+            http_routes: known.http_routes.informer().list(),
+            grpc_routes: known.grpc_routes.informer().list(),
+            grants: known.grants.informer().list(),
+            namespaces: named.collect(),
+        }
+    }
 }
 
 /// `namespace/name`.

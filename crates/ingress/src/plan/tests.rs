@@ -1,5 +1,5 @@
 use expect_test::{Expect, expect};
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Secret, Service};
 use k8s_openapi::serde::de::DeserializeOwned;
 
 use super::*;
@@ -65,13 +65,16 @@ fn snapshot(ingresses: &str) -> Snapshot {
         services: by_key(all(SERVICES), |service: &Service| &service.metadata),
         slices: by_service(all(SLICES)),
         secrets: by_key(all(SECRETS), |secret: &Secret| &secret.metadata),
+        ..Snapshot::default()
     }
 }
 
 fn text(planned: &Planned) -> String {
     let mut text = planned.table.to_string();
-    for (host, secret) in &planned.certificates {
-        text.push_str(&format!("certificate {host} {}\n", key(&secret.metadata)));
+    for ((_, host), secrets) in &planned.certificates {
+        for secret in secrets {
+            text.push_str(&format!("certificate {host} {}\n", key(&secret.metadata)));
+        }
     }
     for (key, findings) in &planned.findings {
         for finding in findings {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use base::connections::Underway;
@@ -12,9 +12,11 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
 use super::entry::Entry;
+use super::limits::COPY_PIECES_MAX;
 
 /// When something was last seen to go on.
 #[derive(Clone, Debug)]
@@ -52,21 +54,80 @@ pub(super) enum UploadError {
 
 /// A request's body.
 pub(super) struct Upload {
-    from: Incoming,
+    from: Origin,
     progress: Progress,
     patience: Duration,
     /// Waits for the next piece; `None` while one is there.
     waiting: Option<Pin<Box<Sleep>>>,
+    copies: Vec<mpsc::Sender<Piece>>,
+}
+
+/// A piece of a body that is copied; `None` is its end.
+type Piece = Option<Frame<Bytes>>;
+
+enum Origin {
+    Client(Incoming),
+    /// What a client's body is copied to. Whoever is too slow for it sees it break.
+    Copy {
+        pieces: mpsc::Receiver<Piece>,
+        size: SizeHint,
+        is_over: bool,
+    },
 }
 
 impl Upload {
     pub(super) fn new(from: Incoming, progress: Progress, patience: Duration) -> Self {
-        Self { from, progress, patience, waiting: None }
+        Self { from: Origin::Client(from), progress, patience, waiting: None, copies: Vec::new() }
+    }
+
+    /// The same body once more, as it comes.
+    pub(super) fn copy(&mut self) -> Self {
+        let (sender, pieces) = mpsc::channel(COPY_PIECES_MAX);
+        let (size, is_over) = (self.size_hint(), self.is_end_stream());
+        self.copies.push(sender);
+        let (progress, patience) = (Progress::begin(), self.patience);
+        let from = Origin::Copy { pieces, size, is_over };
+        Self { from, progress, patience, waiting: None, copies: Vec::new() }
     }
 
     /// Whether nobody knows how long it is.
     pub(super) fn is_open_ended(&self) -> bool {
-        !self.from.is_end_stream() && self.from.size_hint().exact().is_none()
+        !self.is_end_stream() && self.size_hint().exact().is_none()
+    }
+
+    fn poll_origin(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        match &mut self.from {
+            Origin::Client(body) => {
+                let polled = Pin::new(body).poll_frame(context);
+                polled.map(|frame| frame.map(|frame| frame.map_err(UploadError::Broken)))
+            }
+            Origin::Copy { is_over: true, .. } => Poll::Ready(None),
+            Origin::Copy { pieces, is_over, .. } => match ready!(pieces.poll_recv(context)) {
+                Some(Some(frame)) => Poll::Ready(Some(Ok(frame))),
+                Some(None) => {
+                    *is_over = true;
+                    Poll::Ready(None)
+                }
+                None => Poll::Ready(Some(Err(UploadError::Slow))),
+            },
+        }
+    }
+
+    /// Hands a piece to whoever copies; those who are too slow get no more.
+    fn hand_on(&mut self, frame: Option<&Frame<Bytes>>) {
+        if self.copies.is_empty() {
+            return;
+        }
+        let copied = |frame: &Frame<Bytes>| match (frame.data_ref(), frame.trailers_ref()) {
+            (Some(data), _) => Some(Frame::data(data.clone())),
+            (None, Some(trailers)) => Some(Frame::trailers(trailers.clone())),
+            (None, None) => None,
+        };
+        let is_last = frame.is_none() || matches!(&self.from, Origin::Client(body) if body.is_end_stream());
+        self.copies.retain(|copy| {
+            let piece = frame.and_then(copied).is_none_or(|piece| copy.try_send(Some(piece)).is_ok());
+            piece && (!is_last || copy.try_send(None).is_ok())
+        });
     }
 }
 
@@ -79,10 +140,15 @@ impl Body for Upload {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         let this = &mut *self;
-        if let Poll::Ready(frame) = Pin::new(&mut this.from).poll_frame(context) {
+        if let Poll::Ready(frame) = this.poll_origin(context) {
             this.waiting = None;
             this.progress.goes_on();
-            return Poll::Ready(frame.map(|frame| frame.map_err(UploadError::Broken)));
+            match &frame {
+                Some(Err(_)) => this.copies.clear(),
+                Some(Ok(frame)) => this.hand_on(Some(frame)),
+                None => this.hand_on(None),
+            }
+            return Poll::Ready(frame);
         }
         let patience = this.patience;
         let waiting = this.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
@@ -92,11 +158,17 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.from.is_end_stream()
+        match &self.from {
+            Origin::Client(body) => body.is_end_stream(),
+            Origin::Copy { is_over, .. } => *is_over,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.from.size_hint()
+        match &self.from {
+            Origin::Client(body) => body.size_hint(),
+            Origin::Copy { size, .. } => *size,
+        }
     }
 }
 

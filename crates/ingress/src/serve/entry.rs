@@ -37,6 +37,7 @@ pub(super) struct Entry {
     host: String,
     path: String,
     route: Option<Arc<Route>>,
+    service: Option<String>,
     endpoint: Option<String>,
     status: Option<StatusCode>,
     bytes: u64,
@@ -63,6 +64,7 @@ impl Entry {
             host: String::new(),
             path: request.uri().path().to_owned(),
             route: None,
+            service: None,
             endpoint: None,
             status: None,
             bytes: 0,
@@ -77,6 +79,10 @@ impl Entry {
 
     pub(super) fn is_routed(&mut self, route: &Arc<Route>) {
         self.route = Some(Arc::clone(route));
+    }
+
+    pub(super) fn is_for_service(&mut self, service: &str) {
+        self.service = Some(service.to_owned());
     }
 
     pub(super) fn is_sent_to(&mut self, endpoint: String) {
@@ -124,7 +130,7 @@ impl Drop for Entry {
             bytes = self.bytes,
             milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             ingress,
-            service = self.route.as_ref().map(|route| route.backend.service.as_str()),
+            service = self.service,
             endpoint = self.endpoint,
             error = self.error,
             "request"

@@ -5,45 +5,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, LOCATION};
+use http::uri::InvalidUri;
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
+use tokio::time::Instant;
 
 use super::asked::{Asked, Refused, Switch, has_token};
 use super::body::{Download, Progress, Upload, UploadError};
 use super::connect::ConnectError;
-use super::endpoint::{Endpoint, SendError};
+use super::endpoint::SendError;
 use super::entry::Entry;
 use super::headers::{self, Client};
-use super::limits::ATTEMPTS_MAX;
-use super::plane::{Live, Plane};
+use super::limits::{ATTEMPTS_MAX, UPLOAD_OF_STREAM};
+use super::live::{Live, Pool};
+use super::mirror;
+use super::plane::{Plane, Way};
 use super::tunnel;
-use crate::table::Plain;
+use crate::filters::{Came, Redirect};
+use crate::matching::Facts;
+use crate::router::Question;
+use crate::scheme::Scheme;
+use crate::table::{Action, Entrance, Forward, Patience, Plain, Weighted};
 
 /// Where a request came in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct From {
     pub(super) client: IpAddr,
     pub(super) scheme: Scheme,
     pub(super) port: u16,
-}
-
-/// How clients speak on a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// Without TLS.
-    Http,
-    /// With TLS.
-    Https,
-}
-
-impl Scheme {
-    /// As URLs have it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
+    pub(super) entrance: Entrance,
+    /// The name that the connection was made for, in lowercase.
+    pub(super) server_name: Option<Arc<str>>,
 }
 
 /// Whether a request led to somebody: only those who ask for something that is there count as known.
@@ -56,7 +48,7 @@ pub(super) enum Led {
 type Answer = Response<Download>;
 
 /// Answers a request.
-pub(super) async fn answer(plane: &Arc<Plane>, from: From, request: Request<Incoming>) -> (Answer, Led) {
+pub(super) async fn answer(plane: &Arc<Plane>, from: &From, request: Request<Incoming>) -> (Answer, Led) {
     let permit = Arc::clone(&plane.requests).try_acquire_owned().ok();
     let is_full = permit.is_none();
     let (client, scheme) = (from.client, from.scheme.as_str());
@@ -72,7 +64,7 @@ pub(super) async fn answer(plane: &Arc<Plane>, from: From, request: Request<Inco
 
 async fn route(
     plane: &Arc<Plane>,
-    from: From,
+    from: &From,
     request: Request<Incoming>,
     entry: &mut Entry,
 ) -> (Answer, Led) {
@@ -88,17 +80,76 @@ async fn route(
         }
     };
     entry.is_for(&asked.host);
-    let Some(live) = plane.route(&asked.host, &asked.path) else {
-        return (text(StatusCode::NOT_FOUND, "no Ingress has this host and path"), Led::Nowhere);
+    let query = request.uri().query();
+    let live = match plane.route(&Question {
+        entrance: from.entrance,
+        server_name: from.server_name.as_deref(),
+        host: &asked.host,
+        path: &asked.path,
+        facts: Facts::of(request.method(), request.headers(), query),
+    }) {
+        Way::To(live) => live,
+        Way::Nowhere => return (nowhere(from.entrance), Led::Nowhere),
+        Way::Misdirected => {
+            let why = "the connection was made for another host";
+            return (text(StatusCode::MISDIRECTED_REQUEST, why), Led::Nowhere);
+        }
     };
     entry.is_routed(&live.route);
     if from.scheme == Scheme::Http && live.route.plain == Plain::Redirected && !asked.host.is_empty() {
         return (redirect(plane, &asked.host, &request), Led::Somewhere);
     }
-    if live.endpoints.is_empty() {
-        return (text(StatusCode::SERVICE_UNAVAILABLE, "the service has no ready endpoints"), Led::Somewhere);
+    let answer = match &live.route.action {
+        Action::Refuse(status) => text(*status, "the route leads nowhere"),
+        Action::Redirect(redirect) => redirected(redirect, from, &asked, &request),
+        Action::Forward(forward) => match live.choose(&forward.backends) {
+            None => text(StatusCode::INTERNAL_SERVER_ERROR, "the route leads nowhere"),
+            Some((backend, pool)) => {
+                entry.is_for_service(&backend.backend.service);
+                let chosen = Chosen { live: &live, forward, backend, pool };
+                self::forward(plane, (from, &asked), &chosen, request, entry).await
+            }
+        },
+    };
+    (answer, Led::Somewhere)
+}
+
+fn nowhere(entrance: Entrance) -> Answer {
+    let why = match entrance {
+        Entrance::Http | Entrance::Https => "no Ingress has this host and path",
+        Entrance::Port(_) => "no route has this host and path",
+    };
+    text(StatusCode::NOT_FOUND, why)
+}
+
+/// Where a rule sends clients.
+fn redirected(redirect: &Redirect, from: &From, asked: &Asked, request: &Request<Incoming>) -> Answer {
+    let uri = request.uri();
+    let came = Came {
+        scheme: from.scheme,
+        host: &asked.host,
+        port: from.port,
+        path: &asked.path,
+        written: uri.path(),
+        query: uri.query(),
+    };
+    let location = redirect.location(&came).and_then(|location| HeaderValue::from_str(&location).ok());
+    match location.filter(|_| !asked.host.is_empty() || redirect.host.is_some()) {
+        Some(location) => {
+            let mut answer = text(redirect.status, "this is found elsewhere");
+            answer.headers_mut().insert(LOCATION, location);
+            answer
+        }
+        None => text(StatusCode::INTERNAL_SERVER_ERROR, "the redirect leads to itself"),
     }
-    (forward(plane, (from, &asked), &live, request, entry).await, Led::Somewhere)
+}
+
+/// Who is to answer a request.
+struct Chosen<'a> {
+    live: &'a Live,
+    forward: &'a Forward,
+    backend: &'a Weighted,
+    pool: &'a Pool,
 }
 
 /// To the same place with TLS; the method stays what it is.
@@ -121,27 +172,31 @@ fn redirect(plane: &Plane, host: &str, request: &Request<Incoming>) -> Answer {
 
 async fn forward(
     plane: &Arc<Plane>,
-    (from, asked): (From, &Asked),
-    live: &Live,
+    (from, asked): (&From, &Asked),
+    chosen: &Chosen<'_>,
     mut request: Request<Incoming>,
     entry: &mut Entry,
 ) -> Answer {
+    if chosen.pool.endpoints.is_empty() {
+        return text(chosen.backend.backend.absent, "the service has no ready endpoints");
+    }
+    let (began, patience) = (Instant::now(), &chosen.live.route.patience);
     let switching = (asked.switch == Switch::WebSocket).then(|| hyper::upgrade::on(&mut request));
-    let client = Client {
-        address: from.client,
-        scheme: from.scheme.as_str(),
-        port: from.port,
-        authority: &asked.authority,
-    };
-    headers::to_backend(request.headers_mut(), &client);
+    if change(chosen, from, asked, &mut request).is_err() {
+        return text(StatusCode::BAD_REQUEST, "the path is not valid");
+    }
     if switching.is_some() {
         headers::switch_to_web_socket(request.headers_mut());
     }
     let progress = Progress::begin();
-    let request = request.map(|body| Upload::new(body, progress.clone(), plane.limits.upload));
+    let upload = if patience.is_stream { UPLOAD_OF_STREAM } else { plane.limits.upload };
+    let mut request = request.map(|body| Upload::new(body, progress.clone(), upload));
+    if switching.is_none() {
+        mirror::copy(plane, (&chosen.forward.mirrors, chosen.live.mirrors()), &mut request);
+    }
     let sent = tokio::select! {
-        sent = send(plane, live, request, entry) => sent,
-        () = progress.stalls(live.route.response_timeout) => {
+        sent = send(plane, chosen.pool, request, entry) => sent,
+        () = ends(&progress, patience, began) => {
             return text(StatusCode::GATEWAY_TIMEOUT, "the service did not answer in time");
         }
     };
@@ -152,6 +207,8 @@ async fn forward(
     let is_switched = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
     let speaks = is_switched && has_token(answer.headers(), &http::header::UPGRADE, "websocket");
     headers::strip(answer.headers_mut());
+    chosen.live.route.edits.response.apply(answer.headers_mut());
+    chosen.backend.edits.response.apply(answer.headers_mut());
     *answer.version_mut() = Version::HTTP_11;
     match (switching, is_switched) {
         (Some(client), true) if speaks => {
@@ -164,15 +221,63 @@ async fn forward(
     answer.map(Download::of)
 }
 
+/// Makes the request one for the backend.
+fn change(
+    chosen: &Chosen<'_>,
+    from: &From,
+    asked: &Asked,
+    request: &mut Request<Incoming>,
+) -> Result<(), InvalidUri> {
+    let client = Client {
+        address: from.client,
+        scheme: from.scheme.as_str(),
+        port: from.port,
+        authority: &asked.authority,
+    };
+    headers::to_backend(request.headers_mut(), &client);
+    let rewrite = &chosen.forward.rewrite;
+    if let Some(host) = &rewrite.host {
+        request.headers_mut().insert(http::header::HOST, host.clone());
+    }
+    match rewrite.target(&asked.path, request.uri().query()) {
+        None => {}
+        Some(Ok(target)) => *request.uri_mut() = target,
+        Some(Err(error)) => return Err(error),
+    }
+    chosen.live.route.edits.request.apply(request.headers_mut());
+    chosen.backend.edits.request.apply(request.headers_mut());
+    Ok(())
+}
+
+/// Ends when an answer is not waited for any more.
+async fn ends(progress: &Progress, patience: &Patience, began: Instant) {
+    let stalls = async {
+        match patience.response {
+            Some(patience) => progress.stalls(patience).await,
+            None => std::future::pending().await,
+        }
+    };
+    let is_late = async {
+        match patience.request {
+            Some(patience) => tokio::time::sleep_until(began + patience).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = stalls => {}
+        () = is_late => {}
+    }
+}
+
 /// Sends a request to one endpoint after the other, as long as nothing of it was sent.
 async fn send(
     plane: &Plane,
-    live: &Live,
+    pool: &Pool,
     mut request: Request<Upload>,
     entry: &mut Entry,
 ) -> Result<Response<Incoming>, Answer> {
     let mut was_slow = false;
-    for endpoint in in_turn(live).into_iter().take(ATTEMPTS_MAX) {
+    for endpoint in pool.in_turn().into_iter().take(ATTEMPTS_MAX) {
         entry.is_sent_to(endpoint.target().address.to_string());
         match endpoint.send(request).await {
             Ok(answer) => return Ok(answer),
@@ -193,14 +298,6 @@ async fn send(
     } else {
         text(StatusCode::BAD_GATEWAY, "the service takes no connections")
     })
-}
-
-/// One after the other; those that could not be connected to a moment ago come last.
-fn in_turn(live: &Live) -> Vec<Arc<Endpoint>> {
-    let (count, first) = (live.endpoints.len(), live.next());
-    let turn = (0..count).filter_map(|offset| live.endpoints.get((first + offset) % count));
-    let (shunned, well): (Vec<_>, Vec<_>) = turn.cloned().partition(|endpoint| endpoint.is_shunned());
-    well.into_iter().chain(shunned).collect()
 }
 
 fn failed(error: &hyper::Error) -> Answer {

@@ -63,3 +63,13 @@ pub(super) const IDLE_OF_ENDPOINT: Duration = Duration::from_secs(4);
 pub(super) const SHUNNED: Duration = Duration::from_secs(2);
 /// Endpoints that are tried for one request.
 pub(super) const ATTEMPTS_MAX: usize = 3;
+/// For the next piece of a body that may take as long as it likes: the connection itself is asked whether it is there.
+pub(super) const UPLOAD_OF_STREAM: Duration = Duration::from_hours(24);
+/// Copies of requests for mirrors that are under way; more are not made.
+pub(super) const COPIES_MAX: usize = 256;
+/// How long a mirror may take for one.
+pub(super) const COPY: Duration = Duration::from_secs(30);
+/// Pieces of a body that wait for a mirror; one that is slower gets no more.
+pub(super) const COPY_PIECES_MAX: usize = 16;
+/// What is taken of a mirror's answer, so that its connection may be used again.
+pub(super) const COPY_ANSWER_BYTES_MAX: usize = 64 << 10;

@@ -1,24 +1,25 @@
 //! What is served right now: the table with its endpoints, exchanged as a whole while requests are under way.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use base::Tasks;
-use k8s_openapi::api::core::v1::Secret;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use super::endpoint::Endpoint;
 use super::entry::AccessLog;
-use super::limits::Limits;
-use crate::certificates::Certificates;
+use super::limits::{COPIES_MAX, Limits};
+use super::live::Live;
+use crate::certificates::{Certificates, Shown};
 use crate::host::Host;
+use crate::matching::When;
 use crate::metrics::Metrics;
 use crate::path::PathMatch;
-use crate::router::Router;
-use crate::table::{Route, Table, Target};
+use crate::router::{Found, Lead, Question, Router};
+use crate::table::{Backend, Listener, Route, Row, Table, Target};
 
 /// How requests are carried.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub struct Plane {
     backends: Tasks,
     listeners: AtomicUsize,
     pub(super) requests: Arc<Semaphore>,
+    /// Copies of requests that are under way.
+    pub(super) copies: Arc<Semaphore>,
     router: RwLock<Arc<Router<Live>>>,
     known: Mutex<Known>,
 }
@@ -53,25 +56,22 @@ impl fmt::Debug for Plane {
     }
 }
 
+/// What a row is for.
+type Place = (Option<Listener>, Host, PathMatch, When);
+
 /// What the next table goes on with.
 #[derive(Default)]
 struct Known {
-    rows: BTreeMap<(Host, PathMatch), Arc<Live>>,
+    rows: HashMap<Place, Arc<Live>>,
     endpoints: HashMap<Target, Weak<Endpoint>>,
 }
 
-/// A route with its endpoints.
-pub(super) struct Live {
-    pub(super) route: Arc<Route>,
-    pub(super) endpoints: Vec<Arc<Endpoint>>,
-    turn: AtomicUsize,
-}
-
-impl Live {
-    /// Whose turn it is.
-    pub(super) fn next(&self) -> usize {
-        self.turn.fetch_add(1, Ordering::Relaxed) % self.endpoints.len().max(1)
-    }
+/// Where a request leads.
+pub(super) enum Way {
+    To(Arc<Live>),
+    Nowhere,
+    /// Its connection was made for somebody else.
+    Misdirected,
 }
 
 impl Plane {
@@ -93,52 +93,65 @@ impl Plane {
             tasks,
             listeners: AtomicUsize::new(0),
             requests: Arc::new(Semaphore::new(limits.requests)),
+            copies: Arc::new(Semaphore::new(COPIES_MAX)),
             router: RwLock::default(),
             known: Mutex::default(),
         })
     }
 
     /// Shows these certificates on connections that begin from now on.
-    pub fn show(&self, certificates: &BTreeMap<Host, Arc<Secret>>) {
+    pub fn show(&self, certificates: &Shown) {
         self.certificates.replace(certificates);
     }
 
     /// Serves this table from the next request on. Requests under way keep theirs, and so do their connections; whoever is
     /// not in the table any more is asked nothing more.
+    #[expect(clippy::mutable_key_type, reason = "an expression is compared by its text alone")]
     pub fn replace(&self, table: &Table) {
         let mut known = self.known.lock();
-        let mut rows = BTreeMap::new();
+        let mut rows: HashMap<Place, Arc<Live>> = HashMap::new();
+        // Rows of one rule share what they lead to.
+        let mut made: HashMap<*const Route, Arc<Live>> = HashMap::new();
+        let mut leads = Vec::with_capacity(table.rows.len());
         for row in &table.rows {
-            let place = (row.host.clone(), row.path.clone());
-            // Whoever's turn it was has it still.
-            let same = known.rows.get(&place).filter(|live| live.route == row.route).cloned();
-            let live = same.unwrap_or_else(|| self.live(&mut known, &row.route));
-            rows.insert(place, live);
+            let Row { listener, host, path, when, route } = row.clone();
+            let place = (listener.clone(), host.clone(), path.clone(), when.clone());
+            let live = made.entry(Arc::as_ptr(&row.route)).or_insert_with(|| {
+                // Whoever's turn it was has it still.
+                let same = known.rows.get(&place).filter(|live| live.route == route).cloned();
+                same.unwrap_or_else(|| self.live(&mut known.endpoints, &route))
+            });
+            leads.push(Lead { listener, host, path, when, to: Arc::clone(live) });
+            // The first is the one that is meant.
+            rows.entry(place).or_insert_with(|| Arc::clone(live));
         }
-        let names = |rows: &BTreeMap<_, Arc<Live>>| -> BTreeSet<String> {
+        let names = |rows: &HashMap<_, Arc<Live>>| -> BTreeSet<String> {
             rows.values().map(|live| live.route.of.clone()).collect()
         };
         for gone in names(&known.rows).difference(&names(&rows)) {
             self.metrics.forget(gone);
         }
-        let all = rows.iter().map(|((host, path), live)| (host.clone(), path.clone(), Arc::clone(live)));
-        *self.router.write() = Arc::new(Router::of(all));
+        *self.router.write() = Arc::new(Router::of(&table.listeners, leads));
         known.rows = rows;
         known.endpoints.retain(|_, endpoint| endpoint.strong_count() > 0);
         self.metrics.table(table.rows.len());
     }
 
-    fn live(&self, known: &mut Known, route: &Arc<Route>) -> Arc<Live> {
-        let endpoint = |target: &Target| {
-            let endpoint = known.endpoints.get(target).and_then(Weak::upgrade);
+    fn live(&self, known: &mut HashMap<Target, Weak<Endpoint>>, route: &Arc<Route>) -> Arc<Live> {
+        let mut endpoint = |target: &Target| {
+            let endpoint = known.get(target).and_then(Weak::upgrade);
             endpoint.unwrap_or_else(|| {
                 let made = Arc::new(Endpoint::new(target.clone(), self.limits.connect, &self.backends));
-                known.endpoints.insert(target.clone(), Arc::downgrade(&made));
+                known.insert(target.clone(), Arc::downgrade(&made));
                 made
             })
         };
-        let endpoints = route.backend.targets.iter().map(endpoint).collect();
-        Arc::new(Live { route: Arc::clone(route), endpoints, turn: AtomicUsize::new(0) })
+        Arc::new(Live::of(route, |backend: &Backend| backend.targets.iter().map(&mut endpoint).collect()))
+    }
+
+    /// Tasks that stop with the plane's, and can be stopped before: those of a port that may go.
+    pub fn child_tasks(&self) -> Tasks {
+        self.tasks.child()
     }
 
     /// There is a listener more.
@@ -148,13 +161,19 @@ impl Plane {
 
     /// A listener and all of its connections have ended; the last one's end is that of connections to backends.
     pub(super) fn end_listening(&self) {
-        if self.listeners.fetch_sub(1, Ordering::Relaxed) == 1 {
+        let is_last = self.listeners.fetch_sub(1, Ordering::Relaxed) == 1;
+        // A Gateway's port may come again.
+        if is_last && self.tasks.is_stopping() {
             self.backends.stop();
         }
     }
 
-    pub(super) fn route(&self, host: &str, path: &str) -> Option<Arc<Live>> {
+    pub(super) fn route(&self, asked: &Question<'_>) -> Way {
         let router = Arc::clone(&self.router.read());
-        router.route(host, path).cloned()
+        match router.route(asked) {
+            Found::Row(live) => Way::To(Arc::clone(live)),
+            Found::Nothing => Way::Nowhere,
+            Found::Misdirected => Way::Misdirected,
+        }
     }
 }

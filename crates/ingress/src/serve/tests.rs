@@ -2,10 +2,10 @@
 
 mod backends;
 mod client;
+mod gateways;
 mod hostile;
 mod usual;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,19 @@ use base::connections::{Connections, Limits as Places, Share};
 use base::{Random, Tasks};
 use tokio::net::TcpListener;
 
+use http::StatusCode;
+
 use super::{AccessLog, Limits, Options, Plane, Port, Scheme, listen};
-use crate::certificates::{Certificates, certified};
+use crate::certificates::{Certificates, Shown, certified};
+use crate::filters::Edits;
 use crate::host::Host;
+use crate::matching::When;
 use crate::metrics::Metrics;
 use crate::path::PathMatch;
-use crate::table::{Backend, Plain, Protocol, Route, Row, Table, Target};
+use crate::table::{
+    Action, Backend, Entrance, Forward, Listener, Patience, Plain, Protocol, Route, Row, Table, Target,
+    Weighted,
+};
 
 /// A data plane that listens.
 struct Running {
@@ -28,6 +35,7 @@ struct Running {
     http: SocketAddr,
     https: SocketAddr,
     tasks: Tasks,
+    connections: Arc<Connections>,
 }
 
 /// Short enough for tests that wait for them.
@@ -64,25 +72,35 @@ async fn start_with(limits: Limits, places: Places) -> Running {
     let plane = Plane::new(options, certificates, Metrics::new(&registry), tasks.clone());
     let connections = Connections::new(places);
     let mut addresses = Vec::new();
-    for scheme in [Scheme::Http, Scheme::Https] {
+    for (scheme, entrance) in [(Scheme::Http, Entrance::Http), (Scheme::Https, Entrance::Https)] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         addresses.push(listener.local_addr().unwrap());
-        let port = Port { listener, scheme, connections: Arc::clone(&connections) };
-        listen(&plane, port, Random::seeded(1)).unwrap();
+        let (connections, tasks) = (Arc::clone(&connections), tasks.clone());
+        listen(&plane, Port { listener, scheme, entrance, tasks, connections }, Random::seeded(1)).unwrap();
     }
-    Running { plane, registry, http: addresses[0], https: addresses[1], tasks }
+    Running { plane, registry, http: addresses[0], https: addresses[1], tasks, connections }
+}
+
+/// A Service of these endpoints.
+fn service(host: &str, protocol: &Protocol, endpoints: &[SocketAddr]) -> Backend {
+    let targets = endpoints.iter().map(|address| Target { address: *address, protocol: protocol.clone() });
+    let absent = StatusCode::SERVICE_UNAVAILABLE;
+    Backend { service: format!("test/{host}:80"), targets: targets.collect(), absent }
 }
 
 /// A row for all paths of a host.
 fn row(host: &str, protocol: &Protocol, endpoints: &[SocketAddr]) -> Row {
-    let targets = endpoints.iter().map(|address| Target { address: *address, protocol: protocol.clone() });
+    let backend = service(host, protocol, endpoints);
+    let backends = vec![Weighted { weight: 1, edits: Edits::default(), backend }];
     let route = Route {
         of: format!("test/{host}"),
         plain: Plain::Served,
-        response_timeout: Duration::from_secs(20),
-        backend: Backend { service: format!("test/{host}:80"), targets: targets.collect() },
+        patience: Patience { response: Some(Duration::from_secs(20)), ..Patience::default() },
+        edits: Edits::default(),
+        action: Action::Forward(Forward { backends, ..Forward::default() }),
     };
-    Row { host: Host::of_rule(host), path: PathMatch::all(), route: Arc::new(route) }
+    let (host, path, when) = (Host::of_rule(host), PathMatch::all(), When::default());
+    Row { listener: None, host, path, when, route: Arc::new(route) }
 }
 
 fn changed(row: &Row, change: impl FnOnce(&mut Route)) -> Row {
@@ -93,10 +111,11 @@ fn changed(row: &Row, change: impl FnOnce(&mut Route)) -> Row {
 
 impl Running {
     fn serve(&self, rows: &[Row]) {
-        self.plane.replace(&Table { rows: rows.to_vec() });
+        self.plane.replace(&Table { rows: rows.to_vec(), ..Table::default() });
     }
 
     fn show(&self, host: &str, secret: k8s_openapi::api::core::v1::Secret) {
-        self.plane.show(&BTreeMap::from([(Host::of_rule(host), Arc::new(secret))]));
+        let at = Listener { entrance: Entrance::Https, host: Host::Any };
+        self.plane.show(&Shown::from([((at, Host::of_rule(host)), vec![Arc::new(secret)])]));
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use sys::denied_calls;
-use sys::landlock::{self, Access, Allowed};
+use sys::landlock::{self, Access, Allowed, TcpPorts};
 
 use super::Settings;
 
@@ -41,7 +41,7 @@ fn allowed(settings: &Settings) -> Allowed {
     // Full log files are renamed, and old ones removed.
     let log = args.api_server.audit_log_path.as_deref().filter(|path| *path != Path::new("-"));
     paths.extend(log.and_then(Path::parent).map(|folder| (folder.to_owned(), Access::Write)));
-    Allowed { paths, tcp_ports: vec![args.https_listen_port] }
+    Allowed { paths, tcp_ports: TcpPorts::Only(vec![args.https_listen_port]) }
 }
 
 /// Gives up the rest, for good. For a process with one thread that has given up root.
@@ -86,7 +86,7 @@ mod tests {
         std::os::unix::fs::symlink(at("agent"), at("server/link")).unwrap();
         let plugin = UnixListener::bind(at("kms.sock")).unwrap();
         let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
-        let mut allowed = Allowed { paths: Vec::new(), tcp_ports: vec![free.port()] };
+        let mut allowed = Allowed { paths: Vec::new(), tcp_ports: TcpPorts::Only(vec![free.port()]) };
         allowed.paths.push((at("server"), Access::Write));
         allowed.paths.push((at("log"), Access::Write));
         allowed.paths.extend(READ.map(|path| (PathBuf::from(path), Access::Read)));

@@ -173,6 +173,7 @@ impl Parts<'_> {
         let keys = Keys::read(settings)?;
         // Also where this host has no Node: others have.
         let serves_ingresses = !settings.args.disable.contains(&Part::Ingress);
+        let ports = serves_ingresses.then(|| super::ingress::of_gateways(&settings.args));
         // What cannot be used is told at the start.
         keys.give_to(&self.informers_as("system:kube-controller-manager")(self.tasks.child()))?;
         let (server, make) = (Arc::clone(&self.server), self.informers_as("system:kube-controller-manager"));
@@ -180,7 +181,7 @@ impl Parts<'_> {
         lead_in_turns(election, self.tasks, make, move |informers| {
             let (given, server) = (keys.give_to(&informers), Arc::clone(&server));
             let selection = selection.clone();
-            let options = options.clone();
+            let (options, ports) = (options.clone(), ports.clone());
             async move {
                 given?;
                 let engine = options.engine(informers.clone());
@@ -190,9 +191,11 @@ impl Parts<'_> {
                     }
                     engine.start_as(*row, controller_client(&server, row.name));
                 }
-                if serves_ingresses {
-                    let row = ingress::status::CONTROLLER;
-                    engine.start_as(row, controller_client(&server, row.name));
+                if let Some(ports) = ports {
+                    informers.setting_or(|| ports);
+                    for row in [ingress::status::CONTROLLER, ingress::gateway_status::CONTROLLER] {
+                        engine.start_as(row, controller_client(&server, row.name));
+                    }
                 }
                 Ok(())
             }
@@ -396,7 +399,9 @@ mod tests {
         let (cluster, roles) = (auth::bootstrap::cluster_role_bindings(), auth::bootstrap::role_bindings());
         let subjects = cluster.iter().map(|one| &one.subjects).chain(roles.iter().map(|one| &one.subjects));
         let bound: Vec<&str> = subjects.flatten().flatten().map(|one| one.name.as_str()).collect();
-        for controller in controllers::known().chain([&ingress::status::CONTROLLER]) {
+        for controller in
+            controllers::known().chain([&ingress::status::CONTROLLER, &ingress::gateway_status::CONTROLLER])
+        {
             let Some(account) = account_of(controller.name) else { continue };
             assert!(bound.contains(&account), "{}: nothing is bound to {account}", controller.name);
         }

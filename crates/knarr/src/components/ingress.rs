@@ -1,7 +1,8 @@
-//! The process that serves Ingresses: it answers everybody who reaches the host, and so has nothing that is worth taking.
+//! The process that serves Ingresses and Gateways: it answers everybody who reaches the host, and so has nothing that is worth taking.
 //!
 //! Its first act, once it has taken its ports and read its key, is to give up root for a user that owns nothing, and all
-//! files, programs and ports. To the API it can say nothing; it reads what routes are made of, and certificates.
+//! files, programs and ports that need a right. To the API it can say nothing; it reads what routes are made of, and
+//! certificates. Ports of Gateways, which need no right, come and go later (`ingress/listeners.rs`).
 
 use std::net::{Ipv4Addr, TcpListener as StdListener};
 use std::path::PathBuf;
@@ -17,10 +18,12 @@ use controller::{ClientMetrics, Informers};
 use ingress::certificates::{Certificates, certified};
 use ingress::metrics::Metrics;
 use ingress::serve::{AccessLog, Limits, Options, Plane, Port, Scheme, listen};
+use ingress::table::Entrance;
+use listeners::Listeners;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use sys::denied_calls;
-use sys::landlock::{self, Access, Allowed};
+use sys::landlock::{self, Access, Allowed, TcpPorts};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -30,7 +33,10 @@ use super::{Settings, serving};
 use crate::commands::trace;
 use crate::layout::Layout;
 
+mod listeners;
 mod ports;
+
+pub(super) use ports::of_gateways;
 
 /// What it reads of the host: about itself, and how many processors there are.
 const READ: [&str; 4] = ["/proc/self", "/sys/fs/cgroup", "/sys/devices/system/cpu", "/dev/urandom"];
@@ -73,11 +79,11 @@ pub(crate) fn ingress(layout: &Layout) -> Result<()> {
     runtime.block_on(run(&settings, ports, (servers, connection)))
 }
 
-/// Gives up the rest, for good: files, new ports, programs, and calls to the kernel that no server makes.
+/// Gives up the rest, for good: files, programs, and calls to the kernel that no server makes.
 fn confine() -> Result<()> {
     let mut paths = vec![(PathBuf::from("/dev/null"), Access::Write)];
     paths.extend(READ.map(|path| (PathBuf::from(path), Access::Read)));
-    let allowed = Allowed { paths, tcp_ports: Vec::new() };
+    let allowed = Allowed { paths, tcp_ports: TcpPorts::OfUser };
     if landlock::restrict(&allowed).context("confine the Ingress controller to no files")?.is_none() {
         tracing::info!("this kernel has no Landlock: the Ingress controller may read what everybody may");
     }
@@ -159,17 +165,24 @@ async fn run(
     if let Some(listener) = ports.metrics {
         serving::start_plain(async_listener(listener)?, &informers);
     }
-    let mut tables = ingress::run::run(&informers, Arc::clone(&plane));
+    let mut tables = ingress::run::run(&informers, Arc::clone(&plane), of_gateways(&settings.args));
     let serve = async {
         // Who comes before there is a table waits for it, and is not told that there is nothing.
-        tables.wait_for(|tables| *tables > 0).await.context("routes ended before they had begun")?;
+        tables.count.wait_for(|tables| *tables > 0).await.context("routes ended before they had begun")?;
         let connections = Connections::new(places());
         for (listener, scheme) in ports.clients {
+            let entrance = match scheme {
+                Scheme::Http => Entrance::Http,
+                Scheme::Https => Entrance::Https,
+            };
             let listener = async_listener(listener)?;
-            let port = Port { listener, scheme, connections: Arc::clone(&connections) };
+            let (connections, tasks) = (Arc::clone(&connections), tasks.clone());
+            let port = Port { listener, scheme, entrance, tasks, connections };
             listen(&plane, port, random.clone()).context("set up TLS")?;
         }
         tracing::info!(missing = ?ports.missing, "Ingresses are served");
+        let listeners = Listeners::new(Arc::clone(&plane), connections, random.clone());
+        tasks.spawn("gateway listeners", listeners.follow(tables.ports));
         let backoff = Backoff::new(TAKEN_FIRST, TAKEN_MAX, 0.2);
         ports::one_is_free(&ports.missing, backoff, &random).await;
         // Only whoever begins as root can take it.

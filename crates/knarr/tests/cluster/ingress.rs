@@ -1,6 +1,7 @@
-//! Ingresses as their users have them: TLS by name, both versions of HTTP, WebSockets, changes under load, what is told of
-//! what is wrong; where the port is somebody else's; and a cluster without.
+//! Ingresses and Gateways as their users have them: TLS by name, both versions of HTTP, WebSockets, changes under load, what is
+//! told of what is wrong; where the port is somebody else's; and a cluster without.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use testkit::clients::KUBECTLS;
@@ -51,17 +52,30 @@ fn facts(cluster: &Cluster) -> (u64, String, String) {
     (field(&read("smaps_rollup"), "Pss:").parse().unwrap(), field(&status, "Uid:"), field(&status, "CapPrm:"))
 }
 
+/// The definitions of Gateways and routes: a user's own, in the folder that `KNARR_CRDS` names, or those of these tests.
+fn gateway_definitions(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let Some(given) = std::env::var_os("KNARR_CRDS") else {
+        return std::fs::write(folder.join("crds.yaml"), include_str!("ingress/gateway-crds.yaml")).unwrap();
+    };
+    for plural in ["gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants"] {
+        let name = format!("{plural}.gateway.networking.k8s.io.yaml");
+        std::fs::copy(Path::new(&given).join("gateway-api").join(&name), folder.join(&name)).unwrap();
+    }
+}
+
 #[test]
-fn ingresses_are_served() {
+fn ingresses_and_gateways_are_served() {
     let cluster = cluster();
     let session = must(Session::new(&cluster, KUBECTLS[1], "shop"));
+    let folder = session.folder().to_string_lossy().into_owned();
+    let placed = |text: &str| text.replace("BUSYBOX", BUSYBOX).replace("FOLDER", &folder);
     let files = [
         ("echo.py", include_str!("ingress/echo.py").to_owned()),
         ("websocket.py", include_str!("ingress/websocket.py").to_owned()),
-        (
-            "echo.yaml",
-            ECHO.replace("BUSYBOX", BUSYBOX).replace("FOLDER", &session.folder().to_string_lossy()),
-        ),
+        ("tell.py", include_str!("ingress/tell.py").to_owned()),
+        ("echo.yaml", placed(ECHO)),
+        ("gateway.yaml", placed(include_str!("ingress/gateway.yaml"))),
     ];
     for (name, text) in files {
         std::fs::write(session.folder().join(name), text).unwrap();
@@ -70,6 +84,8 @@ fn ingresses_are_served() {
         std::fs::copy(cluster.data_dir().join("agent/tls").join(name), session.folder().join(name)).unwrap();
     }
     must(session.run("ingress.txt", &include_str!("sessions/ingress.txt").replace("NODE", NODE_IP)));
+    gateway_definitions(&session.folder().join("gateway-crds"));
+    must(session.run("gateway.txt", &include_str!("sessions/gateway.txt").replace("NODE", NODE_IP)));
     let (kib, user, capabilities) = facts(&cluster);
     eprintln!("the process that serves Ingresses has {kib} KiB");
     assert_eq!((user.as_str(), capabilities.trim_start_matches('0')), ("64251", ""));

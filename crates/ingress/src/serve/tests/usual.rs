@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use super::backends::{backend, closed, silent, telling};
 use super::client::{get, h2c, over, raw, status, tls};
 use super::*;
+use crate::certificates::At;
 
 /// What a backend was told, without what an answer begins with.
 async fn told(address: SocketAddr, request: &str) -> String {
@@ -80,7 +81,9 @@ async fn a_backend_that_does_not_answer_in_time_is_a_504() {
     let running = start(Limits::default()).await;
     let silent = silent().await;
     let slow = row("a.example", &Protocol::Http1, &[silent.address]);
-    running.serve(&[changed(&slow, |route| route.response_timeout = Duration::from_millis(200))]);
+    running.serve(&[changed(&slow, |route| {
+        route.patience.response = Some(Duration::from_millis(200));
+    })]);
     assert_eq!(status(&get(running.http, "a.example", "/").await), "504");
 }
 
@@ -292,7 +295,7 @@ async fn a_backend_with_tls_is_verified_where_its_service_says_by_what() {
     let own = certified(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let resolver = Arc::new(Certificates::new(own));
+    let resolver = Arc::new(At { certificates: Arc::new(Certificates::new(own)), entrance: Entrance::Https });
     let mut config = config.unwrap().with_no_client_auth().with_cert_resolver(resolver);
     config.alpn_protocols = vec![b"h2".to_vec()];
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));

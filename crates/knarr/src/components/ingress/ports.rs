@@ -1,9 +1,30 @@
-//! Whether a port that somebody had is free.
+//! Which ports Gateways may have, and whether a port that somebody had is free.
 //!
 //! Nobody is told when a listener ends, so the kernel's list is read now and then, ever more rarely; nothing is sent to
 //! whoever has the port.
 
 use base::{Backoff, Random};
+use cli::args::ServerArgs;
+use ingress::plan::Ports;
+
+/// Of the cluster's parts, and of others that stand beside them: kubelet, proxy, controllers, scheduler, this process.
+const OF_PARTS: std::ops::RangeInclusive<u16> = 10_248..=10_260;
+/// Of etcd.
+const OF_ETCD: std::ops::RangeInclusive<u16> = 2379..=2381;
+/// Of Services. Source: `--service-node-port-range`.
+const OF_SERVICES: std::ops::RangeInclusive<u16> = 30_000..=32_767;
+
+/// Whatever Gateways ask for, no part of the cluster finds its port taken.
+pub(in crate::components) fn of_gateways(args: &ServerArgs) -> Ports {
+    let ports = &args.ingress;
+    let own = [args.https_listen_port, ports.ingress_metrics_port];
+    let own = own.map(|port| port..=port);
+    Ports {
+        http: ports.ingress_http_port,
+        https: ports.ingress_https_port,
+        reserved: own.into_iter().chain([OF_PARTS, OF_ETCD, OF_SERVICES]).collect(),
+    }
+}
 
 /// The kernel's lists of this network namespace.
 const LISTS: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];

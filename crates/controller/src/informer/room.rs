@@ -1,0 +1,55 @@
+//! Room for the whole objects of a kind that comes and goes: there is nothing in it before somebody has it filled.
+//!
+//! Such a kind is a guest: that it cannot be followed is no reason to call the part that follows it unwell.
+
+use std::any::TypeId;
+use std::sync::Arc;
+
+use base::Tasks;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::follower::Follower;
+use super::reflector::{Form, Reflector};
+use super::shared::Shared;
+use super::{Informer, Informers, Kind, Running, Scope};
+use crate::resource_ref::ResourceRef;
+
+/// What fills an informer.
+pub(crate) struct Room<K> {
+    informers: Informers,
+    shared: Arc<Shared<K>>,
+    follower: Arc<Follower>,
+}
+
+impl<K: Kind> Room<K> {
+    /// Fills it from this resource until the tasks are told to stop.
+    pub(crate) fn fill(&self, resource: &ResourceRef) -> Tasks {
+        let sink = (self.shared.clone() as Arc<_>, self.follower.clone());
+        let scope = Scope::default();
+        let reflector = Reflector::new(self.informers.sender(), resource, &scope, Form::Whole, sink);
+        let tasks = self.informers.tasks().child();
+        tasks.spawn("informer", Box::pin(reflector.run(self.informers.random().clone())));
+        tasks
+    }
+}
+
+impl Informers {
+    /// The informer of a kind that nobody follows by itself; whoever asks first has to fill it.
+    pub(crate) fn room<K: Kind>(&self) -> (Informer<K>, Option<Room<K>>) {
+        let mut running = self.0.running.lock();
+        let resource = ResourceRef::of::<K>();
+        let id = (TypeId::of::<K>(), resource.clone(), Scope::default());
+        let known = running.get(&id).and_then(|known| known.informer.clone().downcast::<Shared<K>>().ok());
+        if let Some(shared) = known {
+            return (Informer { shared }, None);
+        }
+        // A gauge by its name would stay when the kind is gone; the log and an event tell of what is left out.
+        let follower = self.follower(&resource, Gauge::default());
+        let unread = self.0.unread.lock().get(&resource).cloned();
+        let shared = Arc::new(Shared::<K>::new(follower.clone(), unread));
+        running.insert(id, Running { informer: shared.clone(), progress: shared.clone(), whole: true });
+        drop(running);
+        let room = Room { informers: self.clone(), shared: shared.clone(), follower };
+        (Informer { shared }, Some(room))
+    }
+}

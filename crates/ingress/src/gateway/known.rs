@@ -1,0 +1,52 @@
+//! What is known of these kinds while they are served.
+
+use controller::{Guest, Informers};
+
+use super::object::{Gateway, GatewayClass, GrpcRoute, HttpRoute, ReferenceGrant, VERSIONS};
+
+/// All of them.
+pub struct Known {
+    /// Classes.
+    pub classes: Guest<GatewayClass>,
+    /// Gateways.
+    pub gateways: Guest<Gateway>,
+    /// HTTPRoutes.
+    pub http_routes: Guest<HttpRoute>,
+    /// GRPCRoutes.
+    pub grpc_routes: Guest<GrpcRoute>,
+    /// ReferenceGrants.
+    pub grants: Guest<ReferenceGrant>,
+}
+
+impl Known {
+    /// Of these informers.
+    pub fn of(informers: &Informers) -> Self {
+        Self {
+            classes: Guest::of(informers, VERSIONS),
+            gateways: Guest::of(informers, VERSIONS),
+            http_routes: Guest::of(informers, VERSIONS),
+            grpc_routes: Guest::of(informers, VERSIONS),
+            grants: Guest::of(informers, VERSIONS),
+        }
+    }
+
+    /// Whether all is known that there is: who decides before takes for absent what is only not known.
+    pub fn is_settled(&self) -> bool {
+        self.classes.is_settled()
+            && self.gateways.is_settled()
+            && self.http_routes.is_settled()
+            && self.grpc_routes.is_settled()
+            && self.grants.is_settled()
+    }
+
+    /// Waits until all is known.
+    pub async fn settled(&self) {
+        tokio::join!(
+            self.classes.settled(),
+            self.gateways.settled(),
+            self.http_routes.settled(),
+            self.grpc_routes.settled(),
+            self.grants.settled(),
+        );
+    }
+}
