@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use auth::keys::public::PublicKey;
 use base::connections;
 
 use crate::audit;
@@ -31,6 +32,29 @@ impl fmt::Debug for ProxyClient {
     }
 }
 
+/// Who signs the tokens of ServiceAccounts, and by what they are checked: whatever is empty is as the cluster has it.
+#[derive(Clone, Default)]
+pub struct ServiceAccounts {
+    /// The key that signs, PKCS#8, in place of the cluster's own. Source: `--service-account-signing-key-file`.
+    pub key: Option<Vec<u8>>,
+    /// By what tokens are checked beside the key that signs. Source: `--service-account-key-file`.
+    pub believed: Vec<PublicKey>,
+    /// `iss`: the first signs, all are believed. Source: `--service-account-issuer`.
+    pub issuers: Vec<String>,
+    /// Where the keys are for those who ask the issuer. Source: `--service-account-jwks-uri`.
+    pub jwks_uri: Option<String>,
+    /// The audiences that mean this server; all are those of a token that names none. Source: `--api-audiences`.
+    pub audiences: Vec<String>,
+    /// How long a token lasts at most. Source: `--service-account-max-token-expiration`.
+    pub token_seconds_max: Option<i64>,
+}
+
+impl fmt::Debug for ServiceAccounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceAccounts").field("issuers", &self.issuers).finish_non_exhaustive()
+    }
+}
+
 /// The choices.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -47,6 +71,8 @@ pub struct Options {
     pub proxy_client: Option<ProxyClient>,
     /// Issuers of tokens outside the cluster. Source: `--oidc-*`, `--authentication-config`.
     pub authentication: Authentication,
+    /// Who signs the tokens of ServiceAccounts. Source: `--service-account-*`, `--api-audiences`.
+    pub service_accounts: ServiceAccounts,
     /// Where requests need not say who sends them. Source: `--anonymous-auth`,
     /// `--authentication-config`.
     pub anonymous: Anonymous,
@@ -111,6 +137,7 @@ impl Default for Options {
             front_proxy: None,
             proxy_client: None,
             authentication: Authentication::default(),
+            service_accounts: ServiceAccounts::default(),
             anonymous: Anonymous::Everywhere,
             token_webhook: None,
             authorization: Authorization::default(),

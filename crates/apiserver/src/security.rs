@@ -57,7 +57,6 @@ use webhook_authenticator::WebhookAuthenticator;
 /// Authenticators and authorizers.
 pub struct Security {
     tokens: Tokens,
-    issuer: String,
     /// Where the keys of our tokens are read.
     keys_url: String,
     authorizer: RwLock<Authorizer>,
@@ -85,6 +84,19 @@ pub struct Outside {
     pub registry: Registry,
 }
 
+/// What signs and checks the tokens of ServiceAccounts: the cluster's own, as far as operators have not said otherwise.
+fn tokens(config: &Config) -> Result<Tokens, auth::token::TokenError> {
+    let said = &config.options.service_accounts;
+    let key = said.key.as_ref().unwrap_or(&config.service_account_key);
+    let issuer = said.issuers.first().unwrap_or(&config.service_account_issuer);
+    let audiences = match (said.audiences.as_slice(), said.issuers.as_slice()) {
+        ([], []) => &config.service_account_audiences,
+        ([], issuers) => issuers,
+        (audiences, _) => audiences,
+    };
+    Ok(Tokens::new(key, issuer, audiences.to_vec())?.believing(&said.issuers, &said.believed))
+}
+
 impl Security {
     /// Reads the configured keys.
     ///
@@ -103,15 +115,12 @@ impl Security {
         let token_webhook = token_webhook.transpose()?;
         let (shared, server) = ((outside.tasks.clone(), clock.clone()), config.advertise_address.to_string());
         let issuers = Issuers::new(config.options.authentication.clone(), shared, &outside.registry, &server);
-        let tokens = Tokens::new(
-            &config.service_account_key,
-            &config.service_account_issuer,
-            config.service_account_audiences.clone(),
-        );
+        let tokens = tokens(config).map_err(|failure| failure.to_string())?;
+        let own_url = || format!("https://{}/openid/v1/jwks", config.advertise_address);
+        let keys_url = config.options.service_accounts.jwks_uri.clone().unwrap_or_else(own_url);
         Ok(Self {
-            tokens: tokens.map_err(|failure| failure.to_string())?,
-            issuer: config.service_account_issuer.clone(),
-            keys_url: format!("https://{}/openid/v1/jwks", config.advertise_address),
+            tokens,
+            keys_url,
             authorizer: RwLock::new(Authorizer::new()),
             chain: RwLock::new(Arc::new(chain)),
             first: config.options.authorization.clone(),
@@ -137,14 +146,19 @@ impl Security {
         &self.uses
     }
 
-    /// `/.well-known/openid-configuration`: where the keys of tokens are, by an address that every reader reaches.
-    pub fn openid_configuration(&self) -> Value {
-        json!({
-            "issuer": self.issuer,
-            "jwks_uri": self.keys_url,
-            "response_types_supported": ["id_token"],
-            "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["ES256"],
+    /// `/.well-known/openid-configuration`: where the keys of tokens are, by an address that every reader reaches. Nothing if
+    /// the issuer is none that others could ask. Source: `pkg/serviceaccount/openidmetadata.go`.
+    pub fn openid_configuration(&self) -> Option<Value> {
+        let issuer = self.tokens.issuer();
+        let can_be_asked = issuer.starts_with("https://") && !issuer.contains(['?', '#']);
+        can_be_asked.then(|| {
+            json!({
+                "issuer": issuer,
+                "jwks_uri": self.keys_url,
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": self.tokens.algorithms(),
+            })
         })
     }
 }

@@ -472,9 +472,11 @@ async fn other(
             openapi::document(catalogue.openapi(), version, path, info, http.headers(), api.clock.now())
         }
         (".well-known", Some("openid-configuration"), None) => {
-            Ok(respond::json(StatusCode::OK, &api.security.openid_configuration()))
+            let found = api.security.openid_configuration().ok_or_else(Error::unknown_path)?;
+            Ok(respond::json(StatusCode::OK, &found))
         }
         ("openid", Some("v1"), Some("jwks")) => {
+            api.security.openid_configuration().ok_or_else(Error::unknown_path)?;
             let keys = api.security.tokens().jwks().to_string();
             Ok(respond::text(StatusCode::OK, "application/jwk-set+json", keys))
         }

@@ -30,9 +30,13 @@ pub async fn request_token(api: &Api, request: &Authorized) -> Result<Answer> {
     let mut object = decoding::body_of(request, "authentication.k8s.io/v1", "TokenRequest")?;
     object = unstored::post(api, request, object).await?;
     let account = request.kind.value(&*current(api, request, &request.key()).await?);
-    let seconds =
-        object.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(SECONDS_DEFAULT);
-    check_lifetime(seconds)?;
+    let asked = object.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(SECONDS_DEFAULT);
+    check_lifetime(asked)?;
+    let most = api.config.options.service_accounts.token_seconds_max;
+    let seconds = most.map_or(asked, |most| most.min(asked));
+    if seconds < asked {
+        request.notes.warn(format!("requested expiration of {asked} seconds shortened to {seconds} seconds"));
+    }
     let audiences: Vec<String> = object
         .pointer("/spec/audiences")
         .and_then(Value::as_array)

@@ -163,8 +163,13 @@ fn cluster_role(name: &str, row: &RoleRow) -> ClusterRole {
     ClusterRole {
         metadata: metadata(name, None, row.labels),
         aggregation_rule: (!row.aggregates.is_empty()).then_some(aggregation),
-        rules: (!row.rules.is_empty()).then(|| rules(row.rules)),
+        rules: Some(rules_of(row)).filter(|rules| !rules.is_empty()),
     }
+}
+
+fn rules_of(row: &RoleRow) -> Vec<PolicyRule> {
+    let gated = tables::GATED_RULES.iter().filter(|(feature, role, _)| feature.is_on() && *role == row.name);
+    row.rules.iter().chain(gated.flat_map(|(_, _, rules)| *rules)).map(Rule::build).collect()
 }
 
 /// The default ClusterRoleBindings, those of the controllers included.

@@ -1,6 +1,10 @@
 //! Private keys in the forms that other tools write: PKCS#8, PKCS#1 (`RSA PRIVATE KEY`) and SEC1 (`EC PRIVATE KEY`), PEM.
 //!
-//! What is in here knows the wrapping only, not whether the key is a good one. Source: RFC 5208, RFC 8017, RFC 5915.
+//! What is in here knows the wrapping only, not whether the key is a good one: `private` and `public` do.
+//! Source: RFC 5208, RFC 8017, RFC 5915.
+
+pub mod private;
+pub mod public;
 
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
@@ -17,6 +21,9 @@ const VERSION: [u8; 3] = [0x02, 0x01, 0x00];
 const RSA: [u8; 13] = [0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
 /// ecPublicKey; the curve follows.
 const EC: [u8; 9] = [0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+/// prime256v1 and secp384r1.
+const P256: [u8; 10] = [0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+const P384: [u8; 7] = [0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22];
 
 /// There is no private key in a PEM file, or none of these forms.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,10 +40,15 @@ pub fn pkcs8(pem: &[u8]) -> Result<Vec<u8>, KeyError> {
         PrivateKeyDer::Pkcs1(key) => Ok(wrapped(&RSA, key.secret_pkcs1_der())),
         PrivateKeyDer::Sec1(key) => {
             let key = key.secret_sec1_der();
-            Ok(wrapped(&[&EC, curve(key).ok_or(KeyError)?].concat(), key))
+            Ok(wrapped(&of_algorithm(curve(key).ok_or(KeyError)?), key))
         }
         _ => Err(KeyError),
     }
+}
+
+/// An AlgorithmIdentifier's content: ECDSA on a curve, an object identifier in DER.
+fn of_algorithm(curve: &[u8]) -> Vec<u8> {
+    [&EC, curve].concat()
 }
 
 fn wrapped(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
@@ -77,6 +89,8 @@ pub(crate) mod tests {
     pub(crate) const RSA_PKCS1: &str = include_str!("keys/rsa.pem");
     /// As `openssl ecparam -genkey` writes it, with the parameters before it; of no cluster.
     pub(crate) const EC_SEC1: &str = include_str!("keys/ec.pem");
+    /// The same of another curve.
+    pub(crate) const EC_P521: &str = include_str!("keys/p521.pem");
     /// An authority whose key is [`RSA_PKCS1`].
     pub(crate) const RSA_AUTHORITY: &str = include_str!("keys/rsa.crt");
 

@@ -1,24 +1,20 @@
-//! Bound ServiceAccount tokens: JWTs signed by the cluster's own key (ES256; ES384 or RS256 where others have made it).
+//! Bound ServiceAccount tokens: JWTs signed by the cluster's key (ES256, or what a key of others is for) and checked by it and by
+//! those that are believed besides.
 //!
 //! Source: KEP-1205, `pkg/serviceaccount/claims.go`. Whether the account and the object that a token is bound to
 //! still exist is asked of [`Lookup`]: a token dies with them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use ring::rand::SystemRandom;
-use ring::rsa::PublicKeyComponents;
-use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED,
-    ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm, EcdsaVerificationAlgorithm,
-    KeyPair, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey,
-};
 use serde::{Deserialize, Serialize};
 
 use crate::UserInfo;
+use crate::keys::private::PrivateKey;
+use crate::keys::public::PublicKey;
 
 /// Clocks may differ by this much.
 const LEEWAY_SECONDS: i64 = 10;
@@ -34,7 +30,8 @@ const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 pub enum TokenError {
     /// The key is of another kind.
     #[error(
-        "the ServiceAccount key is neither an ECDSA P-256 or P-384 key nor an RSA key of 2048 to 4096 bits"
+        "the ServiceAccount key is neither an ECDSA key of P-256, P-384 or P-521 with its public half nor an RSA key of 2048 to \
+         4096 bits"
     )]
     Key,
     /// It is not one of ours: another form, another issuer, another signature.
@@ -98,7 +95,8 @@ pub struct Claims {
     pub iat: i64,
     /// The issuer's URL.
     pub iss: String,
-    /// A unique id; becomes the credential id.
+    /// A unique id; becomes the credential id. Tokens of clusters older than v1.29 have none.
+    #[serde(default)]
     pub jti: String,
     /// Who it is for and what it is bound to.
     #[serde(rename = "kubernetes.io")]
@@ -144,114 +142,14 @@ pub trait Lookup {
 
 /// Signs and verifies the tokens of one cluster.
 pub struct Tokens {
-    key: Key,
-    key_id: String,
-    issuer: String,
+    key: PrivateKey,
+    /// By which tokens are checked, the signing key's first unless it is left out.
+    believed: Vec<PublicKey>,
+    /// The first signs, all are believed.
+    issuers: Vec<String>,
     audiences: Vec<String>,
-    random: SystemRandom,
     /// Signatures that were good: by the token's digest. Everything else is checked each time.
     verified: Mutex<HashMap<[u8; 32], Arc<Claims>>>,
-}
-
-enum Key {
-    Ecdsa(&'static Curve, Box<EcdsaKeyPair>),
-    Rsa(Box<RsaKeyPair>),
-}
-
-/// An elliptic curve and what a JWT calls it. Source: RFC 7518, 3.4, 6.2.1.
-struct Curve {
-    name: &'static str,
-    algorithm: &'static str,
-    /// Of one coordinate.
-    bytes: usize,
-    signing: &'static EcdsaSigningAlgorithm,
-    verifying: &'static EcdsaVerificationAlgorithm,
-}
-
-static CURVES: [Curve; 2] = [
-    Curve {
-        name: "P-256",
-        algorithm: "ES256",
-        bytes: 32,
-        signing: &ECDSA_P256_SHA256_FIXED_SIGNING,
-        verifying: &ECDSA_P256_SHA256_FIXED,
-    },
-    Curve {
-        name: "P-384",
-        algorithm: "ES384",
-        bytes: 48,
-        signing: &ECDSA_P384_SHA384_FIXED_SIGNING,
-        verifying: &ECDSA_P384_SHA384_FIXED,
-    },
-];
-
-impl Key {
-    fn of_pkcs8(key: &[u8], random: &SystemRandom) -> Result<Self, TokenError> {
-        for curve in &CURVES {
-            if let Ok(key) = EcdsaKeyPair::from_pkcs8(curve.signing, key, random) {
-                return Ok(Self::Ecdsa(curve, Box::new(key)));
-            }
-        }
-        RsaKeyPair::from_pkcs8(key).map(|key| Self::Rsa(Box::new(key))).map_err(|_| TokenError::Key)
-    }
-
-    fn algorithm(&self) -> &'static str {
-        match self {
-            Self::Ecdsa(curve, _) => curve.algorithm,
-            Self::Rsa(_) => "RS256",
-        }
-    }
-
-    fn public(&self) -> &[u8] {
-        match self {
-            Self::Ecdsa(_, key) => key.public_key().as_ref(),
-            Self::Rsa(key) => key.public_key().as_ref(),
-        }
-    }
-
-    fn sign(&self, random: &SystemRandom, message: &[u8]) -> Result<Vec<u8>, ring::error::Unspecified> {
-        match self {
-            Self::Ecdsa(_, key) => Ok(key.sign(random, message)?.as_ref().to_vec()),
-            Self::Rsa(key) => {
-                let mut signature = vec![0; key.public().modulus_len()];
-                key.sign(&RSA_PKCS1_SHA256, random, message, &mut signature)?;
-                Ok(signature)
-            }
-        }
-    }
-
-    fn verify(&self, message: &[u8], signature: &[u8]) -> Result<(), ring::error::Unspecified> {
-        match self {
-            Self::Ecdsa(curve, _) => {
-                UnparsedPublicKey::new(curve.verifying, self.public()).verify(message, signature)
-            }
-            Self::Rsa(_) => {
-                UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, self.public()).verify(message, signature)
-            }
-        }
-    }
-
-    fn jwk(&self, key_id: &str) -> serde_json::Value {
-        match self {
-            Self::Ecdsa(curve, _) => {
-                // An uncompressed point: 0x04, then x and y.
-                let (point, bytes) = (self.public(), curve.bytes);
-                let half =
-                    |from: usize| point.get(from..from + bytes).map(|half| URL_SAFE_NO_PAD.encode(half));
-                serde_json::json!({
-                    "use": "sig", "kty": "EC", "kid": key_id, "alg": curve.algorithm, "crv": curve.name,
-                    "x": half(1), "y": half(1 + bytes),
-                })
-            }
-            Self::Rsa(key) => {
-                let parts = PublicKeyComponents::<Vec<u8>>::from(key.public());
-                serde_json::json!({
-                    "use": "sig", "kty": "RSA", "kid": key_id, "alg": "RS256",
-                    "n": URL_SAFE_NO_PAD.encode(parts.n), "e": URL_SAFE_NO_PAD.encode(parts.e),
-                })
-            }
-        }
-    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -268,11 +166,31 @@ impl Tokens {
     /// # Errors
     /// If the key is of another kind.
     pub fn new(key: &[u8], issuer: &str, audiences: Vec<String>) -> Result<Self, TokenError> {
-        let random = SystemRandom::new();
-        let key = Key::of_pkcs8(key, &random)?;
-        let digest = ring::digest::digest(&ring::digest::SHA256, key.public());
-        let key_id = URL_SAFE_NO_PAD.encode(digest.as_ref());
-        Ok(Self { key, key_id, issuer: issuer.to_owned(), audiences, random, verified: Mutex::default() })
+        let key = PrivateKey::of_pkcs8(key).map_err(|_| TokenError::Key)?;
+        let believed = vec![key.public().clone()];
+        Ok(Self { key, believed, issuers: vec![issuer.to_owned()], audiences, verified: Mutex::default() })
+    }
+
+    /// Believes tokens of these issuers, signed by these keys, too. Source: `--service-account-issuer`,
+    /// `--service-account-key-file`.
+    #[must_use]
+    pub fn believing(mut self, issuers: &[String], keys: &[PublicKey]) -> Self {
+        for issuer in issuers.iter().filter(|issuer| !issuer.is_empty()) {
+            if !self.issuers.contains(issuer) {
+                self.issuers.push(issuer.clone());
+            }
+        }
+        for key in keys {
+            if !self.believed.contains(key) {
+                self.believed.push(key.clone());
+            }
+        }
+        self
+    }
+
+    /// Who issues tokens.
+    pub fn issuer(&self) -> &str {
+        self.issuers.first().map_or("", String::as_str)
     }
 
     /// The audiences that mean the API server.
@@ -296,7 +214,7 @@ impl Tokens {
             aud: if audiences.is_empty() { self.audiences.clone() } else { audiences.to_vec() },
             exp: now + lifetime_seconds,
             iat: now,
-            iss: self.issuer.clone(),
+            iss: self.issuer().to_owned(),
             jti: id,
             sub: format!("system:serviceaccount:{}:{}", private.namespace, private.serviceaccount.name),
             private,
@@ -306,14 +224,15 @@ impl Tokens {
     }
 
     fn sign(&self, claims: &impl Serialize) -> Result<String, TokenError> {
-        let header = Header { alg: self.key.algorithm().to_owned(), kid: self.key_id.clone() };
+        let public = self.key.public();
+        let header = Header { alg: public.algorithm().to_owned(), kid: public.id().to_owned() };
         let encode = |json: serde_json::Result<Vec<u8>>| {
             json.map(|json| URL_SAFE_NO_PAD.encode(json)).map_err(|_| TokenError::Sign)
         };
         let head = encode(serde_json::to_vec(&header))?;
         let body = encode(serde_json::to_vec(claims))?;
         let signed = format!("{head}.{body}");
-        let signature = self.key.sign(&self.random, signed.as_bytes()).map_err(|_| TokenError::Sign)?;
+        let signature = self.key.sign(signed.as_bytes()).ok_or(TokenError::Sign)?;
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
@@ -395,27 +314,38 @@ impl Tokens {
         })
     }
 
-    /// The public key as a JSON Web Key Set, for `/openid/v1/jwks`.
+    /// The public keys as a JSON Web Key Set, for `/openid/v1/jwks`.
     pub fn jwks(&self) -> serde_json::Value {
-        serde_json::json!({ "keys": [self.key.jwk(&self.key_id)]})
+        let keys: Vec<_> = self.believed.iter().map(PublicKey::jwk).collect();
+        serde_json::json!({ "keys": keys })
+    }
+
+    /// What tokens may be signed by, each once.
+    pub fn algorithms(&self) -> BTreeSet<&'static str> {
+        self.believed.iter().map(PublicKey::algorithm).collect()
     }
 
     fn verify_signature(&self, token: &str) -> Result<Claims, TokenError> {
         let body = self.verified_body(token)?;
         let claims: Claims = serde_json::from_slice(&body).map_err(|_| TokenError::NotOurs)?;
-        if claims.iss == self.issuer { Ok(claims) } else { Err(TokenError::NotOurs) }
+        if self.issuers.contains(&claims.iss) { Ok(claims) } else { Err(TokenError::NotOurs) }
     }
 
-    /// The body of a token that our key signed.
+    /// The body of a token that a key has signed that is believed.
     fn verified_body(&self, token: &str) -> Result<Vec<u8>, TokenError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::NotOurs)?;
         let (head, body) = signed.split_once('.').ok_or(TokenError::NotOurs)?;
         let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| TokenError::NotOurs);
         let header: Header = serde_json::from_slice(&decode(head)?).map_err(|_| TokenError::NotOurs)?;
-        if header.alg != self.key.algorithm() {
+        let signature = decode(signature)?;
+        // The key that the token names; all, if it names none, or does so as another version of this program did.
+        let named = self.believed.iter().filter(|key| key.id() == header.kid);
+        let asked: Vec<_> =
+            if named.clone().next().is_some() { named.collect() } else { self.believed.iter().collect() };
+        let mut able = asked.iter().filter(|key| key.algorithm() == header.alg);
+        if !able.any(|key| key.has_signed(signed.as_bytes(), &signature)) {
             return Err(TokenError::NotOurs);
         }
-        self.key.verify(signed.as_bytes(), &decode(signature)?).map_err(|_| TokenError::NotOurs)?;
         decode(body)
     }
 }
@@ -452,7 +382,9 @@ fn user_of(claims: &Claims) -> UserInfo {
     let mut extra = |name: &str, value: &str| {
         user.extra.insert(format!("authentication.kubernetes.io/{name}"), vec![value.to_owned()]);
     };
-    extra("credential-id", &format!("JTI={}", claims.jti));
+    if !claims.jti.is_empty() {
+        extra("credential-id", &format!("JTI={}", claims.jti));
+    }
     if let Some(pod) = &private.pod {
         extra("pod-name", &pod.name);
         extra("pod-uid", &pod.uid);
@@ -559,7 +491,12 @@ mod tests {
         let own = tokens();
         let p384 =
             rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).expect("a key").serialize_pem();
-        let keys = [(RSA_PKCS1, "RS256", "RSA"), (EC_SEC1, "ES256", "EC"), (&p384, "ES384", "EC")];
+        let keys = [
+            (RSA_PKCS1, "RS256", "RSA"),
+            (EC_SEC1, "ES256", "EC"),
+            (&p384, "ES384", "EC"),
+            (crate::keys::tests::EC_P521, "ES512", "EC"),
+        ];
         for (pem, algorithm, kind) in keys {
             let key = crate::keys::pkcs8(pem.as_bytes()).expect("a key");
             let tokens = Tokens::new(&key, ISSUER, Vec::new()).expect("a key");
@@ -574,11 +511,66 @@ mod tests {
             let bytes = match algorithm {
                 "ES256" => Some(32),
                 "ES384" => Some(48),
+                "ES512" => Some(66),
                 _ => None,
             };
             assert_eq!(["x", "y"].map(|name| half(name).map(|half| half.len())), [bytes; 2]);
         }
         assert_eq!(Tokens::new(b"nonsense", ISSUER, Vec::new()).err(), Some(TokenError::Key));
+    }
+
+    #[test]
+    fn tokens_of_other_keys_and_issuers_are_believed_where_they_are_named() {
+        use crate::keys::tests::{EC_P521, EC_SEC1, RSA_PKCS1};
+        let with = |pem: &str, issuer: &str| {
+            let key = crate::keys::pkcs8(pem.as_bytes()).expect("a key");
+            Tokens::new(&key, issuer, vec![ISSUER.to_owned()]).expect("a key")
+        };
+        let keys = crate::keys::public::of_pem([RSA_PKCS1, EC_SEC1].concat().as_bytes()).expect("keys");
+        let own = with(EC_P521, ISSUER).believing(&["".to_owned(), "https://old".to_owned()], &keys);
+        let alive = Cluster { pod: Some("pod-uid") };
+        let cases = [
+            ("of the first issuer", EC_P521, ISSUER, true),
+            ("of the second, by another key", RSA_PKCS1, "https://old", true),
+            ("of the first, by another key", EC_SEC1, ISSUER, true),
+            ("of nobody", EC_SEC1, "https://other", false),
+            ("of nobody at all", EC_SEC1, "", false),
+        ];
+        for (name, pem, issuer, is_good) in cases {
+            let token = issue(&with(pem, issuer), &[]);
+            assert_eq!(own.verify(&token, &[], at(1), &alive).is_ok(), is_good, "{name}");
+        }
+        assert!(own.verify(&issue(&tokens(), &[]), &[], at(1), &alive).is_err(), "of another key");
+        let (issued, jwks) = (issue(&own, &[]), own.jwks());
+        let claims =
+            issued.split('.').nth(1).and_then(|body| URL_SAFE_NO_PAD.decode(body).ok()).expect("a body");
+        assert!(String::from_utf8_lossy(&claims).contains(ISSUER), "the first signs");
+        let algorithms: Vec<_> =
+            jwks["keys"].as_array().expect("keys").iter().map(|key| key["alg"].clone()).collect();
+        assert_eq!(algorithms, ["ES512", "RS256", "ES256"]);
+        assert_eq!(own.algorithms(), ["ES256", "ES512", "RS256"].into());
+    }
+
+    #[test]
+    fn the_key_that_a_token_names_counts_and_if_it_names_none_each_may_be_it() {
+        use crate::keys::tests::{EC_SEC1, RSA_PKCS1};
+        let account = Reference { name: "default".into(), uid: "sa-uid".into() };
+        let key = crate::keys::pkcs8(EC_SEC1.as_bytes()).expect("a key");
+        let tokens = Tokens::new(&key, ISSUER, Vec::new()).expect("a key");
+        let other = crate::keys::public::of_pem(RSA_PKCS1.as_bytes()).expect("keys");
+        let believing = Tokens::new(&key, ISSUER, Vec::new()).expect("a key").believing(&[], &other);
+        let body = |kid: &str| {
+            let head = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"ES256"{kid}}}"#));
+            let body = tokens.issue_legacy("team", "secret", &account).expect("a token");
+            let signed = format!("{head}.{}", body.split('.').nth(1).expect("a body"));
+            let signature =
+                PrivateKey::of_pkcs8(&key).expect("a key").sign(signed.as_bytes()).expect("signed");
+            format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+        };
+        assert!(believing.verify_legacy(&body("")).is_ok());
+        assert!(believing.verify_legacy(&body(r#","kid":"as-it-was-called-once""#)).is_ok());
+        let of_other = format!(r#","kid":"{}""#, other[0].id());
+        assert_eq!(believing.verify_legacy(&body(&of_other)), Err(TokenError::NotOurs));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Flags of the API server inside `server` and `up`. Names are kube-apiserver's.
 
+mod service_accounts;
 mod webhooks;
 
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::duration::GoDuration;
+pub use service_accounts::ServiceAccountArgs;
 pub use webhooks::{AuditWebhookArgs, AuthorityArgs};
 
 /// What `--egress-selector-mode` takes. Source: k3s.
@@ -66,6 +68,10 @@ pub struct ApiServerArgs {
     /// to directly
     #[arg(long, env = "KNARR_EGRESS_SELECTOR_MODE", value_enum, default_value_t)]
     pub egress_selector_mode: EgressSelectorMode,
+    /// Who signs ServiceAccounts' tokens, and by what they are checked.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub service_accounts: ServiceAccountArgs,
     /// An AuthenticationConfiguration, in place of the `--oidc` flags
     #[arg(long, conflicts_with_all = ["oidc_issuer_url", "oidc_client_id"])]
     pub authentication_config: Option<PathBuf>,
@@ -149,5 +155,6 @@ impl ApiServerArgs {
         .into_iter()
         .flatten()
         .chain(self.authorities.files_mut())
+        .chain(self.service_accounts.files_mut())
     }
 }

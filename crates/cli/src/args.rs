@@ -55,9 +55,9 @@ pub struct CommonArgs {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Features to turn on, as FEATURE=true, all of them off by default: ClusterTrustBundle,
-    /// ClusterTrustBundleProjection, PodCertificateRequest, HPAScaleToZero, MaxUnavailableStatefulSet,
-    /// MutablePodResourcesForSuspendedJobs, MutableSchedulingDirectivesForSuspendedJobs, MutatingAdmissionPolicy and
-    /// StorageVersionMigrator
+    /// ClusterTrustBundleProjection, PodCertificateRequest, GenericWorkload, GangScheduling, HPAScaleToZero,
+    /// MaxUnavailableStatefulSet, MutablePodResourcesForSuspendedJobs, MutableSchedulingDirectivesForSuspendedJobs,
+    /// MutatingAdmissionPolicy and StorageVersionMigrator
     #[arg(
         long,
         global = true,

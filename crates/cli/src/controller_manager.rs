@@ -66,6 +66,8 @@ pub struct OptionArgs {
     pub workers: BTreeMap<&'static str, usize>,
     /// Those that were given and do nothing, and why.
     pub without_effect: Vec<(&'static str, &'static str)>,
+    /// Which controllers run, if an argument of a server says so: it has a flag of its own, too.
+    pub controllers: Option<Vec<String>>,
 }
 
 /// A `--kube-controller-manager-arg` that cannot be.
@@ -157,6 +159,13 @@ impl OptionArgs {
             let error = |message: String| ArgumentError { argument: argument.clone(), message };
             let text = argument.trim_start_matches("--");
             let (name, text) = text.split_once('=').map_or((text, None), |(name, text)| (name, Some(text)));
+            if name == CONTROLLERS {
+                let text = text.filter(|text| !text.is_empty());
+                let text = text.ok_or_else(|| error("must be NAME=VALUE".to_owned()))?;
+                let all = args.controllers.get_or_insert_default();
+                all.extend(text.split(',').map(str::to_owned));
+                continue;
+            }
             let flag =
                 FLAGS.iter().find(|flag| flag.name == name).ok_or_else(|| error(NOT_INSIDE.to_owned()))?;
             let text = match (text, flag.form) {
@@ -181,6 +190,8 @@ impl OptionArgs {
     }
 }
 
+/// Whoever comes from kube-controller-manager says there which controllers run.
+const CONTROLLERS: &str = "controllers";
 /// Keys, identities and ranges are the server's own to say.
 const NOT_INSIDE: &str =
     "the controllers of a server have no such flag; `knarr controller-manager --help` lists all of them";
@@ -254,6 +265,18 @@ mod tests {
         let twice = inside("concurrent-deployment-syncs=3 concurrent-deployment-syncs=4").unwrap();
         assert_eq!(twice, alone("--concurrent-deployment-syncs 3 --concurrent-deployment-syncs=4").unwrap());
         assert_eq!(twice.workers["deployment-controller"], 4);
+    }
+
+    #[test]
+    fn an_argument_may_say_which_controllers_run() {
+        let said = |flags: &str| inside(flags).map(|args| args.controllers);
+        let list = |names: &[&str]| Ok(Some(names.iter().map(|name| (*name).to_owned()).collect()));
+        assert_eq!(said("profiling=false"), Ok(None));
+        assert_eq!(said("controllers=*,-ttl"), list(&["*", "-ttl"]));
+        assert_eq!(said("--controllers=job --controllers=cronjob"), list(&["job", "cronjob"]));
+        for nothing in ["controllers", "controllers="] {
+            assert!(said(nothing).is_err_and(|why| why.ends_with("must be NAME=VALUE")));
+        }
     }
 
     #[test]

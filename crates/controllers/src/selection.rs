@@ -54,16 +54,23 @@ const ALIASES: [(&str, &str); 42] = [
     ("ttl", "ttl-controller"),
     ("ttl-after-finished", "ttl-after-finished-controller"),
 ];
-/// Upstream's names for which nothing runs here: those of cloud providers, which do nothing there either, those whose
+const NO_CLOUD: &str = "clouds bring a controller manager of their own";
+/// Upstream's names for which nothing runs here, and why: those of cloud providers, which do nothing there either, those whose
 /// work somebody else does, and those of features that nothing here has.
-const IDLE: [&str; 7] = [
-    "cloud-node-lifecycle-controller",
-    "device-taint-eviction-controller",
-    "node-route-controller",
-    "selinux-warning-controller",
-    "service-lb-controller",
-    "storageversion-garbage-collector-controller",
-    "validatingadmissionpolicy-status-controller",
+const IDLE: [(&str, &str); 7] = [
+    ("cloud-node-lifecycle-controller", NO_CLOUD),
+    ("device-taint-eviction-controller", "devices have no taints: there is no DRADeviceTaints"),
+    ("node-route-controller", NO_CLOUD),
+    ("selinux-warning-controller", "volumes are not mounted with SELinux labels"),
+    ("service-lb-controller", NO_CLOUD),
+    (
+        "storageversion-garbage-collector-controller",
+        "servers keep no StorageVersions: there is no StorageVersionAPI",
+    ),
+    (
+        "validatingadmissionpolicy-status-controller",
+        "the API server writes the status of its policies itself",
+    ),
 ];
 /// Ours that events and roles call otherwise than upstream's flag does.
 const OWN_NAMES: [(&str, &str); 2] = [
@@ -96,7 +103,7 @@ impl Selection {
             }
             let (name, is_off) = entry.strip_prefix('-').map_or((entry.as_str(), false), |name| (name, true));
             let name = canonical(name);
-            match (names.contains(name) || IDLE.contains(&name), is_off) {
+            match (names.contains(name) || idle(name).is_some(), is_off) {
                 (true, true) => Ok(Entry::Off(name.to_owned())),
                 (true, false) => Ok(Entry::On(name.to_owned())),
                 (false, _) => Err(format!("{entry:?} is not in the list of known controllers")),
@@ -108,6 +115,14 @@ impl Selection {
     /// Those that run, in the order of the chain.
     pub fn controllers(&self) -> impl Iterator<Item = &'static Controller> {
         known().filter(|one| self.has(one))
+    }
+
+    /// Those that are named and run nowhere here, and why.
+    pub fn idle(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.0.iter().filter_map(|entry| match entry {
+            Entry::On(name) => idle(name),
+            Entry::All | Entry::Off(_) => None,
+        })
     }
 
     fn has(&self, controller: &Controller) -> bool {
@@ -131,6 +146,10 @@ fn canonical(name: &str) -> &str {
         false => find(&ALIASES, name).unwrap_or(name),
     };
     find(&OWN_NAMES, name).unwrap_or(name)
+}
+
+fn idle(name: &str) -> Option<(&'static str, &'static str)> {
+    IDLE.into_iter().find(|(idle, _)| *idle == name)
 }
 
 /// Those of all that could run, whichever features are on.
@@ -167,6 +186,19 @@ mod tests {
     }
 
     #[test]
+    fn who_is_named_and_does_nothing_is_told() {
+        let told = |flag: &str| {
+            let entries: Vec<String> = flag.split(',').map(str::to_owned).collect();
+            Selection::new(&entries).unwrap().idle().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(told("*,-service,job"), [""; 0]);
+        assert_eq!(
+            told("*,selinux-warning-controller,storage-version-gc"),
+            ["selinux-warning-controller", "storageversion-garbage-collector-controller"]
+        );
+    }
+
+    #[test]
     fn who_is_nobody_is_told() {
         for name in ["jobs", "-", "", "--job", "-*", "JOB", " job"] {
             let why = format!("{name:?} is not in the list of known controllers");
@@ -178,8 +210,8 @@ mod tests {
     fn every_name_is_somebodys() {
         let names = names();
         for (alias, name) in ALIASES {
-            assert!(names.contains(canonical(name)) || IDLE.contains(&name), "{alias}: {name}");
+            assert!(names.contains(canonical(name)) || idle(name).is_some(), "{alias}: {name}");
         }
-        assert!(IDLE.iter().all(|name| !names.contains(name)));
+        assert!(IDLE.iter().all(|(name, _)| !names.contains(name)));
     }
 }

@@ -36,6 +36,7 @@ mod pod_routes;
 mod remains;
 mod scheduler_config;
 mod servers;
+mod service_accounts;
 mod serving;
 mod settings;
 mod shared;

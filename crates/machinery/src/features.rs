@@ -19,6 +19,10 @@ pub enum Feature {
     /// PodCertificateRequests are served (`certificates.k8s.io/v1beta1`), and kubelets make them for Pods that mount
     /// certificates.
     PodCertificateRequest,
+    /// Workloads are served (`scheduling.k8s.io/v1alpha1`), and Pods may name one.
+    GenericWorkload,
+    /// Pods of a Workload that is a gang go to Nodes together or not at all.
+    GangScheduling,
     /// A HorizontalPodAutoscaler that goes by what is outside its Pods may have none.
     HpaScaleToZero,
     /// A StatefulSet may be without several of its Pods while it rolls.
@@ -33,10 +37,12 @@ pub enum Feature {
     StorageVersionMigrator,
 }
 
-const ALL: [(Feature, &str); 9] = [
+const ALL: [(Feature, &str); 11] = [
     (Feature::ClusterTrustBundle, "ClusterTrustBundle"),
     (Feature::ClusterTrustBundleProjection, "ClusterTrustBundleProjection"),
     (Feature::PodCertificateRequest, "PodCertificateRequest"),
+    (Feature::GenericWorkload, "GenericWorkload"),
+    (Feature::GangScheduling, "GangScheduling"),
     (Feature::HpaScaleToZero, "HPAScaleToZero"),
     (Feature::MaxUnavailableStatefulSet, "MaxUnavailableStatefulSet"),
     (Feature::MutablePodResourcesForSuspendedJobs, "MutablePodResourcesForSuspendedJobs"),
@@ -46,7 +52,10 @@ const ALL: [(Feature, &str); 9] = [
 ];
 
 /// Who is of no use without whom.
-const NEEDS: [(Feature, Feature); 1] = [(Feature::ClusterTrustBundleProjection, Feature::ClusterTrustBundle)];
+const NEEDS: [(Feature, Feature); 2] = [
+    (Feature::ClusterTrustBundleProjection, Feature::ClusterTrustBundle),
+    (Feature::GangScheduling, Feature::GenericWorkload),
+];
 
 static ON: OnceLock<BTreeSet<Feature>> = OnceLock::new();
 
@@ -150,10 +159,12 @@ mod tests {
         let lacks = "ClusterTrustBundleProjection is enabled, but depends on features that are disabled: \
                      [ClusterTrustBundle]";
         check(&["ClusterTrustBundleProjection=true"], lacks);
+        let lacks = "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]";
+        check(&["GangScheduling=true", "GenericWorkload=true", "GenericWorkload=false"], lacks);
         check(&["ClusterTrustBundle"], "missing bool value for ClusterTrustBundle");
         check(&["ClusterTrustBundle=yes"], "invalid value of ClusterTrustBundle=yes: neither true nor false");
         let unknown = "unrecognized feature gate: AllAlpha; those that there are: ClusterTrustBundle, \
-                       ClusterTrustBundleProjection, PodCertificateRequest, HPAScaleToZero, \
+                       ClusterTrustBundleProjection, PodCertificateRequest, GenericWorkload, GangScheduling, HPAScaleToZero, \
                        MaxUnavailableStatefulSet, MutablePodResourcesForSuspendedJobs, \
                        MutableSchedulingDirectivesForSuspendedJobs, MutatingAdmissionPolicy, StorageVersionMigrator";
         check(&["AllAlpha=true"], unknown);

@@ -246,7 +246,7 @@ fn counted(all: &[String]) -> String {
     reasons.join(", ")
 }
 
-fn available(nodes: usize, reasons: &str) -> String {
+pub(crate) fn available(nodes: usize, reasons: &str) -> String {
     format!("0/{nodes} nodes are available: {reasons}.")
 }
 

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{
     ResourceRequirements,
 };
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::scheduling::v1alpha1::Workload;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -71,6 +72,8 @@ pub enum Event {
     Pod(Turn<Pod>),
     /// A Pod that waits for a Node asks for something else than before.
     Wish(Turn<Pod>),
+    /// A Pod that names a Workload has come, and waits for a Node.
+    Newcomer(Arc<Pod>),
     Namespace(Turn<Namespace>),
     Claim(Turn<PersistentVolumeClaim>),
     Volume(Turn<PersistentVolume>),
@@ -82,6 +85,7 @@ pub enum Event {
     DeviceClaim(Turn<ResourceClaim>),
     DeviceClass(Turn<DeviceClass>),
     DeviceSlice(Turn<ResourceSlice>),
+    Workload(Turn<Workload>),
 }
 
 impl Event {
@@ -98,6 +102,7 @@ impl Event {
                 _ => turn.label(["AssignedPodAdd", "AssignedPodUpdate", "AssignedPodDelete"]),
             },
             Self::Wish(turn) => turn.both().map_or("UnschedulablePodUpdate", |(old, new)| of_wish(old, new)),
+            Self::Newcomer(_) => "UnschedulablePodAdd",
             Self::Namespace(turn) => turn.label(["NamespaceAdd", "NamespaceUpdate", "NamespaceDelete"]),
             Self::Claim(turn) => turn.label([
                 "PersistentVolumeClaimAdd",
@@ -146,6 +151,11 @@ impl Event {
                 "resource.k8s.io/ResourceSliceAdd",
                 "resource.k8s.io/ResourceSliceUpdate",
                 "resource.k8s.io/ResourceSliceDelete",
+            ]),
+            Self::Workload(turn) => turn.label([
+                "scheduling.k8s.io/WorkloadAdd",
+                "scheduling.k8s.io/WorkloadUpdate",
+                "scheduling.k8s.io/WorkloadDelete",
             ]),
         }
     }

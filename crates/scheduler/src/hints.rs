@@ -4,6 +4,7 @@
 //! often, which costs a try, but not no where a try would succeed.
 //! Source: `EventsToRegister` and the queueing hints of each plugin of kube-scheduler.
 
+mod gangs;
 mod nodes;
 mod pods;
 mod volumes;
@@ -41,6 +42,7 @@ pub const HINTS: &[Hint] = &[
     Hint { plugin: "PodTopologySpread", helps: pods::topology_spread },
     Hint { plugin: "InterPodAffinity", helps: pods::inter_pod_affinity },
     Hint { plugin: "DynamicResources", helps: volumes::dynamic_resources },
+    Hint { plugin: "GangScheduling", helps: gangs::gang_scheduling },
 ];
 
 /// Whether what has happened may help a Pod that these plugins have refused. A plugin that has no row is helped by all.

@@ -13,6 +13,7 @@ pub mod devices;
 pub mod diagnosis;
 pub mod events;
 pub mod extender;
+pub mod gangs;
 pub mod hints;
 mod kin;
 mod metrics;

@@ -81,6 +81,7 @@ pub(crate) struct SchedulerMetrics {
     unschedulable: Family<PluginLabels, Gauge>,
     after_flush: Counter,
     hints: Family<HintLabels, Histogram, fn() -> Histogram>,
+    permits: Family<ResultLabels, Histogram, fn() -> Histogram>,
     preemptions: Counter,
     victims: Histogram,
     evictions: Family<ResultLabels, Counter>,
@@ -102,6 +103,7 @@ impl SchedulerMetrics {
             unschedulable: Family::default(),
             after_flush: Counter::default(),
             hints: Family::new_with_constructor(hint_histogram),
+            permits: Family::new_with_constructor(attempt_histogram),
             preemptions: Counter::default(),
             victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             evictions: Family::default(),
@@ -160,6 +162,11 @@ impl SchedulerMetrics {
             "scheduler_queueing_hint_execution_duration_seconds",
             "Duration of a plugin's queueing hint, by the event and the answer",
             &self.hints,
+        );
+        registry.register(
+            "scheduler_permit_wait_duration_seconds",
+            "Duration of waiting on permit, by the result",
+            &self.permits,
         );
         registry.register("scheduler_preemption_attempts", "Preemption attempts", &self.preemptions);
         registry.register("scheduler_preemption_victims", "Selected preemption victims", &self.victims);
@@ -237,6 +244,11 @@ impl SchedulerMetrics {
         self.hints.get_or_create(&HintLabels { plugin, event, hint }).observe(seconds(start, end));
     }
 
+    /// A Pod has waited for others, and they have come (`Success`) or not (`Unschedulable`).
+    pub(crate) fn permitted(&self, result: &'static str, since: Timestamp, now: Timestamp) {
+        self.permits.get_or_create(&ResultLabels { result }).observe(seconds(since, now));
+    }
+
     /// Room is looked for where Pods are.
     pub(crate) fn preempting(&self) {
         self.preemptions.inc();
@@ -300,6 +312,7 @@ mod tests {
         metrics.incoming(BTreeMap::from([(("active", "NodeAdd"), 2)]));
         metrics.refused(std::iter::once(("default-scheduler", "NodePorts")));
         metrics.hinted("NodePorts", "NodeAdd", true, (at(0), at(1)));
+        metrics.permitted("Success", at(0), at(4));
         metrics.preempting();
         metrics.victims(4);
         metrics.preempted(true, at(0), at(1));
@@ -318,6 +331,7 @@ mod tests {
             r#"scheduler_unschedulable_pods{plugin="NodePorts",profile="default-scheduler"} 1"#,
             "scheduler_pod_scheduled_after_flush_total 1",
             r#"scheduler_queueing_hint_execution_duration_seconds_sum{plugin="NodePorts",event="NodeAdd",hint="Queue"} 1"#,
+            r#"scheduler_permit_wait_duration_seconds_sum{result="Success"} 4"#,
             "scheduler_preemption_attempts_total 1",
             "scheduler_preemption_victims_sum 4",
             r#"scheduler_preemption_goroutines_execution_total{result="success"} 1"#,

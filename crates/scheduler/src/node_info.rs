@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
 use crate::devices::Devices;
+use crate::gangs::Gangs;
 use crate::places::{KindId, Places};
 use crate::profile::Profiles;
 use crate::resource::{Resources, pod_requests, pod_requests_non_zero};
@@ -156,6 +157,8 @@ pub struct Snapshot {
     pub storage: Storage,
     /// Claims, classes and slices of devices.
     pub devices: Devices,
+    /// Workloads, and the Pods that go to Nodes together.
+    pub gangs: Gangs,
 }
 
 /// A Pod that is on a Node, or soon will be.

@@ -2,6 +2,7 @@
 
 mod balanced_allocation;
 mod dynamic_resources;
+pub(crate) mod gang_scheduling;
 mod image_locality;
 pub(crate) mod inter_pod_affinity;
 mod node_affinity;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use controller::{Action, EventType};
 use k8s_openapi::api::core::v1::Pod;
+use machinery::features::Feature;
 
 use crate::arguments::Arguments;
 
@@ -59,12 +60,34 @@ pub struct Plugin {
     pub weight: i32,
     /// Where it can be asked.
     pub points: &'static [Point],
+    /// When it is asked unless somebody says otherwise.
+    pub asked: Asked,
+}
+
+/// When a plugin is asked by default.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked {
+    /// Always.
+    Always,
+    /// If the feature is on.
+    With(Feature),
+    /// Never: its feature is off at this level.
+    Never,
+}
+
+impl Plugin {
     /// Whether it is asked unless somebody says otherwise.
-    pub is_default: bool,
+    pub fn is_default(&self) -> bool {
+        match self.asked {
+            Asked::Always => true,
+            Asked::With(feature) => feature.is_on(),
+            Asked::Never => false,
+        }
+    }
 }
 
 const fn plugin(name: &'static str, weight: i32, points: &'static [Point]) -> Plugin {
-    Plugin { name, weight, points, is_default: true }
+    Plugin { name, weight, points, asked: Asked::Always }
 }
 
 use Point::{
@@ -93,8 +116,11 @@ pub const PLUGINS: &[Plugin] = &[
     plugin("NodeResourcesBalancedAllocation", 1, &[PreScore, Score]),
     plugin("ImageLocality", 1, &[Score]),
     plugin("DefaultBinder", 0, &[Bind]),
-    Plugin { is_default: false, ..plugin("NodeDeclaredFeatures", 0, &[PreFilter, Filter]) },
-    Plugin { is_default: false, ..plugin("GangScheduling", 0, &[PreEnqueue, Reserve, Permit]) },
+    Plugin { asked: Asked::Never, ..plugin("NodeDeclaredFeatures", 0, &[PreFilter, Filter]) },
+    Plugin {
+        asked: Asked::With(Feature::GangScheduling),
+        ..plugin("GangScheduling", 0, &[PreEnqueue, Reserve, Permit])
+    },
 ];
 
 /// By what a Pod is scheduled.
@@ -143,7 +169,7 @@ impl Default for Profile {
     /// What upstream does unless it is told otherwise.
     fn default() -> Self {
         let at = |point: Point| {
-            let asked = PLUGINS.iter().filter(move |row| row.is_default && row.points.contains(&point));
+            let asked = PLUGINS.iter().filter(move |row| row.is_default() && row.points.contains(&point));
             (point, asked.map(|row| row.name).collect())
         };
         let weight = |name: &str| {

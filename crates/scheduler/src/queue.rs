@@ -235,6 +235,17 @@ impl Queue {
         }
     }
 
+    /// Has a Pod tried at once, whatever it waits for, unless others are made to go for it. Source: `Activate`.
+    pub fn activate_now(&mut self, key: &str) {
+        const EVENT: &str = "ForceActivate";
+        let Some(waiting) = self.waiting.get_mut(key) else { return };
+        match (waiting.state, waiting.held) {
+            (State::Active | State::Popped, _) => {}
+            (_, Held::No) => self.activate(key, EVENT),
+            (_, Held::Yes | Held::Missed(_)) => waiting.held = Held::Missed(EVENT),
+        }
+    }
+
     /// Nothing wakes this Pod until it is let go, but for the longest time that a Pod is left alone.
     pub fn hold(&mut self, key: &str) {
         if let Some(waiting) = self.waiting.get_mut(key) {

@@ -7,6 +7,7 @@
 mod binding;
 mod changes;
 mod explaining;
+mod permits;
 mod preempting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -20,6 +21,7 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use machinery::features::Feature;
 use tokio::sync::mpsc;
 
 use crate::configuration::Configuration;
@@ -29,6 +31,7 @@ use crate::devices::changes::DeviceChanges;
 use crate::diagnosis::Diagnosis;
 use crate::extender;
 use crate::extender::asking::{decide_with, interested, preempt_with};
+use crate::gangs::GangKey;
 use crate::kin::Groups;
 use crate::metrics::{self, SchedulerMetrics};
 use crate::node_info::Snapshot;
@@ -37,10 +40,12 @@ use crate::plugins::Candidate;
 use crate::preemption::{Preemption, preempt};
 use crate::profile::scheduler_name;
 use crate::queue::Queue;
+use crate::storage::Promise;
 use crate::storage::changes::StorageChanges;
 use crate::unread;
 use crate::volumes::Waiting;
 use binding::{Job, Progress};
+use permits::Permits;
 
 /// Bindings, preemptions and explanations at work at once; deciding waits when there are more. Those that wait for volumes
 /// are not at work.
@@ -58,12 +63,10 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
     let budgets = informers.informer::<PodDisruptionBudget>();
     let (mut pod_changes, mut node_changes) = (pods.subscribe(), nodes.subscribe());
     let mut namespace_changes = namespaces.subscribe();
-    pods.synced().await;
-    nodes.synced().await;
-    namespaces.synced().await;
-    budgets.synced().await;
+    tokio::join!(pods.synced(), nodes.synced(), namespaces.synced(), budgets.synced());
     let mut storage = StorageChanges::synced(&informers).await;
     let mut devices = DeviceChanges::new(&informers);
+    let mut workloads = Feature::GangScheduling.is_on().then(|| informers.informer().subscribe());
     let groups = Groups::new(&informers);
     groups.synced().await;
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
@@ -83,6 +86,8 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
         binding: BTreeMap::new(),
         gated: BTreeSet::new(),
         claimless: BTreeSet::new(),
+        incomplete: BTreeMap::new(),
+        permits: Permits::default(),
         nominations: Nominations::default(),
         departures: Departures::default(),
         budgets,
@@ -110,6 +115,7 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
             changes = namespace_changes.next() => scheduler.namespaces_changed(changes),
             change = storage.next() => scheduler.storage_changed(change),
             change = devices.next() => scheduler.devices_changed(change),
+            changes = permits::next(&mut workloads) => scheduler.workloads_changed(changes),
             changes = pod_changes.next() => scheduler.pods_changed(changes),
             Some(progress) = outcomes.recv() => scheduler.went_on(progress),
             () = sleep_until(due, &scheduler.clock) => scheduler.waited_too_long(),
@@ -161,6 +167,10 @@ struct Scheduler {
     gated: BTreeSet<String>,
     /// Pods whose claims are not there yet: nobody is told, it is a matter of moments. Source: `PreEnqueue`.
     claimless: BTreeSet<String>,
+    /// Pods of gangs of which there are not enough yet.
+    incomplete: BTreeMap<GangKey, BTreeSet<String>>,
+    /// Pods that are assumed and wait for others of their gang.
+    permits: Permits,
     /// Pods that wait for a certain Node.
     nominations: Nominations,
     /// Pods for which others are being made to go.
@@ -169,8 +179,8 @@ struct Scheduler {
     groups: Groups,
     /// Pods that are assumed and whose volumes are on their way.
     waiting: Waiting<Job>,
-    /// Pods whose volumes are there, and that are bound as soon as one may.
-    ready: VecDeque<Job>,
+    /// Pods that need not wait any more, and go on as soon as one may: their volumes are settled, or are still to be promised.
+    ready: VecDeque<(Job, Option<Promise>)>,
     /// How many bindings are at work.
     at_work: usize,
     /// How many Pods were unschedulable when they were last counted.
@@ -195,11 +205,16 @@ impl Scheduler {
         if self.queue.depths().active > 0 {
             return Some(self.clock.now());
         }
-        self.queue.next_due().into_iter().chain(self.waiting.next_due()).min()
+        // Who has waited for too long is told so, which is work.
+        let permits = self.permits.next_due().filter(|_| self.at_work < BINDINGS_MAX);
+        [self.queue.next_due(), self.waiting.next_due(), permits].into_iter().flatten().min()
     }
 
     async fn schedule(&mut self, key: &str) {
         let Some((pod, revision)) = self.pods.get(key).cloned() else { return };
+        if self.holds_back(key, &pod, revision) {
+            return;
+        }
         let start = self.clock.now();
         let aside = self.nominations.step_aside(key, &pod, &mut self.snapshot);
         let chance = self.random.below(u64::MAX);
@@ -262,7 +277,7 @@ impl Scheduler {
 
     fn count(&mut self) {
         let (depths, incoming) = (self.queue.depths(), self.queue.take_incoming());
-        self.metrics.waiting(depths, self.gated.len());
+        self.metrics.waiting(depths, self.gated.len() + self.held_back());
         if !incoming.is_empty() || depths.unschedulable != self.unschedulable {
             self.unschedulable = depths.unschedulable;
             let profile = |key: &str| self.pods.get(key).map(|(pod, _)| scheduler_name(pod));

@@ -188,7 +188,7 @@ impl Security {
     /// # Errors
     /// That it cannot be used. Then nothing changes.
     pub async fn reload_authentication(&self, text: &str) -> std::result::Result<bool, String> {
-        self.issuers.reload(text, &self.issuer).await
+        self.issuers.reload(text, self.tokens.issuer()).await
     }
 }
 

@@ -7,10 +7,12 @@ use crate::issuer::Issuer;
 use crate::server::{TestServer, admin, now, send, start, start_at, start_with};
 use apiserver::audit::{self, LogFile, policy::Policy};
 use apiserver::authentication_config::{Authentication, Flags};
+use apiserver::options::ServiceAccounts;
 use apiserver::security::Peer;
 use apiserver::security::front_proxy::FrontProxy;
 use auth::UserInfo;
-use auth::token::{Reference, Tokens};
+use auth::keys::private::PrivateKey;
+use auth::token::{Private, Reference, Tokens};
 use base::{Clock, Random};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -228,6 +230,69 @@ async fn the_use_of_a_secrets_token_is_written_down_and_one_that_is_invalid_lets
     assert_eq!(server.call("PATCH", secret, &old).await.code, 200);
     assert_eq!(whoami(&server, None, &token).await.0, 401);
     used(&today).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn operators_say_who_issues_tokens_by_what_they_are_checked_and_how_long_they_last() {
+    let key = || auth::pki::service_account_key(tempfile::tempdir().unwrap().path()).unwrap();
+    let other = key();
+    let old = Tokens::new(&other, "https://old.example.com", vec!["here".into()]).unwrap();
+    let server = start_with(None, |config| {
+        config.options.service_accounts = ServiceAccounts {
+            believed: vec![PrivateKey::of_pkcs8(&other).unwrap().public().clone()],
+            issuers: vec!["https://new.example.com".into(), "https://old.example.com".into()],
+            jwks_uri: Some("https://keys.example.com/jwks".into()),
+            audiences: vec!["here".into(), "there".into()],
+            token_seconds_max: Some(3600),
+            ..ServiceAccounts::default()
+        };
+    })
+    .await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = server.call("POST", accounts, "{metadata: {name: web}}").await.body;
+    let asked = "{spec: {expirationSeconds: 7200}}";
+    let headers = [("content-type", "application/yaml")];
+    let path = format!("{accounts}/web/token");
+    let answer = send(server.server.service(), Some(admin()), "POST", &path, &headers, asked).await;
+    let warning = answer.headers()["warning"].to_str().unwrap().to_owned();
+    assert_eq!(warning, "299 - \"requested expiration of 7200 seconds shortened to 3600 seconds\"");
+    let issued: Value =
+        serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    assert_eq!(issued["spec"]["expirationSeconds"], 3600);
+    assert_eq!(issued["spec"]["audiences"], json!(["here", "there"]));
+    let token = issued["status"]["token"].as_str().unwrap().to_owned();
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&claims).unwrap()["iss"], "https://new.example.com");
+    let reference =
+        Reference { name: "web".into(), uid: account["metadata"]["uid"].as_str().unwrap().into() };
+    let of = |tokens: &Tokens, audience: &str| {
+        let private =
+            Private { namespace: "default".into(), serviceaccount: reference.clone(), ..Private::default() };
+        tokens.issue(private, &[audience.to_owned()], 600, (now(), "id".into())).unwrap()
+    };
+    let stranger = Tokens::new(&key(), "https://old.example.com", Vec::new()).unwrap();
+    let unknown = Tokens::new(&other, "https://other.example.com", Vec::new()).unwrap();
+    for (token, code) in [
+        (token, 201),
+        (of(&old, "there"), 201),
+        (of(&old, "elsewhere"), 401),
+        (of(&stranger, "here"), 401),
+        (of(&unknown, "here"), 401),
+    ] {
+        let bearer = format!("Bearer {token}");
+        assert_eq!(whoami(&server, None, &[("authorization", &bearer)]).await.0, code);
+    }
+    let document = server.call("GET", "/.well-known/openid-configuration", "").await.body;
+    assert_eq!(document["issuer"], "https://new.example.com");
+    assert_eq!(document["jwks_uri"], "https://keys.example.com/jwks");
+    let keys = server.call("GET", "/openid/v1/jwks", "").await.body;
+    assert_eq!(keys["keys"].as_array().unwrap().len(), 2);
+    server.stop().await;
+    let server = start_with(None, |config| config.service_account_issuer = "kubernetes".into()).await;
+    for path in ["/.well-known/openid-configuration", "/openid/v1/jwks"] {
+        assert_eq!(server.call("GET", path, "").await.code, 404, "nobody could ask such an issuer");
+    }
     server.stop().await;
 }
 

@@ -23,6 +23,7 @@ mod etcd;
 mod external_addresses;
 mod filters;
 mod fixtures;
+mod gangs;
 mod guests;
 mod hook_server;
 mod issuer;

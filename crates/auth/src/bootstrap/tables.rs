@@ -50,7 +50,13 @@ pub(super) const GATED_CLUSTER_ROLES: Gated<RoleRow> = &[(
         &[rule(READ, "certificates.k8s.io", "clustertrustbundles")],
     )],
 )];
-/// And their bindings.
+/// What roles allow besides, where features are on.
+pub(super) const GATED_RULES: &[(Feature, &str, &[Rule])] = &[
+    (Feature::GenericWorkload, "system:aggregate-to-view", &[rule(READ, "scheduling.k8s.io", "workloads")]),
+    (Feature::GenericWorkload, "system:aggregate-to-edit", &[rule(WRITE, "scheduling.k8s.io", "workloads")]),
+    (Feature::GenericWorkload, "system:kube-scheduler", &[rule(READ, "scheduling.k8s.io", "workloads")]),
+];
+/// Bindings of roles that there are where features are on.
 pub(super) const GATED_CLUSTER_ROLE_BINDINGS: Gated<BindingRow> = &[(
     Feature::ClusterTrustBundle,
     &[bound("system:cluster-trust-bundle-discovery", &["group:system:serviceaccounts"])],

@@ -248,6 +248,12 @@ pub const FLAGS: &[Flag] = &[
         "0s",
         "How long one controller waits for the one before it to start",
     ),
+    nothing(
+        "controller-shutdown-timeout",
+        Duration,
+        "a plan that was begun is gone on with by whoever leads next",
+        "How long controllers may take to stop",
+    ),
     nothing("min-resync-period", Duration, NO_RESYNC, "How often everything is looked at"),
     nothing("kube-api-content-type", Text, "requests are JSON", "The form of requests to the API server"),
     nothing("kube-api-qps", Fraction(-1.0, f64::MAX), NO_LIMIT, "Most requests a second to the API server"),

@@ -2,13 +2,19 @@
 
 use machinery::trace::Chain;
 
+/// What a Pod does of whose gang there are not enough.
+const WAIT: &str = "wait";
+const NAMES: [&str; 2] = ["decide", WAIT];
+
 /// The scheduler's last decision about the subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// How long ago it was made.
     pub seconds_ago: u64,
-    /// Which plugin refused which Nodes, or what they gave to the best.
+    /// Which plugin refused which Nodes, or what they gave to the best; or what it waits for.
     pub text: String,
+    /// Whether nothing was decided, since the Pod waits for others first.
+    pub waits: bool,
 }
 
 impl Decision {
@@ -17,10 +23,15 @@ impl Decision {
     pub fn last(chain: &Chain, namespace: &str, name: &str, now_us: i64) -> Option<Self> {
         let object = format!("pods/{namespace}/{name}");
         let mut spans = chain.spans.iter().rev();
-        let span = spans
-            .find(|span| span.component == "scheduler" && span.name == "decide" && span.object == object)?;
+        let span = spans.find(|span| {
+            span.component == "scheduler" && NAMES.contains(&span.name.as_str()) && span.object == object
+        })?;
         let ago = now_us.saturating_sub(span.end_us) / 1_000_000;
-        Some(Self { seconds_ago: u64::try_from(ago).unwrap_or(0), text: span.detail.clone() })
+        Some(Self {
+            seconds_ago: u64::try_from(ago).unwrap_or(0),
+            text: span.detail.clone(),
+            waits: span.name == WAIT,
+        })
     }
 
     /// `12 s ago`, `5 min ago`.
@@ -54,10 +65,13 @@ mod tests {
             span("decide", "pods/d/web", 2_000_000, "second"),
             span("bind", "pods/d/web", 3_000_000, "no decision"),
             span("decide", "pods/d/web-1", 3_000_000, "of another"),
+            span("wait", "pods/d/early", 3_000_000, "others"),
         ];
         let chain = Chain { spans, ..Chain::default() };
         let last = |now_us| Decision::last(&chain, "d", "web", now_us);
-        assert_eq!(last(14_000_000), Some(Decision { seconds_ago: 12, text: "second".into() }));
+        assert_eq!(last(14_000_000), Some(Decision { seconds_ago: 12, text: "second".into(), waits: false }));
+        let early = Decision::last(&chain, "d", "early", 3_000_000);
+        assert_eq!(early, Some(Decision { seconds_ago: 0, text: "others".into(), waits: true }));
         assert_eq!(last(0).map(|decision| decision.age()).as_deref(), Some("0 s ago"), "clocks differ");
         assert_eq!(last(302_000_000).map(|decision| decision.age()).as_deref(), Some("5 min ago"));
         assert_eq!(Decision::last(&chain, "e", "web", 0), None);

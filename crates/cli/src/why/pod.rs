@@ -52,7 +52,11 @@ fn decided(snapshot: &Snapshot, pod: &Value) -> Option<Reason> {
     let is_it = text(&snapshot.subject, "/metadata/uid") == text(pod, "/metadata/uid");
     let decision = snapshot.decision.as_ref().filter(|decision| is_it && !decision.text.is_empty())?;
     let node = text(pod, "/spec/nodeName");
-    let what = if node.is_empty() { "found no node for it".to_owned() } else { format!("chose node {node}") };
+    let what = match node {
+        "" if decision.waits => "had it wait".to_owned(),
+        "" => "found no node for it".to_owned(),
+        node => format!("chose node {node}"),
+    };
     let what = format!("the scheduler {what} {}: {}", decision.age(), decision.text);
     Some(Reason::new(&reference(pod), what))
 }
@@ -109,6 +113,9 @@ fn unscheduled(snapshot: &Snapshot, pod: &Value) -> Option<Reason> {
     let seen = warnings(snapshot, pod);
     if let Some(warning) = seen.first() {
         return Some(Reason::new(&object, warning.clone()));
+    }
+    if snapshot.decision.as_ref().is_some_and(|decision| decision.waits) {
+        return None;
     }
     let what = format!("no scheduler has looked at it yet; it waits for {scheduler}");
     Some(Reason::new(&object, what).fix("see that a scheduler of that name runs"))

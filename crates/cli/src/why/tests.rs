@@ -829,7 +829,8 @@ fn an_autoscaler_says_what_it_cannot_learn() {
 fn a_pod_is_told_what_its_scheduler_has_found_out() {
     let told = |spec: &str, status: &str, decision: &str| {
         let subject = pod("web-1", "rs", spec, status);
-        let decision = Some(Decision { seconds_ago: 12, text: decision.to_owned() });
+        let text = decision.trim_start_matches("waits ").to_owned();
+        let decision = Some(Decision { seconds_ago: 12, waits: text != decision, text });
         let other = pod("web-2", "rs", spec, status);
         let snapshot = Snapshot { subject, others: vec![node(), other], decision, ..Snapshot::default() };
         explain(&snapshot).to_string()
@@ -847,4 +848,9 @@ fn a_pod_is_told_what_its_scheduler_has_found_out() {
           because  the scheduler found no node for it 12 s ago: NodeResourcesFit refuses n1: Too many pods
     "#]]
     .assert_eq(&told("{}", unscheduled, "NodeResourcesFit refuses n1: Too many pods"));
+    expect![[r#"
+        pod/web-1 is not running
+          because  the scheduler had it wait 12 s ago: GangScheduling: waiting for minCount pods
+    "#]]
+    .assert_eq(&told("{}", "{phase: Pending}", "waits GangScheduling: waiting for minCount pods"));
 }

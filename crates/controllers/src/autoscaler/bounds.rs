@@ -207,3 +207,6 @@ fn reachable(
     let reached = if is_highest { by_policy.max() } else { by_policy.min() };
     reached.unwrap_or(current)
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ use nix::fcntl::OFlag;
 
 use super::configurations::read_named;
 use super::identity::FRONT_PROXY_CLIENT;
-use super::{audit_webhook, authentication, authorities, authorization};
+use super::{audit_webhook, authentication, authorities, authorization, service_accounts};
 
 /// Reads what the flags name; `issuer` is that of the cluster's own tokens, `tls` has its authorities.
 pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Result<Options> {
@@ -47,6 +47,7 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Res
         front_proxy: Some(front_proxy(args, tls)?),
         proxy_client: proxy_client(args, tls)?,
         authentication,
+        service_accounts: service_accounts::load(&args.service_accounts)?,
         anonymous,
         token_webhook: token_webhook(args)?,
         authorization: authorization::load(&args.authorities, server_folder)?,

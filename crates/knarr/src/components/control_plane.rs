@@ -73,11 +73,13 @@ async fn run(settings: &Settings, options: apiserver::Options, identity: &str) -
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (clock, random, tasks) = (Clock::system(), Random::from_system(), Tasks::new());
     let store = super::datastore::open(&settings.args.datastore, &clock, &random).await?;
+    let service_account_key = options.service_accounts.key.clone();
     let config = api_server_config(settings, options)?;
     let server =
         apiserver::start(config, Arc::clone(&store), tasks.clone(), clock.clone(), random.clone()).await?;
     let metrics = ClientMetrics::new(server.metrics());
-    let parts = Parts { server: Arc::new(server), identity, tasks: &tasks, clock, random, metrics };
+    let server = Arc::new(server);
+    let parts = Parts { server, identity, tasks: &tasks, clock, random, metrics, service_account_key };
     if settings.args.runs(Part::ControllerManager) {
         parts.start_controllers(settings)?;
     }
@@ -155,6 +157,8 @@ struct Parts<'a> {
     clock: Clock,
     random: Random,
     metrics: ClientMetrics,
+    /// What signs ServiceAccounts' tokens, if it is not the cluster's own key.
+    service_account_key: Option<Vec<u8>>,
 }
 
 impl Parts<'_> {
@@ -167,10 +171,10 @@ impl Parts<'_> {
     }
 
     fn start_controllers(&self, settings: &Settings) -> Result<()> {
-        let selection = selection(&settings.args.controllers)?;
-        let options =
-            ControllerOptions::read(&OptionArgs::from_pairs(&settings.args.kube_controller_manager_arg)?)?;
-        let keys = Keys::read(settings)?;
+        let said = OptionArgs::from_pairs(&settings.args.kube_controller_manager_arg)?;
+        let selection = selection(said.controllers.as_ref().unwrap_or(&settings.args.controllers))?;
+        let options = ControllerOptions::read(&said)?;
+        let keys = Keys::read(settings, self.service_account_key.clone())?;
         // Also where this host has no Node: others have.
         let serves_ingresses = !settings.args.disable.contains(&Part::Ingress);
         let ports = serves_ingresses.then(|| super::ingress::of_gateways(&settings.args));
@@ -221,7 +225,12 @@ impl Parts<'_> {
 /// # Errors
 /// If a name is no controller's.
 pub(super) fn selection(names: &[String]) -> Result<controllers::Selection> {
-    controllers::Selection::new(names).map_err(anyhow::Error::msg).context("--controllers")
+    let selection =
+        controllers::Selection::new(names).map_err(anyhow::Error::msg).context("--controllers")?;
+    for (controller, why) in selection.idle() {
+        tracing::warn!(controller, why, "the controller is accepted, and does nothing");
+    }
+    Ok(selection)
 }
 
 /// A controller's own client: the ServiceAccount that upstream's role for it is bound to.
@@ -309,7 +318,9 @@ fn client_as(server: &ApiServer, user: &str, groups: &[&str]) -> kube::Client {
 
 /// Who issues ServiceAccount tokens, and whom they are for unless they say otherwise.
 pub(super) fn issuer(settings: &Settings) -> String {
-    format!("https://kubernetes.default.svc.{}", settings.args.cluster_domain)
+    let said = settings.args.api_server.service_accounts.service_account_issuer.first();
+    let own = || format!("https://kubernetes.default.svc.{}", settings.args.cluster_domain);
+    said.cloned().unwrap_or_else(own)
 }
 
 /// What controllers are told: the keys that they sign with, and the Nodes' ranges.
@@ -323,11 +334,12 @@ struct Keys {
 }
 
 impl Keys {
-    fn read(settings: &Settings) -> Result<Self> {
+    fn read(settings: &Settings, service_account_key: Option<Vec<u8>>) -> Result<Self> {
+        let own = || auth::pki::service_account_key(Path::new("tls"));
         Ok(Self {
             authority_pem: authorities::read(Path::new("tls"), "ca.crt")?,
             signers: authorities::signers(Path::new("tls"))?,
-            service_account_key: auth::pki::service_account_key(Path::new("tls"))?,
+            service_account_key: service_account_key.map_or_else(own, Ok)?,
             issuer: issuer(settings),
             pod_ranges: controllers::node_ipam::Ranges {
                 pods: settings.args.cluster_cidr,

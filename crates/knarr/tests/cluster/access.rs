@@ -96,6 +96,33 @@ fn check_audit_log(cluster: &Cluster) {
     assert!(!said(&events, "system:anonymous", "list", "pods").is_empty());
 }
 
+/// An operator's own keys: one signs, another is of an older cluster, and both are read as openssl writes them.
+#[test]
+fn tokens_of_service_accounts_are_signed_and_checked_as_operators_say() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    let folder = cluster.scratch().to_owned();
+    let make = "openssl ecparam -genkey -name secp521r1 -out new.pem && openssl genrsa -traditional -out old.pem 2048 && \
+                openssl ec -in new.pem -pubout -out public.pem && openssl rsa -in old.pem -pubout >> public.pem";
+    let mut shell = std::process::Command::new("sh");
+    let made = shell.args(["-c", make]).current_dir(&folder).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made));
+    let file = |flag: &str, name: &str| format!("--{flag}={}", folder.join(name).display());
+    must(cluster.up_with(&[
+        "--disable-agent",
+        &file("service-account-signing-key-file", "new.pem"),
+        &file("service-account-key-file", "public.pem"),
+        "--service-account-issuer=https://new.example.com",
+        "--service-account-issuer=https://old.example.com",
+        "--service-account-max-token-expiration=2h",
+        "--api-audiences=here,there",
+        "--kube-controller-manager-arg=controllers=*,-root-ca-certificate-publisher-controller",
+    ]));
+    let session = must(Session::new(&cluster, KUBECTLS[1], "accounts"));
+    must(session.run("service_accounts.txt", include_str!("sessions/service_accounts.txt")));
+    drop(session);
+    must(cluster.remove());
+}
+
 #[test]
 fn users_come_in_by_every_door_and_are_judged_and_written_down() {
     let mut cluster = cluster_with_issuer();

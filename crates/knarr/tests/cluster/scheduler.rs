@@ -26,6 +26,17 @@ profiles:
 ";
 
 #[test]
+fn gangs_come_together_or_not_at_all() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
+    let gates = "--feature-gates=GenericWorkload=true,GangScheduling=true";
+    must(cluster.up_with(&["--disable-agent", gates]));
+    let session = must(Session::new(&cluster, KUBECTLS[1], "gangs"));
+    must(session.run("gangs.txt", include_str!("sessions/gangs.txt")));
+    drop(session);
+    must(cluster.remove());
+}
+
+#[test]
 fn a_scheduler_does_what_its_operator_says() {
     let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_knarr")).unwrap();
     let file = cluster.scratch().join("scheduler.yaml");

@@ -1,5 +1,7 @@
 //! Budgets, priorities, leases and fair queueing: `policy`, `scheduling`, `coordination`, `flowcontrol`, `node`.
 
+use machinery::features::Feature;
+
 use crate::columns as c;
 use crate::resource::{Resource, STATUS, Scope};
 use crate::strategies as s;
@@ -46,7 +48,7 @@ pub(super) const ROWS: &[Resource] = &[
         .columns(c::PRIORITY_CLASS),
     namespaced(("scheduling.k8s.io", "v1alpha1"), "workloads", "workload", "Workload")
         .strategy(&s::WORKLOAD)
-        .off(),
+        .gated(Feature::GenericWorkload),
     namespaced(("coordination.k8s.io", "v1"), "leases", "lease", "Lease")
         .relaxed()
         .strategy(&s::LEASE)

@@ -13,13 +13,12 @@ const OF_PODS: &[&str] = &[
     "containers/*/lifecycle/stopSignal",
     "initContainers/*/lifecycle/stopSignal",
     "ephemeralContainers/*/lifecycle/stopSignal",
-    // GenericWorkload.
-    "workloadRef",
 ];
 
 /// The same, until a feature is turned on.
 const UNTIL_ON: &[(Feature, &[&str])] = &[
     (Feature::ClusterTrustBundleProjection, &["volumes/*/projected/sources/*/clusterTrustBundle"]),
+    (Feature::GenericWorkload, &["workloadRef"]),
     (Feature::PodCertificateRequest, &["volumes/*/projected/sources/*/podCertificate"]),
 ];
 

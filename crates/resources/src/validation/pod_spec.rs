@@ -115,7 +115,23 @@ pub(super) fn check(pod: &PodView<'_>, errors: &mut FieldErrors) {
     }
     overhead(&spec.get("overhead"), errors);
     security_context::operating_system(spec, errors);
+    workload(&spec.get("workloadRef"), errors);
     files_of_variables(spec, errors);
+}
+
+/// What the Pod belongs to. Source: `validateWorkloadReference`, KEP-4671.
+fn workload(reference: &At<'_>, errors: &mut FieldErrors) {
+    if !reference.is_set() {
+        return;
+    }
+    type Rule = fn(&str) -> Vec<String>;
+    let must_be: [(&str, Rule); 2] = [("name", names::dns1123_subdomain), ("podGroup", names::dns1123_label)];
+    for (field, rule) in must_be {
+        let at = reference.get(field);
+        // What is missing is shown as Go has it: empty.
+        errors.extend(rule(at.text()).iter().map(|why| FieldError::invalid(&at.path, at.text(), why)));
+    }
+    reference.get("podGroupReplicaKey").optional(names::dns1123_label, errors);
 }
 
 /// Files that variables are read from lie in an `emptyDir`. Source: `validateFileKeyRefVolumes`, KEP-3721.

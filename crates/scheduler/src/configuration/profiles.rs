@@ -87,7 +87,7 @@ fn merged(given: &PluginSet) -> Vec<Plugin> {
     let mut left: Vec<&Plugin> = given.enabled().iter().collect();
     let mut all = Vec::new();
     if !given.disables(ALL) {
-        for row in PLUGINS.iter().filter(|row| row.is_default && !given.disables(row.name)) {
+        for row in PLUGINS.iter().filter(|row| row.is_default() && !given.disables(row.name)) {
             // Of several the last one counts; the others are found to be too many.
             let own = left.iter().rposition(|plugin| plugin.name == row.name).map(|index| left.remove(index));
             let weight = (row.weight != 0).then_some(row.weight);

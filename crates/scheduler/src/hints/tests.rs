@@ -1,3 +1,5 @@
+mod gangs;
+
 use std::sync::Arc;
 
 use base::Random;
@@ -254,6 +256,38 @@ fn devices_help_when_they_are_given_back_or_new() {
             (of_node("", PLAIN), true),
         ],
     );
+}
+
+#[test]
+fn a_gang_is_helped_by_its_own_and_by_its_workload() {
+    let named = |of: &str| other("x", "", &format!(", workloadRef: {{{of}}}"));
+    let workload = |name: &str, namespace: &str| {
+        format!("{{metadata: {{name: {name}, namespace: {namespace}}}, spec: {{podGroups: []}}}}")
+    };
+    let of_workload = |old: &str, new: &str| Event::Workload(turn(old, new));
+    let newcomer = |of: &str| Event::Newcomer(Arc::new(parse(&named(of))));
+    let (one, two) = ("name: w, podGroup: g", "name: w, podGroup: g, podGroupReplicaKey: '2'");
+    check(
+        "GangScheduling",
+        "workloadRef: {name: w, podGroup: g}",
+        &[
+            (newcomer(one), true),
+            (newcomer(two), false),
+            (newcomer("name: w, podGroup: h"), false),
+            (newcomer("name: v, podGroup: g"), false),
+            (of_pod("", &named(one)), true),
+            (of_pod("", &named(two)), false),
+            (of_pod(&named(one), ""), false),
+            (of_pod("", &other("x", "", "")), false),
+            (of_workload("", &workload("w", "d")), true),
+            (of_workload("", &workload("v", "d")), false),
+            (of_workload("", &workload("w", "e")), false),
+            (of_workload(&workload("w", "d"), &workload("w", "d")), false),
+            (of_workload(&workload("w", "d"), ""), false),
+            (of_node("", PLAIN), false),
+        ],
+    );
+    check("GangScheduling", "", &[(newcomer(one), false), (of_workload("", &workload("w", "d")), false)]);
 }
 
 #[test]

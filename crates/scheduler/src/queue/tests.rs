@@ -160,3 +160,25 @@ fn a_pod_is_in_one_queue_wherever_it_comes_from() {
         assert_eq!(queue.pop(at(600)), None);
     }
 }
+
+#[test]
+fn who_is_activated_is_tried_whatever_it_waits_for_unless_others_go_for_it() {
+    let mut queue = refused(&["NodeAffinity"]);
+    queue.activate_now("nobody");
+    queue.activate_now("a");
+    queue.activate_now("a");
+    assert_eq!(queue.depths(), Depths { active: 1, backoff: 0, unschedulable: 0 });
+    assert_eq!(queue.pop(at(0)).as_deref(), Some("a"));
+    queue.activate_now("a");
+    assert_eq!(queue.pop(at(0)), None, "it is being tried");
+    queue.back_off("a", at(0));
+    queue.activate_now("a");
+    assert_eq!(queue.pop(at(0)).as_deref(), Some("a"));
+    queue.unschedulable("a", ["NodeResourcesFit"].into(), at(0));
+    queue.hold("a");
+    queue.activate_now("a");
+    assert_eq!(queue.pop(at(0)), None);
+    queue.let_go("a", at(9));
+    assert_eq!(queue.pop(at(9)).as_deref(), Some("a"));
+    assert_eq!(queue.take_incoming().get(&("active", "ForceActivate")), Some(&3));
+}

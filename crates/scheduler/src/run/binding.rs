@@ -45,7 +45,7 @@ impl Job {
         event(&self.pod, &self.pod, EventType::Warning, "FailedScheduling", why)
     }
 
-    fn outcome(self, failure: Option<String>) -> Outcome {
+    pub(super) fn outcome(self, failure: Option<String>) -> Outcome {
         self.outcome_with(failure, Vec::new())
     }
 
@@ -100,11 +100,16 @@ impl Scheduler {
         }
         let history = self.queue.history(key);
         let job = Job { key: key.to_owned(), pod: pod.clone(), node, devices, revision, start, history };
+        if let Some(promise) = &promise {
+            self.snapshot.storage.promise(uid(pod), promise.clone());
+        }
+        self.permit(job, promise);
+    }
+
+    /// Has what the Pod's volumes are promised written, or, if they are settled, the Pod bound.
+    pub(super) fn go_on(&mut self, job: Job, promise: Option<Promise>) {
         match promise {
-            Some(promise) => {
-                self.snapshot.storage.promise(uid(pod), promise.clone());
-                self.write_promise(job, promise);
-            }
+            Some(promise) => self.write_promise(job, promise),
             None => self.write_binding(job),
         }
     }
@@ -179,29 +184,35 @@ impl Scheduler {
     }
 
     pub(super) fn waited(&mut self, (_, job, ended): Over<Job>) {
-        let Err(why) = ended else { return self.ready.push_back(job) };
+        let Err(why) = ended else { return self.ready.push_back((job, None)) };
         let why = volumes::failure(&why);
-        let (hands, revision, event) = (self.hands.clone(), job.revision, job.failed(&why));
-        self.tasks.spawn("explain", async move { tell(&hands, revision, event).await });
+        self.explain_failure(&job, &why);
         self.bound(job.outcome(Some(why)));
+    }
+
+    /// Says why a Pod that found a Node is not bound.
+    pub(super) fn explain_failure(&self, job: &Job, why: &str) {
+        let (hands, revision, event) = (self.hands.clone(), job.revision, job.failed(why));
+        self.tasks.spawn("explain", async move { tell(&hands, revision, event).await });
     }
 
     pub(super) fn waited_too_long(&mut self) {
         for over in self.waiting.late(self.clock.now()) {
             self.waited(over);
         }
+        self.gangs_waited_too_long();
     }
 
-    /// Binds those whose volumes are there, as many as may be at work.
+    /// Has those go on that need not wait any more, as many as may be at work.
     pub(super) fn bind_ready(&mut self) {
         while self.at_work < BINDINGS_MAX
-            && let Some(job) = self.ready.pop_front()
+            && let Some((job, promise)) = self.ready.pop_front()
         {
-            self.write_binding(job);
+            self.go_on(job, promise);
         }
     }
 
-    fn bound(&mut self, outcome: Outcome) {
+    pub(super) fn bound(&mut self, outcome: Outcome) {
         self.binding.remove(&outcome.key);
         let of = uid(&outcome.pod);
         self.snapshot.storage.settle(of);
@@ -223,6 +234,7 @@ impl Scheduler {
         };
         self.metrics.attempted(&outcome.pod, metrics::Outcome::error, outcome.start, now);
         tracing::info!(pod = outcome.key, error = failure, "binding failed");
+        self.snapshot.gangs.forget(&outcome.pod);
         let waiting = self.pods.get(&outcome.key).filter(|(pod, _)| uid(pod) == of);
         if let Some((pod, _)) = waiting.cloned() {
             self.snapshot.remove(of);

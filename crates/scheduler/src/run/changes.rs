@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod, PodSpec};
 use super::{Scheduler, uid};
 use crate::devices::changes::DeviceChange;
 use crate::events::{Event, Turn};
+use crate::gangs::GangKey;
 use crate::hints::helps;
 use crate::preemption::{nominated, priority};
 use crate::profile::Point;
@@ -132,6 +133,9 @@ impl Scheduler {
             return events;
         };
         events.extend(self.forget(&change.key));
+        if let Some(gang) = GangKey::of(&pod) {
+            self.snapshot.gangs.has(&gang, &pod);
+        }
         let is_news = self.snapshot.place(&pod, node);
         let old = old.filter(|old| node_name(old).is_some());
         let is_first = old.is_none();
@@ -145,7 +149,8 @@ impl Scheduler {
     /// A Pod takes no room any more.
     fn gone(&mut self, key: &str, pod: Arc<Pod>) -> Vec<Event> {
         self.leaves(&pod);
-        let mut events: Vec<_> = self.forget(key).into_iter().collect();
+        let mut events = self.forget(key);
+        self.snapshot.gangs.remove(&pod);
         if self.snapshot.remove(uid(&pod)) {
             events.push(Event::Pod(Turn { old: Some(pod), new: None }));
         }
@@ -163,15 +168,20 @@ impl Scheduler {
         let is_gated = heeds("SchedulingGates") && spec.is_some_and(has_gates);
         if !is_ours || is_gated || pod.metadata.deletion_timestamp.is_some() {
             let events = self.forget(&key);
+            self.happened(&events);
             if is_ours && is_gated {
+                self.joins(&key, &pod);
                 self.gated.insert(key);
+            } else {
+                self.snapshot.gangs.remove(&pod);
             }
-            return self.happened(events.as_slice());
+            return;
         }
         let event = if self.gated.remove(&key) { GATES_GONE } else { POD_ADD };
         let now = self.clock.now();
         let is_claimless = heeds("DynamicResources") && self.snapshot.devices.claims_of(&pod).is_err();
         self.pods.insert(key.clone(), (pod.clone(), revision));
+        self.joins(&key, &pod);
         if self.binding.contains_key(&key) {
             return;
         }
@@ -182,6 +192,9 @@ impl Scheduler {
             return;
         }
         let event = if self.claimless.remove(&key) { CLAIM_MADE } else { event };
+        if self.holds_back(&key, &pod, revision) {
+            return;
+        }
         if !self.queue.contains(&key) {
             return self.queue.add(&key, priority(&pod), (event, now));
         }
@@ -208,19 +221,25 @@ impl Scheduler {
     }
 
     /// The Pod waits for nothing any more; gives what others gain if room was kept for it.
-    fn forget(&mut self, key: &str) -> Option<Event> {
-        if let Some(job) = self.waiting.remove(key) {
+    fn forget(&mut self, key: &str) -> Vec<Event> {
+        let mut events = Vec::new();
+        if let Some(job) = self.waiting.remove(key).or_else(|| self.permits.end(key)) {
             self.binding.remove(key);
             self.snapshot.storage.settle(uid(&job.pod));
+            self.snapshot.devices.settle(uid(&job.pod));
             self.snapshot.remove(uid(&job.pod));
+            events.push(Event::Pod(Turn { old: Some(job.pod), new: None }));
         }
         self.queue.remove(key);
-        self.pods.remove(key);
+        if let Some((pod, _)) = self.pods.remove(key) {
+            self.leaves_gang(key, &pod);
+        }
         self.gated.remove(key);
         self.claimless.remove(key);
         self.departures.end(key);
         let freed = self.nominations.remove(key, &mut self.snapshot);
-        freed.map(|pod| Event::Pod(Turn { old: Some(pod), new: None }))
+        events.extend(freed.map(|pod| Event::Pod(Turn { old: Some(pod), new: None })));
+        events
     }
 }
 

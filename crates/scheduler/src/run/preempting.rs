@@ -65,13 +65,16 @@ impl Scheduler {
             rows.extend(other.map(|pod| vec![nominating(&pod, None)]));
         }
         let staying = |victim: &&Arc<Pod>| victim.metadata.deletion_timestamp.is_none();
-        let victims: Vec<_> = room.victims.iter().filter(staying).collect();
+        let is_held = |victim: &&Arc<Pod>| self.permits.has(&key_of(victim));
+        let (held, victims): (Vec<_>, Vec<_>) = room.victims.iter().filter(staying).partition(is_held);
+        rows.extend(held.iter().map(|victim| vec![preempted_event(victim, pod, &room.node)]));
         rows.extend(victims.iter().map(|victim| eviction(victim, pod, &room.node, self.clock.now()).into()));
         if rows.is_empty() {
             return;
         }
         self.queue.hold(key);
         self.departures.begin(key, victims.iter().map(|victim| uid(victim).to_owned()));
+        held.iter().for_each(|victim| self.reject_for_preemption(&key_of(victim)));
         self.at_work += 1;
         let (hands, finished, metrics) = (self.hands.clone(), self.finished.clone(), self.metrics.clone());
         let (key, uid, clock) = (key.to_owned(), uid(pod).to_owned(), self.clock.clone());
@@ -148,13 +151,22 @@ fn eviction(victim: &Pod, pod: &Pod, node: &str, now: Timestamp) -> [Action; 3] 
         "metadata": { "uid": uid(victim) },
         "status": { "conditions": [condition] },
     }));
-    let message = format!("Preempted by pod {} on node {node}", uid(pod));
     let background = Propagation::Background;
     [
         Action::patch_status::<Pod>(namespace, name, patch),
         Action::delete::<Pod>(namespace, name, Some(uid(victim)), background, None),
-        event(pod, victim, EventType::Normal, "Preempted", message),
+        preempted_event(victim, pod, node),
     ]
+}
+
+fn preempted_event(victim: &Pod, pod: &Pod, node: &str) -> Action {
+    let message = format!("Preempted by pod {} on node {node}", uid(pod));
+    event(pod, victim, EventType::Normal, "Preempted", message)
+}
+
+fn key_of(pod: &Pod) -> String {
+    let (namespace, name) = names(pod);
+    format!("{namespace}/{name}")
 }
 
 #[cfg(test)]

@@ -152,6 +152,8 @@ tolerance outside 0% | 3 RRR 900 1000 1100 | cpu | 1818 2020 2222 | 100 0.0 0.0 
 tolerance within 200% up | 3 RRR 900 1000 1100 | cpu | 3780 3820 3800 | 100 0.1 2.0 | 3 at 190%, 3800
 tolerance outside 8% up | 3 RRR 900 1000 1100 | cpu | 2200 2160 2180 | 100 2.0 0.08 | 4 at 109%, 2180
 tolerance within 36% down | 3 RRR 900 1000 1100 | cpu | 1320 1280 1300 | 100 0.36 0.1 | 3 at 65%, 1300
+computed tolerance is left | 10 RRRRRRRRRR 400 200 310 290 302 298 301 299 300 300 | cpu | 300 300 300 300 300 300 300 300 300 300 | 56 | 9 at 50%, 300
+computed tolerance is just kept | 10 RRRRRRRRRR 400 200 310 290 302 298 301 299 300 300 | cpu | 300 300 300 300 300 300 300 300 300 300 | 55 | 10 at 50%, 300
 tolerance outside 34% down | 3 RRR 900 1000 1100 | cpu | 1320 1280 1300 | 100 0.34 0.1 | 2 at 65%, 1300";
 
 const UNKNOWN: &str = "\
@@ -188,4 +190,79 @@ fn what_is_near_enough_changes_nothing() {
 #[test]
 fn what_is_not_known_changes_least() {
     UNKNOWN.lines().for_each(check);
+}
+
+/// Where a Pod of that status belongs that was measured so many seconds before noon, over so many; very long ago and at once if
+/// that is not said. Source: `TestGroupPods`.
+fn group(resource: &str, status: &str, reading: Option<(i64, i64)>, expect: &str) {
+    let measured: Arc<Pod> = Arc::new(parse(&format!("{{metadata: {{name: a}}, status: {{{status}}}}}")));
+    // Without somebody who counts nothing is known at all.
+    let (pods, options) = ([measured, pod(9, 'R', ("cpu", None))], Options::default());
+    let tolerances = Tolerances { down: TOLERANCE, up: TOLERANCE };
+    let scope = Scope { pods: &pods, wanted: 1, existing: 1, tolerances, options: &options, now: noon() };
+    let of = |(ago, window)| Reading {
+        value: 1,
+        at: noon() - SignedDuration::from_secs(ago),
+        window: SignedDuration::from_secs(window),
+    };
+    let mut readings: Readings = reading.map(|reading| ("a".to_owned(), of(reading))).into_iter().collect();
+    readings.insert("p9".to_owned(), of((0, 60)));
+    let groups = Groups::of(&scope, &readings, Some(resource)).unwrap();
+    let found = match () {
+        () if groups.uses.contains_key("a") => "counts",
+        () if groups.unready.contains("a") => "unready",
+        () if groups.missing.contains("a") => "missing",
+        () => "ignored",
+    };
+    assert_eq!(found, expect, "{resource} of {status}");
+}
+
+#[test]
+fn pods_count_when_what_they_use_says_something() {
+    let status = |started: &str, ready: Option<(&str, &str)>| {
+        let ready = ready.map_or_else(String::new, |(is, since)| {
+            format!(
+                ", conditions: [{{type: Ready, status: '{is}', lastTransitionTime: '2026-01-01T{since}Z'}}]"
+            )
+        });
+        format!("phase: Succeeded, startTime: '2026-01-01T{started}Z'{ready}")
+    };
+    let long_ago = Some((9_999, 0));
+    group("memory", "phase: Succeeded", Some((0, 60)), "counts");
+    group("cpu", &status("12:00:00", None), long_ago, "unready");
+    group("cpu", &status("11:59:00", Some(("True", "11:59:30"))), Some((0, 30)), "counts");
+    group("cpu", &status("11:59:00", Some(("True", "11:59:30"))), Some((0, 60)), "unready");
+    group("cpu", &status("11:50:00", Some(("False", "11:50:06"))), long_ago, "unready");
+    group("cpu", &status("11:57:00", Some(("True", "11:57:00"))), Some((120, 60)), "counts");
+    group("cpu", &status("11:50:00", Some(("False", "11:51:00"))), long_ago, "counts");
+    group("cpu", &status("11:50:00", Some(("False", "11:50:10"))), long_ago, "unready");
+    group("cpu", &status("11:57:00", None), None, "missing");
+    group("cpu", "phase: Pending", None, "unready");
+    group("cpu", "phase: Failed", long_ago, "ignored");
+}
+
+/// What Pods and containers ask for. Source: `TestCalculateRequests`.
+#[test]
+fn a_pod_asks_for_what_it_says_as_a_whole_or_else_for_all_of_its_containers() {
+    let cpu =
+        |name: &str, milli: i64| format!("{{name: {name}, resources: {{requests: {{cpu: {milli}m}}}}}}");
+    let (one, two) = (cpu("container1", 100), cpu("container2", 50));
+    let whole = ", resources: {requests: {cpu: 800m}}";
+    let sidecar = cpu("sidecar", 50).replace("name: sidecar", "name: sidecar, restartPolicy: Always");
+    let check = |containers: &str, more: &str, container: Option<&str>, expect: Result<i64, &str>| {
+        let pod: Pod =
+            parse(&format!("{{metadata: {{name: p}}, spec: {{containers: [{containers}]{more}}}}}"));
+        assert_eq!(requested(&pod, "cpu", container), expect.map_err(str::to_owned), "{containers}{more}");
+    };
+    let both = format!("{one}, {two}");
+    let half = format!("{{name: container1}}, {two}");
+    check(&both, "", None, Ok(150));
+    check(&both, whole, None, Ok(800));
+    check(&half, "", None, Err("missing request for cpu in container container1 of Pod p"));
+    check(&half, whole, None, Ok(800));
+    check(&both, "", Some("container1"), Ok(100));
+    check(&both, whole, Some("container1"), Ok(100));
+    check(&both, "", Some("other"), Err("container other not found in Pod p"));
+    check(&one, &format!(", initContainers: [{}, {sidecar}]", cpu("init", 20)), None, Ok(150));
+    check(&one, &format!(", initContainers: [{sidecar}]"), Some("sidecar"), Ok(50));
 }
