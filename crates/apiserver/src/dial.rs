@@ -48,7 +48,7 @@ impl Destination {
     /// 400 if one of them may not be connected to, or there is none.
     pub async fn find(cluster: &Cluster, host: &str, port: u16) -> Result<Self> {
         let own = Own::of(cluster);
-        Self::checked(cluster, host, port, |address| own.allows(address)).await
+        Self::checked(&cluster.tunnels, host, port, |address| own.allows(address)).await
     }
 
     /// The same for the kubelet of a Node: through the Node's tunnel, if that is the way. A name is then the Node's to
@@ -74,11 +74,11 @@ impl Destination {
     /// As [`Destination::find`].
     pub async fn of_administrator(cluster: &Cluster, host: &str, port: u16) -> Result<Self> {
         let own = Own::of(cluster);
-        Self::checked(cluster, host, port, |address| !own.has(address)).await
+        Self::checked(&cluster.tunnels, host, port, |address| !own.has(address)).await
     }
 
     async fn checked(
-        cluster: &Cluster,
+        tunnels: &Arc<Tunnels>,
         host: &str,
         port: u16,
         allows: impl Fn(SocketAddr) -> bool,
@@ -98,13 +98,7 @@ impl Destination {
         if addresses.iter().any(|address| !allows(*address)) {
             return Err(Error::bad_request("address not allowed"));
         }
-        Ok(Self {
-            host: host.to_owned(),
-            port,
-            addresses,
-            tunnels: Arc::clone(&cluster.tunnels),
-            kubelet: None,
-        })
+        Ok(Self { host: host.to_owned(), port, addresses, tunnels: Arc::clone(tunnels), kubelet: None })
     }
 
     /// The same, for objects that have no names but addresses.
@@ -264,7 +258,10 @@ fn is_of_this_host(ip: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use base::Metrics;
+
     use super::*;
+    use crate::tunnels::EgressSelectorMode;
 
     fn own() -> Own {
         Own {
@@ -341,6 +338,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_of_ipv6_is_judged_in_whatever_form_it_is_named() {
         let own = Own { addresses: ["2001:db8::10".parse().unwrap()].into(), ..own() };
+        let tunnels = Tunnels::new(EgressSelectorMode::Disabled, &Metrics::new());
         for (host, port, expect) in [
             ("2001:db8::11", 10250, Some("[2001:db8::11]:10250")),
             ("2001:DB8:0:0::11", 80, Some("[2001:DB8:0:0::11]:80")),
@@ -356,7 +354,7 @@ mod tests {
             ("[2001:db8::11]", 10250, None),
             ("fd43::1", 443, None),
         ] {
-            let found = Destination::checked(host, port, |address| own.allows(address)).await;
+            let found = Destination::checked(&tunnels, host, port, |address| own.allows(address)).await;
             let told = found.ok().map(|destination| destination.authority());
             assert_eq!(told.as_deref(), expect, "{host} {port}");
         }

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
-use cli::args::{Part, ProxyArgs, ServerArgs};
+use cli::args::{ProxyArgs, ServerArgs};
 use machinery::net::{Cidr, Family};
 use nix::fcntl::Flock;
 

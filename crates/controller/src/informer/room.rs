@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::follower::Follower;
 use super::reflector::{Form, Reflector};
 use super::shared::Shared;
-use super::{Informer, Informers, Kind, Running, Scope};
+use super::{Informer, Informers, Kind, Scope, downcast};
 use crate::resource_ref::ResourceRef;
 
 /// What fills an informer.
@@ -38,18 +38,17 @@ impl Informers {
     pub(crate) fn room<K: Kind>(&self) -> (Informer<K>, Option<Room<K>>) {
         let mut running = self.0.running.lock();
         let resource = ResourceRef::of::<K>();
-        let id = (TypeId::of::<K>(), resource.clone(), Scope::default());
-        let known = running.get(&id).and_then(|known| known.informer.clone().downcast::<Shared<K>>().ok());
-        if let Some(shared) = known {
-            return (Informer { shared }, None);
+        if let Some(known) = running.kinds.get(&TypeId::of::<K>()).and_then(downcast) {
+            return (Informer { objects: known }, None);
         }
         // A gauge by its name would stay when the kind is gone; the log and an event tell of what is left out.
         let follower = self.follower(&resource, Gauge::default());
         let unread = self.0.unread.lock().get(&resource).cloned();
         let shared = Arc::new(Shared::<K>::new(follower.clone(), unread));
-        running.insert(id, Running { informer: shared.clone(), progress: shared.clone(), whole: true });
+        running.kinds.insert(TypeId::of::<K>(), shared.clone());
+        running.follow(&resource, shared.clone());
         drop(running);
         let room = Room { informers: self.clone(), shared: shared.clone(), follower };
-        (Informer { shared }, Some(room))
+        (Informer { objects: shared }, Some(room))
     }
 }

@@ -3,6 +3,7 @@
 //! A port that somebody else has is told once, and taken when it is free.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use base::connections::Connections;
@@ -11,7 +12,7 @@ use ingress::serve::{Plane, Port, Scheme, listen};
 use ingress::table::Entrance;
 use tokio::sync::watch;
 
-use super::{TAKEN_FIRST, TAKEN_MAX, async_listener, everywhere, ports};
+use super::{TAKEN_FIRST, TAKEN_MAX, async_listener, ports};
 
 /// What listens now.
 pub(super) struct Listeners {
@@ -78,7 +79,7 @@ impl Listeners {
     }
 
     fn listen(&self, port: u16, scheme: Scheme) -> anyhow::Result<Tasks> {
-        let listener = async_listener(everywhere(port)?)?;
+        let listener = async_listener(base::listen::blocking((Ipv4Addr::UNSPECIFIED, port).into())?)?;
         let tasks = self.plane.child_tasks();
         let (entrance, connections) = (Entrance::Port(port), Arc::clone(&self.connections));
         listen(
