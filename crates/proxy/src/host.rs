@@ -5,17 +5,8 @@
 
 use machinery::net::Family;
 use sys::netlink::{Address, NewRoute, Route};
-use sys::nftables::TableFamily;
 
 use crate::{Config, announce, backend, bits};
-
-/// The kernel's name of a family.
-pub(crate) fn table_family(family: Family) -> TableFamily {
-    match family {
-        Family::V4 => TableFamily::Ipv4,
-        Family::V6 => TableFamily::Ipv6,
-    }
-}
 
 /// Makes the link, the routes to the Service addresses and the local addresses, as far as they are missing.
 pub fn prepare(config: &Config) -> sys::Result<()> {

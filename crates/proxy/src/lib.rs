@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use machinery::net::{Cidr, Cidrs, Family};
+use sys::nftables::TableFamily;
 
 pub use backend::{Missing, try_mode};
 pub use host::{cleanup, leftovers, prepare};
@@ -142,6 +143,14 @@ impl Config {
     /// The link that the Service addresses lead to.
     pub fn link_name(&self) -> String {
         link_name(&self.cluster_id)
+    }
+}
+
+/// The kernel's name of a family.
+fn table_family(family: Family) -> TableFamily {
+    match family {
+        Family::V4 => TableFamily::Ipv4,
+        Family::V6 => TableFamily::Ipv6,
     }
 }
 

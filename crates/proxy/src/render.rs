@@ -22,8 +22,8 @@ use sys::nftables::{
     l4_protocol, source_in, when,
 };
 
-use crate::host::table_family;
 use crate::services::Part;
+use crate::table_family;
 use crate::{Config, bits, unspecified};
 
 /// Packets with this mark leave with the node's address. The same bit as upstream's.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::net::Family;
 
-use crate::host::table_family;
 use crate::service_port::{ServicePort, Target};
 use crate::services::{Difference, Part};
+use crate::table_family;
 
 const UDP: u8 = 17;
 const SCTP: u8 = 132;

@@ -17,6 +17,7 @@ pub mod mount;
 pub mod neighbours;
 pub mod netlink;
 pub mod netns;
+mod nfproto;
 pub mod nftables;
 pub mod overlayfs;
 pub mod payload;

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+pub use crate::nfproto::TableFamily;
 pub use batch::{
     apply, apply_changes, change, delete_table, delete_table_of, has_element, replace, replace_all,
     table_names, table_names_of, try_table,
@@ -25,18 +26,6 @@ pub use chains::{BaseChain, Family, base_chains};
 pub use changes::Changes;
 pub use draft::Draft;
 pub use expression::{Compare, Expr, Reg, destination_in, l4_protocol, load, source_in, when};
-
-/// Which packets a table of ours sees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TableFamily {
-    /// `ip`
-    #[default]
-    Ipv4 = 2,
-    /// `ip6`
-    Ipv6 = 10,
-    /// `inet`: both.
-    Inet = 1,
-}
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

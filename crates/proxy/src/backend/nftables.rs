@@ -7,8 +7,8 @@ use machinery::net::Family;
 use sys::nftables;
 
 use super::Backend;
-use crate::host::table_family;
 use crate::services::{Difference, Part};
+use crate::table_family;
 use crate::{Config, render};
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];

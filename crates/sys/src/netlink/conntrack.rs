@@ -6,7 +6,7 @@ use nix::libc;
 
 use super::{ACK, DUMP, Encoder, Socket, find_attribute};
 use crate::Result;
-use crate::nftables::TableFamily;
+use crate::nfproto::TableFamily;
 
 const SUBSYSTEM: u16 = 1;
 const GET: u16 = SUBSYSTEM << 8 | 1;
