@@ -32,6 +32,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("etcdctl", "etcd-client"),
     ("linux.uml", "user-mode-linux"),
     ("nft", "nftables"),
+    ("/usr/sbin/iptables-restore", "iptables"),
     ("nsenter", "util-linux"),
     ("script", "bsdutils"),
     ("curl", "curl"),

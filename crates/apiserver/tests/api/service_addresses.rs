@@ -293,10 +293,10 @@ async fn a_service_goes_from_one_family_to_both_and_back_with_one_node_port() {
         assert_eq!(dual["spec"]["ports"][0]["nodePort"], port, "both families have one port");
         assert_eq!(server.call("GET", &format!("{ADDRESSES}/{second}"), "").await.code, 200);
         for (change, why) in [
-            (json!({"clusterIPs": [second, "fd43::7"]}), "may not change once set"),
+            (json!({"clusterIPs": [second, "fd43::7"]}), "first value must match `clusterIP`"),
             (json!({"clusterIPs": ["fd43::7"]}), "must be 'SingleStack' to release the secondary cluster IP"),
             (json!({"ipFamilies": ["IPv6"]}), "must be 'SingleStack' to release the secondary IP family"),
-            (json!({"ipFamilies": ["IPv4", "IPv6"]}), "may not change once set"),
+            (json!({"ipFamilies": ["IPv4", "IPv6"]}), "expected an IPv6 value as indicated by"),
         ] {
             let refused = server.call("PATCH", &path, &json!({"spec": change}).to_string()).await;
             let told = refused.body["message"].as_str().unwrap_or_default().to_owned();

@@ -61,8 +61,13 @@ impl LogReader {
                 if lines + parted == 0 {
                     break;
                 }
-                let found = file.seek_to_last(lines + parted)?;
+                let (found, is_whole) = file.seek_to_last(lines + parted)?;
                 lines_left = Some(lines - found.saturating_sub(parted));
+                if !is_whole {
+                    // What the file before it ends with is not followed by what is shown of this one.
+                    files.push_front(file);
+                    break;
+                }
             }
             files.push_front(file);
         }
@@ -192,13 +197,13 @@ impl Opened {
         Ok(last.split(|byte| *byte == b' ').nth(2) == Some(b"P"))
     }
 
-    /// Goes to where the last `lines` lines begin; says how many there are.
-    fn seek_to_last(&mut self, lines: usize) -> std::io::Result<usize> {
+    /// Goes to where the last `lines` lines begin; says how many there are, and whether that is the file's beginning.
+    fn seek_to_last(&mut self, lines: usize) -> std::io::Result<(usize, bool)> {
         if !self.is_packed {
             let (start, found) = tail_start(&mut self.file, lines)?;
             // The content's descriptor is a copy of this one: they share their place.
             self.file.seek(SeekFrom::Start(start))?;
-            return Ok(found);
+            return Ok((found, start == 0));
         }
         let mut total = 0;
         while skip_line(&mut self.content)? {
@@ -209,7 +214,7 @@ impl Opened {
         for _ in lines..total {
             skip_line(&mut self.content)?;
         }
-        Ok(total.min(lines))
+        Ok((total.min(lines), total <= lines))
     }
 }
 
@@ -358,6 +363,32 @@ mod tests {
             let wanted = Wanted { tail_lines: Some(lines), ..Wanted::default() };
             let text = LogReader::open(&path, wanted).unwrap().read().unwrap();
             assert_eq!(String::from_utf8(text).unwrap(), expect, "{packed_lines} packed, the last {lines}");
+        }
+    }
+
+    #[test]
+    fn a_parted_line_that_is_not_among_the_last_is_not_shown() {
+        let older = "2026-01-01T00:00:01Z stdout F one\n2026-01-01T00:00:02Z stdout P tw\n";
+        let newer = "2026-01-01T00:00:02Z stdout F o\n2026-01-01T00:00:03Z stdout F three\n2026-01-01T00:00:04Z stdout F four\n";
+        for is_packed in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("0.log");
+            std::fs::write(dir.path().join(rotated(0)), older).unwrap();
+            std::fs::write(&path, newer).unwrap();
+            if is_packed {
+                pack(&dir.path().join(rotated(0)));
+            }
+            for (lines, expect) in [
+                (0, ""),
+                (1, "four\n"),
+                (2, "three\nfour\n"),
+                (3, "two\nthree\nfour\n"),
+                (4, "one\ntwo\nthree\nfour\n"),
+            ] {
+                let wanted = Wanted { tail_lines: Some(lines), ..Wanted::default() };
+                let text = LogReader::open(&path, wanted).unwrap().read().unwrap();
+                assert_eq!(String::from_utf8(text).unwrap(), expect, "packed: {is_packed}, the last {lines}");
+            }
         }
     }
 
