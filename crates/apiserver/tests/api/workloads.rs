@@ -26,7 +26,7 @@ use parts::Lie;
 /// Seeds that always run; one more is new.
 const SEEDS: [u64; 2] = [0, 1];
 /// A lie is told by chance; it gets this many to be told.
-const LIES: std::ops::Range<u64> = 0..3;
+const LIES: std::ops::Range<u64> = 0..16;
 /// How often the API server is started; each life but the last ends in a crash.
 const LIVES: usize = 3;
 /// How long it lives before it crashes, at most, in virtual time.

@@ -292,9 +292,9 @@ mod tests {
             Service { scheduler: "rr".into(), persistence_seconds: Some(10_800), is_by_port: false };
         let mut expected = Vec::new();
         // Header: length, number, flags, sequence, sender; command, version.
-        expected.extend(108_u32.to_ne_bytes());
+        expected.extend(104_u32.to_ne_bytes());
         expected.extend([33, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]);
-        expected.extend([88, 0, 1, 0x80]);
+        expected.extend([84, 0, 1, 0x80]);
         expected.extend([6, 0, 1, 0, 2, 0, 0, 0, 6, 0, 2, 0, 6, 0, 0, 0]);
         expected.extend([20, 0, 3, 0, 10, 43, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([6, 0, 4, 0, 0, 80, 0, 0]);
@@ -309,12 +309,12 @@ mod tests {
     fn a_real_server_is_laid_out_as_the_kernel_has_it() {
         let to = Destination { ip: "fd42::2".parse().unwrap(), port: 8080, weight: 1, connections: 0 };
         let mut expected = Vec::new();
-        expected.extend(148_u32.to_ne_bytes());
+        expected.extend(140_u32.to_ne_bytes());
         expected.extend([33, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 1, 0, 0]);
         expected.extend([48, 0, 1, 0x80, 6, 0, 1, 0, 10, 0, 0, 0, 6, 0, 2, 0, 6, 0, 0, 0]);
         expected.extend([20, 0, 3, 0, 0xfd, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5]);
         expected.extend([6, 0, 4, 0, 0, 80, 0, 0]);
-        expected.extend([80, 0, 2, 0x80]);
+        expected.extend([72, 0, 2, 0x80]);
         expected.extend([20, 0, 1, 0, 0xfd, 0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
         expected.extend([6, 0, 2, 0, 0x1f, 0x90, 0, 0, 6, 0, 11, 0, 10, 0, 0, 0]);
         expected.extend([8, 0, 3, 0, 0, 0, 0, 0, 8, 0, 4, 0, 1, 0, 0, 0]);
