@@ -112,7 +112,7 @@ async fn wait(name: &str, informers: &Informers, are_they: impl Fn(Cidrs) -> boo
 fn ranges(node: &Node) -> Option<Cidrs> {
     let spec = node.spec.as_ref()?;
     let all = spec.pod_cidrs.as_deref().filter(|all| !all.is_empty());
-    let all = all.unwrap_or_else(|| spec.pod_cidr.as_slice());
+    let all = all.unwrap_or(spec.pod_cidr.as_slice());
     Cidrs::of_list(&all.iter().map(|text| Cidr::legacy(text)).collect::<Option<Vec<_>>>()?)
 }
 

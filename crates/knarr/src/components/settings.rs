@@ -151,8 +151,9 @@ mod tests {
     fn a_node_has_the_first_address_of_each_family_of_its_cluster() {
         const V4: Family = Family::V4;
         const V6: Family = Family::V6;
+        type Row<'r> = (&'r str, Option<&'r [Family]>, &'r str, &'r str, &'r str, &'r str);
         let host = "192.0.2.1 192.0.2.2 2001:db8::1 2001:db8::2";
-        let rows: [(&str, Option<&[Family]>, &str, &str, &str, &str); 12] = [
+        let rows: [Row<'_>; 12] = [
             ("IPv4", Some(&[V4]), "", "", host, "192.0.2.1"),
             ("IPv6", Some(&[V6]), "", "", host, "2001:db8::1"),
             ("both", Some(&[V4, V6]), "", "", host, "192.0.2.1 2001:db8::1"),
