@@ -31,6 +31,15 @@ async fn wait_for(server: &TestServer, path: &str, what: impl Fn(&Value) -> bool
     tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap_or_else(|_| panic!("{path} in time"))
 }
 
+/// A server whose Services have addresses of IPv6 alone.
+async fn start_of_ipv6() -> TestServer {
+    start_with(None, |config| {
+        config.service_cidrs = "fd43::/112".parse().unwrap();
+        config.advertise_address = "[2001:db8::1]:6443".parse().unwrap();
+    })
+    .await
+}
+
 async fn two_servers(configure: fn(&mut apiserver::Config)) -> (TestServer, TestServer) {
     let dir = tempfile::tempdir().unwrap();
     let store: Arc<dyn store::Store> =
@@ -193,12 +202,8 @@ fn addresses(answer: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_cluster_of_ipv6_gives_addresses_of_no_other_family() {
-    let server = start_with(None, |config| {
-        config.service_cidrs = "fd43::/112".parse().unwrap();
-        config.advertise_address = "[2001:db8::1]:6443".parse().unwrap();
-    })
-    .await;
+async fn the_kubernetes_service_of_a_cluster_of_ipv6_is_of_ipv6() {
+    let server = start_of_ipv6().await;
     let kubernetes = server.call("GET", &format!("{SERVICES}/kubernetes"), "").await.body;
     assert_eq!(
         (addresses(&kubernetes).as_str(), &kubernetes["spec"]["ipFamilies"]),
@@ -210,6 +215,12 @@ async fn a_cluster_of_ipv6_gives_addresses_of_no_other_family() {
     assert_eq!(slice["endpoints"][0]["addresses"], json!(["2001:db8::1"]));
     let endpoints = server.call("GET", "/api/v1/namespaces/default/endpoints/kubernetes", "").await.body;
     assert_eq!(endpoints["subsets"][0]["addresses"], json!([{"ip": "2001:db8::1"}]));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_cluster_of_ipv6_gives_addresses_of_no_other_family() {
+    let server = start_of_ipv6().await;
     let invalid = |name: &str, why: &str| format!("Service \"{name}\" is invalid: {why}");
     for (name, spec, expect) in [
         ("asked", ", clusterIP: 'fd43::7'", "fd43::7".to_owned()),

@@ -54,23 +54,6 @@ fn the_defaults_give_each_component_what_it_needs() {
         (user("system:kube-scheduler"), "create /pods/binding default x", true),
         (user("system:kube-scheduler"), "create /pods default", false),
         (user("system:kube-proxy"), "watch discovery.k8s.io/endpointslices -", true),
-        (user("system:knarr:ingress"), "watch networking.k8s.io/ingresses -", true),
-        (user("system:knarr:ingress"), "list discovery.k8s.io/endpointslices -", true),
-        (user("system:knarr:ingress"), "list /secrets -", false),
-        (user("system:knarr:ingress"), "patch networking.k8s.io/ingresses/status default x", false),
-        (user("system:knarr:ingress"), "create /events default", false),
-        (user("system:knarr:ingress"), "watch gateway.networking.k8s.io/httproutes -", true),
-        (user("system:knarr:ingress"), "list apiextensions.k8s.io/customresourcedefinitions -", true),
-        (user("system:knarr:ingress"), "patch gateway.networking.k8s.io/httproutes/status default x", false),
-        (account("gateway-controller"), "patch gateway.networking.k8s.io/httproutes/status default x", true),
-        (account("gateway-controller"), "create gateway.networking.k8s.io/gatewayclasses -", true),
-        (account("gateway-controller"), "patch gateway.networking.k8s.io/httproutes default x", false),
-        (account("gateway-controller"), "delete gateway.networking.k8s.io/gatewayclasses - x", false),
-        (account("gateway-controller"), "list /secrets -", false),
-        (account("ingress-controller"), "patch networking.k8s.io/ingresses/status default x", true),
-        (account("ingress-controller"), "create /events default", true),
-        (account("ingress-controller"), "patch networking.k8s.io/ingresses default x", false),
-        (account("ingress-controller"), "list /secrets -", false),
         (user("system:knarr"), "create networking.k8s.io/ingressclasses -", true),
         (user("system:kube-proxy"), "watch networking.k8s.io/networkpolicies -", true),
         (user("system:kube-proxy"), "update networking.k8s.io/networkpolicies default", false),
@@ -119,9 +102,38 @@ fn the_defaults_give_each_component_what_it_needs() {
         ),
         (UserInfo::new("system:node:a", &["system:nodes"]), "get /secrets default x", false),
     ];
+    check(&rows);
+}
+
+#[test]
+fn what_serves_requests_only_reads_and_its_controllers_write_statuses() {
+    let ingress = || UserInfo::new("system:knarr:ingress", &[]);
+    let account = |name: &str| UserInfo::service_account("kube-system", name, "");
+    check(&[
+        (ingress(), "watch networking.k8s.io/ingresses -", true),
+        (ingress(), "list discovery.k8s.io/endpointslices -", true),
+        (ingress(), "list /secrets -", false),
+        (ingress(), "patch networking.k8s.io/ingresses/status default x", false),
+        (ingress(), "create /events default", false),
+        (ingress(), "watch gateway.networking.k8s.io/httproutes -", true),
+        (ingress(), "list apiextensions.k8s.io/customresourcedefinitions -", true),
+        (ingress(), "patch gateway.networking.k8s.io/httproutes/status default x", false),
+        (account("gateway-controller"), "patch gateway.networking.k8s.io/httproutes/status default x", true),
+        (account("gateway-controller"), "create gateway.networking.k8s.io/gatewayclasses -", true),
+        (account("gateway-controller"), "patch gateway.networking.k8s.io/httproutes default x", false),
+        (account("gateway-controller"), "delete gateway.networking.k8s.io/gatewayclasses - x", false),
+        (account("gateway-controller"), "list /secrets -", false),
+        (account("ingress-controller"), "patch networking.k8s.io/ingresses/status default x", true),
+        (account("ingress-controller"), "create /events default", true),
+        (account("ingress-controller"), "patch networking.k8s.io/ingresses default x", false),
+        (account("ingress-controller"), "list /secrets -", false),
+    ]);
+}
+
+fn check(rows: &[(UserInfo, &str, bool)]) {
     let rbac = index();
     for (user, request, expected) in rows {
-        assert_eq!(may(&rbac, &user, request), expected, "{}: {request}", user.name);
+        assert_eq!(may(&rbac, user, request), *expected, "{}: {request}", user.name);
     }
 }
 
