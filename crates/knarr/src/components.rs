@@ -1,7 +1,7 @@
 //! The chain, in start order: what runs in the control plane's process and what runs in the node's.
 //!
-//! The only place, besides the simulation, that names more than one of API server, controllers, scheduler,
-//! kubelet, runtime, proxy and DNS.
+//! The only place that names more than one of API server, controllers, scheduler, kubelet, runtime, proxy, network policies,
+//! DNS and Ingress.
 
 mod addons;
 mod alone;

@@ -1,11 +1,12 @@
 //! The kubelet: makes what the API says about this node's Pods true, and says back what is.
 //!
-//! An ordinary client of the API, and of a container runtime through CRI. It knows no particular runtime and
-//! keeps no state of its own on disk: after a restart everything is read back from the runtime and the API.
+//! An ordinary client of the API, and of a container runtime through CRI. It knows no particular runtime. After a restart
+//! it reads back what is from the runtime and the API, and from files below its folder what these do not tell: what Pods
+//! were given (processors, memory, devices, claims), and which volumes are mounted where.
 //!
 //! The core is pure: [`next_actions`] decides, [`status`] describes; `worker` is the one task per Pod that
-//! carries decisions out. Nothing polls: object changes, runtime events, probe results and due times wake a
-//! worker.
+//! carries decisions out. Object changes, runtime events, probe results and due times wake a worker; what is looked at
+//! again and again stands in ARCHITECTURE.md, "Invariants".
 
 pub mod config;
 pub mod container_config;
