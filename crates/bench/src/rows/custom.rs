@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use testkit::Cluster;
 
 use crate::bench::{Bench, Series};
-use crate::load::{Call, Connection, Door};
+use crate::load::{Call, Connection, Door, Job};
+use crate::rows::watchers::{self, Watched};
 use crate::{objects, processes};
 
 const KINDS: usize = 500;
@@ -78,7 +79,7 @@ async fn objects_of(bench: &mut Bench, cluster: &Cluster, door: &Door) -> Result
         ("create of a ConfigMap, 1 kB", objects::create_config_maps()),
         (
             "create of a custom object, 1 kB",
-            Arc::new(|number| Call::post(collection(0), object(0, number))) as crate::load::Job,
+            Arc::new(|number| Call::post(collection(0), object(0, number))) as Job,
         ),
         ("GET of a ConfigMap", Arc::new(move |number| Call::get(objects::config_map_path(number % count)))),
         (
@@ -99,6 +100,16 @@ async fn objects_of(bench: &mut Bench, cluster: &Cluster, door: &Door) -> Result
             took.push(started.elapsed());
         }
         bench.report.durations(&format!("LIST of {count} {what}"), None, &took);
+    }
+    let custom: Job = Arc::new(|number| Call::post(collection(0), object(0, number)));
+    let watched = [
+        (" of ConfigMaps", objects::collection("configmaps"), objects::create_config_maps()),
+        (" of custom objects", collection(0), custom),
+    ];
+    for (what, collection, job) in watched {
+        let extent = (bench.extent.of(500, 50), bench.extent.of(500, 100));
+        let watched = Watched { what, collection, job, first: count };
+        watchers::deliveries(bench, (cluster, door), extent, &watched).await?;
     }
     Ok(())
 }

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use testkit::Cluster;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::bench::{Bench, STEP_MAX};
-use crate::load::{Call, Connection, Door, as_f64};
+use crate::load::{Call, Connection, Door, Job, as_f64};
 use crate::{objects, processes};
 
 const EVENTS_PER_SECOND: u64 = 100;
@@ -23,6 +24,8 @@ const NAME: &[u8] = br#""name":"load-"#;
 struct Sent {
     start: Instant,
     at: Vec<AtomicU64>,
+    /// The number of the first object.
+    first: usize,
 }
 
 impl Sent {
@@ -36,43 +39,75 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
         let (watchers, events) = (bench.extent.of(1_000, 100), bench.extent.of(1_000, 200));
         let door = Door::new(&cluster.kubeconfig()).await?;
         door.call(objects::namespace()).await?;
-        let processes = cluster.processes("");
-        let before = processes::pss_bytes(&processes)?;
-        let sent =
-            Arc::new(Sent { start: Instant::now(), at: (0..events).map(|_| AtomicU64::new(0)).collect() });
-        let mut running = JoinSet::new();
-        for _ in 0..watchers {
-            let mut connection = door.connect().await?;
-            let path = format!("{}?watch=true&resourceVersion=0", objects::collection("configmaps"));
-            let body = connection.stream(Call::get(path)).await?;
-            running.spawn(timeout(STEP_MAX, watch(body, connection, sent.clone())));
-        }
-        let after = processes::pss_bytes(&processes)?;
-        let each = processes::kibibytes(after.saturating_sub(before)) / as_f64(watchers);
-        let usage = processes::usage(&processes)?;
-        produce(&door, &sent).await?;
-        let mut took = Vec::with_capacity(watchers * events);
-        while let Some(watcher) = running.join_next().await {
-            took.extend(watcher.context("a watcher panicked")?.context("events were missing")??);
-        }
-        let cpu = (processes::usage(&processes)?.cpu - usage.cpu).as_secs_f64() * 1e6 / as_f64(took.len());
-        let what = format!("POST to delivery, {watchers} watchers x {EVENTS_PER_SECOND} events/s");
-        bench.report.durations(&what, None, &took);
-        bench.report.value("  CPU of all processes per delivery", "µs", None, cpu);
-        bench.report.value("  memory of a watcher", "KiB", None, each);
-        Ok(())
+        let job = objects::create_config_maps();
+        let watched = Watched { what: "", collection: objects::collection("configmaps"), job, first: 0 };
+        deliveries(bench, (cluster, &door), (watchers, events), &watched).await
     })
 }
 
+/// The objects that are watched.
+pub(super) struct Watched {
+    /// What follows the name of the measurement.
+    pub(super) what: &'static str,
+    pub(super) collection: String,
+    /// Creates each, by its number: `load-NUMBER`.
+    pub(super) job: Job,
+    /// The number of the first; those below are there.
+    pub(super) first: usize,
+}
+
+/// So many watchers of a collection that follow so many creates.
+pub(super) async fn deliveries(
+    bench: &mut Bench,
+    (cluster, door): (&Cluster, &Door),
+    (watchers, events): (usize, usize),
+    watched: &Watched,
+) -> Result<()> {
+    let processes = cluster.processes("");
+    let before = processes::pss_bytes(&processes)?;
+    let at = (0..events).map(|_| AtomicU64::new(0)).collect();
+    let sent = Arc::new(Sent { start: Instant::now(), at, first: watched.first });
+    let mut running = JoinSet::new();
+    // What was there before is not what is measured.
+    let path = format!("{}?watch=true&resourceVersion={}", watched.collection, now(door, watched).await?);
+    for _ in 0..watchers {
+        let mut connection = door.connect().await?;
+        let body = connection.stream(Call::get(path.clone())).await?;
+        running.spawn(timeout(STEP_MAX, watch(body, connection, sent.clone())));
+    }
+    let after = processes::pss_bytes(&processes)?;
+    let each = processes::kibibytes(after.saturating_sub(before)) / as_f64(watchers);
+    let usage = processes::usage(&processes)?;
+    produce(door, &watched.job, &sent).await?;
+    let mut took = Vec::with_capacity(watchers * events);
+    while let Some(watcher) = running.join_next().await {
+        took.extend(watcher.context("a watcher panicked")?.context("events were missing")??);
+    }
+    let cpu = (processes::usage(&processes)?.cpu - usage.cpu).as_secs_f64() * 1e6 / as_f64(took.len());
+    let what =
+        format!("POST to delivery{}, {watchers} watchers x {EVENTS_PER_SECOND} events/s", watched.what);
+    bench.report.durations(&what, None, &took);
+    bench.report.value("  CPU of all processes per delivery", "µs", None, cpu);
+    bench.report.value("  memory of a watcher", "KiB", None, each);
+    Ok(())
+}
+
+/// The collection's revision.
+async fn now(door: &Door, watched: &Watched) -> Result<String> {
+    let list = door.call(Call::get(format!("{}?limit=1", watched.collection))).await?;
+    let list: serde_json::Value = serde_json::from_slice(&list).context("read a list")?;
+    let revision = list["metadata"]["resourceVersion"].as_str();
+    Ok(revision.context("a list has no resourceVersion")?.to_owned())
+}
+
 /// One event after the other, at a steady pace whatever the answers take.
-async fn produce(door: &Door, sent: &Arc<Sent>) -> Result<()> {
-    let job = objects::create_config_maps();
+async fn produce(door: &Door, job: &Job, sent: &Arc<Sent>) -> Result<()> {
     let mut pace = interval(Duration::from_secs(1) / u32::try_from(EVENTS_PER_SECOND)?);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut connection = door.connect().await?;
     for (number, at) in sent.at.iter().enumerate() {
         pace.tick().await;
-        let call = job(number);
+        let call = job(sent.first + number);
         at.store(sent.now(), Ordering::Release);
         connection.call(call).await?;
     }
@@ -91,7 +126,7 @@ async fn watch(mut body: Incoming, connection: Connection, sent: Arc<Sent>) -> R
             if line.last() != Some(&b'\n') {
                 continue;
             }
-            if let Some(at) = number(&line).and_then(|number| sent.at.get(number)) {
+            if let Some(at) = number(&line).and_then(|number| sent.at.get(number.checked_sub(sent.first)?)) {
                 took.push(Duration::from_nanos(sent.now().saturating_sub(at.load(Ordering::Acquire))));
             }
             line.clear();
