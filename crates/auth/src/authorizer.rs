@@ -29,12 +29,12 @@ impl Authorizer {
         &mut self.rbac
     }
 
-    /// Which node needs what.
+    /// The graph of what each node needs.
     pub fn nodes(&self) -> &NodeGraph {
         &self.nodes
     }
 
-    /// Which node needs what, to be kept up to date.
+    /// The graph of what each node needs, to be kept up to date.
     pub fn nodes_mut(&mut self) -> &mut NodeGraph {
         &mut self.nodes
     }

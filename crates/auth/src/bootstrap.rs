@@ -239,7 +239,7 @@ fn subjects(words: &[&str]) -> Option<Vec<Subject>> {
     (!words.is_empty()).then(|| words.iter().filter_map(subject).collect())
 }
 
-/// What to write so that the stored `existing` has all that `wanted` has; `None` if it has, or wants no updates.
+/// The object to write so that the stored `existing` has all that `wanted` has; `None` if it has, or wants no updates.
 ///
 /// Nothing is taken away: administrators may add rules. Only knarr's own roles are what this build needs and no more.
 /// Source: the RBAC post-start hook's reconciliation.

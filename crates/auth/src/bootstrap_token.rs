@@ -23,7 +23,7 @@ pub fn split(token: &str) -> Option<(&str, &str)> {
     fits.then_some((id, secret))
 }
 
-/// Whether the text has the form of a token's id.
+/// `true` if the text has the form of a token's id.
 pub fn is_id(text: &str) -> bool {
     text.len() == ID_LEN && is_plain(text)
 }

@@ -1,4 +1,4 @@
-//! What the servers of one cluster share before they can ask each other: files, sealed under the cluster's token.
+//! The files that servers of one cluster share before they can ask each other, sealed under the cluster's token.
 //!
 //! The key is PBKDF2-HMAC-SHA256 of the token with a salt of its own, the seal AES-256-GCM. Whoever has the store but
 //! not the token learns nothing from it, and cannot change it without being found out. Source: k3s' bootstrap data.
@@ -27,7 +27,7 @@ const PURPOSE: &[u8] = b"knarr bootstrap data";
 /// Names to contents of files.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// Why a bundle cannot be read or made.
+/// A bundle that cannot be read or made, with the reason.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum BundleError {
     /// The token does not fit, or somebody has changed the data.

@@ -10,7 +10,7 @@ use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef};
 use crate::rbac::{GROUP, Rbac, aggregate, path_matches};
 use crate::{Attributes, UserInfo};
 
-/// Why the write is forbidden; the text is upstream's.
+/// A forbidden write, with the reason; the text is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Escalation {
     /// The rules go beyond the user's own.
@@ -24,7 +24,7 @@ pub enum Escalation {
     NoRole(String),
 }
 
-/// What somebody is about to give away.
+/// The rights that somebody is about to give away.
 #[derive(Clone, Copy, Debug)]
 pub enum Grant<'a> {
     /// The rules of a Role (`namespace` set) or ClusterRole (empty).
@@ -51,7 +51,7 @@ pub enum Grant<'a> {
 }
 
 impl Grant<'_> {
-    /// Who may do this may give anything: `escalate` for roles, `bind` for bindings.
+    /// The right that lets its holder give anything: `escalate` for roles, `bind` for bindings.
     pub fn exemption(&self) -> Attributes {
         let (verb, resource, namespace, name) = match self {
             Self::Role { namespace: "", name, .. } | Self::Aggregation { name } => {

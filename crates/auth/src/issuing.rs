@@ -34,7 +34,7 @@ const SEQUENCE: u8 = 0x30;
 const BIT_STRING: u8 = 0x03;
 const SERIAL_BYTES: usize = 16;
 
-/// Why no certificate was issued.
+/// The reason why no certificate was issued.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     /// The authority's certificate or key is none.
@@ -57,7 +57,7 @@ pub enum IssueError {
     Serial,
 }
 
-/// Who signs for which signer's name; nothing is signed where there is nobody.
+/// The keys and certificates by signer's name; without one nothing is signed.
 ///
 /// Source: `--cluster-signing-*-cert-file`, `--cluster-signing-*-key-file`.
 #[derive(Clone, Default)]

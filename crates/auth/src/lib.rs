@@ -1,4 +1,4 @@
-//! Who is it, and may they: authentication and authorization as functions of what is already in memory.
+//! Authentication and authorization as functions of what is already in memory.
 //!
 //! Knows neither HTTP nor the store. `apiserver` hands in certificates, tokens and the cached RBAC objects.
 
@@ -29,7 +29,7 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// All kubelets.
 pub const NODES: &str = "system:nodes";
-/// What a kubelet's user name starts with.
+/// The prefix of a kubelet's user name.
 pub const NODE_USER_PREFIX: &str = "system:node:";
 /// API servers as clients of kubelets: bound to `system:kubelet-api-admin`, and to nothing else.
 pub const KUBELET_API_CLIENTS: &str = "knarr:kubelet-api-clients";
@@ -41,15 +41,15 @@ pub const PROXY_SIGNER: &str = "knarr.io/kube-proxy";
 pub const INGRESS_USER: &str = "system:knarr:ingress";
 /// Certificates of those: for [`INGRESS_USER`], and for nobody else.
 pub const INGRESS_SIGNER: &str = "knarr.io/ingress";
-/// Where a CertificateSigningRequest came from: an address in its `spec.extra`, which only the API server writes.
+/// The origin of a CertificateSigningRequest: an address in its `spec.extra`, which only the API server writes.
 pub const PEER_ADDRESS: &str = "knarr.io/peer-address";
-/// What a ServiceAccount's user name starts with; namespace and name follow, with a colon between.
+/// The prefix of a ServiceAccount's user name; namespace and name follow, with a colon between.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// Which of a user's credentials it was: `JTI=...` or `X509SHA256=...`. Source: `user.CredentialIDKey`.
+/// The id of the credential that a user showed: `JTI=...` or `X509SHA256=...`. Source: `user.CredentialIDKey`.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Who makes a request. Source: `user.Info`, `authentication.k8s.io/v1.UserInfo`.
+/// The user that makes a request. Source: `user.Info`, `authentication.k8s.io/v1.UserInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInfo {
     /// `system:anonymous` when nothing else is known.
@@ -93,12 +93,12 @@ impl UserInfo {
         }
     }
 
-    /// Whether the user is in `group`.
+    /// `true` if the user is in `group`.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|own| own == group)
     }
 
-    /// Which node this is; `None` if it is not a kubelet.
+    /// The name of the node; `None` if it is not a kubelet.
     pub fn node(&self) -> Option<&str> {
         if !self.is_in(NODES) {
             return None;
@@ -107,7 +107,7 @@ impl UserInfo {
     }
 }
 
-/// What a request wants to do. Source: `authorizer.Attributes`.
+/// The operation that a request asks for. Source: `authorizer.Attributes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// `get`, `list`, `watch`, `create`, ...; the lowercase method for non-resource requests.
@@ -130,7 +130,7 @@ pub struct Attributes {
     pub field_selector: String,
     /// For list, watch and deletecollection: the label selector's text, which authorizers of others read.
     pub label_selector: String,
-    /// Whether `resource` is meant at all.
+    /// `true` if `resource` is meant at all.
     pub is_resource: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::{Attributes, Decision, UserInfo};
 /// Something that a Pod needs: a resource, and its key (`namespace/name`, or `name`).
 type Thing = (&'static str, String);
 
-/// Which node needs what.
+/// A graph of what each node needs.
 #[derive(Clone, Debug, Default)]
 pub struct NodeGraph {
     /// Pod key to its node and what it needs, itself included.

@@ -36,9 +36,9 @@ const KUBELET_SIGNERS: [&str; 2] =
 /// The objects of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Objects<'a> {
-    /// What is to be stored, or the TokenRequest or Eviction posted; `None` for deletions.
+    /// The object to be stored, or the TokenRequest or Eviction posted; `None` for deletions.
     pub new: Option<&'a Value>,
-    /// What is stored now.
+    /// The stored object.
     pub old: Option<&'a Value>,
     /// For Pods' subresources, token and certificate requests: the Pod that it is about, as stored.
     pub pod: Option<&'a Value>,
@@ -446,7 +446,7 @@ pub fn audience(request: &Value) -> Result<&str, String> {
     }
 }
 
-/// Whether a volume of the Pod has a token for that audience projected into it.
+/// `true` if a volume of the Pod has a token for that audience projected into it.
 pub fn projects_audience(pod: &Value, audience: &str) -> bool {
     let list = |object: &Value, pointer: &str| -> Vec<Value> {
         object.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()

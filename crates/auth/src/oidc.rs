@@ -20,9 +20,9 @@ const LEEWAY_SECONDS: i64 = 10;
 pub struct Issuer {
     /// `iss`; its `/.well-known/openid-configuration` leads to the keys.
     pub url: String,
-    /// Where the discovery document is, if not there.
+    /// The URL of the discovery document, if not there.
     pub discovery_url: Option<String>,
-    /// Who signed the issuer's TLS certificate, PEM; the host's authorities if empty.
+    /// The authorities for the issuer's TLS certificate, PEM; the host's authorities if empty.
     pub ca_pem: Vec<u8>,
     /// `aud` must name one of these.
     pub audiences: Vec<String>,
@@ -30,10 +30,10 @@ pub struct Issuer {
     pub algorithms: Vec<String>,
 }
 
-/// What a token says.
+/// The claims of a token.
 pub type Claims = Map<String, Value>;
 
-/// Why a token is refused; the text is for the log.
+/// A refused token, with the reason; the text is for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OidcError {
     /// It has not the form of a token.
@@ -100,7 +100,7 @@ fn claims(token: &str) -> Option<Claims> {
 }
 
 impl Issuer {
-    /// What a token of this issuer says.
+    /// The claims of a token of this issuer.
     ///
     /// # Errors
     /// [`OidcError::UnknownKey`] if newer keys may help, others if nothing will.

@@ -25,7 +25,7 @@ const RENEW_BEFORE_DAYS: i64 = 90;
 const BACKDATE_SECONDS: i64 = 300;
 const DAY_SECONDS: i64 = 24 * 3600;
 
-/// Why a key or a certificate could not be had.
+/// The reason why a key or a certificate could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file could not be read or written.
@@ -57,7 +57,7 @@ pub enum PkiError {
     },
 }
 
-/// What a certificate is for.
+/// The subject and purpose of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// The file name, without `.crt`.
@@ -74,14 +74,14 @@ pub struct Subject {
     pub usage: Usage,
 }
 
-/// Whether a Node may not be called so: the names that servers' certificates are for, and those of Services.
+/// `true` if a Node may not be called so: the names that servers' certificates are for, and those of Services.
 pub fn is_reserved_node_name(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let is_server = matches!(name.as_str(), "localhost" | "kubernetes" | "kubernetes.default");
     is_server || name.ends_with(".localhost") || name.ends_with(".svc") || name.contains(".svc.")
 }
 
-/// Which side of a TLS connection a certificate is for.
+/// The side of a TLS connection that a certificate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
     /// Proves who the client is.
@@ -373,20 +373,20 @@ fn is_fresh(end_second: i64, now: Timestamp) -> bool {
     end_second - now.as_second() > RENEW_BEFORE_DAYS * DAY_SECONDS
 }
 
-/// When the first certificate of a PEM ends, in Unix seconds; `None` if it is none.
+/// The end of the first certificate of a PEM, in Unix seconds; `None` if it is none.
 pub fn ends_at(certificate_pem: &str) -> Option<i64> {
     let (_, pem) = x509_parser::pem::parse_x509_pem(certificate_pem.as_bytes()).ok()?;
     Some(pem.parse_x509().ok()?.validity().not_after.timestamp())
 }
 
-/// When the first certificate of a PEM begins, in Unix seconds; `None` if it is none.
+/// The beginning of the first certificate of a PEM, in Unix seconds; `None` if it is none.
 pub fn begins_at(certificate_pem: &str) -> Option<i64> {
     let (_, pem) = x509_parser::pem::parse_x509_pem(certificate_pem.as_bytes()).ok()?;
     Some(pem.parse_x509().ok()?.validity().not_before.timestamp())
 }
 
-/// Whether the first certificate of a PEM names the first of another as its issuer. Signatures are not looked at: this
-/// tells whether a certificate is to be renewed, not whether it is to be believed.
+/// `true` if the first certificate of a PEM names the first of another as its issuer. Signatures are not looked at:
+/// this tells whether a certificate is to be renewed, not whether it is to be believed.
 pub fn is_issued_by(certificate_pem: &str, authority_pem: &str) -> bool {
     use x509_parser::pem::parse_x509_pem;
     let blocks = (parse_x509_pem(certificate_pem.as_bytes()), parse_x509_pem(authority_pem.as_bytes()));

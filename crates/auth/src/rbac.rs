@@ -150,7 +150,7 @@ impl Rbac {
         }
     }
 
-    /// Whether a rule allows it; never denies.
+    /// The decision: allowed if a rule allows it; never denied.
     pub fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
         let mut errors = Vec::new();
         let mut reason = None;
@@ -221,7 +221,7 @@ impl Rbac {
     }
 }
 
-/// Whether `rule` allows the request.
+/// `true` if `rule` allows the request.
 pub fn allows(rule: &PolicyRule, attributes: &Attributes) -> bool {
     let has =
         |list: &Option<Vec<String>>, value: &str| list.iter().flatten().any(|one| one == "*" || one == value);

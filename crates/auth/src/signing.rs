@@ -12,7 +12,7 @@ use x509_parser::prelude::FromDer;
 
 use crate::subject::SubjectName;
 
-/// Why a request cannot be read.
+/// A request that cannot be read, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// It is no PEM block of that type.
@@ -31,14 +31,14 @@ pub enum RequestError {
     TwoNames,
 }
 
-/// What a request asks for.
+/// The content of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// The user.
     pub common_name: String,
     /// The groups.
     pub organizations: Vec<String>,
-    /// Whether the subject has other attributes than these two.
+    /// `true` if the subject has other attributes than these two.
     pub has_more: bool,
     /// Names of a server.
     pub dns_names: Vec<String>,

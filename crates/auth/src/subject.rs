@@ -69,7 +69,7 @@ impl SubjectName {
         self.all(&ORGANIZATION).map(str::to_owned).collect()
     }
 
-    /// Whether there is nothing but organizations and a common name.
+    /// `true` if there is nothing but organizations and a common name.
     pub fn is_plain(&self) -> bool {
         self.values.iter().all(|(kind, _)| [ORGANIZATION, COMMON_NAME].contains(kind))
     }

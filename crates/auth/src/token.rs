@@ -25,7 +25,7 @@ const VERIFIED_MAX: usize = 4096;
 /// `iss` of tokens in Secrets.
 const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
-/// Why a token is not good.
+/// A token that is not good, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The key is of another kind.
@@ -46,7 +46,7 @@ pub enum TokenError {
         /// Whom it is meant for.
         audiences: Vec<String>,
     },
-    /// What it is bound to is gone.
+    /// A token whose bound object is gone.
     #[error("the token's {what} does not exist any more")]
     Gone {
         /// `service account`, `pod`, `secret` or `node`.
@@ -87,7 +87,7 @@ pub struct Private {
 /// A token's content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
-    /// Whom it is meant for.
+    /// The audiences.
     pub aud: Vec<String>,
     /// Unix seconds.
     pub exp: i64,
@@ -98,7 +98,7 @@ pub struct Claims {
     /// A unique id; becomes the credential id. Tokens of clusters older than v1.29 have none.
     #[serde(default)]
     pub jti: String,
-    /// Who it is for and what it is bound to.
+    /// The account that it is for and the object that it is bound to.
     #[serde(rename = "kubernetes.io")]
     pub private: Private,
     /// Unix seconds.
@@ -128,7 +128,7 @@ pub struct Legacy {
     pub sub: String,
 }
 
-/// What a token asks of the cluster's state.
+/// The questions of a token to the cluster's state.
 pub trait Lookup {
     /// The uid of a ServiceAccount that is not being deleted.
     fn service_account_uid(&self, namespace: &str, name: &str) -> Option<String>;
@@ -188,7 +188,7 @@ impl Tokens {
         self
     }
 
-    /// Who issues tokens.
+    /// The issuer of tokens.
     pub fn issuer(&self) -> &str {
         self.issuers.first().map_or("", String::as_str)
     }
@@ -320,7 +320,7 @@ impl Tokens {
         serde_json::json!({ "keys": keys })
     }
 
-    /// What tokens may be signed by, each once.
+    /// The algorithms that tokens may be signed by, each once.
     pub fn algorithms(&self) -> BTreeSet<&'static str> {
         self.believed.iter().map(PublicKey::algorithm).collect()
     }

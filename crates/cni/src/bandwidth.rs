@@ -1,5 +1,5 @@
-//! How much a Pod may send and receive, as its annotations say it. Source: Kubernetes' `ExtractPodBandwidthResources`,
-//! CNI's capability `bandwidth`.
+//! The bandwidth of a Pod, as its annotations have it. Source: Kubernetes' `ExtractPodBandwidthResources`, CNI's
+//! capability `bandwidth`.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ const EGRESS: &str = "kubernetes.io/egress-bandwidth";
 const MIN: f64 = 1e3;
 const MAX: f64 = 1e15;
 
-/// What the capability `bandwidth` is told; `None` without an annotation.
+/// The argument of the capability `bandwidth`; `None` without an annotation.
 ///
 /// # Errors
 /// An annotation is no quantity, or not a reasonable one; the words are upstream's.

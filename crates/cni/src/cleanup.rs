@@ -18,7 +18,7 @@ pub(crate) fn forwarding_before(folder: &Path, family: Family) -> PathBuf {
     })
 }
 
-/// What of the cluster's Pod network is in this network namespace: `link NAME`, `nftables table NAME`.
+/// The remains of the cluster's Pod network in this network namespace: `link NAME`, `nftables table NAME`.
 pub fn leftovers(cluster_id: &str) -> Result<Vec<String>, CniError> {
     let mut found: Vec<String> = links(&mut Route::open()?, cluster_id)?;
     found.iter_mut().for_each(|name| name.insert_str(0, "link "));

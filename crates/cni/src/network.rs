@@ -29,7 +29,7 @@ use kept::{Kept, Results};
 use crate::types::{CniError, CniResult, NetworkConfigList, PortMapping, VERSION, describe};
 use crate::versions::{Answers, Stamp, stamp};
 
-/// What the built-in network is made of.
+/// The settings of the built-in network.
 #[derive(Clone, Debug)]
 pub struct BuiltinConfig {
     /// The cluster's short id (at most 12 bytes of interface name are used).
@@ -40,13 +40,14 @@ pub struct BuiltinConfig {
     pub cluster_cidrs: Cidrs,
     /// Largest packet in bytes, the kernel's default if `None`.
     pub mtu: Option<u32>,
-    /// Where addresses and results are kept: a directory that survives restarts.
+    /// The directory of addresses and results, which survives restarts.
     pub state_dir: PathBuf,
-    /// Where plugin binaries are looked for, such as `/opt/cni/bin`.
+    /// The directories of plugin binaries, such as `/opt/cni/bin`.
     pub bin_dirs: Vec<PathBuf>,
-    /// Where the built-in plugins are as programs, for plugins that delegate to `bridge` or `host-local`.
+    /// The directory of the built-in plugins as programs, for plugins that delegate to `bridge` or `host-local`.
     pub own_bin_dir: Option<PathBuf>,
-    /// Whether Pods are attached by the built-in network while no configuration is there; otherwise they wait for one.
+    /// `true` if Pods are attached by the built-in network while no configuration is there; otherwise they wait for
+    /// one.
     pub is_fallback: bool,
 }
 
@@ -116,7 +117,7 @@ pub struct Attachment {
     pub pod_uid: String,
     /// Ports of the host that lead into the Pod.
     pub port_mappings: Vec<PortMapping>,
-    /// What plugins with these capabilities are told beside `portMappings`: `bandwidth`, `dns`, `ips`, `mac`, ...
+    /// The arguments of plugins with these capabilities, beside `portMappings`: `bandwidth`, `dns`, `ips`, `mac`, ...
     #[serde(default)]
     pub capabilities: Map<String, Value>,
 }
@@ -210,7 +211,7 @@ impl Network {
         Ok(self.chain()?.name().to_owned())
     }
 
-    /// Whether Pods can be attached now. Source: CNI's STATUS, CRI's `NetworkReady`.
+    /// The readiness of the network: `Ok` if Pods can be attached. Source: CNI's STATUS, CRI's `NetworkReady`.
     ///
     /// # Errors
     /// Says why not.
@@ -218,7 +219,7 @@ impl Network {
         self.chain()?.status()
     }
 
-    /// Whether Pods are attached by the built-in network, and not by one whose configuration was put there.
+    /// `true` if Pods are attached by the built-in network, and not by one whose configuration was put there.
     pub fn is_builtin(&self) -> bool {
         self.chain().is_ok_and(|chain| is_same(chain.conflist(), &self.builtin.conflist()))
     }
@@ -313,7 +314,7 @@ impl Network {
         self.chain_of(&kept)?.check(&told, &kept.result)
     }
 
-    /// What ADD returned for a sandbox, if it is attached.
+    /// The result of ADD for a sandbox, if it is attached.
     ///
     /// # Errors
     /// It cannot be read.

@@ -23,7 +23,7 @@ pub(crate) use bridge::VETH_PREFIX;
 /// What the names of programs that are built-in plugins start with, beside the plain ones.
 pub(crate) const PREFIX: &str = "knarr-";
 
-/// Which of them.
+/// The plugin's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A veth pair on a bridge.
@@ -32,7 +32,7 @@ pub enum Kind {
     HostLocal,
     /// Ports of the host.
     Portmap,
-    /// How much a Pod may receive and send in a second.
+    /// The rates at which a Pod may receive and send.
     Bandwidth,
     /// `lo`. The built-in runtime's namespaces have it up from the start; others rely on this.
     Loopback,

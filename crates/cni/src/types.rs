@@ -154,7 +154,7 @@ pub struct Interface {
     /// Path of the namespace it is in; empty on the host.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sandbox: String,
-    /// What later versions of the specification have more.
+    /// The fields of later versions of the specification.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -173,7 +173,7 @@ pub struct IpConfig {
     /// IP version, which results before 1.0 must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What later versions of the specification have more.
+    /// The fields of later versions of the specification.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -192,7 +192,7 @@ pub struct RouteConfig {
     /// Next hop; the gateway if `None`.
     #[serde(default, deserialize_with = "address", skip_serializing_if = "Option::is_none")]
     pub gw: Option<IpAddr>,
-    /// What later versions of the specification have more.
+    /// The fields of later versions of the specification.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -217,13 +217,13 @@ fn tcp() -> String {
     "tcp".to_owned()
 }
 
-/// What a plugin prints when it fails.
+/// The document that a plugin prints when it fails.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErrorBody {
     /// Error code of the specification; from 100 on, the plugin's own.
     #[serde(default)]
     pub code: u32,
-    /// What happened.
+    /// The message.
     #[serde(default)]
     pub msg: String,
     /// More of it.
@@ -231,7 +231,7 @@ pub struct ErrorBody {
     pub details: String,
 }
 
-/// Why a Pod could not be attached, detached or checked.
+/// The reason why a Pod could not be attached, detached or checked.
 #[derive(Debug, thiserror::Error)]
 pub enum CniError {
     /// A configuration cannot be used.

@@ -1,4 +1,4 @@
-//! Which versions of the specification plugins speak (VERSION), and which one a network is used in.
+//! The versions of the specification that plugins speak (VERSION), and the one that a network is used in.
 //!
 //! A binary is asked once for as long as its file stays as it is. One that failed to answer is asked again when somebody
 //! looks at the network anew, never for a Pod. Source: CNI specification 1.1.0, "Version considerations"; libcni's

@@ -1,4 +1,5 @@
-//! Who asks, and may they: what a server beside the API server asks the API server about everybody.
+//! Authentication and authorization at the ports of other parts: the questions that these ask the API server about
+//! every client.
 //!
 //! TokenReviews say who, SubjectAccessReviews say whether. Answers are kept for a while, so that they hold while the API
 //! server is away. Source: `k8s.io/apiserver/pkg/{authentication,authorization}/*/delegating*`, `pkg/kubelet/server/auth.go`.
@@ -29,7 +30,7 @@ pub struct User {
     pub uid: String,
 }
 
-/// What somebody wants to do.
+/// The access that somebody asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Asked {
     /// Something with a subresource of a Node.
@@ -50,10 +51,10 @@ pub enum Asked {
     },
 }
 
-/// How long answers are good for.
+/// The time for which answers are good.
 #[derive(Clone, Copy, Debug)]
 pub struct Lives {
-    /// Whose token it is.
+    /// The time for the user of a token.
     pub known: Duration,
     /// That somebody may.
     pub allowed: Duration,
@@ -103,7 +104,7 @@ impl Access {
         Self { lives, tokens: Mutex::default(), reviews: Mutex::default() }
     }
 
-    /// Whose token it is; nobody's, if it is not good.
+    /// The user of a token; none, if it is not good.
     ///
     /// # Errors
     /// If the API server does not say.
@@ -126,7 +127,7 @@ impl Access {
         Ok(user)
     }
 
-    /// Whether somebody may.
+    /// `true` if the user may do it.
     ///
     /// # Errors
     /// If the API server does not say.

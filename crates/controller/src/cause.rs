@@ -1,4 +1,4 @@
-//! What caused a request: the revision of the object whose change woke the component that makes it.
+//! The cause of a request: the revision of the object whose change woke the component that makes it.
 //!
 //! The cause travels with the task ([`with`]) and is put on every request as [`CAUSE_HEADER`] by [`stamp`],
 //! so that no controller has to carry it.

@@ -1,4 +1,4 @@
-//! What the server serves, kept up to date: discovery, and what tells that it has changed.
+//! The kinds that the server serves, kept up to date: discovery, and the objects that tell that it has changed.
 //!
 //! CustomResourceDefinitions and APIServices are objects: a change of one makes the watcher look again, at once and then
 //! ever less often, since what they ask for takes its time. A server that has neither is asked as often as upstream's
@@ -69,7 +69,7 @@ impl Watcher {
         watcher
     }
 
-    /// What is served, as far as the server has said.
+    /// The served kinds, as far as the server has said.
     pub fn served(&self) -> Arc<Served> {
         self.served.borrow().clone()
     }

@@ -35,9 +35,9 @@ pub struct Controller {
     pub name: &'static str,
     /// Upstream's name of its workqueue, as metrics have it.
     pub queue: &'static str,
-    /// What wakes it.
+    /// The sources that wake it.
     pub sources: fn(&Informers) -> Vec<Source>,
-    /// What it decides for a key: a pure function of what the informers hold and of `now`.
+    /// The decision for a key: a pure function of what the informers hold and of `now`.
     pub reconcile: fn(&Informers, &str, Timestamp) -> Plan,
 }
 
@@ -199,7 +199,7 @@ impl Hands {
     }
 }
 
-/// Why an action is not done, as far as is known.
+/// The reason why an action is not done, as far as is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undone {
     /// The API server has refused it.

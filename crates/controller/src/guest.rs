@@ -34,17 +34,17 @@ impl<K: Kind> Guest<K> {
         Self { informer, versions, served }
     }
 
-    /// What is known.
+    /// The informer with what is known.
     pub fn informer(&self) -> &Informer<K> {
         &self.informer
     }
 
-    /// Where its objects are, if it is served in a version that is understood.
+    /// The resource of its objects, if it is served in a version that is understood.
     pub fn resource(&self) -> Option<ResourceRef> {
         named::<K>(&self.served.borrow(), self.versions)
     }
 
-    /// Whether all is known that there is: the server has said whether it has the kind, and if it has, which objects.
+    /// `true` if all is known that there is: the server has said whether it has the kind, and if it has, which objects.
     pub fn is_settled(&self) -> bool {
         let served = self.served.borrow();
         served.has_answered() && (named::<K>(&served, self.versions).is_none() || self.informer.is_synced())

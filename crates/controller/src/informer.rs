@@ -94,7 +94,7 @@ impl Metadata for PartialObject {
     }
 }
 
-/// Which part of a collection an informer sees.
+/// The part of a collection that an informer sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// One namespace; all if `None`.
@@ -241,7 +241,7 @@ impl Informers {
         &self.0.random
     }
 
-    /// What whoever stands on these informers was told or keeps in mind, one value per type: the first one stays.
+    /// A setting or a memory of those that stand on these informers, one value per type: the first one stays.
     pub fn setting_or<T: Any + Send + Sync>(&self, value: impl FnOnce() -> T) -> Arc<T> {
         let mut settings = self.0.settings.lock();
         if let Some(known) = setting(&settings) {
@@ -275,7 +275,7 @@ impl Informers {
         self.0.unread.lock().contains_key(resource)
     }
 
-    /// What is counted.
+    /// The metrics of the client.
     pub fn metrics(&self) -> &ClientMetrics {
         &self.0.metrics
     }
@@ -450,12 +450,12 @@ impl<K: Kind> Informer<K> {
         self.objects.dependents_of(uid)
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether there is none.
+    /// `true` if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -465,7 +465,7 @@ impl<K: Kind> Informer<K> {
         self.objects.revision()
     }
 
-    /// Whether the first list is complete.
+    /// `true` if the first list is complete.
     pub fn is_synced(&self) -> bool {
         self.revision() > 0
     }

@@ -17,7 +17,7 @@ use crate::cause;
 use crate::informer::{Informer, Informers, Scope};
 use crate::plan::{ApiRequest, Verb};
 
-/// How often the holder says that it is there, and how long the others wait when it does not.
+/// The period in which the holder renews, and the time that others wait when it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Others wait this long, in whole seconds. Source: `--leader-elect-lease-duration`.
@@ -48,7 +48,7 @@ impl Timing {
     }
 }
 
-/// What is contended for, and by whom.
+/// The Lease that is contended for, and the contender.
 #[derive(Clone, Debug)]
 pub struct Election {
     /// Of the Lease; upstream's components use `kube-system`.
@@ -57,7 +57,7 @@ pub struct Election {
     pub name: &'static str,
     /// Of this process. One that comes back under the same identity goes on without waiting.
     pub identity: String,
-    /// How often, and how long.
+    /// The period of renewals, and the durations.
     pub timing: Timing,
 }
 

@@ -1,5 +1,5 @@
-//! What the built-in load balancer's controller writes and proxies read: the class of Services that it serves, and the
-//! condition in their status by which it knows what is its own.
+//! The names that the built-in load balancer's controller writes and proxies read: the class of Services that it
+//! serves, and the condition in their status by which it knows what is its own.
 //!
 //! The condition is in the status, which whoever may write Services may not write.
 
@@ -27,25 +27,25 @@ pub fn condition(service: &Service) -> Option<&Condition> {
     conditions.into_iter().find(|condition| condition.type_ == CONDITION)
 }
 
-/// Whether our controller has given the Service an address of the pool.
+/// `true` if our controller has given the Service an address of the pool.
 pub fn has_pool_address(service: &Service) -> bool {
     condition(service).is_some_and(|condition| condition.status == "True" && condition.reason == POOL_ADDRESS)
 }
 
-/// Whether a Node may be behind load balancers at all. Source: `stableNodeSetPredicates` of the service controller.
+/// `true` if a Node may be behind load balancers at all. Source: `stableNodeSetPredicates` of the service controller.
 pub fn is_candidate(node: &Node) -> bool {
     let labels = node.metadata.labels.as_ref();
     !is_going(node) && !labels.is_some_and(|labels| labels.contains_key(EXCLUDED_LABEL))
 }
 
-/// Whether a Node is deleted, or is about to be.
+/// `true` if a Node is deleted, or is about to be.
 pub fn is_going(node: &Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref()).into_iter().flatten();
     node.metadata.deletion_timestamp.is_some()
         || taints.into_iter().any(|taint| taint.key == TO_BE_DELETED_TAINT)
 }
 
-/// Whether a Node says that it is ready.
+/// `true` if a Node says that it is ready.
 pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref()).into_iter().flatten();
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")

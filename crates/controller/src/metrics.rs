@@ -1,4 +1,4 @@
-//! What the client side of a process counts, in upstream's names: workqueues, requests, the lead.
+//! The metrics of a process's client side, in upstream's names: workqueues, requests, the lead.
 //!
 //! Source: `k8s.io/component-base/metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}`. One registry per
 //! process holds them, whatever parts run in it; parts that run in one process share one `ClientMetrics`.
@@ -173,7 +173,7 @@ impl ClientMetrics {
         Self { inner: self.inner.clone(), part, followers }
     }
 
-    /// What the part is called, in events too.
+    /// The name of the part, also in events.
     pub fn part(&self) -> &'static str {
         self.part
     }

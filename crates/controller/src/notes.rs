@@ -1,4 +1,4 @@
-//! What is noted of requests that have been made.
+//! The notes of requests that have been made.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::plan::ApiRequest;
 use crate::tally::{SecondsRow, Tally};
 
-/// What is noted of a request.
+/// A note of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Noted {
     /// It counts.

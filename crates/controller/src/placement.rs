@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::selector::Labels;
 
-/// What of a Node can be asked for.
+/// The properties of a Node that can be asked for.
 #[derive(Clone, Copy, Default)]
 pub struct Target<'a> {
     /// Its labels.
@@ -24,7 +24,7 @@ impl<'a> From<&'a ObjectMeta> for Target<'a> {
     }
 }
 
-/// Whether a Pod's selector and required affinity allow a Node.
+/// `true` if a Pod's selector and required affinity allow a Node.
 pub fn allows(pod: &PodSpec, node: &ObjectMeta) -> bool {
     let node = Target::from(node);
     let label = |key: &String| node.labels.and_then(|labels| labels.get(key));
@@ -35,12 +35,12 @@ pub fn allows(pod: &PodSpec, node: &ObjectMeta) -> bool {
         && required.is_none_or(|selector| selects(selector, node))
 }
 
-/// Whether one of `selector`'s terms matches `node`. Source: `NodeSelector`, core/v1.
+/// `true` if one of `selector`'s terms matches `node`. Source: `NodeSelector`, core/v1.
 pub fn selects(selector: &NodeSelector, node: Target<'_>) -> bool {
     selector.node_selector_terms.iter().any(|term| matches_term(term, node))
 }
 
-/// Whether every requirement of `term` holds for `node`; an empty term matches nothing.
+/// `true` if every requirement of `term` holds for `node`; an empty term matches nothing.
 pub fn matches_term(term: &NodeSelectorTerm, node: Target<'_>) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
@@ -69,7 +69,7 @@ fn satisfies(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool
     }
 }
 
-/// Whether `toleration` covers `taint`. Source: `Toleration`, core/v1.
+/// `true` if `toleration` covers `taint`. Source: `Toleration`, core/v1.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let is_for =
         |mine: &Option<String>, theirs: &str| mine.as_deref().is_none_or(|m| m.is_empty() || m == theirs);

@@ -1,4 +1,4 @@
-//! What a decider wants done, as data.
+//! The actions that a decider wants done, as data.
 //!
 //! A [`Plan`] is a list of steps; the actions of a step run concurrently, and a failed step stops the plan, after
 //! which the key is tried again. So slow start is a plan whose steps grow, and order is one action per step.
@@ -36,7 +36,7 @@ pub struct Plan {
     pub on_failure_saying: Vec<(&'static str, Action)>,
     /// The steps whose failures are told; all, if none.
     pub on_failure_in: Option<Range<usize>>,
-    /// What is counted of the plan as a whole when it has been carried out.
+    /// The count of the plan as a whole when it has been carried out.
     pub measured: Option<Measured>,
 }
 
@@ -66,12 +66,12 @@ impl Plan {
         self.requeue_after = Some(self.requeue_after.map_or(delay, |earlier| earlier.min(delay)));
     }
 
-    /// Whether there is nothing to do now.
+    /// `true` if there is nothing to do now.
     pub fn is_empty(&self) -> bool {
         self.questions.is_empty() && self.steps.iter().all(Vec::is_empty)
     }
 
-    /// What is done about the failure of a step.
+    /// The actions after the failure of a step.
     pub fn about_failure(self, step: usize, message: &str) -> Vec<Action> {
         if self.on_failure_in.is_some_and(|steps| !steps.contains(&step)) {
             return Vec::new();
@@ -94,14 +94,14 @@ pub enum Action {
     Request(Box<ApiRequest>),
     /// An Event; recorded at best effort, it never fails a plan.
     Event(Box<EventAction>),
-    /// What is counted when the steps before have been done.
+    /// A count when the steps before have been done.
     Count(Tally),
 }
 
 /// A request, ready to be sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiRequest {
-    /// What the request does.
+    /// The effect of the request.
     pub verb: Verb,
     /// On which resource.
     pub resource: ResourceRef,
@@ -115,7 +115,7 @@ pub struct ApiRequest {
     pub body: Value,
 }
 
-/// What a request does.
+/// The effect of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// POST. `AlreadyExists` fails the plan: the next run sees what is there.
@@ -135,9 +135,9 @@ pub enum Verb {
 /// An Event to record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventAction {
-    /// Whom it comes from; whoever carries the plan out, if empty.
+    /// The component that it comes from; that which carries the plan out, if empty.
     pub component: Cow<'static, str>,
-    /// What the event is about.
+    /// The object that the event is about.
     pub regarding: ObjectReference,
     /// Normal or Warning.
     pub event_type: EventType,
@@ -145,7 +145,7 @@ pub struct EventAction {
     pub reason: String,
     /// A sentence, for people.
     pub message: String,
-    /// What machines may want to know beside that: `metadata.annotations`.
+    /// Data for machines beside that: `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a decider wants to hear from the API server because no informer knows it, and what it was told.
+//! Questions of a decider to the API server that no informer answers, and their answers.
 //!
 //! A plan carries questions; once its steps are done they are asked, the answers are kept here, and the key runs again.
 //! How old an answer may be is for who reads it to say. Answers are facts like an informer's: an answer that could not
@@ -30,12 +30,12 @@ const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// What can be asked.
+/// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Question {
-    /// Which resources the server has, each in the version that it prefers.
+    /// The resources that the server has, each in the version that it prefers.
     Resources,
-    /// What is left of a resource in a namespace.
+    /// The remaining content of a resource in a namespace.
     Content(ResourceRef, String),
     /// One object: resource, namespace (empty for what has none), name, uid.
     ///
@@ -43,12 +43,12 @@ pub enum Question {
     Object(ResourceRef, String, String, String),
     /// The subresource `scale` of one object: resource, namespace, name.
     Scale(ResourceRef, String, String),
-    /// What is under a path with its query, as the APIs of metrics have it: lists without resourceVersions, which nobody
-    /// can watch.
+    /// The document under a path with its query, as the APIs of metrics have it: lists without resourceVersions, which
+    /// nobody can watch.
     Document(String),
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// To [`Question::Resources`].
@@ -63,7 +63,7 @@ pub enum Answer {
     Document(Arc<Value>),
 }
 
-/// How many Pods an object wants. Source: `autoscaling/v1.Scale`.
+/// The number of Pods that an object wants. Source: `autoscaling/v1.Scale`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scale {
     /// Of the object.
@@ -78,16 +78,16 @@ pub struct Scale {
     pub selector: String,
 }
 
-/// What is left of a resource in a namespace.
+/// The remaining content of a resource in a namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
     /// The metadata of some of the objects.
     pub objects: Vec<Arc<PartialObject>>,
-    /// How many there are beside these.
+    /// The number of further ones.
     pub others: usize,
 }
 
-/// What was answered last, or why there was no answer.
+/// The last answers, or the reasons why there was none.
 #[derive(Debug, Default)]
 pub struct Answers(Mutex<Known>);
 
@@ -103,14 +103,14 @@ impl Answers {
         informers.setting_or(Self::default)
     }
 
-    /// What was answered, if it was asked at `not_before` or later.
+    /// The answer, if it was asked at `not_before` or later.
     pub fn get(&self, question: &Question, not_before: Timestamp) -> Option<Result<Answer, String>> {
         let known = self.0.lock();
         let (_, answer) = known.answers.get(question).filter(|(asked, _)| *asked >= not_before)?;
         Some(answer.clone())
     }
 
-    /// Which resources there are, if that was asked at `not_before` or later.
+    /// The resources that there are, if that was asked at `not_before` or later.
     pub fn resources(&self, not_before: Timestamp) -> Option<Result<Arc<Discovery>, String>> {
         match self.get(&Question::Resources, not_before)? {
             Ok(Answer::Resources(found)) => Some(Ok(found)),

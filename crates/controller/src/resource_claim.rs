@@ -1,5 +1,5 @@
-//! What controller, scheduler and kubelet all have to know of ResourceClaims: which claim a Pod means, whose it is, and
-//! who may use it.
+//! The rules about ResourceClaims that controller, scheduler and kubelet share: which claim a Pod means, whose it is,
+//! and who may use it.
 //!
 //! Pure. Source: `k8s.io/dynamic-resource-allocation/resourceclaim`, KEP-4381.
 
@@ -11,10 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// On a claim made from a template: which of its Pod's claims it is. Source: `PodResourceClaimAnnotation`.
 pub const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
-/// How many can use a claim. Source: `ResourceClaimReservedForMaxSize`.
+/// The number of users that a claim can have. Source: `ResourceClaimReservedForMaxSize`.
 pub const USERS_MAX: usize = 256;
 
-/// Which claim a Pod means.
+/// The claim that a Pod means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meant {
     /// The claim of that name, whoever made it.
@@ -44,7 +44,7 @@ pub fn of_pod(pod: &Pod) -> &[PodResourceClaim] {
     pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default()
 }
 
-/// Which claim one of them is.
+/// The claim that one of the Pod's entries means.
 pub fn meant(pod: &Pod, claim: &PodResourceClaim) -> Meant {
     if let Some(name) = &claim.resource_claim_name {
         return Meant::Named(name.clone());
@@ -98,22 +98,22 @@ pub fn check_owner(pod: &Pod, claim: &ResourceClaim) -> Result<(), String> {
     Err(format!("ResourceClaim {claim} was not created for pod {pod} (pod is not owner)"))
 }
 
-/// Who uses the claim, or is about to.
+/// The users of the claim, or those that are about to use it.
 pub fn users(claim: &ResourceClaim) -> &[ResourceClaimConsumerReference] {
     claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
 }
 
-/// Whether the Pod is among them.
+/// `true` if the Pod is among them.
 pub fn is_reserved_for(pod: &Pod, claim: &ResourceClaim) -> bool {
     users(claim).iter().any(|user| Some(&user.uid) == pod.metadata.uid.as_ref())
 }
 
-/// Whether one more may use it.
+/// `true` if one more may use it.
 pub fn can_be_reserved(claim: &ResourceClaim) -> bool {
     users(claim).len() < USERS_MAX
 }
 
-/// Whether it has devices.
+/// `true` if it has devices.
 pub fn is_allocated(claim: &ResourceClaim) -> bool {
     claim.status.as_ref().is_some_and(|status| status.allocation.is_some())
 }
@@ -129,7 +129,7 @@ pub fn reserve(claim: &mut ResourceClaim, pod: &Pod) {
     claim.status.get_or_insert_default().reserved_for.get_or_insert_default().push(user);
 }
 
-/// Whether none of the Pod's containers runs, or ever will. Source: `isPodDone` of the resourceclaim controller.
+/// `true` if none of the Pod's containers runs, or ever will. Source: `isPodDone` of the resourceclaim controller.
 pub fn is_done(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which resource of the API is meant: enough to build its URLs.
+//! A resource of the API: enough to build its URLs.
 
 use std::any::TypeId;
 
@@ -15,7 +15,7 @@ pub struct ResourceRef {
     pub kind: String,
     /// For example `deployments`.
     pub plural: String,
-    /// Whether objects live in a namespace.
+    /// `true` if objects live in a namespace.
     pub namespaced: bool,
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 /// The labels of an object.
 pub type Labels = BTreeMap<String, String>;
 
-/// Whether `labels` satisfy every requirement of `selector`. Source: `LabelSelector`, meta/v1.
+/// `true` if `labels` satisfy every requirement of `selector`. Source: `LabelSelector`, meta/v1.
 pub fn selects(selector: &LabelSelector, labels: Option<&Labels>) -> bool {
     let empty = Labels::new();
     let labels = labels.unwrap_or(&empty);
@@ -17,13 +17,13 @@ pub fn selects(selector: &LabelSelector, labels: Option<&Labels>) -> bool {
         && selector.match_expressions.iter().flatten().all(|requirement| satisfies(requirement, labels))
 }
 
-/// Whether `selector` has no requirement at all, and so selects everything.
+/// `true` if `selector` has no requirement at all, and so selects everything.
 pub fn is_empty(selector: &LabelSelector) -> bool {
     selector.match_labels.as_ref().is_none_or(Labels::is_empty)
         && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
 }
 
-/// Whether `labels` hold every pair of `wanted`. Source: `ServiceSpec.selector`, core/v1.
+/// `true` if `labels` hold every pair of `wanted`. Source: `ServiceSpec.selector`, core/v1.
 pub fn contains(labels: &Labels, wanted: &Labels) -> bool {
     wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

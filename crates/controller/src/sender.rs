@@ -1,4 +1,4 @@
-//! How requests leave: stamped with their cause, and counted.
+//! The sending of requests: stamped with their cause, and counted.
 
 use http::{Request, Response};
 use kube::client::Body;

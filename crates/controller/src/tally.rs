@@ -1,4 +1,4 @@
-//! What controllers count of their plans, as data: a plan says what to count, and who carries it out counts.
+//! The counts that controllers keep of their plans, as data: a plan says what to count, and who carries it out counts.
 
 /// Names and values.
 pub type Labels = Vec<(&'static str, String)>;
@@ -8,7 +8,7 @@ pub type Labels = Vec<(&'static str, String)>;
 pub struct CounterRow {
     /// Without `_total`.
     pub name: &'static str,
-    /// What it says.
+    /// The help text.
     pub help: &'static str,
 }
 
@@ -17,7 +17,7 @@ pub struct CounterRow {
 pub struct SecondsRow {
     /// As it is exposed.
     pub name: &'static str,
-    /// What it says.
+    /// The help text.
     pub help: &'static str,
     /// The first bucket, the factor from each to the next, and how many there are.
     pub buckets: (f64, f64, u16),
@@ -26,20 +26,20 @@ pub struct SecondsRow {
 /// One thing to count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
-    /// What is counted.
+    /// The counter.
     pub counter: &'static CounterRow,
     /// Under these labels.
     pub labels: Labels,
-    /// How much of it.
+    /// The amount.
     pub by: u64,
 }
 
-/// What is counted of each plan: how many there were and how long they took.
+/// The counts of each plan: their number and their duration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// How many.
+    /// The number of plans.
     pub counter: &'static CounterRow,
-    /// How long.
+    /// The duration of plans.
     pub seconds: &'static SecondsRow,
     /// Under these labels if all of it was done.
     pub done: Labels,

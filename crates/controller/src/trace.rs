@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use base::Tasks;
 
-/// Where spans are posted.
+/// The path to which spans are posted.
 pub const SPANS_PATH: &str = "/debug/knarr/spans";
 /// Spans that wait to be sent; more are dropped.
 const QUEUE_MAX: usize = 4096;

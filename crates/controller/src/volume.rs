@@ -1,4 +1,4 @@
-//! What binder, attacher, scheduler and kubelet all have to know of volumes and claims: annotations, who is bound to
+//! The rules about volumes and claims that binder, attacher, scheduler and kubelet share: annotations, who is bound to
 //! whom, which volume fits a claim, which node can reach it, and what things are called.
 //!
 //! Pure. Sources: `component-helpers/storage/volume`, `pkg/volume/util`, `pkg/volume/csi` of upstream.
@@ -54,12 +54,12 @@ pub fn volume_name(claim: &PersistentVolumeClaim) -> &str {
     claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).unwrap_or_default()
 }
 
-/// Whether both sides say that they belong together, and the binder has finished.
+/// `true` if both sides say that they belong together, and the binder has finished.
 pub fn is_claim_bound(claim: &PersistentVolumeClaim) -> bool {
     !volume_name(claim).is_empty() && annotation(&claim.metadata, BIND_COMPLETED).is_some()
 }
 
-/// Whether volumes of the class are bound when a Pod is scheduled, not before.
+/// `true` if volumes of the class are bound when a Pod is scheduled, not before.
 pub fn waits_for_consumer(class: &StorageClass) -> bool {
     class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
 }
@@ -69,7 +69,7 @@ pub fn claim_ref(volume: &PersistentVolume) -> Option<&ObjectReference> {
     volume.spec.as_ref()?.claim_ref.as_ref()
 }
 
-/// Whether the volume is for this claim: by name, and by uid if it says one.
+/// `true` if the volume is for this claim: by name, and by uid if it says one.
 pub fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let Some(reference) = claim_ref(volume) else { return false };
     let uid = reference.uid.as_deref().unwrap_or_default();
@@ -78,7 +78,7 @@ pub fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool 
         && (uid.is_empty() || Some(uid) == claim.metadata.uid.as_deref())
 }
 
-/// What a volume says of the claim that it is for.
+/// A volume's reference to the claim that it is for.
 pub fn reference_to_claim(claim: &PersistentVolumeClaim) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -134,7 +134,7 @@ pub fn claim_of(pod: &Pod, volume: &Volume) -> Option<String> {
     Some(format!("{}-{}", pod.metadata.name.as_deref().unwrap_or_default(), volume.name))
 }
 
-/// Whether the claim was made for this very Pod. Source: `IsVolumeForPod`... of generic ephemeral volumes, KEP-1698.
+/// `true` if the claim was made for this very Pod. Source: `IsVolumeForPod`... of generic ephemeral volumes, KEP-1698.
 pub fn is_claim_of_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
     let owners = claim.metadata.owner_references.iter().flatten();
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -153,15 +153,15 @@ pub fn csi(volume: &PersistentVolume) -> Option<&CSIPersistentVolumeSource> {
     volume.spec.as_ref()?.csi.as_ref()
 }
 
-/// What a volume is called in `Node.status.volumesInUse` and `volumesAttached`.
+/// The name of a volume in `Node.status.volumesInUse` and `volumesAttached`.
 pub fn unique_name(source: &CSIPersistentVolumeSource) -> String {
     format!("kubernetes.io/csi/{}^{}", source.driver, source.volume_handle)
 }
 
-/// What those names of iSCSI volumes begin with.
+/// The prefix of iSCSI volumes' names there.
 pub const ISCSI: &str = "kubernetes.io/iscsi/";
 
-/// What an iSCSI volume is called in `Node.status.volumesInUse` and `volumesAttached`. Source: `GetVolumeName`,
+/// The name of an iSCSI volume in `Node.status.volumesInUse` and `volumesAttached`. Source: `GetVolumeName`,
 /// `pkg/volume/iscsi`.
 pub fn iscsi_name(target_portal: &str, iqn: &str, lun: i32) -> String {
     format!("{ISCSI}{target_portal}:{iqn}:{lun}")
@@ -179,7 +179,7 @@ pub fn sha256(texts: &[&str]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether only one node may have the volume at a time.
+/// `true` if only one node may have the volume at a time.
 pub fn is_exclusive(volume: &PersistentVolume) -> bool {
     let modes = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
     !modes.is_empty() && !modes.iter().any(|mode| mode == "ReadWriteMany" || mode == "ReadOnlyMany")

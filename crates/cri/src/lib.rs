@@ -55,18 +55,18 @@ pub enum CriError {
 /// The result of a CRI call.
 pub type CriResult<T> = Result<T, CriError>;
 
-/// What a streaming server puts before why a command could not be run. Source: `ServeExec` of upstream's kubelet.
+/// The prefix of a streaming server's reason why a command could not be run. Source: `ServeExec` of upstream's kubelet.
 pub const EXEC_FAILED: &str = "Internal error occurred: error executing command in container: ";
 
-/// How a runtime begins to say that an image could not be mounted as a volume. Source: `ErrImageVolumeMountFailed` of
-/// upstream's `cri-api`.
+/// The prefix of a runtime's message that an image could not be mounted as a volume. Source:
+/// `ErrImageVolumeMountFailed` of upstream's `cri-api`.
 pub const IMAGE_VOLUME_FAILED: &str = "ImageVolumeMountFailed";
 
 /// The far end of an exec, attach or port-forward.
 pub struct Streams {
-    /// What the client sends. `None` if stdin was not asked for.
+    /// The client's input. `None` if stdin was not asked for.
     pub stdin: Option<Box<dyn tokio::io::AsyncWrite + Send + Unpin>>,
-    /// What the container prints; with a TTY, everything.
+    /// The container's output; with a TTY, everything.
     pub stdout: Option<Box<dyn tokio::io::AsyncRead + Send + Unpin>>,
     /// `None` with a TTY.
     pub stderr: Option<Box<dyn tokio::io::AsyncRead + Send + Unpin>>,

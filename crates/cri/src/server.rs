@@ -20,7 +20,7 @@ use tonic_prost::ProstCodec;
 use crate::calls::{image_calls, runtime_calls};
 use crate::{CriResult, ImageService, RuntimeService, v1};
 
-/// Who makes the URLs that exec, attach and port-forward answer with. Each is good for one connection, soon.
+/// The maker of the URLs that exec, attach and port-forward answer with. Each is good for one connection, soon.
 #[async_trait]
 pub trait Streaming: Send + Sync + 'static {
     /// Where a client runs the command.
@@ -40,7 +40,7 @@ pub trait Streaming: Send + Sync + 'static {
     async fn port_forward(&self, request: v1::PortForwardRequest) -> CriResult<String>;
 }
 
-/// What is served.
+/// The services that are served.
 #[derive(Clone)]
 pub struct Services {
     /// The runtime.

@@ -24,16 +24,16 @@ use volumes::Volumes;
 /// The driver's name, as CSIDriver and StorageClasses have it.
 pub const NAME: &str = "hostpath.csi.knarr.io";
 
-/// How a driver is set up.
+/// The settings of a driver.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What it is called, which is [`NAME`] unless there are several on one node.
+    /// The name, which is [`NAME`] unless there are several on one node.
     pub name: String,
-    /// What its volumes are on: the Node's name.
+    /// The name of the Node that its volumes are on.
     pub node_id: String,
     /// Volumes are below.
     pub folder: PathBuf,
-    /// Where it listens.
+    /// The socket on which it listens.
     pub socket: PathBuf,
     /// In the kubelet's `plugins_registry`; `None` if no kubelet is to know.
     pub registration_socket: Option<PathBuf>,

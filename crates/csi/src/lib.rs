@@ -30,5 +30,5 @@ pub mod registration;
 /// The result of a CSI call.
 pub type Result<T> = std::result::Result<T, Status>;
 
-/// What `PluginInfo.type` of a CSI driver is. Source: `registerapi.CSIPlugin`.
+/// The `PluginInfo.type` of a CSI driver. Source: `registerapi.CSIPlugin`.
 pub const CSI_PLUGIN: &str = "CSIPlugin";

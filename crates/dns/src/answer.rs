@@ -12,7 +12,7 @@ use crate::zone::{Endpoint, Entry, Port, Zone};
 /// Version of the specification, which `dns-version` tells.
 const SPECIFICATION: &str = "1.1.0";
 
-/// What to do about a question.
+/// The treatment of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// Send this.
@@ -28,9 +28,9 @@ pub enum Decision {
 pub struct Answer {
     /// `NoError` also if the name exists without such records.
     pub code: ResponseCode,
-    /// What was asked for.
+    /// The records that were asked for.
     pub answers: Vec<Record>,
-    /// Where the targets of the answers are.
+    /// The addresses of the answers' targets.
     pub additionals: Vec<Record>,
     /// With empty answers: how long they hold.
     pub soa: Option<Record>,

@@ -21,14 +21,14 @@ pub use zone::Zone;
 /// Seconds that clients may keep an answer.
 pub const TTL_SECONDS: u32 = 5;
 
-/// What the server must know.
+/// The settings of the server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens, UDP and TCP. The addresses must be there.
+    /// The addresses on which it listens, UDP and TCP. The addresses must be there.
     pub bind: Vec<SocketAddr>,
     /// The cluster's domain, `cluster.local`.
     pub domain: String,
-    /// Who is asked for names outside the cluster; nobody if empty. See [`upstreams`].
+    /// The resolvers for names outside the cluster; none if empty. See [`upstreams`].
     pub upstreams: Vec<SocketAddr>,
     /// Networks (of Services and Pods) whose reverse names nobody else is asked for.
     pub reverse_cidrs: Vec<Cidr>,

@@ -29,7 +29,7 @@ const TCP_RESPONSES_MAX: usize = 64;
 /// Fits into one packet on every usual network. Source: DNS Flag Day 2020.
 const UDP_PAYLOAD_MAX: u16 = 1232;
 
-/// Why the server cannot start.
+/// The reason why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum DnsError {
     /// The address is not there or taken.
@@ -46,7 +46,7 @@ pub enum DnsError {
 /// A server that runs until its tasks stop.
 #[derive(Debug)]
 pub struct Running {
-    /// Where it listens.
+    /// The addresses on which it listens.
     pub addresses: Vec<SocketAddr>,
     /// True as soon as cluster names are answered.
     pub ready: watch::Receiver<bool>,

@@ -1,4 +1,4 @@
-//! What can be asked for: Services and their endpoints, indexed by name and by address.
+//! The names of the zone: Services and their endpoints, indexed by name and by address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

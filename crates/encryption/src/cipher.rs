@@ -1,4 +1,4 @@
-//! What one key does to one value. The formats are those of upstream's `storage/value/encrypt`.
+//! The cipher of one key over one value. The formats are those of upstream's `storage/value/encrypt`.
 //!
 //! A nonce is always random, from the operating system, and stands before what it was used for.
 

@@ -47,7 +47,7 @@ impl fmt::Display for GroupResource {
     }
 }
 
-/// Why a configuration cannot be used.
+/// The reason why a configuration cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// There is nothing in the file.
@@ -198,7 +198,7 @@ pub struct Kms {
     pub cachesize: Option<i32>,
     /// `unix:///run/kms.sock`
     pub endpoint: String,
-    /// How long the plugin gets to answer.
+    /// The time that the plugin gets to answer.
     pub timeout: String,
 }
 

@@ -95,7 +95,7 @@ impl Encryption {
         encryption
     }
 
-    /// What happens to values of a kind.
+    /// The transformer of a kind's values.
     pub fn transformer(&self, group: &str, resource: &str) -> Transformer {
         Transformer { chain: self.loaded.read().chain(group, resource).map(Arc::clone) }
     }
@@ -105,12 +105,12 @@ impl Encryption {
         self.changed.subscribe()
     }
 
-    /// Whether the server's health depends on plugins, or may from the next configuration on.
+    /// `true` if the server's health depends on plugins, or may from the next configuration on.
     pub fn has_health(&self) -> bool {
         self.is_reloaded || !self.loaded.read().providers.is_empty()
     }
 
-    /// How the plugins are.
+    /// The health of the plugins.
     ///
     /// # Errors
     /// What is wrong with those that are not well.
@@ -260,18 +260,18 @@ async fn health(providers: &[Arc<Provider>]) -> Result<(), String> {
     }
 }
 
-/// What happens to values of one kind, under one configuration.
+/// The transformation of one kind's values, under one configuration.
 pub struct Transformer {
     chain: Option<Arc<Chain>>,
 }
 
 impl Transformer {
-    /// Whether the configuration says anything of the kind.
+    /// `true` if the configuration says anything of the kind.
     pub fn is_configured(&self) -> bool {
         self.chain.is_some()
     }
 
-    /// What is to be stored at `place`, the key of the store; the value itself for kinds that are not configured.
+    /// The bytes to store at `place`, the key of the store; the value itself for kinds that are not configured.
     ///
     /// # Errors
     /// If there is no randomness, or a KMS plugin has not been well for too long.

@@ -1,10 +1,10 @@
-//! Why a value cannot be read or written; the texts are upstream's where it has some.
+//! Values that cannot be read or written, with the reason; the texts are upstream's where it has some.
 
 use std::fmt;
 
 use tonic::Status;
 
-/// Why stored bytes could not be opened.
+/// The reason why stored bytes could not be opened.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OpenError {
     /// Not even nonce and tag.
@@ -47,7 +47,7 @@ pub enum OpenError {
     Several(Vec<Self>),
 }
 
-/// Why a value could not be made ready for the store.
+/// The reason why a value could not be made ready for the store.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SealError {
     /// The operating system gave no randomness.
@@ -71,7 +71,7 @@ pub enum SealError {
     },
 }
 
-/// What is wrong with an envelope. Source: `kmsv2.ValidateEncryptedObject`.
+/// The defect of an envelope. Source: `kmsv2.ValidateEncryptedObject`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
     /// No such message.
@@ -109,7 +109,7 @@ pub enum EnvelopeError {
         "failed to validate annotations: total size of annotations is {0}, which exceeds the max size of 32768"
     )]
     LongAnnotations(usize),
-    /// What the plugin decrypted is no seed or key.
+    /// A decrypted text that is no seed or key.
     #[error("invalid seed length {0} used for key generation")]
     Seed(usize),
 }

@@ -18,5 +18,5 @@ pub use config::{Config, ConfigError};
 pub use encryption::{Encryption, Transformer};
 pub use errors::{OpenError, SealError};
 
-/// What the bytes of every encrypted value begin with. Source: `storage/value/encrypt/identity`.
+/// The prefix of every encrypted value. Source: `storage/value/encrypt/identity`.
 pub const PREFIX: &[u8] = b"k8s:enc:";

@@ -1,4 +1,4 @@
-//! What is counted, by upstream's names.
+//! The metrics, by upstream's names.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Who calls.
+//! The calling end.
 
 use std::path::Path;
 use std::time::Duration;

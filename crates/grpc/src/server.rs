@@ -1,4 +1,4 @@
-//! Who answers.
+//! The answering end.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -34,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A call as it arrives.
 pub type Asked = hyper::Request<Incoming>;
-/// What goes back.
+/// An answer to a call.
 pub type Answer = http::Response<Body>;
 
 /// Answers calls by their path, such as `/csi.v1.Node/NodeGetInfo`.
@@ -241,7 +241,7 @@ fn no_room() -> BoxFuture<'static, Answer> {
     std::future::ready(refused.into_http()).boxed()
 }
 
-/// What is said of a call that nobody has.
+/// The answer to a call that nobody has.
 pub fn unknown(path: &str) -> BoxFuture<'static, Answer> {
     std::future::ready(Status::unimplemented(format!("unknown method {path}")).into_http()).boxed()
 }

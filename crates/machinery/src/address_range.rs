@@ -16,7 +16,7 @@ pub struct AddressRange {
     last: IpAddr,
 }
 
-/// Why a text is no run of addresses.
+/// A text that is no run of addresses, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRangeError {
     /// Neither a network nor two addresses.
@@ -51,12 +51,12 @@ impl AddressRange {
         Family::of(self.first)
     }
 
-    /// Whether an address is one of them.
+    /// `true` if an address is one of them.
     pub fn contains(self, address: IpAddr) -> bool {
         Family::of(address) == self.family() && self.first <= address && address <= self.last
     }
 
-    /// Whether any address is in both.
+    /// `true` if any address is in both.
     pub fn overlaps(self, other: Self) -> bool {
         self.family() == other.family() && self.first <= other.last && other.first <= self.last
     }

@@ -64,7 +64,7 @@ static UNTRACKED: LazyLock<Set<'static>> = LazyLock::new(|| {
     Set::of_fields(&paths)
 });
 
-/// Who writes, and how.
+/// The writer, and the manner of the write.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
     /// The field manager.
@@ -75,7 +75,7 @@ pub struct Write<'a> {
     pub subresource: &'a str,
     /// The time, RFC 3339 in seconds.
     pub now: &'a str,
-    /// What writes through this endpoint never change: trees of paths.
+    /// Trees of paths that writes through this endpoint never change.
     pub ignored: &'a Set<'a>,
 }
 
@@ -88,7 +88,7 @@ pub trait Versions {
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value>;
 }
 
-/// What to do about fields that others own with other values.
+/// The treatment of fields that others own with other values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnConflict {
     /// Apply nothing.
@@ -97,7 +97,7 @@ pub enum OnConflict {
     Force,
 }
 
-/// Why a configuration cannot be applied. The texts are upstream's.
+/// The reason why a configuration cannot be applied. The texts are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// The configuration is wrong: a bad request.

@@ -6,12 +6,12 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// What makes a text no schedule, in upstream's words.
+/// The defect of a text that is no schedule, in upstream's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(String);
 
-/// When something is to happen, again and again.
+/// A schedule of something that happens again and again.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     /// The zone that the text names, if it does.

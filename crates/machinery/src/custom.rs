@@ -1,4 +1,4 @@
-//! What the validation walk finds about objects of custom kinds, as field errors.
+//! Findings of the validation walk about objects of custom kinds, as field errors.
 //!
 //! Source: `kubeOpenAPIResultToFieldErrors` and `schema/objectmeta` of `k8s.io/apiextensions-apiserver/pkg/apiserver`.
 
@@ -47,7 +47,7 @@ impl From<Violation> for FieldError {
     }
 }
 
-/// Whether a resource within an object says what it is.
+/// The errors of a resource within an object that does not say what it is.
 pub fn resource(path: &str, object: &Map<String, Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let path = if path.is_empty() { Path::default() } else { Path::new(path) };

@@ -27,9 +27,10 @@ pub enum Feature {
     HpaScaleToZero,
     /// A StatefulSet may be without several of its Pods while it rolls.
     MaxUnavailableStatefulSet,
-    /// What the containers of a Job ask for may change while it is suspended and nobody works.
+    /// Changes of what the containers of a Job ask for, while it is suspended and none of its Pods runs.
     MutablePodResourcesForSuspendedJobs,
-    /// Where a Job's Pods go may change whenever it is suspended and nobody works, and not only before it began.
+    /// Changes of where a Job's Pods go, whenever it is suspended and none of its Pods runs, and not only before it
+    /// began.
     MutableSchedulingDirectivesForSuspendedJobs,
     /// MutatingAdmissionPolicies are served (`admissionregistration.k8s.io/v1beta1`), and change what is written.
     MutatingAdmissionPolicy,
@@ -60,7 +61,7 @@ const NEEDS: [(Feature, Feature); 2] = [
 static ON: OnceLock<BTreeSet<Feature>> = OnceLock::new();
 
 impl Feature {
-    /// Whether this process has it on.
+    /// `true` if this process has it on.
     #[must_use]
     pub fn is_on(self) -> bool {
         ON.get().is_some_and(|on| on.contains(&self))
@@ -98,7 +99,7 @@ fn chosen(gates: &[Gate]) -> Result<BTreeSet<Feature>, String> {
     }
 }
 
-/// What a flag says of one feature: `ClusterTrustBundle=true`.
+/// The part of a flag about one feature: `ClusterTrustBundle=true`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
     feature: Feature,

@@ -42,7 +42,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// Why a field is wrong; the variant decides `Status.details.causes[].reason`.
+/// The reason why a field is wrong; the variant decides `Status.details.causes[].reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// `FieldValueRequired`
@@ -70,9 +70,9 @@ pub enum Reason {
 /// One broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// Which field.
+    /// The path of the field.
     pub path: Path,
-    /// Which kind of rule.
+    /// The kind of rule.
     pub reason: Reason,
     /// The text after the path, value included, as upstream prints it.
     pub message: String,
@@ -102,12 +102,12 @@ impl Reason {
     }
 }
 
-/// What was found at a broken field, in the form in which it is printed: strings quoted, the rest as JSON.
+/// The value found at a broken field, in the form in which it is printed: strings quoted, the rest as JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown(String);
 
 impl Shown {
-    /// What has its form already.
+    /// A value that has its printed form already.
     #[must_use]
     pub fn printed(text: String) -> Self {
         Self(text)
@@ -268,7 +268,7 @@ impl FieldErrors {
         self.left_out += errors;
     }
 
-    /// How many there are beside those that can be read.
+    /// The number of errors beside those that can be read.
     pub fn left_out(&self) -> usize {
         self.left_out
     }

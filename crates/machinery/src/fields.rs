@@ -56,12 +56,12 @@ impl Selector {
         Ok(Self { terms })
     }
 
-    /// Whether everything matches.
+    /// `true` if everything matches.
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Whether an object, whose fields are read by `get`, fulfils every term.
+    /// `true` if an object, whose fields are read by `get`, fulfils every term.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> std::borrow::Cow<'a, str>) -> bool {
         self.terms.iter().all(|term| (get(&term.field) == term.value.as_str()) != term.is_negated)
     }

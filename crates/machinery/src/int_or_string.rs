@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-/// Which way a share of the total is rounded.
+/// The direction in which a share of the total is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
     /// To the next larger whole number, as `maxSurge` is.

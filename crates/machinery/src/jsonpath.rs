@@ -63,7 +63,7 @@ pub(crate) enum Comparison {
     AtLeast,
 }
 
-/// Why a text is no path.
+/// The reason why a text is no path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(String);

@@ -20,11 +20,11 @@ pub struct Selector {
 pub struct Requirement {
     /// The label's key.
     pub key: String,
-    /// How the label's value is judged.
+    /// The comparison for the label's value.
     pub operator: Operator,
 }
 
-/// How a label's value is judged.
+/// A comparison for a label's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `key in (a,b)`; also `key=a`.
@@ -109,29 +109,29 @@ impl Selector {
         Self { requirements, is_nothing: false }
     }
 
-    /// What is asked for.
+    /// The requirements, all of which must hold.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 
-    /// Whether everything matches.
+    /// `true` if everything matches.
     pub fn is_everything(&self) -> bool {
         !self.is_nothing && self.requirements.is_empty()
     }
 
-    /// Whether the labels of an object's JSON form fulfil every requirement.
+    /// `true` if the labels of an object's JSON form fulfil every requirement.
     pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
         self.matches_with(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
     }
 
-    /// Whether labels, read by `get`, fulfil every requirement.
+    /// `true` if labels, read by `get`, fulfil every requirement.
     pub fn matches_with<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         !self.is_nothing && self.requirements.iter().all(|r| r.operator.matches(get(&r.key)))
     }
 }
 
 impl Operator {
-    /// Whether a label with this value, or none, passes.
+    /// `true` if a label with this value, or none, passes.
     pub fn matches(&self, value: Option<&str>) -> bool {
         match self {
             Self::In(values) => value.is_some_and(|v| values.iter().any(|x| x == v)),

@@ -1,13 +1,14 @@
-//! Who works, of several processes that could: what flags and configuration files say of it.
+//! Leader election among several processes: the settings of flags and configuration files.
 
 use std::time::Duration;
 
-/// Who works, of several that could. Source: `LeaderElectionConfiguration` of `k8s.io/component-base/config`.
+/// The election of the one process that works, of several that could. Source: `LeaderElectionConfiguration` of
+/// `k8s.io/component-base/config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElection {
-    /// Whether to work only while holding the Lease.
+    /// `true` to work only while holding the Lease.
     pub is_on: bool,
-    /// How long a Lease that is not renewed keeps others from taking it.
+    /// The time for which a Lease that is not renewed keeps others from taking it.
     pub lease_duration: Duration,
     /// A leader that could not renew for this long stops.
     pub renew_deadline: Duration,
@@ -20,7 +21,7 @@ pub struct LeaderElection {
 }
 
 impl LeaderElection {
-    /// What counts for upstream's component of that name if nobody says anything.
+    /// The defaults of upstream's component of that name.
     pub fn of(component: &str) -> Self {
         Self {
             is_on: true,

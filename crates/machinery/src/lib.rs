@@ -1,4 +1,4 @@
-//! What all kinds share: metadata, names, selectors, quantities, addresses, field errors, patches.
+//! The things that all kinds share: metadata, names, selectors, quantities, addresses, field errors, patches.
 //!
 //! Nothing here knows a kind by name, does I/O, or reads a clock.
 

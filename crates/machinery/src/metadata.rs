@@ -21,9 +21,9 @@ pub struct OwnerReference<'a> {
     pub name: &'a str,
     /// Uid of the owner.
     pub uid: &'a str,
-    /// Whether the owner is the managing controller.
+    /// `true` if the owner is the managing controller.
     pub is_controller: bool,
-    /// Whether a foreground deletion of the owner waits for this object.
+    /// `true` if a foreground deletion of the owner waits for this object.
     pub blocks_owner_deletion: bool,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Metadata<'a> {
         self.text("deletionTimestamp").parse().ok()
     }
 
-    /// Whether deletion was asked for.
+    /// `true` if deletion was asked for.
     pub fn is_terminating(self) -> bool {
         self.get("deletionTimestamp").is_some_and(|v| !v.is_null())
     }

@@ -75,7 +75,7 @@ impl Cidr {
         IpNet::new(address.into(), bits).ok().map(Self)
     }
 
-    /// What a field of an old kind says; a wrapped IPv4 network is unwrapped where its prefix covers the wrapping.
+    /// The network in a field of an old kind; a wrapped IPv4 network is unwrapped where its prefix covers the wrapping.
     pub fn legacy(text: &str) -> Option<Self> {
         let (written, bits) = text.split_once('/')?;
         if bits.is_empty() || !bits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -95,7 +95,7 @@ impl Cidr {
         self.0.addr()
     }
 
-    /// How many bits are fixed.
+    /// The number of fixed bits.
     pub fn bits(self) -> u8 {
         self.0.prefix_len()
     }
@@ -129,22 +129,22 @@ impl Cidr {
         self.0.broadcast()
     }
 
-    /// Whether an address is inside. Addresses of the other family never are.
+    /// `true` if an address is inside. Addresses of the other family never are.
     pub fn contains(self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
 
-    /// Whether a whole network is inside; every one has itself.
+    /// `true` if a whole network is inside; every one has itself.
     pub fn covers(self, other: Self) -> bool {
         self.0.contains(&other.0)
     }
 
-    /// Whether any address is in both.
+    /// `true` if any address is in both.
     pub fn overlaps(self, other: Self) -> bool {
         self.covers(other) || other.covers(self)
     }
 
-    /// How many addresses there are; no more than fit into the number.
+    /// The number of addresses; no more than fit into the number.
     pub fn size(self) -> u64 {
         1_u64.checked_shl(u32::from(self.0.max_prefix_len() - self.bits())).unwrap_or(u64::MAX)
     }
@@ -257,12 +257,12 @@ impl Cidrs {
         self.iter().find(|cidr| cidr.family() == family)
     }
 
-    /// Whether an address is in one of them.
+    /// `true` if an address is in one of them.
     pub fn contains(self, address: IpAddr) -> bool {
         self.iter().any(|cidr| cidr.contains(address))
     }
 
-    /// Whether any address is in both.
+    /// `true` if any address is in both.
     pub fn overlaps(self, other: Self) -> bool {
         self.iter().any(|one| other.iter().any(|other| one.overlaps(other)))
     }

@@ -82,12 +82,12 @@ impl Quantity {
         }
     }
 
-    /// Whether it is nothing.
+    /// `true` if it is nothing.
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// Whether it is a whole number of units.
+    /// `true` if it is a whole number of units.
     pub fn is_whole(self) -> bool {
         self.nanos % NANO == 0
     }

@@ -1,8 +1,8 @@
-//! Whether a toleration tolerates a taint.
+//! The match of a toleration and a taint.
 //!
 //! Source: `k8s.io/component-helpers/scheduling/corev1`.
 
-/// What a taint says.
+/// A taint's fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taint<'a> {
     /// Its key.
@@ -13,21 +13,21 @@ pub struct Taint<'a> {
     pub effect: &'a str,
 }
 
-/// What a toleration says; empty texts stand for absent fields.
+/// A toleration's fields; empty texts stand for absent fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Toleration<'a> {
     /// The taint's key; empty with `Exists` tolerates every key.
     pub key: &'a str,
     /// `Equal` (also when empty), `Exists`, or with the feature for it `Lt` and `Gt`.
     pub operator: &'a str,
-    /// What `Equal` compares.
+    /// The value that `Equal` compares.
     pub value: &'a str,
     /// The taint's effect; empty for every effect.
     pub effect: &'a str,
 }
 
 impl Toleration<'_> {
-    /// Whether `taint` is tolerated.
+    /// `true` if `taint` is tolerated.
     pub fn tolerates(&self, taint: &Taint<'_>) -> bool {
         if !self.effect.is_empty() && self.effect != taint.effect {
             return false;

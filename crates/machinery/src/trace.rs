@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What follows from one object's commits.
+/// The consequences of one object's commits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Chain {
@@ -32,11 +32,11 @@ pub struct Commit {
     pub component: String,
     /// The user's name.
     pub user: String,
-    /// When the request arrived, Unix microseconds.
+    /// The time at which the request arrived, Unix microseconds.
     pub at_us: i64,
-    /// When the watch cache had it, Unix microseconds.
+    /// The time at which the watch cache had it, Unix microseconds.
     pub committed_us: i64,
-    /// Whether the object went.
+    /// `true` if the object went.
     pub is_deletion: bool,
 }
 
@@ -46,9 +46,9 @@ pub struct Commit {
 pub struct Span {
     /// The revision that caused it.
     pub cause: u64,
-    /// Who did it, such as `kubelet`.
+    /// The component that did it, such as `kubelet`.
     pub component: String,
-    /// What was done, such as `sandbox started`.
+    /// The step that was done, such as `sandbox started`.
     pub name: String,
     /// On what, such as `pods/default/web-1`.
     pub object: String,

@@ -4,7 +4,7 @@
 //! (`knarr why`, `knarr status`). A row goes when the part comes. Kinds for which upstream has no part either, such as
 //! Ingresses, have none.
 
-/// What is said of a kind.
+/// A kind on which no part acts, and what follows from that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unserved {
     /// Empty for core.
@@ -13,14 +13,14 @@ pub struct Unserved {
     pub resource: &'static str,
     /// The part that lacks: "Job controller".
     pub part: &'static str,
-    /// What therefore does not happen: "its Pods are not created".
+    /// The effect that is therefore missing: "its Pods are not created".
     pub effect: &'static str,
 }
 
 /// All of them: none, as of now.
 pub const UNSERVED: &[Unserved] = &[];
 
-/// What is said of a kind, if no part acts on it.
+/// The entry of a kind, if no part acts on it.
 #[must_use]
 pub fn unserved(group: &str, resource: &str) -> Option<&'static Unserved> {
     UNSERVED.iter().find(|row| row.group == group && row.resource == resource)

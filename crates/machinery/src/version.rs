@@ -1,8 +1,8 @@
-//! Which Kubernetes this is: what `/version` says, and `kubernetes_build_info`.
+//! The version of Kubernetes: the content of `/version`, and `kubernetes_build_info`.
 
 use std::sync::OnceLock;
 
-/// What components say that they are: the API level, and who made them.
+/// The version that components report: the API level, and who made them.
 pub const GIT_VERSION: &str = "v1.35.0+knarr";
 
 /// A fact: its name in `/version`, its label of `kubernetes_build_info`, and its value.
@@ -10,14 +10,14 @@ pub const GIT_VERSION: &str = "v1.35.0+knarr";
 /// Source: `version.Info` of `k8s.io/apimachinery`; `registerBuildInfo` of `k8s.io/component-base/metrics`.
 pub type Fact = (&'static str, &'static str, String);
 
-/// What the program was built from. Where nobody knows, it is as upstream's own defaults are.
+/// The source of this build. Where nobody knows, it is as upstream's own defaults are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Build {
     /// The commit, in full.
     pub commit: &'static str,
     /// `clean` if the files were the commit's, else `dirty`.
     pub tree_state: &'static str,
-    /// When, as RFC 3339: of a commit its own time, so that builds of it are the same whenever they are made.
+    /// The time, as RFC 3339: of a commit its own time, so that builds of it are the same whenever they are made.
     pub date: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub fn built_from(build: Build) {
     BUILD.get_or_init(|| build);
 }
 
-/// What this program was built from.
+/// The source of this program's build.
 pub fn build() -> Build {
     BUILD.get().copied().unwrap_or(UNKNOWN)
 }

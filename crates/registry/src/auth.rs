@@ -1,4 +1,4 @@
-//! Who we are to a registry: credentials, what a registry asks for, and tokens.
+//! The client's identity at a registry: credentials, challenges, and tokens.
 //!
 //! A registry that answers 401 says how to prove who one is. For `Basic` that is the password itself; for `Bearer`, a
 //! token of a token service, which takes the password (or a refresh token) and is asked for this repository only.
@@ -19,7 +19,7 @@ pub(crate) const TOKEN_BYTES_MAX: u64 = 1 << 20;
 /// Who asks, in OAuth's terms.
 const CLIENT_ID: &str = "knarr";
 
-/// What proves who we are. Never shown.
+/// A proof of the client's identity. Never shown.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Credentials {
     /// A name and a password.

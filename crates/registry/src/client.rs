@@ -79,7 +79,7 @@ impl Client {
     }
 }
 
-/// How silence and passing errors are met.
+/// The manner in which silence and passing errors are met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// With a few more tries.
@@ -113,7 +113,7 @@ pub struct Resolved {
 }
 
 impl Session {
-    /// What this session is about.
+    /// The reference that this session is about.
     pub fn reference(&self) -> &Reference {
         &self.reference
     }

@@ -37,7 +37,7 @@ pub struct Registries {
     pub configs: BTreeMap<String, Host>,
 }
 
-/// Who else has a registry's images.
+/// Another host that has a registry's images.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mirror {
@@ -49,13 +49,13 @@ pub struct Mirror {
     pub rewrite: BTreeMap<String, String>,
 }
 
-/// How to talk to one host.
+/// The settings of connections to one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
-    /// Who we are.
+    /// The client's identity.
     pub auth: Option<Auth>,
-    /// Whom we trust.
+    /// The TLS settings.
     pub tls: Option<Tls>,
 }
 
@@ -164,7 +164,7 @@ impl Registries {
         tls.flat_map(|tls| [&tls.ca_file, &tls.cert_file, &tls.key_file]).flatten().map(PathBuf::as_path)
     }
 
-    /// Where to ask for what `reference` names, in this order: mirrors, then the registry itself.
+    /// The hosts to ask for what `reference` names, in this order: mirrors, then the registry itself.
     pub fn endpoints(&self, reference: &Reference) -> Vec<Endpoint> {
         let registry = reference.registry.as_str();
         let mirror = self.mirrors.get(registry).or_else(|| self.mirrors.get(WILDCARD));

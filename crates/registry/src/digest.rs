@@ -71,12 +71,12 @@ impl Digest {
         &self.hex
     }
 
-    /// Where a blob of this digest is in an OCI layout.
+    /// The path of a blob of this digest in an OCI layout.
     pub fn layout_path(&self) -> String {
         format!("blobs/{}", self.to_string().replace(':', "/"))
     }
 
-    /// Whether `bytes` are what the digest is of.
+    /// `true` if `bytes` are what the digest is of.
     pub fn is_of(&self, bytes: &[u8]) -> bool {
         let mut hasher = self.hasher();
         hasher.update(bytes);

@@ -17,7 +17,7 @@ pub const LAYERS_MAX: usize = 512;
 /// Deepest nesting of indexes.
 pub const INDEX_DEPTH_MAX: usize = 4;
 
-/// What is asked for when a manifest is asked for, best first.
+/// The accepted types of a manifest, best first.
 pub const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, \
     application/vnd.docker.distribution.manifest.list.v2+json, \
     application/vnd.oci.image.manifest.v1+json, \
@@ -27,7 +27,7 @@ pub const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, \
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What it is.
+    /// The media type.
     #[serde(default)]
     pub media_type: String,
     /// Its name.
@@ -41,13 +41,13 @@ pub struct Descriptor {
     /// Notes.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
-    /// Where it is if no registry may serve it (foreign layers).
+    /// The addresses of a layer that no registry may serve (foreign layers).
     #[serde(default)]
     pub urls: Vec<String>,
 }
 
 impl Descriptor {
-    /// Whether it is an index and not a manifest, by what it says.
+    /// `true` if it is an index and not a manifest, by what it says.
     pub fn is_index(&self) -> bool {
         self.media_type.ends_with("image.index.v1+json") || self.media_type.ends_with("manifest.list.v2+json")
     }
@@ -113,7 +113,7 @@ pub struct Index {
     pub manifests: Vec<Descriptor>,
 }
 
-/// What a manifest's address leads to.
+/// The document at a manifest's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
     /// An image.

@@ -1,11 +1,11 @@
-//! Why something did not come from a registry.
+//! The reasons why something did not come from a registry.
 
 use std::io;
 
 use crate::digest::DigestError;
 use crate::reference::ReferenceError;
 
-/// Why something did not come from a registry.
+/// The reason why something did not come from a registry.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The image's name cannot be parsed.
@@ -32,7 +32,7 @@ pub enum Error {
     /// An answer that the specification does not foresee.
     #[error("{0}")]
     Unexpected(String),
-    /// What came is not what its digest says.
+    /// Content that its digest does not fit.
     #[error("{what} is damaged: it is {actual}, not {expected}")]
     Digest {
         /// Of which thing.
@@ -93,7 +93,7 @@ impl Error {
         }
     }
 
-    /// Whether trying again may help.
+    /// `true` if trying again may help.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }

@@ -1,4 +1,4 @@
-//! Which proxy leads to a registry, and the way through it.
+//! The proxy for a registry, and the connection through it.
 //!
 //! What TLS protects goes through a tunnel (CONNECT); what is in the clear is asked of the proxy itself. A host is not
 //! the proxy's business if `NO_PROXY` says so, or if it is this very machine.

@@ -30,7 +30,7 @@ pub struct Reference {
     pub digest: Option<Digest>,
 }
 
-/// Why a text is no reference.
+/// The reason why a text is no reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
     /// It does not follow the grammar.
@@ -87,7 +87,7 @@ impl Reference {
         format!("{}/{}", self.registry, self.repository)
     }
 
-    /// What is asked for in the registry: the digest, else the tag.
+    /// The name to ask the registry for: the digest, else the tag.
     pub fn target(&self) -> String {
         match &self.digest {
             Some(digest) => digest.to_string(),

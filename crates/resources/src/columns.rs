@@ -1,4 +1,4 @@
-//! What `kubectl get` shows: the columns of a Table, per kind.
+//! The output of `kubectl get`: the columns of a Table, per kind.
 //!
 //! Names, order, formats and priorities are upstream's. A cell is a pure function of the object and the time.
 //! Source: `k8s.io/kubernetes/pkg/printers/internalversion`.
@@ -48,13 +48,13 @@ pub struct Column {
     pub format: Text,
     /// 0 for always, 1 for `-o wide` only.
     pub priority: i32,
-    /// What it tells.
+    /// The description of the column.
     pub told: Description,
     /// The cell of an object.
     pub cell: Cell,
 }
 
-/// What a column tells, in the API's words.
+/// The description of a column, in the API's words.
 #[derive(Clone, Debug)]
 pub enum Description {
     /// These.
@@ -81,7 +81,7 @@ impl Column {
         }
     }
 
-    /// What the column tells; empty for a few, as upstream.
+    /// The description of the column; empty for a few, as upstream.
     pub fn description(&self) -> &str {
         match &self.told {
             Description::Text(text) => text,
@@ -109,7 +109,7 @@ pub const CREATED_AT: &[Column] =
 /// The function of a cell that is made at run time.
 pub type MadeCell = dyn Fn(&Value, Timestamp) -> Value + Send + Sync;
 
-/// How a cell comes from the object and the time.
+/// The source of a cell: the object and the time.
 #[derive(Clone)]
 pub enum Cell {
     /// By a function of the program.

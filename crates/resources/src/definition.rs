@@ -1,5 +1,5 @@
-//! What a CustomResourceDefinition says of itself that its validation and its status judge alike; and who checks its
-//! expressions.
+//! The statements of a CustomResourceDefinition about itself that its validation and its status judge alike; and the
+//! checker of its expressions.
 
 use std::fmt::Debug;
 
@@ -12,8 +12,8 @@ use schema::rules::format::Format;
 use serde_json::Value;
 use x509_parser::pem::Pem;
 
-/// What the expressions in definitions (`x-kubernetes-validations`) are checked by: whether they compile, and what they
-/// cost. It is asked about schemas in which nothing else is wrong, by `validation::crd`'s functions.
+/// A checker of the expressions in definitions (`x-kubernetes-validations`): whether they compile, and what they cost.
+/// It is asked about schemas in which nothing else is wrong, by `validation::crd`'s functions.
 pub trait Expressions: Debug + Send + Sync {
     /// What is wrong with the expressions of a schema.
     fn check(&self, schema: &VersionSchema<'_>) -> FieldErrors;
@@ -22,7 +22,7 @@ pub trait Expressions: Debug + Send + Sync {
 /// A schema of a definition whose expressions are to be checked.
 #[derive(Clone, Copy, Debug)]
 pub struct VersionSchema<'a> {
-    /// Where it stands, such as `spec.versions[0].schema.openAPIV3Schema`.
+    /// The path of the schema, such as `spec.versions[0].schema.openAPIV3Schema`.
     pub path: &'a str,
     /// The schema (`JSONSchemaProps`).
     pub schema: &'a Value,
@@ -30,7 +30,7 @@ pub struct VersionSchema<'a> {
     pub root: SchemaRef<'a>,
     /// The `spec` of the stored definition: expressions that it has may be in versions of old.
     pub old_spec: Option<&'a Value>,
-    /// Whether the stored definition has the very same schema; its expressions may cost what they cost.
+    /// `true` if the stored definition has the very same schema; its expressions may cost what they cost.
     pub is_unchanged: bool,
 }
 
@@ -47,7 +47,7 @@ impl Expressions for AnyExpression {
 /// The annotation of definitions in the community's groups: where the API was reviewed, or that it was not.
 pub const APPROVAL_ANNOTATION: &str = "api-approved.kubernetes.io";
 
-/// What that annotation says.
+/// The meaning of that annotation.
 ///
 /// Source: `GetAPIApprovalState` of `k8s.io/apiextensions-apiserver/pkg/apihelpers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum Approval {
     Invalid,
 }
 
-/// Whether the community keeps a group to itself.
+/// `true` if the community keeps a group to itself.
 ///
 /// Source: `IsProtectedCommunityGroup`.
 pub fn is_protected_group(group: &str) -> bool {
@@ -71,7 +71,7 @@ pub fn is_protected_group(group: &str) -> bool {
         .any(|own| group.strip_suffix(own).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
 }
 
-/// What a definition's annotation says of its approval, and why that is so in upstream's words.
+/// The approval by a definition's annotation, and its reason in upstream's words.
 pub fn approval(definition: &Value) -> (Approval, String) {
     const RULE: &str = "protected groups must have approval annotation \"api-approved.kubernetes.io\"";
     const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
@@ -95,7 +95,7 @@ fn is_address(text: &str) -> bool {
     !host.is_empty() && Format::of("uri", &["string"]).is_some_and(|uri| uri.is_met_by(text))
 }
 
-/// What is wrong with the `caBundle` of a webhook's `clientConfig`; nothing if it has none.
+/// The defect of the `caBundle` of a webhook's `clientConfig`; none if there is no bundle.
 ///
 /// Source: `ValidateCABundle` of `k8s.io/apiserver/pkg/util/webhook`.
 pub fn ca_bundle_error(client_config: &Value) -> Option<String> {

@@ -1,4 +1,4 @@
-//! What field selectors may name, per kind.
+//! The fields that selectors may name, per kind.
 //!
 //! `metadata.name` and (for namespaced kinds) `metadata.namespace` are offered by every kind and stand in no row.
 
@@ -14,9 +14,9 @@ use crate::shared::Text;
 pub struct SelectableField {
     /// The field's label in a selector.
     pub label: Text,
-    /// Where its value is, as a JSON pointer.
+    /// The place of its value, as a JSON pointer.
     pub pointer: Text,
-    /// Where it is if it is not there, empty for nowhere else.
+    /// The place of its value if it is not there, empty for nowhere else.
     pub fallback: Text,
     /// The value of an object that has none.
     pub absent: Text,
@@ -47,14 +47,14 @@ const fn either(
 const SOURCE: SelectableField = either("source", ["/source/component", "/reportingComponent"], "");
 
 impl SelectableField {
-    /// Where its value may be.
+    /// The places where its value may be.
     pub fn pointers(&self) -> impl Iterator<Item = &str> {
         [&*self.pointer, &*self.fallback].into_iter().filter(|pointer| !pointer.is_empty())
     }
 }
 
 impl Resource {
-    /// Whether a field selector on this resource may name `label`.
+    /// `true` if a field selector on this resource may name `label`.
     pub fn is_selectable(&self, label: &str) -> bool {
         label == "metadata.name"
             || (label == "metadata.namespace" && self.is_namespaced())
@@ -80,7 +80,7 @@ impl Resource {
         }
     }
 
-    /// What upstream answers to a selector that names another field.
+    /// Upstream's answer to a selector that names another field.
     pub fn unsupported_field(&self, label: &str) -> String {
         match (&*self.group, &*self.kind) {
             ("" | "certificates.k8s.io", _) if !self.selectable_fields.is_empty() => {

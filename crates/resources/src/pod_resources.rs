@@ -1,4 +1,4 @@
-//! What a Pod as a whole asks for and is limited to. Pure.
+//! The requests and limits of a Pod as a whole. Pure.
 //!
 //! Source: `k8s.io/component-helpers/resource`, KEP-753 (sidecars), KEP-2837 (resources of Pods).
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Amounts by resource name.
 pub type Amounts = BTreeMap<String, Quantity>;
 
-/// Which half of `resources`.
+/// The half of `resources`: requests or limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
     /// `requests`
@@ -49,7 +49,7 @@ pub fn of_container(container: &Value, half: Half) -> Amounts {
     amounts(container.pointer(&format!("/resources/{}", half.field())))
 }
 
-/// Whether the Pod itself, and not only its containers, says something about cpu, memory or huge pages.
+/// `true` if the Pod itself, and not only its containers, says something about cpu, memory or huge pages.
 pub fn has_pod_level(pod: &Value, half: Half) -> bool {
     pod_level(pod, half).next().is_some()
 }
@@ -60,8 +60,8 @@ fn pod_level(pod: &Value, half: Half) -> impl Iterator<Item = (String, Quantity)
         .filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-"))
 }
 
-/// What the whole Pod asks for or is limited to: its containers together, or its init containers where these need
-/// more, or what it says itself; with the overhead of its runtime class on top.
+/// The requests or limits of the whole Pod: its containers together, or its init containers where these need more, or
+/// what it says itself; with the overhead of its runtime class on top.
 pub fn of_pod(pod: &Value, half: Half) -> Amounts {
     let mut total = without_overhead(pod, half);
     for (name, overhead) in amounts(pod.pointer("/spec/overhead")) {
@@ -86,7 +86,7 @@ pub fn without_overhead(pod: &Value, half: Half) -> Amounts {
     total
 }
 
-/// What the containers together ask for or are limited to, or the init containers where these need more.
+/// The requests or limits of the containers together, or the init containers where these need more.
 ///
 /// Source: `AggregateContainerRequests`, `AggregateContainerLimits`.
 pub fn of_containers(pod: &Value, half: Half) -> Amounts {

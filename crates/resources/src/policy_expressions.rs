@@ -14,14 +14,14 @@ pub const VARIABLES: &str = "variables";
 /// The type of all variables together.
 const VARIABLES_TYPE: &str = "kubernetes.variables";
 
-/// What an expression sees beside the request and the variables.
+/// The variables that an expression sees beside the request and the policy's variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sees {
-    /// Whom to ask what somebody may do.
+    /// The authorizer, which says what somebody may do.
     Authorizer,
     /// Nothing: it is a message's.
     Nothing,
-    /// Whom to ask, and what changes are made of.
+    /// The authorizer, and the types that changes are made of.
     Patches,
 }
 

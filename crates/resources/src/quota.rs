@@ -1,4 +1,5 @@
-//! What objects cost and which ResourceQuotas count them. Pure; admission charges by it, the controller recounts by it.
+//! The usage of objects and the ResourceQuotas that count it. Pure; admission charges by it, the controller recounts by
+//! it.
 //!
 //! Source: `k8s.io/apiserver/pkg/quota/v1`, `pkg/quota/v1/evaluator/core`.
 
@@ -90,7 +91,7 @@ impl Quota {
         }
     }
 
-    /// Whether the quota counts any of what objects of this resource cost.
+    /// `true` if the quota counts any of what objects of this resource cost.
     pub fn counts(&self, group: &str, plural: &str) -> bool {
         self.hard.keys().any(|name| is_cost_of(name, group, plural))
     }
@@ -100,7 +101,7 @@ impl Quota {
         self.hard.keys().map(String::as_str).filter(|name| is_cost_of(name, group, plural)).collect()
     }
 
-    /// Whether the quota counts this object.
+    /// `true` if the quota counts this object.
     pub fn matches(&self, group: &str, plural: &str, object: &Value) -> bool {
         self.counts(group, plural)
             && self.scopes.iter().all(|scope| match (group, plural) {
@@ -110,7 +111,7 @@ impl Quota {
             })
     }
 
-    /// What of `usage` the quota counts.
+    /// The part of `usage` that the quota counts.
     pub fn mask(&self, usage: &Amounts) -> Amounts {
         usage.iter().filter(|(name, _)| self.hard.contains_key(*name)).map(|(n, q)| (n.clone(), *q)).collect()
     }
@@ -243,7 +244,7 @@ fn is_extended(name: &str) -> bool {
     }
 }
 
-/// What an object costs, everything counted that a quota may name. Zero amounts are left out.
+/// The usage of an object, in all that a quota may name. Zero amounts are left out.
 pub fn usage(group: &str, plural: &str, object: &Value, now: Timestamp) -> Amounts {
     let mut usage = Amounts::new();
     let mut set = |name: String, amount: Quantity| {
@@ -380,7 +381,8 @@ fn storage_class(claim: &Value) -> &str {
     annotated.or_else(|| claim.pointer("/spec/storageClassName").and_then(Value::as_str)).unwrap_or_default()
 }
 
-/// What containers do not name although `required` counts it, as upstream says it: `must specify cpu for: a,b`.
+/// The resources that containers do not name although `required` counts them, as upstream says it: `must specify cpu
+/// for: a,b`.
 pub fn unspecified(pod: &Value, required: &BTreeSet<&str>) -> Option<String> {
     let required: Vec<&str> = NEEDED.into_iter().filter(|name| required.contains(name)).collect();
     let mut missing: BTreeMap<&str, BTreeSet<String>> = Default::default();
@@ -413,7 +415,7 @@ pub fn unspecified(pod: &Value, required: &BTreeSet<&str>) -> Option<String> {
     Some(format!("must specify {}", texts.collect::<Vec<_>>().join("; ")))
 }
 
-/// What `new` costs more than `old`.
+/// The amounts by which `new` costs more than `old`.
 pub fn increase(new: &Amounts, old: &Amounts) -> Amounts {
     let more = new.iter().map(|(name, amount)| {
         let before = old.get(name).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a row of the table says about one resource of one group and version.
+//! A row of the table: one resource of one group and version.
 
 use machinery::features::Feature;
 
@@ -8,7 +8,7 @@ use crate::fields::SelectableField;
 use crate::shared::{Names, Shared, Text, set};
 use crate::strategy::{GENERIC, Strategy};
 
-/// Where objects of a kind live.
+/// The scope of a kind's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// In a namespace.
@@ -17,7 +17,7 @@ pub enum Scope {
     Cluster,
 }
 
-/// Which rule `metadata.name` follows.
+/// The rule for `metadata.name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// DNS-1123 subdomain; most kinds.
@@ -34,26 +34,26 @@ pub enum NameRule {
     Any,
 }
 
-/// When `metadata.generation` rises.
+/// The changes that raise `metadata.generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
     /// The kind has none.
     None,
     /// Never: it stays 1.
     First,
-    /// When `spec` changes.
+    /// Changes of `spec`.
     Spec,
-    /// When `spec` or the annotations change: Deployments, whose ReplicaSets have the same annotations.
+    /// Changes of `spec` or the annotations: Deployments, whose ReplicaSets have the same annotations.
     SpecAndAnnotations,
-    /// When anything but `metadata` and `status` changes.
+    /// Changes of anything but `metadata` and `status`.
     Content,
-    /// When anything but `status` and the rest of `metadata` changes: EndpointSlices, which are found by label.
+    /// Changes of anything but `status` and the rest of `metadata`: EndpointSlices, which are found by label.
     ContentAndLabels,
-    /// When anything but `metadata` changes: custom kinds whose status is no subresource.
+    /// Changes of anything but `metadata`: custom kinds whose status is no subresource.
     ContentAndStatus,
 }
 
-/// What of an object's metadata a write to its `/status` may change.
+/// The part of an object's metadata that a write to its `/status` may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusMetadata {
     /// Nothing but the managed fields. Source: `metav1.ResetObjectMetaForStatus`.
@@ -62,7 +62,7 @@ pub enum StatusMetadata {
     FreeBut(&'static [&'static str]),
 }
 
-/// What a DELETE does besides removing the object.
+/// The effect of a DELETE besides removing the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
     /// The object goes at once (finalizers apart).
@@ -75,7 +75,7 @@ pub enum Deletion {
     Definition,
 }
 
-/// What happens to dependents when a DELETE does not say.
+/// The treatment of dependents when a DELETE does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
     /// Dependents are deleted afterwards.
@@ -105,9 +105,9 @@ pub struct Resource {
     pub short_names: Names,
     /// Groups of resources, such as `all`.
     pub categories: Names,
-    /// Where objects live.
+    /// The scope of the objects.
     pub scope: Scope,
-    /// What can be done, in discovery's order.
+    /// The verbs, in discovery's order.
     pub verbs: &'static [&'static str],
     /// The storage key in front of `<namespace>/<name>`, with a slash at its end; empty for kinds never stored.
     pub storage_prefix: Text,
@@ -115,38 +115,38 @@ pub struct Resource {
     pub storage_api_version: Text,
     /// To and from the stored form, where it differs from the served one in more than `apiVersion`.
     pub conversion: Option<&'static Conversion>,
-    /// What is served below an object.
+    /// The subresources of an object.
     pub subresources: &'static [Subresource],
-    /// What is special about the kind when it is written.
+    /// The strategy of the kind: what differs when it is written.
     pub strategy: Shared<Strategy>,
-    /// What `kubectl get` shows.
+    /// The columns of `kubectl get`.
     pub columns: Shared<[Column]>,
-    /// What a field selector may name besides `metadata.name` and `metadata.namespace`.
+    /// The fields that a selector may name besides `metadata.name` and `metadata.namespace`.
     pub selectable_fields: Shared<[SelectableField]>,
     /// Seconds until an object expires, 0 for never.
     pub ttl_seconds: u32,
     /// A write may be acknowledged before it is on disk: its loss in a crash does no harm.
     pub is_relaxed: bool,
-    /// Whether it is on by default.
+    /// `true` if it is on by default.
     pub is_default: bool,
-    /// What turns it on, if it is off by default.
+    /// The feature gate that turns it on, if it is off by default.
     pub gate: Option<Feature>,
     /// The warning that every request gets, empty for none.
     pub deprecation: Text,
-    /// Where the numbers of a Scale are.
+    /// The places of a Scale's numbers.
     pub scale: ScalePaths,
     /// The kind is about to go: nothing new is created, and clients are told of no other verbs than [`ENDING_VERBS`].
     pub is_terminating: bool,
 }
 
-/// Where in an object the parts of its Scale are, as JSON pointers.
+/// The places in an object of the parts of its Scale, as JSON pointers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePaths {
-    /// How many replicas are wanted.
+    /// The number of wanted replicas.
     pub spec_replicas: Text,
-    /// How many there are.
+    /// The number of existing replicas.
     pub status_replicas: Text,
-    /// What their labels are: a text, or a selector; empty for nowhere.
+    /// The labels of the replicas: a text, or a selector; empty for nowhere.
     pub selector: Text,
 }
 
@@ -170,7 +170,7 @@ pub struct Subresource {
     pub version: &'static str,
     /// The kind that is sent and returned.
     pub kind: &'static str,
-    /// What can be done, in discovery's order.
+    /// The verbs, in discovery's order.
     pub verbs: &'static [&'static str],
 }
 
@@ -280,28 +280,28 @@ impl Resource {
         self
     }
 
-    /// What is served below an object.
+    /// The same row with subresources of an object.
     #[must_use]
     pub const fn sub(mut self, subresources: &'static [Subresource]) -> Self {
         self.subresources = subresources;
         self
     }
 
-    /// What is special when it is written.
+    /// The same row with a strategy.
     #[must_use]
     pub const fn strategy(mut self, strategy: &'static Strategy) -> Self {
         set(&mut self.strategy, Shared::Static(strategy));
         self
     }
 
-    /// What `kubectl get` shows.
+    /// The same row with columns of `kubectl get`.
     #[must_use]
     pub const fn columns(mut self, columns: &'static [Column]) -> Self {
         set(&mut self.columns, Shared::Static(columns));
         self
     }
 
-    /// What a field selector may name.
+    /// The same row with fields that a selector may name.
     #[must_use]
     pub const fn fields(mut self, fields: &'static [SelectableField]) -> Self {
         set(&mut self.selectable_fields, Shared::Static(fields));
@@ -391,18 +391,18 @@ impl Resource {
         machinery::group::group_resource(&self.group, &self.plural)
     }
 
-    /// Whether objects live in a namespace.
+    /// `true` if objects live in a namespace.
     pub fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }
 
-    /// Whether this process serves it.
+    /// `true` if this process serves it.
     #[must_use]
     pub fn is_served(&self) -> bool {
         self.is_default || self.gate.is_some_and(Feature::is_on)
     }
 
-    /// Whether objects are stored at all.
+    /// `true` if objects are stored at all.
     pub fn is_stored(&self) -> bool {
         !self.storage_prefix.is_empty()
     }
@@ -412,12 +412,12 @@ impl Resource {
         self.subresources.iter().find(|s| s.name == name)
     }
 
-    /// Whether `status` is written through its own subresource only.
+    /// `true` if `status` is written through its own subresource only.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 
-    /// Whether `verb` can be done on the resource itself.
+    /// `true` if `verb` can be done on the resource itself.
     pub fn allows(&self, verb: &str) -> bool {
         // What is there may still be changed, so that finalizers can end.
         self.verbs.contains(&verb) || (self.is_terminating && matches!(verb, "patch" | "update"))

@@ -1,5 +1,5 @@
-//! What a row says: the program's own constants for built-in kinds, and shared values for kinds that are made while it
-//! runs.
+//! The values of a row: the program's own constants for built-in kinds, and shared values for kinds that are made while
+//! it runs.
 //!
 //! Both are read alike, and to copy either allocates nothing. What was made goes with its last copy.
 
@@ -172,12 +172,12 @@ impl Names {
         fixed.iter().copied().chain(made.iter().map(|name| &**name))
     }
 
-    /// Whether there is none.
+    /// `true` if there is none.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// Whether `name` is among them.
+    /// `true` if `name` is among them.
     pub fn contains(&self, name: &str) -> bool {
         self.iter().any(|one| one == name)
     }

@@ -1,4 +1,4 @@
-//! What is special about a kind when it is created, updated or deleted.
+//! The differences of a kind when it is created, updated or deleted.
 //!
 //! The verbs call, in this order, `prepare_*` (drop what the caller may not set), `validate_*`, `warnings`. What all
 //! kinds share (system metadata, generation, status kept from a spec write and spec from a status write) is done by
@@ -37,13 +37,13 @@ pub trait Rules: Debug + Send + Sync {
 /// The functions and flags of one kind. All functions are pure.
 #[derive(Clone, Debug)]
 pub struct Strategy {
-    /// Which rule `metadata.name` follows.
+    /// The rule for `metadata.name`.
     pub name_rule: NameRule,
-    /// When `metadata.generation` rises.
+    /// The changes that raise `metadata.generation`.
     pub generation: Generation,
-    /// What a DELETE does besides removing the object.
+    /// The effect of a DELETE besides removing the object.
     pub deletion: Deletion,
-    /// What happens to dependents when a DELETE does not say.
+    /// The treatment of dependents when a DELETE does not say.
     pub default_propagation: Propagation,
     /// Warning for the caller of a delete who does not say what happens to dependents; empty for none.
     pub warning_on_delete: &'static str,
@@ -51,11 +51,11 @@ pub struct Strategy {
     pub allow_create_on_update: bool,
     /// A PUT without `resourceVersion` overwrites.
     pub allow_unconditional_update: bool,
-    /// Whether a write of the whole object keeps the stored `status`. Only for kinds with that subresource.
+    /// `true` if a write of the whole object keeps the stored `status`. Only for kinds with that subresource.
     pub keeps_status: bool,
-    /// Whether a create may bring a `status`; Nodes are registered with theirs.
+    /// `true` if a create may bring a `status`; Nodes are registered with theirs.
     pub creates_with_status: bool,
-    /// What of the metadata a write to `/status` may change.
+    /// The part of the metadata that a write to `/status` may change.
     pub status_metadata: StatusMetadata,
     /// Fields beside status, spec and metadata that nobody comes to own.
     pub unowned: Unowned,
@@ -83,12 +83,12 @@ pub struct Strategy {
     pub warnings_on_update: fn(&Value, &Value) -> Vec<String>,
     /// Warnings for the caller of a status update: `(new, old)`.
     pub warnings_on_status_update: fn(&Value, &Value) -> Vec<String>,
-    /// Whether an update only says that the object is still there: `(new, old)`. Such a write may be acknowledged before
-    /// it is on disk, as its loss in a crash does no harm.
+    /// `true` if an update only says that the object is still there: `(new, old)`. Such a write may be acknowledged
+    /// before it is on disk, as its loss in a crash does no harm.
     pub is_heartbeat: fn(&Value, &Value) -> bool,
     /// The grace period of a deletion in seconds, asked for or not; only called for [`Deletion::PodGrace`].
     pub grace_period: fn(&Value, Option<i64>) -> i64,
-    /// What is checked besides.
+    /// Further checks.
     pub rules: Option<Arc<dyn Rules>>,
 }
 

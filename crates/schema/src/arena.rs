@@ -52,7 +52,7 @@ pub struct TypeRef<'a> {
     pub ty: Type,
 }
 
-/// What a type is made of.
+/// The shape of a type.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape<'a> {
     /// A value without parts, or one whose parts are not told apart.
@@ -121,12 +121,12 @@ impl Schemas {
         &self.fingerprint
     }
 
-    /// Whether any rule is to be evaluated over values.
+    /// `true` if any rule is to be evaluated over values.
     pub fn has_validations(&self) -> bool {
         self.rules.values().any(|rules| !rules.validations.is_empty())
     }
 
-    /// What a value at this place must be beside its type.
+    /// The rules for a value at this place, beside its type.
     pub fn rules(&self, place: Place) -> Option<&Rules> {
         self.rules.get(&place)
     }
@@ -204,7 +204,7 @@ impl<'a> SchemaRef<'a> {
 }
 
 impl<'a> TypeRef<'a> {
-    /// What the type is made of.
+    /// The shape of the type.
     pub fn shape(self) -> Shape<'a> {
         let of = |ty| TypeRef { schemas: self.schemas, ty };
         match self.ty {

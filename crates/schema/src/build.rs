@@ -42,13 +42,13 @@ pub struct Source<'a> {
     pub list_kind: &'a str,
     /// The plural name, for documents.
     pub plural: &'a str,
-    /// Where the schema stands, such as `spec.versions[0].schema.openAPIV3Schema`.
+    /// The path of the schema, such as `spec.versions[0].schema.openAPIV3Schema`.
     pub path: &'a str,
     /// The schema (`JSONSchemaProps`).
     pub schema: &'a Value,
 }
 
-/// Why there can be no arena. The texts are upstream's where it has any.
+/// The reason why there can be no arena. The texts are upstream's where it has any.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BuildError {
     /// The value is no schema.
@@ -95,7 +95,8 @@ pub fn build(source: &Source<'_>) -> Result<Schemas, BuildError> {
     })
 }
 
-/// What keeps a schema from being structural, in order of field; nothing if it is. `path` is where it stands.
+/// The violations that keep a schema from being structural, in order of field; none if it is. `path` is where it
+/// stands.
 ///
 /// # Errors
 /// When it uses what no structural schema has.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// What is no duration, in Go's words.
+/// A text that is no duration, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError(String);
 

@@ -23,7 +23,7 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Whether a character can be seen, or is a plain space, as Go's `unicode.IsPrint` has it.
+/// `true` if a character can be seen, or is a plain space, as Go's `unicode.IsPrint` has it.
 pub fn is_print(c: char) -> bool {
     matches!(c, ' '..='~') || (!c.is_ascii() && PRINTABLE.is_match(c.encode_utf8(&mut [0; 4])))
 }

@@ -45,7 +45,7 @@ impl Schema {
         }
     }
 
-    /// What is known of a custom kind without its arena.
+    /// The facts of a custom kind that are known without its arena.
     pub fn made(&self) -> Option<&Made> {
         match &self.0 {
             Held::Builtin(_) => None,
@@ -53,7 +53,7 @@ impl Schema {
         }
     }
 
-    /// Whether both are of the same custom kind, made at the same time.
+    /// `true` if both are of the same custom kind, made at the same time.
     pub fn is(&self, other: &Self) -> bool {
         matches!((&self.0, &other.0), (Held::Made(own), Held::Made(other)) if Arc::ptr_eq(own, other))
     }
@@ -113,12 +113,12 @@ impl Made {
         &self.message_name
     }
 
-    /// Whether any rule is to be evaluated over values.
+    /// `true` if any rule is to be evaluated over values.
     pub fn has_validations(&self) -> bool {
         self.has_validations
     }
 
-    /// Whether the arena is kept: whether anybody has needed it.
+    /// `true` if the arena is kept: if anybody has needed it.
     pub fn is_kept(&self) -> bool {
         self.arena.get().is_some()
     }

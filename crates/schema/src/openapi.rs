@@ -34,11 +34,11 @@ pub struct Resource<'a> {
     pub kind: &'a str,
     /// The plural name in paths.
     pub plural: &'a str,
-    /// Whether it lies in namespaces.
+    /// `true` if it lies in namespaces.
     pub namespaced: bool,
     /// The verbs as discovery lists them: `create`, `delete`, `deletecollection`, `get`, `list`, `patch`, ...
     pub verbs: &'a [&'a str],
-    /// Whether a DELETE is answered with the object, not with a Status.
+    /// `true` if a DELETE is answered with the object, not with a Status.
     pub is_deletion_answered: bool,
     /// Its subresources.
     pub subresources: &'a [Subresource<'a>],
@@ -59,7 +59,7 @@ pub struct Subresource<'a> {
     pub verbs: &'a [&'a str],
 }
 
-/// What fields of definitions are for, in the documents' words; those that have none are left out.
+/// The descriptions of definitions' fields, as in the documents; those that have none are left out.
 pub fn descriptions_of<'a>(
     fields: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> HashMap<(&'a str, &'a str), String> {

@@ -11,7 +11,7 @@ pub use json::Operation;
 use serde_json::Value;
 pub use strategic::go_text;
 
-/// Why a patch cannot be applied. The texts are upstream's.
+/// The reason why a patch cannot be applied. The texts are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     /// The patch is not a patch: a bad request.

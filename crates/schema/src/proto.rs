@@ -12,10 +12,10 @@ use crate::arena::SchemaRef;
 use crate::walk::decode::{DecodeError, FieldValidation, from_json};
 use serde_json::Value;
 
-/// What every body starts with.
+/// The first bytes of every body.
 pub const MAGIC: &[u8] = b"k8s\0";
 
-/// Why bytes are not a message, or a value cannot become one.
+/// The reason why bytes are not a message, or a value cannot become one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtoError {
     /// The magic is missing.
@@ -145,7 +145,7 @@ pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What stands around the items of a list, so that they need not be copied into one piece.
+/// The bytes around the items of a list, so that they need not be copied into one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListFrame {
     /// The envelope and the list's metadata.
@@ -183,7 +183,7 @@ pub fn list_frame(
     Ok(ListFrame { head, tail })
 }
 
-/// What stands before an item of a list.
+/// The bytes before an item of a list.
 pub fn list_item_head(length: usize) -> ItemHead {
     let varint = wire::Varint::of(length as u64);
     let mut head = ItemHead { bytes: [LIST_ITEM_TAG; 11], length: 1 };
@@ -197,7 +197,7 @@ pub fn list_item_head(length: usize) -> ItemHead {
 /// The tag of a list's items: field 2, bytes.
 const LIST_ITEM_TAG: u8 = 2 << 3 | 2;
 
-/// What stands before an item of a list, where it takes no memory of its own.
+/// The bytes before an item of a list, without an allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemHead {
     bytes: [u8; 11],

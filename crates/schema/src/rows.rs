@@ -1,4 +1,4 @@
-//! What a schema is made of, and the short constructors that the generated rows are written with.
+//! The rows of a schema, and the short constructors that the generated rows are written with.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -125,7 +125,7 @@ pub struct Field {
 pub struct List {
     /// The type of the elements.
     pub item: Type,
-    /// How server-side apply merges it.
+    /// The merge of the list in server-side apply.
     pub kind: ListKind,
     /// The fields that identify an element of a [`ListKind::Map`].
     pub keys: Names,
@@ -140,7 +140,7 @@ pub enum Names {
     Read(Box<[std::string::String]>),
 }
 
-/// How server-side apply merges a list (`x-kubernetes-list-type`).
+/// The merge of a list in server-side apply (`x-kubernetes-list-type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListKind {
     /// Not stated; treated as atomic.
@@ -177,7 +177,7 @@ impl Names {
         })
     }
 
-    /// How many there are.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::Fixed(names) => names.len(),
@@ -185,29 +185,29 @@ impl Names {
         }
     }
 
-    /// Whether there is none.
+    /// `true` if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Message {
-    /// Whether it keeps fields that it does not know, as they are.
+    /// `true` if it keeps fields that it does not know, as they are.
     pub fn preserves_unknown_fields(&self) -> bool {
         self.flags & PRESERVE != 0
     }
 
-    /// Whether it is a whole resource within another one, with `apiVersion`, `kind` and `metadata`.
+    /// `true` if it is a whole resource within another one, with `apiVersion`, `kind` and `metadata`.
     pub fn is_embedded_resource(&self) -> bool {
         self.flags & EMBEDDED != 0
     }
 
-    /// Whether decoding leaves wrong types and nulls in it for validation to report.
+    /// `true` if decoding leaves wrong types and nulls in it for validation to report.
     pub fn is_lenient(&self) -> bool {
         self.flags & LENIENT != 0
     }
 
-    /// Whether server-side apply changes it as a whole.
+    /// `true` if server-side apply changes it as a whole.
     pub fn is_atomic(&self) -> bool {
         self.flags & ATOMIC != 0
     }
@@ -225,42 +225,42 @@ impl Message {
 }
 
 impl Field {
-    /// Whether it must be there.
+    /// `true` if it must be there.
     pub fn is_required(&self) -> bool {
         self.flags & REQUIRED != 0
     }
 
-    /// Whether Go leaves it out of JSON when it is empty, zero or false.
+    /// `true` if Go leaves it out of JSON when it is empty, zero or false.
     pub fn omits_zero(&self) -> bool {
         self.flags & OMIT_ZERO != 0
     }
 
-    /// Whether Go always writes this object, at least as `{}`.
+    /// `true` if Go always writes this object, at least as `{}`.
     pub fn is_by_value(&self) -> bool {
         self.flags & BY_VALUE != 0
     }
 
-    /// Whether Go writes null when it is not set.
+    /// `true` if Go writes null when it is not set.
     pub fn is_null_unset(&self) -> bool {
         self.flags & NULL != 0
     }
 
-    /// Whether strategic merge patch merges this list, rather than replace it.
+    /// `true` if strategic merge patch merges this list, rather than replace it.
     pub fn merges(&self) -> bool {
         self.flags & MERGE != 0
     }
 
-    /// Whether strategic merge patch heeds `$retainKeys` here.
+    /// `true` if strategic merge patch heeds `$retainKeys` here.
     pub fn retains_keys(&self) -> bool {
         self.flags & RETAIN_KEYS != 0
     }
 
-    /// Whether strategic merge patch replaces this object.
+    /// `true` if strategic merge patch replaces this object.
     pub fn replaces(&self) -> bool {
         self.flags & REPLACE != 0
     }
 
-    /// Whether server-side apply changes it as a whole, whatever its type says.
+    /// `true` if server-side apply changes it as a whole, whatever its type says.
     pub fn is_atomic(&self) -> bool {
         self.flags & ATOMIC != 0
     }

@@ -1,4 +1,5 @@
-//! What values must be beside their types: the rules that the schema of a custom kind states, in a table beside the arena.
+//! Conditions on values beside their types: the rules that the schema of a custom kind states, in a table beside the
+//! arena.
 //!
 //! The arena says which fields there are and of what type, so that every walk knows the way; the table says what may
 //! stand there. Rules of `x-kubernetes-validations` are kept as they are written, for whoever can evaluate them.
@@ -16,7 +17,7 @@ use crate::Object;
 use format::Format;
 use pattern::Pattern;
 
-/// Where a value stands.
+/// The place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// The whole object of a kind, by the index of its message.
@@ -29,16 +30,16 @@ pub enum Place {
     Value(u16),
 }
 
-/// What a schema says of one place.
+/// The rules of a schema for one place.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// What its values must be.
+    /// The checks of its values.
     pub checks: Checks,
-    /// What stands there when nothing does; without the fields that the schema does not have.
+    /// The value that is filled in where there is none; without the fields that the schema does not have.
     pub default: Option<Value>,
-    /// What is to be evaluated over its values.
+    /// The expressions to evaluate over its values.
     pub validations: Vec<Validation>,
-    /// What the schema adds to a type that is not its own: the metadata of resources.
+    /// The rules that the schema adds to a type that is not its own: the metadata of resources.
     pub overlay: Option<Box<Nested>>,
     /// The place's schema as it was written, but for the schemas of its parts, in JSON: only documents need it.
     pub(crate) written: Box<str>,
@@ -51,30 +52,30 @@ impl Rules {
     }
 }
 
-/// What values must be.
+/// Checks of values.
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
     /// The JSON types that are allowed; all if there is none.
     pub types: &'static [&'static str],
-    /// Whether null is allowed.
+    /// `true` if null is allowed.
     pub nullable: bool,
-    /// How a text or number is to be read.
+    /// The format in which a text or number is read.
     pub format: Option<Format>,
-    /// What texts must be.
+    /// The checks of texts.
     pub text: Option<Box<TextChecks>>,
-    /// What numbers must be.
+    /// The checks of numbers.
     pub number: Option<Box<NumberChecks>>,
-    /// How many elements a list has.
+    /// The bounds of a list's length.
     pub items: Option<Counts>,
-    /// Whether the elements of a list differ.
+    /// `true` if the elements of a list differ.
     pub unique_items: bool,
-    /// How many entries an object has.
+    /// The bounds of an object's number of entries.
     pub properties: Option<Counts>,
     /// The only values that are allowed.
     pub allowed: Option<Box<Allowed>>,
     /// The fields that must be there.
     pub required: Vec<String>,
-    /// What else must hold, or not.
+    /// Other conditions, joined by all, any, one or not.
     pub junctors: Option<Box<Junctors>>,
 }
 
@@ -93,7 +94,7 @@ impl Allowed {
         Self { values, keys }
     }
 
-    /// Whether a value is one of them. Null never is: it needs no choice where it is allowed.
+    /// `true` if a value is one of them. Null never is: it needs no choice where it is allowed.
     pub fn contains(&self, value: &Value) -> bool {
         !value.is_null() && self.keys.contains(&key(value))
     }
@@ -108,21 +109,21 @@ pub(crate) fn key(value: &Value) -> String {
     }
 }
 
-/// What texts must be; lengths in characters.
+/// Checks of texts; lengths in characters.
 #[derive(Clone, Debug, Default)]
 pub struct TextChecks {
     /// The least length.
     pub length_min: Option<i64>,
     /// The greatest length.
     pub length_max: Option<i64>,
-    /// What must be found in it.
+    /// The pattern that must be found in it.
     pub pattern: Option<Pattern>,
 }
 
-/// What numbers must be.
+/// Checks of numbers.
 #[derive(Clone, Debug, Default)]
 pub struct NumberChecks {
-    /// What the number must be a multiple of.
+    /// The number that it must be a multiple of.
     pub multiple_of: Option<f64>,
     /// The greatest number.
     pub maximum: Option<Bound>,
@@ -133,13 +134,13 @@ pub struct NumberChecks {
 /// A bound of numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
-    /// Where it is.
+    /// The bound itself.
     pub at: f64,
-    /// Whether the number itself is not allowed.
+    /// `true` if the number itself is not allowed.
     pub is_exclusive: bool,
 }
 
-/// How many there are.
+/// Bounds of a number of elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     /// At least.
@@ -148,7 +149,7 @@ pub struct Counts {
     pub max: Option<i64>,
 }
 
-/// What must hold in all, any, one or none of several ways.
+/// Conditions that must hold in all, any, one or none of several ways.
 #[derive(Clone, Debug, Default)]
 pub struct Junctors {
     /// All hold.
@@ -176,16 +177,16 @@ pub struct Nested {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Validation {
-    /// What must be true.
+    /// The expression that must be true.
     pub rule: String,
-    /// What is said when it is not.
+    /// The message when it is not.
     pub message: String,
-    /// What computes that.
+    /// The expression that computes the message.
     pub message_expression: String,
     /// The reason of the error; empty for an invalid value.
     pub reason: String,
     /// The field that is blamed, below the place.
     pub field_path: String,
-    /// Whether the rule is evaluated without an old value, too.
+    /// `true` if the rule is evaluated without an old value, too.
     pub optional_old_self: Option<bool>,
 }

@@ -98,7 +98,7 @@ pub(crate) fn in_words_of_go(failure: DecodeError, bytes: &[u8]) -> DecodeError 
     }
 }
 
-/// What a body claims to be; empty where it says nothing.
+/// The kind and version that a body claims; empty where it says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeMeta {
     /// Group and version.

@@ -28,15 +28,15 @@ const BLOCK_BYTES_MAX: u32 = 64 << 20;
 const MAGIC: &str = "knarr-backup ";
 const LINE_BYTES_MAX: usize = 4096;
 
-/// What a backup says of itself.
+/// The head of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Head {
-    /// What the objects are a picture of.
+    /// The revision of which the objects are a picture.
     pub revision: Revision,
     /// Clients may have seen revisions up to here.
     pub seen: Revision,
-    /// When it was made, RFC 3339.
+    /// The time of the backup, RFC 3339.
     pub created: String,
     /// The version of knarr that made it.
     pub writer: String,
@@ -52,7 +52,7 @@ pub struct File {
     pub path: String,
     /// Permission bits.
     pub mode: u32,
-    /// What is in it.
+    /// The content of the entry.
     pub content: Bytes,
 }
 
@@ -63,13 +63,13 @@ pub struct Record {
     pub key: String,
     /// The value.
     pub value: Bytes,
-    /// When the key came to be.
+    /// The revision at which the key was created.
     pub create_revision: Revision,
-    /// When it last changed.
+    /// The revision of the last change.
     pub revision: Revision,
-    /// When it expires, in microseconds since the epoch; 0 for never.
+    /// The expiry, in microseconds since the epoch; 0 for never.
     pub expires_us: i64,
-    /// What caused the last change.
+    /// The cause of the last change.
     pub cause: Bytes,
 }
 
@@ -82,7 +82,7 @@ pub enum Item {
     Record(Record),
 }
 
-/// Why a backup cannot be read.
+/// The reason why a backup cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// It is something else.

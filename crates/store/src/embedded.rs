@@ -54,7 +54,7 @@ const DATA: &str = "data.mdb";
 /// Writes that wait for the writer.
 const QUEUE_MAX: usize = 1024;
 
-/// How to open an embedded store.
+/// The settings of an embedded store.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Writes are refused with [`StoreError::NoSpace`] when the data takes more than this.
@@ -72,11 +72,11 @@ pub struct Options {
     pub slack_bytes_min: u64,
     /// Decides when keys expire.
     pub clock: Clock,
-    /// Where the work is done.
+    /// The threads that do the work.
     pub threads: Threads,
 }
 
-/// Where the store does what can block.
+/// The threads on which the store does what can block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
     /// In a thread of its own, and in the runtime's blocking ones.
@@ -101,7 +101,7 @@ impl Default for Options {
     }
 }
 
-/// Why the store could not be opened.
+/// The reason why the store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process, or another part of this one, has it open.

@@ -33,12 +33,12 @@ use crate::{Entry, Page, ROOT, Revision, Store, StoreError, Watch, Write};
 /// Keys that one request for a range returns.
 const PAGE_KEYS: i64 = 2000;
 
-/// Which cluster, and who we are.
+/// The cluster, and the client's identity.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `http://` or `https://` URLs of the members.
     pub endpoints: Vec<String>,
-    /// Whom to trust, in PEM; the members' certificates must be signed by it.
+    /// The trusted authorities, in PEM; the members' certificates must be signed by it.
     pub authority_pem: Option<Vec<u8>>,
     /// Our certificate and key, in PEM.
     pub identity_pem: Option<(Vec<u8>, Vec<u8>)>,
@@ -46,7 +46,7 @@ pub struct Options {
     pub random: Random,
 }
 
-/// Why the cluster cannot be used.
+/// The reason why the cluster cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// There is none to connect to.

@@ -15,7 +15,7 @@ pub mod suite;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-/// What every key begins with, as upstream's do.
+/// The prefix of every key, as upstream's.
 pub const ROOT: &str = "/registry/";
 
 /// The store's counter. 0 is before the first write.
@@ -26,22 +26,22 @@ pub type Revision = u64;
 pub struct Write {
     /// `/registry/<resource>/<namespace>/<name>`
     pub key: String,
-    /// What must hold for the write to happen.
+    /// The condition on which the write happens.
     pub expect: Expect,
-    /// What to write.
+    /// The change to write.
     pub change: Change,
-    /// When to acknowledge.
+    /// The moment of acknowledgement.
     pub durability: Durability,
     /// Beside the value, never in it: what caused this revision. Opaque here.
     pub cause: Bytes,
-    /// What must hold of another key for the write to happen.
+    /// A condition on another key on which the write happens.
     pub only_while: Option<Unchanged>,
 }
 
 /// That the last change of a key, which is there, is still this revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unchanged {
-    /// Which.
+    /// The key.
     pub key: String,
     /// Its last change.
     pub revision: Revision,
@@ -56,7 +56,7 @@ pub enum Expect {
     Revision(Revision),
 }
 
-/// What a write does.
+/// The effect of a write.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// Sets the value; it expires after `ttl_seconds` if given.
@@ -70,12 +70,12 @@ pub enum Change {
     Delete,
 }
 
-/// When a write is acknowledged.
+/// The moment at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// After it is on disk.
     Synced,
-    /// When it is visible; it reaches the disk with the next synced write or within a bounded time
+    /// Acknowledged when it is visible; it reaches the disk with the next synced write or within a bounded time
     /// (Leases, Events).
     Relaxed,
 }
@@ -87,9 +87,9 @@ pub struct Entry {
     pub key: String,
     /// The value.
     pub value: Bytes,
-    /// When the key came to be.
+    /// The revision at which the key was created.
     pub create_revision: Revision,
-    /// When it last changed.
+    /// The revision of the last change.
     pub revision: Revision,
 }
 
@@ -113,13 +113,13 @@ pub struct Event {
     pub key: String,
     /// The new entry; `None` for a deletion.
     pub entry: Option<Entry>,
-    /// What was there before.
+    /// The entry before the change.
     pub previous: Option<Entry>,
-    /// What caused the change.
+    /// The cause of the change.
     pub cause: Bytes,
 }
 
-/// Why the store could not do it.
+/// The reason why the store could not do it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The condition of a write did not hold.
@@ -160,7 +160,7 @@ pub enum StoreError {
     /// The disk takes no writes: nothing of this one happened, and the next one is tried again.
     #[error("the disk refuses writes: {0}")]
     Refused(String),
-    /// What is on disk is not what was written. It is not served.
+    /// Data on disk that differs from what was written. It is not served.
     #[error("the data is damaged: {0}")]
     Damaged(String),
     /// The engine failed; nothing is acknowledged any more from this state.
@@ -168,7 +168,7 @@ pub enum StoreError {
     Failed(String),
 }
 
-/// What the API server stands on.
+/// The store on which the API server stands.
 pub trait Store: Send + Sync + 'static {
     /// Commits one write under a new revision.
     fn commit(&self, write: Write) -> BoxFuture<'_, Result<Revision, StoreError>>;

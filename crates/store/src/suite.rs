@@ -1,4 +1,4 @@
-//! What every [`Store`] must do, as cases that each implementation's tests run.
+//! The requirements of every [`Store`], as cases that each implementation's tests run.
 //!
 //! A case gets a fresh store and panics when a promise of the trait is broken.
 

@@ -24,7 +24,7 @@ use crate::{Doing, Error, Result};
 const CONTROLLERS: [&str; 8] =
     ["cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "freezer", "devices"];
 
-/// Which interface the host's controllers have.
+/// The interface of the host's controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// One hierarchy per controller (or several together).
@@ -60,13 +60,13 @@ struct Hierarchy {
 pub struct Group {
     /// Of the hierarchy's mount, such as `cpu,cpuacct`.
     pub name: String,
-    /// Where the group is.
+    /// The group's directory.
     pub dir: PathBuf,
-    /// What it controls.
+    /// The controllers of the group.
     pub controllers: Vec<String>,
 }
 
-/// What a cgroup may use. `None` leaves a limit as it is.
+/// The limits of a cgroup. `None` leaves a limit as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Relative weight in v1's unit (1024 is one CPU); turned into v2's weight.
@@ -87,7 +87,7 @@ pub struct Limits {
     pub cpuset_mems: Option<String>,
     /// Bytes by size of page, such as `2MB`.
     pub huge_pages: BTreeMap<String, u64>,
-    /// What files of v2 are to hold, by name; v1 has none of them.
+    /// The contents for files of v2, by name; v1 has none of them.
     pub unified: BTreeMap<String, String>,
 }
 
@@ -141,12 +141,12 @@ impl Cgroups {
         self.hierarchies.iter().chain(&self.foreign).map(move |hierarchy| hierarchy.dir(path))
     }
 
-    /// Which interface the host has.
+    /// The interface that the host has.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether the host has this controller (`cpu`, `memory`, `pids`, ...).
+    /// `true` if the host has this controller (`cpu`, `memory`, `pids`, ...).
     pub fn has(&self, controller: &str) -> bool {
         self.hierarchies.iter().any(|hierarchy| hierarchy.has(controller))
     }
@@ -233,7 +233,7 @@ impl Cgroups {
         names
     }
 
-    /// Whether the cgroup exists in any hierarchy.
+    /// `true` if the cgroup exists in any hierarchy.
     pub fn exists(&self, path: &str) -> bool {
         self.dirs(path).any(|dir| dir.exists())
     }

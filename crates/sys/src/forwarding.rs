@@ -1,4 +1,4 @@
-//! Whether the host forwards packets from one link to another: turned on, with what it was before written down first.
+//! Forwarding of packets between the host's links: turned on, with the earlier settings written down first.
 //!
 //! A host that forwards IPv6 takes itself for a router, and does not listen to other routers any more: it would lose the
 //! default route that it has from one. Links that listen are told to go on (`accept_ra` 2).

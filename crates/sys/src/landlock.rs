@@ -37,7 +37,7 @@ const CREATE_RULESET_VERSION: u32 = 1;
 const RULE_PATH_BENEATH: libc::c_int = 1;
 const RULE_NET_PORT: libc::c_int = 2;
 
-/// What may be done below a path.
+/// The rights below a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Files are read, folders listed.
@@ -46,7 +46,7 @@ pub enum Access {
     Write,
 }
 
-/// Where a process may listen.
+/// The TCP ports on which a process may listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TcpPorts {
     /// Here only.
@@ -55,12 +55,12 @@ pub enum TcpPorts {
     OfUser,
 }
 
-/// What a process keeps.
+/// The rights that a process keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// Files, and folders with all that is below. What is not there, or cannot be seen, is left out.
     pub paths: Vec<(PathBuf, Access)>,
-    /// Where it may listen.
+    /// The TCP ports on which it may listen.
     pub tcp_ports: TcpPorts,
 }
 

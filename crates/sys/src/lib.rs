@@ -56,13 +56,13 @@ impl Error {
         self.source.raw_os_error()
     }
 
-    /// Whether the object does not exist (`ENOENT`, `ENODEV`, `ESRCH`).
+    /// `true` if the object does not exist (`ENOENT`, `ENODEV`, `ESRCH`).
     pub fn is_not_found(&self) -> bool {
         use nix::libc::{EADDRNOTAVAIL, ENODEV, ENOENT, ENXIO, ESRCH};
         matches!(self.raw_os_error(), Some(ENOENT | ENODEV | ESRCH | ENXIO | EADDRNOTAVAIL))
     }
 
-    /// Whether the object exists already (`EEXIST`).
+    /// `true` if the object exists already (`EEXIST`).
     pub fn is_exists(&self) -> bool {
         self.raw_os_error() == Some(nix::libc::EEXIST)
     }

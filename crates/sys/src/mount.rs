@@ -16,7 +16,7 @@ use crate::{Doing, Error, Result};
 /// What mount(2) takes of options is one page, with the zero at its end.
 const OPTION_BYTES_MAX: usize = 4096;
 
-/// How a bind mount is made.
+/// The options of a bind mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BindOptions {
     /// Also what is mounted below the source (`MS_REC`).
@@ -29,7 +29,7 @@ pub struct BindOptions {
     pub no_exec: bool,
 }
 
-/// What of mounts made later crosses into and out of a mount. Source: mount_namespaces(7).
+/// The direction in which mounts made later cross into and out of a mount. Source: mount_namespaces(7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
     /// Both ways.
@@ -45,15 +45,15 @@ pub enum Propagation {
 pub struct MountEntry {
     /// The mount's number.
     pub id: u32,
-    /// Where it is mounted.
+    /// The mount point.
     pub target: PathBuf,
-    /// What of the file system is mounted there.
+    /// The part of the file system that is mounted there.
     pub root: PathBuf,
     /// Mount options, comma-separated.
     pub options: String,
-    /// Whether it is in a peer group: what is mounted below it is mounted below the others.
+    /// `true` if it is in a peer group: what is mounted below it is mounted below the others.
     pub is_shared: bool,
-    /// Whether what is mounted below one of a peer group is mounted below it.
+    /// `true` if what is mounted below one of a peer group is mounted below it.
     pub is_slave: bool,
     /// File system type.
     pub fs_type: String,
@@ -203,7 +203,7 @@ pub fn mounts() -> Result<Vec<MountEntry>> {
     Ok(text.lines().filter_map(parse_mountinfo_line).collect())
 }
 
-/// Whether something is mounted exactly at `target`; not if there is no such path. What it costs does not depend on what
+/// `true` if something is mounted exactly at `target`; not if there is no such path. The cost does not depend on what
 /// is mounted elsewhere, and what is mounted is not asked.
 pub fn is_mounted(target: &Path) -> Result<bool> {
     let doing = || format!("look at what is mounted at {}", target.display());

@@ -30,7 +30,7 @@ pub use expression::{Compare, Expr, Reg, destination_in, l4_protocol, load, sour
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// Which packets it sees.
+    /// The packets that it sees.
     pub family: TableFamily,
     /// Its name.
     pub name: String,
@@ -43,7 +43,7 @@ pub struct Table {
 /// A chain: one that packets enter from a hook, or one that other chains send them to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// Where packets enter.
+    /// The hook at which packets enter.
     pub base: Option<Base>,
     /// Its rules in order.
     pub rules: Vec<Rule>,
@@ -52,18 +52,18 @@ pub struct Chain {
 /// A rule: expressions from left to right, as far as they match.
 pub type Rule = Vec<Expr>;
 
-/// Where packets enter a chain. The chain's policy is accept.
+/// The place at which packets enter a chain. The chain's policy is accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// What the chain may do.
+    /// The purpose of the chain.
     pub kind: ChainKind,
-    /// Where in the stack.
+    /// The hook in the stack.
     pub hook: Hook,
     /// Order among the chains of a hook: -100 is `dstnat`, 0 `filter`, 100 `srcnat`.
     pub priority: i32,
 }
 
-/// What a base chain may do.
+/// The purpose of a base chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainKind {
     /// Let through or not.
@@ -72,7 +72,7 @@ pub enum ChainKind {
     Nat,
 }
 
-/// Where in the network stack a base chain sits.
+/// The hook of a base chain in the network stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Hook {
@@ -86,19 +86,19 @@ pub enum Hook {
 /// A set (no value) or map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Set {
-    /// What a key is made of.
+    /// The fields of a key.
     pub key: Vec<Field>,
-    /// What a key maps to.
+    /// The type of the value of a key.
     pub value: SetValue,
     /// Rules add elements, which end after this time; `elements` is not used then.
     pub timeout: Option<Duration>,
-    /// What an element stands for.
+    /// The meaning of an element.
     pub members: Members,
     /// Elements by key.
     pub elements: BTreeMap<Key, Data>,
 }
 
-/// What the elements of a set stand for.
+/// The meaning of a set's elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Members {
     /// Their keys.
@@ -108,7 +108,7 @@ pub enum Members {
     Ranges,
 }
 
-/// What the keys of a set map to.
+/// The type of the values of a set's keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SetValue {
     /// Nothing: a plain set.
@@ -139,7 +139,7 @@ pub enum Field {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(pub(crate) Vec<u8>);
 
-/// What one key maps to.
+/// The value of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
     /// Nothing: an element of a plain set.
@@ -152,7 +152,7 @@ pub enum Data {
     Through(Key),
 }
 
-/// What happens to a packet next.
+/// The fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It goes on its way.

@@ -38,7 +38,7 @@ pub fn set_attribute(path: &Path, name: &str, value: &[u8]) -> Result<()> {
     nix::errno::Errno::result(set).map(drop).doing(doing)
 }
 
-/// Whether the directory `path` hides what the layers below have in it.
+/// `true` if the directory `path` hides what the layers below have in it.
 pub fn is_opaque(path: &Path) -> Result<bool> {
     Ok(attribute(path, OPAQUE)?.is_some_and(|value| value == b"y"))
 }

@@ -132,7 +132,7 @@ impl AsRawFd for PidFd {
     }
 }
 
-/// When the process started, in clock ticks since the host's start: tells processes with the same pid apart.
+/// The start of the process, in clock ticks since the host's start: tells processes with the same pid apart.
 ///
 /// Source: proc_pid_stat(5), field 22.
 ///
@@ -218,7 +218,7 @@ pub fn die_with_parent(signal: i32) -> Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong).doing(|| "tie this process to its parent".into())
 }
 
-/// What a child does between fork and exec.
+/// The steps of a child between fork and exec.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChildSetup {
     /// The signal that the child gets when the thread that started it ends.
@@ -299,7 +299,7 @@ pub(crate) fn clear_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Which side of a fork one is on.
+/// The side of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {
     /// The parent, which reaps the child ([`reap`]).
@@ -404,7 +404,7 @@ pub fn close_from(first: u32) -> Result<()> {
 pub struct FsStats {
     /// Size.
     pub capacity_bytes: u64,
-    /// What an unprivileged process can still write.
+    /// The space that an unprivileged process can still write.
     pub available_bytes: u64,
     /// Inodes, 0 if the file system does not count them.
     pub inodes: u64,

@@ -39,7 +39,7 @@ impl ReadOnlyProgram {
         }
     }
 
-    /// Where this process, and a child of it up to its execve(2), finds it.
+    /// The path by which this process, and a child of it up to its execve(2), finds it.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }

@@ -148,7 +148,7 @@ fn gone_is_fine(done: nix::Result<()>) -> nix::Result<()> {
     if done == Err(Errno::ENOENT) { Ok(()) } else { done }
 }
 
-/// What a folder takes.
+/// The space that a folder takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// On disk: holes take nothing.
@@ -165,8 +165,8 @@ impl Size {
     }
 }
 
-/// What `path` and all below it take, on its own file system: a file with two names counts once. What is not there, or
-/// goes meanwhile, does not count.
+/// The space that `path` and all below it take, on its own file system: a file with two names counts once. Files that
+/// are not there, or go meanwhile, do not count.
 pub fn size(path: &Path) -> Size {
     use std::os::unix::fs::MetadataExt;
     const BLOCK_BYTES: u64 = 512;
@@ -202,7 +202,7 @@ pub struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Whether it can have something in it.
+    /// `true` if it can have something in it.
     pub fn is_folder(&self) -> bool {
         is_folder(&self.stat)
     }

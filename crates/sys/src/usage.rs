@@ -1,5 +1,5 @@
-//! What cgroups, processes and links use, as the kernel counts it: the only reader of these files, for the runtime's
-//! stats and metrics and the kubelet's.
+//! The usage of cgroups, processes and links, as the kernel counts it: the only reader of these files, for the
+//! runtime's stats and metrics and the kubelet's.
 //!
 //! What the host does not count is 0, and so is no limit; only pressure tells whether it is counted. Everything here may
 //! block. Source: cAdvisor for what is read from where, on both versions of cgroups.
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::cgroup::{Cgroups, Version};
 
-/// What a cgroup uses and may use, with those below it.
+/// The usage and limits of a cgroup, with those below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// CPU time since the group was made.
@@ -25,7 +25,7 @@ pub struct Usage {
     pub cfs_periods: u64,
     /// Those at whose end tasks had to wait.
     pub cfs_throttled_periods: u64,
-    /// How long they waited.
+    /// The time for which they waited.
     pub cfs_throttled_ns: u64,
     /// Relative weight in v1's unit.
     pub cpu_shares: u64,
@@ -43,7 +43,7 @@ pub struct Usage {
     pub rss_bytes: u64,
     /// Page cache.
     pub cache_bytes: u64,
-    /// What lies in swap.
+    /// The memory in swap.
     pub swap_bytes: u64,
     /// Files mapped into processes.
     pub mapped_bytes: u64,
@@ -53,13 +53,13 @@ pub struct Usage {
     pub active_file_bytes: u64,
     /// Page cache that was not.
     pub inactive_file_bytes: u64,
-    /// How much memory it may have.
+    /// The limit of memory.
     pub memory_limit_bytes: u64,
-    /// What is kept for it.
+    /// The memory that is kept for it.
     pub memory_reserved_bytes: u64,
     /// Of v1 for memory and swap together.
     pub swap_limit_bytes: u64,
-    /// How often the limit was met.
+    /// The number of times that the limit was met.
     pub memory_failures: u64,
     /// Page faults.
     pub page_faults: u64,
@@ -73,15 +73,16 @@ pub struct Usage {
     pub processes: u64,
     /// Tasks.
     pub threads: u64,
-    /// How many tasks it may have.
+    /// The limit of tasks.
     pub threads_max: u64,
-    /// How often the kernel killed for lack of memory.
+    /// The number of times that the kernel killed for lack of memory.
     pub oom_kills: u64,
-    /// How long tasks have waited for CPU, memory and disks; `None` where the kernel does not tell (v1 never does).
+    /// The time that tasks have waited for CPU, memory and disks; `None` where the kernel does not tell (v1 never
+    /// does).
     pub pressure: Option<[Pressure; 3]>,
 }
 
-/// How long some tasks waited for a resource, and how long all did.
+/// The time that some tasks waited for a resource, and that all did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pressure {
     /// At least one waited.
@@ -90,7 +91,7 @@ pub struct Pressure {
     pub full: Stall,
 }
 
-/// How long tasks have waited.
+/// The time that tasks have waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stall {
     /// Shares of the last 10, 60 and 300 seconds in percent.
@@ -99,7 +100,7 @@ pub struct Stall {
     pub total_us: u64,
 }
 
-/// What was read from a disk and written to it.
+/// The bytes and operations of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// The disk's number.
@@ -108,7 +109,7 @@ pub struct Device {
     pub minor: u32,
     /// By operation: `Read`, `Write`, and others that the kernel tells of.
     pub bytes: BTreeMap<String, u64>,
-    /// How often, by operation.
+    /// The number of operations, by kind.
     pub count: BTreeMap<String, u64>,
 }
 
@@ -117,13 +118,13 @@ pub struct Device {
 pub struct HugePages {
     /// As cgroups spell it: `2MB`.
     pub size: String,
-    /// What is used now.
+    /// The bytes in use.
     pub bytes: u64,
     /// The most that it was; v2 does not tell.
     pub max_bytes: Option<u64>,
 }
 
-/// What processes have open.
+/// The files that processes have open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenFiles {
     /// Files of all kinds.
@@ -137,16 +138,16 @@ pub struct OpenFiles {
 pub struct Link {
     /// The interface's name.
     pub name: String,
-    /// What was received.
+    /// The received traffic.
     pub rx: Traffic,
-    /// What was sent.
+    /// The sent traffic.
     pub tx: Traffic,
 }
 
 /// A counter: name, help, and its value. Source: the names are cAdvisor's.
 pub type PacketCounter = (&'static str, &'static str, fn(&Link) -> u64);
 
-/// What the kernel counts of links and CRI's messages do not have, for whoever tells of it.
+/// The kernel's counters of links that CRI's messages do not have, for exporters.
 pub const PACKET_COUNTERS: [PacketCounter; 4] = [
     ("container_network_receive_packets_total", "Cumulative count of packets received", |link| {
         link.rx.packets
@@ -187,7 +188,7 @@ const TICK_NS: u64 = 10_000_000;
 type File<'a> = dyn Fn(&str, &str) -> String + 'a;
 
 impl Cgroups {
-    /// What the cgroup uses now; nothing if there is no such cgroup.
+    /// The usage of the cgroup; nothing if there is no such cgroup.
     pub fn usage(&self, path: &str) -> Usage {
         let file = |controller: &str, name: &str| self.read(controller, path, name).unwrap_or_default();
         let usage = match self.version() {
@@ -208,7 +209,7 @@ impl Cgroups {
         }
     }
 
-    /// How often the kernel killed in the cgroup for lack of memory.
+    /// The number of times that the kernel killed in the cgroup for lack of memory.
     pub fn oom_kills(&self, path: &str) -> u64 {
         let file = match self.version() {
             Version::V2 => "memory.events",
@@ -217,7 +218,7 @@ impl Cgroups {
         field(&self.read("memory", path, file).unwrap_or_default(), "oom_kill")
     }
 
-    /// What the cgroup has read from disks and written to them.
+    /// The bytes and operations of the cgroup, by disk.
     pub fn devices(&self, path: &str) -> Vec<Device> {
         let file = |controller: &str, name: &str| self.read(controller, path, name).unwrap_or_default();
         if self.version() == Version::V2 {
@@ -294,7 +295,7 @@ pub fn open_files(processes: &[i32]) -> OpenFiles {
     })
 }
 
-/// How many files a process may have open (its soft limit); `None` for no limit, or no such process.
+/// The number of files that a process may have open (its soft limit); `None` for no limit, or no such process.
 pub fn open_files_max(pid: i32) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let rest = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;

@@ -15,14 +15,14 @@ use nix::mount::{MsFlags, mount};
 
 use crate::{Doing, Error, Result};
 
-/// Which of the host's users and groups those of a namespace are: so many from 0 on are so many from these on.
+/// A map of a namespace's users and groups to the host's: ids from 0 on are as many from these on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The host's user that is root inside.
     pub first_uid: u32,
     /// The host's group that is root's inside.
     pub first_gid: u32,
-    /// How many.
+    /// The number of ids.
     pub length: u32,
 }
 

@@ -17,11 +17,11 @@ pub use connection::Connection;
 pub use own::Own;
 pub use server::Tunnel;
 
-/// Where a Node asks for its tunnel.
+/// The path at which a Node asks for its tunnel.
 pub const PATH: &str = "/knarr/tunnel";
-/// Where a server tells which tunnels stand.
+/// The path at which a server lists its tunnels.
 pub const LIST_PATH: &str = "/knarr/tunnels";
-/// What is spoken after the switch.
+/// The protocol after the switch.
 pub const PROTOCOL: &str = "knarr-tunnel";
 /// Connections at a time through one tunnel.
 pub const STREAMS_MAX: usize = 512;

@@ -1,4 +1,5 @@
-//! Where a Node lets its servers connect through its tunnel: to its own kubelet and to its own Pods, and nowhere else.
+//! The addresses to which a Node lets its servers connect through its tunnel: its own kubelet and its own Pods, and
+//! nowhere else.
 //!
 //! The host's other ports, its loopback and its network are none of the servers' business, whatever they ask for.
 
@@ -6,20 +7,20 @@ use std::net::{IpAddr, SocketAddr};
 
 use machinery::net::Cidr;
 
-/// What belongs to a Node.
+/// The addresses that belong to a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Own {
     /// The Node's name.
     pub name: String,
     /// The Node's addresses.
     pub addresses: Vec<IpAddr>,
-    /// Where its kubelet listens, on this host.
+    /// The address on which its kubelet listens, on this host.
     pub kubelet: SocketAddr,
-    /// What its Pods have their addresses from.
+    /// The ranges of its Pods' addresses.
     pub pod_ranges: Vec<Cidr>,
 }
 
-/// Why a server does not get a connection.
+/// The reason why a server does not get a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It is a port of the host that is not the kubelet's.
@@ -34,7 +35,7 @@ pub enum Refusal {
 }
 
 impl Own {
-    /// Where a connection to `host` and `port` goes. `is_of_host` says which addresses the host has.
+    /// The address to which a connection to `host` and `port` goes. `is_of_host` says which addresses the host has.
     ///
     /// # Errors
     /// Why there is none.

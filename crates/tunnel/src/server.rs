@@ -86,7 +86,7 @@ impl Tunnel {
         }
     }
 
-    /// How many connections go through it.
+    /// The number of connections through it.
     pub fn streams(&self) -> usize {
         crate::STREAMS_MAX - self.places.available_permits()
     }

@@ -23,7 +23,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 use super::private::PrivateKey;
 use super::{EC, OCTET_STRING, RSA, SEQUENCE, curve, of_algorithm, take, wrapped};
 
-/// How many keys a file may hold.
+/// The number of keys that a file may hold.
 pub const KEYS_MAX: usize = 64;
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 const INTEGER: u8 = 0x02;
@@ -32,7 +32,7 @@ const UNCOMPRESSED: u8 = 0x04;
 const RSA_ID: &str = "1.2.840.113549.1.1.1";
 const ELLIPTIC_ID: &str = "1.2.840.10045.2.1";
 
-/// Why a file is of no use.
+/// A file of no use, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublicKeysError {
     /// There is no key in it. Source: upstream's text.
@@ -195,7 +195,7 @@ impl PublicKey {
         }
     }
 
-    /// Whether the key's owner has signed the message, as JWTs are signed.
+    /// `true` if the key's owner has signed the message, as JWTs are signed.
     pub fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         match &self.kind {
             Kind::Curve(curve, point) => {

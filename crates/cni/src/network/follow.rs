@@ -1,5 +1,5 @@
-//! Whether Pods can be attached: found out at start, when a folder of configurations or plugins changes, and when a plugin
-//! has failed. Nobody asks plugins while all is well.
+//! The readiness of the network: found out at start, when a folder of configurations or plugins changes, and when a
+//! plugin has failed. Nobody asks plugins while all is well.
 //!
 //! A plugin that says it cannot attach Pods (CNI's STATUS) does not say when it can again: it is asked again, ever later.
 //! What it speaks (VERSION) changes with its file only.
@@ -22,7 +22,7 @@ const AGAIN_MAX: Duration = Duration::from_secs(10);
 const SETTLING: Duration = Duration::from_millis(100);
 
 impl Network {
-    /// Why no Pod can be attached, if so, as far as is known.
+    /// The reason why no Pod can be attached, if so, as far as is known.
     pub fn readiness(&self) -> watch::Receiver<Option<String>> {
         self.readiness.subscribe()
     }

@@ -1,4 +1,4 @@
-//! What is kept of an ADD until its DEL, where libcni keeps it and in its form (`cniCacheV1`).
+//! The record of an ADD that is kept until its DEL, where libcni keeps it and in its form (`cniCacheV1`).
 //!
 //! A file per attachment: `<network>-<container id>-<interface>`.
 

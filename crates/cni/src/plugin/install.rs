@@ -21,7 +21,7 @@ use crate::types::CniError;
 const NETWORK: &str = "knarr";
 const FILE: &str = "10-knarr.conflist";
 
-/// What the installed configuration says.
+/// The content of the installed configuration.
 #[derive(Clone, Debug)]
 pub struct Installed {
     /// The bridge.
@@ -32,7 +32,7 @@ pub struct Installed {
     pub cluster_cidrs: Cidrs,
     /// Largest packet in bytes, the kernel's default if `None`.
     pub mtu: Option<u32>,
-    /// Where leases and rules are kept; in the usual places if `None`.
+    /// The directory of leases and rules; in the usual places if `None`.
     pub state_dir: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! What a server says of its resources: the documents of aggregated discovery, `/api` and `/apis`.
+//! A server's account of its resources: the documents of aggregated discovery, `/api` and `/apis`.
 //!
 //! A group whose server is away is told as failed: that its resources are not named does not mean that there are none.
 //! A server that does not know the aggregated form is one whose resources cannot be known. Names become paths of requests
@@ -15,7 +15,7 @@ use crate::resource_ref::ResourceRef;
 /// What one group-version may have; one with more is told as failed, and takes nothing from others.
 const RESOURCES_PER_VERSION_MAX: usize = 5_000;
 
-/// Which resources there are.
+/// The resources that there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovery {
     /// Each once, in the version in which it is stored, or else the one that the server prefers, in the server's order.
@@ -29,16 +29,16 @@ pub struct Discovery {
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovered {
-    /// Where its objects are.
+    /// The resource that its objects are at.
     pub resource: ResourceRef,
-    /// What it allows, such as `deletecollection`.
+    /// The verbs that it allows, such as `deletecollection`.
     pub verbs: Vec<String>,
-    /// What is below its objects, such as `scale`.
+    /// The subresources of its objects, such as `scale`.
     pub subresources: Vec<String>,
 }
 
 impl Discovered {
-    /// Whether it allows all of this.
+    /// `true` if it allows all of this.
     pub fn allows(&self, verbs: &[&str]) -> bool {
         verbs.iter().all(|verb| self.verbs.iter().any(|own| own == verb))
     }
@@ -50,7 +50,7 @@ impl Discovery {
         self.resources.iter().find(|found| found.resource.group == group && found.resource.kind == kind)
     }
 
-    /// What could not be known, as clients tell it; nothing if all is known.
+    /// The failure of discovery, as clients report it; none if all is known.
     pub fn failure(&self) -> Option<String> {
         failure(&self.failed)
     }

@@ -1,4 +1,5 @@
-//! What a server serves, as far as it has ever said: what one answer of discovery means beside the ones before.
+//! The resources that a server serves, as far as it has ever said: what one answer of discovery means beside the ones
+//! before.
 //!
 //! Invariant: a resource goes only when the server says of its group-version what there is, and does not name it.
 
@@ -22,7 +23,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// What is served after an answer.
+    /// The served resources after an answer.
     pub fn after(&self, answer: &Result<Discovery, String>) -> Self {
         match answer {
             // A server of nothing has not come up yet.
@@ -72,12 +73,12 @@ impl Served {
         self.resources.get(*self.by_plural.get(group)?.get(plural)?)
     }
 
-    /// Whether this resource is served, in this version.
+    /// `true` if this resource is served, in this version.
     pub fn has(&self, resource: &ResourceRef) -> bool {
         self.by_plural(&resource.group, &resource.plural).is_some_and(|found| found.resource == *resource)
     }
 
-    /// Whether the server has ever said what there is.
+    /// `true` if the server has ever said what there is.
     pub fn has_answered(&self) -> bool {
         self.has_answered
     }

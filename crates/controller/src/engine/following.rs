@@ -14,10 +14,10 @@ use crate::workqueue::WorkQueue;
 /// How long what a server told before a kind went may be on its way.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What a controller does about kinds that come and go.
+/// The part of a controller about kinds that come and go.
 #[derive(Clone, Copy, Debug)]
 pub struct Following {
-    /// Which of them it follows.
+    /// The choice of those that it follows.
     pub wants: fn(&Discovered) -> bool,
     /// The keys that a change of an object wakes.
     pub changed: fn(&Change<PartialObject>, &ResourceRef, &Informers) -> Vec<String>,

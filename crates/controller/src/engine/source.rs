@@ -1,4 +1,4 @@
-//! What wakes a controller's keys.
+//! The sources of a controller's keys.
 
 use std::sync::Arc;
 use std::time::Duration;

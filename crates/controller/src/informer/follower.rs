@@ -1,4 +1,5 @@
-//! How well one informer follows the store: since when it does not, and which objects it had to leave out.
+//! The state of one informer: the time since when it does not follow the store, and the objects that it had to leave
+//! out.
 //!
 //! An informer follows when it has its list and a watch that stays open. One that does not for [`STALLED_AFTER`] is told
 //! in the log, and fails the check of its part. So does one whose watch stays open without a word, until something comes
@@ -16,7 +17,7 @@ use tokio::time::Instant;
 
 use super::decode::Identity;
 
-/// How long an informer may not follow before its part is not well.
+/// The time that an informer may not follow before its part is unhealthy.
 pub const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// How long a watch must have stayed open to be one that lasts, if nothing came on it.
 const LASTING_AFTER: Duration = Duration::from_secs(15);

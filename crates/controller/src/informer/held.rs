@@ -24,12 +24,12 @@ pub struct Held {
 }
 
 impl Held {
-    /// Whose objects it has.
+    /// The resource of its objects.
     pub fn resource(&self) -> &ResourceRef {
         &self.resource
     }
 
-    /// What is known of them.
+    /// The informer of their metadata.
     pub fn informer(&self) -> &Informer<PartialObject> {
         &self.informer
     }

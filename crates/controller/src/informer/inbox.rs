@@ -1,4 +1,4 @@
-//! What a subscriber has yet to look at: changes, one for each key.
+//! The changes that a subscriber has yet to look at, one for each key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use tokio::sync::Notify;
 
 use super::Objects;
 
-/// What happened to one key since its subscriber last looked.
+/// The change of one key since its subscriber last looked.
 #[derive(Clone, Debug)]
 pub struct Change<K> {
     /// `namespace/name` or `name`.
     pub key: String,
-    /// What the subscriber last knew.
+    /// The object that the subscriber last knew.
     pub old: Option<Arc<K>>,
-    /// What is there now; `None` after a deletion.
+    /// The object that is there now; `None` after a deletion.
     pub new: Option<Arc<K>>,
     /// The revision that made it so.
     pub revision: u64,

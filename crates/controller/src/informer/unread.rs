@@ -1,4 +1,5 @@
-//! What of a kind nobody in a process reads: fields that are not kept, and items of lists of which nothing is needed.
+//! The parts of a kind that nobody in a process reads: fields that are not kept, and items of lists of which nothing is
+//! needed.
 //!
 //! Most of a Pod is what only its kubelet reads. Whoever leaves fields out must not write such objects back: requests that
 //! would replace one are refused (`engine/execute.rs`).

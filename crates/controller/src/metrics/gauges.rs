@@ -18,9 +18,9 @@ type Family64 = Family<Labels, Gauge<f64, AtomicU64>>;
 pub struct GaugeRow {
     /// As it is exposed.
     pub name: &'static str,
-    /// What it says.
+    /// The help text.
     pub help: &'static str,
-    /// What it is now, under which labels.
+    /// The current values, with their labels.
     pub values: fn(&Informers) -> Vec<(Labels, f64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Which Events are written, and how: as new ones, as one more of those that were, or not at all. Pure.
+//! The Events that are written, and the form: as new ones, as one more of those that were, or not at all. Pure.
 //!
 //! Source: `EventCorrelator` in `k8s.io/client-go/tools/record/events_cache.go`. What it remembers are hashes, so
 //! that thousands of events of Pods that are long gone weigh little.

@@ -1,4 +1,4 @@
-//! Which volume a claim gets: of those that fit, one that was made for it, or else the smallest.
+//! The volume that a claim gets: of those that fit, one that was made for it, or else the smallest.
 //!
 //! Source: `FindMatchingVolume`, `component-helpers/storage/volume`.
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::selector;
 
-/// What volumes are looked for.
+/// The volumes that are looked for.
 #[derive(Clone, Copy, Debug)]
 pub enum Search<'a> {
     /// Any that is free.
@@ -59,7 +59,7 @@ pub fn find<'a>(
     smallest
 }
 
-/// Why a claim cannot have the volume that it names; `None` if it can.
+/// The reason why a claim cannot have the volume that it names; `None` if it can.
 pub fn why_not(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<&'static str> {
     if capacity(volume) < requested(claim) {
         return Some("requested PV is too small");

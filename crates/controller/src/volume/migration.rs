@@ -127,7 +127,7 @@ pub fn driver_of(plugin: &str) -> Option<&'static str> {
     KINDS.iter().find(|kind| kind.plugin == plugin).map(|kind| kind.driver)
 }
 
-/// What a kubelet says on its CSINode: every plugin whose volumes it leaves to drivers.
+/// The annotation of a kubelet's CSINode: every plugin whose volumes it leaves to drivers.
 pub fn plugins() -> String {
     KINDS.map(|kind| kind.plugin).join(",")
 }
@@ -137,12 +137,12 @@ pub fn plugin_of(volume: &PersistentVolume) -> Option<&'static str> {
     KINDS.iter().find(|kind| (kind.persistent)(volume).is_some()).map(|kind| kind.plugin)
 }
 
-/// Whether a Pod's own volume is of a kind that a driver has taken over.
+/// `true` if a Pod's own volume is of a kind that a driver has taken over.
 pub fn is_migrated(volume: &Volume) -> bool {
     KINDS.iter().any(|kind| (kind.inline)(volume, "").is_some())
 }
 
-/// What a PersistentVolume is for its driver; none if its kind is not one that drivers have taken over.
+/// The PersistentVolume as its driver has it; none if its kind is not one that drivers have taken over.
 ///
 /// # Errors
 /// In upstream's words: its fields have not the form that they should have.

@@ -1,4 +1,4 @@
-//! Who the driver is and what it can do.
+//! The driver's name and capabilities.
 
 use async_trait::async_trait;
 

@@ -1,4 +1,4 @@
-//! What a class may ask of a volume: `backing` for good, `allocation` as long as it lives.
+//! The parameters of a class: `backing` is fixed, `allocation` may change during the volume's life.
 //!
 //! Both are parameters of StorageClasses; `allocation` is one of VolumeAttributesClasses too.
 
@@ -24,7 +24,7 @@ pub(super) enum Backing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Allocation {
-    /// When it is written to.
+    /// Allocation at the first write.
     #[default]
     Thin,
     /// At once: what was promised can be written.

@@ -11,7 +11,7 @@ pub const STATUS: &str = "/v2.KeyManagementService/Status";
 pub const ENCRYPT: &str = "/v2.KeyManagementService/Encrypt";
 pub const DECRYPT: &str = "/v2.KeyManagementService/Decrypt";
 
-/// What a healthy plugin says.
+/// The answer of a healthy plugin.
 pub const HEALTHY: &str = "ok";
 
 #[derive(Clone, PartialEq, Eq, Message)]

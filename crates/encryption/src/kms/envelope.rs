@@ -1,4 +1,4 @@
-//! What is stored for a value under a KMS provider: the sealed value, and the seed as the plugin encrypted it.
+//! The stored form of a value under a KMS provider: the sealed value, and the seed as the plugin encrypted it.
 //!
 //! Source: upstream's `kmsv2/v2/api.proto`, `ValidateEncryptedObject`.
 

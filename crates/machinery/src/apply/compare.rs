@@ -1,4 +1,4 @@
-//! What was removed, changed and added between two values of a type.
+//! The difference, removed, changed and added parts, between two values of a type.
 //!
 //! A field that Go writes even when it is not set counts as there, so that ownership is what upstream's would be.
 //! Source: `typed.Compare` of `sigs.k8s.io/structured-merge-diff`.

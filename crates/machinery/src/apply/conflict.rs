@@ -6,7 +6,7 @@ use super::managers::{Identity, Operation};
 /// A field that somebody else owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Who, as upstream prints it.
+    /// The other manager, as upstream prints it.
     pub manager: String,
     /// The path, such as `.spec.replicas`.
     pub field: String,

@@ -43,7 +43,7 @@ pub enum Scalar<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldPath<'a>(pub Vec<Element<'a>>);
 
-/// Why a key of `FieldsV1` is no element.
+/// A key of `FieldsV1` that is no element.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElementError {
     /// Too short, or without its colon.

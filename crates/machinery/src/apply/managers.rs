@@ -17,7 +17,7 @@ const UPDATE_MANAGERS_MAX: usize = 10;
 /// The manager of merged entries.
 const ANCIENT_CHANGES: &str = "ancient-changes";
 
-/// How fields came to be owned.
+/// The way in which fields came to be owned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// By server-side apply.
@@ -36,12 +36,12 @@ impl Operation {
     }
 }
 
-/// Whose entry it is. For [`Operation::Apply`] the version does not count.
+/// The identity of an entry. For [`Operation::Apply`] the version does not count.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity<'a> {
     /// The field manager.
     pub manager: Cow<'a, str>,
-    /// How it wrote.
+    /// The operation by which it wrote.
     pub operation: Operation,
     /// `group/version` for updates, empty for apply.
     pub api_version: Cow<'a, str>,
@@ -54,7 +54,7 @@ pub struct Identity<'a> {
 pub struct Entry<'a> {
     /// The version whose paths the set has.
     pub api_version: Cow<'a, str>,
-    /// When it last changed, RFC 3339.
+    /// The time of its last change, RFC 3339.
     pub time: Option<Cow<'a, str>>,
     /// The fields.
     pub set: Set<'a>,
@@ -62,7 +62,7 @@ pub struct Entry<'a> {
     source: Option<&'a Value>,
 }
 
-/// Why managed fields cannot be read.
+/// Managed fields that cannot be read, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManagersError {
     /// Neither `Apply` nor `Update`.
@@ -102,7 +102,7 @@ impl<'a> Entry<'a> {
         Self { time, ..Self::new(Cow::Borrowed(api_version), set) }
     }
 
-    /// Whether `set`, in the same version, has all of its fields: then nothing was given up.
+    /// `true` if `set`, in the same version, has all of its fields: then nothing was given up.
     pub fn is_within(&self, api_version: &str, set: &Set<'_>) -> bool {
         let mut rest = self.set.clone();
         rest.subtract(set);
@@ -154,7 +154,7 @@ impl<'a> Managers<'a> {
         entries.into_iter().map(|(identity, entry)| entry.encode(identity)).collect()
     }
 
-    /// Whether nobody owns anything.
+    /// `true` if nobody owns anything.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -258,7 +258,7 @@ impl<'a> Managers<'a> {
 }
 
 impl<'a> Identity<'a> {
-    /// Whose entry an operation writes.
+    /// The identity of the entry that an operation writes.
     pub fn new(manager: &'a str, operation: Operation, api_version: &'a str, subresource: &'a str) -> Self {
         let counts = operation == Operation::Update;
         Self {

@@ -16,7 +16,7 @@ pub struct Set<'a> {
 pub struct Node<'a> {
     /// The last element of the path.
     pub element: Element<'a>,
-    /// Whether the path is in the set.
+    /// `true` if the path is in the set.
     pub is_member: bool,
     /// The paths that go on from here.
     pub children: Set<'a>,
@@ -43,7 +43,7 @@ impl<'a> Set<'a> {
         set
     }
 
-    /// Whether no path is in it.
+    /// `true` if no path is in it.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -103,7 +103,7 @@ impl<'a> Set<'a> {
         self.find(element).ok().and_then(|at| self.nodes.get(at))
     }
 
-    /// Whether the path is in the set.
+    /// `true` if the path is in the set.
     pub fn has(&self, path: &[Element<'_>]) -> bool {
         match path {
             [] => false,

@@ -1,5 +1,5 @@
-//! What a schema says to server-side apply: what is a leaf, what is merged field by field, how elements of a list
-//! are told apart.
+//! A schema as server-side apply reads it: which value is a leaf, which is merged field by field, how elements of a
+//! list are told apart.
 //!
 //! Lists without a list type follow their strategic patch strategy, as upstream's conversion of OpenAPI does.
 

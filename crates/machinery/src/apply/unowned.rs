@@ -1,5 +1,5 @@
-//! What the configuration of a mutating policy makes of an object: it is merged as an applied one is, but nobody comes to
-//! own anything by it, nothing is removed, and nothing atomic may be named: all else in that would be lost.
+//! The merge of a mutating policy's configuration into an object: it is merged as an applied one is, but nobody comes
+//! to own anything by it, nothing is removed, and nothing atomic may be named: all else in that would be lost.
 //!
 //! Source: `ApplyStructuredMergeDiff` of `k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch`.
 

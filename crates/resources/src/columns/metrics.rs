@@ -1,4 +1,4 @@
-//! What Nodes and Pods use. Source: metrics-server's table conversion.
+//! The usage of Nodes and Pods. Source: metrics-server's table conversion.
 
 use machinery::quantity::Quantity;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Who is it and may they: `authentication`, `authorization`, `rbac`, `certificates`.
+//! Authentication and authorization: `authentication`, `authorization`, `rbac`, `certificates`.
 
 use machinery::features::Feature;
 

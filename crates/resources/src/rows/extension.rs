@@ -1,4 +1,4 @@
-//! What extends the API: admission, custom resources, aggregation, and the API server's own records.
+//! Extensions of the API: admission, custom resources, aggregation, and the API server's own records.
 
 use machinery::features::Feature;
 

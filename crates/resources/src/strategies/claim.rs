@@ -1,4 +1,4 @@
-//! What a PersistentVolumeClaim says about where its data comes from.
+//! The data sources of a PersistentVolumeClaim.
 //!
 //! `dataSource` and `dataSourceRef` say the same; the older knows claims and snapshots only.
 //! Source: `pkg/api/persistentvolumeclaim/util.go`, KEP-1495, KEP-3294.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::resource::Resource;
 use crate::validation as v;
 
-/// Which part of the object a subresource changes, and by which rules.
+/// The part of the object that a subresource changes, and the rules for it.
 #[derive(Clone, Copy, Debug)]
 pub struct PartialStrategy {
     /// The kind of the object, in the core group.
@@ -78,7 +78,7 @@ impl PartialStrategy {
         }
     }
 
-    /// What of an applied configuration counts: its identity, and the part that the subresource changes.
+    /// The part of an applied configuration that counts: its identity, and the part that the subresource changes.
     pub fn only(&self, config: &Value) -> Value {
         const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
         let mut bare = Map::new();

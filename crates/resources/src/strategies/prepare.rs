@@ -1,4 +1,4 @@
-//! What callers may not set, and what the server sets, per kind.
+//! The fields that callers may not set, and those that the server sets, per kind.
 
 use machinery::quantity::Quantity;
 use serde_json::{Map, Value, json};

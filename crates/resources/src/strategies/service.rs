@@ -1,4 +1,4 @@
-//! What a Service is given, keeps and loses when it is written.
+//! The fields that a Service is given, keeps and loses when it is written.
 //!
 //! Addresses and ports that were given out stay as long as the Service's type has them; a caller who changes the type
 //! need not take away what the old type had.

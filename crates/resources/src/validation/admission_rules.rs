@@ -1,4 +1,4 @@
-//! Which requests a webhook or a policy is about: rules, match conditions, match resources.
+//! The requests that a webhook or a policy is about: rules, match conditions, match resources.
 //!
 //! CEL expressions must be there; whether they compile depends on what they see, which callers know.
 

@@ -1,4 +1,4 @@
-//! What drivers say about the devices that a ResourceClaim was given: `status.devices`.
+//! The status by drivers of the devices that a ResourceClaim was given: `status.devices`.
 //!
 //! Source: `validateDeviceStatus` of `pkg/apis/resource/validation`, KEP-4817.
 

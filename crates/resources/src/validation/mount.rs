@@ -1,4 +1,4 @@
-//! What a container mounts: volumes as directories, and as block devices.
+//! The mounts of a container: volumes as directories, and as block devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 

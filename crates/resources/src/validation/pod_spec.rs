@@ -30,11 +30,11 @@ pub(super) enum Owner {
 pub(super) struct PodView<'a> {
     /// The spec.
     pub spec: At<'a>,
-    /// Whose it is.
+    /// The owner.
     pub owner: Owner,
     /// The Pod's name; empty in a template.
     pub name: &'a str,
-    /// Whether a kubelet made the Pod from a file; the API only mirrors it.
+    /// `true` if a kubelet made the Pod from a file; the API only mirrors it.
     pub is_mirror: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a write to a Pod's `/status` must keep.
+//! The fields that a write to a Pod's `/status` must keep.
 
 use std::collections::BTreeSet;
 

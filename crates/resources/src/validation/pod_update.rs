@@ -1,4 +1,4 @@
-//! What may change in a Pod that exists.
+//! The fields that may change in a Pod that exists.
 
 use machinery::field::FieldErrors;
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! What a client should hear about an object that is taken all the same.
+//! Warnings for clients about an object that is accepted all the same.
 //!
 //! A warning is a path and a sentence. Whether to warn is never whether to refuse: these functions see objects that
 //! were prepared but not yet checked, and must not depend on their rules being kept.

@@ -1,4 +1,4 @@
-//! Where webhooks are called, and webhook configurations.
+//! The addresses of webhooks, and webhook configurations.
 //!
 //! Source: `k8s.io/apiserver/pkg/util/webhook/validation.go`, `pkg/apis/admissionregistration/validation`.
 

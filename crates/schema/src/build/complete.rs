@@ -1,4 +1,4 @@
-//! Whether all that the rules at the root of a schema speak of has a type.
+//! The check that all that the rules at the root of a schema speak of has a type.
 //!
 //! Source: `validateStructuralCompleteness`.
 

@@ -1,5 +1,5 @@
-//! Whether a schema may stand in a CustomResourceDefinition: more than an arena needs, as what is refused now cannot
-//! become a promise.
+//! Checks of a schema in a CustomResourceDefinition: more than an arena needs, as what is refused now cannot become a
+//! promise.
 //!
 //! Rules in CEL must be there and readable; what they mean is for whoever evaluates them. An update may leave as it is
 //! what the old definition has already ([`Kept`]).
@@ -49,7 +49,7 @@ const ROOT_FIELDS: [(&str, &str); 22] = [
     ("x-kubernetes-validations", "XValidations"),
 ];
 
-/// What is not asked of a new schema because the old definition does not have it either.
+/// The conditions that a new schema need not meet because the old definition does not meet them either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Types that there are.
@@ -65,7 +65,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What these schemas, the old definition's, do not have.
+    /// The conditions that these schemas, the old definition's, do not meet.
     pub fn of<'a>(schemas: impl IntoIterator<Item = &'a Value>) -> Self {
         schemas.into_iter().fold(Self::default(), |kept, schema| {
             let one = with_room(|| Self::of_one(schema));
@@ -110,31 +110,31 @@ impl Kept {
     }
 }
 
-/// Whether a schema fills anything in.
+/// `true` if a schema fills anything in.
 pub fn has_defaults(schema: &Value) -> bool {
     let has = |props: Props| props.any(&mut |schema| schema.default.is_some());
     check_bounds(schema).is_ok() && with_room(|| read(schema).is_some_and(has))
 }
 
-/// How strictly a schema is checked.
+/// The strictness with which a schema is checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Strictness {
-    /// Whether `status` has a subresource, and so is checked by itself.
+    /// `true` if `status` has a subresource, and so is checked by itself.
     pub has_status: bool,
-    /// Whether the schema may be other than structural: the definition keeps unknown fields, and always did.
+    /// `true` if the schema may be other than structural: the definition keeps unknown fields, and always did.
     pub may_be_loose: bool,
-    /// What the old definition does not have either.
+    /// The conditions that the old definition does not meet either.
     pub kept: Kept,
 }
 
-/// What a schema is found to be.
+/// The result of checking a schema.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// What is wrong with it, in upstream's order.
+    /// The violations, in upstream's order.
     pub violations: Vec<Violation>,
-    /// How much more is.
+    /// The number of further violations.
     pub left_out: usize,
-    /// What it becomes, if nothing is wrong.
+    /// The arena of the schema, if nothing is wrong.
     pub arena: Option<Schemas>,
 }
 

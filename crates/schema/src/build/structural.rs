@@ -1,4 +1,4 @@
-//! What makes a schema structural: whatever a rule speaks of has a type, and rules say nothing about types.
+//! The conditions of a structural schema: whatever a rule speaks of has a type, and rules say nothing about types.
 //!
 //! Source: `ValidateStructural`, and of `ValidateCustomResourceDefinitionOpenAPISchema` what an arena relies on.
 

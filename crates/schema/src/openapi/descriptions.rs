@@ -1,4 +1,5 @@
-//! What messages and fields are for, in upstream's words: taken from `k8s-openapi` at build time, kept compressed.
+//! The descriptions of messages and fields, in upstream's words: taken from `k8s-openapi` at build time, kept
+//! compressed.
 //!
 //! Unpacked for as long as a document is made.
 

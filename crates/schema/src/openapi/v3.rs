@@ -38,7 +38,7 @@ fn digest(source: &str) -> String {
     })
 }
 
-/// Where the document of a group-version is, as [`root_path`] spells it, that has this hash.
+/// The URL of a group-version's document, as [`root_path`] spells it, with this hash.
 pub fn url(path: &str, hash: &str) -> String {
     format!("/openapi/v3/{path}?hash={hash}")
 }

@@ -22,9 +22,9 @@ const DEPTH_MAX: usize = 128;
 /// One operation of a JSON patch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Operation {
-    /// What is to be done: `add`, `remove`, `replace`, `move`, `copy` or `test`.
+    /// The operation: `add`, `remove`, `replace`, `move`, `copy` or `test`.
     pub op: Option<String>,
-    /// Where.
+    /// The path at which it is to be done.
     pub path: Option<String>,
     /// From where.
     pub from: Option<String>,

@@ -112,7 +112,7 @@ impl Format {
         is_known.then(|| Self { name: name.to_owned(), check })
     }
 
-    /// Whether a text is of this format; formats of numbers say nothing about texts.
+    /// `true` if a text is of this format; formats of numbers say nothing about texts.
     pub fn is_met_by(&self, text: &str) -> bool {
         self.check.is_none_or(|check| check(text))
     }

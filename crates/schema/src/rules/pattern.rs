@@ -73,12 +73,12 @@ impl Pattern {
         &self.source
     }
 
-    /// Whether it is found in `text`.
+    /// `true` if it is found in `text`.
     pub fn is_match(&self, text: &str) -> bool {
         self.compiled().is_some_and(|pattern| pattern.is_match(text))
     }
 
-    /// Where it is found in `text`, in bytes; what is found does not overlap.
+    /// The matches in `text`, in bytes; they do not overlap.
     pub fn find_iter<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
         self.compiled()
             .into_iter()

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Which kind of rule is broken; upstream's error types.
+/// The kind of a broken rule; upstream's error types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Problem {
     /// The value is missing.
@@ -28,13 +28,13 @@ pub enum Problem {
 pub struct Violation {
     /// The path of the field; empty if the rule is not of one field.
     pub path: String,
-    /// Which kind of rule.
+    /// The kind of rule.
     pub problem: Problem,
-    /// What stands there; of [`Problem::TooMany`], how many.
+    /// The value found there; of [`Problem::TooMany`], how many.
     pub value: Value,
-    /// What is wrong about it; may be empty.
+    /// The description of what is wrong; may be empty.
     pub detail: String,
-    /// How long or how many at most, of [`Problem::TooLong`] and [`Problem::TooMany`].
+    /// The largest length or number, of [`Problem::TooLong`] and [`Problem::TooMany`].
     pub max: i64,
     /// The values that are allowed, of [`Problem::NotSupported`].
     pub supported: Vec<String>,

@@ -1,4 +1,4 @@
-//! What is wrong with a text that is no JSON, in the words of Go's `encoding/json`, which clients show to people.
+//! The errors of a text that is no JSON, in the words of Go's `encoding/json`, which clients show to people.
 //!
 //! It looks at the text again after a parser has refused it: good input never comes here, and nothing is built.
 

@@ -1,4 +1,4 @@
-//! How much memory the tree of a body may take: bytes that multiply themselves are refused before they are a tree.
+//! The memory that the tree of a body may take: bytes that multiply themselves are refused before they are a tree.
 //!
 //! Three bytes (`{},`) can become many hundred in memory. The walks charge what they are about to keep, by the sizes
 //! that `serde_json`'s trees have, and end when a body has used up what its length allows.
@@ -26,7 +26,7 @@ const ENTRY: usize = 112;
 /// The least that a text takes.
 const TEXT: usize = 16;
 
-/// What kind of body it is, as to memory.
+/// The kind of a body, as to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// Any object or patch.
@@ -101,7 +101,7 @@ impl Budget {
     }
 }
 
-/// Whether a value that is in memory takes no more than what a body of `length` bytes may take.
+/// `true` if a value that is in memory takes no more than what a body of `length` bytes may take.
 pub fn fits(value: &Value, room: Room, length: usize) -> bool {
     charge(&Budget::new(room, length), value).is_ok()
 }

@@ -18,7 +18,7 @@ use serde_json::{Number, Value};
 use std::cell::RefCell;
 use std::fmt;
 
-/// What to do about unknown and duplicate fields (`fieldValidation`).
+/// The treatment of unknown and duplicate fields (`fieldValidation`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldValidation {
     /// Say nothing.
@@ -38,7 +38,7 @@ pub struct Decoded {
     pub warnings: Vec<String>,
 }
 
-/// Why a body cannot be decoded. The texts are upstream's.
+/// The reason why a body cannot be decoded. The texts are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The body is not JSON, or nested too deeply.

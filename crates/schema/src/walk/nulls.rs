@@ -1,4 +1,5 @@
-//! What Go writes as null: times and lists that are not set where the type holds them by value or without `omitempty`.
+//! The values that Go writes as null: times and lists that are not set where the type holds them by value or without
+//! `omitempty`.
 //!
 //! Clients see these nulls, the rules of kinds never do: [`Nulls::fill`] puts them in when an object is written, and
 //! [`Nulls::strip`] takes them out when it is read again. Parts of the schema that have none are not entered, free-form

@@ -1,11 +1,11 @@
-//! Where a walk is; lives on the stack, so that good input costs no allocation.
+//! The position of a walk; lives on the stack, so that good input costs no allocation.
 
 /// A place in a value.
 #[derive(Clone, Copy)]
 pub(crate) enum Path<'p> {
     /// The outermost value.
     Root,
-    /// What a path of this text leads to.
+    /// The place that a path of this text leads to.
     Base(&'p str),
     /// A field, or an entry where that is shown like one.
     Field(&'p Path<'p>, &'p str),

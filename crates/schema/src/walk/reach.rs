@@ -1,4 +1,4 @@
-//! Which messages are worth entering: those to which something applies, and those that hold such ones.
+//! The messages that are worth entering: those to which something applies, and those that hold such ones.
 
 use crate::rows::{Message, Schemas, Type};
 

@@ -24,14 +24,14 @@ use crate::walk::path::{Path, Style};
 use crate::walk::stack::with_room;
 use report::Report;
 
-/// What a walk has found.
+/// The findings of a walk.
 #[derive(Clone, Debug, Default)]
 pub struct Findings<'v> {
     /// Elements of sets and maps that come twice.
     pub repeated: Vec<Violation>,
     /// All other broken rules.
     pub violations: Vec<Violation>,
-    /// How many more there are.
+    /// The number of further ones.
     pub left_out: usize,
     /// Each resource within the object, with its path.
     pub resources: Vec<(String, &'v Object)>,

@@ -1,4 +1,4 @@
-//! What Go has where JSON has null or nothing: for readers whose types are stricter than Go's.
+//! The values that Go has where JSON has null or nothing: for readers whose types are stricter than Go's.
 //!
 //! Go takes null for any value, as the zero value of its type. Types that are made of the API's description know null only
 //! where a field may be left out: not in lists, not in maps, and not for the few times that must be there. [`fill`] makes

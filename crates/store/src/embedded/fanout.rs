@@ -1,4 +1,4 @@
-//! Who watches: live readers are told by the writer, slow ones read the log until they have caught up.
+//! The watchers: live readers are told by the writer, slow ones read the log until they have caught up.
 //!
 //! A reader is in exactly one of two states. *Live*: it stands in [`Subscribers`] and has been sent everything
 //! published. *Behind*: its own task reads the log for it. It becomes live under the lock that publishing takes,

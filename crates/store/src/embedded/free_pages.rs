@@ -1,4 +1,4 @@
-//! Which pages of the data file hold nothing, read from the file: the engine has a list and shows it to nobody.
+//! The free pages of the data file, read from the file: the engine has a list and shows it to nobody.
 //!
 //! The list is a tree of pages, as tables are, by transaction: what a transaction has freed is seen by those who read
 //! before it, and by nobody else. Source: `MDB_meta`, `MDB_page`, `MDB_node` and `mdb_page_alloc` in LMDB's `mdb.c`

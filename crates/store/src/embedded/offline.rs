@@ -31,7 +31,7 @@ pub struct Archive {
 pub struct Picture<'a> {
     tables: &'a Tables,
     txn: Snapshot<'a>,
-    /// Which revision.
+    /// The revision.
     pub revision: Revision,
     /// Clients may have seen revisions up to here.
     pub seen: Revision,

@@ -1,4 +1,4 @@
-//! What is visible and not yet on disk: the relaxed tail of the log.
+//! Writes that are visible and not yet on disk: the relaxed tail of the log.
 //!
 //! Its records are newer than everything on disk, and go there together with the next synced group, those that were
 //! replaced meanwhile left out ([`Past`]); so a crash can only cut the tail off. Readers share it as an `Arc` and lay

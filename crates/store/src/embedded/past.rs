@@ -1,4 +1,4 @@
-//! What the disk was spared: heartbeats that were replaced before they went there.
+//! Writes that the disk was spared: heartbeats that were replaced before they went there.
 //!
 //! Of a key's relaxed records only the newest is written out; a Lease that is renewed every two seconds would otherwise
 //! be most of what an idle cluster writes. Whoever reads history or watches does not notice: what was left out is kept

@@ -28,9 +28,9 @@ pub(super) enum Counter {
     Last,
     /// Revisions up to here may have been given out, on disk or not.
     Reserved,
-    /// What is older is gone, or going.
+    /// The revision below which everything is gone, or going.
     Compacted,
-    /// How far the log has been cleared of what `Compacted` lets go.
+    /// The revision up to which the log has been cleared of what `Compacted` lets go.
     Swept,
 }
 

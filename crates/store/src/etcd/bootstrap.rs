@@ -18,7 +18,7 @@ use crate::{Entry, Revision, StoreError};
 const KEY: &[u8] = b"/knarr/bootstrap";
 
 impl Etcd {
-    /// What is there now.
+    /// The entry that is there now.
     ///
     /// # Errors
     /// If no member answers.

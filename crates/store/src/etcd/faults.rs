@@ -1,4 +1,4 @@
-//! What is wrong with the cluster: alarms that its members have raised, or that nobody answers.
+//! The faults of the cluster: alarms that its members have raised, or that nobody answers.
 //!
 //! Looked at only when somebody asks, and then at most once in [`KNOWN_FOR`]. Source: upstream's health check of etcd,
 //! which is limited to one in two seconds.

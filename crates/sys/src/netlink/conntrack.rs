@@ -23,7 +23,7 @@ const PROTO_NUMBER: u16 = 1;
 const PROTO_SOURCE_PORT: u16 = 2;
 const PROTO_DESTINATION_PORT: u16 = 3;
 
-/// Where a flow goes, and who answers.
+/// The destination of a flow, and the address that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The transport protocol's number.

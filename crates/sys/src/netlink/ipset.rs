@@ -50,7 +50,7 @@ const PRIVATE_ERRORS: i32 = 4096;
 /// `IPSET_ERR_EXIST`: an element is there, or is not.
 const ELEMENT_ERROR: i32 = PRIVATE_ERRORS + 7;
 
-/// What the elements of a set are.
+/// The type of a set's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// `hash:ip`

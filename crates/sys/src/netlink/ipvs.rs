@@ -54,7 +54,7 @@ const BY_PORT: u32 = 0x10;
 /// `IP_VS_CONN_F_MASQ`
 const MASQUERADE: u32 = 0;
 
-/// Where a virtual server is.
+/// The address of a virtual server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// Its address.
@@ -65,14 +65,14 @@ pub struct Place {
     pub port: u16,
 }
 
-/// How a virtual server chooses.
+/// The settings of a virtual server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Service {
-    /// What chooses, such as `rr`.
+    /// The scheduling algorithm, such as `rr`.
     pub scheduler: String,
     /// For how many seconds a client stays with what was chosen for it.
     pub persistence_seconds: Option<u32>,
-    /// Whether a client's port says as much as its address.
+    /// `true` if a client's port says as much as its address.
     pub is_by_port: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct Destination {
     pub ip: IpAddr,
     /// Its port.
     pub port: u16,
-    /// How much of all it gets; with 0 nothing new.
+    /// The share of connections; with 0 no new ones.
     pub weight: u32,
     /// The connections that it has; only read.
     pub connections: u32,

@@ -36,7 +36,7 @@ pub struct Vxlan {
     pub below: u32,
 }
 
-/// What a hardware address or an address leads to on a link.
+/// The destination of a hardware address or an address on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Neighbour {
     /// For an entry of the link's own table the host that frames are sent to; otherwise whose hardware address it is.
@@ -55,7 +55,7 @@ impl Route {
         self.0.call(request, || format!("create VXLAN link {name}"))
     }
 
-    /// What the VXLAN link of this name is like; `None` if there is none.
+    /// The settings of the VXLAN link of this name; `None` if there is none.
     pub fn vxlan(&mut self, name: &str) -> Result<Option<Vxlan>> {
         let mut request = Encoder::message(libc::RTM_GETLINK, 0);
         request.raw(&link_header(libc::AF_UNSPEC, 0, 0, 0)).str(libc::IFLA_IFNAME, name);
@@ -86,7 +86,7 @@ impl Route {
         absent_is_fine(self.0.call(request, || format!("send no frames of link {link} to {}", to.ip)))
     }
 
-    /// Where a link sends frames to, in order.
+    /// The destinations of a link's frames, in order.
     pub fn forwardings(&mut self, link: u32) -> Result<Vec<Neighbour>> {
         self.neighbours_of(BRIDGE, link)
     }

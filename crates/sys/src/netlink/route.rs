@@ -32,9 +32,9 @@ pub struct Link {
     pub name: String,
     /// `bridge`, `veth`, ...; empty for hardware and `lo`.
     pub kind: String,
-    /// Whether it is administratively up.
+    /// `true` if it is administratively up.
     pub is_up: bool,
-    /// Whether it passes on what it is given: RFC 2863's `up`, or of a kind of which nobody knows.
+    /// `true` if it passes on what it is given: RFC 2863's `up`, or of a kind of which nobody knows.
     pub is_operational: bool,
     /// The bridge it is a port of.
     pub master: Option<u32>,
@@ -44,7 +44,7 @@ pub struct Link {
     pub mac: Vec<u8>,
     /// The link that it stands on or that is its other end, by its number in that one's namespace.
     pub peer: Option<u32>,
-    /// What it is for, as somebody has said.
+    /// The description of the link, as somebody has set it.
     pub alias: String,
 }
 
@@ -70,7 +70,7 @@ pub struct VethPeer<'a> {
     pub mac: Option<[u8; 6]>,
 }
 
-/// What happens to packets that take a route.
+/// The treatment of packets that take a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RouteKind {
     /// They go to a gateway or to a link.
@@ -85,7 +85,7 @@ pub enum RouteKind {
 /// A route to add or delete, in the main table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewRoute {
-    /// What happens to the packets.
+    /// The treatment of the packets.
     pub kind: RouteKind,
     /// Destination and prefix length; `None` is the default route (IPv4 unless the gateway says otherwise).
     pub destination: Option<(IpAddr, u8)>,
@@ -104,7 +104,7 @@ pub struct NewRoute {
 /// A route of the main table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteEntry {
-    /// What happens to the packets; `None` for kinds that are not made here.
+    /// The treatment of the packets; `None` for kinds that are not made here.
     pub kind: Option<RouteKind>,
     /// Destination and prefix length; `None` is the default route.
     pub destination: Option<(IpAddr, u8)>,

@@ -45,9 +45,9 @@ const REDIRECT: u32 = 1;
 pub struct TokenBucket {
     /// Bytes in a second.
     pub rate: u64,
-    /// How much may wait, in bytes; the rest is dropped.
+    /// The bytes that may wait; the rest is dropped.
     pub limit: u32,
-    /// How long the rate takes for what may leave at once, in [`TICK_NANOS`].
+    /// The time that the rate takes for a burst, in [`TICK_NANOS`].
     pub buffer_ticks: u32,
 }
 
@@ -138,7 +138,7 @@ impl Route {
 }
 
 impl Error {
-    /// Whether the kernel does not know the kind of link, queue, filter or action that it is asked for.
+    /// `true` if the kernel does not know the kind of link, queue, filter or action that it is asked for.
     pub fn is_unknown_kind(&self) -> bool {
         matches!(self.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP))
     }

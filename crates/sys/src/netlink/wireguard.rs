@@ -48,15 +48,15 @@ pub type Key = [u8; 32];
 /// Somebody whom a link has packets for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Where it is.
+    /// The peer's address.
     pub endpoint: SocketAddr,
-    /// What is behind it, of both families.
+    /// The networks behind it, of both families.
     pub networks: BTreeSet<(IpAddr, u8)>,
     /// Seconds after which a silent way there is kept open, through translators of addresses.
     pub keepalive_seconds: u16,
 }
 
-/// What a link is like.
+/// The settings of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// The key that others know it by; all zeroes while it has none.
@@ -93,7 +93,7 @@ impl Wireguard {
         Ok(Self { socket, family })
     }
 
-    /// What the link of this name is like.
+    /// The settings of the link of this name.
     ///
     /// # Errors
     /// `ENODEV` if there is none.

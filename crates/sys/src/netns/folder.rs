@@ -47,7 +47,7 @@ impl NetNsFolder {
         Self { path, prefix, lies_in_shared: OnceLock::new() }
     }
 
-    /// Where a namespace of this name is.
+    /// The path of a namespace of this name.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

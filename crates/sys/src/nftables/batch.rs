@@ -109,7 +109,7 @@ pub fn change(previous: &[Table], next: &[Table]) -> Result<()> {
     if changes.is_empty() { Ok(()) } else { batch.commit() }
 }
 
-/// Whether there can be tables: makes one of this name and deletes it, in one transaction.
+/// A test for tables: makes one of this name and deletes it, in one transaction.
 pub fn try_table(name: &str) -> Result<()> {
     make_and_delete(TableFamily::Ipv4, name)
 }
@@ -158,8 +158,8 @@ pub(super) fn tables_of(family: u8) -> Result<Vec<String>> {
     Ok(answers.iter().filter_map(|answer| find_attribute(answer.get(4..)?, 1)).map(str_of).collect())
 }
 
-/// Whether a set or map in the calling thread's network namespace has this key, of these fields; not if there is no such
-/// set.
+/// `true` if a set or map in the calling thread's network namespace has this key, of these fields; not if there is no
+/// such set.
 pub fn has_element(family: TableFamily, table: &str, set: &str, fields: &[Field], key: &Key) -> Result<bool> {
     let shape = Set { key: fields.to_vec(), ..Set::default() };
     let mut socket = Socket::open(libc::NETLINK_NETFILTER)?;

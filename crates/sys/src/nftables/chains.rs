@@ -1,4 +1,4 @@
-//! Which chains of anybody's are hooked into the path of packets, for those who ask why packets do not arrive.
+//! The chains, of any owner, that are hooked into the path of packets, to explain why packets do not arrive.
 
 use nix::libc;
 
@@ -18,7 +18,7 @@ const CHAIN_HOOK: u16 = 4;
 const CHAIN_POLICY: u16 = 5;
 const HOOK_NUMBER: u16 = 1;
 
-/// Which packets a table sees.
+/// The packets that a table sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// `ip`
@@ -40,9 +40,9 @@ pub struct BaseChain {
     pub table: String,
     /// Its own name.
     pub name: String,
-    /// Where: `NF_INET_FORWARD` is 2.
+    /// The hook: `NF_INET_FORWARD` is 2.
     pub hook: u32,
-    /// What becomes of packets that no rule decides about: 0 drops, 1 accepts.
+    /// The fate of packets that no rule decides about: 0 drops, 1 accepts.
     pub policy: u32,
 }
 

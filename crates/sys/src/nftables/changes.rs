@@ -1,10 +1,10 @@
-//! What turns one table into another, in the words of a transaction.
+//! The steps that turn one table into another, as a transaction.
 
 use std::collections::BTreeMap;
 
 use super::{Base, Data, Key, Rule, Set, Table};
 
-/// What turns one table into another of the same name and family.
+/// The changes that turn one table into another of the same name and family.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes<'a> {
     pub(super) made_chains: BTreeMap<&'a str, Option<Base>>,
@@ -53,7 +53,7 @@ impl<'a> Changes<'a> {
         changes
     }
 
-    /// Whether nothing changes.
+    /// `true` if nothing changes.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -88,7 +88,7 @@ impl Draft {
         }
     }
 
-    /// What has changed since the last commit.
+    /// The changes since the last commit.
     pub fn changes(&self) -> Changes<'_> {
         let mut changes = Changes::default();
         for (name, old) in &self.chains {

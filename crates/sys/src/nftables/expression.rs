@@ -18,7 +18,7 @@ impl Reg {
     /// The fourth.
     pub const R3: Self = Self(11);
 
-    /// How many bytes of registers are before this one.
+    /// The number of bytes of registers before this one.
     pub fn offset(self) -> usize {
         (self.0 - Self::R0.0) as usize * 4
     }
@@ -30,7 +30,7 @@ impl Reg {
     }
 }
 
-/// How a value is compared.
+/// The comparison of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// Goes on if equal.

@@ -1,5 +1,5 @@
-//! What a link may send into the host: a chain of the `netdev` family where its packets arrive, before bridges and
-//! neighbours see them.
+//! The packets that a link may send into the host: a chain of the `netdev` family where its packets arrive, before
+//! bridges and neighbours see them.
 //!
 //! A chain is named after its link. It may outlive the link, and is then in force for the next one of that name, until it
 //! is deleted or made anew.
@@ -25,7 +25,7 @@ const NEIGHBOUR_SOLICITATION: u8 = 135;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 const REDIRECT: u8 = 137;
 
-/// Who is at a link.
+/// The owner of a link, by its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
     /// Its hardware address.
@@ -148,7 +148,7 @@ fn solicited_mac(ip: Ipv6Addr) -> [u8; 6] {
     [0x33, 0x33, 0xff, d, e, f]
 }
 
-/// Whether a link has such a chain in this namespace.
+/// `true` if a link has such a chain in this namespace.
 ///
 /// # Errors
 /// The kernel does not say.
@@ -156,7 +156,7 @@ pub fn is_guarded(table: &str, link: &str) -> Result<bool> {
     Ok(base_chains()?.iter().any(|chain| chain.table == table && chain.name == link))
 }
 
-/// Whether a kernel that says so has no such chains.
+/// `true` if a kernel that says so has no such chains.
 pub fn is_unsupported(error: &crate::Error) -> bool {
     let none = [libc::EOPNOTSUPP, libc::EAFNOSUPPORT, libc::EPROTONOSUPPORT, libc::ENOENT, libc::EINVAL];
     error.raw_os_error().is_some_and(|number| none.contains(&number))

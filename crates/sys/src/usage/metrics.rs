@@ -1,8 +1,8 @@
-//! What is counted of a cgroup under the names that scrapers know, for whoever tells of it.
+//! The metrics of a cgroup, under the names that scrapers know, for exporters.
 
 use super::Usage;
 
-/// Whether a metric only grows.
+/// The kind of a metric: one that only grows, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It does.

@@ -1,4 +1,4 @@
-//! What a Pod may send, and what the host believes of it whatever it says.
+//! The packets that a Pod may send, and the neighbour entries that the host keeps of it whatever it says.
 
 use std::net::IpAddr;
 use std::sync::{Once, PoisonError};

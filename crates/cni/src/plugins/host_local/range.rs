@@ -1,4 +1,4 @@
-//! Which addresses `host-local` gives: sets of ranges, from each of which an interface gets one. Pure.
+//! The addresses that `host-local` gives: sets of ranges, from each of which an interface gets one. Pure.
 //!
 //! A range may have more addresses than fit into memory: nothing here lists them.
 //!

@@ -1,4 +1,4 @@
-//! Where volumes of old kinds are, in the words of their drivers: labels of Nodes that a driver sets itself.
+//! The topology of in-tree volumes, in the words of their drivers: labels of Nodes that a driver sets itself.
 //!
 //! Source: `plugins/in_tree_volume.go`, `vsphere_volume.go` of `csi-translation-lib`.
 

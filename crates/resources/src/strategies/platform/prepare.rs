@@ -1,4 +1,4 @@
-//! What callers may not set, and what the server sets, for the kinds of this family.
+//! The fields that callers may not set, and those that the server sets, for the kinds of this family.
 
 use serde_json::{Value, json};
 

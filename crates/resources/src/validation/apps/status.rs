@@ -1,4 +1,4 @@
-//! What the status of a workload may say: numbers that fit together.
+//! The status of a workload: numbers that fit together.
 
 use machinery::field::{FieldError, FieldErrors};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What a write to a Job's `/status` may say: only what can follow from what it said before.
+//! The changes that a write to a Job's `/status` may make: only what can follow from what it said before.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! When a Job has failed, has succeeded, and gets new Pods.
+//! The policies by which a Job fails, succeeds, and gets new Pods.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! How objects get from one version to another: not at all, or by a webhook.
+//! The conversion of objects from one version to another: not at all, or by a webhook.
 
 use machinery::field::{FieldErrors, Path};
 

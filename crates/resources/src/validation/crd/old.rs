@@ -1,4 +1,4 @@
-//! What the stored definition has that an update may leave as it is.
+//! The parts of the stored definition that an update may leave as they are.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;

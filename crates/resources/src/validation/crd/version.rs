@@ -1,4 +1,4 @@
-//! What versions have each, and what they have in common.
+//! The fields of each version, and those that versions have in common.
 
 use std::collections::BTreeSet;
 

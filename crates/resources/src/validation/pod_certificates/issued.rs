@@ -1,4 +1,4 @@
-//! What a signer has issued: a chain whose first certificate is for the key that was asked about.
+//! The chain that a signer has issued, whose first certificate is for the key that was asked about.
 //!
 //! Whether the chain leads anywhere is not looked at. Source: `ValidatePodCertificateRequestStatusUpdate`.
 

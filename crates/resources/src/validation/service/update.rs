@@ -1,4 +1,4 @@
-//! What may change in a Service that exists, and what its status may say.
+//! The fields that may change in a Service that exists, and the content of its status.
 
 use machinery::field::FieldErrors;
 use machinery::names;

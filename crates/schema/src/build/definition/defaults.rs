@@ -1,4 +1,4 @@
-//! Whether defaults are what their schemas ask for.
+//! The check that defaults are what their schemas ask for.
 //!
 //! Source: `ValidateDefaults` of `k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting`. Defaults within the
 //! metadata of resources inside the object are checked by nothing here, as they are not filled in either.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::build::props::Props;
 use crate::walk::stack::with_room;
 
-/// How fields may be named.
+/// The notation in which fields may be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
     /// After a dot, or in brackets and quotes.
@@ -20,7 +20,7 @@ pub enum Notation {
 #[derive(Debug)]
 pub struct Fields(Props);
 
-/// Where a path leads.
+/// The schema to which a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The path in the form in which equal ones are equal.
@@ -38,7 +38,7 @@ impl Fields {
         is_bounded.then(|| with_room(|| super::read(schema))).flatten().map(Self)
     }
 
-    /// Where a path leads.
+    /// The schema to which a path leads.
     ///
     /// # Errors
     /// Why it leads nowhere, in upstream's words.

@@ -1,4 +1,4 @@
-//! How lists and maps merge: what `x-kubernetes-list-type`, its keys and `x-kubernetes-map-type` may say.
+//! Merging of lists and maps: the allowed values of `x-kubernetes-list-type`, its keys and `x-kubernetes-map-type`.
 
 use std::collections::BTreeSet;
 

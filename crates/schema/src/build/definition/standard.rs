@@ -1,4 +1,4 @@
-//! What the schemas of definitions may use of OpenAPI.
+//! The parts of OpenAPI that the schemas of definitions may use.
 //!
 //! Source: `ValidateCustomResourceDefinitionOpenAPISchema`.
 

@@ -1,4 +1,4 @@
-//! Where an operation of a JSON patch is at work: an object or a list, and a key in it.
+//! The place at which an operation of a JSON patch is at work: an object or a list, and a key in it.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! What is wrong so far, and how much was looked at.
+//! The violations found so far, and the amount that was looked at.
 
 use serde_json::Value;
 
