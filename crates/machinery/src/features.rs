@@ -27,10 +27,10 @@ pub enum Feature {
     HpaScaleToZero,
     /// A StatefulSet may be without several of its Pods while it rolls.
     MaxUnavailableStatefulSet,
-    /// Changes of what the containers of a Job ask for, while it is suspended and none of its Pods runs.
+    /// The resources of a Job's containers may change while it is suspended and none of its Pods runs.
     MutablePodResourcesForSuspendedJobs,
-    /// Changes of where a Job's Pods go, whenever it is suspended and none of its Pods runs, and not only before it
-    /// began.
+    /// The scheduling directives of a Job's Pods may change whenever it is suspended and none of its Pods runs, and
+    /// not only before it began.
     MutableSchedulingDirectivesForSuspendedJobs,
     /// MutatingAdmissionPolicies are served (`admissionregistration.k8s.io/v1beta1`), and change what is written.
     MutatingAdmissionPolicy,
