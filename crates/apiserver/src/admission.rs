@@ -114,13 +114,13 @@ impl<'a> Context<'a> {
         Self { cluster, request, operation, old, effect: Effect::of(request) }
     }
 
-    /// Whether the request is about core/v1 `resource` itself, not a subresource.
+    /// `true` if the request is about core/v1 `resource` itself, not a subresource.
     pub fn is_core(&self, resource: &str) -> bool {
         let kind = &self.request.kind;
         kind.group().is_empty() && kind.resource() == resource && self.request.resource.subresource.is_empty()
     }
 
-    /// Whether the request is about core/v1 `resource`, or something below it.
+    /// `true` if the request is about core/v1 `resource`, or something below it.
     pub fn is_core_kind(&self, resource: &str) -> bool {
         let kind = &self.request.kind;
         kind.group().is_empty() && kind.resource() == resource
@@ -252,7 +252,7 @@ pub struct Plugin {
     pub validate: Option<Validate>,
     /// What it changes beside the object.
     pub side_effects: SideEffects,
-    /// Whether it runs unless told otherwise.
+    /// `true` if it runs unless told otherwise.
     pub is_default: bool,
 }
 
@@ -392,7 +392,7 @@ pub fn running(chosen: &PluginChoice) -> impl Iterator<Item = &'static str> + '_
     PLUGINS.iter().filter(|plugin| chosen.has(plugin.name, plugin.is_default)).map(|plugin| plugin.name)
 }
 
-/// Whether the plugin of that name is to run.
+/// `true` if the plugin of that name is to run.
 pub fn is_on(chosen: &PluginChoice, name: &str) -> bool {
     running(chosen).any(|running| running == name)
 }

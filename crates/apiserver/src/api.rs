@@ -98,7 +98,7 @@ impl Api {
         self.state.bootstrapped.send_replace(true);
     }
 
-    /// Whether the bootstrap objects are there.
+    /// `true` if the bootstrap objects are there.
     pub fn is_bootstrapped(&self) -> bool {
         *self.state.bootstrapped.borrow()
     }

@@ -46,7 +46,7 @@ impl AtRest {
         self.encryption.as_ref()
     }
 
-    /// Whether a configuration says anything of the kind with these keys.
+    /// `true` if a configuration says anything of the kind with these keys.
     pub fn is_configured(&self, keys: &Keys) -> bool {
         self.encryption.as_ref().is_some_and(|encryption| transformer(encryption, keys).is_configured())
     }

@@ -64,7 +64,7 @@ pub enum Anonymous {
 }
 
 impl Anonymous {
-    /// Whether a request without credentials is `system:anonymous`'s.
+    /// `true` if a request without credentials is `system:anonymous`'s.
     pub fn allows(&self, info: &RequestInfo) -> bool {
         match self {
             Self::Nowhere => false,

@@ -78,8 +78,8 @@ impl Cache {
         self.compacted.fetch_max(revision, Ordering::Relaxed);
     }
 
-    /// Whether lists of a revision are no longer to be had, though the cache may still reach back to it: that they end
-    /// when the store forgets is what clients see of upstream.
+    /// `true` if lists of a revision are no longer to be had, though the cache may still reach back to it: that they
+    /// end when the store forgets is what clients see of upstream.
     pub fn is_compacted(&self, revision: Revision) -> bool {
         revision < self.compacted.load(Ordering::Relaxed)
     }
@@ -229,7 +229,7 @@ impl Cache {
         self.store.faults().await
     }
 
-    /// Whether the store was read.
+    /// `true` if the store was read.
     pub fn is_loaded(&self) -> bool {
         self.loaded.load(std::sync::atomic::Ordering::Acquire)
     }

@@ -215,7 +215,7 @@ pub fn apply_operations(object: Value, operations: Vec<Operation>) -> std::resul
     schema::patch::operations(object, operations)
 }
 
-/// Whether an object of `kind` takes no more memory than one that is sent may take.
+/// `true` if an object of `kind` takes no more memory than one that is sent may take.
 pub fn is_acceptable(kind: &Kind, object: &Value) -> bool {
     let room = schema_of(kind).map_or(Room::Usual, |schema| Room::of(schema.message_name()));
     fits(object, room, OBJECT_BYTES_MAX)

@@ -52,7 +52,7 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// Whether a port is inside.
+    /// `true` if a port is inside.
     pub fn contains(&self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
     }

@@ -41,7 +41,7 @@ const READ_AT_ONCE: usize = 32;
 /// The kind of definitions.
 const DEFINITIONS: (&str, &str, &str) = ("apiextensions.k8s.io", "v1", "customresourcedefinitions");
 
-/// Whether a write is of definitions, so that others follow from it.
+/// `true` if a write is of definitions, so that others follow from it.
 pub fn is_followed(request: &Authorized) -> bool {
     let (kind, resource) = (&request.kind, &request.resource);
     resource.verb.is_write()

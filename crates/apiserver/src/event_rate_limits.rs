@@ -96,7 +96,7 @@ impl EventRateLimits {
         Ok(Self(read.limits.iter().filter_map(Limit::new).collect()))
     }
 
-    /// Whether nothing is limited.
+    /// `true` if nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -99,12 +99,12 @@ impl Filter {
         }
     }
 
-    /// Whether selectors leave something out.
+    /// `true` if selectors leave something out.
     pub fn is_selective(&self) -> bool {
         !self.labels.is_everything() || !self.fields.is_everything()
     }
 
-    /// Whether an object is seen.
+    /// `true` if an object is seen.
     pub fn matches(&self, object: &CachedObject) -> bool {
         if let Some(key) = &self.exact_key
             && **key != *object.key

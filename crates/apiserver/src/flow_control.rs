@@ -121,7 +121,7 @@ impl Admission {
         write_headers(self.headers.as_ref(), headers);
     }
 
-    /// Whether seats are held.
+    /// `true` if seats are held.
     pub fn has_seats(&self) -> bool {
         self.seats.is_some()
     }

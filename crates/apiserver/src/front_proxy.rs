@@ -38,12 +38,12 @@ impl FrontProxy {
         }
     }
 
-    /// Whether a proxy with this common name is believed.
+    /// `true` if a proxy with this common name is believed.
     pub fn believes(&self, name: &str) -> bool {
         self.allowed_names.is_empty() || self.allowed_names.iter().any(|allowed| allowed == name)
     }
 
-    /// Whether a header, in lower case, is one that proxies set.
+    /// `true` if a header, in lower case, is one that proxies set.
     pub fn sets(&self, header: &str) -> bool {
         let mut names = self.username_headers.iter().chain(&self.uid_headers).chain(&self.group_headers);
         names.any(|name| name.eq_ignore_ascii_case(header))

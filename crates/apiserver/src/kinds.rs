@@ -93,12 +93,12 @@ impl Kind {
         self.0.gate.as_deref()
     }
 
-    /// Whether a CustomResourceDefinition made it.
+    /// `true` if a CustomResourceDefinition made it.
     pub fn is_custom(&self) -> bool {
         self.made().is_some()
     }
 
-    /// Whether both are handles to the same.
+    /// `true` if both are handles to the same.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -168,29 +168,29 @@ impl Kind {
         Subject { group: &self.0.row.group, resource: &self.0.row.kind }
     }
 
-    /// Whether objects live in namespaces.
+    /// `true` if objects live in namespaces.
     pub fn is_namespaced(&self) -> bool {
         self.0.row.scope == Scope::Namespaced
     }
 
-    /// Whether the verb can be done on the resource itself.
+    /// `true` if the verb can be done on the resource itself.
     pub fn has_verb(&self, verb: Verb) -> bool {
         self.0.row.allows(verb.as_str())
     }
 
-    /// Whether answers can be Tables: not of what can only be posted, which is no object to be listed.
+    /// `true` if answers can be Tables: not of what can only be posted, which is no object to be listed.
     pub fn has_table(&self, subresource: &str) -> bool {
         const POSTED: &[&str] = &["create"];
         let below = self.0.row.subresource(subresource);
         below.map_or(self.0.row.verbs, |subresource| subresource.verbs) != POSTED
     }
 
-    /// Whether objects can be sent in protobuf: not custom ones, of which only Scales can.
+    /// `true` if objects can be sent in protobuf: not custom ones, of which only Scales can.
     pub fn has_protobuf(&self, subresource: &str) -> bool {
         !self.is_custom() || subresource == "scale"
     }
 
-    /// Whether a DELETE is answered with the object that is gone, not with a Status.
+    /// `true` if a DELETE is answered with the object that is gone, not with a Status.
     ///
     /// Source: `ReturnDeletedObject` of upstream's stores.
     pub fn is_deletion_answered(&self) -> bool {
@@ -248,7 +248,7 @@ impl Kind {
         self.0.schema.as_ref().and_then(Schema::made)
     }
 
-    /// Whether a field selector may name `field`.
+    /// `true` if a field selector may name `field`.
     pub fn is_selectable(&self, field: &str) -> bool {
         self.0.row.is_selectable(field)
     }
@@ -300,17 +300,18 @@ impl Kind {
         (self.0.row.ttl_seconds > 0).then_some(self.0.row.ttl_seconds)
     }
 
-    /// Whether a write may be acknowledged before it is on disk.
+    /// `true` if a write may be acknowledged before it is on disk.
     pub fn is_relaxed(&self) -> bool {
         self.0.row.is_relaxed
     }
 
-    /// Whether new objects are stored in the form in which they are served.
+    /// `true` if new objects are stored in the form in which they are served.
     pub fn is_stored_form(&self) -> bool {
         self.0.row.storage_api_version == *self.0.api_version
     }
 
-    /// Whether objects are in another form, as long as nobody asks for their JSON or their value, than they are served in.
+    /// `true` if objects are in another form, as long as nobody asks for their JSON or their value, than they are
+    /// served in.
     pub fn is_converted(&self) -> bool {
         self.0.conversion.is_none() && !self.is_stored_form()
     }

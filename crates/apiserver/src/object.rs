@@ -75,7 +75,7 @@ pub struct CachedObject {
     pub revision: Revision,
     /// The final JSON.
     pub json: Bytes,
-    /// Whether it would be stored in another form today.
+    /// `true` if it would be stored in another form today.
     pub is_stale: bool,
     /// Where `"metadata"` begins in it: after the kind and the version.
     metadata_at: usize,

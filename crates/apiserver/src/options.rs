@@ -84,15 +84,14 @@ pub struct Options {
     pub audit: Option<audit::Config>,
     /// How values are encrypted in the store. Source: `--encryption-provider-config`.
     pub encryption: Option<encryption::Config>,
-    /// Whether there will be other configurations of that. Source:
-    /// `--encryption-provider-config-automatic-reload`.
+    /// `true` if there will be other configurations of that. Source: `--encryption-provider-config-automatic-reload`.
     pub reloads_encryption: bool,
     /// Where Pods' addresses come from; Nodes' own ranges count beside them. Source: `--cluster-cidr`.
     pub pod_cidrs: Vec<Cidr>,
-    /// Whether FlowSchemas count; otherwise requests only share the places there are. Source:
+    /// `true` if FlowSchemas count; otherwise requests only share the places there are. Source:
     /// `--enable-priority-and-fairness`.
     pub is_fair: bool,
-    /// Whether other API servers may share the store.
+    /// `true` if other API servers may share the store.
     pub is_one_of_many: bool,
     /// This server's own name among them. Source: upstream takes the host's.
     pub hostname: String,
@@ -121,7 +120,7 @@ pub struct PluginChoice {
 }
 
 impl PluginChoice {
-    /// Whether the plugin of a name runs that does so, or does not, by default.
+    /// `true` if the plugin of a name runs that does so, or does not, by default.
     pub fn has(&self, name: &str, by_default: bool) -> bool {
         let is_in = |list: &[String]| list.iter().any(|one| one == name);
         !is_in(&self.disabled) && (by_default || is_in(&self.enabled))

@@ -62,7 +62,7 @@ const EXEMPT: [(&str, &str); 10] = [
     ("authorization.k8s.io", "subjectaccessreviews"),
 ];
 
-/// Whether no policy is asked about a request, whatever it says.
+/// `true` if no policy is asked about a request, whatever it says.
 pub fn is_exempt(attributes: &Attributes<'_>) -> bool {
     is_exempt_kind(attributes.kind)
 }

@@ -77,7 +77,7 @@ impl Request {
         self.kind.key(&self.resource.namespace, &self.resource.name)
     }
 
-    /// Whether nothing may be stored.
+    /// `true` if nothing may be stored.
     pub fn is_dry_run(&self) -> bool {
         self.info.query.get("dryRun") == Some("All")
     }
@@ -115,7 +115,7 @@ impl Authorized {
         self.permit.user()
     }
 
-    /// Whether the server does this on its own account.
+    /// `true` if the server does this on its own account.
     pub fn is_servers(&self) -> bool {
         self.permit.is_servers()
     }

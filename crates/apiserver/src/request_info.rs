@@ -42,7 +42,7 @@ impl Verb {
         }
     }
 
-    /// Whether the verb changes something.
+    /// `true` if the verb changes something.
     pub fn is_write(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
     }
@@ -68,7 +68,7 @@ impl Query {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether `name` is there, with whatever value.
+    /// `true` if `name` is there, with whatever value.
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(key, _)| key == name)
     }

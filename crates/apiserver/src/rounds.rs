@@ -42,12 +42,12 @@ struct Asked {
 }
 
 impl Rounds {
-    /// Whether this is the second round.
+    /// `true` if this is the second round.
     pub fn is_second(&self) -> bool {
         self.is_second
     }
 
-    /// Whether the first round has changed the object, so that all that mutates runs once more.
+    /// `true` if the first round has changed the object, so that all that mutates runs once more.
     pub fn needs_second(&self) -> bool {
         self.is_changed && !self.is_second
     }
@@ -66,7 +66,7 @@ impl Rounds {
         }
     }
 
-    /// Whether one is not asked, because it has been and nothing has changed that it wants to see.
+    /// `true` if one is not asked, because it has been and nothing has changed that it wants to see.
     pub fn skips(&self, phase: Phase, key: &str) -> bool {
         let asked = match phase {
             Phase::Policies => &self.policies,
@@ -86,7 +86,7 @@ impl Rounds {
         self.phase(phase).asked.insert(key);
     }
 
-    /// Whether any of the phase wants to see what others make of it later.
+    /// `true` if any of the phase wants to see what others make of it later.
     pub fn has_asked(&self, phase: Phase) -> bool {
         match phase {
             Phase::Policies => !self.policies.asked.is_empty(),

@@ -114,7 +114,7 @@ impl Error {
         error
     }
 
-    /// Whether no path or resource type was found, as opposed to an object.
+    /// `true` if no path or resource type was found, as opposed to an object.
     pub fn is_unknown_path(&self) -> bool {
         self.code == StatusCode::NOT_FOUND && self.details.get("name").is_none()
     }

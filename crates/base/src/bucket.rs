@@ -1,4 +1,4 @@
-//! How much of something begins in a while: a token bucket. Pure.
+//! A limit on how often something begins: a token bucket. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Who may hold how many of a listener's connections, and for how long without asking anything.
+//! The shares of a listener's connections, and the time that one may be held without a request.
 //!
 //! A connection is a stranger's until somebody has proved on it who they are. Strangers have a share of their own, each source
 //! a part of that, and the oldest gives way to the newest: whoever fills it up keeps out nobody who is quick. Those who
@@ -21,7 +21,7 @@ const SHARE_MIN: usize = 8;
 /// Strangers of one source at most; nobody needs so many at once before they say who they are.
 const STRANGERS_OF_SOURCE_MAX: usize = 512;
 
-/// How many connections of a standing there may be.
+/// The number of connections of a standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Of all sources together.
@@ -30,7 +30,7 @@ pub struct Share {
     pub of_source: usize,
 }
 
-/// How many connections there may be.
+/// The limits of the number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Of those who have not said who they are.
@@ -39,7 +39,7 @@ pub struct Limits {
     pub known: Share,
     /// Of the cluster's own parts.
     pub own: Share,
-    /// Whether whoever comes from this host's loopback is one of them without further proof.
+    /// `true` if whoever comes from this host's loopback is one of them without further proof.
     pub is_loopback_own: bool,
 }
 
@@ -56,7 +56,7 @@ impl Limits {
     }
 }
 
-/// Who has proved on a connection who they are.
+/// The standing of a client that has proved on a connection who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Anybody.
@@ -239,7 +239,7 @@ fn source_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// How many requests are under way on a connection.
+/// The number of requests under way on a connection.
 #[derive(Clone, Debug)]
 pub struct Activity(watch::Sender<Requests>);
 
@@ -289,7 +289,7 @@ impl Drop for Underway {
     }
 }
 
-/// How many descriptors this process may have, by the soft limit; `otherwise` where the kernel does not say.
+/// The number of descriptors that this process may have, by the soft limit; `otherwise` where the kernel does not say.
 pub fn descriptors_max(otherwise: usize) -> usize {
     let text = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"));

@@ -44,7 +44,7 @@ impl Checks {
     }
 }
 
-/// What checks came to, which `/metrics/slis` shows. Source: `k8s.io/component-base/metrics/prometheus/slis`.
+/// The results of checks, which `/metrics/slis` shows. Source: `k8s.io/component-base/metrics/prometheus/slis`.
 #[derive(Debug)]
 pub struct Results {
     registry: Metrics,
@@ -85,8 +85,8 @@ impl Results {
     }
 }
 
-/// What a health path says of the checks that are asked for, and whether all of them are well; nothing if there are none.
-/// Source: `handleRootHealth` of `k8s.io/apiserver/pkg/server/healthz`.
+/// The answer of a health path about the checks that are asked for, and whether all of them are well; nothing if there
+/// are none. Source: `handleRootHealth` of `k8s.io/apiserver/pkg/server/healthz`.
 pub fn report(
     path: &str,
     checks: impl IntoIterator<Item = (String, Result<(), String>)>,

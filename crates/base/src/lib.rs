@@ -1,4 +1,4 @@
-//! What comes in from below: clock, randomness, tasks and shutdown, backoff, connections, metrics, health.
+//! The things that come in from below: clock, randomness, tasks and shutdown, backoff, connections, metrics, health.
 //!
 //! Everything above takes time and chance from here and from nowhere else, so that a whole control plane can be
 //! run from one seed. Nothing here knows Kubernetes.

@@ -65,7 +65,7 @@ impl Metrics {
         self.register(name, help, &family);
     }
 
-    /// What a part counts, made when it is first asked for: a part that starts again counts on.
+    /// The metrics of a part, made when it is first asked for: a part that starts again counts on.
     pub fn part<T: Any + Send + Sync>(&self, make: impl FnOnce(&Self) -> T) -> Arc<T> {
         let known = |parts: &HashMap<TypeId, Arc<dyn Any + Send + Sync>>| {
             Arc::clone(parts.get(&TypeId::of::<T>())?).downcast().ok()

@@ -57,7 +57,7 @@ impl Tasks {
         self.stop.cancelled().await;
     }
 
-    /// Whether the group was told to stop.
+    /// `true` if the group was told to stop.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_cancelled()
     }

@@ -44,19 +44,19 @@ pub const CONTROLLER: Controller = Controller {
     reconcile,
 };
 
-/// What a decision about one autoscaler is made from.
+/// The input of a decision about one autoscaler.
 pub struct Snapshot {
     /// The autoscaler.
     pub autoscaler: Arc<HorizontalPodAutoscaler>,
-    /// What is scaled, and how many Pods it wants; why that cannot be known.
+    /// The target, and the number of Pods that it wants; or why that cannot be known.
     pub target: Result<(ResourceRef, Scale), String>,
     /// The Pods that the target's selector selects.
     pub pods: Vec<Arc<Pod>>,
     /// Other autoscalers of these Pods: namespace and name.
     pub rivals: Vec<String>,
-    /// What was measured, in the order of the autoscaler's metrics.
+    /// The measurements, in the order of the autoscaler's metrics.
     pub measured: Vec<Result<Measured, String>>,
-    /// What operators say.
+    /// The operators' options.
     pub options: Arc<Options>,
 }
 

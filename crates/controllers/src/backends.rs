@@ -1,4 +1,4 @@
-//! Which Pods stand behind a Service, and on which ports. Shared by Endpoints and EndpointSlices.
+//! The Pods behind a Service, and the ports. Shared by Endpoints and EndpointSlices.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

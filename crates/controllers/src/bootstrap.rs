@@ -1,4 +1,4 @@
-//! What bootstrap tokens need: `cluster-info` is signed with each that may sign, and those that are over go.
+//! The upkeep of bootstrap tokens: `cluster-info` is signed with each that may sign, and those that are over go.
 //!
 //! Both controllers are off until somebody names them, as upstream's are.
 //! Source: `pkg/controller/bootstrap`, `k8s.io/cluster-bootstrap`.

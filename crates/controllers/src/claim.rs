@@ -1,4 +1,4 @@
-//! Which objects belong to a controller: adoption and release by selector and controller reference.
+//! The objects of a controller: adoption and release by selector and controller reference.
 //!
 //! An object that somebody else controls is left alone. Every patch carries the object's uid, so that a namesake
 //! made meanwhile is never touched.

@@ -21,7 +21,7 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one role is made from.
+/// The input of a decision about one role.
 pub struct Snapshot {
     /// The role.
     pub role: Arc<ClusterRole>,

@@ -39,13 +39,13 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one CronJob is made from.
+/// The input of a decision about one CronJob.
 pub struct Snapshot {
     /// The CronJob.
     pub cron_job: Arc<CronJob>,
     /// The Jobs that it controls.
     pub jobs: Vec<Arc<Job>>,
-    /// When it is to start a Job.
+    /// The schedule's state: when it is to start a Job.
     pub due: Due,
     /// The Job that has the name of the one that is due, whoever controls it.
     pub namesake: Option<Arc<Job>>,

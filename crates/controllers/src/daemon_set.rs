@@ -43,7 +43,7 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one DaemonSet is made from.
+/// The input of a decision about one DaemonSet.
 pub struct Snapshot {
     /// The DaemonSet.
     pub set: Arc<DaemonSet>,

@@ -45,7 +45,7 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one Deployment is made from.
+/// The input of a decision about one Deployment.
 pub struct Snapshot {
     /// The Deployment.
     pub deployment: Arc<Deployment>,

@@ -50,16 +50,16 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one budget is made from.
+/// The input of a decision about one budget.
 pub struct Snapshot {
     /// The budget.
     pub budget: Arc<PodDisruptionBudget>,
     /// The Pods that it selects.
     pub pods: Vec<Arc<Pod>>,
-    /// How many Pods each of their controllers wants, by uid; `None` where the controller is not there, and why where it
-    /// cannot be known. Filled in where it matters.
+    /// The number of Pods that each of their controllers wants, by uid; `None` where the controller is not there, and
+    /// why where it cannot be known. Filled in where it matters.
     pub scales: BTreeMap<String, Result<Option<i32>, String>>,
-    /// What the server has to be asked before.
+    /// The questions that the server has to be asked before.
     pub questions: Vec<Question>,
 }
 

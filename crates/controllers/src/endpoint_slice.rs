@@ -74,15 +74,15 @@ impl Sharing {
     }
 }
 
-/// What a decision about one Service's slices is made from.
+/// The input of a decision about one Service's slices.
 pub struct Snapshot {
     /// The Service and its Pods.
     pub backing: Backing,
     /// The slices of the Service that this controller keeps, in key order.
     pub slices: Vec<Arc<EndpointSlice>>,
-    /// What zones have of all CPUs; filled in where it matters.
+    /// The share of all CPUs that zones have; filled in where it matters.
     pub shares: hints::Shares,
-    /// Whether zones had their shares of the endpoints.
+    /// `true` if zones had their shares of the endpoints.
     pub had_shares: bool,
     /// Endpoints in one slice. Source: `--max-endpoints-per-slice`.
     pub endpoints_max: usize,

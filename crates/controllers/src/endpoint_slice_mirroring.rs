@@ -52,7 +52,7 @@ pub const CONTROLLER: Controller = Controller {
     reconcile: |informers, key, now| plan(&gather(informers, key), now),
 };
 
-/// What a decision about one object of Endpoints is made from.
+/// The input of a decision about one object of Endpoints.
 pub struct Snapshot {
     /// The Endpoints.
     pub endpoints: Option<Arc<Endpoints>>,

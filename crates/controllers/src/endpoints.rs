@@ -36,11 +36,11 @@ pub const CONTROLLER: Controller = Controller {
     reconcile: |informers, key, now| plan(&gather(informers, key), key, now),
 };
 
-/// What a decision about one Service's Endpoints is made from.
+/// The input of a decision about one Service's Endpoints.
 pub struct Snapshot {
     /// The Service and its Pods; none if there is no such Service, or its endpoints are not made here.
     pub backing: Option<Backing>,
-    /// Whether there is a Service of that name at all.
+    /// `true` if there is a Service of that name at all.
     pub has_service: bool,
     /// The object as it is.
     pub endpoints: Option<Arc<Endpoints>>,

@@ -95,7 +95,7 @@ impl Item {
     }
 }
 
-/// What is known about an owner.
+/// The state of an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// It is there and stays.
@@ -114,17 +114,17 @@ pub enum Owner {
     NotSeen(Box<ResourceRef>),
 }
 
-/// What a decision about one object is made from.
+/// The input of a decision about one object.
 pub struct Snapshot {
     /// The object.
     pub item: Item,
-    /// What is known about each of its owner references, in order.
+    /// The state of each of its owner references, in order.
     pub owners: Vec<Owner>,
-    /// What has this object as an owner; filled in where it matters.
+    /// The objects that have this one as an owner; filled in where it matters.
     pub dependents: Vec<Item>,
-    /// Whether it may have dependents that are not known yet.
+    /// `true` if it may have dependents that are not known yet.
     pub is_incomplete: bool,
-    /// What the server has to be asked before anything can be known about the owners.
+    /// The questions to the server without whose answers nothing is known about the owners.
     pub questions: Vec<Question>,
 }
 

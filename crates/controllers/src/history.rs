@@ -1,4 +1,4 @@
-//! What a StatefulSet or DaemonSet was before: its Pod templates as ControllerRevisions.
+//! The history of a StatefulSet or DaemonSet: its Pod templates as ControllerRevisions.
 //!
 //! A revision's data is the strategic merge patch that brings its template back, byte for byte what upstream writes:
 //! a history can change hands without a rollout. A StatefulSet's hashes and names are upstream's as well; a

@@ -49,13 +49,13 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one Job is made from.
+/// The input of a decision about one Job.
 pub struct Snapshot {
     /// The Job.
     pub job: Arc<Job>,
     /// The Pods that it controls, and those of its namespace that nobody controls.
     pub pods: Vec<Arc<Pod>>,
-    /// How its Pods have ended, those that are gone included.
+    /// The endings of its Pods, those that are gone included.
     pub endings: Endings,
     /// The newest revision of any Pod seen: new names follow from it.
     pub revision: u64,

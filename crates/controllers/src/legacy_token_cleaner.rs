@@ -81,18 +81,18 @@ fn secrets_of(change: &Change<ServiceAccount>, informers: &Informers) -> Vec<Str
     keys
 }
 
-/// What a decision about one Secret is made from.
+/// The input of a decision about one Secret.
 pub struct Snapshot {
     /// The Secret, of the right type.
     pub secret: Arc<Secret>,
     /// The ServiceAccount of the name that it says.
     pub account: Option<Arc<ServiceAccount>>,
-    /// Where the API server says since when it writes down what is used.
+    /// The ConfigMap in which the API server says since when it records the use of tokens.
     pub tracking: Option<Arc<ConfigMap>>,
-    /// Whether a Pod names the Secret.
+    /// `true` if a Pod names the Secret.
     pub is_mounted: bool,
-    /// How long a token is not used before it is marked, and marked before it goes.
-    /// Source: `--legacy-service-account-token-clean-up-period`.
+    /// The time for which a token is not used before it is marked, and marked before it goes. Source:
+    /// `--legacy-service-account-token-clean-up-period`.
     pub unused: SignedDuration,
 }
 

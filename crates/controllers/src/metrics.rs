@@ -1,4 +1,4 @@
-//! What dashboards know of the controllers, in upstream's names: gauges of what there is, and counters of what was done.
+//! The metrics of the controllers, in upstream's names: gauges of what there is, and counters of what was done.
 //!
 //! Rows here need nothing of the controllers; what only a controller itself knows, it counts itself. Source: the packages
 //! `metrics` below `pkg/controller` of v1.35, `k8s.io/endpointslice/metrics`.
@@ -245,7 +245,7 @@ enum When {
     Refused,
 }
 
-/// What is noted of a request of `controller` that has been done or refused.
+/// The metrics of a request of `controller` that has been done or refused.
 pub fn notes(controller: &'static str, request: &ApiRequest, is_done: bool, now: Timestamp) -> Vec<Noted> {
     let counts = |row: &&Counted| {
         row.controller == controller

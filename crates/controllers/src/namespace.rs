@@ -46,13 +46,13 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one namespace is made from.
+/// The input of a decision about one namespace.
 pub struct Snapshot {
     /// The namespace.
     pub namespace: Arc<Namespace>,
-    /// What is left in it, by resource; only filled in when it is being deleted.
+    /// The content that is left in it, by resource; only filled in when it is being deleted.
     pub content: Vec<(ResourceRef, Vec<Arc<PartialObject>>)>,
-    /// What is left in it of resources that no informer knows.
+    /// The content that is left in it of resources that no informer knows.
     pub foreign: Foreign,
 }
 

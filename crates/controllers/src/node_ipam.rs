@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::object::{is_deleting, name, uid};
 use crate::options::Options;
 
-/// What Nodes' ranges are taken from.
+/// The networks that Nodes' ranges are taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ranges {
     /// The addresses of Pods. Source: `--cluster-cidr`.

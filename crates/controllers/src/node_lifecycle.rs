@@ -64,7 +64,7 @@ fn leases() -> Scope {
     Scope { namespace: Some(LEASES.to_owned()), ..Scope::default() }
 }
 
-/// What a decision about one node is made from.
+/// The input of a decision about one node.
 pub struct Snapshot {
     /// The node.
     pub node: Arc<Node>,
@@ -72,11 +72,11 @@ pub struct Snapshot {
     pub lease: Option<Arc<Lease>>,
     /// Since when this process would have heard of the node.
     pub listening_since: Timestamp,
-    /// How fast Pods may be driven off the nodes of its zone; only known when it is not ready.
+    /// The rate at which Pods may be evicted from the nodes of its zone; only known when it is not ready.
     pub pace: Pace,
     /// The Pods on the node; only filled in when it is not ready.
     pub pods: Vec<Arc<Pod>>,
-    /// What operators say.
+    /// The operators' options.
     pub options: Arc<Options>,
 }
 

@@ -1,4 +1,4 @@
-//! What every controller reads from an object's metadata: keys, owners, conditions' times.
+//! The metadata that every controller reads: keys, owners, conditions' times.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};

@@ -1,5 +1,6 @@
-//! What operators may say of the controllers: a field per flag of kube-controller-manager that a controller acts upon,
-//! under the flag's name. Whoever starts controllers makes it a setting of their informers; without one the defaults count.
+//! The operators' options for the controllers: a field per flag of kube-controller-manager that a controller acts upon,
+//! under the flag's name. Whoever starts controllers makes it a setting of their informers; without one the defaults
+//! count.
 //!
 //! Source: `pkg/controller/*/config/v1alpha1/defaults.go` of v1.35.
 
@@ -76,7 +77,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What counts for the controllers on these informers.
+    /// The options that count for the controllers on these informers.
     pub fn of(informers: &Informers) -> Arc<Self> {
         informers.setting_or(Self::default)
     }

@@ -1,4 +1,4 @@
-//! What controllers ask of a Pod: is it active, ready, available, how often was it restarted.
+//! The state of a Pod for controllers: is it active, ready, available, how often was it restarted.
 
 use std::time::Duration;
 

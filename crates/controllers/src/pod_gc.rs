@@ -45,7 +45,7 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one Pod is made from.
+/// The input of a decision about one Pod.
 pub struct Snapshot {
     /// The Pod.
     pub pod: Arc<Pod>,

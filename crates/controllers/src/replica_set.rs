@@ -37,7 +37,7 @@ pub const CONTROLLER: Controller = Controller {
     reconcile: reconcile::<ReplicaSet>,
 };
 
-/// What keeps a number of Pods: a ReplicaSet, or its elder, a ReplicationController.
+/// A keeper of a number of Pods: a ReplicaSet, or its elder, a ReplicationController.
 pub trait Set: Kind + Object + Clone {
     /// The spec, as a ReplicaSet has it.
     fn spec(&self) -> Option<Cow<'_, ReplicaSetSpec>>;
@@ -64,7 +64,7 @@ impl Set for ReplicaSet {
     }
 }
 
-/// What a decision about one ReplicaSet is made from.
+/// The input of a decision about one ReplicaSet.
 pub struct Snapshot<S> {
     /// The ReplicaSet.
     pub replica_set: Arc<S>,

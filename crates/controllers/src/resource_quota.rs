@@ -84,13 +84,13 @@ const GUESTS: Following = Following {
     went: |_, _, _| Vec::new(),
 };
 
-/// What a decision about one quota is made from.
+/// The input of a decision about one quota.
 pub struct Snapshot {
     /// The quota.
     pub quota: Arc<ResourceQuota>,
-    /// What may count: group, plural, and the object; of most kinds only that it is there.
+    /// The objects that may count: group, plural, and the object; of most kinds only that it is there.
     pub objects: Vec<(String, String, Value)>,
-    /// Which of the quota's names can be counted.
+    /// The names of the quota that can be counted.
     pub countable: BTreeSet<String>,
 }
 

@@ -18,8 +18,8 @@ const DESCRIPTION: (&str, &str) = (
      clusters.",
 );
 
-/// What to publish: PEM certificates. A setting of the informers, made before the controller starts; without it
-/// nothing is published. Source: `--root-ca-file` of kube-controller-manager.
+/// The PEM certificates to publish. A setting of the informers, made before the controller starts; without it nothing
+/// is published. Source: `--root-ca-file` of kube-controller-manager.
 pub struct Bundle(pub String);
 
 /// The controller's row. Keys are namespaces.
@@ -47,7 +47,7 @@ fn scope() -> Scope {
     Scope { field_selector: Some(format!("metadata.name={CONFIG_MAP}")), ..Scope::default() }
 }
 
-/// What a decision about one namespace is made from.
+/// The input of a decision about one namespace.
 pub struct Snapshot {
     /// The namespace.
     pub namespace: Arc<Namespace>,

@@ -1,4 +1,4 @@
-//! Which controllers run: `--controllers`, by upstream's names, new and old.
+//! The controllers that run: `--controllers`, by upstream's names, new and old.
 //!
 //! Of several entries about one controller the first counts; `*` stands for all that are on by default.
 //! Source: `cmd/kube-controller-manager/app`, `genericcontrollermanager.IsControllerEnabled`.

@@ -32,7 +32,7 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one namespace is made from.
+/// The input of a decision about one namespace.
 pub struct Snapshot {
     /// The namespace.
     pub namespace: Arc<Namespace>,

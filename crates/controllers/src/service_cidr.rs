@@ -40,7 +40,7 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one range is made from.
+/// The input of a decision about one range.
 pub struct Snapshot {
     /// The range.
     pub range: Arc<ServiceCIDR>,

@@ -34,10 +34,10 @@ use places::{HostPort, Places};
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// How the load balancer was set up.
+/// The settings of the load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// What Services get addresses of; those of the Nodes, if there is nothing.
+    /// The ranges that Services get addresses of; those of the Nodes, if there is none.
     pub pool: Vec<AddressRange>,
     /// TCP ports that every Node answers at itself.
     pub own_ports: BTreeSet<u16>,
@@ -62,7 +62,7 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about all Services is made from.
+/// The input of a decision about all Services.
 pub struct Snapshot {
     settings: Arc<Settings>,
     /// All of them: the others have ports of Nodes, too.

@@ -46,7 +46,7 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one StatefulSet is made from.
+/// The input of a decision about one StatefulSet.
 pub struct Snapshot {
     /// The StatefulSet.
     pub set: Arc<StatefulSet>,

@@ -86,7 +86,7 @@ fn migrations_of(target: &Target, informers: &Informers) -> Vec<String> {
     all.iter().filter(|one| Target::of(one) == *target).map(|one| key(&one.metadata)).collect()
 }
 
-/// What a decision about one migration is made from.
+/// The input of a decision about one migration.
 pub struct Snapshot {
     /// The migration.
     pub migration: Arc<StorageVersionMigration>,

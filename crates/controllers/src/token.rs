@@ -58,7 +58,7 @@ fn scope() -> Scope {
     Scope { field_selector: Some(format!("type={TYPE}")), ..Scope::default() }
 }
 
-/// What a decision about one Secret is made from.
+/// The input of a decision about one Secret.
 pub struct Snapshot {
     /// The Secret, of the right type.
     pub secret: Arc<Secret>,

@@ -50,7 +50,7 @@ fn own() -> Scope {
     Scope { field_selector: Some(format!("spec.signerName={SIGNER}")), ..Scope::default() }
 }
 
-/// What the decision is made from.
+/// The input of the decision.
 pub struct Snapshot {
     /// The signer's bundles.
     pub published: Vec<Arc<ClusterTrustBundle>>,

@@ -1,4 +1,4 @@
-//! What of Pods no controller reads: that is not kept, and is most of them. Nor is anything kept twice.
+//! The parts of Pods that no controller reads: they are not kept, and are most of a Pod. Nor is anything kept twice.
 //!
 //! Whoever comes to read one of these fields takes it from the list; until then all tests see Pods without them.
 

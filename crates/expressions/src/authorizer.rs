@@ -5,14 +5,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Who may do what.
+/// The authorizer that expressions ask.
 pub trait Authorizer: fmt::Debug + Send + Sync {
     /// Answers a question; `None` if somebody else has to be asked first. Then the evaluation ends
     /// ([`crate::EvalError::Unanswered`]), and can be repeated once the answer is known.
     fn check(&self, question: &Question) -> Option<Decision>;
 }
 
-/// Who is asked about, if it is not whoever sent the request.
+/// The ServiceAccount that is asked about, if it is not the sender of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServiceAccount {
     /// Its namespace.
@@ -21,7 +21,7 @@ pub struct ServiceAccount {
     pub name: String,
 }
 
-/// What is asked.
+/// A question to the authorizer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
     /// About whom; `None` is the user of the request.
@@ -32,7 +32,7 @@ pub struct Question {
     pub subject: Subject,
 }
 
-/// What something is to be done to.
+/// The object of the operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// A path that is no resource's.
@@ -54,27 +54,27 @@ pub struct Resource {
     pub namespace: String,
     /// A name; empty for all.
     pub name: String,
-    /// Which objects by their fields, as it was written.
+    /// The selector of fields, as it was written.
     pub field_selector: String,
-    /// Which objects by their labels, as it was written.
+    /// The selector of labels, as it was written.
     pub label_selector: String,
 }
 
 /// An answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it is allowed.
+    /// `true` if it is allowed.
     pub is_allowed: bool,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What went wrong.
+    /// The error.
     pub error: Option<String>,
 }
 
 /// An authorizer as a value.
 #[derive(Clone, Debug)]
 pub struct AuthorizerValue {
-    /// Who answers.
+    /// The authorizer that answers.
     pub authorizer: Arc<dyn Authorizer>,
     /// About whom is asked, if not the user.
     pub service_account: Option<ServiceAccount>,

@@ -1,4 +1,4 @@
-//! What calls cost at run time, by what they were given.
+//! The costs of calls at run time, by their arguments.
 //!
 //! Source: cel-go's `interpreter/runtimecost.go`; `k8s.io/apiserver/pkg/cel/library/cost.go` (`CallCost`); cel-go's
 //! `ext/lists.go`, version 3.

@@ -1,4 +1,4 @@
-//! What is counted while an expression is evaluated, and how evaluation fails.
+//! The counts of an evaluation, and the ways in which it fails.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const BYTES_MAX: usize = 64 << 20;
 /// What a regular expression counts for that has to be compiled: a thousand are too many for one evaluation.
 const PATTERN_BYTES: usize = 64 << 10;
 
-/// Why an expression has no value.
+/// The reason why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
     /// It fails for these values.

@@ -1,4 +1,4 @@
-//! Which devices a CEL expression selects.
+//! The devices that a CEL expression selects.
 //!
 //! Expressions see one device as `device`: `driver`, `attributes` and `capacity` by domain and name. A domain that the
 //! device has nothing of is empty, a name that is not there is an error. Source: `CELDeviceSelector` of
@@ -33,7 +33,7 @@ const VALUE_CHARACTERS_MAX: u64 = 64;
 /// Attributes and capacities of a device.
 const ENTRIES_MAX: u64 = 32;
 
-/// Why an expression cannot be run.
+/// The reason why an expression cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// It is none, or not one of this place.
@@ -44,7 +44,7 @@ pub enum CompileError {
     TooCostly,
 }
 
-/// Why an expression did not answer.
+/// The reason why an expression did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// It is none.
@@ -94,7 +94,7 @@ fn declared() -> Declared {
 }
 
 impl Selectors {
-    /// Whether the expression may be run.
+    /// The check that the expression may be run.
     ///
     /// # Errors
     /// Why not.
@@ -102,7 +102,7 @@ impl Selectors {
         self.0.compiled(expression).as_ref().as_ref().map(drop).map_err(Clone::clone)
     }
 
-    /// Whether the expression selects a device of `driver`.
+    /// `true` if the expression selects a device of `driver`.
     ///
     /// # Errors
     /// The expression is none, or fails for this device.

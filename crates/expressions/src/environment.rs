@@ -1,4 +1,4 @@
-//! What an expression sees: variables, libraries, types that it can make objects of.
+//! The environment of an expression: variables, libraries, types that it can make objects of.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::functions::{self, Function, Library, Table};
 use crate::types::Declared;
 use crate::types::Type;
 
-/// What can be seen in one place where expressions are written.
+/// The variables, functions and types in one place where expressions are written.
 ///
 /// It has everything that Kubernetes 1.35 has everywhere. Cheap enough to be made for every schema; a program keeps what it
 /// needs of it.

@@ -1,4 +1,4 @@
-//! What an expression can cost, judged by its text, its types, and how large values can be.
+//! The estimated cost of an expression, judged by its text, its types, and how large values can be.
 //!
 //! An expression that could cost too much is refused before anything is stored that it would be evaluated for, so this is
 //! upstream's reckoning, quirks included. Source: cel-go's `checker/cost.go`.

@@ -13,16 +13,16 @@ use crate::functions::{Answer, index};
 use crate::plan::{Base, Branch, By, Node, Path, PlannedCall, PlannedFold, Step};
 use crate::value::{Entries, List, Made, Map, Object, Value};
 
-/// What one evaluation may cost.
+/// The limit of one evaluation's cost.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
-/// What all evaluations for one object of a custom kind, or one binding of a policy, may cost.
+/// The limit of the cost of all evaluations for one object of a custom kind, or one binding of a policy.
 pub const RUNTIME_BUDGET: u64 = 10_000_000;
-/// What all match conditions of a webhook or a binding may cost for one object.
+/// The limit of the cost of all match conditions of a webhook or a binding for one object.
 pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
 /// Rounds after which a fold looks whether it is wanted any more.
 const CHECK_EVERY: usize = 100;
 
-/// What evaluations may cost, each and together.
+/// The limits of evaluations' cost, each and together.
 #[derive(Clone, Debug)]
 pub struct Budget {
     per_call: u64,
@@ -57,7 +57,7 @@ impl Budget {
         self
     }
 
-    /// What is left.
+    /// The rest of the budget.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.remaining

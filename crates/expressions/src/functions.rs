@@ -1,4 +1,4 @@
-//! What expressions can call: every function's overloads, which the checker chooses from, and what it does.
+//! The functions of expressions: every one's overloads, which the checker chooses from, and what it does.
 //!
 //! An overload is a line: an id, and types as `parse` of [`crate::types`] reads them; `string.(string) -> bool` is a
 //! member's. Only ids that costs ask for matter; the rest are for readers. What a function does is decided by the values

@@ -1,4 +1,4 @@
-//! What is wrong with an expression, as clients of cel-go know it: place, text, and the line with a mark below.
+//! A defect of an expression, as clients of cel-go know it: place, text, and the line with a mark below.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ const SNIPPET_MAX: usize = 16384;
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where, in characters from the beginning; `None` if nowhere in particular.
+    /// The place, in characters from the beginning; `None` if nowhere in particular.
     pub at: Option<usize>,
-    /// What.
+    /// The message.
     pub message: String,
 }
 

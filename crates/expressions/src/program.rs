@@ -25,7 +25,7 @@ pub struct Program {
     cost: CostEstimate,
 }
 
-/// Why an expression cannot be evaluated. `Display` is what upstream says of a rule.
+/// The reason why an expression cannot be evaluated. `Display` is what upstream says of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// It is wrong, as far as its text tells.
@@ -41,7 +41,7 @@ pub enum CompileError {
 pub struct Evaluation<'a> {
     /// The value, or why there is none.
     pub result: Result<Value<'a>, EvalError>,
-    /// What it has cost to find out.
+    /// The cost of finding out.
     pub cost: u64,
 }
 
@@ -70,8 +70,8 @@ impl Environment {
         Ok(Program { node, variables, mentioned, kind, cost })
     }
 
-    /// Whether a field of what has this name is selected somewhere: `claims.email`, `claims.?email`, `has(claims.email)`.
-    /// What does not parse selects nothing.
+    /// `true` if a field of what has this name is selected somewhere: `claims.email`, `claims.?email`,
+    /// `has(claims.email)`. What does not parse selects nothing.
     #[must_use]
     pub fn selects(&self, source: &str, name: &str, field: &str) -> bool {
         let Ok(parsed) = parse(source, Dialect { has_bindings: self.has_bindings }) else { return false };
@@ -103,13 +103,13 @@ impl Program {
         &self.kind
     }
 
-    /// What an evaluation costs, at least and at most.
+    /// The cost of an evaluation, at least and at most.
     #[must_use]
     pub fn cost(&self) -> CostEstimate {
         self.cost
     }
 
-    /// Whether a variable is mentioned: a rule that mentions `oldSelf` is about changes.
+    /// `true` if a variable is mentioned: a rule that mentions `oldSelf` is about changes.
     #[must_use]
     pub fn mentions(&self, variable: &str) -> bool {
         self.variables.iter().zip(&self.mentioned).any(|(name, mentioned)| *mentioned && &**name == variable)

@@ -150,7 +150,7 @@ pub enum Map<'a> {
 pub struct Entries<'a> {
     /// By key.
     pub by_key: BTreeMap<Key<'a>, Value<'a>>,
-    /// What every other key has when it is asked for; it is not there otherwise.
+    /// The value of every other key when it is asked for; it is not there otherwise.
     pub other: Option<Value<'a>>,
 }
 
@@ -312,7 +312,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Whether there is no element.
+    /// `true` if there is no element.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -353,7 +353,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Whether there is no entry.
+    /// `true` if there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -394,7 +394,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Whether a key is there.
+    /// `true` if a key is there.
     #[must_use]
     pub fn contains(&self, key: &Value<'a>) -> bool {
         match self {

@@ -1,5 +1,5 @@
-//! What the status of a definition says: which names it has, whether it is established, what is wrong with it, and how
-//! far its deletion is.
+//! The status of a definition: the names that it has, whether it is established, what is wrong with it, and how far its
+//! deletion is.
 //!
 //! Upstream has a controller for each condition, each with a write of its own; here one function says all of them at
 //! once. A condition's time is that of its last change of status.
@@ -48,7 +48,7 @@ impl Kind {
     }
 }
 
-/// How far the deletion of a definition is.
+/// The progress of a definition's deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Terminating {
     /// It was asked for.
@@ -111,7 +111,7 @@ pub fn plan<'a>(definition: &'a Value, others: impl IntoIterator<Item = &'a Valu
     status.into()
 }
 
-/// Whether a condition is there and true.
+/// `true` if a condition is there and true.
 pub fn is_true(definition: &Value, kind: Kind) -> bool {
     condition(definition, kind).and_then(|found| found.get("status")).and_then(Value::as_str) == Some("True")
 }
@@ -172,7 +172,7 @@ pub fn begin_deletion(definition: &mut Value, now: Timestamp) {
     }
 }
 
-/// Where a definition of built-in kinds would delete their objects, were it not left alone.
+/// `true` for a definition of built-in kinds: it would delete their objects, were it not left alone.
 ///
 /// Source: `OverlappingBuiltInResources`.
 pub fn is_built_in(definition: &Value) -> bool {

@@ -1,4 +1,4 @@
-//! What of a CustomResourceDefinition makes rows: names, versions, subresources, columns, fields.
+//! The parts of a CustomResourceDefinition that make rows: names, versions, subresources, columns, fields.
 //!
 //! Definitions are validated when they are written, but what is read here may come from the store of another server:
 //! nothing is taken for granted, and what is not there is nothing.

@@ -32,15 +32,15 @@ pub struct CustomKind {
     pub row: Resource,
     /// The schema of its objects.
     pub schema: Schema,
-    /// Whether clients can ask for it.
+    /// `true` if clients can ask for it.
     pub is_served: bool,
-    /// Whether it is the form in which objects are stored.
+    /// `true` if it is the form in which objects are stored.
     pub is_storage: bool,
     /// The rules in CEL, if the schema has any.
     expressions: Option<Arc<KindExpressions>>,
 }
 
-/// Why a definition makes no kinds.
+/// The reason why a definition makes no kinds.
 #[derive(Debug, thiserror::Error)]
 pub enum KindError {
     /// It is no definition.
@@ -63,12 +63,12 @@ pub enum KindError {
     },
 }
 
-/// Whether a definition's kinds can be asked for at all.
+/// `true` if a definition's kinds can be asked for at all.
 pub fn is_served(definition: &Value) -> bool {
     conditions::is_true(definition, Kind::NamesAccepted) || conditions::is_true(definition, Kind::Established)
 }
 
-/// Whether a definition leaves the conversion between its versions to a webhook.
+/// `true` if a definition leaves the conversion between its versions to a webhook.
 pub fn converts_by_webhook(definition: &Value) -> bool {
     definition.pointer("/spec/conversion/strategy").and_then(Value::as_str) == Some("Webhook")
 }

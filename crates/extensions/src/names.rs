@@ -18,7 +18,7 @@ pub struct Taken<'a> {
 }
 
 impl<'a> Taken<'a> {
-    /// What these definitions have, as far as they are of `group`.
+    /// The names that these definitions have, as far as they are of `group`.
     pub fn of(group: &str, definitions: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut taken = Self::default();
         for definition in definitions {
@@ -33,7 +33,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-/// What a definition is given of the names that it wants.
+/// The names that a definition is given, of those that it wants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given {
     /// The names that it has now (`status.acceptedNames`).

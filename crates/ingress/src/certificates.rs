@@ -1,4 +1,4 @@
-//! Which certificate is shown to whom: by where a client comes in, and the name that it asks for.
+//! The choice of certificate: by where a client comes in, and the name that it asks for.
 //!
 //! As requests are, names are their most specific listener's, and no other's.
 //! What is wrong with one Secret keeps no other certificate from being shown; the default one is shown in its place.
@@ -25,7 +25,7 @@ const KEY: &str = "tls.key";
 /// What certificates and keys are at most, in bytes; the API server takes no larger Secret.
 const PEM_BYTES_MAX: usize = 1 << 20;
 
-/// Why there is no certificate in a Secret. Nothing of the key is told.
+/// The reason why there is no certificate in a Secret. Nothing of the key is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCertificate {
     /// A field is absent or larger than a Secret can be.
@@ -81,12 +81,12 @@ fn version_of(secret: &Secret) -> Version {
 /// Secrets that are remembered.
 const CHECKED_MAX: usize = 4096;
 
-/// Which Secrets were looked at, and what came out. Cloning shares it.
+/// The Secrets that were looked at, and the results. Cloning shares it.
 #[derive(Clone, Debug, Default)]
 pub struct Checked(Arc<Mutex<HashMap<Version, Result<(), BadCertificate>>>>);
 
 impl Checked {
-    /// Whether there is a certificate in a Secret.
+    /// The check that a Secret has a certificate.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -1,4 +1,4 @@
-//! What is changed of a request or an answer on its way, as data, and what that comes to.
+//! The changes of a request or an answer on its way, as data, and their effect.
 //!
 //! Source: `HTTPRouteFilter`, gateway.networking.k8s.io/v1.
 
@@ -7,7 +7,7 @@ use http::{StatusCode, Uri};
 
 use crate::scheme::Scheme;
 
-/// What is done with headers: set, then added, then taken out.
+/// The changes of headers: set, then added, then taken out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderEdit {
     /// In place of what is there.
@@ -48,7 +48,7 @@ pub enum PathEdit {
 }
 
 impl PathEdit {
-    /// What becomes of a path in normal form.
+    /// The path that a path in normal form becomes.
     pub fn apply(&self, path: &str) -> String {
         match self {
             Self::Whole(path) => path.clone(),
@@ -84,7 +84,7 @@ impl Rewrite {
     }
 }
 
-/// Where a client is sent.
+/// The address that a client is sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// Its own, if none.
@@ -95,18 +95,18 @@ pub struct Redirect {
     pub port: Option<u16>,
     /// Its own, if none.
     pub path: Option<PathEdit>,
-    /// How it is told.
+    /// The status of the redirect.
     pub status: StatusCode,
 }
 
-/// Where a request came in.
+/// The scheme, host, port and path by which a request came in.
 #[derive(Clone, Copy, Debug)]
 pub struct Came<'a> {
-    /// How.
+    /// The scheme.
     pub scheme: Scheme,
     /// For whom, as rules have it.
     pub host: &'a str,
-    /// Where.
+    /// The port.
     pub port: u16,
     /// For what, in normal form.
     pub path: &'a str,
@@ -117,7 +117,7 @@ pub struct Came<'a> {
 }
 
 impl Redirect {
-    /// Where to; `None` if that is where the request is.
+    /// The address to redirect to; `None` if that is where the request is.
     pub fn location(&self, came: &Came<'_>) -> Option<String> {
         let scheme = self.scheme.unwrap_or(came.scheme);
         let port = match (self.port, self.scheme) {

@@ -14,5 +14,5 @@ pub use object::{
 };
 pub use spec::*;
 
-/// What `spec.controllerName` of our classes says.
+/// The `spec.controllerName` of knarr's classes.
 pub const CONTROLLER_NAME: &str = "knarr.io/gateway-controller";

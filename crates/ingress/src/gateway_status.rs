@@ -1,5 +1,5 @@
-//! What users are told of Gateways and routes: conditions, addresses, how many routes are attached; and the class `knarr`,
-//! which is made when its kind appears.
+//! The status of Gateways and routes for users: conditions, addresses, how many routes are attached; and the class
+//! `knarr`, which is made when its kind appears.
 //!
 //! A controller of the control plane, with rights of its own: whoever carries requests writes nothing. All is decided together,
 //! from the same plan, since a listener's status depends on routes and theirs on listeners.

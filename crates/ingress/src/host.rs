@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// Which hosts a row is for.
+/// The hosts that a row is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
     /// This one, in lowercase.
@@ -18,7 +18,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// What a rule's or a certificate's host means.
+    /// The meaning of a rule's or a certificate's host.
     pub fn of_rule(text: &str) -> Self {
         let text = text.to_ascii_lowercase();
         match text.strip_prefix("*.") {
@@ -30,7 +30,7 @@ impl Host {
 }
 
 impl Host {
-    /// What the host of a listener or of a route of a Gateway means: a wildcard stands for any number of labels.
+    /// The meaning of the host of a listener or of a route of a Gateway: a wildcard stands for any number of labels.
     pub fn of_gateway(text: &str) -> Self {
         match Self::of_rule(text) {
             Self::Wildcard(rest) => Self::Below(rest),
@@ -38,7 +38,7 @@ impl Host {
         }
     }
 
-    /// What is for both hosts, of those of Gateways; `None` if there is nothing.
+    /// The names that both hosts of Gateways are for; `None` if there are none.
     pub fn both(&self, other: &Self) -> Option<Self> {
         let is_below =
             |host: &str, rest: &str| host.strip_suffix(rest).is_some_and(|label| label.ends_with('.'));
@@ -71,7 +71,7 @@ pub(crate) fn below_wildcard(host: &str) -> Option<&str> {
     (!label.is_empty() && !rest.is_empty()).then_some(rest)
 }
 
-/// What a request's host is not.
+/// The defect of a request's host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the host is not valid")]
 pub struct BadHost;

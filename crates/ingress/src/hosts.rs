@@ -40,7 +40,7 @@ impl<T> Hosts<T> {
         }
     }
 
-    /// What is for a name, the most specific first: itself, then wildcards from the longest on, then all.
+    /// The entries for a name, the most specific first: itself, then wildcards from the longest on, then all.
     pub fn matching<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a T> + use<'a, 'n, T> {
         let nearest = below_wildcard(name).and_then(|rest| self.wildcard.get(rest));
         let above = std::iter::successors(below_wildcard(name), |rest| below_wildcard(rest));
@@ -75,7 +75,7 @@ impl HostSet {
         });
     }
 
-    /// Whether it has something in common with a host.
+    /// `true` if it has something in common with a host.
     pub fn meets(&self, host: &Host) -> bool {
         let (name, is_there) = match host {
             Host::Any => return !self.0.is_empty(),

@@ -27,5 +27,5 @@ pub mod table;
 
 /// The name of the class that is made at the start.
 pub const CLASS: &str = "knarr";
-/// What `spec.controller` of our classes says.
+/// The `spec.controller` of knarr's classes.
 pub const CONTROLLER_NAME: &str = "knarr.io/ingress";

@@ -1,4 +1,4 @@
-//! What a row asks of a request beside host and path: its method, its headers, its query.
+//! The conditions of a row on a request beside host and path: its method, its headers, its query.
 //!
 //! Regular expressions are of RE2's kind: they take time in proportion to what they are matched against. How large one may
 //! become is bounded, and so is how many are kept.
@@ -38,7 +38,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// What a text means.
+    /// The pattern that a text means.
     ///
     /// # Errors
     /// If it is no expression, or too large.
@@ -57,7 +57,7 @@ impl Pattern {
         Ok(Self { text: text.into(), regex: compiled(&format!("^(?:{text})$"))? })
     }
 
-    /// Whether it is the whole of a text.
+    /// `true` if it is the whole of a text.
     pub fn is_match(&self, text: &[u8]) -> bool {
         self.regex.is_match(text)
     }
@@ -99,7 +99,7 @@ impl Ord for Pattern {
 pub struct Patterns(Arc<Mutex<HashMap<String, Result<Pattern, BadPattern>>>>);
 
 impl Patterns {
-    /// What a text means.
+    /// The pattern that a text means.
     ///
     /// # Errors
     /// If it is no expression, or too large.
@@ -117,7 +117,7 @@ impl Patterns {
     }
 }
 
-/// What a value must be.
+/// The condition on a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Text {
     /// This.
@@ -144,7 +144,7 @@ impl fmt::Display for Text {
     }
 }
 
-/// What a row asks for; all of it must be so.
+/// The conditions of a row, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct When {
     /// In capitals.
@@ -156,7 +156,7 @@ pub struct When {
 }
 
 impl When {
-    /// Whether a request is so.
+    /// `true` if a request is so.
     pub fn is_met(&self, facts: &Facts<'_>) -> bool {
         self.method.as_deref().is_none_or(|method| method == facts.method.as_str())
             && self.headers.iter().all(|(name, text)| header(facts.headers, name, text))

@@ -1,4 +1,4 @@
-//! What is counted.
+//! The metrics.
 //!
 //! Labels come from objects and from what we say ourselves, never from requests: nobody outside can make more of them.
 

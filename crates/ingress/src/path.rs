@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::matching::Pattern;
 
-/// Which paths a row is for.
+/// The paths that a row is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathMatch {
     /// This one.
@@ -20,12 +20,12 @@ pub enum PathMatch {
 }
 
 impl PathMatch {
-    /// What a rule means whose path is this one and those below it.
+    /// The match of a rule whose path is this one and those below it.
     pub fn prefix(path: &str) -> Self {
         Self::Prefix(of_rule(path).trim_end_matches('/').to_owned())
     }
 
-    /// What a rule means whose path is this one alone.
+    /// The match of a rule whose path is this one alone.
     pub fn exact(path: &str) -> Self {
         Self::Exact(of_rule(path).into_owned())
     }

@@ -1,4 +1,4 @@
-//! What Ingresses, Gateways and their routes say, as one table.
+//! The content of Ingresses, Gateways and their routes, as one table.
 //!
 //! Of Ingresses, rows of the oldest Ingress win, then those of the first by name. What cannot be followed is a finding of its Ingress, and
 //! stops nothing else: a row whose Service is missing is there and leads to nobody, so that no other rule gets its requests.
@@ -38,16 +38,16 @@ pub use ports::{PortRefused, Ports};
 pub use report::{Condition, GatewayReport, ListenerReport, ParentReport, Report};
 pub use snapshot::{GatewayObjects, SECRET_TYPE, Snapshot, by_key, by_service, key};
 
-/// What is to be served, and what cannot be.
+/// The table to be served, and the parts that cannot be.
 #[derive(Clone, Debug, Default)]
 pub struct Planned {
-    /// Where requests lead.
+    /// The table by which requests are answered.
     pub table: Table,
-    /// Which Secrets' certificates are shown where; of Ingresses at most one for each host.
+    /// The Secrets whose certificates are shown, by place; of Ingresses at most one for each host.
     pub certificates: Shown,
-    /// What is wrong, by the `namespace/name` of the Ingress.
+    /// The findings, by the `namespace/name` of the Ingress.
     pub findings: BTreeMap<String, Vec<Finding>>,
-    /// What is told of Gateways and routes.
+    /// The report on Gateways and routes.
     pub report: Report,
 }
 

@@ -1,4 +1,4 @@
-//! Who answers a request: rows by where it came in, by host and by path, ready to be asked.
+//! The choice of the row that answers a request: rows by where it came in, by host and by path, ready to be asked.
 //!
 //! The most specific listener for a name has all of its requests. Of its rows those for an exact host go before those for a
 //! wildcard, and these before rows for all hosts; a host whose rows have no such path is passed over. Of a host's paths an
@@ -21,7 +21,7 @@ pub struct Router<R> {
     entrances: HashMap<Entrance, Hosts<Hosts<Paths<R>>>>,
 }
 
-/// What a row is for, and where it leads.
+/// The requests that a row is for, and its target.
 #[derive(Debug)]
 pub struct Lead<R> {
     /// See [`crate::table::Row`].
@@ -30,16 +30,16 @@ pub struct Lead<R> {
     pub host: Host,
     /// Of the requests.
     pub path: PathMatch,
-    /// What else they are.
+    /// Other conditions on them.
     pub when: When,
-    /// Where they lead.
+    /// Their target.
     pub to: Arc<R>,
 }
 
-/// What a request is for.
+/// The facts of a request by which its row is found.
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// Where it came in.
+    /// The entrance by which it came in.
     pub entrance: Entrance,
     /// The name that its connection was made for, where one was named.
     pub server_name: Option<&'a str>,
@@ -51,7 +51,7 @@ pub struct Question<'a> {
     pub facts: Facts<'a>,
 }
 
-/// Where a request leads.
+/// The row that a request leads to.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found<'a, R> {
     /// There.
@@ -112,7 +112,7 @@ impl<R> Router<R> {
         router
     }
 
-    /// Where a request leads.
+    /// The row that a request leads to.
     pub fn route<'r>(&'r self, asked: &Question<'_>) -> Found<'r, R> {
         let Some(listeners) = self.entrances.get(&asked.entrance) else { return Found::Nothing };
         let Some(hosts) = listeners.matching(asked.host).next() else { return Found::Nothing };

@@ -104,12 +104,12 @@ fn put_to_use(snapshot: &Snapshot, plane: &Plane) -> BTreeMap<u16, Scheme> {
     planned.table.ports
 }
 
-/// What is told of tables.
+/// The news of tables.
 #[derive(Clone, Debug)]
 pub struct Tables {
-    /// How many were put to use: 1 and more is ready.
+    /// The number of tables that were put to use: 1 and more is ready.
     pub count: watch::Receiver<u64>,
-    /// Where Gateways listen beside the ports of Ingresses.
+    /// The ports on which Gateways listen beside those of Ingresses.
     pub ports: watch::Receiver<BTreeMap<u16, Scheme>>,
 }
 

@@ -1,4 +1,4 @@
-//! How clients speak on a port.
+//! The scheme that clients speak on a port.
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

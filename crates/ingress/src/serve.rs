@@ -58,13 +58,13 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct Port {
     /// Bound and listening.
     pub listener: TcpListener,
-    /// How clients speak there.
+    /// The scheme that clients speak there.
     pub scheme: Scheme,
-    /// What it is to rows.
+    /// The entrance that it is to rows.
     pub entrance: Entrance,
-    /// When they are told to stop, it takes no more connections.
+    /// The tasks: when they are told to stop, it takes no more connections.
     pub tasks: Tasks,
-    /// Who holds how many connections; ports share it.
+    /// The shares of connections; ports share it.
     pub connections: Arc<Connections>,
 }
 

@@ -1,4 +1,4 @@
-//! What users are told of an Ingress: where it is reached, and what of it is not followed.
+//! The status of an Ingress for users: where it is reached, and what of it is not followed.
 //!
 //! A controller of the control plane, with rights of its own: whoever carries requests writes nothing. What was told
 //! once is told again when it changes, or by the next process.
@@ -121,7 +121,7 @@ fn naming(
     naming.map(|ingress| crate::plan::key(&ingress.metadata)).collect()
 }
 
-/// What of an Ingress is not followed.
+/// The parts of an Ingress that are not followed.
 pub fn findings(snapshot: &Snapshot, key: &str, ingress: &Ingress) -> Vec<Finding> {
     if !Classes::of(&snapshot.classes).is_ours(ingress) {
         return Vec::new();

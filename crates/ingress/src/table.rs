@@ -19,15 +19,15 @@ use crate::scheme::Scheme;
 /// All rows, the ones that win only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// What Gateways listen for, each once, also where no row leads on from there.
+    /// The listeners of Gateways, each once, also where no row leads on from there.
     pub listeners: Vec<Listener>,
     /// Of rows for the same listener, host and path the first that a request meets is meant.
     pub rows: Vec<Row>,
-    /// Where Gateways listen beside the ports of Ingresses.
+    /// The ports on which Gateways listen beside those of Ingresses.
     pub ports: BTreeMap<u16, Scheme>,
 }
 
-/// Where requests come in.
+/// The entrance of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entrance {
     /// The port of Ingresses without TLS, whichever it is.
@@ -39,7 +39,7 @@ pub enum Entrance {
 }
 
 impl Entrance {
-    /// Where Ingresses are served.
+    /// The entrances of Ingresses.
     pub const OF_INGRESSES: [Self; 2] = [Self::Http, Self::Https];
 }
 
@@ -57,54 +57,54 @@ impl fmt::Display for Entrance {
 /// Ingresses have one for all hosts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Listener {
-    /// Where.
+    /// The entrance.
     pub entrance: Entrance,
     /// For whom.
     pub host: Host,
 }
 
-/// Where requests for a host and a path lead.
+/// The target of requests for a host and a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Which listener's requests; those of the ones for all hosts where Ingresses are served, if none.
+    /// The listener whose requests are meant; those of the ones for all hosts where Ingresses are served, if none.
     pub listener: Option<Listener>,
     /// Of the requests.
     pub host: Host,
     /// Of the requests.
     pub path: PathMatch,
-    /// What else they are.
+    /// Other conditions on them.
     pub when: When,
-    /// Where they lead.
+    /// Their target.
     pub route: Arc<Route>,
 }
 
-/// What is done with a request.
+/// The treatment of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The object that says so: `namespace/name` of an Ingress; of others the kind stands before it.
     pub of: String,
-    /// What becomes of requests without TLS.
+    /// The treatment of requests without TLS.
     pub plain: Plain,
-    /// How long is waited.
+    /// The time-outs.
     pub patience: Patience,
-    /// What is changed of requests and answers.
+    /// The changes of requests and answers.
     pub edits: Edits,
-    /// What is done.
+    /// The action.
     pub action: Action,
 }
 
-/// How long a request may take.
+/// The time that a request may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patience {
     /// To begin an answer, once nothing more comes from the client.
     pub response: Option<Duration>,
     /// To begin an answer, from the request's own beginning on.
     pub request: Option<Duration>,
-    /// Whether the next piece of the client's body may take as long as it likes.
+    /// `true` if the next piece of the client's body may take as long as it likes.
     pub is_stream: bool,
 }
 
-/// What becomes of requests without TLS.
+/// The treatment of requests without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plain {
     /// They are answered as others are.
@@ -113,7 +113,7 @@ pub enum Plain {
     Redirected,
 }
 
-/// What is done with a request.
+/// The action for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Somebody answers it.
@@ -124,7 +124,7 @@ pub enum Action {
     Refuse(StatusCode),
 }
 
-/// Who answers a request.
+/// The backends that answer a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forward {
     /// Another target.
@@ -140,20 +140,20 @@ pub struct Forward {
 pub struct Weighted {
     /// In proportion to those of the others.
     pub weight: u32,
-    /// What is changed of requests to it and of its answers, beside what the row changes.
+    /// The changes of requests to it and of its answers, beside those of the row.
     pub edits: Edits,
-    /// Who it is.
+    /// The backend.
     pub backend: Backend,
 }
 
 /// A backend that sees some of the requests beside whoever answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// How many of ...
+    /// The share of requests, as so many of ...
     pub numerator: u32,
     /// ... so many; more than 0.
     pub denominator: u32,
-    /// Who it is.
+    /// The backend.
     pub backend: Backend,
 }
 
@@ -162,9 +162,9 @@ pub struct Mirror {
 pub struct Backend {
     /// `namespace/name:port`.
     pub service: String,
-    /// Where it is answered, in a fixed order; nobody, if empty.
+    /// The endpoints that answer, in a fixed order; none, if empty.
     pub targets: Vec<Target>,
-    /// What is answered if there is nobody.
+    /// The status if there is no endpoint.
     pub absent: StatusCode,
 }
 
@@ -177,7 +177,7 @@ pub struct Target {
     pub protocol: Protocol,
 }
 
-/// What a Service's port speaks.
+/// The protocol of a Service's port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
     /// HTTP/1.1 without TLS.

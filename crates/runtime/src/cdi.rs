@@ -18,12 +18,12 @@ mod spec;
 
 use spec::{ContainerEdits, DeviceNode, Hook, Mount, Spec};
 
-/// Where specs are looked for, least important first. Source: `cdi.DefaultSpecDirs`.
+/// The folders where specs are looked for, least important first. Source: `cdi.DefaultSpecDirs`.
 pub const DEFAULT_DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 /// A larger file is none.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// What the specs say beside what CRI's configuration can: the rest has been put there.
+/// The edits of the specs beside what CRI's configuration can say: the rest has been put there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edits {
     /// Options of mounts, such as `nosuid`, by the place in the container.

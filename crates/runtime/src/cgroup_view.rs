@@ -1,4 +1,4 @@
-//! What a container sees of its cgroups on a host with the first version: a folder with its own group of each controller.
+//! A container's view of its cgroups on a host with the first version: a folder with its own group of each controller.
 //!
 //! The second version is one file system, which every OCI runtime mounts. Of the first each makes something else, and
 //! libcontainer nothing where a process namespace is shared; so it is made of bind mounts, which all make alike.

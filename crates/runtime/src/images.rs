@@ -32,7 +32,7 @@ use nix::fcntl::{Flock, FlockArg};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-/// What an image says about its process. Source: OCI image configuration.
+/// An image's settings for its process. Source: OCI image configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageConfig {
@@ -41,15 +41,15 @@ pub struct ImageConfig {
     /// `NAME=value`.
     #[serde(deserialize_with = "null_is_empty")]
     pub env: Vec<String>,
-    /// What is run.
+    /// The command.
     #[serde(deserialize_with = "null_is_empty")]
     pub entrypoint: Vec<String>,
     /// Its default arguments.
     #[serde(deserialize_with = "null_is_empty")]
     pub cmd: Vec<String>,
-    /// Where it is run.
+    /// The working directory.
     pub working_dir: String,
-    /// How it is asked to end.
+    /// The signal by which it is asked to end.
     pub stop_signal: String,
     /// Paths of the container that are to lie outside of its root file system; the values say nothing.
     #[serde(deserialize_with = "null_is_empty")]
@@ -77,11 +77,11 @@ pub struct Image {
     /// Digests of its layers' uncompressed tars, hexadecimal, lowest first. Above them one of our own, perhaps, with
     /// directories that they only imply.
     pub layers: Vec<String>,
-    /// What its process is.
+    /// The settings of its process.
     pub config: ImageConfig,
     /// Unpacked size.
     pub size_bytes: u64,
-    /// Whether garbage collection leaves it alone.
+    /// `true` if garbage collection leaves it alone.
     pub is_pinned: bool,
 }
 
@@ -93,7 +93,7 @@ impl Image {
     }
 }
 
-/// Why an image could not be stored or read.
+/// The reason why an image could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// What was given is no image, or a broken one.
@@ -250,7 +250,7 @@ impl ImageStore {
         self.current().images.values().cloned().collect()
     }
 
-    /// Where an image's layers are, topmost first, as an overlay wants them.
+    /// The folders of an image's layers, topmost first, as an overlay wants them.
     pub fn lower_dirs(&self, image: &Image) -> Vec<PathBuf> {
         image.layers.iter().rev().map(|layer| self.layer_dir(layer)).collect()
     }

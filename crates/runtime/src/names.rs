@@ -1,4 +1,4 @@
-//! Whose name is whose: no two sandboxes have the same, nor two containers of a Pod.
+//! The owners of names: no two sandboxes have the same, nor two containers of a Pod.
 //!
 //! What is there holds its name by being there, also after a restart and until it is removed; what is being made holds
 //! it by a [`Reservation`]. Who asks again because the answer was long in coming makes nothing twice: the name is

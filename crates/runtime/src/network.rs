@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use cri::v1;
 use futures::stream::BoxStream;
 
-/// What a network needs to know of a sandbox.
+/// The facts that a network needs to know of a sandbox.
 #[derive(Clone, Debug)]
 pub struct SandboxNetwork {
     /// The sandbox's id, CNI's container id.

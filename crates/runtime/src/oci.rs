@@ -41,9 +41,9 @@ pub enum PidNamespace {
 /// A device node of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDevice {
-    /// Where the host has it.
+    /// The path on the host.
     pub source: PathBuf,
-    /// Where the container has it.
+    /// The path in the container.
     pub path: String,
     /// Block instead of character.
     pub is_block: bool,
@@ -53,11 +53,11 @@ pub struct HostDevice {
     pub minor: u64,
     /// Permission bits.
     pub mode: u32,
-    /// Whose it is.
+    /// The owner.
     pub uid: u32,
     /// And their group.
     pub gid: u32,
-    /// What the container may do: `r`, `w`, `m`.
+    /// The access of the container: `r`, `w`, `m`.
     pub access: String,
 }
 
@@ -72,7 +72,7 @@ pub struct Input<'a> {
     pub rootfs: &'a Path,
     /// From the root of the hierarchies.
     pub cgroup: &'a str,
-    /// What is seen of cgroups v1 ([`crate::cgroup_view`]): where it is seen, where it is.
+    /// The view of cgroups v1 ([`crate::cgroup_view`]): where it is seen, where it is.
     pub cgroup_view: &'a [(String, PathBuf)],
     /// The Pod's host name.
     pub hostname: &'a str,
@@ -84,15 +84,15 @@ pub struct Input<'a> {
     pub userns: Option<PathBuf>,
     /// The AppArmor profile of its process, if it has one.
     pub apparmor: Option<String>,
-    /// Whether the host's controllers have the v2 interface.
+    /// `true` if the host's controllers have the v2 interface.
     pub is_cgroup_v2: bool,
     /// Every capability of this process, `CAP_` names.
     pub all_capabilities: &'a [String],
-    /// Whether another OCI runtime carries the document out, without the shim's part in it ([`Security`]).
+    /// `true` if another OCI runtime carries the document out, without the shim's part in it ([`Security`]).
     pub is_external: bool,
     /// Devices asked for, or all of the host for a privileged container.
     pub devices: &'a [HostDevice],
-    /// What the names of its devices mean beside that.
+    /// The meaning of its devices' names beside that.
     pub edits: &'a crate::cdi::Edits,
 }
 
@@ -101,7 +101,7 @@ pub struct Input<'a> {
 pub struct Output {
     /// The OCI document.
     pub spec: Value,
-    /// What the shim applies itself.
+    /// The security settings that the shim applies itself.
     pub security: Security,
 }
 

@@ -1,5 +1,5 @@
-//! Whether mounts can cross into and out of a container as it asks for: where the host's mount is private they would not,
-//! and nobody would be told.
+//! The check that mounts can cross into and out of a container as it asks for: where the host's mount is private they
+//! would not, and nobody would be told.
 //!
 //! Source: `ensureShared` and `ensureSharedOrSlave` of containerd for the words.
 

@@ -1,4 +1,4 @@
-//! What the runtime knows: sandboxes, containers, images, and where they are.
+//! The state of the runtime: sandboxes, containers, images, and where they are.
 //!
 //! Memory mirrors the data directory; [`crate::recovery`] reads it back. One lock, never held across a wait.
 
@@ -27,7 +27,7 @@ use crate::zygote::Zygote;
 /// Events that a slow listener may be behind.
 const EVENTS_MAX: usize = 4096;
 
-/// Where and how a runtime works.
+/// The settings of a runtime.
 #[derive(Clone)]
 pub struct Config {
     /// Everything that it writes is below.
@@ -40,11 +40,11 @@ pub struct Config {
     pub handlers: BTreeMap<String, PathBuf>,
     /// Connects sandboxes; without it they have a loopback interface only.
     pub network: Option<Arc<dyn PodNetwork>>,
-    /// Where specs of devices by name are looked for, least important first.
+    /// The folders where specs of devices by name are looked for, least important first.
     pub cdi_dirs: Vec<PathBuf>,
-    /// How registries are reached: a file in k3s' form, which need not exist.
+    /// The settings of registries: a file in k3s' form, which need not exist.
     pub registries: PathBuf,
-    /// Where tasks run.
+    /// The set that tasks run in.
     pub tasks: base::Tasks,
     /// Wall clock.
     pub clock: base::Clock,
@@ -70,7 +70,7 @@ impl Config {
     }
 }
 
-/// Why a runtime cannot be opened.
+/// The reason why a runtime cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The data directory cannot be used.

@@ -1,4 +1,4 @@
-//! What containers and sandboxes use, as the kernel's counters have it, as CRI's stats and as its metrics.
+//! The usage of containers and sandboxes by the kernel's counters, as CRI's stats and as its metrics.
 //!
 //! A sandbox's use is its containers' together: its shim is the runtime's own and works for nobody in the Pod.
 

@@ -1,4 +1,4 @@
-//! How a container is asked to end: what CRI says, else what its image says, else SIGTERM.
+//! The signal by which a container is asked to end: what CRI says, else what its image says, else SIGTERM.
 //!
 //! By number, as the kernel has it: signals for real-time use have no names but by their distance from the first and the
 //! last. Source: CRI's `Signal` (KEP-4960), the image specification's `StopSignal`, signal(7).

@@ -1,4 +1,4 @@
-//! Who a container's process is: names from the image's own `/etc/passwd` and `/etc/group`.
+//! The user of a container's process: names from the image's own `/etc/passwd` and `/etc/group`.
 //!
 //! A number is an id and never a name, whatever the image calls its users: otherwise the image would decide who a
 //! Pod's `runAsUser` is. No id is outside of [`ID_MAX`]: to setresuid(2), 2^32-1 means "as before", which is root.

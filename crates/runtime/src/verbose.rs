@@ -1,4 +1,4 @@
-//! What `verbose` asks for: facts for people who debug, as JSON under containerd's keys, which `crictl` shows.
+//! The answer to `verbose`: facts for people who debug, as JSON under containerd's keys, which `crictl` shows.
 
 use std::collections::HashMap;
 

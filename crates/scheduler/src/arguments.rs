@@ -1,11 +1,11 @@
-//! What plugins can be told, with upstream's defaults. Source: the plugins' `Args` of kubescheduler.config.k8s.io/v1.
+//! The arguments of plugins, with upstream's defaults. Source: the plugins' `Args` of kubescheduler.config.k8s.io/v1.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{NodeAffinity, TopologySpreadConstraint};
 
-/// What the plugins of a profile were told.
+/// The arguments of a profile's plugins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arguments {
     /// `NodeResourcesFitArgs`
@@ -24,20 +24,20 @@ pub struct Arguments {
     pub preemption: Candidates,
 }
 
-/// How a Node's room is looked at.
+/// The arguments about a Node's resources.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// Extended resources that a Node need not have.
     pub ignored: BTreeSet<String>,
-    /// What their names begin with, up to the slash.
+    /// The prefixes of their names, up to the slash.
     pub ignored_groups: BTreeSet<String>,
-    /// What makes a Node better.
+    /// The strategy that makes a Node better.
     pub strategy: Strategy,
-    /// What is looked at, and how much it counts.
+    /// The resources that are looked at, and their weights.
     pub resources: Vec<(String, i64)>,
 }
 
-/// What makes a Node better, as far as its room goes. Source: `ScoringStrategy`.
+/// The scoring strategy for a Node's free resources. Source: `ScoringStrategy`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Strategy {
     /// More room.
@@ -48,23 +48,23 @@ pub enum Strategy {
     RequestedToCapacityRatio(Vec<(i64, i64)>),
 }
 
-/// Which shares are to be alike.
+/// The resources whose shares are to be alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Balance {
     /// The resources.
     pub resources: Vec<String>,
 }
 
-/// How other Pods' wishes count.
+/// The arguments about other Pods' affinities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Near {
-    /// What it counts that another Pod requires this one to be near.
+    /// The weight of another Pod's requirement to have this one near.
     pub hard_weight: i64,
-    /// Whether others' wishes do not count for a Pod that has none.
+    /// `true` if others' wishes do not count for a Pod that has none.
     pub ignores_wishes_of_others: bool,
 }
 
-/// How Pods are spread that say nothing about it.
+/// The default spread of Pods that say nothing about it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Spread {
     /// A little over hosts and less over zones; a Node without the labels is not out of the question.
@@ -74,10 +74,10 @@ pub enum Spread {
     List(Vec<TopologySpreadConstraint>),
 }
 
-/// How volumes are waited for.
+/// The arguments about waiting for volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volumes {
-    /// How long.
+    /// The time-out.
     pub bind_timeout: Duration,
 }
 

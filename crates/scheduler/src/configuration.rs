@@ -35,18 +35,18 @@ const LEASES: &str = "leases";
 /// Upstream's component, and its Lease.
 const COMPONENT: &str = "kube-scheduler";
 
-/// How a scheduler is set up.
+/// The settings of a scheduler.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     /// By what Pods are scheduled.
     pub profiles: Profiles,
-    /// Who else is asked, in order.
+    /// The extenders, in order.
     pub extenders: Vec<Extender>,
-    /// How long a Pod that failed waits.
+    /// The backoff of Pods that failed.
     pub backoff: Backoff,
-    /// Who works, of several that could.
+    /// The leader election.
     pub leader_election: LeaderElection,
-    /// How to reach the API server, if the file says so.
+    /// The kubeconfig for the API server, if the file names one.
     pub kubeconfig: Option<String>,
 }
 

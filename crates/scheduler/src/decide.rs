@@ -1,4 +1,4 @@
-//! Which Node a Pod goes to, or why none: a pure function of the snapshot and of one number of chance.
+//! The Node that a Pod goes to, or the reasons why none: a pure function of the snapshot and of one number of chance.
 
 use std::collections::BTreeMap;
 
@@ -29,14 +29,14 @@ pub enum Decision {
     Unheard(String),
 }
 
-/// Where a Pod goes, and what has to be written before it is bound. Source: `Reserve`.
+/// The Node for a Pod, and the writes that come before its binding. Source: `Reserve`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The Node.
     pub node: String,
-    /// What its volumes are to be, if that is not settled.
+    /// The volumes that it is to have, if that is not settled.
     pub volumes: Option<storage::Promise>,
-    /// What its claims of devices are to have, if anything.
+    /// The devices that its claims are to have, if any.
     pub devices: Option<devices::Promise>,
 }
 
@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What users read about a Pod that fits nowhere: `why` the Nodes refuse it, and what came of preemption.
+/// The message for users about a Pod that fits nowhere: `why` the Nodes refuse it, and what came of preemption.
 ///
 /// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable. no new claims to deallocate,
 /// preemption: 0/3 nodes are available: ...`.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-/// Who waits for whom.
+/// The Pods that wait for victims to leave.
 #[derive(Debug, Default)]
 pub struct Departures {
     waiting: HashMap<String, Waiting>,

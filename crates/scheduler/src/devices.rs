@@ -1,4 +1,5 @@
-//! What the scheduler knows of devices: claims, classes, slices, and what is promised to Pods whose binding is under way.
+//! The scheduler's knowledge of devices: claims, classes, slices, and what is promised to Pods whose binding is under
+//! way.
 //!
 //! A device is taken if a claim's allocation names it, or a promise does. What the scheduler has written itself counts at
 //! once, before the informer tells of it: nothing is given twice. Source: `dra_manager.go`, `allocateddevices.go` of the
@@ -25,7 +26,7 @@ use crate::storage::{ByKey, apply};
 /// A device of the cluster: driver, pool, name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceId {
-    /// Whose it is.
+    /// The driver that owns it.
     pub driver: String,
     /// The driver's pool.
     pub pool: String,
@@ -53,7 +54,7 @@ pub struct Devices {
     pub selectors: Selectors,
 }
 
-/// What has to be written to claims before a Pod is bound.
+/// The writes to claims before a Pod is bound.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Promise {
     /// Claims that the Pod has not reserved yet, with the devices that they are to get if they have none.
@@ -160,7 +161,7 @@ impl Devices {
         Ok(found)
     }
 
-    /// Whether devices for the claim are being written down for another Pod.
+    /// `true` if devices for the claim are being written down for another Pod.
     pub fn is_being_allocated(&self, claim: &ResourceClaim) -> bool {
         let mut all = self.promised.values().flat_map(|promise| &promise.claims);
         all.any(|(other, allocation)| allocation.is_some() && other.metadata.uid == claim.metadata.uid)

@@ -1,4 +1,5 @@
-//! Why a Pod goes where it goes, or nowhere: which plugin refused which Nodes, and what each gave to the best of the others.
+//! The reasons why a Pod goes where it goes, or nowhere: which plugin refused which Nodes, and what each gave to the
+//! best of the others.
 //!
 //! One is made for each decision, and told with its span: names and scores of few Nodes, and of all the number.
 //! Source: `Diagnosis` of kube-scheduler's framework.
@@ -16,7 +17,7 @@ const SCORED_MAX: usize = 3;
 /// How much is told; spans keep no more.
 const TEXT_BYTES_MAX: usize = 500;
 
-/// What was found out in one decision.
+/// The findings of one decision.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnosis {
     /// By plugin and reason.
@@ -32,7 +33,7 @@ struct Refused {
     names: Vec<String>,
 }
 
-/// What the plugins gave to a Node.
+/// The scores that the plugins gave to a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scored {
     /// The Node.
@@ -69,7 +70,7 @@ impl Diagnosis {
         self.refusals.keys().map(|(plugin, _)| *plugin).collect()
     }
 
-    /// How many Nodes gave which reason, as users read it: `1 Insufficient cpu, 2 node(s) were unschedulable`.
+    /// The number of Nodes by reason, as users read it: `1 Insufficient cpu, 2 node(s) were unschedulable`.
     pub fn reasons(&self) -> String {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for ((_, reason), refused) in &self.refusals {

@@ -1,4 +1,4 @@
-//! What happens in the cluster, as far as a Pod that found no Node may gain by it.
+//! The events of the cluster, as far as a Pod that found no Node may gain by them.
 //!
 //! Source: `ClusterEvent` of `k8s.io/kube-scheduler/framework`, and the extractors of `framework/events.go`.
 
@@ -21,9 +21,9 @@ use crate::resource::pod_requests;
 /// An object before and after.
 #[derive(Clone, Debug)]
 pub struct Turn<K> {
-    /// What was known of it; nothing if it is new.
+    /// The object before; none if it is new.
     pub old: Option<Arc<K>>,
-    /// What is now; nothing if it is gone.
+    /// The object now; none if it is gone.
     pub new: Option<Arc<K>>,
 }
 
@@ -43,7 +43,7 @@ impl<K> Turn<K> {
         self.new.as_deref().or(self.old.as_deref())
     }
 
-    /// Whether it has come.
+    /// `true` if it has come.
     pub fn is_new(&self) -> bool {
         self.old.is_none() && self.new.is_some()
     }
@@ -189,7 +189,7 @@ fn of_wish(old: &Pod, new: &Pod) -> &'static str {
     "UnschedulablePodUpdate"
 }
 
-/// Whether the Pod asks for less of anything than before.
+/// `true` if the Pod asks for less of anything than before.
 pub fn is_scaled_down(old: &Pod, new: &Pod) -> bool {
     let (Some(before), Some(after)) = (&old.spec, &new.spec) else { return false };
     if before.containers == after.containers && before.resources == after.resources && has_same(old, new) {
@@ -216,7 +216,7 @@ fn has_same(old: &Pod, new: &Pod) -> bool {
     of(old).eq(of(new))
 }
 
-/// Whether the Pod tolerates something else than before: tolerations are only ever added.
+/// `true` if the Pod tolerates something else than before: tolerations are only ever added.
 pub fn gains_toleration(old: &Pod, new: &Pod) -> bool {
     let count = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref()).map_or(0, Vec::len);
     count(old) != count(new)

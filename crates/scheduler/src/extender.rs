@@ -32,25 +32,25 @@ const SCORE_SCALE: i64 = crate::plugins::SCORE_MAX / 10;
 /// An extender, as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extender {
-    /// Where it is; also what it is called.
+    /// The URL; also its name.
     pub url: String,
-    /// What it does.
+    /// The verbs that it has.
     pub verbs: Verbs,
-    /// How much its scores count.
+    /// The weight of its scores.
     pub weight: i64,
-    /// How it is spoken to.
+    /// The TLS settings for it.
     pub tls: Tls,
-    /// How long it gets to answer.
+    /// The time that it gets to answer.
     pub timeout: Duration,
-    /// Whether it knows the Nodes, and is given names only.
+    /// `true` if it knows the Nodes, and is given names only.
     pub has_node_cache: bool,
     /// It is asked about Pods that want one of these, or about all if there are none.
     pub managed: BTreeSet<String>,
-    /// Whether things go on without its answer.
+    /// `true` if things go on without its answer.
     pub is_ignorable: bool,
 }
 
-/// What an extender does: the last part of the URL, each.
+/// The verbs of an extender: the last part of the URL, each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are upstream's")]
 pub struct Verbs {
@@ -60,7 +60,7 @@ pub struct Verbs {
     pub bind: Option<String>,
 }
 
-/// How an extender is spoken to; certificates and keys are PEM in base64.
+/// The TLS settings for an extender; certificates and keys are PEM in base64.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     /// Nobody vouches for it.
@@ -71,7 +71,7 @@ pub struct Tls {
     pub certificate: Option<String>,
     /// Its key.
     pub key: Option<String>,
-    /// Who vouches for it.
+    /// The authorities for its certificate.
     pub authorities: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Extender {
-    /// Whether the Pod wants what this one looks after. Source: `IsInterested`.
+    /// `true` if the Pod wants what this one looks after. Source: `IsInterested`.
     pub fn is_interested(&self, pod: &Pod) -> bool {
         let spec = pod.spec.iter();
         let mut containers =

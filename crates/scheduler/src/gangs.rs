@@ -15,7 +15,7 @@ use k8s_openapi::api::scheduling::v1alpha1::{PodGroupPolicy, Workload};
 /// How long the first of a gang that is promised a Node waits for the others. Source: `DefaultSchedulingTimeoutDuration`.
 const TOGETHER_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// What the Pods of a gang have in common.
+/// The identity of a gang: what its Pods have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GangKey {
     namespace: String,
@@ -25,7 +25,7 @@ pub struct GangKey {
 }
 
 impl GangKey {
-    /// Which gang a Pod says that it belongs to; its Workload may have another policy for the group.
+    /// The gang that a Pod says it belongs to; its Workload may have another policy for the group.
     pub fn of(pod: &Pod) -> Option<Self> {
         let named = pod.spec.as_ref()?.workload_ref.as_ref()?;
         Some(Self {
@@ -51,7 +51,7 @@ impl GangKey {
         &self.group
     }
 
-    /// Whether the Workload is the one that it names.
+    /// `true` if the Workload is the one that it names.
     pub fn is_of(&self, workload: &Workload) -> bool {
         let metadata = &workload.metadata;
         metadata.name.as_deref() == Some(&self.workload)
@@ -97,7 +97,7 @@ impl Gangs {
         self.workloads.get(&format!("{}/{}", gang.namespace, gang.workload)).map(|workload| &**workload)
     }
 
-    /// What that says of the gang's group.
+    /// The policy of the gang's group there.
     pub fn policy<'a>(workload: &'a Workload, gang: &GangKey) -> Option<&'a PodGroupPolicy> {
         let mut groups = workload.spec.pod_groups.iter();
         groups.find(|group| group.name == gang.group).map(|group| &group.policy)
@@ -154,12 +154,12 @@ impl Gangs {
         }
     }
 
-    /// How many of the gang there are.
+    /// The number of Pods of the gang that there are.
     pub fn known(&self, gang: &GangKey) -> usize {
         self.pods.get(gang).map_or(0, Members::known)
     }
 
-    /// How many of the gang have a Node or are promised one.
+    /// The number of Pods of the gang that have a Node or are promised one.
     pub fn placed(&self, gang: &GangKey) -> usize {
         self.pods.get(gang).map_or(0, |members| members.assumed.len() + members.assigned.len())
     }

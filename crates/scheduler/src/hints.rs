@@ -14,15 +14,15 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::events::Event;
 use crate::node_info::Snapshot;
 
-/// Who refuses Pods while there is no Node at all.
+/// The name under which Pods are refused while there is no Node at all.
 pub const NO_NODE: &str = "";
 
-/// What a plugin's refusal has to do with what happens.
+/// The relation of a plugin's refusal to an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint {
     /// Upstream's plugin name.
     pub plugin: &'static str,
-    /// Whether the Pod may be in a better position now.
+    /// `true` if the Pod may be in a better position now.
     pub helps: fn(&Event, &Pod, &Snapshot) -> bool,
 }
 
@@ -45,7 +45,8 @@ pub const HINTS: &[Hint] = &[
     Hint { plugin: "GangScheduling", helps: gangs::gang_scheduling },
 ];
 
-/// Whether what has happened may help a Pod that these plugins have refused. A plugin that has no row is helped by all.
+/// `true` if what has happened may help a Pod that these plugins have refused. A plugin that has no row is helped by
+/// all.
 pub fn helps(refused_by: &str, event: &Event, pod: &Pod, snapshot: &Snapshot) -> bool {
     let hint = HINTS.iter().find(|hint| hint.plugin == refused_by);
     hint.is_none_or(|hint| (hint.helps)(event, pod, snapshot))

@@ -1,4 +1,4 @@
-//! Which Pods are of a kind with another: those of its Services and of its owner.
+//! The Pods that belong with another: those of its Services and of its owner.
 //!
 //! Pods that say nothing about how they are spread are spread with their kin. Source: `DefaultSelector` of upstream's
 //! scheduler, which the default constraints of `PodTopologySpread` stand on.

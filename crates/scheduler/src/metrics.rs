@@ -1,4 +1,4 @@
-//! What the scheduler counts, in upstream's names. Source: `pkg/scheduler/metrics`.
+//! The metrics of the scheduler, in upstream's names. Source: `pkg/scheduler/metrics`.
 
 use std::collections::BTreeMap;
 

@@ -20,9 +20,9 @@ pub type HostPort = (String, String, i32);
 pub struct NodeInfo {
     /// The Node object.
     pub node: Arc<Node>,
-    /// What Pods may use.
+    /// The resources that Pods may use.
     pub allocatable: Resources,
-    /// What Pods have asked for; `pods` counts them.
+    /// The resources that Pods have asked for; `pods` counts them.
     pub requested: Resources,
     /// The same with a floor per container, for scores.
     pub requested_non_zero: Resources,
@@ -95,7 +95,7 @@ impl NodeInfo {
     }
 }
 
-/// What a Pod takes up on a Node.
+/// The resources that a Pod takes up on a Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodNeed {
     /// Requests at the Pod's peak.
@@ -145,7 +145,7 @@ pub struct Snapshot {
     placed: HashMap<String, Placed>,
     /// Pods on Nodes that are not known (yet, or any more), by Node.
     homeless: HashMap<String, BTreeSet<String>>,
-    /// How many Pods of which kind are in which place.
+    /// The number of Pods of each kind in each place.
     pub places: Places,
     /// The labels of each namespace.
     namespaces: HashMap<String, BTreeMap<String, String>>,
@@ -198,17 +198,17 @@ impl Snapshot {
         self.nodes.get_mut(*self.index.get(name)?)
     }
 
-    /// How many Nodes there are.
+    /// The number of Nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many Pods are placed.
+    /// The number of placed Pods.
     pub fn placed(&self) -> usize {
         self.placed.len()
     }
 
-    /// Whether there is no Node.
+    /// `true` if there is no Node.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -266,7 +266,7 @@ impl Snapshot {
         }
     }
 
-    /// How many Nodes have the image of that name.
+    /// The number of Nodes that have the image of that name.
     pub fn having(&self, image: &str) -> usize {
         self.images.get(image).copied().unwrap_or(0)
     }
@@ -284,7 +284,7 @@ impl Snapshot {
         self.namespaces.get(name)
     }
 
-    /// What a placed Pod takes up.
+    /// The resources that a placed Pod takes up.
     pub fn need(&self, uid: &str) -> Option<&PodNeed> {
         self.placed.get(uid).map(|placed| &placed.need)
     }

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::node_info::Snapshot;
 use crate::preemption::priority;
 
-/// Who waits for which Node.
+/// The Pods that wait for a certain Node.
 #[derive(Debug, Default)]
 pub struct Nominations {
     pods: HashMap<String, Nomination>,
@@ -67,12 +67,12 @@ impl Nominations {
         self.pods.get(key).map(|known| known.node.as_str())
     }
 
-    /// How many Pods wait so.
+    /// The number of Pods that wait so.
     pub fn len(&self) -> usize {
         self.pods.len()
     }
 
-    /// Whether none does.
+    /// `true` if none does.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }

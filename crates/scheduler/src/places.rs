@@ -1,4 +1,4 @@
-//! How many Pods of which kind are in which place, kept up to date as Pods and Nodes come and go.
+//! The number of Pods of each kind in each place, kept up to date as Pods and Nodes come and go.
 //!
 //! Pods are of one kind if other Pods cannot tell them apart: namespace, labels, what they ask of others, and whether they
 //! are on their way out. A place is a value of a Node's label, the topology key. What is kept are the topologies that
@@ -99,7 +99,7 @@ impl Places {
         self.choosy.iter().filter_map(|id| Some((*id, self.kinds.get(id)?)))
     }
 
-    /// How many Pods of these kinds are in each place.
+    /// The number of Pods of these kinds in each place.
     pub fn counts<'a>(&'a self, kinds: &[KindId], key: &str) -> Counts<'a> {
         let found = kinds.iter().filter_map(|id| self.kinds.get(id));
         if !self.topologies.contains_key(key) {
@@ -119,13 +119,13 @@ impl Places {
         }
     }
 
-    /// How many Pods of these kinds are on each Node.
+    /// The number of Pods of these kinds on each Node.
     pub fn per_node<'a>(&'a self, kinds: &[KindId]) -> HashMap<&'a str, usize> {
         let found = kinds.iter().filter_map(|id| self.kinds.get(id));
         sum(found.flat_map(|kind| &kind.nodes).map(|(node, count)| (node.as_str(), *count)))
     }
 
-    /// How many places a topology has, and how many Nodes are in one; nothing if it is not kept.
+    /// The number of places in a topology, and of Nodes in one; nothing if it is not kept.
     pub fn extent(&self, key: &str) -> Option<(usize, usize)> {
         self.topologies.get(key).map(|places| (places.len(), places.values().sum()))
     }
@@ -286,7 +286,7 @@ fn sum<'a>(all: impl Iterator<Item = (&'a str, usize)>) -> HashMap<&'a str, usiz
     sums
 }
 
-/// How many Pods are in each place; places without any are left out.
+/// The number of Pods in each place; places without any are left out.
 #[derive(Clone, Debug)]
 pub enum Counts<'a> {
     /// Of one kind, as kept.
@@ -296,7 +296,7 @@ pub enum Counts<'a> {
 }
 
 impl Counts<'_> {
-    /// How many are in a place.
+    /// The number of Pods in a place.
     pub fn get(&self, place: &str) -> usize {
         let found = match self {
             Self::One(counts) => counts.get(place),
@@ -305,7 +305,7 @@ impl Counts<'_> {
         found.copied().unwrap_or(0)
     }
 
-    /// How many places have any.
+    /// The number of places that have any.
     pub fn places(&self) -> usize {
         match self {
             Self::One(counts) => counts.len(),

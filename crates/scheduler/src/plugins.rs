@@ -79,7 +79,7 @@ impl<'a> Candidate<'a> {
         candidate
     }
 
-    /// Why the Node cannot take the Pod: what the first filter says that has something against it.
+    /// The reason why the Node cannot take the Pod, by the first filter that refuses it.
     pub fn refusal(&self, node: &NodeInfo) -> Option<Refusal> {
         self.refusal_by(node).map(|(_, refusal)| refusal)
     }
@@ -103,20 +103,20 @@ impl<'a> Candidate<'a> {
         rows.filter(|(plugin, _)| (plugin.concerns)(self))
     }
 
-    /// Which plugin says that no Node will do, whatever it is like, and why. Source: `PreFilter`.
+    /// The plugin that refuses every Node, whatever it is like, and the reason. Source: `PreFilter`.
     pub fn refused(&self) -> Option<(&'static str, &str)> {
         let refusals = [("VolumeBinding", &self.volumes.refused), ("DynamicResources", &self.claims.refused)];
         let mut asked = refusals.into_iter().filter(|(name, _)| self.profile.asks(name, Point::PreFilter));
         asked.find_map(|(name, why)| Some((name, why.as_deref()?)))
     }
 
-    /// What has to be written to the Pod's claims before it is bound to `node`, which can take it. Source: `Reserve`.
+    /// The writes to the Pod's claims before it is bound to `node`, which can take it. Source: `Reserve`.
     pub fn promise_devices(&self, node: &NodeInfo) -> Option<devices::Promise> {
         let promise = dynamic_resources::promise(&self.claims, self.pod, self.devices, node);
         (!promise.claims.is_empty()).then_some(promise)
     }
 
-    /// What can be done about claims when no Node will do. Source: `PostFilter`.
+    /// The remedy for claims when no Node will do. Source: `PostFilter`.
     pub fn after_refusal(&self, snapshot: &Snapshot) -> AboutClaims {
         if !self.profile.asks("DynamicResources", Point::PostFilter) {
             return AboutClaims::NotAsked;
@@ -128,7 +128,7 @@ impl<'a> Candidate<'a> {
         held.map_or(AboutClaims::Useless, AboutClaims::GiveBack)
     }
 
-    /// What is to be done for the Pod's volumes on `node`, which can take it. Source: `Reserve`.
+    /// The steps for the Pod's volumes on `node`, which can take it. Source: `Reserve`.
     pub fn promise(&self, node: &NodeInfo) -> Option<Promise> {
         volume_binding::settle(&self.volumes, self.storage, node).ok().filter(|promise| !promise.is_empty())
     }
@@ -139,7 +139,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// What becomes of a Pod's claims when no Node takes it.
+/// The fate of a Pod's claims when no Node takes it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AboutClaims {
     /// Nobody looks at them.
@@ -152,16 +152,17 @@ pub enum AboutClaims {
     GiveBack(Arc<ResourceClaim>),
 }
 
-/// Why a Node cannot take a Pod.
+/// The reason why a Node cannot take a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// For people; several where upstream reports several.
     pub reasons: Vec<String>,
-    /// Whether it would be otherwise if Pods of less priority went.
+    /// The remedy: whether it would be otherwise if Pods of less priority went.
     pub remedy: Remedy,
 }
 
-/// What could make a Node take a Pod. Source: `Unschedulable` and `UnschedulableAndUnresolvable` of the framework.
+/// The remedy that could make a Node take a Pod. Source: `Unschedulable` and `UnschedulableAndUnresolvable` of the
+/// framework.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// Other Pods' going.
@@ -194,7 +195,8 @@ impl Refusal {
 pub struct Filter {
     /// Upstream's plugin name.
     pub name: &'static str,
-    /// Whether it may rule out any Node for this Pod; if not, it is not asked. Source: `Skip`, which `PreFilter` answers.
+    /// `true` if it may rule out any Node for this Pod; if not, it is not asked. Source: `Skip`, which `PreFilter`
+    /// answers.
     pub concerns: fn(&Candidate<'_>) -> bool,
     /// Nothing if the Node can take the Pod.
     pub filter: fn(&Candidate<'_>, &NodeInfo) -> Option<Refusal>,
@@ -205,15 +207,16 @@ pub struct Filter {
 pub struct Score {
     /// Upstream's plugin name.
     pub name: &'static str,
-    /// Whether it may tell Nodes apart for this Pod; if not, it is not asked. Source: `Skip`, which `PreScore` answers.
+    /// `true` if it may tell Nodes apart for this Pod; if not, it is not asked. Source: `Skip`, which `PreScore`
+    /// answers.
     pub concerns: fn(&Candidate<'_>) -> bool,
     /// A Node's raw score.
     pub score: fn(&Candidate<'_>, &NodeInfo) -> i64,
-    /// How raw scores become `0..=SCORE_MAX`.
+    /// The normalization of raw scores to `0..=SCORE_MAX`.
     pub normalize: Normalize,
 }
 
-/// How raw scores become comparable.
+/// The normalization that makes raw scores comparable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Normalize {
     /// They are already.

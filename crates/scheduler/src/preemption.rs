@@ -1,4 +1,4 @@
-//! Which Pods must go so that a more important one finds room: DefaultPreemption, as pure functions.
+//! The Pods that must go so that a more important one finds room: DefaultPreemption, as pure functions.
 //!
 //! A victim has less priority than the Pod that wants room. On each Node as few go as possible, those that a
 //! PodDisruptionBudget protects last; of the Nodes the one whose loss is smallest is chosen. The snapshot is changed
@@ -18,17 +18,17 @@ use crate::node_info::{NodeInfo, Snapshot};
 use crate::plugins::{Candidate, Remedy};
 use crate::profile::Point;
 
-/// What a victim's condition says. Source: `PodReasonPreemptionByScheduler`, core/v1.
+/// The reason in a victim's condition. Source: `PodReasonPreemptionByScheduler`, core/v1.
 pub const REASON: &str = "PreemptionByScheduler";
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 
-/// Where room can be made, and by whose going.
+/// A Node where room can be made, and the victims.
 #[derive(Clone, Debug)]
 pub struct Room {
     /// The Node.
     pub node: String,
-    /// Who goes, most important first.
+    /// The victims, most important first.
     pub victims: Vec<Arc<Pod>>,
     /// How many of them a budget would have protected.
     pub(crate) violations: usize,

@@ -14,8 +14,8 @@ use crate::arguments::Arguments;
 /// The profile of Pods that name none. Source: `DefaultSchedulerName`, core/v1.
 pub const DEFAULT_NAME: &str = "default-scheduler";
 
-/// Where a plugin is asked. Source: the scheduling framework's extension points, in the order in which upstream looks at
-/// them when it sets a profile up.
+/// An extension point: where a plugin is asked. Source: the scheduling framework's extension points, in the order in
+/// which upstream looks at them when it sets a profile up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are upstream's, as a configuration has them")]
 pub enum Point {
@@ -51,20 +51,20 @@ impl Point {
     ];
 }
 
-/// What there is to ask.
+/// A plugin that can be asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Plugin {
     /// Upstream's name.
     pub name: &'static str,
-    /// How much it counts by default; 0 where upstream says nothing, which counts as 1.
+    /// The default weight; 0 where upstream says nothing, which counts as 1.
     pub weight: i32,
-    /// Where it can be asked.
+    /// The points at which it can be asked.
     pub points: &'static [Point],
-    /// When it is asked unless somebody says otherwise.
+    /// The condition on which it is asked by default.
     pub asked: Asked,
 }
 
-/// When a plugin is asked by default.
+/// The condition on which a plugin is asked by default.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
     /// Always.
@@ -76,7 +76,7 @@ pub enum Asked {
 }
 
 impl Plugin {
-    /// Whether it is asked unless somebody says otherwise.
+    /// `true` if it is asked unless somebody says otherwise.
     pub fn is_default(&self) -> bool {
         match self.asked {
             Asked::Always => true,
@@ -126,11 +126,11 @@ pub const PLUGINS: &[Plugin] = &[
 /// By what a Pod is scheduled.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// What Pods call it.
+    /// The name that Pods call it by.
     pub name: String,
     /// Among how many of a hundred Nodes that can take a Pod the best is good enough; 0 for upstream's adaptive share.
     pub percentage_of_nodes_to_score: usize,
-    /// What plugins were told.
+    /// The arguments of the plugins.
     pub arguments: Arguments,
     plugins: BTreeMap<Point, Vec<&'static str>>,
     /// How much each that ranks Nodes counts, in their order.
@@ -154,12 +154,12 @@ impl Profile {
         self.plugins(Score).iter().copied().zip(self.weights.iter().copied())
     }
 
-    /// Whether a plugin is asked there.
+    /// `true` if a plugin is asked there.
     pub fn asks(&self, name: &str, point: Point) -> bool {
         self.plugins(point).contains(&name)
     }
 
-    /// What is asked there, in order.
+    /// The plugins that are asked there, in order.
     pub fn plugins(&self, point: Point) -> &[&'static str] {
         self.plugins.get(&point).map(Vec::as_slice).unwrap_or_default()
     }
@@ -216,7 +216,7 @@ impl Default for Profiles {
     }
 }
 
-/// Who is to schedule the Pod.
+/// The name of the profile that is to schedule the Pod.
 pub fn scheduler_name(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or(DEFAULT_NAME)
 }

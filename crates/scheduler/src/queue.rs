@@ -21,7 +21,7 @@ type Rank = (Reverse<i32>, u64, String);
 /// The plugins that refused a Pod; none after an error.
 pub type Rejectors = BTreeSet<&'static str>;
 
-/// How long a Pod that was tried is left alone.
+/// The time for which a Pod that was tried is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// After the first attempt. Source: `podInitialBackoffSeconds`.
@@ -86,7 +86,7 @@ enum Held {
     Missed(&'static str),
 }
 
-/// How many Pods wait in each queue.
+/// The number of Pods in each queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depths {
     /// To be tried now.
@@ -97,14 +97,14 @@ pub struct Depths {
     pub unschedulable: usize,
 }
 
-/// What is known of a Pod's attempts.
+/// The history of a Pod's attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
-    /// How often the Pod was tried.
+    /// The number of attempts.
     pub attempts: u32,
     /// Since when it waits.
     pub since: Timestamp,
-    /// Whether the last attempt was due to time alone: nothing that happened was thought to help.
+    /// `true` if the last attempt was due to time alone: nothing that happened was thought to help.
     pub is_flushed: bool,
 }
 
@@ -151,12 +151,12 @@ impl Queue {
         self.waiting.insert(key.to_owned(), waiting);
     }
 
-    /// Whether the Pod waits here.
+    /// `true` if the Pod waits here.
     pub fn contains(&self, key: &str) -> bool {
         self.waiting.contains_key(key)
     }
 
-    /// What is known of the Pod's attempts.
+    /// The history of the Pod's attempts.
     pub fn history(&self, key: &str) -> Option<History> {
         let waiting = self.waiting.get(key)?;
         Some(History { attempts: waiting.attempts, since: waiting.since, is_flushed: waiting.is_flushed })
@@ -261,18 +261,18 @@ impl Queue {
         }
     }
 
-    /// When a Pod is due next, if none is active.
+    /// The time at which a Pod is due next, if none is active.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// How many Pods wait where.
+    /// The number of Pods in each queue.
     pub fn depths(&self) -> Depths {
         let backoff = self.timers.len() - self.unschedulable;
         Depths { active: self.active.len(), backoff, unschedulable: self.unschedulable }
     }
 
-    /// How many Pods came into which queue and why, since this was last asked.
+    /// The number of Pods that came into each queue, by event, since this was last asked.
     pub fn take_incoming(&mut self) -> BTreeMap<(&'static str, &'static str), u64> {
         std::mem::take(&mut self.incoming)
     }

@@ -1,4 +1,4 @@
-//! What Pods ask for and Nodes have, in whole numbers.
+//! The resources that Pods ask for and Nodes have, in whole numbers.
 //!
 //! Source: `k8s.io/kubernetes/pkg/scheduler/framework.Resource`, `k8s.io/component-helpers/resource.PodRequests`.
 
@@ -9,9 +9,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use machinery::names;
 use machinery::quantity::Quantity;
 
-/// What a container that asks for no CPU counts as in scores, in millicores.
+/// The CPU that scores assume for a container that asks for none, in millicores.
 pub const NON_ZERO_MILLI_CPU: i64 = 100;
-/// What a container that asks for no memory counts as in scores, in bytes.
+/// The memory that scores assume for a container that asks for none, in bytes.
 pub const NON_ZERO_MEMORY_BYTES: i64 = 200 * 1024 * 1024;
 
 const HUGE_PAGES: &str = "hugepages-";
@@ -87,8 +87,9 @@ impl Resources {
     }
 }
 
-/// What a Pod needs at its peak: its containers and sidecars together, or an init container with the sidecars
-/// started before it, whichever is more; or what the Pod as a whole says; plus the overhead of its runtime class.
+/// The resources that a Pod needs at its peak: its containers and sidecars together, or an init container with the
+/// sidecars started before it, whichever is more; or what the Pod as a whole says; plus the overhead of its runtime
+/// class.
 ///
 /// Of a container that is being resized the most counts of what it wants, has and was promised. Source: `PodRequests`
 /// with `UseStatusResources`.

@@ -1,4 +1,4 @@
-//! What the scheduler knows of persistent storage: claims, volumes, classes, drivers of nodes, and what is promised to
+//! The scheduler's knowledge of persistent storage: claims, volumes, classes, drivers of nodes, and what is promised to
 //! Pods whose binding is under way.
 
 pub(crate) mod changes;
@@ -24,19 +24,19 @@ pub struct Storage {
     pub volumes: ByKey<PersistentVolume>,
     /// Classes.
     pub classes: ByKey<StorageClass>,
-    /// Which drivers a node has.
+    /// The drivers of each node.
     pub csi_nodes: ByKey<CSINode>,
-    /// What drivers are like.
+    /// The drivers' settings.
     pub drivers: ByKey<CSIDriver>,
-    /// How much room drivers have, for those that say so.
+    /// The room that drivers have, for those that say so.
     pub capacities: ByKey<CSIStorageCapacity>,
-    /// What is attached to Nodes, or on its way there or back.
+    /// The volumes that are attached to Nodes, or on their way there or back.
     pub attachments: ByKey<VolumeAttachment>,
     /// By the Pod's uid: what its binding will take.
     promised: BTreeMap<String, Promise>,
 }
 
-/// What a Pod's volumes will be once it is bound.
+/// The volumes that a Pod will have once it is bound.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Promise {
     /// The Node.
@@ -48,7 +48,7 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// Whether nothing has to be done before the Pod is bound.
+    /// `true` if nothing has to be done before the Pod is bound.
     pub fn is_empty(&self) -> bool {
         self.bind.is_empty() && self.provision.is_empty()
     }
@@ -87,7 +87,7 @@ impl Storage {
         self.promised.remove(uid);
     }
 
-    /// What a claim will have because of another Pod: the Node, and the volume unless one is to be made.
+    /// The binding that a claim will have because of another Pod: the Node, and the volume unless one is to be made.
     pub fn promised(&self, claim: &str) -> Option<(&str, Option<&Arc<PersistentVolume>>)> {
         self.promised.values().find_map(|promise| {
             let bound = promise.bind.iter().find(|(_, one)| claim_key(one) == claim);

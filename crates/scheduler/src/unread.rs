@@ -1,5 +1,5 @@
-//! What of Pods scheduling does not depend on: that is not kept, and is most of them. Extenders are sent whole Pods; where there
-//! are some, all is kept.
+//! The parts of Pods that scheduling does not depend on: they are not kept, and are most of a Pod. Extenders are sent
+//! whole Pods; where there are some, all is kept.
 //!
 //! Whoever comes to read one of these fields takes it from the list; until then tests see Pods without them.
 

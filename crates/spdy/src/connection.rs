@@ -35,11 +35,11 @@ const LINGER: Duration = Duration::from_secs(10);
 pub struct Stream {
     /// Its number.
     pub id: u32,
-    /// What the client said that it is for.
+    /// The headers with which the client opened it: its purpose.
     pub headers: Headers,
-    /// What the client sends on it.
+    /// The client's bytes on it.
     pub reader: StreamReader,
-    /// What the client receives on it.
+    /// The bytes for the client.
     pub writer: StreamWriter,
 }
 

@@ -30,7 +30,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Where to put what was read; empty it with [`Decoder::next`] before the next read.
+    /// The buffer for what was read; empty it with [`Decoder::next`] before the next read.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }

@@ -71,7 +71,7 @@ pub enum Frame {
     },
 }
 
-/// Why what came is no SPDY that can be spoken; the connection must end.
+/// The reason why the bytes are no SPDY that can be spoken; the connection must end.
 #[derive(Debug, thiserror::Error)]
 pub enum SpdyError {
     /// The frame is of another version.

@@ -26,9 +26,9 @@ pub struct Registration {
     pub version_priority: i64,
     /// Who serves it, if not this server.
     pub target: Option<Target>,
-    /// Whether the condition `Available` is true.
+    /// `true` if the condition `Available` is true.
     pub is_available: bool,
-    /// Whether it says that this server is who serves.
+    /// `true` if it says that this server is who serves.
     pub is_said_local: bool,
 }
 

@@ -103,7 +103,7 @@ pub struct Verdict {
     pub level: Level,
     /// When nothing is said.
     pub omit_stages: Vec<Stage>,
-    /// Whether `managedFields` are left out.
+    /// `true` if `managedFields` are left out.
     pub omit_managed_fields: bool,
 }
 
@@ -126,7 +126,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Whether any of its rules has something logged.
+    /// `true` if any of its rules has something logged.
     pub fn logs_anything(&self) -> bool {
         self.rules.iter().any(|rule| rule.level != Level::None)
     }

@@ -42,7 +42,7 @@ impl PartialEq for Conditions {
 impl Eq for Conditions {}
 
 impl Conditions {
-    /// Whether there are none.
+    /// `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -134,7 +134,7 @@ impl http_body::Body for Finished {
     }
 }
 
-/// Whether `Accept-Encoding` names gzip.
+/// `true` if `Accept-Encoding` names gzip.
 pub fn takes_gzip(headers: &HeaderMap) -> bool {
     let text = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text.split(',').any(|one| one.split(';').next().is_some_and(|name| name.trim() == "gzip"))

@@ -272,7 +272,7 @@ impl ResourceCache {
         matches!(self.state.read().life, Life::Loading(_))
     }
 
-    /// Whether nobody serves its objects any more.
+    /// `true` if nobody serves its objects any more.
     pub fn is_gone(&self) -> bool {
         matches!(self.state.read().life, Life::Gone)
     }
@@ -336,7 +336,7 @@ impl ResourceCache {
         self.state.read().check(prefix)
     }
 
-    /// Whether anything cannot be read.
+    /// `true` if anything cannot be read.
     pub fn is_unreadable(&self) -> bool {
         !self.state.read().unreadable.is_empty()
     }
@@ -346,12 +346,12 @@ impl ResourceCache {
         self.state.read().objects.len()
     }
 
-    /// Whether there is none.
+    /// `true` if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether there is no object whose key begins with `prefix`.
+    /// `true` if there is no object whose key begins with `prefix`.
     pub fn is_empty_under(&self, prefix: &str) -> bool {
         let state = self.state.read();
         range(&state.objects, prefix).next().is_none() && range(&state.unreadable, prefix).next().is_none()
@@ -480,7 +480,7 @@ impl Drop for Watcher {
 }
 
 impl Watcher {
-    /// Whether nobody serves such objects any more.
+    /// `true` if nobody serves such objects any more.
     pub fn is_over(&self) -> bool {
         self.cache.is_gone()
     }

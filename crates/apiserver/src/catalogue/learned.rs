@@ -19,7 +19,7 @@ const RESOURCES_MAX: usize = 4096;
 pub struct Learned {
     /// Its resources, as aggregated discovery has them; nothing before it has told.
     pub resources: Option<Arc<Vec<Value>>>,
-    /// Whether it did not answer when it was last asked.
+    /// `true` if it did not answer when it was last asked.
     pub is_stale: bool,
     /// What it calls the form of its resources that we have.
     pub etag: Option<String>,
@@ -43,7 +43,7 @@ impl Learned {
         entry
     }
 
-    /// Whether clients would be told the same.
+    /// `true` if clients would be told the same.
     pub fn is_same(&self, other: &Self) -> bool {
         let same_second = match (&self.second, &other.second) {
             (Some(one), Some(other)) => one.hash() == other.hash(),

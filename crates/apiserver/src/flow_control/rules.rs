@@ -93,7 +93,7 @@ impl Schema {
         }
     }
 
-    /// Whether a request belongs here.
+    /// `true` if a request belongs here.
     pub fn matches(&self, user: &UserInfo, info: &RequestInfo) -> bool {
         self.rules.iter().any(|rule| rule.matches(user, info))
     }

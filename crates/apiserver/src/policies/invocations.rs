@@ -53,7 +53,7 @@ impl<'h, E> Invocation<'h, E> {
 }
 
 impl<E> Misconfigured<'_, E> {
-    /// Whether the request is refused because of it.
+    /// `true` if the request is refused because of it.
     pub fn counts(&self) -> bool {
         self.policy.failure_policy == FailurePolicy::Fail
     }

@@ -20,7 +20,7 @@ use crate::webhooks::attributes::{Attributes, Form};
 pub struct Mutations {
     /// In order.
     pub mutations: Vec<Mutation>,
-    /// Whether it is evaluated again when others change what it has seen.
+    /// `true` if it is evaluated again when others change what it has seen.
     pub is_reinvoked: bool,
 }
 

@@ -68,7 +68,7 @@ impl Variables {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// `true` if there is none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -177,7 +177,7 @@ pub struct ParamRef {
     pub namespace: String,
     /// Which, by their labels.
     pub selector: Option<Result<Selector, String>>,
-    /// Whether a request is refused for which there is none.
+    /// `true` if a request is refused for which there is none.
     pub denies_without: bool,
 }
 

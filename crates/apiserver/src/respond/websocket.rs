@@ -26,7 +26,7 @@ use tracing::debug;
 use super::{Body, full};
 use crate::status::Error;
 
-/// Whether a request wants to go on as WebSocket.
+/// `true` if a request wants to go on as WebSocket.
 pub fn is_wanted(headers: &HeaderMap) -> bool {
     headers.contains_key(SEC_WEBSOCKET_KEY)
         && headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))

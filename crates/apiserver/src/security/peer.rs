@@ -26,7 +26,7 @@ pub struct Peer {
     pub user: Option<UserInfo>,
     /// Whom it names, if the front proxies' authority signed it.
     pub proxy: Option<String>,
-    /// Whether it sent one that proves nothing.
+    /// `true` if it sent one that proves nothing.
     pub is_refused: bool,
     /// Where it comes from.
     pub address: Option<SocketAddr>,
@@ -41,7 +41,7 @@ impl Peer {
         Some(address.ip().to_canonical())
     }
 
-    /// Whether it sent a certificate, whatever that proves.
+    /// `true` if it sent a certificate, whatever that proves.
     pub fn has_certificate(&self) -> bool {
         self.is_refused || self.user.is_some() || self.proxy.is_some()
     }

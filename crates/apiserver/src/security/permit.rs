@@ -25,7 +25,7 @@ impl Permit {
         &self.user
     }
 
-    /// Whether it is the server's own account, and not that of somebody who may be called the same.
+    /// `true` if it is the server's own account, and not that of somebody who may be called the same.
     pub fn is_servers(&self) -> bool {
         self.is_servers
     }

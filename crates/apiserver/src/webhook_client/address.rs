@@ -132,8 +132,8 @@ impl Address {
         }
     }
 
-    /// Whether HTTP/2 may be spoken. One connection would lead all calls to one of several that are behind a name; there
-    /// is but one on this host. Source: `hookClientConfig`.
+    /// `true` if HTTP/2 may be spoken. One connection would lead all calls to one of several that are behind a name;
+    /// there is but one on this host. Source: `hookClientConfig`.
     pub fn takes_http2(&self) -> bool {
         match self {
             Self::Service { .. } => false,

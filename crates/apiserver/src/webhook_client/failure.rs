@@ -63,17 +63,17 @@ impl CallError {
         Self { cause: Cause::Status { may_be_asked_again: true }, ..self }
     }
 
-    /// Whether there was no answer in time.
+    /// `true` if there was no answer in time.
     pub fn is_timeout(&self) -> bool {
         self.cause == Cause::Timeout || self.code == 504
     }
 
-    /// Whether there was more of an answer than is read.
+    /// `true` if there was more of an answer than is read.
     pub fn is_too_long(&self) -> bool {
         self.cause == Cause::Length
     }
 
-    /// Whether the same call may go better in a moment. Source: `DefaultShouldRetry`.
+    /// `true` if the same call may go better in a moment. Source: `DefaultShouldRetry`.
     pub fn is_transient(&self) -> bool {
         match self.cause {
             Cause::Reset => true,

@@ -30,7 +30,7 @@ pub struct Attributes<'a> {
     pub old: Option<&'a Value>,
     /// `CreateOptions`, `UpdateOptions` or `DeleteOptions`; null for streams.
     pub options: &'a Value,
-    /// Whether nothing will be stored.
+    /// `true` if nothing will be stored.
     pub is_dry_run: bool,
     /// Who asks.
     pub user: &'a UserInfo,
@@ -122,7 +122,7 @@ impl<'a> Attributes<'a> {
         Ok(labels(&found.part(&["/metadata/labels"])))
     }
 
-    /// Whether the request is about what decides which webhooks are called: nobody may lock the administrator out.
+    /// `true` if the request is about what decides which webhooks are called: nobody may lock the administrator out.
     pub fn is_exempt(&self) -> bool {
         const EXEMPT: [&str; 6] = [
             "ValidatingWebhookConfiguration",

@@ -53,7 +53,7 @@ pub struct Hook {
     pub uid: String,
     /// What it is asked about.
     pub rules: Vec<Rule>,
-    /// Whether it is asked about other versions of a resource too.
+    /// `true` if it is asked about other versions of a resource too.
     pub is_equivalent: bool,
     /// In which namespaces.
     pub namespace_selector: Result<Selector, String>,
@@ -63,9 +63,9 @@ pub struct Hook {
     pub conditions: Option<Arc<dyn Conditions>>,
     /// What happens when it cannot be asked.
     pub failure_policy: FailurePolicy,
-    /// Whether it may be asked in a dry run.
+    /// `true` if it may be asked in a dry run.
     pub takes_dry_run: bool,
-    /// Whether it is asked again when another one changes what it has seen.
+    /// `true` if it is asked again when another one changes what it has seen.
     pub is_reinvoked: bool,
     /// How long it has.
     pub timeout: Duration,

@@ -217,7 +217,7 @@ where
 /// What a webhook says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// Whether the request may go on.
+    /// `true` if the request may go on.
     pub is_allowed: bool,
     /// Why not.
     pub status: Option<Status>,
@@ -327,7 +327,7 @@ pub fn refusal(name: &str, status: Option<Status>) -> Error {
     Error::foreign(code, reason, message, details)
 }
 
-/// Whether the audit log takes a key: a webhook's name, a slash, and a name.
+/// `true` if the audit log takes a key: a webhook's name, a slash, and a name.
 pub fn is_annotation_key(key: &str) -> bool {
     key.matches('/').count() == 1 && machinery::names::qualified_name(key).is_empty()
 }

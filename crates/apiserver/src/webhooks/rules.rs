@@ -90,7 +90,7 @@ impl Rule {
         Self { operations, groups, versions, resources, scope }
     }
 
-    /// Whether the rule names it.
+    /// `true` if the rule names it.
     pub fn matches(&self, target: &Target<'_>) -> bool {
         self.is_in_scope(target)
             && has(&self.operations, target.operation.as_str())

@@ -75,7 +75,7 @@ fn name_mismatch(object: &str, url: &str) -> Error {
     ))
 }
 
-/// Whether the object's name is yet to be made.
+/// `true` if the object's name is yet to be made.
 pub fn is_generated(object: &Value) -> bool {
     let metadata = Metadata::of(object);
     metadata.name().is_empty() && !metadata.generate_name().is_empty()

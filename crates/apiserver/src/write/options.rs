@@ -16,7 +16,7 @@ pub struct DeleteOptions {
     pub grace_period_seconds: Option<i64>,
     /// What happens to dependents; the kind's default if absent.
     pub propagation: Option<Policy>,
-    /// Whether the client is told by 202 if the object is not gone yet: only who says `orphanDependents: false`.
+    /// `true` if the client is told by 202 if the object is not gone yet: only who says `orphanDependents: false`.
     pub is_waited_for: bool,
     /// The object must have this uid.
     pub uid: Option<String>,
@@ -209,7 +209,7 @@ fn check_deletion(policy: Option<&str>, orphan: Option<bool>, dry_run: &[&str]) 
 /// How long a field manager's name may be.
 pub const MANAGER_BYTES_MAX: usize = 128;
 
-/// Whether a field manager's name may have the character: anything that is seen, and the plain space.
+/// `true` if a field manager's name may have the character: anything that is seen, and the plain space.
 pub fn is_printable(c: char) -> bool {
     c == ' ' || !(c.is_control() || c.is_whitespace())
 }

@@ -37,7 +37,7 @@ impl Admitted {
         &self.kind
     }
 
-    /// Whether it may be acknowledged before it is on disk.
+    /// `true` if it may be acknowledged before it is on disk.
     pub fn is_relaxed(&self) -> bool {
         self.is_relaxed
     }

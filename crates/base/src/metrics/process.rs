@@ -1,4 +1,4 @@
-//! What the process itself uses, under the names that every Prometheus client has. Linux only.
+//! The usage of the process itself, under the names that every Prometheus client has. Linux only.
 //!
 //! Source: `prometheus/client_golang`, `process_collector`.
 

@@ -1,4 +1,4 @@
-//! How far and how fast the number of Pods may change: bounds, stabilisation windows, policies.
+//! The limits of a change of the number of Pods: bounds, stabilisation windows, policies.
 //!
 //! What was recommended and done before is kept in memory only, as upstream does.
 //! Source: `pkg/controller/podautoscaler/horizontal.go`, `normalizeDesiredReplicas...`.
@@ -60,7 +60,7 @@ pub(super) struct Wish<'a> {
     pub min: i32,
     pub max: i32,
     pub behavior: Option<&'a HorizontalPodAutoscalerBehavior>,
-    /// How far back recommendations count before there are less Pods, unless the behaviour says.
+    /// The time back to which recommendations count before there are less Pods, unless the behaviour says.
     pub stabilization: SignedDuration,
 }
 

@@ -1,4 +1,4 @@
-//! What upstream counts of autoscalers, in its names. Source: `pkg/controller/podautoscaler/monitor`.
+//! The metrics of autoscalers, in upstream's names. Source: `pkg/controller/podautoscaler/monitor`.
 
 use std::cmp::Ordering;
 

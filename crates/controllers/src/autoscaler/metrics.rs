@@ -1,4 +1,4 @@
-//! What is measured: where each metric of a HorizontalPodAutoscaler is asked for, and what the answers mean.
+//! The measurements: where each metric of a HorizontalPodAutoscaler is asked for, and what the answers mean.
 //!
 //! Whoever serves these APIs is another server: what it sends may be anything.
 //! Source: `pkg/controller/podautoscaler/metrics`; `metrics.k8s.io/v1beta1`, `custom.metrics.k8s.io/v1beta1` and `v1beta2`,
@@ -18,12 +18,12 @@ const CUSTOM: &str = "custom.metrics.k8s.io";
 /// Over how long a metric was measured that does not say. Source: `metricServerDefaultMetricWindow`.
 const WINDOW: SignedDuration = SignedDuration::from_mins(1);
 
-/// What one Pod uses.
+/// The usage of one Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// In thousandths.
     pub value: i64,
-    /// When it was measured.
+    /// The time of the measurement.
     pub at: Timestamp,
     /// Over how long.
     pub window: SignedDuration,
@@ -32,7 +32,7 @@ pub struct Reading {
 /// By name of the Pod.
 pub(super) type Readings = BTreeMap<String, Reading>;
 
-/// What was measured.
+/// A measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measured {
     /// For each Pod.

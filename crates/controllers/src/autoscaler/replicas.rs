@@ -1,4 +1,4 @@
-//! How many Pods a metric asks for.
+//! The number of Pods that a metric asks for.
 //!
 //! Pods that are not ready, or of which nothing is known, count in the direction that changes least.
 //! Source: `pkg/controller/podautoscaler/replica_calculator.go`.
@@ -22,9 +22,9 @@ use crate::pod::{condition, is_ready, phase};
 pub(super) struct Scope<'a> {
     /// The Pods that are scaled.
     pub pods: &'a [Arc<Pod>],
-    /// How many there are to be now.
+    /// The number of Pods that there are to be now.
     pub wanted: i32,
-    /// How many there are now.
+    /// The number of Pods that there are now.
     pub existing: i32,
     pub tolerances: Tolerances,
     pub options: &'a Options,
@@ -48,7 +48,7 @@ impl Tolerances {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Proposal {
     pub replicas: i32,
-    /// What is used now, in thousandths: on average, or all in all where that is asked for.
+    /// The current usage, in thousandths: on average, or all in all where that is asked for.
     pub usage: i64,
     /// The same as percentage of what was requested, where that is asked for.
     pub utilization: Option<i32>,

@@ -1,4 +1,4 @@
-//! What an autoscaler's status and events say.
+//! The status and events of an autoscaler.
 //!
 //! Source: `pkg/controller/podautoscaler/horizontal.go`, `computeStatusFor...` and `setStatus`.
 

@@ -27,7 +27,7 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What a decision about one request is made from.
+/// The input of a decision about one request.
 pub struct Snapshot {
     /// The request.
     pub request: Arc<PodCertificateRequest>,

@@ -62,7 +62,7 @@ fn is_waiting(request: &CertificateSigningRequest) -> bool {
     !is_decided && request.spec.signer_name == KUBELET_SERVING
 }
 
-/// What a decision is made from.
+/// The input of a decision.
 pub struct Snapshot {
     /// The request.
     pub request: Arc<CertificateSigningRequest>,

@@ -1,4 +1,4 @@
-//! When a CronJob is to start a Job: what its schedule, its deadline and what it started last say.
+//! The times at which a CronJob starts a Job: what its schedule, its deadline and what it started last say.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -10,7 +10,7 @@ use crate::object::created;
 /// More than these are many. Source: upstream's `manyMissed`.
 const MISSED_FEW: i64 = 100;
 
-/// What a schedule says at a moment.
+/// The state of a schedule at a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Due {
     /// The latest time that has come since the last start.
@@ -40,14 +40,14 @@ pub struct Turn {
     pub at: Timestamp,
     /// The same as RFC 3339, in the CronJob's time zone.
     pub written: String,
-    /// Whether `startingDeadlineSeconds` have passed since.
+    /// `true` if `startingDeadlineSeconds` have passed since.
     pub is_too_late: bool,
-    /// Whether more than 100 times have passed in which nothing was started.
+    /// `true` if more than 100 times have passed in which nothing was started.
     pub follows_many: bool,
 }
 
 impl Due {
-    /// What is to be started now.
+    /// The Job to be started now.
     pub fn turn(&self) -> Option<&Turn> {
         match self {
             Self::Now { turn, .. } => Some(turn),
@@ -55,7 +55,7 @@ impl Due {
         }
     }
 
-    /// When to look again.
+    /// The time to look again.
     pub fn next(&self) -> Option<Timestamp> {
         match self {
             Self::Now { next, .. } | Self::Later { next } => *next,

@@ -1,4 +1,4 @@
-//! Whether a DaemonSet wants a Pod on a Node. Source: upstream's `NodeShouldRunDaemonPod`.
+//! The Nodes on which a DaemonSet wants a Pod. Source: upstream's `NodeShouldRunDaemonPod`.
 
 use controller::placement::{allows, tolerates};
 use k8s_openapi::api::apps::v1::DaemonSetSpec;

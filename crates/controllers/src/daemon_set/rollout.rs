@@ -1,4 +1,4 @@
-//! Which Pods to make and to remove now. Source: upstream's `podsShouldBeOnNode` and `rollingUpdate`; KEP-1591.
+//! The Pods to make and to remove now. Source: upstream's `podsShouldBeOnNode` and `rollingUpdate`; KEP-1591.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! How many Pods a controller wants: built-in ones say so in their spec, all others by their subresource `scale`.
+//! The number of Pods that a controller wants: built-in ones say so in their spec, all others by their subresource
+//! `scale`.
 //!
 //! Source: the finders of `pkg/controller/disruption`, `getScaleController` above all.
 

@@ -1,4 +1,4 @@
-//! Which endpoint goes into which slice, so that as few slices as possible change.
+//! The distribution of endpoints over slices, so that as few slices as possible change.
 
 use std::collections::HashMap;
 use std::sync::Arc;

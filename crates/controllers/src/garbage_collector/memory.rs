@@ -1,4 +1,4 @@
-//! What the garbage collector keeps in mind of kinds that come and go: owners that it saw go, and who waits for a kind.
+//! The garbage collector's memory of kinds that come and go: owners that it saw go, and who waits for a kind.
 //!
 //! Both are short cuts. An owner that is forgotten is asked for, and who waits looks again now and then by itself.
 

@@ -1,5 +1,5 @@
-//! How long a Job waits before it makes another Pod for one that failed: 10 s, doubled with each failure since the last
-//! success, 10 min at most.
+//! The time for which a Job waits before it makes another Pod for one that failed: 10 s, doubled with each failure
+//! since the last success, 10 min at most.
 //!
 //! What counts is when Pods ended, which their status says. A Pod that is gone is remembered as long as the process
 //! runs, as upstream does; those that are there are known again after a restart.
@@ -23,7 +23,7 @@ const MAX: Duration = Duration::from_secs(600);
 /// More failures than these wait no longer.
 const FAILURES_MAX: usize = 7;
 
-/// How a Job's Pods ended, as far as it matters for when to make the next.
+/// The endings of a Job's Pods, as far as they matter for when to make the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endings {
     last_success: Option<Timestamp>,

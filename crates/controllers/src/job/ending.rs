@@ -1,4 +1,4 @@
-//! Whether a Job has come to its end, and why: what was written down before, then failures, then successes.
+//! The end of a Job, and the reason: what was written down before, then failures, then successes.
 //!
 //! The end is written down first as what is aimed at, `FailureTarget` or `SuccessCriteriaMet`, and as `Failed` or
 //! `Complete` when no Pod runs any more and all are counted.

@@ -1,4 +1,4 @@
-//! What a Job's policy makes of a Pod that failed. Source: `JobSpec.podFailurePolicy`, batch/v1.
+//! The verdict of a Job's policy on a Pod that failed. Source: `JobSpec.podFailurePolicy`, batch/v1.
 
 use k8s_openapi::api::batch::v1::{
     PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern,

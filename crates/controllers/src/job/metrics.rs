@@ -1,4 +1,4 @@
-//! What upstream counts of Jobs, in its names. Source: `pkg/controller/job/metrics`.
+//! The metrics of Jobs, in upstream's names. Source: `pkg/controller/job/metrics`.
 
 use controller::tally::{CounterRow, Labels, Measured, SecondsRow, Tally};
 use controller::{Action, Change, Informers};

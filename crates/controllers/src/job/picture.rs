@@ -1,4 +1,4 @@
-//! What is known of a Job: its Pods by what they are to it, and the counts that follow with those that are not written yet.
+//! The state of a Job: its Pods by what they are to it, and the counts that follow with those that are not written yet.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

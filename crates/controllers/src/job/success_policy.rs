@@ -1,4 +1,4 @@
-//! Which indexes are enough for a Job to have succeeded. Source: `JobSpec.successPolicy`, batch/v1.
+//! The indexes that are enough for a Job to have succeeded. Source: `JobSpec.successPolicy`, batch/v1.
 
 use k8s_openapi::api::batch::v1::{SuccessPolicy, SuccessPolicyRule};
 

@@ -1,4 +1,4 @@
-//! How many Pods work on a Job: which are made, which are taken away, and what there will be then.
+//! The number of Pods that work on a Job: which are made, which are taken away, and what there will be then.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

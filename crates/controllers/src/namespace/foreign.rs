@@ -1,5 +1,5 @@
-//! What is left in a namespace of resources that no informer knows, custom objects for example, or whose informer has not
-//! seen the deletion yet.
+//! The content that is left in a namespace of resources that no informer knows, custom objects for example, or whose
+//! informer has not seen the deletion yet.
 //!
 //! Upstream's controller goes by the server's discovery for every resource; here informers know most of them, and only
 //! the rest is asked for, when the namespace is about to be finalized.
@@ -17,7 +17,7 @@ use crate::kinds::is_event;
 /// How old an answer may be.
 pub(super) const FRESH: Duration = Duration::from_secs(10);
 
-/// What is known of resources that no informer knows.
+/// The knowledge of resources that no informer knows.
 #[derive(Clone, Debug)]
 pub enum Foreign {
     /// These have to be answered first.
@@ -26,16 +26,16 @@ pub enum Foreign {
     Known(Survey),
 }
 
-/// What the server said is left.
+/// The content that is left, as the server said it.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
-    /// What is left, by resource.
+    /// The content that is left, by resource.
     pub content: Vec<(Discovered, Arc<Content>)>,
-    /// Why the server could not say which resources there are.
+    /// The reason why the server could not say which resources there are.
     pub discovery_failure: Option<String>,
     /// Groups and versions whose names are none.
     pub unreadable: Vec<String>,
-    /// Why it could not say what is left.
+    /// The reason why it could not say what is left.
     pub content_failures: Vec<String>,
 }
 

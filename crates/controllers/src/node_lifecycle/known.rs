@@ -1,4 +1,4 @@
-//! Which nodes this process has seen: it tells of those that come and go.
+//! The nodes that this process has seen: it tells of those that come and go.
 
 use std::collections::BTreeMap;
 

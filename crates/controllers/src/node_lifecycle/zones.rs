@@ -1,5 +1,5 @@
-//! How fast Pods may be driven off the nodes of a zone: the more of its nodes are not ready, the likelier is it that not
-//! they are at fault, but what lies between them and here.
+//! The rate at which Pods may be evicted from the nodes of a zone: the more of its nodes are not ready, the likelier is
+//! it that not they are at fault, but what lies between them and here.
 //!
 //! Source: `ComputeZoneState`, `setLimiterInZone`, `--node-eviction-rate` and its kin.
 
@@ -20,7 +20,7 @@ const UNREADY_NODES_MAX: usize = 2;
 /// Nodes with this label say nothing of their zones.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
-/// How fast.
+/// The rate at which Pods may be driven off nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// One node in so much time.

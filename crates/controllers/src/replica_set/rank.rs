@@ -1,4 +1,4 @@
-//! Which Pods go first when there are too many. Source: upstream's `ActivePodsWithRanks`.
+//! The order in which Pods go when there are too many. Source: upstream's `ActivePodsWithRanks`.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;

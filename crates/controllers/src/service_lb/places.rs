@@ -1,4 +1,4 @@
-//! Who has which port of the Nodes: a port leads to one place.
+//! The owners of the Nodes' ports: a port leads to one place.
 
 use std::collections::BTreeMap;
 

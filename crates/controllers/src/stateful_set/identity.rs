@@ -1,4 +1,4 @@
-//! Who a Pod of a StatefulSet is: its ordinal, name, host name and volumes, which outlive any one Pod.
+//! The identity of a Pod of a StatefulSet: its ordinal, name, host name and volumes, which outlive any one Pod.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Which Pods to make, remove and replace now. Source: upstream's `updateStatefulSet`, KEP-961 for maxUnavailable.
+//! The Pods to make, remove and replace now. Source: upstream's `updateStatefulSet`, KEP-961 for maxUnavailable.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which types can stand for which others, and what is found out about unknown ones on the way.
+//! The types that can stand for others, and what is found out about unknown ones on the way.
 //!
 //! Source: cel-go's `checker/types.go`.
 

@@ -1,4 +1,4 @@
-//! What is wrong although types fit: literals that no function can read, lists of different types.
+//! Errors although types fit: literals that no function can read, lists of different types.
 //!
 //! Source: cel-go's `cel/validator.go`.
 

@@ -1,4 +1,4 @@
-//! What calls can cost, and how large their results can be.
+//! The costs of calls, and the sizes of their results.
 //!
 //! Source: cel-go's `checker/cost.go`, `ext/{lists,sets}.go`; `k8s.io/apiserver/pkg/cel/library/cost.go`
 //! (`EstimateCallCost`).

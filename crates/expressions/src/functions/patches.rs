@@ -1,4 +1,4 @@
-//! What mutating admission has beside. Source: `k8s.io/apiserver/pkg/cel/library/jsonpatch.go`.
+//! The functions that mutating admission has beside. Source: `k8s.io/apiserver/pkg/cel/library/jsonpatch.go`.
 
 use super::{Answer, Row, made_text, no_overload};
 use crate::context::Context;

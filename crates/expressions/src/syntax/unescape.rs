@@ -1,4 +1,4 @@
-//! What stands between quotes.
+//! The content between quotes.
 
 /// The bytes that a string or bytes literal means; `text` is without quotes and prefixes.
 ///

@@ -1,4 +1,4 @@
-//! What is known of values before there are any: their types, and how large they can be.
+//! The knowledge of values before there are any: their types, and how large they can be.
 //!
 //! A schema becomes a tree of these. Types are what expressions are checked with, sizes what their costs are estimated
 //! with, and both say how JSON is read. Source: `k8s.io/apiserver/pkg/cel/types.go`, `cel/common/schemas.go`.
@@ -59,7 +59,7 @@ pub(crate) enum Scalar {
     Quantity,
 }
 
-/// How a list's elements belong together: `x-kubernetes-list-type`.
+/// The relation of a list's elements: `x-kubernetes-list-type`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ListKind {
     /// By their order.
@@ -78,7 +78,7 @@ pub struct Field {
     pub name: String,
     /// Its type.
     pub declared: Declared,
-    /// Whether it is always there: required, and without a default.
+    /// `true` if it is always there: required, and without a default.
     pub is_required: bool,
 }
 
@@ -101,7 +101,7 @@ impl Declared {
         Self::scalar(Scalar::Dyn, 0, 1)
     }
 
-    /// What has a type only when it is there, and is not larger than that.
+    /// A value that has a type only when it is there, and is not larger than that.
     #[must_use]
     pub fn unknown(elements_max: u64) -> Self {
         Self::scalar(Scalar::Any, elements_max, 1)
@@ -285,8 +285,8 @@ impl Declared {
         }
     }
 
-    /// How often a value below this list or map can be there, at most, in a request: what an element's rules cost once
-    /// they can cost that often. Source: `maxCardinality` of the API server for extensions.
+    /// The number of times that a value below this list or map can be there, at most, in a request: what an element's
+    /// rules cost once they can cost that often. Source: `maxCardinality` of the API server for extensions.
     #[must_use]
     pub fn cardinality_max(&self) -> u64 {
         REQUEST_BYTES_MAX / (self.0.bytes_min + 1)

@@ -1,4 +1,4 @@
-//! Which values are equal, and which come before others.
+//! The equality and order of values.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use super::{JsonRoom, List, Map, Object, Value};
 use crate::types::ListKind;
 
 impl<'a> Value<'a> {
-    /// Whether two values are the same. Values of different types are not, apart from numbers.
+    /// `true` if two values are the same. Values of different types are not, apart from numbers.
     #[must_use]
     pub fn equals(&self, other: &Value<'a>) -> bool {
         match (self, other) {
@@ -44,7 +44,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Which of two values comes first, if they have an order.
+    /// The order of two values, if they have one.
     #[must_use]
     pub fn order(&self, other: &Value<'a>) -> Option<Ordering> {
         Some(match (self, other) {

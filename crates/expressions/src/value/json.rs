@@ -46,13 +46,13 @@ pub(super) fn written(value: &Value<'_>, room: &mut JsonRoom) -> Result<Json, No
     room.write(value, 0)
 }
 
-/// What written values may take: parts of a value can be the same one, each of which becomes one of its own.
+/// The room of written values: parts of a value can be the same one, each of which becomes one of its own.
 #[derive(Clone, Debug)]
 pub struct JsonRoom {
     bytes: usize,
 }
 
-/// Why a value cannot be written as JSON.
+/// The reason why a value cannot be written as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoJson {
     /// It has no such form.

@@ -1,4 +1,4 @@
-//! Which old value a new one took the place of, and whether it is the same.
+//! The old value that a new one took the place of, and whether it is the same.
 //!
 //! Fields and entries are found by name, elements of maps by their keys. Elements of other lists cannot be told apart:
 //! none has an old value, and whether one is as it was is whether the list is.

@@ -1,4 +1,4 @@
-//! What is said of rules, of which there can be many, and about large values: no more than somebody could read.
+//! Messages about rules, of which there can be many, and about large values: no more than somebody could read.
 
 use machinery::field::{FieldError, FieldErrors};
 

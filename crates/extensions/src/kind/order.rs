@@ -1,4 +1,4 @@
-//! Which of two versions clients should rather take.
+//! The order of versions that clients should prefer.
 //!
 //! Source: `CompareKubeAwareVersionStrings` of `k8s.io/apimachinery/pkg/version`.
 

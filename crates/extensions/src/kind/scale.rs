@@ -1,4 +1,4 @@
-//! Where the parts of a custom kind's Scale are, and what may stand there.
+//! The places of the parts of a custom kind's Scale, and the values that may stand there.
 //!
 //! Source: `ValidateScaleSpec` and `ValidateScaleStatus` of `k8s.io/apiextensions-apiserver/pkg/registry/customresource`.
 

@@ -1,4 +1,4 @@
-//! What is known of these kinds while they are served.
+//! The objects of these kinds that are known while they are served.
 
 use controller::{Guest, Informers};
 
@@ -30,7 +30,7 @@ impl Known {
         }
     }
 
-    /// Whether all is known that there is: who decides before takes for absent what is only not known.
+    /// `true` if all is known that there is: who decides before takes for absent what is only not known.
     pub fn is_settled(&self) -> bool {
         self.classes.is_settled()
             && self.gateways.is_settled()

@@ -15,7 +15,7 @@ pub const GROUP: &str = "gateway.networking.k8s.io";
 /// Versions that are understood: they differ in nothing that is read.
 pub const VERSIONS: &[&str] = &["v1", "v1beta1"];
 
-/// What an object of a kind asks for.
+/// The specification of an object of a kind.
 pub trait Spec: DeserializeOwned + Clone + Debug + Default + Send + Sync + 'static {
     /// `group/version`, in which the kind is known.
     const API_VERSION: &'static str;
@@ -36,10 +36,10 @@ pub struct Object<S> {
     /// Of the object.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What it asks for.
+    /// The specification.
     #[serde(default)]
     pub spec: S,
-    /// What is told of it, by whomever.
+    /// The status, by whomever it was written.
     #[serde(default)]
     pub status: Value,
 }
@@ -67,13 +67,13 @@ impl<S: Spec> Metadata for Object<S> {
 
 /// A class of Gateways, and who serves them.
 pub type GatewayClass = Object<GatewayClassSpec>;
-/// Where requests come in.
+/// A Gateway: the listeners where requests come in.
 pub type Gateway = Object<GatewaySpec>;
-/// Where they lead.
+/// An HTTPRoute: the targets of requests.
 pub type HttpRoute = Object<HttpRouteSpec>;
-/// Where those of gRPC lead.
+/// A GRPCRoute: the targets of calls of gRPC.
 pub type GrpcRoute = Object<GrpcRouteSpec>;
-/// Who may name what of its namespace from another one.
+/// A ReferenceGrant: who may name what of its namespace from another one.
 pub type ReferenceGrant = Object<ReferenceGrantSpec>;
 
 impl Spec for GatewayClassSpec {

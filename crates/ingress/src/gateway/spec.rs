@@ -1,4 +1,4 @@
-//! What objects of these kinds ask for. Fields have upstream's names and defaults.
+//! The specifications of objects of these kinds. Fields have upstream's names and defaults.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GatewayClassSpec {
-    /// Who serves its Gateways.
+    /// The controller that serves its Gateways.
     pub controller_name: String,
     /// More for that controller.
     pub parameters_ref: Option<Value>,
@@ -20,11 +20,11 @@ pub struct GatewayClassSpec {
 pub struct GatewaySpec {
     /// Its class.
     pub gateway_class_name: String,
-    /// Where it listens.
+    /// The listeners.
     pub listeners: Vec<GatewayListener>,
     /// At which addresses, if that matters.
     pub addresses: Vec<GatewayAddress>,
-    /// What else TLS is to do, for all listeners.
+    /// The other settings of TLS, for all listeners.
     pub tls: Option<GatewayTls>,
 }
 
@@ -32,7 +32,7 @@ pub struct GatewaySpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GatewayTls {
-    /// How clients are looked at.
+    /// The validation of clients.
     pub frontend: Option<Value>,
 }
 
@@ -60,7 +60,7 @@ pub struct GatewayListener {
     pub protocol: String,
     /// Of `HTTPS`.
     pub tls: Option<ListenerTls>,
-    /// Whose routes may attach.
+    /// The routes that may attach.
     pub allowed_routes: Option<AllowedRoutes>,
 }
 
@@ -70,9 +70,9 @@ pub struct GatewayListener {
 pub struct ListenerTls {
     /// `Terminate`, if none.
     pub mode: Option<String>,
-    /// Whose certificates are shown.
+    /// The Secrets whose certificates are shown.
     pub certificate_refs: Vec<ObjectReference>,
-    /// How clients are looked at, in earlier versions.
+    /// The validation of clients, in earlier versions.
     pub frontend_validation: Option<Value>,
 }
 
@@ -122,7 +122,7 @@ pub struct ObjectReference {
     pub port: Option<i64>,
 }
 
-/// What a route attaches to. Source: `ParentReference`.
+/// A parent that a route attaches to. Source: `ParentReference`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ParentReference {
@@ -149,11 +149,11 @@ pub struct ParentReference {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HttpRouteSpec {
-    /// What it attaches to.
+    /// The parents that it attaches to.
     pub parent_refs: Vec<ParentReference>,
     /// All of the listeners', if none.
     pub hostnames: Vec<String>,
-    /// Which requests go where.
+    /// The rules: which requests go where.
     pub rules: Vec<HttpRouteRule>,
 }
 
@@ -163,11 +163,11 @@ pub struct HttpRouteSpec {
 pub struct HttpRouteRule {
     /// One of these; every request, if none.
     pub matches: Vec<HttpRouteMatch>,
-    /// What is done to it.
+    /// The filters for it.
     pub filters: Vec<RouteFilter>,
-    /// Who gets it.
+    /// The backends that get it.
     pub backend_refs: Vec<BackendRef>,
-    /// How long that may take.
+    /// The time-outs.
     pub timeouts: Option<RouteTimeouts>,
 }
 
@@ -213,7 +213,7 @@ pub struct NamedMatch {
     pub r#type: Option<String>,
     /// Of the header or parameter.
     pub name: String,
-    /// What it is to be.
+    /// The value that it is to be.
     pub value: String,
 }
 
@@ -221,11 +221,11 @@ pub struct NamedMatch {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GrpcRouteSpec {
-    /// What it attaches to.
+    /// The parents that it attaches to.
     pub parent_refs: Vec<ParentReference>,
     /// All of the listeners', if none.
     pub hostnames: Vec<String>,
-    /// Which calls go where.
+    /// The rules: which calls go where.
     pub rules: Vec<GrpcRouteRule>,
 }
 
@@ -235,9 +235,9 @@ pub struct GrpcRouteSpec {
 pub struct GrpcRouteRule {
     /// One of these; every call, if none.
     pub matches: Vec<GrpcRouteMatch>,
-    /// What is done to it.
+    /// The filters for it.
     pub filters: Vec<RouteFilter>,
-    /// Who gets it.
+    /// The backends that get it.
     pub backend_refs: Vec<BackendRef>,
 }
 
@@ -267,12 +267,12 @@ pub struct GrpcMethodMatch {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BackendRef {
-    /// Who it is.
+    /// The object.
     #[serde(flatten)]
     pub to: ObjectReference,
     /// 1, if none.
     pub weight: Option<i64>,
-    /// What is done to what it gets.
+    /// The filters for what it gets.
     pub filters: Vec<RouteFilter>,
 }
 
@@ -280,7 +280,7 @@ pub struct BackendRef {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RouteFilter {
-    /// Which of the following it is.
+    /// The type: one of the following.
     pub r#type: String,
     /// See its type.
     pub request_header_modifier: Option<HeaderFilter>,
@@ -313,7 +313,7 @@ pub struct HeaderFilter {
 pub struct HeaderValue {
     /// Of the header.
     pub name: String,
-    /// What it is to be.
+    /// The value that it is to be.
     pub value: String,
 }
 
@@ -347,7 +347,7 @@ pub struct RewriteFilter {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PathModifier {
-    /// Which of the following it is.
+    /// The type: one of the following.
     pub r#type: String,
     /// See its type.
     pub replace_full_path: Option<String>,
@@ -359,9 +359,9 @@ pub struct PathModifier {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MirrorFilter {
-    /// Who sees requests, too.
+    /// The backend that sees requests, too.
     pub backend_ref: ObjectReference,
-    /// How many of a hundred; all, if none.
+    /// The percentage; all, if none.
     pub percent: Option<i64>,
     /// The same, of another number.
     pub fraction: Option<Fraction>,
@@ -381,9 +381,9 @@ pub struct Fraction {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReferenceGrantSpec {
-    /// Who may name things.
+    /// The objects that may name things.
     pub from: Vec<GrantFrom>,
-    /// Which.
+    /// The things that may be named.
     pub to: Vec<GrantTo>,
 }
 

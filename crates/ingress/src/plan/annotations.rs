@@ -1,4 +1,4 @@
-//! What an Ingress asks for by annotations of ours.
+//! The annotations of an Ingress that are knarr's own.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What one Ingress asks for, row by row.
+//! The requests of one Ingress, row by row.
 
 use k8s_openapi::api::networking::v1::{Ingress, IngressBackend};
 

@@ -1,4 +1,4 @@
-//! Which Ingresses are ours.
+//! The Ingresses that are served.
 //!
 //! Source: `IngressSpec.ingressClassName`, the annotation that was there before it, KEP-1453.
 
@@ -21,7 +21,7 @@ pub struct Classes {
     has_default: bool,
 }
 
-/// Whether a class is the one of Ingresses that name none.
+/// `true` if a class is the one of Ingresses that name none.
 pub fn is_default(class: &IngressClass) -> bool {
     let annotations = class.metadata.annotations.as_ref();
     annotations.and_then(|all| all.get(DEFAULT_CLASS)).is_some_and(|value| value == "true")
@@ -40,7 +40,8 @@ impl Classes {
         }
     }
 
-    /// Whether an Ingress is ours. The annotation of old counts if there is no field; it needs no object of the class.
+    /// `true` if an Ingress is ours. The annotation of old counts if there is no field; it needs no object of the
+    /// class.
     pub fn is_ours(&self, ingress: &Ingress) -> bool {
         let name = ingress.spec.as_ref().and_then(|spec| spec.ingress_class_name.as_deref());
         if let Some(name) = name {

@@ -1,4 +1,4 @@
-//! What is wrong with an Ingress, in words for its owner.
+//! The defects of an Ingress, in words for its owner.
 
 use std::fmt;
 

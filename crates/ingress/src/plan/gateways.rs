@@ -1,4 +1,4 @@
-//! What Gateways and their routes say, as rows of the same table.
+//! The content of Gateways and their routes, as rows of the same table.
 //!
 //! Routes attach in the order of their age; what is too much is that of the youngest. Whatever is wrong with one of them is
 //! told of it, and stops no other.

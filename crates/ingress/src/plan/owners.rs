@@ -1,4 +1,4 @@
-//! Whose a host is, where several could have it.
+//! The owner of a host, where several could have it.
 //!
 //! Gateways of one port share the Node's addresses, with each other and with Ingresses. A host that two of them name is
 //! whose route, or Ingress, was there first: nobody gets requests for somebody else's host by a path of their own.

@@ -1,4 +1,4 @@
-//! Which ports Gateways may have: those of Ingresses, and any other that needs no right and is nobody else's.
+//! The ports that Gateways may have: those of Ingresses, and any other that needs no right and is nobody else's.
 
 use std::ops::RangeInclusive;
 
@@ -19,7 +19,7 @@ pub struct Ports {
     pub reserved: Vec<RangeInclusive<u16>>,
 }
 
-/// Why a listener cannot have a port.
+/// The reason why a listener cannot have a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortRefused {
     /// Out of range.
@@ -42,7 +42,7 @@ pub enum PortRefused {
 }
 
 impl Ports {
-    /// Where a listener listens.
+    /// The entrance of a listener.
     ///
     /// # Errors
     /// Why it cannot.

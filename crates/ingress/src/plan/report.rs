@@ -1,4 +1,4 @@
-//! What users are to be told of Gateways and routes, as conditions.
+//! The report for users on Gateways and routes, as conditions.
 //!
 //! Source: `GatewayConditionType`, `ListenerConditionType`, `RouteConditionType` and their reasons.
 
@@ -11,7 +11,7 @@ use crate::gateway::ParentReference;
 pub struct Condition {
     /// Such as `Accepted`.
     pub kind: &'static str,
-    /// Whether it is so.
+    /// `true` if it is so.
     pub is_true: bool,
     /// For machines.
     pub reason: &'static str,
@@ -54,7 +54,7 @@ impl Refusal {
     }
 }
 
-/// What is told of everything that is ours.
+/// The report on everything that is served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// By name.
@@ -65,31 +65,31 @@ pub struct Report {
     pub routes: BTreeMap<(&'static str, String), Vec<ParentReport>>,
 }
 
-/// What is told of a Gateway.
+/// The report on a Gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayReport {
-    /// Whether it can be, whatever addresses it has.
+    /// The condition `Accepted`: whether it can be served, whatever addresses it has.
     pub accepted: Condition,
-    /// Whether a listener is served.
+    /// `true` if a listener is served.
     pub is_served: bool,
     /// In its order.
     pub listeners: Vec<ListenerReport>,
 }
 
-/// What is told of a listener.
+/// The report on a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerReport {
     /// Its name.
     pub name: String,
     /// Kinds of routes that may attach.
     pub kinds: Vec<&'static str>,
-    /// How many have.
+    /// The number of attached routes.
     pub attached: usize,
     /// All.
     pub conditions: Vec<Condition>,
 }
 
-/// What is told of a route and something that it attaches to.
+/// The report on a route and something that it attaches to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentReport {
     /// As the route names it.

@@ -1,4 +1,4 @@
-//! What a plan is made from.
+//! The input of a plan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 /// The type of Secrets that are read; nothing of others is ever seen.
 pub const SECRET_TYPE: &str = "kubernetes.io/tls";
 
-/// What a plan is made from.
+/// The input of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// All.
@@ -33,9 +33,9 @@ pub struct Snapshot {
     pub secrets: BTreeMap<String, Arc<Secret>>,
     /// Kinds that come and go.
     pub gateways: GatewayObjects,
-    /// Which ports Gateways may have.
+    /// The ports that Gateways may have.
     pub ports: Ports,
-    /// What need not be found out again.
+    /// The results that need not be found out again.
     pub checked: Checked,
     /// The same.
     pub patterns: Patterns,
@@ -59,7 +59,7 @@ pub struct GatewayObjects {
 }
 
 impl GatewayObjects {
-    /// What is known now.
+    /// The snapshot of what is known now.
     pub fn of(known: &Known, namespaces: Vec<Arc<Namespace>>) -> Self {
         let named = namespaces.into_iter().map(|one| (one.metadata.name.clone().unwrap_or_default(), one));
         Self {

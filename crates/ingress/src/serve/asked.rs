@@ -1,4 +1,4 @@
-//! What a request asks for, once it can be believed: anything that two readers could understand in two ways is refused.
+//! The target of a request, once it can be believed: anything that two readers could understand in two ways is refused.
 //!
 //! Source: RFC 9112 section 3.2, RFC 9113 section 8.3.1.
 

@@ -1,4 +1,4 @@
-//! What is written down of a request when it is over: counted always, logged where that is asked for.
+//! The record of a request when it is over: counted always, logged where that is asked for.
 //!
 //! The query is not logged: it is where secrets are.
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 use crate::table::Route;
 
-/// Whether requests are logged.
+/// The choice whether requests are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessLog {
     /// A line for each.

@@ -1,4 +1,4 @@
-//! What of a message's headers goes on to the other side, and what is said of the client.
+//! The headers of a message that go on to the other side, and those that are said of the client.
 //!
 //! Nothing that a client says of itself or of whoever it came through is believed: this is where requests come in.
 //! Source: RFC 9110 section 7.6.1, RFC 9113 section 8.2.2.

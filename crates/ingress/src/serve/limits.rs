@@ -1,8 +1,8 @@
-//! How long and how many.
+//! The limits of times and numbers.
 
 use std::time::Duration;
 
-/// What clients and backends get.
+/// The limits for clients and backends.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// For a TLS handshake.

@@ -1,4 +1,4 @@
-//! What is served right now: the table with its endpoints, exchanged as a whole while requests are under way.
+//! The state that is served right now: the table with its endpoints, exchanged as a whole while requests are under way.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -21,14 +21,14 @@ use crate::path::PathMatch;
 use crate::router::{Found, Lead, Question, Router};
 use crate::table::{Backend, Listener, Route, Row, Table, Target};
 
-/// How requests are carried.
+/// The options for carrying requests.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether they are logged.
+    /// The choice whether they are logged.
     pub access_log: AccessLog,
-    /// Where clients find TLS, for redirects.
+    /// The port where clients find TLS, for redirects.
     pub https_port: u16,
-    /// How long and how many.
+    /// The limits of times and numbers.
     pub limits: Limits,
 }
 

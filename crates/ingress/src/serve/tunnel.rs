@@ -1,4 +1,4 @@
-//! What is a WebSocket from here on: bytes, both ways, until either side ends.
+//! A connection that is a WebSocket from here on: bytes, both ways, until either side ends.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What layers and archives are compressed by, told by their first bytes: gzip, zstd, or nothing.
+//! The compression of layers and archives, told by their first bytes: gzip, zstd, or nothing.
 //!
 //! The decoders are written in safe Rust: what they read comes from anywhere, and this process is root. A zstd stream may
 //! be of several frames, and of frames that are to be skipped (as zstd:chunked has them). Source: RFC 1952, RFC 8878.

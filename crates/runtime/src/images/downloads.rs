@@ -1,4 +1,4 @@
-//! What pulls have downloaded and not unpacked yet: a file per blob, under the blob's digest, that holds its beginning.
+//! The downloads that are not unpacked yet: a file per blob, under the blob's digest, that holds its beginning.
 //!
 //! It stays when a pull breaks off, also by the death of the process, and the next pull goes on from it. Who works on
 //! one has it locked. What nobody takes up goes after a while, and the oldest of too many, and all of them when images

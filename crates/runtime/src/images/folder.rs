@@ -170,7 +170,7 @@ fn import_one(
     Ok(images.into_iter().map(|image| image.id).collect())
 }
 
-/// Whether there is nothing in a folder but archives that would become images.
+/// `true` if there is nothing in a folder but archives that would become images.
 ///
 /// # Errors
 /// The folder cannot be read.

@@ -20,7 +20,7 @@ pub const ARCHIVE_BYTES_MAX: u64 = 64 << 30;
 /// Largest JSON document in an archive.
 const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
 
-/// What the importer says about an image that does not say it itself.
+/// The importer's statements about an image that does not make them itself.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// A name for it, instead of those in the archive.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::unpack::Unpacked;
 use super::{ImageError, ImageStore};
 
-/// What something takes of a file system.
+/// The space and inodes that something takes of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes.
@@ -25,7 +25,7 @@ impl ImageStore {
         dir.exists().then_some(usage.bytes)
     }
 
-    /// What all layers take, each counted once.
+    /// The usage of all layers, each counted once.
     ///
     /// # Errors
     /// The directory cannot be read.

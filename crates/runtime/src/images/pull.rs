@@ -34,7 +34,7 @@ const SILENCE_REMEMBERED: Duration = Duration::from_secs(60);
 /// Largest sum of an image's compressed layers.
 const IMAGE_BYTES_MAX: u64 = 256 << 30;
 
-/// Why an image was not pulled.
+/// The reason why an image was not pulled.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
     /// The name cannot be parsed.
@@ -63,7 +63,7 @@ impl PullError {
     }
 }
 
-/// How far a pull is.
+/// The progress of a pull.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Of the image; 0 until that is known.
@@ -76,11 +76,11 @@ pub struct Progress {
     pub bytes_done: u64,
 }
 
-/// Where images are pulled to, and by which settings.
+/// The settings of pulls, and the store that images are pulled to.
 pub struct PullerConfig {
     /// `registries.yaml`; read again whenever it has changed.
     pub registries: PathBuf,
-    /// Where pulls run.
+    /// The set that pulls run in.
     pub tasks: base::Tasks,
     /// Wall clock.
     pub clock: base::Clock,
@@ -166,7 +166,7 @@ impl Puller {
         }
     }
 
-    /// How far the pull of `name` is, if there is one.
+    /// The progress of the pull of `name`, if there is one.
     pub fn progress(&self, name: &str) -> Option<Progress> {
         let full = super::full_name(name)?;
         let pulls = self.0.pulls.lock();

@@ -1,10 +1,10 @@
-//! Which capabilities a container keeps.
+//! The capabilities that a container keeps.
 
 use cri::v1;
 
 use crate::shim::WAY_THERE;
 
-/// What a container keeps unless told otherwise: Docker's and containerd's set.
+/// The capabilities that a container keeps unless told otherwise: Docker's and containerd's set.
 pub const DEFAULT_CAPABILITIES: [&str; 14] = [
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",

@@ -1,4 +1,4 @@
-//! What a container mounts at `/dev`, as storage and device plugins do with the host's.
+//! The mounts of a container at `/dev`, as storage and device plugins do with the host's.
 //!
 //! libcontainer makes nodes and links in a container's `/dev` and takes `ptmx` away there: that must not be the host's.
 //! So such a mount, with those below it, is made aside in a `/dev` of the container's own, and the container's first

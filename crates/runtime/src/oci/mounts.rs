@@ -1,4 +1,4 @@
-//! What a container sees beside its root file system.
+//! The mounts that a container sees beside its root file system.
 
 use std::path::Path;
 

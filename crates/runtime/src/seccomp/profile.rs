@@ -13,22 +13,22 @@ use super::{
     syscalls,
 };
 
-/// What is done with each system call.
+/// The treatment of each system call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Profile {
-    /// What is done with calls that no rule names.
+    /// The treatment of calls that no rule names.
     pub default_action: String,
     /// The error of `SCMP_ACT_ERRNO` and `SCMP_ACT_TRACE`; `EPERM` if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_errno_ret: Option<u32>,
-    /// Whose calls are meant beside those of this machine's own architecture.
+    /// The architectures whose calls are meant beside this machine's own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub architectures: Vec<String>,
     /// The same, as Docker's profiles have it. Empty once read.
     #[serde(skip_serializing)]
     pub arch_map: Vec<Family>,
-    /// How the filter is installed.
+    /// The flags with which the filter is installed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
     /// The rules.
@@ -41,11 +41,11 @@ pub struct Profile {
 pub struct Family {
     /// The machine's own.
     pub architecture: String,
-    /// What it can do beside that.
+    /// The architectures that it can run beside that.
     pub sub_architectures: Option<Vec<String>>,
 }
 
-/// What is done with some system calls.
+/// The treatment of some system calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rule {
@@ -56,20 +56,20 @@ pub struct Rule {
     /// As [`Profile::default_errno_ret`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errno_ret: Option<u32>,
-    /// Which must all hold.
+    /// The conditions, which must all hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<Argument>,
 }
 
-/// What an argument must be.
+/// The condition on an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Argument {
-    /// Which one, from 0 on.
+    /// The argument's number, from 0 on.
     pub index: u32,
-    /// What it is compared with, or masked with.
+    /// The value that it is compared with, or masked with.
     pub value: u64,
-    /// What it is compared with after it was masked.
+    /// The value that it is compared with after it was masked.
     pub value_two: u64,
     /// Such as `SCMP_CMP_EQ`.
     pub op: String,

@@ -1,4 +1,4 @@
-//! What makes a Pod's containers: libcontainer in this process, or the binary of another OCI runtime ([`external`]).
+//! The maker of a Pod's containers: libcontainer in this process, or the binary of another OCI runtime ([`external`]).
 //!
 //! Only the making, entering, signalling and deleting is the engine's. Pipes, logs, exit codes and adoption are the
 //! same for both: a container's first process is this process's child in the end.

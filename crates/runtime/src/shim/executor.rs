@@ -1,4 +1,4 @@
-//! What the container's first process does between libcontainer's work and the payload.
+//! The steps of the container's first process between libcontainer's work and the payload.
 //!
 //! libcontainer drops to the capabilities of its specification before it calls us. Installing seccomp needs
 //! `CAP_SYS_ADMIN` unless `no_new_privs` is set, so the specification has that and `CAP_SETPCAP` added

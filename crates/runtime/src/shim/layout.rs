@@ -1,4 +1,4 @@
-//! What the node process and the shim leave for each other in a sandbox's directory.
+//! The files that the node process and the shim leave for each other in a sandbox's directory.
 //!
 //! Every file is written whole (temporary name, then rename), so that a reader sees all of it or none.
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const SOCKET: &str = "shim.sock";
 /// [`Started`] of the shim itself, in the sandbox's directory. A new shim writes it before all else.
 pub const SHIM: &str = "shim.json";
-/// What the shim says when something is wrong.
+/// The shim's log, of things that are wrong.
 pub const SHIM_LOG: &str = "shim.log";
 /// [`PodPlan`].
 pub const POD_PLAN: &str = "pod.json";
@@ -46,25 +46,25 @@ pub const LOST_CODE: i32 = 255;
 /// Held locked by everything that takes part in a start until it is a payload or gone, in a container's directory.
 pub const STARTING: &str = "starting";
 
-/// Where a container's files are.
+/// The folder of a container's files.
 pub fn container_dir(sandbox: &Path, container: &str) -> PathBuf {
     sandbox.join("containers").join(container)
 }
 
-/// What the shim needs to know of its Pod before it starts.
+/// The facts that the shim needs to know of its Pod before it starts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PodPlan {
     /// The network namespace to live in; `None` is the host's.
     pub netns: Option<PathBuf>,
     /// Set in a UTS namespace of the Pod's own; `None` keeps the host's.
     pub hostname: Option<String>,
-    /// Whether the Pod has an IPC namespace of its own.
+    /// `true` if the Pod has an IPC namespace of its own.
     pub own_ipc: bool,
-    /// Whether the Pod has a user namespace, whose IPC and UTS namespaces are kept at [`IPC_NAMESPACE`] and
+    /// `true` if the Pod has a user namespace, whose IPC and UTS namespaces are kept at [`IPC_NAMESPACE`] and
     /// [`UTS_NAMESPACE`].
     #[serde(default)]
     pub has_userns: bool,
-    /// Whether the containers share one PID namespace.
+    /// `true` if the containers share one PID namespace.
     pub shared_pid: bool,
     /// The cgroup that the shim moves to.
     pub shim_cgroup: String,
@@ -75,33 +75,33 @@ pub struct PodPlan {
     pub sysctls: std::collections::BTreeMap<String, String>,
 }
 
-/// What the shim needs to know of a container beside its OCI configuration.
+/// The facts that the shim needs to know of a container beside its OCI configuration.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ContainerPlan {
     /// The CRI log file; `None` drops the output.
     pub log_path: Option<PathBuf>,
-    /// How far the log may grow; `None` leaves that to whoever asks for it to be opened anew.
+    /// The limits of the log; `None` leaves that to whoever asks for it to be opened anew.
     #[serde(default)]
     pub log_limits: Option<LogLimits>,
-    /// Whose the output pipes are, so that `/dev/stdout` can be opened by a container that is not root.
+    /// The owner of the output pipes, so that `/dev/stdout` can be opened by a container that is not root.
     #[serde(default)]
     pub owner: (u32, u32),
     /// A terminal instead of pipes.
     pub tty: bool,
-    /// Whether stdin stays open for attach.
+    /// `true` if stdin stays open for attach.
     pub stdin: bool,
     /// From the root of the hierarchies.
     pub cgroup: String,
     /// As asked for; the shim clamps it to what the host allows.
     pub oom_score_adj: Option<i32>,
-    /// What the payload may do in the end.
+    /// The rights of the payload in the end.
     pub security: Security,
-    /// Whether the container is in a PID namespace that others are in too.
+    /// `true` if the container is in a PID namespace that others are in too.
     pub shared_pid: bool,
 }
 
-/// When a log file is rotated away, and how many are kept. Source: the kubelet's `containerLogMaxSize` and
-/// `containerLogMaxFiles`.
+/// The size at which a log file is rotated away, and the number that are kept. Source: the kubelet's
+/// `containerLogMaxSize` and `containerLogMaxFiles`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLimits {
     /// Size in bytes at which a file is rotated.
@@ -110,7 +110,7 @@ pub struct LogLimits {
     pub files_max: usize,
 }
 
-/// What is applied between libcontainer's work and the payload.
+/// The settings that are applied between libcontainer's work and the payload.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Security {
     /// Capabilities that the payload keeps, `CAP_` names. libcontainer is given a few more for the way there.
@@ -122,7 +122,7 @@ pub struct Security {
     pub userns: Option<PathBuf>,
 }
 
-/// Which seccomp filter a container gets.
+/// The seccomp filter of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SeccompProfile {
     /// None.
@@ -159,16 +159,16 @@ impl Started {
     }
 }
 
-/// How a container ended.
+/// The end of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exited {
     /// 128 plus the signal's number for a process that was killed.
     pub code: i32,
     /// Unix nanoseconds.
     pub at: i64,
-    /// Whether the kernel killed in the container for lack of memory.
+    /// `true` if the kernel killed in the container for lack of memory.
     pub oom_killed: bool,
-    /// Why it ended if it did not end by itself.
+    /// The reason for its end if it did not end by itself.
     pub message: String,
 }
 
@@ -180,7 +180,7 @@ pub fn take_exec(process: &Path) -> io::Result<PathBuf> {
     Ok(taken)
 }
 
-/// How the names of files begin that belong to one exec, in a container's directory.
+/// The prefix of files that belong to one exec, in a container's directory.
 pub const EXEC: &str = "exec-";
 
 /// Removes the files directly in `folder` whose names begin so.

@@ -1,4 +1,4 @@
-//! What node process and shim say to each other: one JSON document per packet, some with file descriptors.
+//! The protocol between node process and shim: one JSON document per packet, some with file descriptors.
 //!
 //! Anything large goes by file. The shim answers every request on the connection it came from, in order; exits of
 //! containers go to every connection, exits of execs to the one that asked for them.
@@ -25,11 +25,11 @@ pub struct Birth {
 pub struct Request {
     /// Chosen by the asker.
     pub id: u64,
-    /// What is asked.
+    /// The call.
     pub call: Call,
 }
 
-/// What the shim can do.
+/// The calls of the shim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Call {
     /// Creates and starts the container whose plan and specification lie in its directory.
@@ -109,7 +109,7 @@ pub enum Call {
     Shutdown,
 }
 
-/// What comes from the shim.
+/// A message from the shim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Message {
     /// The answer to a request.
@@ -140,7 +140,7 @@ pub enum Message {
     },
 }
 
-/// What was done.
+/// The result of a call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Done {
     /// Nothing to say.
@@ -158,10 +158,10 @@ pub enum Done {
     Running(Vec<String>),
 }
 
-/// Why the shim did not do what it was asked.
+/// The reason why the shim did not do what it was asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Refused {
-    /// Whether what was named does not exist or runs no more.
+    /// `true` if what was named does not exist or runs no more.
     pub not_found: bool,
     /// For people.
     pub message: String,

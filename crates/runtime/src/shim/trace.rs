@@ -1,4 +1,4 @@
-//! What libcontainer says when it fails: its errors say less than its log.
+//! The messages of libcontainer when it fails: its errors say less than its log.
 //!
 //! Only errors are kept. They go to the shim's log by a descriptor of its own, since a container's first process
 //! has its standard error redirected long before it is done.

@@ -1,4 +1,4 @@
-//! What plugins are told: defaults filled in, and every broken rule told in upstream's words.
+//! The arguments of plugins: defaults filled in, and every broken rule told in upstream's words.
 //!
 //! Source: `pkg/scheduler/apis/config/v1/defaults.go` and `validation/validation_pluginargs.go` of kube-scheduler.
 

@@ -1,4 +1,4 @@
-//! What a configuration does to decisions.
+//! The effects of a configuration on decisions.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Who else is asked. Source: `Extender`, kubescheduler.config.k8s.io/v1; `validateExtenders` and `buildExtenders`.
+//! The extenders that are asked. Source: `Extender`, kubescheduler.config.k8s.io/v1; `validateExtenders` and
+//! `buildExtenders`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which plugins a profile asks at which point: upstream's defaults, less what is disabled, with what is enabled.
+//! The plugins that a profile asks at each point: upstream's defaults, less what is disabled, with what is enabled.
 //!
 //! Source: `mergePlugins`, `expandMultiPointPlugins` and `getValidScoreWeights` of kube-scheduler.
 

@@ -18,7 +18,7 @@ use super::requests::{
 use super::search::{Given, Search, Stop, is_whole, selects};
 use super::{DeviceId, Devices, claim_key};
 
-/// Why claims do not get devices on a Node.
+/// The reason why claims do not get devices on a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// There are not enough that fit, or it could not be found out in time.

@@ -1,4 +1,4 @@
-//! What a claim asks for: its requests, and the alternatives of each, as one kind of thing.
+//! The requests of a claim: its requests, and the alternatives of each, as one kind of thing.
 
 use k8s_openapi::api::resource::v1::{
     DeviceClass, DeviceRequest, DeviceSelector, DeviceSubRequest, ExactDeviceRequest, ResourceClaim,

@@ -1,4 +1,4 @@
-//! How an extender's answers are read: as Go reads them, whatever the case of names; what is too long is cut.
+//! The reading of an extender's answers: as Go reads them, whatever the case of names; what is too long is cut.
 
 use std::collections::BTreeMap;
 

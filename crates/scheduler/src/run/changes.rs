@@ -1,5 +1,5 @@
-//! What changes of the cluster mean to the scheduler: who waits for a Node, who has one, and for whom it is worth another
-//! try.
+//! The meaning of the cluster's changes to the scheduler: who waits for a Node, who has one, and for whom it is worth
+//! another try.
 
 use std::sync::Arc;
 

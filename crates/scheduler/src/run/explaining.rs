@@ -1,4 +1,4 @@
-//! Why a Pod has no Node, as users read it: an event, and a condition if it says something new.
+//! The reason why a Pod has no Node, as users read it: an event, and a condition if it says something new.
 
 use std::sync::Arc;
 

@@ -76,7 +76,7 @@ impl Policy {
         warn: LevelVersion::PRIVILEGED,
     };
 
-    /// Whether nothing is asked for.
+    /// `true` if nothing is asked for.
     pub fn is_fully_privileged(&self) -> bool {
         [self.enforce, self.audit, self.warn].iter().all(|one| one.level == Level::Privileged)
     }

@@ -1,4 +1,4 @@
-//! What is to be done about one claim. Source: `syncClaim`.
+//! The steps for one claim. Source: `syncClaim`.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::volume::{annotate, note_migrated};
 const DEFAULT_CLASS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
-/// What a decision about one claim is made from.
+/// The input of a decision about one claim.
 pub struct ClaimSnapshot {
     /// The claim.
     pub claim: Arc<PersistentVolumeClaim>,
@@ -30,7 +30,7 @@ pub struct ClaimSnapshot {
     pub classes: Vec<Arc<StorageClass>>,
     /// The names of the Pods that use the claim.
     pub pods: Vec<String>,
-    /// Whether provisioners are asked for volumes. Source: `--enable-dynamic-provisioning`.
+    /// `true` if provisioners are asked for volumes. Source: `--enable-dynamic-provisioning`.
     pub is_provisioned: bool,
 }
 

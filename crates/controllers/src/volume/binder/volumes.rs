@@ -1,4 +1,4 @@
-//! What is to be done about one volume. Source: `syncVolume`, `reclaimVolume`.
+//! The steps for one volume. Source: `syncVolume`, `reclaimVolume`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use crate::object::name;
 use crate::volume::note_migrated;
 
-/// What a decision about one volume is made from.
+/// The input of a decision about one volume.
 pub struct VolumeSnapshot {
     /// The volume.
     pub volume: Arc<PersistentVolume>,

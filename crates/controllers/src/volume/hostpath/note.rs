@@ -1,4 +1,4 @@
-//! What a claim says while a volume is being made for it: on which Node.
+//! The note on a claim while a volume is being made for it: on which Node.
 //!
 //! It is written before the driver is asked, and taken away when claim and volume are bound. So whatever dies in between,
 //! a volume without an object is found again: a claim that goes meanwhile is held until the driver has taken back what

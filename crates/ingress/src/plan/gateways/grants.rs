@@ -1,4 +1,4 @@
-//! Who may name what in another namespace. Source: `ReferenceGrantSpec`.
+//! The permission to name things in another namespace. Source: `ReferenceGrantSpec`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which requests a rule is for.
+//! The requests that a rule is for.
 //!
 //! Source: `HTTPRouteMatch`, `GRPCRouteMatch`; regular expressions are for the whole of a path or value.
 
