@@ -61,7 +61,7 @@ use crate::rounds::Rounds;
 use crate::status::{Error, Result};
 pub(crate) use crate::tree::{child, text};
 
-/// What is being done to the object.
+/// The operation on the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// It is new.
@@ -72,7 +72,7 @@ pub enum Operation {
     Delete,
 }
 
-/// Whether what is done leaves anything.
+/// The effect of the operation: whether it leaves anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It is stored.
@@ -82,29 +82,29 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// What a request asks for.
+    /// The effect that a request asks for.
     pub fn of(request: &Authorized) -> Self {
         if request.is_dry_run() { Self::DryRun } else { Self::Stored }
     }
 }
 
-/// What a plugin may look at.
+/// The things that a plugin may look at.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// What is known of the cluster.
+    /// The state of the cluster.
     pub cluster: &'a Cluster,
-    /// Who asks for what.
+    /// The request and its sender.
     pub request: &'a Authorized,
-    /// What is being done.
+    /// The operation.
     pub operation: Operation,
     /// The object before, for updates.
     pub old: Option<&'a Value>,
-    /// Whether it leaves anything.
+    /// The effect: whether it leaves anything.
     pub effect: Effect,
 }
 
 impl<'a> Context<'a> {
-    /// What a request does to an object.
+    /// The operation of a request on an object.
     pub fn new(
         cluster: &'a Cluster,
         request: &'a Authorized,
@@ -154,7 +154,7 @@ impl<'a> Context<'a> {
         Error::forbidden(self.request.subject(), name, why)
     }
 
-    /// What `pointers` lead to in the cached object of another kind, as it is stored.
+    /// The values that `pointers` lead to in the cached object of another kind, as it is stored.
     pub fn lookup_part(
         &self,
         (group, version, resource): (&str, &str, &str),
@@ -199,7 +199,7 @@ pub enum Validate {
     Later(for<'a> fn(&'a Context<'a>, &'a Value) -> Step<'a>),
 }
 
-/// What a plugin that may wait does with one request.
+/// The step of a plugin that may wait, for one request.
 pub enum Step<'a> {
     /// There is nothing to wait for.
     Done(Result<()>),
@@ -230,7 +230,7 @@ fn judged<'a>(work: impl Future<Output = Result<()>> + Send + 'a) -> Step<'a> {
     }
 }
 
-/// What a plugin changes beside the object. Source: `sideEffects` of webhooks.
+/// The changes of a plugin beside the object. Source: `sideEffects` of webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SideEffects {
     /// Nothing.
@@ -250,7 +250,7 @@ pub struct Plugin {
     pub mutate: Option<Mutate>,
     /// Refuses the object.
     pub validate: Option<Validate>,
-    /// What it changes beside the object.
+    /// The changes beside the object.
     pub side_effects: SideEffects,
     /// `true` if it runs unless told otherwise.
     pub is_default: bool,

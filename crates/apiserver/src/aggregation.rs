@@ -39,7 +39,7 @@ const LOOKED_AT_MAX: usize = 32;
 const ASKED_MAX: usize = 16;
 const DOCUMENTS_MAX: usize = 8;
 
-/// What is known of APIServices and of whoever is behind them.
+/// The APIServices, and the servers behind them.
 pub struct Aggregation {
     api: Weak<Api>,
     known: Mutex<Known>,

@@ -1,4 +1,4 @@
-//! What is answered, before it has a form: `respond` makes a response of it.
+//! The answer, before it has a form: `respond` makes a response of it.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ pub struct Listed {
     pub objects: Vec<Arc<CachedObject>>,
     /// The revision it is a picture of.
     pub revision: u64,
-    /// Where the next page starts.
+    /// The place where the next page starts.
     pub continue_token: Option<String>,
-    /// How many objects follow this page; unknown with selectors.
+    /// The number of objects after this page; unknown with selectors.
     pub remaining: Option<usize>,
 }
 
-/// What a verb answers.
+/// The answer of a verb.
 pub enum Answer {
     /// One stored object.
     Object {

@@ -1,4 +1,4 @@
-//! What one API server consists of.
+//! The parts of one API server.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -26,23 +26,24 @@ const WAITING_TIME_MAX: Duration = Duration::from_secs(15);
 pub struct Api {
     /// The way to the store, and through it all that can be known.
     pub writer: Writer,
-    /// How values lie in the store.
+    /// The form of values in the store.
     pub at_rest: Arc<AtRest>,
     /// Streams to kubelets.
     pub kubelets: KubeletClient,
-    /// Who may go first.
+    /// The flow control.
     pub flow: FlowControl,
     /// The audit log, if there is one.
     pub audit: Option<Arc<Audit>>,
-    /// What caused what.
+    /// The causes of commits.
     pub trace: Arc<Trace>,
     /// The server's tasks.
     pub tasks: Tasks,
-    /// What serves clients: goes on through the delay after readiness has failed, and ends when the drain begins.
+    /// The tasks that serve clients: they go on through the delay after readiness has failed, and end when the drain
+    /// begins.
     pub serving: Tasks,
-    /// How far CustomResourceDefinitions are served.
+    /// The progress in serving CustomResourceDefinitions.
     pub custom: Progress,
-    /// What changes while it runs.
+    /// The state that changes while it runs.
     pub state: State,
 }
 
@@ -54,7 +55,7 @@ impl Deref for Api {
     }
 }
 
-/// What changes while a server runs.
+/// The state that changes while a server runs.
 pub struct State {
     places: Arc<Semaphore>,
     waiting: AtomicUsize,

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::object::{CachedObject, Keys};
 use crate::status::Error;
 
-/// How values are stored.
+/// The form in which values are stored.
 #[derive(Default)]
 pub struct AtRest {
     encryption: Option<Encryption>,
@@ -51,7 +51,7 @@ impl AtRest {
         self.encryption.as_ref().is_some_and(|encryption| transformer(encryption, keys).is_configured())
     }
 
-    /// What is stored for `value` under `key`.
+    /// The bytes to store for `value` under `key`.
     ///
     /// # Errors
     /// 500 when it cannot be encrypted.
@@ -93,7 +93,7 @@ impl AtRest {
             .ok_or_else(|| unreadable(&entry.key, "decode", "the stored value is no object"))
     }
 
-    /// Whether `entry` is stored in another way than it would be today.
+    /// `true` if `entry` is stored in another way than it would be today.
     ///
     /// # Errors
     /// When it cannot be decrypted.
@@ -113,7 +113,7 @@ impl AtRest {
         self.encryption.as_ref().map(Encryption::changed)
     }
 
-    /// How KMS plugins are; `None` if there are none, and will be none.
+    /// The health of KMS plugins; `None` if there are none, and will be none.
     pub async fn health(&self) -> Option<bool> {
         let encryption = self.encryption.as_ref().filter(|encryption| encryption.has_health())?;
         Some(encryption.health().await.is_ok())

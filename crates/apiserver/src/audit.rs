@@ -44,14 +44,14 @@ const SOURCES_MAX: usize = 32;
 const USER_AGENT_BYTES_MAX: usize = 1024;
 const CUT_SUFFIX: &str = "...TRUNCATED";
 
-/// What to log and where to.
+/// The policy and the destinations of the audit log.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What.
+    /// The policy.
     pub policy: Policy,
-    /// Where to.
+    /// The file.
     pub log: LogFile,
-    /// Where else to.
+    /// The webhook.
     pub webhook: Option<webhook::Config>,
 }
 
@@ -66,7 +66,7 @@ pub struct Audit {
     dropped: AtomicU64,
 }
 
-/// What the log will say about a request under way.
+/// The record of a request under way, for the log.
 pub struct Trail {
     audit: Arc<Audit>,
     verdict: Verdict,

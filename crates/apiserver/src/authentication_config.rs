@@ -25,19 +25,19 @@ const ALGORITHMS: [&str; 9] =
     ["ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"];
 const JWT_MAX: usize = 64;
 
-/// What the file comes to.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Authentication {
-    /// Whose tokens are believed.
+    /// The issuers whose tokens are believed.
     pub jwt: Vec<Arc<JwtAuthenticator>>,
-    /// Where requests need not say who sends them, if the file says.
+    /// The paths where requests need not say who sends them, if the file says.
     pub anonymous: Option<Anonymous>,
 }
 
 /// An issuer, and whom its tokens stand for. Source: `JWTAuthenticator`.
 #[derive(Debug)]
 pub struct JwtAuthenticator {
-    /// What makes a token one of this issuer.
+    /// The conditions that make a token one of this issuer.
     pub issuer: Issuer,
     /// From its claims to a user.
     pub mapping: Mapping,
@@ -51,7 +51,7 @@ impl PartialEq for JwtAuthenticator {
     }
 }
 
-/// Where requests need not say who sends them; what they may do there is another question.
+/// The paths where requests need not say who sends them; authorization is another question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
     /// Everywhere.
@@ -81,7 +81,7 @@ pub struct Flags {
     pub issuer_url: String,
     /// `--oidc-client-id`
     pub client_id: String,
-    /// What the file of `--oidc-ca-file` says; nothing if not given.
+    /// The content of the file of `--oidc-ca-file`; empty if not given.
     pub ca_pem: String,
     /// `--oidc-username-claim`
     pub username_claim: String,
@@ -206,7 +206,7 @@ impl Authentication {
         Self::of(file, own, ALGORITHMS.map(str::to_owned).to_vec())
     }
 
-    /// What the flags come to.
+    /// The configuration that the flags make.
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -241,7 +241,7 @@ impl Authentication {
         Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     }
 
-    /// Whether the file may take the place of the one that the server was started with.
+    /// The check that the file may take the place of the one that the server was started with.
     ///
     /// # Errors
     /// What it changes that does not change while a server runs.

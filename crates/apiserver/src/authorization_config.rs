@@ -29,7 +29,7 @@ const AUTHORIZERS_MAX: usize = 64;
 /// What the webhook of the flags is called. Source: `defaultWebhookName`.
 const WEBHOOK_OF_FLAGS: &str = "default";
 
-/// Who is asked, in order; the first with an opinion decides.
+/// The authorizers that are asked, in order; the first with an opinion decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorization {
     /// Never empty.
@@ -54,21 +54,21 @@ pub enum Authorizer {
 /// A server that is asked, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Webhook {
-    /// What metrics call it.
+    /// The name in metrics.
     pub name: String,
-    /// Where it is.
+    /// The target of calls.
     pub target: Target,
-    /// How long it gets to answer.
+    /// The time that it gets to answer.
     pub timeout: Duration,
     /// In which version it is asked.
     pub version: ReviewVersion,
-    /// How long a yes is kept; nothing if not at all.
+    /// The time for which a yes is kept; none if not at all.
     pub authorized_ttl: Duration,
-    /// How long anything else is kept; nothing if not at all.
+    /// The time for which anything else is kept; none if not at all.
     pub unauthorized_ttl: Duration,
-    /// What is taken for its answer when it does not answer.
+    /// The answer that is assumed when it does not answer.
     pub failure_policy: FailurePolicy,
-    /// What it is asked about.
+    /// The conditions on requests that it is asked about.
     pub match_conditions: Conditions,
 }
 
@@ -81,7 +81,7 @@ pub enum ReviewVersion {
     V1Beta1,
 }
 
-/// What a webhook that does not answer is taken to say.
+/// The answer that a webhook is assumed to give when it does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// The next authorizer is asked.
@@ -121,7 +121,7 @@ impl Authorizer {
         }
     }
 
-    /// What metrics call it.
+    /// The name in metrics.
     pub fn name(&self) -> &str {
         match self {
             Self::Node => "node",
@@ -276,7 +276,7 @@ impl Authorization {
         }
     }
 
-    /// What the flags come to.
+    /// The configuration that the flags make.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -306,8 +306,8 @@ impl Authorization {
         Ok(Self { authorizers })
     }
 
-    /// Whether this may take another's place while the server runs: what it began with apart from webhooks must stay, and
-    /// nothing apart from webhooks may come.
+    /// The check that this may take another's place while the server runs: what it began with apart from webhooks must
+    /// stay, and nothing apart from webhooks may come.
     ///
     /// # Errors
     /// What is missing, or new.

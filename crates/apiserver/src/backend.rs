@@ -55,12 +55,12 @@ const OURS: [&str; 7] = [
     "access-control-allow-origin",
 ];
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone)]
 pub struct Backend {
-    /// Where that is.
+    /// The destination.
     pub to: Destination,
-    /// How the connection is made safe; `None` is plain HTTP.
+    /// The TLS of the connection; `None` is plain HTTP.
     pub tls: Option<TlsConnector>,
 }
 
@@ -124,7 +124,7 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// What is sent to a backend.
+/// The request to a backend.
 pub struct Outgoing {
     /// The method.
     pub method: Method,

@@ -14,7 +14,7 @@ use crate::formats;
 use crate::negotiate::{Accept, Format, JSON, PROTOBUF, YAML};
 use crate::status::Error;
 
-/// Why a body broke off.
+/// The reason why a body broke off.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Every response's body.
 pub type Body = UnsyncBoxBody<Bytes, BoxError>;

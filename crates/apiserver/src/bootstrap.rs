@@ -1,5 +1,4 @@
-//! What a new cluster has from the start: namespaces, priority classes, the `kubernetes` Service, RBAC defaults,
-//! flow control.
+//! The objects of a new cluster: namespaces, priority classes, the `kubernetes` Service, RBAC defaults, flow control.
 //!
 //! Everything is created as clients create it, as `system:apiserver`; what is there already is left alone.
 

@@ -25,7 +25,7 @@ use crate::status::{Error, Result};
 pub use interest::{Interest, ReadFields};
 pub use resource::{CacheEvent, EventType, Listing, ResourceCache, Watcher};
 
-/// How long a read waits for the cache to reach the revision it needs.
+/// The time for which a read waits for the cache to reach the revision it needs.
 pub const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long a revision that exists takes to arrive, most of the time.
@@ -224,7 +224,7 @@ impl Cache {
         self.progress.subscribe().wait_for(|now| *now > revision).await.map(|now| *now)
     }
 
-    /// What keeps the store from working as it should, a line each.
+    /// The faults that keep the store from working as it should, a line each.
     pub async fn faults(&self) -> Vec<String> {
         self.store.faults().await
     }

@@ -1,4 +1,4 @@
-//! What is served: the kinds of the moment, which can change while the server runs.
+//! The served kinds, those of the moment, which can change while the server runs.
 //!
 //! A request pins one [`Snapshot`] and sees nothing else: what kinds there are, and with each of them its row, schema,
 //! strategy, columns and cache; who serves a group-version instead; and the documents that tell clients of all that. A
@@ -44,23 +44,23 @@ use priorities::Priorities;
 /// How long a request waits for an APIService that was written before it.
 const FOLLOWED_MAX: Duration = Duration::from_secs(3);
 
-/// What makes a kind.
+/// The source of a kind.
 #[derive(Clone, Debug)]
 pub struct Offer {
     /// Its row.
     pub row: Resource,
     /// The schema of its objects, if they have any.
     pub schema: Option<Schema>,
-    /// What custom kinds have beside.
+    /// The facts that only custom kinds have.
     pub custom: Option<Custom>,
 }
 
-/// What all versions of a custom kind share.
+/// The facts that all versions of a custom kind share.
 #[derive(Clone, Debug)]
 pub struct Custom {
-    /// How its objects are stored.
+    /// The form of its stored objects.
     pub form: StoredForm,
-    /// Whether more of them can be created.
+    /// The gate that says whether more of them can be created.
     pub gate: Arc<Gate>,
     /// The webhook that converts them, if there is one.
     pub conversion: Option<Arc<Conversion>>,
@@ -87,7 +87,7 @@ impl Offer {
 /// Names a kind: group, version and plural.
 pub type Name<'a> = (&'a str, &'a str, &'a str);
 
-/// Why the catalogue did not change.
+/// The reason why the catalogue did not change.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
     /// Its name is another kind's.
@@ -136,7 +136,7 @@ pub struct Snapshot {
     earlier: openapi::Known,
 }
 
-/// Where a request for a resource leads.
+/// The destination of a request for a resource.
 #[derive(Clone)]
 pub enum Route {
     /// To somebody who serves the whole group-version.
@@ -192,7 +192,7 @@ impl Snapshot {
         self.generation
     }
 
-    /// Where a path leads: group-versions of others come before kinds.
+    /// The destination of a path: group-versions of others come before kinds.
     pub fn route(&self, resource: &ResourceInfo) -> Option<Route> {
         if let Some(delegate) = self.delegate(&resource.group, &resource.version) {
             return Some(Route::Delegate(Arc::clone(delegate)));
@@ -200,12 +200,12 @@ impl Snapshot {
         self.find(&resource.group, &resource.version, &resource.resource).cloned().map(Route::Kind)
     }
 
-    /// Who serves a group-version instead of the catalogue's kinds.
+    /// The delegate that serves a group-version instead of the catalogue's kinds.
     pub fn delegate(&self, group: &str, version: &str) -> Option<&Arc<dyn Delegate>> {
         self.delegates.serving().find(|delegate| delegate.group_version() == (group, version))
     }
 
-    /// What is known of a group-version that is served elsewhere.
+    /// The knowledge of a group-version that is served elsewhere.
     pub fn learned(&self, group: &str, version: &str) -> Option<&Learned> {
         self.delegate(group, version).and_then(|delegate| delegate.learned())
     }
@@ -245,7 +245,7 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
-/// What is served now.
+/// The kinds that are served now.
 pub struct Catalogue {
     cache: Arc<Cache>,
     current: RwLock<Arc<Snapshot>>,
@@ -267,7 +267,7 @@ impl Catalogue {
         }
     }
 
-    /// What is served now. It stays what it is as long as somebody has it.
+    /// The snapshot of what is served now. It stays what it is as long as somebody has it.
     pub fn current(&self) -> Arc<Snapshot> {
         Arc::clone(&self.current.read())
     }

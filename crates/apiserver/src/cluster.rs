@@ -1,4 +1,4 @@
-//! What this server knows of its cluster, and what requests are judged by: kinds, objects, rights, configuration, time.
+//! The state of the cluster by which requests are judged: kinds, objects, rights, configuration, time.
 //!
 //! Everything below verbs reads from here, and nothing here writes: `write` has the door, above it.
 
@@ -18,25 +18,25 @@ use crate::security::Security;
 use crate::tunnels::Tunnels;
 use crate::webhooks::Webhooks;
 
-/// What can be known and asked without a write.
+/// The state of the cluster that can be had without a write.
 pub struct Cluster {
     /// The set-up.
     pub config: Config,
-    /// Where the server listens, if it does.
+    /// The address on which the server listens, if it does.
     pub bound: Option<SocketAddr>,
-    /// What reads are served from.
+    /// The cache from which reads are served.
     pub cache: Arc<Cache>,
-    /// What is served.
+    /// The catalogue of served kinds.
     pub catalogue: Arc<Catalogue>,
     /// The built-in kinds, which stay as they are: what the server itself looks at.
     pub builtin: Kinds,
-    /// Who is it, may they.
+    /// The authentication and authorization.
     pub security: Arc<Security>,
-    /// Whom administrators want to be asked.
+    /// The webhooks that administrators want to be asked.
     pub webhooks: Webhooks,
-    /// What administrators want to hold.
+    /// The policies that administrators want to hold.
     pub policies: Policies,
-    /// What has custom objects converted.
+    /// The converters of custom objects.
     pub converters: Arc<Converters>,
     /// The tunnels that Nodes have opened.
     pub tunnels: Arc<Tunnels>,

@@ -36,7 +36,7 @@ const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024;
 static DEFAULTS: LazyLock<Defaults> =
     LazyLock::new(|| Defaults::new(schema::builtin(), resources::defaults::rows()));
 
-/// What is done about unknown and duplicate fields.
+/// The treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldValidation {
     /// Nothing.
@@ -74,11 +74,11 @@ fn schema_of(kind: &Kind) -> Result<SchemaRef<'_>> {
 
 /// A kind in all versions that are served.
 pub struct Forms<'a> {
-    /// What is served.
+    /// The served kinds.
     pub kinds: &'a Kinds,
     /// The kind in one of them.
     pub kind: &'a Kind,
-    /// What a webhook has converted.
+    /// The objects that a webhook has converted.
     pub at_hand: &'a AtHand,
 }
 
@@ -260,7 +260,7 @@ pub fn encode_protobuf_message(kind: &Kind, stored: &Value) -> Option<Bytes> {
     logged(proto::encode_message(schema_of(kind).ok()?, &value))
 }
 
-/// What stands around the messages of a list and before each of them.
+/// The bytes around the messages of a list and before each of them.
 pub fn protobuf_list_frame(
     (api_version, kind): (&str, &str),
     metadata: &Value,
@@ -270,7 +270,7 @@ pub fn protobuf_list_frame(
     frame.inspect_err(|failure| warn!(%failure, "a list has no protobuf form")).ok()
 }
 
-/// What stands before an item of a list.
+/// The bytes before an item of a list.
 pub fn protobuf_list_item_head(length: usize) -> impl AsRef<[u8]> {
     proto::list_item_head(length)
 }

@@ -1,22 +1,22 @@
-//! How an API server is configured.
+//! The configuration of an API server.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use machinery::net::Cidrs;
 
-/// How an API server is set up.
+/// The configuration of an API server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen; `None` for in-process only. Port 0 takes any.
+    /// The address to listen on; `None` for in-process only. Port 0 takes any.
     pub bind: Option<SocketAddr>,
     /// The serving certificate's chain, PEM.
     pub certificate_pem: Vec<u8>,
     /// Its key, PEM.
     pub key_pem: Vec<u8>,
-    /// Who signs client certificates, PEM.
+    /// The authorities for client certificates, PEM.
     pub client_ca_pem: Vec<u8>,
-    /// Who signs the serving certificate, PEM: what Pods get as `kube-root-ca.crt`.
+    /// The authorities for the serving certificate, PEM: what Pods get as `kube-root-ca.crt`.
     pub root_ca_pem: Vec<u8>,
     /// Signs and checks service account tokens: PKCS#8, ECDSA P-256 (`auth::pki::service_account_key`).
     pub service_account_key: Vec<u8>,
@@ -28,17 +28,17 @@ pub struct Config {
     pub kubelet_client_certificate_pem: Vec<u8>,
     /// Its key, PEM.
     pub kubelet_client_key_pem: Vec<u8>,
-    /// Who signs kubelets' serving certificates, PEM.
+    /// The authorities for kubelets' serving certificates, PEM.
     pub kubelet_ca_pem: Vec<u8>,
-    /// Where other nodes and Pods reach this server; the endpoint of the `kubernetes` Service.
+    /// The address at which other nodes and Pods reach this server; the endpoint of the `kubernetes` Service.
     pub advertise_address: SocketAddr,
     /// Cluster IPs come from here, at first. The main family is what Services are of that do not say.
     pub service_cidrs: Cidrs,
     /// Node ports come from here.
     pub node_ports: PortRange,
-    /// How many requests, watches apart, may be under way.
+    /// The number of requests, watches apart, that may be under way.
     pub requests_in_flight_max: usize,
-    /// What operators may choose.
+    /// The options of operators.
     pub options: crate::Options,
 }
 

@@ -63,7 +63,7 @@ type Outcome = Result<Arc<CachedObject>>;
 /// What is told of an object that is being converted, as soon as it is known.
 type Flight = watch::Receiver<Option<Outcome>>;
 
-/// What all conversions of a server share.
+/// The state that all conversions of a server share.
 pub struct Converters {
     clients: Clients,
     memo: Memo,

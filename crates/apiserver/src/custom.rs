@@ -72,7 +72,7 @@ pub async fn settle(api: &Api, request: &Authorized, answer: Answer) -> Result<A
     Ok(Answer::Object { code, object: if is_it { newest } else { object } })
 }
 
-/// What is known of all definitions.
+/// The state of all definitions.
 #[derive(Debug, Default)]
 pub struct Definitions {
     served: BTreeMap<String, Served>,

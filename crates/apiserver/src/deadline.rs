@@ -1,4 +1,4 @@
-//! How long a request may take: what its `timeout` says, but no longer than the server allows.
+//! The deadline of a request: what its `timeout` says, but no longer than the server allows.
 //!
 //! Source: `k8s.io/apiserver/pkg/endpoints/filters/request_deadline.go`.
 

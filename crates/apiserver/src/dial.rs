@@ -1,4 +1,5 @@
-//! Where the API server connects to on behalf of somebody: kubelets, Pods, Services, whatever objects name.
+//! The addresses that the API server connects to on behalf of somebody: kubelets, Pods, Services, whatever objects
+//! name.
 //!
 //! Only [`Destination::find`] makes a [`Destination`], and a connection goes to the very addresses that it has looked at: a
 //! name is not resolved again in between. Whoever may write a Node's or a Pod's status does not lead the server to its own
@@ -117,7 +118,8 @@ impl Destination {
         &self.host
     }
 
-    /// Whom a certificate there must name: behind a tunnel that is the Node, whose addresses may be others' here.
+    /// The name that a certificate there must have: behind a tunnel that is the Node, whose addresses may be others'
+    /// here.
     pub fn server_name(&self) -> &str {
         self.kubelet.as_ref().map_or(&self.host, |(node, _)| node)
     }

@@ -1,4 +1,5 @@
-//! How many Events there may be, per server, namespace, user, or source and object. Source: `plugin/pkg/admission/eventratelimit`.
+//! The rate limits of Events, per server, namespace, user, or source and object. Source:
+//! `plugin/pkg/admission/eventratelimit`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};

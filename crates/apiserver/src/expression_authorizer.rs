@@ -1,4 +1,4 @@
-//! Who answers when expressions ask what somebody may do: this server's authorizers.
+//! The authorizers of this server, for expressions that ask what somebody may do.
 //!
 //! Evaluation does not wait, and authorization webhooks have to be waited for. So an evaluation that asks what only they
 //! know ends, they are asked, and all is evaluated again, with what is known now. How often is bounded by what questions

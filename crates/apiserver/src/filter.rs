@@ -1,4 +1,4 @@
-//! Which objects of a resource a request sees: place in the key space, label selector, field selector.
+//! The objects of a resource that a request sees: place in the key space, label selector, field selector.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ fn unsupported(kind: &Kind, field: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct Filter {
     kind: Kind,
-    /// What keys begin with.
+    /// The prefix of keys.
     pub prefix: String,
     labels: labels::Selector,
     fields: fields::Selector,
@@ -79,7 +79,7 @@ impl Filter {
         self.exact_key.as_deref()
     }
 
-    /// What a watcher with this filter can be found by.
+    /// The index terms that a watcher with this filter can be found by.
     pub fn interest(&self) -> Interest {
         if let Some(key) = &self.exact_key {
             return Interest::Key(key.clone());

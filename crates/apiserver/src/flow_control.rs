@@ -81,7 +81,7 @@ pub struct Seats {
     width: u32,
 }
 
-/// Why a request was sent away, and by which schema.
+/// The reason why a request was sent away, and the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
     /// Source: the `reason` of `apiserver_flowcontrol_rejected_requests_total`.
@@ -107,7 +107,7 @@ fn write_headers(values: Option<&(HeaderValue, HeaderValue)>, headers: &mut Head
     }
 }
 
-/// How a request was classified: its seats, unless it needs none, and what its response says about it.
+/// The classification of a request: its seats, unless it needs none, and what its response says about it.
 pub struct Admission {
     seats: Option<Seats>,
     /// Counts the request until it ends.

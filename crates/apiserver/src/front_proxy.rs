@@ -7,10 +7,10 @@ use http::HeaderMap;
 
 use crate::impersonation::extra;
 
-/// Which proxies are believed, and which headers they send. Source: `--requestheader-*`.
+/// The proxies that are believed, and the headers that they send. Source: `--requestheader-*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrontProxy {
-    /// Who signs proxies' client certificates, PEM.
+    /// The authorities for proxies' client certificates, PEM.
     pub client_ca_pem: Vec<u8>,
     /// The common names that are believed; any, if empty.
     pub allowed_names: Vec<String>,
@@ -20,7 +20,7 @@ pub struct FrontProxy {
     pub uid_headers: Vec<String>,
     /// All of them are groups.
     pub group_headers: Vec<String>,
-    /// What headers of extra information begin with.
+    /// The prefixes of headers of extra information.
     pub extra_prefixes: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl FrontProxy {
         })
     }
 
-    /// What extension API servers read in `kube-system/extension-apiserver-authentication`.
+    /// The data that extension API servers read in `kube-system/extension-apiserver-authentication`.
     pub fn published(&self) -> Vec<(&'static str, String)> {
         let list = |names: &[String]| serde_json::json!(names).to_string();
         vec![

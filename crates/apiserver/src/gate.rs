@@ -1,4 +1,4 @@
-//! Who may still create objects of a kind that can go.
+//! The right to create objects of a kind that can go.
 //!
 //! Before a kind goes its objects are deleted. One that is created meanwhile would stay behind, where nobody sees it. So a
 //! create is made only while the definition is as this server serves it, which the store decides together with the write: what
@@ -33,7 +33,7 @@ impl Gate {
         Self { definition: definition.to_owned(), state: watch::Sender::new(State::Open(0)) }
     }
 
-    /// What must hold for a create; `None` when the gate is closed.
+    /// The condition for a create; `None` when the gate is closed.
     pub fn pass(&self) -> Option<Unchanged> {
         match *self.state.borrow() {
             State::Open(revision) => Some(Unchanged { key: self.definition.clone(), revision }),

@@ -1,4 +1,4 @@
-//! What the verbs cannot know: what is special about one kind, or one subresource of it, as rows.
+//! The things that verbs cannot know: what is special about one kind, or one subresource of it, as rows.
 //!
 //! Verbs name no kind and stand below; whatever has no row here is theirs. Streams are served before, by `streams`: they
 //! need the connection.

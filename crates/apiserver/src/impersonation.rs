@@ -15,7 +15,7 @@ const EXTRA_PREFIX: &str = "impersonate-extra-";
 pub(crate) struct Wanted {
     /// Each must be allowed.
     pub attributes: Vec<Attributes>,
-    /// Whom.
+    /// The user that is impersonated.
     pub user: UserInfo,
 }
 

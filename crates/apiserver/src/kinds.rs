@@ -26,7 +26,7 @@ use crate::request_info::Verb;
 use crate::status::{Error, Result, Subject};
 pub use all::Kinds;
 
-/// Which part of the object a write may change.
+/// The part of the object that a write may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Everything but what has a subresource of its own.
@@ -88,7 +88,7 @@ impl Kind {
         self.0.conversion.as_ref()
     }
 
-    /// What new objects go through, if the kind can go.
+    /// The gate for new objects, if the kind can go.
     pub fn gate(&self) -> Option<&Gate> {
         self.0.gate.as_deref()
     }
@@ -108,7 +108,7 @@ impl Kind {
         &self.0.row
     }
 
-    /// What is special when the kind is written.
+    /// The strategy of the kind when it is written.
     pub fn strategy(&self) -> &Strategy {
         &self.0.row.strategy
     }
@@ -138,12 +138,12 @@ impl Kind {
         &self.0.row.list_kind
     }
 
-    /// What keys of objects begin with, wherever they are; empty for what is never stored.
+    /// The prefix of objects' keys, wherever they are; empty for kinds that are never stored.
     pub fn prefix(&self) -> &str {
         &self.0.row.storage_prefix
     }
 
-    /// What `kubectl get` shows.
+    /// The columns of `kubectl get`.
     pub fn columns(&self) -> &[Column] {
         &self.0.row.columns
     }
@@ -211,7 +211,7 @@ impl Kind {
         }
     }
 
-    /// What keys of objects in `namespace` (all, if empty) begin with.
+    /// The prefix of the keys of objects in `namespace` (all, if empty).
     pub fn collection(&self, namespace: &str) -> String {
         if self.is_namespaced() && !namespace.is_empty() {
             format!("{}{namespace}/", &self.0.row.storage_prefix)
@@ -243,7 +243,7 @@ impl Kind {
         self.0.schema.as_ref().and_then(Schema::get)
     }
 
-    /// What is known of a custom kind's schema without its arena.
+    /// The facts of a custom kind's schema that are known without its arena.
     pub fn made(&self) -> Option<&Made> {
         self.0.schema.as_ref().and_then(Schema::made)
     }
@@ -267,7 +267,7 @@ impl Kind {
             .collect()
     }
 
-    /// What reads the selectable fields of objects that are stored in the form that they are served in.
+    /// The reader of the selectable fields of objects that are stored in the form that they are served in.
     pub fn field_reader(&self) -> Arc<dyn ReadFields> {
         Arc::<Served>::clone(&self.0)
     }
@@ -295,7 +295,7 @@ impl Kind {
         apart::when(self.0.row.strategy.rules.as_ref().is_some_and(|rules| rules.may_take_long()), check)
     }
 
-    /// How long objects live, if not for ever.
+    /// The life of objects, if not for ever.
     pub fn ttl_seconds(&self) -> Option<u32> {
         (self.0.row.ttl_seconds > 0).then_some(self.0.row.ttl_seconds)
     }
@@ -442,8 +442,8 @@ impl Kind {
         self.converted(object).map_or_else(|| object.json.clone(), |object| object.json)
     }
 
-    /// What makes an item of a list out of a served object, after its opening brace: the list of a built-in kind says what
-    /// its items are, those of a custom kind say it themselves.
+    /// The function that makes an item of a list out of a served object, after its opening brace: the list of a
+    /// built-in kind says what its items are, those of a custom kind say it themselves.
     pub fn item(&self) -> fn(&CachedObject) -> Bytes {
         if self.is_custom() { CachedObject::typed_item } else { CachedObject::untyped_item }
     }

@@ -1,5 +1,5 @@
-//! Which API servers serve a cluster that has several: each keeps a lease in the store for as long as it lives, and
-//! the `kubernetes` Service leads to all who have one.
+//! The API servers of a cluster that has several: each keeps a lease in the store for as long as it lives, and the
+//! `kubernetes` Service leads to all who have one.
 //!
 //! Keys and values are upstream's, so that a kube-apiserver may be one of them. A lease that ends is a change like any
 //! other: whoever is left hears of it and takes the dead one's address away. Source:

@@ -26,7 +26,7 @@ impl EncodeLabelValue for Label {
     }
 }
 
-/// What requests are counted by.
+/// The labels that requests are counted by.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct RequestLabels {
     /// The verb in upper case, or `OTHER`.
@@ -41,7 +41,7 @@ pub struct RequestLabels {
     pub code: u16,
 }
 
-/// What durations are kept by.
+/// The labels that durations are kept by.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct VerbLabels {
     /// The verb in upper case.
@@ -66,7 +66,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// What the server counts, in its process's registry.
+/// The metrics of the server, in its process's registry.
 pub struct Metrics {
     registry: Registry,
     /// `apiserver_request_total`
@@ -120,7 +120,7 @@ impl Metrics {
         UnderWay(gauge)
     }
 
-    /// What health checks came to: `/metrics/slis`.
+    /// The results of health checks: `/metrics/slis`.
     pub fn slis(&self) -> &Results {
         &self.slis
     }

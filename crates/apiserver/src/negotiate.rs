@@ -1,4 +1,4 @@
-//! Which form a client sends and which it wants: `Content-Type` and `Accept`.
+//! The forms that a client sends and wants: `Content-Type` and `Accept`.
 //!
 //! Source: `k8s.io/apiserver/pkg/endpoints/handlers/negotiation`.
 
@@ -25,7 +25,7 @@ pub enum Format {
     Protobuf,
 }
 
-/// What an object is turned into before it is serialised.
+/// The form that an object is turned into before it is serialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// As it is.
@@ -38,7 +38,7 @@ pub enum View {
     MetadataList,
 }
 
-/// What the client wants.
+/// The form that the client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accept {
     /// The serialisation.

@@ -1,4 +1,4 @@
-//! What the handling of a request has to say beside its answer: warnings for the client, annotations for the audit log.
+//! The notes of a request's handling beside its answer: warnings for the client, annotations for the audit log.
 //!
 //! Shared by all copies of a request. Nothing is allocated until there is something to say.
 
@@ -31,7 +31,7 @@ struct Kept {
     request_annotations: BTreeMap<String, String>,
 }
 
-/// How much an audit event tells.
+/// The detail of an audit event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Who asked for what.

@@ -31,19 +31,19 @@ const METADATA: &[u8] = br#""metadata":{"#;
 /// The fields before the metadata.
 const FIRST: [&str; 2] = ["kind", "apiVersion"];
 
-/// What selectors and columns may ask of an object's fields: name to value.
+/// The fields of an object that selectors and columns may ask for: name to value.
 pub type Fields = Vec<(String, String)>;
 
-/// Which objects a cache has: what all of their keys begin with, and the resource that configurations call them.
+/// The objects that a cache has: the prefix of all of their keys, and the resource that configurations call them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
-    /// What keys begin with, with a slash at its end.
+    /// The prefix of keys, with a slash at its end.
     pub prefix: Text,
     /// The group; empty for core.
     pub group: Text,
     /// The plural.
     pub resource: Text,
-    /// How objects of a custom kind are read; those of others are as they are stored.
+    /// The form in which objects of a custom kind are read; those of others are as they are stored.
     pub form: Option<StoredForm>,
 }
 
@@ -71,7 +71,7 @@ impl Keys {
 pub struct CachedObject {
     /// The store's key.
     pub key: Arc<str>,
-    /// What `metadata.resourceVersion` says.
+    /// The value of `metadata.resourceVersion`.
     pub revision: Revision,
     /// The final JSON.
     pub json: Bytes,
@@ -125,7 +125,7 @@ impl CachedObject {
         self.json.slice(1..)
     }
 
-    /// What these pointers lead to, as [`part`] has it.
+    /// The values that these pointers lead to, as [`part`] has it.
     pub fn part(&self, pointers: &[&str]) -> Value {
         part(&self.json, pointers)
     }

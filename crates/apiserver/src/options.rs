@@ -1,4 +1,4 @@
-//! What operators may choose beyond keys and addresses; the defaults are upstream's.
+//! The options of operators beyond keys and addresses; the defaults are upstream's.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ impl fmt::Debug for ProxyClient {
     }
 }
 
-/// Who signs the tokens of ServiceAccounts, and by what they are checked: whatever is empty is as the cluster has it.
+/// The keys that sign and check the tokens of ServiceAccounts: whatever is empty is as the cluster has it.
 #[derive(Clone, Default)]
 pub struct ServiceAccounts {
     /// The key that signs, PKCS#8, in place of the cluster's own. Source: `--service-account-signing-key-file`.
@@ -41,11 +41,11 @@ pub struct ServiceAccounts {
     pub believed: Vec<PublicKey>,
     /// `iss`: the first signs, all are believed. Source: `--service-account-issuer`.
     pub issuers: Vec<String>,
-    /// Where the keys are for those who ask the issuer. Source: `--service-account-jwks-uri`.
+    /// The URL of the keys for those who ask the issuer. Source: `--service-account-jwks-uri`.
     pub jwks_uri: Option<String>,
     /// The audiences that mean this server; all are those of a token that names none. Source: `--api-audiences`.
     pub audiences: Vec<String>,
-    /// How long a token lasts at most. Source: `--service-account-max-token-expiration`.
+    /// The longest life of a token. Source: `--service-account-max-token-expiration`.
     pub token_seconds_max: Option<i64>,
 }
 
@@ -58,35 +58,34 @@ impl fmt::Debug for ServiceAccounts {
 /// The choices.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which admission plugins run. Source: `--enable-admission-plugins`, `--disable-admission-plugins`.
+    /// The admission plugins that run. Source: `--enable-admission-plugins`, `--disable-admission-plugins`.
     pub admission_plugins: PluginChoice,
-    /// How many Events there may be, for the plugin of that name. Source: `--admission-control-config-file`.
+    /// The rate limits of Events, for the plugin of that name. Source: `--admission-control-config-file`.
     pub event_rate_limits: Arc<EventRateLimits>,
-    /// What webhooks see of this server. Source: `--admission-control-config-file`.
+    /// The credentials that webhooks see of this server. Source: `--admission-control-config-file`.
     pub webhook_credentials: AdmissionCredentials,
-    /// Who may say in headers who their clients are. Source: `--requestheader-*`.
+    /// The proxies that may say in headers who their clients are. Source: `--requestheader-*`.
     pub front_proxy: Option<FrontProxy>,
-    /// What this server shows to aggregated APIs, which believe it of whom it asks for. Source: `--proxy-client-cert-file`,
-    /// `--proxy-client-key-file`.
+    /// The credential that this server shows to aggregated APIs, which believe it of whom it asks for. Source:
+    /// `--proxy-client-cert-file`, `--proxy-client-key-file`.
     pub proxy_client: Option<ProxyClient>,
     /// Issuers of tokens outside the cluster. Source: `--oidc-*`, `--authentication-config`.
     pub authentication: Authentication,
-    /// Who signs the tokens of ServiceAccounts. Source: `--service-account-*`, `--api-audiences`.
+    /// The keys that sign the tokens of ServiceAccounts. Source: `--service-account-*`, `--api-audiences`.
     pub service_accounts: ServiceAccounts,
-    /// Where requests need not say who sends them. Source: `--anonymous-auth`,
-    /// `--authentication-config`.
+    /// The paths where requests need not say who sends them. Source: `--anonymous-auth`, `--authentication-config`.
     pub anonymous: Anonymous,
-    /// Who is asked about tokens that nothing here knows. Source: `--authentication-token-webhook-*`.
+    /// The webhook that is asked about tokens that nothing here knows. Source: `--authentication-token-webhook-*`.
     pub token_webhook: Option<TokenWebhook>,
-    /// Who is asked whether somebody may. Source: `--authorization-*`.
+    /// The authorizers. Source: `--authorization-*`.
     pub authorization: Authorization,
-    /// What is written to the audit log. Source: `--audit-*`.
+    /// The audit log. Source: `--audit-*`.
     pub audit: Option<audit::Config>,
-    /// How values are encrypted in the store. Source: `--encryption-provider-config`.
+    /// The encryption of values in the store. Source: `--encryption-provider-config`.
     pub encryption: Option<encryption::Config>,
     /// `true` if there will be other configurations of that. Source: `--encryption-provider-config-automatic-reload`.
     pub reloads_encryption: bool,
-    /// Where Pods' addresses come from; Nodes' own ranges count beside them. Source: `--cluster-cidr`.
+    /// The networks that Pods' addresses come from; Nodes' own ranges count beside them. Source: `--cluster-cidr`.
     pub pod_cidrs: Vec<Cidr>,
     /// `true` if FlowSchemas count; otherwise requests only share the places there are. Source:
     /// `--enable-priority-and-fairness`.
@@ -95,21 +94,21 @@ pub struct Options {
     pub is_one_of_many: bool,
     /// This server's own name among them. Source: upstream takes the host's.
     pub hostname: String,
-    /// How long a request may take that does not say. Source: `--request-timeout`.
+    /// The time that a request may take that does not say. Source: `--request-timeout`.
     pub request_timeout: Duration,
-    /// What goes through Nodes' tunnels. Source: `--egress-selector-mode` of k3s.
+    /// The connections that go through Nodes' tunnels. Source: `--egress-selector-mode` of k3s.
     pub egress_selector_mode: EgressSelectorMode,
     /// Addresses that are connected to though they are this host's; no flag sets them, tests have their kubelets there.
     pub dials_also: Vec<IpAddr>,
-    /// How many connections there may be, and of whom; by how many descriptors the process has, if absent.
+    /// The limits of connections, by standing; by how many descriptors the process has, if absent.
     pub connections: Option<connections::Limits>,
-    /// How long requests are still taken after readiness has failed. Source: `--shutdown-delay-duration`.
+    /// The time for which requests are still taken after readiness has failed. Source: `--shutdown-delay-duration`.
     pub shutdown_delay: Duration,
-    /// Where what caused what is kept from one run to the next.
+    /// The file in which causes are kept from one run to the next.
     pub trace_file: Option<std::path::PathBuf>,
 }
 
-/// Which admission plugins run: the default ones, unless they are named here. Source: `--enable-admission-plugins`,
+/// The admission plugins that run: the default ones, unless they are named here. Source: `--enable-admission-plugins`,
 /// `--disable-admission-plugins`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginChoice {

@@ -1,4 +1,4 @@
-//! Where a resource may be: a path's scope fits its kind's, or nothing is there.
+//! The scope of a resource: a path's scope fits its kind's, or nothing is there.
 //!
 //! Only [`Placed::new`] makes a [`Placed`], and a [`Request`](crate::request::Request) has one: no verb, no subresource and
 //! no stream is reached by a path that upstream does not route. That authorization was asked about one scope while

@@ -72,15 +72,15 @@ pub fn is_exempt_kind(kind: &Kind) -> bool {
     EXEMPT.contains(&(kind.group(), kind.resource()))
 }
 
-/// What a server knows of its admission policies.
+/// The admission policies of a server.
 pub struct Policies {
     /// Those that change.
     pub mutating: Source<Mutations>,
-    /// What is counted about them.
+    /// The metrics about them.
     pub mutations: Arc<MutationMetrics>,
     /// Those that refuse.
     pub validating: Source<Validations>,
-    /// What is counted about them.
+    /// The metrics about them.
     pub validations: Arc<ValidationMetrics>,
 }
 

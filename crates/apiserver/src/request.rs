@@ -41,11 +41,11 @@ pub struct Request {
     pub catalogue: Arc<Snapshot>,
     /// The one that it is about.
     pub kind: Kind,
-    /// Where they are; absent inside this process, behind a front proxy, and for those whom somebody acts as.
+    /// The client's address; absent inside this process, behind a front proxy, and for those whom somebody acts as.
     pub origin: Option<IpAddr>,
     /// The headers.
     pub headers: HeaderMap,
-    /// What the client wants.
+    /// The forms that the client accepts.
     pub accept: Accept,
     /// The body; empty for reads.
     pub body: Bytes,
@@ -55,9 +55,9 @@ pub struct Request {
     pub cause: u64,
     /// Warnings and audit annotations; shared by copies.
     pub notes: Arc<Notes>,
-    /// What a webhook has converted for it; shared by copies.
+    /// The objects that a webhook has converted for it; shared by copies.
     pub at_hand: Arc<AtHand>,
-    /// When nobody waits for the answer any more; never, for what the server does on its own account.
+    /// The time from which nobody waits for the answer any more; none, for what the server does on its own account.
     pub deadline: Option<Instant>,
 }
 
@@ -82,7 +82,7 @@ impl Request {
         self.info.query.get("dryRun") == Some("All")
     }
 
-    /// Which component it is: the ServiceAccount that a controller's `User-Agent` ends with, else its first word.
+    /// The component that sends it: the ServiceAccount that a controller's `User-Agent` ends with, else its first word.
     pub fn component(&self) -> &str {
         let agent = self.headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok());
         let agent = agent.unwrap_or_default();
@@ -110,7 +110,7 @@ impl Deref for Authorized {
 }
 
 impl Authorized {
-    /// Who asks.
+    /// The user that asks.
     pub fn user(&self) -> &UserInfo {
         self.permit.user()
     }
@@ -142,7 +142,7 @@ impl Authorized {
             .then_some(Self { permit, request })
     }
 
-    /// What is stored beside the revision that this request makes.
+    /// The cause that is stored beside the revision that this request makes.
     pub fn cause_bytes(&self) -> Bytes {
         let cause = json!({
             "parent": self.cause,
@@ -168,7 +168,7 @@ impl Authorized {
     }
 }
 
-/// What a delegate is asked, for a kind that this server knows, without its body.
+/// The request to a delegate, for a kind that this server knows, without its body.
 ///
 /// # Errors
 /// 404 and 405 as [`Placed::new`], 406 for what the client does not take.
@@ -255,7 +255,7 @@ pub(crate) fn of_server_for(
     Some((request.authorized(Permit::server()), object))
 }
 
-/// What a client takes of a kind.
+/// The forms of a kind that a client takes.
 ///
 /// # Errors
 /// 406 if that is nothing.

@@ -1,4 +1,4 @@
-//! What a request wants, read off its method, path and query. Pure.
+//! The target of a request, read off its method, path and query. Pure.
 //!
 //! Source: `k8s.io/apiserver/pkg/endpoints/request.RequestInfo`.
 
@@ -6,7 +6,7 @@ use http::Method;
 
 use crate::status::{Error, Result};
 
-/// What is to be done.
+/// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Reads one object.
@@ -93,7 +93,7 @@ impl Query {
     }
 }
 
-/// Where a path puts a resource.
+/// The scope in which a path puts a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// `/RESOURCE`: the cluster, or all namespaces.
@@ -107,13 +107,13 @@ pub enum Scope {
 /// The resource part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceInfo {
-    /// What is to be done.
+    /// The verb.
     pub verb: Verb,
     /// Empty for core.
     pub group: String,
     /// For example `v1`.
     pub version: String,
-    /// Where the path puts it.
+    /// The scope in which the path puts it.
     pub scope: Scope,
     /// Empty for cluster scope and for all namespaces. For a Namespace itself: its name.
     pub namespace: String,
@@ -123,7 +123,7 @@ pub struct ResourceInfo {
     pub subresource: String,
     /// Empty for collections.
     pub name: String,
-    /// What follows the subresource, for proxies.
+    /// The rest of the path after the subresource, for proxies.
     pub rest: String,
 }
 
@@ -138,7 +138,7 @@ pub struct RequestInfo {
     pub raw_query: String,
     /// The parameters.
     pub query: Query,
-    /// What it is about; `None` for paths that are no resource.
+    /// The resource that it is about; `None` for paths that are no resource.
     pub resource: Option<ResourceInfo>,
 }
 

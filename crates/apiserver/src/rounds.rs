@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// What is remembered from the first round for the second.
+/// The memory of the first round for the second.
 #[derive(Debug, Default)]
 pub struct Rounds {
     is_second: bool,
@@ -21,7 +21,7 @@ pub struct Rounds {
     webhooks: Asked,
 }
 
-/// Who is asked: policies or webhooks.
+/// The phase: policies or webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Mutating policies.

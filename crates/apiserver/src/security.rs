@@ -1,4 +1,4 @@
-//! Who is it, and may they: joins `auth` to requests and to the cached RBAC objects.
+//! Authentication and authorization: joins `auth` to requests and to the cached RBAC objects.
 
 mod attributes;
 mod authentication;
@@ -74,13 +74,13 @@ pub struct Security {
     builtin: Kinds,
 }
 
-/// What is needed to ask others.
+/// The means of asking others.
 pub struct Outside {
-    /// Where connections live.
+    /// The tasks that connections live in.
     pub tasks: Tasks,
     /// Chance, for delays.
     pub random: Random,
-    /// Where calls are counted.
+    /// The registry that calls are counted in.
     pub registry: Registry,
 }
 
@@ -141,7 +141,7 @@ impl Security {
         &self.tokens
     }
 
-    /// Which tokens in Secrets were used today for the first time.
+    /// The tokens in Secrets that were used today for the first time.
     pub fn uses(&self) -> &Uses {
         &self.uses
     }

@@ -73,7 +73,7 @@ const ACCEPT_RETRY_MAX: Duration = Duration::from_secs(1);
 /// How long connections get to finish at shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a server did not start.
+/// The reason why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The store could not be read.
@@ -125,7 +125,7 @@ impl ApiServer {
         &self.api.catalogue
     }
 
-    /// Where it listens, if it does.
+    /// The address on which it listens, if it does.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }

@@ -25,7 +25,7 @@ const SERVICE: Subject<'static> = Subject { group: "", resource: "service" };
 /// A Service and one of its ports.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceReference {
-    /// Where the Service is.
+    /// The namespace of the Service.
     pub namespace: String,
     /// Its name.
     pub name: String,

@@ -11,7 +11,7 @@ use machinery::field::{FieldErrors, Reason};
 use serde_json::{Value, json};
 use store::StoreError;
 
-/// What every stage of a request returns on failure.
+/// The result of every stage of a request.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failed request, ready to be shown.
@@ -40,7 +40,7 @@ pub enum StatusReason {
 }
 
 impl StatusReason {
-    /// What clients are told.
+    /// The reason that clients are told.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Own(reason) => reason,
@@ -55,7 +55,7 @@ impl PartialEq<&str> for StatusReason {
     }
 }
 
-/// Which resource (or kind) an error talks about.
+/// The resource (or kind) that an error is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// The API group; empty for core.

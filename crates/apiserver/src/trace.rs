@@ -1,4 +1,4 @@
-//! What caused what: a bounded ring of commits with their causes, and of the spans that components report.
+//! The causes of commits: a bounded ring of commits with their causes, and of the spans that components report.
 //!
 //! `GET /debug/knarr/trace?resource=deployments&namespace=default&name=web` answers everything that follows from
 //! the commits of one object; `POST /debug/knarr/spans` takes spans. Both are authorised as non-resource URLs.
@@ -28,17 +28,18 @@ use crate::request_info::Query;
 use crate::request_info::cut;
 use crate::status::{Error, Result};
 
-/// How many commits are remembered.
+/// The number of commits that are remembered.
 pub const COMMITS_MAX: usize = 16_384;
-/// How many spans are remembered.
+/// The number of spans that are remembered.
 pub const SPANS_MAX: usize = 16_384;
-/// How much is remembered of each text that somebody has sent; names of objects with their namespaces are shorter.
+/// The bytes that are remembered of each text that somebody has sent; names of objects with their namespaces are
+/// shorter.
 pub const TEXT_BYTES_MAX: usize = 512;
 /// How soon spans are in the file that outlives a crash.
 const SAVED_AFTER: Duration = Duration::from_secs(3);
 /// Saving takes one part in so many of the time.
 const SAVE_SHARE: u32 = 100;
-/// How many spans one report may hold.
+/// The number of spans that one report may hold.
 pub const REPORT_SPANS_MAX: usize = 1_024;
 
 /// The two rings.

@@ -28,7 +28,7 @@ use tunnel::{Connection, Tunnel};
 /// How many tunnels a Node may have; the oldest gives way.
 const OF_NODE_MAX: usize = 4;
 
-/// What goes through tunnels, where there are some. Source: k3s' `--egress-selector-mode`.
+/// The connections that go through tunnels, where there are some. Source: k3s' `--egress-selector-mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EgressSelectorMode {
@@ -41,7 +41,7 @@ pub enum EgressSelectorMode {
     Pod,
 }
 
-/// Why a tunnel ends that could go on.
+/// The reason why a tunnel ends that could go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Its Node has so many newer ones.
@@ -59,16 +59,16 @@ impl fmt::Display for Ended {
     }
 }
 
-/// What is told of a tunnel.
+/// The facts about a tunnel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Told {
-    /// Whose it is.
+    /// The Node that it belongs to.
     pub node: String,
-    /// Where it comes from.
+    /// The address that it comes from.
     pub from: Option<IpAddr>,
     /// Since when it stands.
     pub since: Timestamp,
-    /// How many connections go through it.
+    /// The number of connections through it.
     pub connections: usize,
 }
 
@@ -131,7 +131,7 @@ impl Tunnels {
         Arc::new(Self { mode, held: Mutex::default(), metrics: Metrics::of(registry) })
     }
 
-    /// What goes through them.
+    /// The connections that go through them.
     pub fn mode(&self) -> EgressSelectorMode {
         self.mode
     }
@@ -158,7 +158,7 @@ impl Tunnels {
         Place { tunnels: Arc::clone(self), node: node.to_owned(), id, end: ends }
     }
 
-    /// What ranges a Node has.
+    /// Notes the ranges that a Node has.
     pub fn learn(&self, node: &str, ranges: Vec<Cidr>) {
         let mut held = self.held.lock();
         match ranges.is_empty() {

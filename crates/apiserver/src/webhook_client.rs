@@ -39,7 +39,7 @@ pub use failure::CallError;
 
 /// The longest answer that is read, unless somebody says otherwise. Source: `MaxRequestBodyBytes` of upstream's servers, whose bodies webhooks get.
 pub const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// How long a call may take, whatever else is said. Source: `setGlobalDefaults` of upstream's `authentication.go`.
+/// The time that a call may take, whatever else is said. Source: `setGlobalDefaults` of upstream's `authentication.go`.
 pub const CALL_MAX: Duration = Duration::from_secs(30);
 /// How many calls one webhook gets at a time; others wait, as long as they may.
 const CALLS_MAX: usize = 256;
@@ -49,10 +49,10 @@ const IDLE_MAX: Duration = Duration::from_secs(90);
 /// Who asks, in admission.
 const AGENT: &str = "kube-apiserver-admission";
 
-/// Where a webhook is, and who vouches for it.
+/// The address of a webhook, and the authorities for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// Where it is.
+    /// The address.
     pub address: Address,
     /// PEM; the host's own authorities if empty.
     pub ca_bundle: Vec<u8>,

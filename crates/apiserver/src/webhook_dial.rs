@@ -1,4 +1,4 @@
-//! How webhooks are reached: by URL, or by a Service's ready endpoints.
+//! The connection to webhooks: by URL, or by a Service's ready endpoints.
 //!
 //! A URL is an administrator's, who may name whatever this host reaches but the API servers themselves. What is behind a
 //! Service may be written by others: there the server goes only where it goes for anybody.

@@ -35,17 +35,17 @@ use metrics::WebhookMetrics;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// What a server knows of its admission webhooks.
+/// The admission webhooks of a server.
 pub struct Webhooks {
     /// Those that may change objects.
     pub mutating: Hooks,
     /// Those that only refuse.
     pub validating: Hooks,
-    /// What is counted about them.
+    /// The metrics about them.
     pub metrics: Arc<WebhookMetrics>,
 }
 
-/// Which credentials the two sorts of webhooks see. Source: `--admission-control-config-file`.
+/// The credentials that the two sorts of webhooks see. Source: `--admission-control-config-file`.
 #[derive(Clone, Debug, Default)]
 pub struct AdmissionCredentials {
     /// Those that may change objects.

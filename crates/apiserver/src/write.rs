@@ -47,18 +47,18 @@ use door::Door;
 pub use ownership::Ownership;
 pub use validation::Admitted;
 
-/// How often a write is tried again when somebody else wrote in between.
+/// The number of times that a write is tried again when somebody else wrote in between.
 pub const CONFLICT_RETRIES_MAX: usize = 16;
 
 /// Everything that writes work with; what is known of the cluster can be reached through it.
 pub struct Writer {
-    /// What is known.
+    /// The state of the cluster.
     pub cluster: Cluster,
-    /// What takes admitted objects.
+    /// The door, which takes admitted objects.
     pub door: Door,
-    /// Which node ports are given out.
+    /// The node ports that are given out.
     pub node_ports: NodePorts,
-    /// What the objects of namespaces with quotas cost.
+    /// The usage of namespaces with quotas.
     pub quota: Arc<Ledger>,
 }
 

@@ -1,4 +1,4 @@
-//! What administrators' webhooks and policies are told of a request: the same in all phases.
+//! The facts about a request for administrators' webhooks and policies: the same in all phases.
 
 use std::borrow::Cow;
 

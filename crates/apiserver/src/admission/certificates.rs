@@ -1,4 +1,4 @@
-//! Who approves or signs for a signer must be allowed to, and nobody asks for `system:masters`.
+//! The rights to approve and sign for a signer; nobody asks for `system:masters`.
 //!
 //! Source: `plugin/pkg/admission/certificates`.
 

@@ -1,4 +1,4 @@
-//! What plugins are told by `--admission-control-config-file`.
+//! The arguments of plugins in `--admission-control-config-file`.
 //!
 //! Source: `apiserver.config.k8s.io/v1.AdmissionConfiguration`.
 
@@ -41,7 +41,7 @@ struct Told {
     configuration: Option<Value>,
 }
 
-/// What the file says to those who take a configuration.
+/// The content of the file for those that take a configuration.
 #[derive(Debug, Default)]
 pub struct Configured {
     /// To `EventRateLimit`.

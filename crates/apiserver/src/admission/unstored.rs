@@ -1,5 +1,5 @@
-//! What of a request is asked about though nothing that it sends is stored: deletions, what is posted below an object, and
-//! streams. All phases of webhooks and policies come one after the other.
+//! Requests that are asked about though nothing that they send is stored: deletions, what is posted below an object,
+//! and streams. All phases of webhooks and policies come one after the other.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whether a server elsewhere can be used: the condition `Available` of its APIService.
+//! The availability of a server elsewhere: the condition `Available` of its APIService.
 //!
 //! Looked at when the APIService, its Service or EndpointSlices change, and every half minute; what is not well is looked
 //! at again sooner. The status is written only when it says something else than before.
@@ -60,7 +60,7 @@ struct Reason {
     reason: &'static str,
 }
 
-/// What is counted of availability.
+/// The metrics of availability.
 pub struct Metrics {
     unavailable: Family<Name, Gauge>,
     became: Family<Reason, Counter>,

@@ -71,7 +71,7 @@ struct Shared {
     last_used: Instant,
 }
 
-/// What a request holds as long as its answer comes.
+/// The resources that a request holds as long as its answer comes.
 pub enum Held {
     /// A place on a connection.
     Stream(Arc<()>),
@@ -102,12 +102,12 @@ impl Link {
         Self { target, tls, shared: Mutex::default(), single: Arc::new(Semaphore::new(SINGLE_MAX)) }
     }
 
-    /// Where it leads.
+    /// The target.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Why it leads nowhere, if what the APIService says of certificates cannot be used.
+    /// The reason why it leads nowhere, if what the APIService says of certificates cannot be used.
     pub fn fault(&self) -> Option<&str> {
         self.tls.as_ref().err().map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! What an APIService says. Pure.
+//! The content of an APIService. Pure.
 //!
 //! Source: `apiregistration.k8s.io/v1`, `k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper`.
 
@@ -24,7 +24,7 @@ pub struct Registration {
     pub group_priority: i64,
     /// `spec.versionPriority`.
     pub version_priority: i64,
-    /// Who serves it, if not this server.
+    /// The server that serves it, if not this one.
     pub target: Option<Target>,
     /// `true` if the condition `Available` is true.
     pub is_available: bool,
@@ -32,16 +32,16 @@ pub struct Registration {
     pub is_said_local: bool,
 }
 
-/// Who serves a group-version elsewhere.
+/// The server that serves a group-version elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The Service in front of them.
     pub service: ServiceReference,
-    /// Whose certificates are believed.
+    /// The certificates that are believed.
     pub trust: Trust,
 }
 
-/// Whose certificates are believed.
+/// The certificates that are believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// Those of these authorities, PEM.
@@ -53,7 +53,7 @@ pub enum Trust {
 }
 
 impl Registration {
-    /// What an APIService says.
+    /// The content of an APIService.
     ///
     /// `None` for what validation would have refused.
     pub fn of(object: &Value) -> Option<Self> {
@@ -82,7 +82,7 @@ impl Registration {
 }
 
 impl Registration {
-    /// Where the group-version is.
+    /// The path of the group-version.
     pub fn path(&self) -> String {
         match self.group.as_str() {
             "" => format!("/api/{}", self.version),

@@ -1,4 +1,4 @@
-//! What was read of objects: of those that have not changed it is not read again.
+//! The parts that were read of objects: of those that have not changed they are not read again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -16,14 +16,14 @@ const WAITING_MAX: usize = 10_000;
 /// How long they may be together: clients choose what is in them, and a policy may want all that was sent.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Where the log goes and how much of it is kept; 0 is no limit.
+/// The file of the log and how much of it is kept; 0 is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogFile {
     /// `-` is standard output.
     pub path: PathBuf,
     /// Files older than this many days are removed.
     pub days_max: u32,
-    /// How many old files are kept.
+    /// The number of old files that are kept.
     pub files_max: usize,
     /// A file that grows beyond so many megabytes is put aside.
     pub megabytes_max: u64,

@@ -1,4 +1,4 @@
-//! What is counted about audit events.
+//! The metrics of audit events.
 //!
 //! Source: `k8s.io/apiserver/pkg/audit/metrics.go`.
 

@@ -1,4 +1,4 @@
-//! What the audit log says about a request: the first rule that matches decides. Pure.
+//! The policy of the audit log: the first rule that matches decides. Pure.
 //!
 //! Source: `audit.k8s.io/v1.Policy`, `k8s.io/apiserver/pkg/audit/policy`.
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::request_info::RequestInfo;
 
-/// How much is said.
+/// The detail of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub enum Level {
     /// Nothing.
@@ -33,7 +33,7 @@ impl Level {
     }
 }
 
-/// When an event is made.
+/// The stage at which an event is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Stage {
     /// Before anything is done.
@@ -96,12 +96,12 @@ struct GroupResources {
 /// What is logged where nobody says what.
 const DEFAULT: &str = include_str!("default_policy.yaml");
 
-/// What a policy says about one request.
+/// The verdict of a policy on one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// How much is said.
+    /// The detail.
     pub level: Level,
-    /// When nothing is said.
+    /// The stages at which nothing is said.
     pub omit_stages: Vec<Stage>,
     /// `true` if `managedFields` are left out.
     pub omit_managed_fields: bool,
@@ -140,7 +140,7 @@ impl Policy {
         Self::parse(DEFAULT)
     }
 
-    /// What is said about a request.
+    /// The verdict on a request.
     pub fn judge(&self, user: &UserInfo, info: &RequestInfo) -> Verdict {
         let Some(rule) = self.rules.iter().find(|rule| rule.matches(user, info)) else {
             return Verdict::default();

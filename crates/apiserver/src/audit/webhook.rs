@@ -30,22 +30,22 @@ const BATCHES_MAX: u32 = 16;
 const LAST_MAX: Duration = Duration::from_secs(5);
 const MODES: &str = "batch,blocking,blocking-strict";
 
-/// Where events go, and how. Source: `--audit-webhook-*`.
+/// The destination of events, and the manner of sending. Source: `--audit-webhook-*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Where.
+    /// The target.
     pub target: Target,
-    /// Who waits for whom.
+    /// The mode: who waits for whom.
     pub mode: Mode,
-    /// How long to wait before the first failed call is made again.
+    /// The wait before the first failed call is made again.
     pub initial_backoff: Duration,
-    /// What is sent together.
+    /// The bounds of a batch.
     pub batch: Batch,
-    /// What is too long, if anything is.
+    /// The sizes from which events are cut, if any are.
     pub truncate: Option<Truncate>,
 }
 
-/// Who waits for whom.
+/// The mode: who waits for whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Events wait for each other.
@@ -56,16 +56,16 @@ pub enum Mode {
     BlockingStrict,
 }
 
-/// What is sent together.
+/// The bounds of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// How many events may wait.
+    /// The number of events that may wait.
     pub buffer_size: usize,
-    /// How many are sent at a time.
+    /// The number of events that are sent at a time.
     pub size_max: usize,
-    /// How long the first one waits for others.
+    /// The time that the first one waits for others.
     pub wait_max: Duration,
-    /// How many batches are sent in a second, and how many at once; any number if absent.
+    /// The number of batches that are sent in a second, and at once; any number if absent.
     pub throttle: Option<(Rate, u32)>,
 }
 
@@ -80,10 +80,10 @@ impl Default for Batch {
     }
 }
 
-/// What is too long, in bytes.
+/// The sizes from which events are cut, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncate {
-    /// What is sent together.
+    /// The size of all events that are sent together.
     pub batch_bytes_max: usize,
     /// One event. What was sent and answered is left out of a longer one, and if it is still longer, it is dropped.
     pub event_bytes_max: usize,

@@ -1,4 +1,5 @@
-//! What the file says of claims and users, compiled: `jwt[].claimMappings`, `claimValidationRules`, `userValidationRules`.
+//! The rules of the file about claims and users, compiled: `jwt[].claimMappings`, `claimValidationRules`,
+//! `userValidationRules`.
 //!
 //! Source: `k8s.io/apiserver/pkg/apis/apiserver/validation`, `pkg/authentication/cel`.
 

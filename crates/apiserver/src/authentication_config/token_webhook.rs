@@ -1,18 +1,18 @@
-//! Who is asked about tokens that nothing here knows.
+//! The webhook that is asked about tokens that nothing here knows.
 
 use std::time::Duration;
 
 use crate::authorization_config::ReviewVersion;
 use crate::webhook_client::kubeconfig::Target;
 
-/// Which webhook is asked who somebody is whom nothing here knows. Source: `--authentication-token-webhook-*`.
+/// The webhook that is asked about a token that nothing here knows. Source: `--authentication-token-webhook-*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenWebhook {
-    /// Where it is.
+    /// The target.
     pub target: Target,
     /// In which version it is asked.
     pub version: ReviewVersion,
-    /// How long answers are kept; nothing if not at all.
+    /// The time for which answers are kept; none if not at all.
     pub cache_ttl: Duration,
 }
 

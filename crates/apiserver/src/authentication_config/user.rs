@@ -12,7 +12,7 @@ use serde_json::{Number, Value as Json, json};
 
 use super::compile::{CLAIMS, USER, USER_TYPE};
 
-/// Whom tokens of one issuer stand for.
+/// The users that tokens of one issuer stand for.
 #[derive(Debug)]
 pub struct Mapping {
     pub(super) username: From,

@@ -61,7 +61,7 @@ impl Conditions {
         Ok(())
     }
 
-    /// Whether a webhook is to be asked about the `spec` of a review.
+    /// The answer whether a webhook is to be asked about the `spec` of a review.
     ///
     /// # Errors
     /// Why that cannot be said.

@@ -1,4 +1,4 @@
-//! Where a kubelet is: what its Node says, as far as the server connects there.
+//! The address of a kubelet: what its Node says, as far as the server connects there.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::status::{Error, Result};
 
 const KUBELET_PORT: u16 = 10250;
 
-/// Where a node's kubelet listens, and how it is spoken to.
+/// The address on which a node's kubelet listens, and its TLS settings.
 ///
 /// # Errors
 /// As [`address`]; 400 if the server does not connect to that, 503 without a certificate of our own.
@@ -19,7 +19,7 @@ pub async fn kubelet(api: &Api, node: &str) -> Result<Backend> {
     Ok(Backend { to, tls: Some(api.kubelets.tls()?) })
 }
 
-/// What a Node says of where its kubelet listens: host and port.
+/// The address of a Node's kubelet, as the Node says: host and port.
 ///
 /// # Errors
 /// 404 without the Node, 500 if it has no address.

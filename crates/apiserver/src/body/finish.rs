@@ -32,7 +32,7 @@ pub struct PassedOn;
 #[derive(Clone, Copy, Debug)]
 pub struct Finite(pub u64);
 
-/// What a client wants of any answer.
+/// The wishes of a client about any answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finish {
     is_pretty: bool,
@@ -76,7 +76,7 @@ impl Finish {
     }
 }
 
-/// How long the body of an answer is, or may be; `None` if it never ends by itself.
+/// The size of an answer's body, exact or at most; `None` if it never ends by itself.
 pub fn size(response: &Response<Body>) -> Option<u64> {
     let guess = response.extensions().get::<Finite>().map(|finite| finite.0);
     response.body().size_hint().exact().or(guess)

@@ -1,5 +1,5 @@
-//! What a new cluster has beside namespaces, roles and the `kubernetes` Service: the range of service
-//! addresses and a record of each group and version that is served.
+//! The objects of a new cluster beside namespaces, roles and the `kubernetes` Service: the range of service addresses
+//! and a record of each group and version that is served.
 
 use machinery::metadata;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Who wakes for which events: watchers are found by what their filters ask for, and all others sleep on.
+//! The watchers that wake for an event: watchers are found by what their filters ask for, and all others sleep on.
 //!
 //! A watcher that asks for one object, one name, one value of a field (`spec.nodeName` of a kubelet's Pods) or one
 //! namespace is woken by events about that, every other one by all events. The index is a hint: whoever wakes filters,
@@ -29,7 +29,7 @@ pub trait ReadFields: std::fmt::Debug + Send + Sync {
     fn fields_of(&self, object: &CachedObject) -> Fields;
 }
 
-/// What a watcher can be found by.
+/// The index term that a watcher can be found by.
 #[derive(Clone, Debug)]
 pub enum Interest {
     /// Nothing: it sees every event.

@@ -14,17 +14,17 @@ use crate::at_rest::Unreadable;
 use crate::object::{CachedObject, Keys};
 use crate::status::{Error, Result};
 
-/// How many events a resource remembers. A watcher that is further behind is cut with 410.
+/// The number of events that a resource remembers. A watcher that is further behind is cut with 410.
 pub const EVENTS_MAX: usize = 4096;
-/// How many bytes of objects the remembered events hold together, if they are more than [`EVENTS_MIN`]: a burst of changes of
-/// large objects is not kept for ever.
+/// The bytes of objects that the remembered events hold together, if they are more than [`EVENTS_MIN`]: a burst of
+/// changes of large objects is not kept for ever.
 pub const EVENTS_BYTES_MAX: usize = 8 << 20;
 /// How many events a resource remembers however large they are. Source: upstream's watch cache remembers as many at least.
 const EVENTS_MIN: usize = 100;
 /// How many events a watcher takes at once.
 const BATCH_EVENTS_MAX: usize = 256;
 
-/// What happened to an object.
+/// The change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
     /// It came to be.
@@ -51,7 +51,7 @@ impl EventType {
 pub struct CacheEvent {
     /// The revision the change made.
     pub revision: Revision,
-    /// What happened.
+    /// The change.
     pub event_type: EventType,
     /// The new state; for a deletion the last state, under the deletion's revision.
     pub object: Arc<CachedObject>,
@@ -64,7 +64,7 @@ pub struct CacheEvent {
 pub struct Listing {
     /// In key order.
     pub objects: Vec<Arc<CachedObject>>,
-    /// What the picture is of.
+    /// The revision of the picture.
     pub revision: Revision,
 }
 
@@ -248,7 +248,7 @@ impl ResourceCache {
         Self { keys, state, changes: AtomicU64::new(0), interests: Interests::new(revision) }
     }
 
-    /// What it has.
+    /// The keys of the objects that it has.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
@@ -327,7 +327,7 @@ impl ResourceCache {
         }
     }
 
-    /// Whether clients may be told of everything whose key begins with `prefix`.
+    /// The check that clients may be told of everything whose key begins with `prefix`.
     ///
     /// # Errors
     /// 500 if something there cannot be read: a list without it would say that it is gone. 404 if nobody serves such
@@ -341,7 +341,7 @@ impl ResourceCache {
         !self.state.read().unreadable.is_empty()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.state.read().objects.len()
     }

@@ -50,7 +50,7 @@ pub struct Told {
     pub http: http::Request<Body>,
     /// Method, path and query.
     pub info: RequestInfo,
-    /// Who asks, and that they may.
+    /// The sender, and the proof that they may.
     pub permit: Permit,
 }
 
@@ -62,14 +62,14 @@ pub struct Asked {
     pub info: RequestInfo,
     /// The resource part.
     pub resource: ResourceInfo,
-    /// Who asks, and that they may.
+    /// The sender, and the proof that they may.
     pub permit: Permit,
-    /// Where they are.
+    /// The client's address.
     pub origin: Option<IpAddr>,
-    /// What they take; nothing that there is, if absent.
+    /// The forms that they take; none that there is, if absent.
     pub accept: Option<Accept>,
     /// Warnings and audit annotations.
     pub notes: Arc<Notes>,
-    /// What was served when it came.
+    /// The catalogue when it came.
     pub catalogue: Arc<Snapshot>,
 }

@@ -1,4 +1,4 @@
-//! Which resources there are: `/api`, `/apis`, per group and version, and aggregated.
+//! The discovery of resources: `/api`, `/apis`, per group and version, and aggregated.
 //!
 //! Made from what is served; the aggregated form, which is made once for each of its states, carries an ETag, the plain ones
 //! come in every format.

@@ -1,4 +1,4 @@
-//! What a server elsewhere tells of itself: the resources of its group-version, read so that nothing it says can spoil what is
+//! The report of a server elsewhere: the resources of its group-version, read so that nothing it says can spoil what is
 //! told of others. Pure.
 //!
 //! Only fields that discovery has are taken over, and only of types that they have; a resource without a name or verbs is
@@ -14,14 +14,14 @@ use crate::tree::text;
 /// How many resources of a group-version are told of.
 const RESOURCES_MAX: usize = 4096;
 
-/// What is known of whoever serves a group-version.
+/// The knowledge of whoever serves a group-version.
 #[derive(Clone, Debug, Default)]
 pub struct Learned {
     /// Its resources, as aggregated discovery has them; nothing before it has told.
     pub resources: Option<Arc<Vec<Value>>>,
     /// `true` if it did not answer when it was last asked.
     pub is_stale: bool,
-    /// What it calls the form of its resources that we have.
+    /// The ETag of the form of its resources that is known.
     pub etag: Option<String>,
     /// The hash of its OpenAPI document of version 3.
     pub third: Option<String>,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// The group of APIServices themselves: nobody else serves it, and it is discovered first.
 pub const OWN_GROUP: &str = "apiregistration.k8s.io";
-/// What kinds of CustomResourceDefinitions have. Source: `pkg/controlplane/controller/crdregistration`.
+/// The priorities of kinds of CustomResourceDefinitions. Source: `pkg/controlplane/controller/crdregistration`.
 pub const DEFINED: (i64, i64) = (1000, 100);
 /// What [`OWN_GROUP`] has: above all that an APIService can say. Source: `APIRegistrationGroupPriority`.
 const OWN_PRIORITY: i64 = 20_001;
@@ -15,7 +15,7 @@ const OWN_PRIORITY: i64 = 20_001;
 const MEASURES: &str = "metrics.k8s.io";
 const UNREGISTERED: (i64, i64) = (100, 100);
 
-/// Which group an unqualified name is looked for first, and then which of its versions: upstream's numbers.
+/// The priorities of groups, and of their versions, in the search for an unqualified name: upstream's numbers.
 pub const PRIORITIES: &[(&str, &str, i64, i64)] = &[
     ("", "v1", 18_000, 1),
     ("apps", "v1", 17_800, 15),

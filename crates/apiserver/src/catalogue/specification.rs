@@ -34,7 +34,7 @@ struct Kept {
     definitions: Map<String, Value>,
 }
 
-/// Why a document is not taken.
+/// The reason why a document is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     /// It is no document of version 2.

@@ -55,7 +55,7 @@ impl Patch {
         }
     }
 
-    /// What the client is told that it sent: the patch if it is strategic, else what it makes of the object.
+    /// The object that the client is told it sent: the patch if it is strategic, else what it makes of the object.
     pub fn shown(&self, kind: &Kind, object: &Value) -> String {
         match self {
             Self::Strategic(patch) => super::go_text(patch),

@@ -1,4 +1,5 @@
-//! Why a body was refused, in upstream's words: what the parser says, what the body claims to be, which field is wrong.
+//! The reasons why a body was refused, in upstream's words: what the parser says, what the body claims to be, which
+//! field is wrong.
 //!
 //! Source: `transformDecodeError` of `k8s.io/apiserver/pkg/endpoints/handlers`; `k8s.io/apimachinery/pkg/runtime`.
 

@@ -1,4 +1,4 @@
-//! What a converted object may be: the same object in the version that was asked for. Of its metadata only labels and
+//! The check of a converted object: the same object in the version that was asked for. Of its metadata only labels and
 //! annotations may be other ones; all else is the original's, whatever the webhook says.
 //!
 //! Source: `validateConvertedObject` and `restoreObjectMeta` of `webhook_converter.go`.

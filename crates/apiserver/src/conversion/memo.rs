@@ -1,4 +1,4 @@
-//! What was converted, for those who ask again: bounded in bytes, and forgotten when nobody has asked for a while.
+//! The converted objects, for those who ask again: bounded in bytes, and forgotten when nobody has asked for a while.
 //!
 //! Two generations: what is asked for moves to the young one, and when that is full, or enough time has passed, it becomes
 //! the old one, whose memory ends.

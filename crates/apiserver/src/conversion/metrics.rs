@@ -1,4 +1,4 @@
-//! What is counted about conversion webhooks.
+//! The metrics of conversion webhooks.
 //!
 //! Source: `k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/metrics.go`.
 

@@ -1,4 +1,4 @@
-//! What is served of one definition, and how it changes.
+//! The served parts of one definition, and their changes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What priority and fairness counts, by upstream's names.
+//! The metrics of priority and fairness, by upstream's names.
 //!
 //! The handles of a schema are looked up once per plan, so that a request pays for a few additions only.
 //! Source: `k8s.io/apiserver/pkg/util/flowcontrol/metrics`.

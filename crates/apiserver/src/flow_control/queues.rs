@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// The number of a request.
 pub type Id = u64;
 
-/// What is done with a request that has no seat.
+/// The treatment of a request that has no seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// It is sent away.
@@ -27,16 +27,16 @@ pub enum Full {
     },
 }
 
-/// How a level is set up.
+/// The settings of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Its own seats.
     pub seats: u32,
-    /// How many of them others may use while they are idle.
+    /// The number of them that others may use while they are idle.
     pub lendable: u32,
-    /// How many of others' it may use.
+    /// The number of others' that it may use.
     pub borrowing_max: u32,
-    /// What happens when no seat is free.
+    /// The treatment when no seat is free.
     pub full: Full,
 }
 
@@ -45,13 +45,13 @@ pub struct Settings {
 pub struct Started {
     /// At which level.
     pub level: usize,
-    /// Which one.
+    /// The id.
     pub id: Id,
     /// On how many seats.
     pub width: u32,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It has its seats.

@@ -1,4 +1,4 @@
-//! Which FlowSchema a request belongs to. Pure.
+//! The FlowSchema that a request belongs to. Pure.
 //!
 //! Source: `flowcontrol.apiserver.k8s.io/v1`, `k8s.io/apiserver/pkg/util/flowcontrol/rule.go`.
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::request_info::RequestInfo;
 use crate::tree::text;
 
-/// What tells the flows of a schema apart.
+/// The property that tells the flows of a schema apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distinguisher {
     /// They are one flow.
@@ -31,7 +31,7 @@ pub struct Schema {
     pub precedence: i64,
     /// The name of its PriorityLevelConfiguration.
     pub level: String,
-    /// What tells its flows apart.
+    /// The property that tells its flows apart.
     pub distinguisher: Distinguisher,
     rules: Vec<Rule>,
 }
@@ -98,7 +98,7 @@ impl Schema {
         self.rules.iter().any(|rule| rule.matches(user, info))
     }
 
-    /// Which of the schema's flows a request is part of.
+    /// The flow of the schema that a request is part of.
     pub fn flow<'a>(&self, user: &'a UserInfo, info: &'a RequestInfo) -> &'a str {
         match self.distinguisher {
             Distinguisher::None => "",

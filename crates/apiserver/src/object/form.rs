@@ -1,4 +1,4 @@
-//! How stored objects of a custom kind are read: in the form that its definition says today.
+//! The form in which stored objects of a custom kind are read: the one that its definition says today.
 //!
 //! Objects stay as they were written when the definition changes: fields may lack that have defaults now, others may be
 //! there that the schema does not know any more, and the version may be another one. All of that is put right when an object

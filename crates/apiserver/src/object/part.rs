@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// What `pointers` (RFC 6901, through objects, without escapes) lead to in `json`, each where it is there; null if
-/// `json` is no object.
+/// The values that `pointers` (RFC 6901, through objects, without escapes) lead to in `json`, each where it is there;
+/// null if `json` is no object.
 pub fn part(json: &[u8], pointers: &[&str]) -> Value {
     let paths: Vec<&str> = pointers.iter().map(|pointer| pointer.trim_start_matches('/')).collect();
     let mut deserializer = serde_json::Deserializer::from_slice(json);

@@ -34,7 +34,7 @@ enum Slot<'v> {
 #[derive(Debug)]
 struct Names<'v>(&'v Scope<'v>);
 
-/// Why an expression has no value.
+/// The reason why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// It fails, in upstream's words; others can be evaluated.
@@ -67,7 +67,7 @@ impl<'v> Scope<'v> {
         self
     }
 
-    /// What is left of the budget.
+    /// The rest of the budget.
     pub fn left(&self) -> u64 {
         self.left.get()
     }
@@ -135,7 +135,7 @@ impl Fields for Names<'_> {
     }
 }
 
-/// Whether all conditions hold. One that does not is enough, and then failures of others do not matter.
+/// The conjunction of all conditions. One that does not hold is enough, and then failures of others do not matter.
 ///
 /// # Errors
 /// What fails, if no condition says no.

@@ -1,4 +1,4 @@
-//! What a request has to do with all policies: which it must pass, with which parameters.
+//! The relation of a request to all policies: which it must pass, with which parameters.
 //!
 //! Source: `plugin/policy/generic/policy_dispatcher.go`.
 
@@ -34,7 +34,7 @@ pub struct Misconfigured<'h, E> {
     pub policy: &'h Policy<E>,
     /// The binding, if it is at fault.
     pub binding: Option<&'h Binding>,
-    /// Why, in upstream's words.
+    /// The reason, in upstream's words.
     pub message: String,
 }
 
@@ -59,7 +59,7 @@ impl<E> Misconfigured<'_, E> {
     }
 }
 
-/// What comes of comparing.
+/// The result of comparing.
 pub type Found<'h, E> = Result<Invocation<'h, E>, Misconfigured<'h, E>>;
 
 /// Each policy by name, each of its bindings by name, each parameter by name: those that the request concerns. Those that

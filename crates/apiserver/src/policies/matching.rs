@@ -1,4 +1,4 @@
-//! Which requests a policy or a binding is about, and in which form it sees their objects.
+//! The requests that a policy or a binding is about, and the form in which it sees their objects.
 //!
 //! Source: `plugin/policy/matching/matching.go`.
 

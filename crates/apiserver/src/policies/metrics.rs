@@ -1,4 +1,4 @@
-//! What is counted about policies.
+//! The metrics of policies.
 //!
 //! Source: `plugin/policy/{mutating,validating}/metrics`.
 
@@ -52,7 +52,7 @@ struct Check {
 /// `apiserver_validating_admission_policy_*`.
 pub struct ValidationMetrics(Checks<Check>);
 
-/// What is done about a validation.
+/// The action on a validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforcement {
     /// Nothing, although it could not be evaluated.

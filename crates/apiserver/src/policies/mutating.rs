@@ -26,16 +26,16 @@ use crate::webhooks::metrics::WebhookMetrics;
 /// Policies that fail and are told of.
 const CAUSES_MAX: usize = 100;
 
-/// What policies are carried out with.
+/// The environment that policies are carried out with.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
     /// Counts.
     pub metrics: &'a MutationMetrics,
     /// Counts that webhooks have, too.
     pub webhooks: &'a WebhookMetrics,
-    /// Who is asked what somebody may do.
+    /// The authorizers that are asked what somebody may do.
     pub security: &'a Arc<Security>,
-    /// When the request must be over.
+    /// The deadline of the request.
     pub deadline: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! What a mutating policy makes of a request's object: its mutations, one after the other.
+//! The result of a mutating policy for a request's object: its mutations, one after the other.
 //!
 //! Here is what is pure: a mutation's expression, the value that it has, and the object that comes of it. `mutating` carries
 //! it out. Source: `plugin/policy/mutating/{compilation,patch}`.
@@ -15,7 +15,7 @@ use super::policy::{Evaluator, Expression, items, text};
 use crate::status::Error;
 use crate::webhooks::attributes::{Attributes, Form};
 
-/// What mutating policies have beside.
+/// The parts that only mutating policies have.
 #[derive(Debug)]
 pub struct Mutations {
     /// In order.
@@ -27,13 +27,13 @@ pub struct Mutations {
 /// One mutation.
 #[derive(Debug)]
 pub struct Mutation {
-    /// What makes the change.
+    /// The expression that makes the change.
     pub expression: Expression,
-    /// What the expression's value is.
+    /// The type of the expression's value.
     pub patch_type: PatchType,
 }
 
-/// What changes an object.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchType {
     /// `Object{...}`, which is merged by the schema.
@@ -68,7 +68,7 @@ impl Evaluator for Mutations {
     }
 }
 
-/// Why a mutation changes nothing.
+/// The reason why a mutation changes nothing.
 #[derive(Clone, Debug)]
 pub enum Failure {
     /// The policy fails, in upstream's words: its failure policy says what comes of that.
@@ -89,7 +89,7 @@ impl From<NoJson> for Failure {
     }
 }
 
-/// What a mutation makes of an object, both in the form that the policy sees.
+/// The object that a mutation makes of an object, both in the form that the policy sees.
 ///
 /// # Errors
 /// As [`Failure`].

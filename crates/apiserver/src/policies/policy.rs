@@ -63,7 +63,7 @@ impl Variables {
         Some((name, program.as_ref().map_err(String::as_str)))
     }
 
-    /// How many there are.
+    /// The number of policies.
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -102,7 +102,7 @@ impl ParamKind {
     }
 }
 
-/// What one sort of policies has beside what all have.
+/// The part of one sort of policies beside what all have.
 pub trait Evaluator: Send + Sync + Sized {
     /// Compiles it from a policy's `spec`.
     fn compile(spec: &Value, compiler: &Compiler) -> Self;
@@ -113,17 +113,17 @@ pub trait Evaluator: Send + Sync + Sized {
 pub struct Policy<E> {
     /// Its name.
     pub name: String,
-    /// What happens when it cannot be evaluated.
+    /// The treatment when it cannot be evaluated.
     pub failure_policy: FailurePolicy,
     /// The kind of its parameters, if it has any.
     pub param_kind: Option<ParamKind>,
-    /// Which requests it is about.
+    /// The requests that it is about.
     pub constraints: Constraints,
     /// Under which further conditions.
     pub conditions: Vec<Expression>,
-    /// What its expressions have in common.
+    /// The variables that its expressions have in common.
     pub variables: Variables,
-    /// What it says.
+    /// The evaluator.
     pub evaluator: E,
     /// Whether it has taken long once.
     is_slow: AtomicBool,
@@ -168,20 +168,20 @@ impl<E: Evaluator> Policy<E> {
     }
 }
 
-/// Which parameters a binding hands to its policy.
+/// The parameters that a binding hands to its policy.
 #[derive(Debug)]
 pub struct ParamRef {
     /// The name of one; empty if they are selected.
     pub name: String,
-    /// Where they are; empty for the namespace of the request.
+    /// The namespace that they are in; empty for the namespace of the request.
     pub namespace: String,
-    /// Which, by their labels.
+    /// The selector of their labels.
     pub selector: Option<Result<Selector, String>>,
     /// `true` if a request is refused for which there is none.
     pub denies_without: bool,
 }
 
-/// What is done when a validation fails.
+/// The action when a validation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum Action {
     /// The request is refused.
@@ -192,7 +192,7 @@ pub enum Action {
     Audit,
 }
 
-/// What makes a policy count.
+/// A binding, which makes a policy count.
 #[derive(Debug)]
 pub struct Binding {
     /// Its name.
@@ -201,9 +201,9 @@ pub struct Binding {
     pub policy: String,
     /// The parameters.
     pub param_ref: Option<ParamRef>,
-    /// Which of the policy's requests; all, if it does not say.
+    /// The choice of the policy's requests; all, if it does not say.
     pub constraints: Option<Constraints>,
-    /// What follows from a failed validation; none of mutating policies.
+    /// The actions after a failed validation; none of mutating policies.
     pub actions: Vec<Action>,
 }
 

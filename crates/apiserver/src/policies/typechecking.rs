@@ -1,4 +1,4 @@
-//! What is probably wrong with a policy's expressions: they are checked against the types of the kinds that its rules name.
+//! The probable errors of a policy's expressions: they are checked against the types of the kinds that its rules name.
 //! Nothing follows from it but what the policy's status says.
 //!
 //! Source: `plugin/policy/validating/typechecking.go`.
@@ -25,7 +25,7 @@ const WARNING_BYTES_MAX: usize = 256 * 1024;
 pub struct Warning {
     /// The expression, such as `spec.validations[0].expression`.
     pub field: String,
-    /// What is wrong with it, for each kind for which something is.
+    /// The errors, for each kind for which there are some.
     pub text: String,
 }
 
@@ -35,7 +35,7 @@ struct Typed {
     checker: Checker,
 }
 
-/// What is probably wrong with a ValidatingAdmissionPolicy, as far as kinds are served now.
+/// The probable errors of a ValidatingAdmissionPolicy, as far as kinds are served now.
 pub fn warnings(policy: &Value, kinds: &Kinds) -> Vec<Warning> {
     let spec = policy.get("spec").unwrap_or(&Value::Null);
     let typed = typed(spec, kinds);

@@ -28,7 +28,7 @@ const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 /// Bytes of an annotation of one binding.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
 
-/// What policies are carried out with.
+/// The environment that policies are carried out with.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
     /// Warnings and annotations of the request.
@@ -37,9 +37,9 @@ pub struct Environment<'a> {
     pub metrics: &'a ValidationMetrics,
     /// Counts that webhooks have, too.
     pub webhooks: &'a WebhookMetrics,
-    /// Who is asked what somebody may do.
+    /// The authorizers that are asked what somebody may do.
     pub security: &'a Arc<Security>,
-    /// When the request must be over.
+    /// The deadline of the request.
     pub deadline: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! What a validating policy says of a request: which validations fail and why, and what the audit log is told.
+//! The outcome of a validating policy for a request: which validations fail and why, and what the audit log is told.
 //!
 //! Source: `plugin/policy/validating/validator.go`. There a message is computed for every validation; here only for one that
 //! fails.
@@ -17,7 +17,7 @@ use super::view::{Beside, View};
 /// Bytes of a message that is computed.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// What validating policies have beside.
+/// The parts that only validating policies have.
 #[derive(Debug)]
 pub struct Validations {
     validations: Vec<Validation>,
@@ -39,7 +39,7 @@ struct Annotation {
     value: Expression,
 }
 
-/// Why a request is refused, as its answer says.
+/// The reason of a refusal, as its answer says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reason {
     /// Its object is wrong.
@@ -92,7 +92,7 @@ impl Evaluator for Validations {
     }
 }
 
-/// What comes of one validation.
+/// The verdict of one validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It holds.
@@ -108,31 +108,31 @@ pub enum Verdict {
 /// A validation's verdict, and how long it took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What comes of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
 }
 
-/// What the audit log is to be told.
+/// The annotations for the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The annotation's key, without the policy's name.
     pub key: String,
     /// Its value, or why there is none.
     pub value: Result<String, String>,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
 }
 
-/// What a policy says of a request.
+/// The outcome of a policy for a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// One for each validation, or one for all of them.
     pub decisions: Vec<Decision>,
     /// Annotations that have a value, or fail.
     pub told: Vec<Told>,
-    /// How many match conditions could not be evaluated.
+    /// The number of match conditions that could not be evaluated.
     pub failed_conditions: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What expressions see of a request.
+//! The variables of a request that expressions see.
 //!
 //! Source: `plugin/cel/{activation,condition}.go`.
 
@@ -28,7 +28,7 @@ pub struct View {
     asked: Option<Value>,
 }
 
-/// What an expression sees beside the request's objects.
+/// The variables that an expression sees beside the request's objects.
 #[derive(Clone, Debug, Default)]
 pub struct Beside<'a> {
     /// `params`.
@@ -40,7 +40,7 @@ pub struct Beside<'a> {
 }
 
 impl View {
-    /// What is seen of a request by who wants objects in one version.
+    /// The view of a request with objects in one version.
     ///
     /// # Errors
     /// 500 if they cannot be converted.
@@ -52,12 +52,12 @@ impl View {
         Ok(Self { form, object, old, request, asked })
     }
 
-    /// What match conditions see. They are not told of the namespace, as upstream.
+    /// The variables of match conditions. They are not told of the namespace, as upstream.
     pub fn of_conditions<'a>(&'a self, beside: Beside<'a>) -> Activation<'a> {
         self.activation(self.asked.as_ref().unwrap_or(&self.request), Beside { namespace: None, ..beside })
     }
 
-    /// What all other expressions see.
+    /// The variables of all other expressions.
     pub fn of_expressions<'a>(&'a self, beside: Beside<'a>) -> Activation<'a> {
         self.activation(&self.request, beside)
     }

@@ -1,4 +1,4 @@
-//! What a proxied name means: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT` of a Pod, Service or Node.
+//! The target of a proxied name: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT` of a Pod, Service or Node.
 //!
 //! Nobody gets to what only claims to be a Pod, nor to where the server does not connect to (`dial`).
 

@@ -10,7 +10,7 @@ use crate::kinds::Kind;
 use crate::negotiate::View;
 use crate::request::Request;
 
-/// What a row carries beside its cells.
+/// The part of an object that a row carries beside its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Include {
     /// Nothing.
@@ -21,10 +21,10 @@ pub enum Include {
     Object,
 }
 
-/// How a Table is written.
+/// The form in which a Table is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// What rows carry.
+    /// The part of objects that rows carry.
     pub include: Include,
     /// The Table's `apiVersion`.
     pub meta_version: &'static str,

@@ -1,4 +1,4 @@
-//! What an authorization webhook is asked, and what it may answer: a SubjectAccessReview. Pure.
+//! The question to an authorization webhook, and its answer: a SubjectAccessReview. Pure.
 //!
 //! Source: `k8s.io/apiserver/plugin/pkg/authorizer/webhook`.
 

@@ -1,4 +1,4 @@
-//! What others have answered, kept for a while: bounded in number, and by keys that say nothing of what was asked.
+//! The answers of others, kept for a while: bounded in number, and by keys that say nothing of what was asked.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Who sends a request: what was presented, in upstream's order, and what tokens are good for.
+//! The sender of a request: what was presented, in upstream's order, and what tokens are good for.
 
 use auth::token::{Legacy, Lookup, TokenError};
 use auth::{Decision, UserInfo};
@@ -79,7 +79,7 @@ impl Security {
         Ok(Some(wanted.user))
     }
 
-    /// Whom a token stands for: service accounts', bootstrap tokens, outside issuers', what the webhook knows.
+    /// The user that a token stands for: service accounts', bootstrap tokens, outside issuers', what the webhook knows.
     ///
     /// # Errors
     /// Why it is not valid.

@@ -42,13 +42,13 @@ impl Security {
         }
     }
 
-    /// What the authorizers say. Webhooks among them may take their time.
+    /// The decision of the authorizers. Webhooks among them may take their time.
     pub async fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Verdict {
         let chain = Arc::clone(&self.chain.read());
         chain.decide(&self.authorizer, user, attributes).await
     }
 
-    /// What the authorizers say; `None` if a webhook has to be asked for it.
+    /// The decision of the authorizers; `None` if a webhook has to be asked for it.
     pub fn decide_at_once(&self, user: &UserInfo, attributes: &Attributes) -> Option<Verdict> {
         let chain = Arc::clone(&self.chain.read());
         chain.decide_at_once(&self.authorizer.read(), user, attributes)
@@ -107,7 +107,7 @@ impl Security {
         status
     }
 
-    /// Whether the user may grant what a role or binding grants.
+    /// The decision whether the user may grant what a role or binding grants.
     ///
     /// # Errors
     /// Upstream's text of what is missing.

@@ -1,4 +1,4 @@
-//! What is counted about authorizers and their webhooks.
+//! The metrics of authorizers and their webhooks.
 //!
 //! Source: `k8s.io/apiserver/pkg/authorization/metrics`, `plugin/pkg/authorizer/webhook/metrics`.
 

@@ -14,12 +14,12 @@ use super::authorization_metrics::AuthorizationMetrics;
 use super::webhook_authorizer::WebhookAuthorizer;
 use crate::authorization_config::{Authorization, Authorizer, Webhook};
 
-/// What the authorizers say, and what went wrong when they were asked.
+/// The decision of the authorizers, and the errors when they were asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// May they.
     pub decision: Decision,
-    /// Why somebody could not be asked. Without it the decision might be another one.
+    /// The reason why somebody could not be asked. Without it the decision might be another one.
     pub error: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! What a client sends to prove who it is: read here, and taken out of the request before anybody else sees it.
+//! The credentials that a client sends to prove who it is: read here, and taken out of the request before anybody else
+//! sees it.
 //!
 //! Certificates apart, it is all in headers. None of them ever gets to a backend: not to a Pod behind a proxy, not to a
 //! kubelet.
@@ -15,7 +16,7 @@ use super::front_proxy::FrontProxy;
 /// Browsers cannot set `Authorization` on a WebSocket; they name this protocol with the token at its end.
 const PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// What cannot be taken as a token, though it was sent as one.
+/// A text that cannot be taken as a token, though it was sent as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 

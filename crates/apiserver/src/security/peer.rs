@@ -22,20 +22,20 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 /// The other end. Only the listener makes one.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    /// Whom the client certificate names, if our authority signed it.
+    /// The user that the client certificate names, if the clients' authority signed it.
     pub user: Option<UserInfo>,
-    /// Whom it names, if the front proxies' authority signed it.
+    /// The name in it, if the front proxies' authority signed it.
     pub proxy: Option<String>,
     /// `true` if it sent one that proves nothing.
     pub is_refused: bool,
-    /// Where it comes from.
+    /// The address that it comes from.
     pub address: Option<SocketAddr>,
     /// The second from which on its certificate may prove something else.
     pub holds_until: Option<i64>,
 }
 
 impl Peer {
-    /// Where whoever is meant is: nobody knows if a proxy speaks for them.
+    /// The address of whoever is meant: unknown if a proxy speaks for them.
     pub fn origin(&self) -> Option<IpAddr> {
         let address = self.address.filter(|_| self.proxy.is_none())?;
         Some(address.ip().to_canonical())
@@ -140,8 +140,8 @@ impl Presented {
         Self { certificates, chain, address, judged: Mutex::new((0..0, Arc::default())) }
     }
 
-    /// What is proved now. Signatures are looked at only when one of the certificates has begun or ended since they were
-    /// last.
+    /// The identity that is proved now. Signatures are looked at only when one of the certificates has begun or ended
+    /// since they were last.
     pub fn peer(&self, now: Timestamp) -> Arc<Peer> {
         let mut judged = self.judged.lock();
         if !judged.0.contains(&now.as_second()) {

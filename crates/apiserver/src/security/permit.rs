@@ -20,7 +20,7 @@ impl Permit {
         Self { user: system_user(), reason: String::new(), is_servers: true }
     }
 
-    /// Who.
+    /// The user.
     pub fn user(&self) -> &UserInfo {
         &self.user
     }
@@ -30,7 +30,7 @@ impl Permit {
         self.is_servers
     }
 
-    /// Why they may.
+    /// The reason why they may.
     pub fn reason(&self) -> &str {
         &self.reason
     }

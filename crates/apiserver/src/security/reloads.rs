@@ -1,4 +1,4 @@
-//! What is counted about configuration files that are read again.
+//! The metrics of configuration files that are read again.
 //!
 //! Source: `k8s.io/apiserver/pkg/server/options/authorizationconfig/metrics`, `authenticationconfig/metrics`.
 

@@ -1,4 +1,4 @@
-//! What a token webhook is asked, and what it may answer: a TokenReview. Pure.
+//! The question to a token webhook, and its answer: a TokenReview. Pure.
 //!
 //! Source: `k8s.io/apiserver/plugin/pkg/authenticator/token/webhook`.
 

@@ -1,4 +1,4 @@
-//! Which container of a Pod is meant. Pure.
+//! The container of a Pod that is meant. Pure.
 
 use machinery::metadata::Metadata;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What was remembered before this process began: a file, and the store's own log.
+//! The memory from before this process began: a file, and the store's own log.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};

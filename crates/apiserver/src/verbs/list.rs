@@ -35,7 +35,7 @@ pub async fn list(api: &Api, request: &Authorized) -> Result<Answer> {
     read(api, request).await.map(Answer::List)
 }
 
-/// What the options of a request see of a collection.
+/// The part of a collection that the options of a request see.
 ///
 /// # Errors
 /// As [`list`].

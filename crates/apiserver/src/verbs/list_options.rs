@@ -7,7 +7,7 @@ use machinery::field::{FieldError, FieldErrors, Path};
 use crate::request_info::Query;
 use crate::status::{Error, Result, Subject};
 
-/// What the options are for.
+/// The purpose of the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// LIST.

@@ -149,7 +149,7 @@ fn in_scale(request: &Authorized, mut failure: Error) -> Error {
     failure
 }
 
-/// What is sent for a Scale must not claim to be anything else.
+/// The check that a body sent for a Scale does not claim to be anything else.
 ///
 /// # Errors
 /// 400 if it does.

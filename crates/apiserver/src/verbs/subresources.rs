@@ -1,4 +1,4 @@
-//! What is served below objects of any kind: a part of them, or their scale.
+//! Subresources of any kind: a part of them, or their scale.
 
 use super::{get, patch, scale, update};
 use crate::answer::Answer;

@@ -1,11 +1,11 @@
-//! Where a webhook is: a Service of the cluster, or a URL.
+//! The address of a webhook: a Service of the cluster, or a URL.
 
 use serde_json::Value;
 
 /// The port of a Service that is called where none is named.
 const PORT_DEFAULT: u16 = 443;
 
-/// Where a webhook is.
+/// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// Behind a Service.
@@ -37,7 +37,7 @@ pub struct ServiceReference {
     pub port: u16,
 }
 
-/// Why there is no such place.
+/// The reason why there is no such place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// Nothing is named.
@@ -113,7 +113,7 @@ impl Address {
         }
     }
 
-    /// What is asked for, and what errors name.
+    /// The URL that is asked for, and that errors name.
     pub fn url(&self) -> String {
         match self {
             Self::Service { path, .. } => format!("https://{}{}", self.target(), or_root(path)),

@@ -1,4 +1,4 @@
-//! What this server shows of itself to webhooks: users of a kubeconfig, by the names of those who see them.
+//! The credentials that this server shows to webhooks: users of a kubeconfig, by the names of those who see them.
 //!
 //! A user is named after host and port of a webhook (`hook.ns.svc:8443`), a pattern of it (`*.ns.svc:8443`), the same
 //! without port 443, or `*`; what is left gets the user of the current context. Source: `authentication.go` of
@@ -21,7 +21,7 @@ pub struct Credentials {
     current: Option<Credential>,
 }
 
-/// How one user is proved. Nothing, if all is empty.
+/// The proof of one user. None, if all is empty.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credential {
     token: String,
@@ -70,7 +70,7 @@ impl Credentials {
         Ok(Self { users, current })
     }
 
-    /// What is shown to a host and port.
+    /// The credential that is shown to a host and port.
     pub fn of(&self, target: &str) -> Credential {
         let bare = target.strip_suffix(":443");
         let found = self.named(target).or_else(|| bare.and_then(|bare| self.named(bare)));

@@ -1,4 +1,4 @@
-//! Why a call failed, in the words of Go's client, which administrators know.
+//! The reason why a call failed, in the words of Go's client, which administrators know.
 //!
 //! Source: `NewGenericServerResponse` of `k8s.io/apimachinery/pkg/api/errors`, `crypto/tls`, `crypto/x509`.
 
@@ -119,7 +119,7 @@ impl CallError {
         Self { code: 503, cause: Cause::Other, message }
     }
 
-    /// What it answered cannot be read.
+    /// The failure of an answer that cannot be read.
     pub fn unreadable(why: impl Into<String>) -> Self {
         Self { code: 503, cause: Cause::Other, message: why.into() }
     }

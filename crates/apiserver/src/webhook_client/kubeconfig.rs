@@ -20,12 +20,12 @@ use super::address::Address;
 use super::credentials::{Credential, credential};
 use super::{Client, Config, Dial, ServiceReference, failure};
 
-/// Where a kubeconfig leads.
+/// The target of a kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Where, and who vouches for it.
+    /// The address, and the authorities for it.
     pub config: Config,
-    /// What this server shows of itself.
+    /// The credential that this server shows.
     pub credential: Credential,
 }
 

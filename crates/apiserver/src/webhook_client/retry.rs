@@ -1,4 +1,4 @@
-//! When a call that failed is made again, for those who want that: admission does not.
+//! The retries of a call that failed, for those who want them: admission does not.
 //!
 //! Source: `WithExponentialBackoff` and `DefaultShouldRetry` of `k8s.io/apiserver/pkg/util/webhook`, `retryOnError` of
 //! `plugin/pkg/audit/webhook`.
@@ -14,7 +14,7 @@ const TRIES_MAX: u32 = 5;
 const GROWTH: f64 = 1.5;
 const JITTER: f64 = 0.2;
 
-/// What is tried again.
+/// The failures that are tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// What may go better in a moment.
@@ -37,7 +37,7 @@ impl Retries {
         Self { retry, delay: first, tries_left: TRIES_MAX - 1 }
     }
 
-    /// How long to wait before the next try; `None` if there is none.
+    /// The wait before the next try; `None` if there is none.
     pub fn next(&mut self, failure: &CallError, random: &Random) -> Option<Duration> {
         if self.retry == Retry::Transient && !failure.is_transient() {
             return None;

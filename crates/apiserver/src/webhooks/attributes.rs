@@ -1,4 +1,4 @@
-//! What a request is about, as webhooks see it, and the forms in which they get its object.
+//! The target of a request, as webhooks see it, and the forms in which they get its object.
 
 use auth::UserInfo;
 use expressions::Resource;
@@ -9,18 +9,18 @@ use crate::codec::{self, FieldValidation};
 use crate::kinds::{Kind, Kinds};
 use crate::status::{Error, Result, Subject};
 
-/// What all webhooks of one request are told, the object itself apart: that changes.
+/// The facts that all webhooks of one request are told, the object itself apart: that changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    /// What is served.
+    /// The served kinds.
     pub kinds: &'a Kinds,
     /// The resource that was asked for.
     pub kind: &'a Kind,
     /// Empty for the object itself.
     pub subresource: &'a str,
-    /// What the object is, if it is not of the resource's own kind: a Scale, a Binding, the options of a stream.
+    /// The type of the object, if it is not of the resource's own kind: a Scale, a Binding, the options of a stream.
     pub sent_as: Option<TypeName<'a>>,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// The object's name; empty if it is yet to be made up.
     pub name: &'a str,
@@ -32,7 +32,7 @@ pub struct Attributes<'a> {
     pub options: &'a Value,
     /// `true` if nothing will be stored.
     pub is_dry_run: bool,
-    /// Who asks.
+    /// The user that asks.
     pub user: &'a UserInfo,
 }
 
@@ -62,7 +62,7 @@ impl TypeName<'_> {
 pub struct Form(pub Kind);
 
 impl<'a> Attributes<'a> {
-    /// What rules are compared with, as if the request were for this version of the resource.
+    /// The target that rules are compared with, as if the request were for this version of the resource.
     pub fn target<'k>(&'k self, kind: &'k Kind) -> Target<'k> {
         Target {
             operation: self.operation,
@@ -74,13 +74,13 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// What the object is in this version of the resource.
+    /// The type of the object in this version of the resource.
     pub fn type_name<'k>(&'k self, kind: &'k Kind) -> TypeName<'k> {
         let own = TypeName { group: kind.group(), version: kind.version(), kind: kind.kind() };
         self.sent_as.unwrap_or(own)
     }
 
-    /// What the request itself is about, as `authorizer.requestResource` asks for it.
+    /// The resource of the request itself, as `authorizer.requestResource` asks for it.
     pub fn resource(&self) -> Resource {
         Resource {
             group: self.kind.group().to_owned(),
@@ -149,7 +149,7 @@ impl<'a> Attributes<'a> {
         Ok(shown)
     }
 
-    /// What webhooks are shown of an object that there may be, or may not.
+    /// The object as webhooks are shown it, if there is one.
     ///
     /// # Errors
     /// As [`Attributes::shown`].

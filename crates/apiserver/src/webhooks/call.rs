@@ -1,4 +1,4 @@
-//! What asking has in common, whether a webhook may change anything or not.
+//! The common part of asking webhooks, whether they may change anything or not.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::review::{self, AnswerError, Duty, Shown, Verdict};
 use crate::notes::Notes;
 use crate::status::{Error, Result};
 
-/// What a round of asking works with.
+/// The environment of a round of asking.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
     /// Warnings and annotations of the request.
@@ -23,12 +23,12 @@ pub struct Environment<'a> {
     pub metrics: &'a WebhookMetrics,
     /// Chance, for uids.
     pub random: &'a Random,
-    /// When the request must be over.
+    /// The deadline of the request.
     pub deadline: Instant,
 }
 
 impl Environment<'_> {
-    /// Whether there is time left for anything.
+    /// The check that there is time left for anything.
     ///
     /// # Errors
     /// 504 if there is not.
@@ -40,7 +40,7 @@ impl Environment<'_> {
     }
 }
 
-/// Why a webhook could not be asked.
+/// The reason why a webhook could not be asked.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Calling {
@@ -55,7 +55,7 @@ impl Calling {
     }
 }
 
-/// Why a request does not go on, as far as one webhook is concerned.
+/// The reason why a request does not go on, as far as one webhook is concerned.
 #[derive(Debug)]
 pub enum Failure {
     /// It could not be asked: the failure policy decides.
@@ -67,7 +67,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the client is told.
+    /// The error that the client is told.
     pub fn into_error(self, hook: &Hook) -> Error {
         match self {
             Self::Calling(failure) => {
@@ -130,7 +130,7 @@ fn tell(environment: &Environment<'_>, hook: &Hook, verdict: &Verdict) {
     environment.notes.warn_all(verdict.warnings.iter().cloned());
 }
 
-/// Whether a webhook's conditions let it be asked.
+/// The decision whether a webhook's conditions let it be asked.
 ///
 /// # Errors
 /// 403 if they cannot be evaluated and the webhook's failures count.

@@ -27,7 +27,7 @@ impl fmt::Debug for dyn Conditions {
     }
 }
 
-/// What expressions see.
+/// The variables that expressions see.
 pub struct Input<'a> {
     /// `request`, user and namespace.
     pub attributes: &'a Attributes<'a>,

@@ -24,7 +24,7 @@ use crate::status::Result;
 /// How long a webhook has that does not say.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// What happens to a request when a webhook cannot be asked.
+/// The treatment of a request when a webhook cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// It is refused.
@@ -51,7 +51,7 @@ pub struct Hook {
     pub configuration: Arc<str>,
     /// Tells it from all others.
     pub uid: String,
-    /// What it is asked about.
+    /// The rules: the requests that it is asked about.
     pub rules: Vec<Rule>,
     /// `true` if it is asked about other versions of a resource too.
     pub is_equivalent: bool,
@@ -61,21 +61,21 @@ pub struct Hook {
     pub object_selector: Result<Selector, String>,
     /// Under which further conditions.
     pub conditions: Option<Arc<dyn Conditions>>,
-    /// What happens when it cannot be asked.
+    /// The treatment when it cannot be asked.
     pub failure_policy: FailurePolicy,
     /// `true` if it may be asked in a dry run.
     pub takes_dry_run: bool,
     /// `true` if it is asked again when another one changes what it has seen.
     pub is_reinvoked: bool,
-    /// How long it has.
+    /// The time that it has.
     pub timeout: Duration,
-    /// What it is sent; `None` if it reads nothing that is sent here.
+    /// The version of review that it is sent; `None` if it reads nothing that is sent here.
     pub review: Option<ReviewVersion>,
-    /// Who asks it.
+    /// The client that asks it.
     pub client: Result<Arc<Client>, String>,
 }
 
-/// What a hook is compiled with.
+/// The compilers of a hook.
 pub struct Compiler {
     /// Makes clients.
     pub clients: Clients,

@@ -1,4 +1,4 @@
-//! Which webhooks a request concerns, and in which form they get its object.
+//! The webhooks that a request concerns, and the form in which they get its object.
 //!
 //! Source: `ShouldCallHook` of `plugin/webhook/generic`, `predicates/{namespace,object}`.
 

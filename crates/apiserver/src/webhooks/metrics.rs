@@ -1,4 +1,4 @@
-//! What is counted about admission webhooks.
+//! The metrics of admission webhooks.
 //!
 //! Source: `k8s.io/apiserver/pkg/admission/metrics`.
 
@@ -64,7 +64,7 @@ pub struct WebhookMetrics {
     condition_errors: Family<Excluded, Counter>,
 }
 
-/// Why a request was refused because of a webhook.
+/// The reason why a request was refused because of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The webhook said so.
@@ -85,7 +85,7 @@ impl Refusal {
     }
 }
 
-/// What a count is about.
+/// The labels of a count.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     /// The webhook's name.

@@ -1,4 +1,4 @@
-//! What a webhook is sent, and what it may answer.
+//! The review that a webhook is sent, and its answer.
 //!
 //! An answer is believed as far as it says what was asked: its own uid, its own version, a patch only where one can be
 //! used. Source: `plugin/webhook/request/admissionreview.go`, `plugin/webhook/errors`.
@@ -103,7 +103,7 @@ impl<'a> From<&'a Kind> for ResourceName<'a> {
     }
 }
 
-/// What a webhook is shown of an object.
+/// The object as a webhook is shown it.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// As it is to be.
@@ -128,7 +128,7 @@ pub fn request(
     serde_json::to_vec(&review).map(Bytes::from)
 }
 
-/// What conditions see of the request, without its objects: those have names of their own.
+/// The request as conditions see it, without its objects: those have names of their own.
 pub fn request_value(attributes: &Attributes<'_>, form: &Form) -> Value {
     let request = request_of("", attributes, form, Shown { object: None, old: None });
     let mut value = serde_json::to_value(&request).unwrap_or_default();
@@ -192,7 +192,7 @@ struct Response {
     warnings: Vec<String>,
 }
 
-/// Why a webhook refuses.
+/// The reason why a webhook refuses.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -214,24 +214,24 @@ where
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// What a webhook says.
+/// The verdict of a webhook.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     /// `true` if the request may go on.
     pub is_allowed: bool,
-    /// Why not.
+    /// The reason of a refusal.
     pub status: Option<Status>,
-    /// What it changes; empty for nothing.
+    /// The patch; empty for none.
     pub patch: Vec<u8>,
     /// In which form it says so.
     pub patch_type: String,
-    /// What the audit log is told, without the webhook's name.
+    /// The annotations for the audit log, without the webhook's name.
     pub annotations: BTreeMap<String, String>,
-    /// What the client is told.
+    /// The warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// Whether an answer may have a patch.
+/// The duty of a webhook: whether its answer may have a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
     /// It may.
@@ -240,7 +240,7 @@ pub enum Duty {
     Validating,
 }
 
-/// What is wrong with an answer.
+/// The defect of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// It is no review.
@@ -312,7 +312,7 @@ fn wrong_patch(duty: Duty, is_empty: bool, patch_type: Option<&str>) -> Option<S
     Some(why.to_owned())
 }
 
-/// What the client is told of a refusal: in the webhook's own words, as an error whatever it says.
+/// The error for the client about a refusal: in the webhook's own words, as an error whatever it says.
 pub fn refusal(name: &str, status: Option<Status>) -> Error {
     let Status { message, reason, code, details } = status.unwrap_or_default();
     let denied = format!("admission webhook {name:?} denied the request");

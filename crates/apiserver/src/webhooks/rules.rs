@@ -1,10 +1,10 @@
-//! Which operations on which resources a webhook's rules name.
+//! The operations and resources that a webhook's rules name.
 //!
 //! Source: `RuleWithOperations` of admissionregistration/v1, `predicates/rules`.
 
 use serde_json::Value;
 
-/// What is done to an object, as webhooks are told.
+/// The operation on an object, as webhooks are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// It is new.
@@ -29,10 +29,10 @@ impl Operation {
     }
 }
 
-/// What a rule is compared with.
+/// The target that a rule is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// The group; empty for core.
     pub group: &'a str,

@@ -1,4 +1,5 @@
-//! What an object takes that no other may have: a Service's addresses and ports, and the room of a namespace's quotas.
+//! Things that an object takes and no other may have: a Service's addresses and ports, and the room of a namespace's
+//! quotas.
 //!
 //! The first are needed to validate a Service, the second is taken last, from what has passed all else. Both are written
 //! down before the object is: a crash leaves too much taken, never too little. Whoever took something either commits it or
@@ -15,7 +16,7 @@ use crate::cache::CachedObject;
 use crate::kinds::Kind;
 use crate::status::Result;
 
-/// What one write has taken.
+/// The things that one write has taken.
 #[derive(Debug, Default)]
 pub struct Allocated {
     addresses: Option<service::Allocation>,

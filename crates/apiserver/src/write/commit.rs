@@ -10,7 +10,7 @@ use crate::admission::Effect;
 use crate::cache::CachedObject;
 use crate::request::Authorized;
 
-/// What is done to the store.
+/// The step in the store.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
     /// An object is made that must not exist.

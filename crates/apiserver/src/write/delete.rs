@@ -19,7 +19,7 @@ use crate::admission::{Context, Effect, Operation, unstored};
 use crate::request::Authorized;
 use crate::status::{Error, Result};
 
-/// What a DELETE comes to.
+/// The outcome of a DELETE.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The object goes now.
@@ -93,7 +93,7 @@ fn removed_at(mut object: Value, now: Timestamp) -> Value {
     object
 }
 
-/// What deleting `object` now comes to.
+/// The outcome of deleting `object` now.
 pub fn decide(object: &Value, options: &DeleteOptions, strategy: &Strategy, now: Timestamp) -> Outcome {
     let meta = Metadata::of(object);
     if strategy.deletion == Deletion::Definition && !meta.is_terminating() {

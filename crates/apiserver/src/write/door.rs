@@ -27,16 +27,16 @@ pub struct Door {
     cache: Arc<Cache>,
 }
 
-/// What admission keeps for itself in the store, beside the objects: which node ports are given out.
+/// A record that admission keeps for itself in the store, beside the objects: which node ports are given out.
 #[derive(Debug)]
 pub struct Record {
     /// The store's key.
     pub key: &'static str,
-    /// What is stored.
+    /// The stored object.
     pub object: Value,
 }
 
-/// What was written, as readers will see it.
+/// The written object, as readers will see it.
 #[derive(Clone, Debug)]
 pub struct Committed {
     /// The new revision.
@@ -45,7 +45,7 @@ pub struct Committed {
     pub object: Arc<CachedObject>,
 }
 
-/// Why nothing was written.
+/// The reason why nothing was written.
 #[derive(Debug)]
 pub enum Refusal {
     /// Somebody else wrote first; what is there now, if anything.

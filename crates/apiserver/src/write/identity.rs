@@ -1,4 +1,4 @@
-//! Which object it is: name and namespace come from the URL, and the body must agree; or the name is made here.
+//! The identity of the object: name and namespace come from the URL, and the body must agree; or the name is made here.
 
 use machinery::metadata::{self, Metadata};
 use serde_json::Value;

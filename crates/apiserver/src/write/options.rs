@@ -12,9 +12,9 @@ use crate::status::{Error, Result, Subject};
 /// `DeleteOptions`, from the body or the query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// How long the object may take to go.
+    /// The time that the object may take to go.
     pub grace_period_seconds: Option<i64>,
-    /// What happens to dependents; the kind's default if absent.
+    /// The treatment of dependents; the kind's default if absent.
     pub propagation: Option<Policy>,
     /// `true` if the client is told by 202 if the object is not gone yet: only who says `orphanDependents: false`.
     pub is_waited_for: bool,
@@ -206,7 +206,7 @@ fn check_deletion(policy: Option<&str>, orphan: Option<bool>, dry_run: &[&str]) 
     Err(Error::invalid(Subject { group: "meta.k8s.io", resource: "DeleteOptions" }, "", &errors))
 }
 
-/// How long a field manager's name may be.
+/// The longest name of a field manager.
 pub const MANAGER_BYTES_MAX: usize = 128;
 
 /// `true` if a field manager's name may have the character: anything that is seen, and the plain space.

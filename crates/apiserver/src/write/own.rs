@@ -1,4 +1,4 @@
-//! What the server writes on its own account: through the same path as everybody else, as `system:apiserver`.
+//! The server's writes on its own account: through the same path as everybody else, as `system:apiserver`.
 
 use machinery::metadata::{self, Metadata};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Who owns which field: the managed fields of every write, and server-side apply.
+//! The owners of fields: the managed fields of every write, and server-side apply.
 //!
 //! Managed fields are set before admission, so that what plugins fill in is nobody's, and never change what is
 //! written otherwise. The rules are `machinery::apply`'s; here is what a request says about them.
@@ -17,7 +17,7 @@ use crate::negotiate::Format;
 use crate::request::Authorized;
 use crate::status::{Error, Result};
 
-/// Whether a write has its managed fields already.
+/// The state of a write's managed fields: whether it has them already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// The writer owns what changes.

@@ -1,5 +1,5 @@
-//! What a kind's strategy makes of an object before it is checked: what clients may not set is as it was, what only the
-//! server sets is set.
+//! The preparation of an object by its kind's strategy before it is checked: what clients may not set is as it was,
+//! what only the server sets is set.
 
 use machinery::metadata::{self, Metadata};
 use resources::PartialStrategy;

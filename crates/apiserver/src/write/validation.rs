@@ -1,4 +1,4 @@
-//! Whether an object may be: the kind's rules, then the validating plugins, between the two stages of allocation.
+//! The check of an object: the kind's rules, then the validating plugins, between the two stages of allocation.
 //!
 //! Only [`admit`] makes an [`Admitted`], and only an `Admitted` can be stored.
 
@@ -99,7 +99,7 @@ impl Admitted {
     }
 }
 
-/// What becomes of an object that is admitted.
+/// The fate of an object that is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is stored.

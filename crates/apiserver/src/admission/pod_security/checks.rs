@@ -15,7 +15,7 @@ const NEWEST_MINOR: u32 = 35;
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which rule, in a word or two.
+    /// The rule, in a word or two.
     pub reason: &'static str,
     /// By what.
     pub detail: String,
@@ -62,7 +62,7 @@ fn replaces(next: &Rule, rule: &Rule) -> bool {
     next.name == rule.name && next.since > rule.since
 }
 
-/// What rules look at.
+/// The parts of a Pod that rules look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Pod<'a> {
     /// `metadata.annotations`

@@ -1,4 +1,4 @@
-//! Which level of the Pod Security Standards a namespace asks for, by its labels. Pure.
+//! The level of the Pod Security Standards that a namespace asks for, by its labels. Pure.
 //!
 //! Source: `k8s.io/pod-security-admission/api`.
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// What labels of a namespace begin with.
 const PREFIX: &str = "pod-security.kubernetes.io/";
 
-/// How strict.
+/// The strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Everything goes.
@@ -21,7 +21,7 @@ pub enum Level {
     Restricted,
 }
 
-/// Which minor version's rules. `Latest` is newer than all others.
+/// The minor version of the rules. `Latest` is newer than all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// `v1.<minor>`
@@ -33,20 +33,20 @@ pub enum Version {
 /// A level as of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelVersion {
-    /// How strict.
+    /// The strictness.
     pub level: Level,
-    /// Which rules.
+    /// The version of the rules.
     pub version: Version,
 }
 
-/// What a namespace asks for.
+/// The levels that a namespace asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What violates this is refused.
+    /// The level whose violations are refused.
     pub enforce: LevelVersion,
-    /// What violates this is noted in the audit log.
+    /// The level whose violations are noted in the audit log.
     pub audit: LevelVersion,
-    /// Who violates this is warned.
+    /// The level whose violations are warned of.
     pub warn: LevelVersion,
 }
 
@@ -69,7 +69,7 @@ impl LevelVersion {
 }
 
 impl Policy {
-    /// What a namespace without labels asks for: nothing.
+    /// The policy of a namespace without labels: nothing.
     pub const DEFAULT: Self = Self {
         enforce: LevelVersion::PRIVILEGED,
         audit: LevelVersion::PRIVILEGED,
@@ -81,7 +81,8 @@ impl Policy {
         [self.enforce, self.audit, self.warn].iter().all(|one| one.level == Level::Privileged)
     }
 
-    /// What the labels ask for, and which of them cannot be read: enforcement fails closed, audit and warn open.
+    /// The policy that labels ask for, and those labels that cannot be read: enforcement fails closed, audit and warn
+    /// open.
     pub fn of_labels(labels: Option<&Map<String, Value>>) -> (Self, FieldErrors) {
         let mut policy = Self::DEFAULT;
         let mut errors = FieldErrors::new();

@@ -1,4 +1,4 @@
-//! Which Secrets a Pod refers to, and may not. Pure.
+//! The Secrets that a Pod refers to, and may not. Pure.
 //!
 //! Source: `plugin/pkg/admission/serviceaccount`, `limitSecretReferences`.
 

@@ -1,4 +1,4 @@
-//! What is counted about outside issuers, which are shown by their hashes.
+//! The metrics of outside issuers, which are shown by their hashes.
 //!
 //! Source: `plugin/pkg/authenticator/token/oidc/metrics.go`.
 

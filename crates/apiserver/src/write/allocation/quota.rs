@@ -19,7 +19,7 @@ use crate::admission::{Context, Effect, Operation, resource_quota};
 use crate::status::Result;
 pub use ledger::Ledger;
 
-/// What a write holds of its namespace's quotas, until it is seen in the watch cache.
+/// The share that a write holds of its namespace's quotas, until it is seen in the watch cache.
 #[derive(Debug)]
 pub struct Charged {
     namespace: String,

@@ -66,7 +66,7 @@ impl Held {
     }
 }
 
-/// What a write took, and what it gives back once it is done.
+/// The addresses and ports that a write took, and those that it gives back once it is done.
 #[derive(Debug)]
 pub struct Allocation {
     /// Namespace and name of the Service.

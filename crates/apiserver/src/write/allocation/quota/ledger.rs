@@ -1,4 +1,4 @@
-//! What the objects of each namespace with quotas cost, kept level with the watch cache.
+//! The usage of each namespace with quotas, kept level with the watch cache.
 //!
 //! A namespace's account is opened at the first charge, by a look at all of its objects, and closed when its quotas
 //! change. Events replace an object's entry as a whole, so seeing one twice does no harm.

@@ -1,4 +1,4 @@
-//! Which address families a Service is of: what it asks for, what its addresses say, what the cluster has.
+//! The address families of a Service: what it asks for, what its addresses say, what the cluster has.
 //!
 //! Source: `initIPFamilyFields` of `pkg/registry/core/service/storage/alloc.go`, KEP-563.
 

@@ -1,4 +1,4 @@
-//! Which node ports are given out: one record in the store, changed by compare and swap, so that any number of API
+//! The node ports that are given out: one record in the store, changed by compare and swap, so that any number of API
 //! servers can share it. Only the owner of a port, or the repair, takes it back.
 //!
 //! The record is a `RangeAllocation` under upstream's key, so that a cluster's state can be taken over and handed back.
@@ -17,7 +17,7 @@ use crate::status::{Error, Result};
 use crate::write::Writer;
 use crate::write::door::{Record, Refusal};
 
-/// What the record's key begins with.
+/// The prefix of the record's key.
 pub const PREFIX: &str = "/registry/ranges/";
 const KEY: &str = "/registry/ranges/servicenodeports";
 /// How often another server may be quicker.
@@ -124,7 +124,7 @@ impl NodePorts {
         Self { range, newest: Mutex::default() }
     }
 
-    /// Which ports can be given out.
+    /// The ports that can be given out.
     pub fn range(&self) -> PortRange {
         self.range
     }
