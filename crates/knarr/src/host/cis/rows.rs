@@ -1,5 +1,6 @@
 //! The rows, in the benchmark's order.
 
+use cli::args::Part;
 use serde_json::{Value, json};
 
 use super::Verdict::{Built, Fail, NotApplicable, Pass, Warn};
@@ -186,12 +187,13 @@ pub(super) const ROWS: &[Row] = &[
         )
     }),
     row("5.3.1", "the network has NetworkPolicies", |facts| {
-        match facts.args.container_runtime.cni_conf_dir {
-            None => warn(
-                "the one that is built in has not: they are stored and do nothing; use another with --cni-conf-dir",
-            ),
-            Some(_) => warn("see what yours has"),
+        if facts.args.container_runtime.cni_conf_dir.is_some() {
+            return warn("see what yours has");
         }
+        if facts.args.runs(Part::NetworkPolicy) {
+            return pass("the one that is built in enforces them");
+        }
+        Fail("they are stored and do nothing: start without --disable network-policy".to_owned())
     }),
     row("5.4.1-2", "Secrets as files, or outside", |_| warn("look at your Pods")),
     row("5.5.1", "ImagePolicyWebhook", |_| {

@@ -139,6 +139,7 @@ fn what_is_spoiled_fails_its_check() {
         spoil(&mut facts);
         assert_eq!(failing(&facts), expected, "{name}");
     }
+    assert_eq!(failing(&self::facts(&["--disable", "network-policy"])), ["5.3.1"]);
     let mut facts = facts(&["--cni-conf-dir", "/none"]);
     for (uid, mode, expected) in
         [(0, 0o600, &[][..]), (0, 0o644, &["1.1.9-10"]), (1000, 0o600, &["1.1.9-10"])]
@@ -171,6 +172,6 @@ fn what_nothing_can_fail_passes_by_construction() {
         .filter(|(_, verdict)| matches!(verdict, Verdict::Pass(_)))
         .map(|(row, _)| row.id)
         .collect();
-    // What flags say: anonymous requests are off here, and the others are at their defaults.
-    assert_eq!(passing, ["1.2.1", "1.2.16", "3.2.2", "4.2.7"]);
+    // What flags say: anonymous requests are off here, and the others are at their defaults; policies are enforced.
+    assert_eq!(passing, ["1.2.1", "1.2.16", "3.2.2", "4.2.7", "5.3.1"]);
 }
