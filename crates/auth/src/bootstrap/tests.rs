@@ -88,19 +88,6 @@ fn the_defaults_give_each_component_what_it_needs() {
         (account("replicaset-controller"), "create /secrets default", false),
         (account("generic-garbage-collector"), "delete x/y default z", true),
         (account("endpointslice-controller"), "create discovery.k8s.io/endpointslices default", true),
-        (user("system:cloud-controller-manager"), "watch /services -", true),
-        (user("system:cloud-controller-manager"), "update coordination.k8s.io/leases kube-system x", false),
-        (user("system:cloud-controller-manager"), "patch /nodes - x", false),
-        (
-            user("system:cloud-controller-manager"),
-            "create /serviceaccounts/token kube-system node-controller",
-            true,
-        ),
-        (
-            user("system:cloud-controller-manager"),
-            "create /serviceaccounts/token kube-system namespace-controller",
-            false,
-        ),
         (account("servicelb-controller"), "patch /services/status default x", true),
         (account("servicelb-controller"), "patch /services default x", true),
         (account("servicelb-controller"), "delete /services default x", false),
@@ -116,6 +103,20 @@ fn the_defaults_give_each_component_what_it_needs() {
         (UserInfo::new("system:node:a", &["system:nodes"]), "get /secrets default x", false),
     ];
     check(&rows);
+}
+
+#[test]
+fn a_clouds_controllers_act_as_the_accounts_of_upstreams_roles_and_no_others() {
+    let cloud = || UserInfo::new(crate::CLOUD_CONTROLLER_MANAGER, &[]);
+    check(&[
+        (cloud(), "watch /services -", true),
+        (cloud(), "update coordination.k8s.io/leases kube-system cloud-controller-manager", true),
+        (cloud(), "update coordination.k8s.io/leases kube-system kube-scheduler", false),
+        (cloud(), "patch /nodes - x", false),
+        (cloud(), "patch /services/status default x", false),
+        (cloud(), "create /serviceaccounts/token kube-system node-controller", true),
+        (cloud(), "create /serviceaccounts/token kube-system namespace-controller", false),
+    ]);
 }
 
 #[test]
