@@ -25,6 +25,7 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
     networks::check(args)?;
     node_ip::check(&args.node_ip, args.cluster_cidr, args.service_cidr)?;
     nodes(args)?;
+    cloud(args)?;
     networks::balancer_pool(args)?;
     if args.https_listen_port == 0 {
         return Err(UsageError("--https-listen-port 0 must be between 1 and 65535".into()));
@@ -62,7 +63,6 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
         return Err(UsageError(format!("--tls-san {name} must be a DNS name or an IP address")));
     }
     kubelet(args)?;
-    cloud(args)?;
     ingress(args)?;
     args.node_ports.networks()?;
     proxy_mode(args)?;
