@@ -35,6 +35,8 @@ pub const NODE_USER_PREFIX: &str = "system:node:";
 pub const KUBELET_API_CLIENTS: &str = "knarr:kubelet-api-clients";
 /// The proxies of Nodes. Source: `user.KubeProxy`.
 pub const PROXY_USER: &str = "system:kube-proxy";
+/// The controllers of a cloud. Source: what their manifests call their users.
+pub const CLOUD_CONTROLLER_MANAGER: &str = "system:cloud-controller-manager";
 /// Certificates of Nodes' proxies: for `system:kube-proxy`, and for nobody else.
 pub const PROXY_SIGNER: &str = "knarr.io/kube-proxy";
 /// Whoever serves Ingresses on Nodes.

@@ -1,5 +1,6 @@
 //! Commands and flags. Names are k3s' and upstream's where they have one.
 
+mod cloud;
 mod images;
 mod keys;
 mod looks;
@@ -19,6 +20,7 @@ use machinery::features::Gate;
 use serde::{Deserialize, Serialize};
 
 pub use crate::backup::{BackupArgs, RestoreArgs};
+pub use cloud::{CloudArgs, CloudControllerManagerArgs, CloudOptionArgs, ProviderEndpoint};
 pub use images::{ImageArgs, ImageCommand, ImagePullArgs, default_private_registry};
 pub use keys::{ReencryptArgs, SecretsArgs, SecretsCommand, TokenArgs, TokenCommand};
 pub use looks::{ClusterArgs, Output, StatusArgs, TraceArgs, WhyArgs, object};
@@ -127,6 +129,8 @@ pub enum Command {
     Secrets(SecretsArgs),
     /// Run the controllers alone, against any Kubernetes
     ControllerManager(ControllerManagerArgs),
+    /// Run the controllers of a cloud with its provider, against any Kubernetes
+    CloudControllerManager(CloudControllerManagerArgs),
     /// Run the scheduler alone, against any Kubernetes
     Scheduler(SchedulerArgs),
     /// Run the kubelet alone, against any Kubernetes

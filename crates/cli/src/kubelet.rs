@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::cloud_provider::CloudProvider;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value, json};
 
@@ -33,6 +34,12 @@ const FLAGS: &[(&str, &str, Form, &str)] = &[
         "staticPodPath",
         Text,
         "A file or a folder with Pods that run whatever the API says",
+    ),
+    (
+        "provider-id",
+        "providerID",
+        Text,
+        "What the cloud calls this machine, such as example://zone-a/i-1; the cloud says so if not given",
     ),
     ("max-pods", "maxPods", Number, "Most Pods on this Node"),
     ("pods-per-core", "podsPerCore", Number, "Most Pods for each CPU; 0 for any number"),
@@ -154,6 +161,8 @@ pub struct ConfigurationArgs {
     pub config_dir: Option<PathBuf>,
     /// The kubelet's folder. Source: `--root-dir`.
     pub root_dir: Option<PathBuf>,
+    /// Whether a cloud says of the Node what it is. Source: `--cloud-provider`.
+    pub cloud_provider: CloudProvider,
     /// What flags say, under the fields' names.
     pub fields: Value,
     /// Labels that the Node is registered with. Source: `--node-labels`.
@@ -186,6 +195,7 @@ impl ConfigurationArgs {
                 "config" => args.config = Some(text.into()),
                 "config-dir" => args.config_dir = Some(text.into()),
                 "root-dir" => args.root_dir = Some(text.into()),
+                "cloud-provider" => args.cloud_provider = text.parse().map_err(error)?,
                 "node-labels" => args.node_labels.extend(labels(text).map_err(error)?),
                 "port" => {
                     let port = text.parse().ok().filter(|port| *port > 0);
@@ -264,6 +274,16 @@ impl Args for ConfigurationArgs {
                     .value_parser(clap::value_parser!(PathBuf))
                     .help("The kubelet's folder, where storage drivers look for it; kubelet in the Node's folder if not given"),
             );
+        let command = command.arg(
+            Arg::new("cloud-provider")
+                .long("cloud-provider")
+                .value_name("NAME")
+                .default_value("")
+                .value_parser(clap::value_parser!(CloudProvider))
+                .help(
+                    "external: nothing is scheduled on the Node until a cloud's controllers have said where and what it is",
+                ),
+        );
         FLAGS.iter().fold(command, |command, (flag, _, form, help)| {
             let form = *form;
             let parser = move |text: &str| read(form, text);
@@ -285,6 +305,7 @@ impl FromArgMatches for ConfigurationArgs {
             config: matches.get_one("config").cloned(),
             config_dir: matches.get_one("config-dir").cloned(),
             root_dir: matches.get_one("root-dir").cloned(),
+            cloud_provider: matches.get_one("cloud-provider").copied().unwrap_or_default(),
             fields: Value::Object(fields.collect()),
             node_labels: BTreeMap::new(),
             port: None,
@@ -313,6 +334,8 @@ mod tests {
             "node-labels=disk=ssd,zone=a",
             "node-labels=node.kubernetes.io/rack=1",
             "port=10260",
+            "cloud-provider=external",
+            "provider-id=example://zone-a/i-1",
             "allowed-unsafe-sysctls=kernel.msg*,net.core.somaxconn",
         ];
         let args = ConfigurationArgs::from_pairs(&pairs.map(str::to_owned)).unwrap();
@@ -320,9 +343,11 @@ mod tests {
         assert_eq!(args.root_dir, Some("/var/lib/kubelet".into()));
         assert_eq!(args.node_labels.len(), 3);
         assert_eq!(args.port, Some(10_260));
+        assert_eq!(args.cloud_provider, CloudProvider::External);
         assert_eq!(
             args.fields,
             json!({
+                "providerID": "example://zone-a/i-1",
                 "maxPods": 20,
                 "evictionHard": {"memory.available": "1Gi", "nodefs.available": "5%"},
                 "kubeReserved": {"cpu": "200m", "memory": "500Mi"},
@@ -342,6 +367,8 @@ mod tests {
             ("node-labels=disk", "must be KEY=VALUE"),
             ("node-labels==ssd", "has no key"),
             ("node-labels=node-role.kubernetes.io/control-plane=", "may not give itself"),
+            ("cloud-provider=aws", "\"aws\" must be \"\" or \"external\""),
+            ("cloud-provider=External", "must be \"\" or \"external\""),
             ("port=0", "between 1 and 65535"),
             ("port=70000", "between 1 and 65535"),
         ] {

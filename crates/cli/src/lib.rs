@@ -4,6 +4,7 @@
 pub mod api_server;
 pub mod args;
 pub mod backup;
+pub mod cloud_provider;
 pub mod cni;
 pub mod config;
 pub mod controller_manager;

@@ -25,6 +25,7 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
     networks::check(args)?;
     node_ip::check(&args.node_ip, args.cluster_cidr, args.service_cidr)?;
     nodes(args)?;
+    cloud(args)?;
     networks::balancer_pool(args)?;
     if args.https_listen_port == 0 {
         return Err(UsageError("--https-listen-port 0 must be between 1 and 65535".into()));
@@ -227,6 +228,28 @@ fn kubelet(args: &ServerArgs) -> Result<(), UsageError> {
     Ok(())
 }
 
+/// Who asks a cloud must have one, and nobody else gives away its load balancers.
+fn cloud(args: &ServerArgs) -> Result<(), UsageError> {
+    args.cloud.options().map_err(|error| UsageError(error.to_string()))?;
+    let has_cloud = args.has_cloud();
+    if args.cloud.cloud_provider_endpoint.is_some() && !has_cloud {
+        return Err(UsageError(
+            "--cloud-provider-endpoint needs --cloud-provider external: Nodes wait for what their cloud says of them".to_owned(),
+        ));
+    }
+    if args.cloud.cloud_provider_endpoint.is_none() && !args.cloud.cloud_controller_manager_arg.is_empty() {
+        return Err(UsageError(
+            "--cloud-controller-manager-arg needs --cloud-provider-endpoint: the cloud's controllers do not run here".to_owned(),
+        ));
+    }
+    if has_cloud && !args.servicelb_pool.is_empty() {
+        return Err(UsageError(
+            "--servicelb-pool must not be given with --cloud-provider external: load balancers are the cloud's".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
 /// A wildcard is a DNS name of a certificate, too.
 fn is_name_or_address(name: &str) -> bool {
     let name_only = name.strip_prefix("*.").unwrap_or(name).to_lowercase();
@@ -281,6 +304,24 @@ pub(super) mod tests {
         let Command::Up(args) = Cli::try_parse_from(words).expect(flags).command else { panic!("not up") };
         let found = server(&args).err().map(|error| error.to_string()).unwrap_or_default();
         assert_eq!(found, expected, "{flags}");
+    }
+
+    #[test]
+    fn who_asks_a_cloud_has_one() {
+        check("--cloud-provider external --cloud-provider-endpoint unix:///run/cloud.sock", "");
+        check("--kubelet-arg cloud-provider=external --cloud-provider-endpoint /run/cloud.sock", "");
+        check(
+            "--cloud-provider-endpoint /run/cloud.sock",
+            "--cloud-provider-endpoint needs --cloud-provider external: Nodes wait for what their cloud says of them",
+        );
+        check(
+            "--cloud-provider external --cloud-controller-manager-arg node-monitor-period=1s",
+            "--cloud-controller-manager-arg needs --cloud-provider-endpoint: the cloud's controllers do not run here",
+        );
+        check(
+            "--cloud-provider external --servicelb-pool 198.51.100.0/24",
+            "--servicelb-pool must not be given with --cloud-provider external: load balancers are the cloud's",
+        );
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::informer::Informers;
 use crate::notes::Notes;
 use crate::plan::Plan;
 use crate::record::{Recorder, component_of};
+pub use crate::workqueue::Retries;
 use crate::workqueue::WorkQueue;
 use crate::{cause, plan::Action};
 use execute::Executor;
@@ -46,6 +47,7 @@ pub struct Engine {
     informers: Informers,
     recorder: Recorder,
     workers: BTreeMap<&'static str, usize>,
+    retries: BTreeMap<&'static str, Retries>,
     notes: Option<Notes>,
 }
 
@@ -54,13 +56,19 @@ impl Engine {
     /// that no controller records.
     pub fn new(informers: Informers, component: &'static str) -> Self {
         let recorder = Recorder::start(&informers, component);
-        Self { informers, recorder, workers: BTreeMap::new(), notes: None }
+        Self { informers, recorder, workers: BTreeMap::new(), retries: BTreeMap::new(), notes: None }
     }
 
     /// The same, with other numbers of runs at a time for the controllers of these names.
     #[must_use]
     pub fn with_workers(self, workers: BTreeMap<&'static str, usize>) -> Self {
         Self { workers, ..self }
+    }
+
+    /// The same, with other pauses after failures for the controllers of these names.
+    #[must_use]
+    pub fn with_retries(self, retries: BTreeMap<&'static str, Retries>) -> Self {
+        Self { retries, ..self }
     }
 
     /// The same, which notes what controllers have had done.
@@ -78,6 +86,9 @@ impl Engine {
     /// It begins to decide when its sources have synced.
     pub fn start_as(&self, controller: Controller, client: kube::Client) {
         let queue = self.informers.metrics().queue(controller.queue);
+        if let Some(retries) = self.retries.get(controller.name) {
+            queue.retry(*retries);
+        }
         let informers = self.informers.clone();
         let recorder = self.recorder.of(component_of(controller.name));
         let counting = self.notes.map(|notes| (controller.name, notes));
@@ -124,9 +135,10 @@ impl Worker {
         let began = tokio::time::Instant::now();
         let mut plan = (self.controller.reconcile)(&self.informers, key, self.informers.clock().now());
         let measured = plan.measured.take();
-        let requeue_after = plan.requeue_after;
+        let mut requeue_after = plan.requeue_after;
         let (questions, has_steps) = (plan.questions.clone(), !plan.steps.is_empty());
         let done = self.executor.carry_out(plan).await;
+        requeue_after = requeue_after.into_iter().chain(done.requeue_after).min();
         if let Some(measured) = measured {
             self.informers.metrics().measure(measured, began.elapsed(), done.failure.is_none());
         }
@@ -151,7 +163,13 @@ impl Worker {
             }
             Some(failure) => {
                 let random = self.informers.random();
-                let delay = self.queue.add_rate_limited(key.to_owned(), woken_by, random);
+                let delay = match failure.retry_after {
+                    Some(delay) => {
+                        self.queue.add_after(key.to_owned(), woken_by, delay);
+                        delay
+                    }
+                    None => self.queue.add_rate_limited(key.to_owned(), woken_by, random),
+                };
                 let (controller, error) = (self.controller.name, failure.text());
                 if failure.is_conflict {
                     tracing::debug!(controller, key, ?delay, error, "plan was overtaken");

@@ -35,11 +35,11 @@ pub mod volume;
 pub mod workqueue;
 
 pub use discovery::{Discovered, Discovery};
-pub use engine::{Controller, Engine, Following, Hands, Source, Undone};
+pub use engine::{Controller, Engine, Following, Hands, Retries, Source, Undone};
 pub use guest::Guest;
 pub use informer::{Change, Changes, Held, Informer, Informers, Kind, PartialObject, Scope};
 pub use metrics::ClientMetrics;
-pub use plan::{Action, EventType, Patch, Plan, Propagation};
+pub use plan::{Action, Errand, EventType, Failed, Outcome, Patch, Plan, Propagation};
 pub use question::{Answer, Answers, Question};
 
 pub use record::Recorder;

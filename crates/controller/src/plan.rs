@@ -5,6 +5,8 @@
 //! Acting twice on a plan does no harm: creates have names or are guarded by informers, deletes and patches carry
 //! preconditions.
 
+mod errand;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,6 +22,8 @@ use serde_json::{Value, json};
 use crate::question::{Question, Scale};
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::tally::{Measured, Tally};
+
+pub use errand::{Errand, Failed, Outcome};
 
 /// A decision: steps in order, and when to look again if nothing happens before.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,7 +91,7 @@ impl Plan {
     }
 }
 
-/// One request to make, or one event to record, or one thing to count.
+/// One request to make, or one event to record, one thing to count, or one to have done by somebody else.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// A request to the API.
@@ -96,6 +100,8 @@ pub enum Action {
     Event(Box<EventAction>),
     /// A count when the steps before have been done.
     Count(Tally),
+    /// Something that somebody else does, and what follows from it.
+    Errand(Errand),
 }
 
 /// A request, ready to be sent.
@@ -354,7 +360,7 @@ impl Action {
         match &mut self {
             Self::Request(request) => replace_failure(&mut request.body, message),
             Self::Event(event) => event.message = event.message.replace(FAILURE, message),
-            Self::Count(_) => {}
+            Self::Count(_) | Self::Errand(_) => {}
         }
         self
     }
@@ -583,7 +589,7 @@ mod tests {
         };
         let told = plan.about_failure(0, "the disk is full").into_iter().map(|action| match action {
             Action::Event(event) => format!("{}: {}", event.reason, event.message),
-            Action::Request(_) | Action::Count(_) => panic!("an event"),
+            Action::Request(_) | Action::Count(_) | Action::Errand(_) => panic!("an event"),
         });
         assert_eq!(told.collect::<Vec<_>>(), ["Failed: the disk is full", "Full: the disk is full"]);
     }

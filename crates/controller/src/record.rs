@@ -22,7 +22,7 @@ use correlate::{Correlator, Observed};
 /// Events that wait to be written; more are dropped, and the drop is logged.
 const QUEUE_MAX: usize = 1024;
 /// Controllers that events call otherwise than flags do. Source: the `EventSource` of each in `pkg/controller`.
-const COMPONENTS: [(&str, &str); 14] = [
+const COMPONENTS: [(&str, &str); 16] = [
     ("replicationcontroller-controller", "replication-controller"),
     ("daemon-set-controller", "daemonset-controller"),
     ("disruption-controller", "controllermanager"),
@@ -33,6 +33,8 @@ const COMPONENTS: [(&str, &str); 14] = [
     ("horizontal-pod-autoscaler-controller", "horizontal-pod-autoscaler"),
     ("node-ipam-controller", "cidrAllocator"),
     ("node-lifecycle-controller", "node-controller"),
+    ("node-route-controller", "route_controller"),
+    ("service-lb-controller", "service-controller"),
     ("persistentvolume-attach-detach-controller", "attachdetach-controller"),
     ("persistentvolume-binder-controller", "persistentvolume-controller"),
     ("persistentvolume-expander-controller", "volume_expand"),

@@ -13,12 +13,23 @@ use tokio::time::Instant;
 
 use crate::metrics::QueueMeter;
 
-/// First delay after a failure; doubles with each further one.
-const RETRY_FIRST: Duration = Duration::from_millis(5);
-/// Longest delay between retries of one key.
-const RETRY_MAX: Duration = Duration::from_secs(60);
 /// Longest delay at all: who asks for more looks again, and asks again.
 const DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a key waits after it has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retries {
+    /// After the first failure; doubles with each further one.
+    pub first: Duration,
+    /// At most.
+    pub max: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { first: Duration::from_millis(5), max: Duration::from_secs(60) }
+    }
+}
 
 /// A queue of keys, each with the revision that last woke it.
 #[derive(Debug, Default)]
@@ -39,6 +50,7 @@ struct State {
     delayed: BTreeMap<(Instant, String), u64>,
     due: HashMap<String, Instant>,
     failures: HashMap<String, u32>,
+    retries: Retries,
 }
 
 /// A key that waits.
@@ -59,6 +71,11 @@ impl WorkQueue {
         Self { meter, ..Self::default() }
     }
 
+    /// Has keys wait otherwise after failures from now on.
+    pub(crate) fn retry(&self, retries: Retries) {
+        self.state.lock().retries = retries;
+    }
+
     /// Adds `key`, woken by `cause` (0: unknown).
     pub fn add(&self, key: String, cause: u64) {
         self.state.lock().add(key, cause, Instant::now(), &self.meter);
@@ -74,14 +91,14 @@ impl WorkQueue {
 
     /// Adds `key` after a delay that grows with each failure; returns the delay.
     pub fn add_rate_limited(&self, key: String, cause: u64, random: &Random) -> Duration {
-        let failures = {
+        let (failures, retries) = {
             let mut state = self.state.lock();
             let failures = state.failures.entry(key.clone()).or_default();
             *failures += 1;
-            *failures
+            (*failures, state.retries)
         };
-        let doubled = RETRY_FIRST.saturating_mul(1_u32.checked_shl(failures - 1).unwrap_or(u32::MAX));
-        let delay = doubled.min(RETRY_MAX).mul_f64(1.0 + 0.1 * random.unit());
+        let doubled = retries.first.saturating_mul(1_u32.checked_shl(failures - 1).unwrap_or(u32::MAX));
+        let delay = doubled.min(retries.max).mul_f64(1.0 + 0.1 * random.unit());
         self.add_after(key, cause, delay);
         delay
     }

@@ -44,6 +44,7 @@ pub(crate) fn render(plan: &Plan) -> String {
         for action in step {
             match action {
                 Action::Count(_) => {}
+                Action::Errand(errand) => writeln!(text, "  {}", errand.what()).unwrap(),
                 Action::Request(request) => writeln!(text, "  {}", line(request)).unwrap(),
                 Action::Event(event) => {
                     writeln!(text, "  {} {}: {}", event.event_type.as_str(), event.reason, event.message)

@@ -11,6 +11,7 @@ mod authentication;
 mod authorities;
 mod authorization;
 mod changes;
+mod cloud_controllers;
 mod configurations;
 mod confine;
 mod container_runtime;
@@ -51,7 +52,8 @@ pub(crate) use self::encryption::hand_on as hand_on_encryption;
 pub(crate) use self::hand_over::{as_control_plane, prepare as prepare_server};
 pub(crate) use self::scheduler_config::of_flags as scheduler_of_flags;
 pub(crate) use alone::{
-    Connection, election_of_controllers, start_controllers, start_kubelet, start_proxy, start_scheduler,
+    Connection, election_of_cloud_controllers, election_of_controllers, start_cloud_controllers,
+    start_controllers, start_kubelet, start_proxy, start_scheduler,
 };
 pub(crate) use authorities::FILES as AUTHORITY_FILES;
 pub(crate) use control_plane::control_plane;

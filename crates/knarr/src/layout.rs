@@ -153,6 +153,11 @@ impl Layout {
         self.server().join("cred/controller-manager.kubeconfig")
     }
 
+    /// For the controllers of a cloud that run outside, when `--cloud-provider external` asks for them.
+    pub(crate) fn cloud_controller_manager_kubeconfig(&self) -> PathBuf {
+        self.server().join("cred/cloud-controller-manager.kubeconfig")
+    }
+
     /// For a scheduler that runs outside, when `--disable scheduler` asks for it.
     pub(crate) fn scheduler_kubeconfig(&self) -> PathBuf {
         self.server().join("cred/scheduler.kubeconfig")

@@ -119,6 +119,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Image(args) => commands::image::run(&args.command),
         Command::Secrets(args) => commands::secrets::run(&args.command),
         Command::ControllerManager(args) => commands::part::controller_manager(args),
+        Command::CloudControllerManager(args) => commands::part::cloud_controller_manager(args),
         Command::Scheduler(args) => commands::part::scheduler(args),
         Command::Kubelet(args) => commands::part::kubelet(args),
         Command::CsiHostpath(args) => commands::csi_hostpath::run(args),

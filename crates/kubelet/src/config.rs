@@ -43,6 +43,12 @@ pub struct Config {
     pub node_name: String,
     /// The node's addresses, the primary one first.
     pub node_ips: Vec<String>,
+    /// Whether a cloud says of the Node what it is, and where. Source: `--cloud-provider external`.
+    pub has_cloud: bool,
+    /// Those of the node's addresses that an operator has given: a cloud is told of them.
+    pub provided_node_ips: Vec<String>,
+    /// What the cloud calls the machine; empty if it says so itself. Source: `providerID`.
+    pub provider_id: String,
     /// Extra labels for the Node.
     pub node_labels: BTreeMap<String, String>,
     /// Taints that the Node is registered with, as `key=value:Effect`.
@@ -149,6 +155,9 @@ impl Default for Config {
         Self {
             node_name: "localhost".into(),
             node_ips: vec!["127.0.0.1".into()],
+            has_cloud: false,
+            provided_node_ips: Vec::new(),
+            provider_id: String::new(),
             node_labels: BTreeMap::new(),
             register_with_taints: Vec::new(),
             root_dir: "/var/lib/kubelet".into(),

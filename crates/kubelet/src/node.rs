@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::metrics::Level;
 pub(crate) use facts::{Machine, boot_time, huge_pages, pids_max, read_machine};
+pub use object::taints;
 pub(crate) use object::{allocatable, huge_page_name, kept_memory, node as initial};
 use startup::Startup;
 
@@ -37,40 +38,54 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>) {
     context.tasks.spawn("cordons", tell_of_cordons(context.clone()));
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(7), 0.2);
     let mut startup = Startup::new(boot_time(), context.started_at);
-    let recorded = loop {
+    let registered = loop {
         startup.attempted(context.clock.now());
         match register(&context, &machine, &mut startup).await {
-            Ok(recorded) => break recorded,
+            Ok(registered) => break registered,
             Err(error) => {
                 tracing::warn!(%error, node = context.config.node_name, "the node was not registered");
             }
         }
         tokio::time::sleep(backoff.next(&context.random)).await;
     };
-    keep_status(&context, &machine, recorded, startup).await;
+    keep_status(&context, &machine, registered, startup).await;
 }
 
-/// Creates the Node with its status, or brings an existing one's labels up to date. Gives the conditions that
-/// the API server has.
+/// What the API server has of the Node that was registered.
+struct Registered {
+    conditions: Vec<NodeCondition>,
+    has_addresses: bool,
+}
+
+impl Registered {
+    fn of(node: Node) -> Self {
+        let has_addresses = object::has_addresses(&node);
+        let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+        Self { conditions, has_addresses }
+    }
+}
+
+/// Creates the Node with its status, or brings an existing one's labels up to date.
 async fn register(
     context: &Context,
     machine: &Machine,
     startup: &mut Startup,
-) -> Result<Vec<NodeCondition>, kube::Error> {
+) -> Result<Registered, kube::Error> {
     let api: Api<Node> = Api::all(context.client.clone());
     let mut node = object::node(&context.config, machine);
     let problem = problem(context).await;
     node.status = Some(status(context, machine, problem.as_deref(), &[]).await);
-    let conditions = |node: Node| node.status.and_then(|s| s.conditions).unwrap_or_default();
     match api.create(&PostParams::default(), &node).await {
         Ok(node) => {
             tracing::info!(node = context.config.node_name, "registered the node");
             set_levels(context, startup.registered(context.clock.now()));
-            Ok(conditions(node))
+            Ok(Registered::of(node))
         }
         Err(kube::Error::Api(status)) if status.code == 409 => {
-            let patch = json!({"metadata": {"labels": node.metadata.labels}});
             let name = &context.config.node_name;
+            // Its name in the cloud can be said once.
+            let known = if context.config.provider_id.is_empty() { None } else { Some(api.get(name).await?) };
+            let patch = object::anew(known.as_ref(), &node);
             let before = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
             if let Some(patch) = object::without_unknown_pages(&before, &node) {
                 api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
@@ -83,7 +98,7 @@ async fn register(
                 let message = format!("Node {name} has been rebooted, boot id: {}", machine.boot_id);
                 context.node_event(EventType::Warning, "Rebooted", message);
             }
-            Ok(conditions(before))
+            Ok(Registered::of(before))
         }
         Err(error) => Err(error),
     }
@@ -132,7 +147,7 @@ fn has_rebooted(before: &Node, boot_id: &str) -> bool {
 async fn keep_status(
     context: &Context,
     machine: &Machine,
-    mut recorded: Vec<NodeCondition>,
+    Registered { conditions: mut recorded, mut has_addresses }: Registered,
     mut startup: Startup,
 ) {
     let api: Api<Node> = Api::all(context.client.clone());
@@ -145,6 +160,10 @@ async fn keep_status(
         let problem = problem(context).await;
         let status = status(context, machine, problem.as_deref(), &recorded).await;
         let mut patch = json!({"status": patch_of(&status)});
+        if context.config.has_cloud && has_addresses {
+            // A cloud's word counts more than ours. Source: `NodeAddress` of upstream's `nodestatus`.
+            remove(&mut patch, "/status", "addresses");
+        }
         let others = context.node.get(&context.config.node_name);
         if let Some(Value::Object(others)) = others.and_then(|node| object::of_others(&node, &status))
             && let Some(allocatable) = patch.pointer_mut("/status/allocatable").and_then(Value::as_object_mut)
@@ -160,6 +179,7 @@ async fn keep_status(
             continue;
         }
         backoff.reset();
+        has_addresses = true;
         let (conditions, plain) = (status.conditions.clone(), status);
         recorded = conditions.unwrap_or_default();
         if recorded.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
@@ -216,6 +236,12 @@ async fn problem(context: &Context) -> Option<String> {
     match (runtime_problem(context).await, shutdown) {
         (Some(runtime), Some(shutdown)) => Some(format!("[{runtime}, {shutdown}]")),
         (one, other) => one.or(other),
+    }
+}
+
+fn remove(value: &mut Value, pointer: &str, field: &str) {
+    if let Some(object) = value.pointer_mut(pointer).and_then(Value::as_object_mut) {
+        object.remove(field);
     }
 }
 

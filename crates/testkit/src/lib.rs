@@ -5,6 +5,7 @@
 //! started are ended, and a test that ends leaves nothing behind or fails.
 
 pub mod clients;
+pub mod cloud;
 pub mod cluster;
 pub mod containerd;
 pub mod dra;

@@ -219,6 +219,26 @@ pub(super) const CLUSTER_ROLES: &[RoleRow] = &[
         "knarr:ingress-controller",
         &[rule("patch update", "networking.k8s.io", "ingresses/status"), EVENTS],
     ),
+    // What of a cloud's controllers is nobody's in particular: each has the account that upstream's role for it is bound to.
+    role(
+        "knarr:cloud-controller-manager",
+        &[
+            EVENTS,
+            rule("list watch", "core", "nodes services"),
+            rule("create", "coordination.k8s.io", "leases"),
+            named("get list update watch", "coordination.k8s.io", "leases", "cloud-controller-manager"),
+            named("get", "core", "serviceaccounts", "node-controller route-controller service-controller"),
+            rule("create", "core", "serviceaccounts"),
+            named(
+                "create",
+                "core",
+                "serviceaccounts/token",
+                "node-controller route-controller service-controller",
+            ),
+            rule("create", "authentication.k8s.io", "tokenreviews"),
+            rule("create", "authorization.k8s.io", "subjectaccessreviews"),
+        ],
+    ),
     role(
         "knarr:servicelb-controller",
         &[rule("patch", "core", "services services/status"), rule("create patch update", "core", "events")],
@@ -429,6 +449,7 @@ pub(super) const CLUSTER_ROLE_BINDINGS: &[BindingRow] = &[
     bound("knarr:addons", &["user:system:knarr"]),
     bound("knarr:authority-viewer", &["group:system:authenticated", "group:system:unauthenticated"]),
     bound("knarr:csi-hostpath-controller", &["account:csi-hostpath-controller"]),
+    bound("knarr:cloud-controller-manager", &["user:system:cloud-controller-manager"]),
     bound("knarr:servicelb-controller", &["account:servicelb-controller"]),
     binding("knarr:kubelet-api-clients", "system:kubelet-api-admin", &["group:knarr:kubelet-api-clients"]),
     // Hosts that come with a token ask for a certificate, Nodes for the next one and for those of their ports and proxies.

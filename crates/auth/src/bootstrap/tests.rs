@@ -106,6 +106,20 @@ fn the_defaults_give_each_component_what_it_needs() {
 }
 
 #[test]
+fn a_clouds_controllers_act_as_the_accounts_of_upstreams_roles_and_no_others() {
+    let cloud = || UserInfo::new(crate::CLOUD_CONTROLLER_MANAGER, &[]);
+    check(&[
+        (cloud(), "watch /services -", true),
+        (cloud(), "update coordination.k8s.io/leases kube-system cloud-controller-manager", true),
+        (cloud(), "update coordination.k8s.io/leases kube-system kube-scheduler", false),
+        (cloud(), "patch /nodes - x", false),
+        (cloud(), "patch /services/status default x", false),
+        (cloud(), "create /serviceaccounts/token kube-system node-controller", true),
+        (cloud(), "create /serviceaccounts/token kube-system namespace-controller", false),
+    ]);
+}
+
+#[test]
 fn what_serves_requests_only_reads_and_its_controllers_write_statuses() {
     let ingress = || UserInfo::new("system:knarr:ingress", &[]);
     let account = |name: &str| UserInfo::service_account("kube-system", name, "");

@@ -1,4 +1,4 @@
-//! Flags of the parts that may run alone against any Kubernetes: `controller-manager`, `scheduler`.
+//! Flags of the parts that may run alone against any Kubernetes: `controller-manager`, `scheduler`; of clouds in `cloud.rs`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -8,9 +8,11 @@ use machinery::address_range::AddressRange;
 use machinery::net::Cidrs;
 use serde::{Deserialize, Serialize};
 
+use super::cloud::CloudArgs;
 use super::looks::Output;
 use super::network::NetworkArgs;
 use super::node::{IngressArgs, NodePortArgs, ProxyModeArgs, RuntimeArgs};
+use crate::cloud_provider::CloudProvider;
 
 /// Tokens let hosts in, as kubeadm's do; it starts its controller manager with the same.
 const CONTROLLERS: &str = "*,bootstrap-signer-controller,token-cleaner-controller";
@@ -130,6 +132,10 @@ pub struct ServerArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub ingress: IngressArgs,
+    /// Who runs the cloud's controllers.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub cloud: CloudArgs,
     /// A flag of the kubelet, such as max-pods=20; can be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     #[serde(default)]
@@ -168,6 +174,17 @@ pub struct RegistrationArgs {
     #[arg(long, env = "KNARR_NODE_TAINT", value_delimiter = ',', value_name = "KEY=VALUE:EFFECT")]
     #[serde(default)]
     pub node_taint: Vec<String>,
+    /// external: a cloud's controllers say where and what the Node is, nothing is scheduled there before, and Services of type
+    /// LoadBalancer are the cloud's
+    #[arg(
+        long,
+        env = "KNARR_CLOUD_PROVIDER",
+        default_value = "",
+        value_name = "NAME",
+        hide_default_value = true
+    )]
+    #[serde(default)]
+    pub cloud_provider: CloudProvider,
 }
 
 impl RegistrationArgs {
@@ -177,7 +194,9 @@ impl RegistrationArgs {
         let labels = self.node_label.iter().map(|label| format!("node-labels={label}"));
         let taints = (!self.node_taint.is_empty())
             .then(|| format!("register-with-taints={}", self.node_taint.join(",")));
-        given.iter().cloned().chain(labels).chain(taints).collect()
+        let cloud = (self.cloud_provider != CloudProvider::None)
+            .then(|| format!("cloud-provider={}", String::from(self.cloud_provider)));
+        given.iter().cloned().chain(labels).chain(taints).chain(cloud).collect()
     }
 }
 
@@ -259,6 +278,20 @@ pub enum Part {
 }
 
 impl ServerArgs {
+    /// Whether a cloud says of this cluster's Nodes what they are: a flag of its own, or one of the kubelet.
+    pub fn has_cloud(&self) -> bool {
+        let arguments = self.registration.kubelet_args(&self.kubelet_arg);
+        let read = crate::kubelet::ConfigurationArgs::from_pairs(&arguments);
+        read.is_ok_and(|read| read.cloud_provider == CloudProvider::External)
+    }
+
+    /// A Node that joins a cluster whose Nodes have a cloud has it, too.
+    pub fn join_cloud(&mut self, cluster: CloudProvider) {
+        if cluster != CloudProvider::None {
+            self.registration.cloud_provider = cluster;
+        }
+    }
+
     /// The scheduler's configuration file, if there is one.
     pub fn scheduler_config(&self) -> Option<&Path> {
         let last = self.kube_scheduler_arg.last();
@@ -320,7 +353,8 @@ impl ServerArgs {
             Part::Agent => [Part::Kubelet, Part::Proxy, Part::Dns].into_iter().any(|part| self.runs(part)),
             _ if of_kubelet && !self.runs(Part::Kubelet) => false,
             Part::Ingress if !self.runs(Part::Agent) => false,
-            Part::Servicelb if !self.runs(Part::ControllerManager) => false,
+            // Load balancers are the cloud's.
+            Part::Servicelb if !self.runs(Part::ControllerManager) || self.has_cloud() => false,
             part => !self.disable.contains(&part) && (has_node || !of_node),
         }
     }

@@ -1,7 +1,10 @@
 //! Carries plans out: sends the requests of a step concurrently, stops at the first step that fails.
 
-use futures::StreamExt;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
 use futures::stream;
+use futures::{FutureExt, StreamExt};
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -11,7 +14,7 @@ use serde::Deserialize;
 use crate::discovery::Watcher;
 use crate::informer::{Informers, PartialObject};
 use crate::notes::{Noted, Notes};
-use crate::plan::{Action, ApiRequest, Plan, Verb};
+use crate::plan::{Action, ApiRequest, Errand, Failed, Outcome, Plan, Verb};
 use crate::question::{self, Answers, Question};
 use crate::record::Recorder;
 use crate::resource_ref::{ResourceRef, key_of};
@@ -33,6 +36,21 @@ pub(super) struct Executor {
 pub(super) struct Done {
     pub(super) writes: Vec<OwnWrite>,
     pub(super) failure: Option<Failure>,
+    /// When to look again, if what followed from an errand says so.
+    pub(super) requeue_after: Option<Duration>,
+}
+
+impl Done {
+    /// Takes what one action has come to.
+    fn take(&mut self, other: Self) -> Option<Failure> {
+        self.writes.extend(other.writes);
+        self.requeue_after = sooner(self.requeue_after, other.requeue_after);
+        other.failure
+    }
+}
+
+fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
 }
 
 /// A write that the informers will show.
@@ -53,9 +71,22 @@ pub(super) struct Failure {
     is_overtaken: bool,
     /// It may have been done all the same: there was no answer, or one of a server in trouble.
     pub(super) is_open: bool,
+    /// When to try again, if whoever was asked has said so.
+    pub(super) retry_after: Option<Duration>,
 }
 
 impl Failure {
+    fn of_errand(errand: &Errand, failed: Failed) -> Self {
+        Self {
+            request: errand.what().to_owned(),
+            message: failed.message,
+            is_conflict: false,
+            is_overtaken: false,
+            is_open: false,
+            retry_after: failed.retry_after,
+        }
+    }
+
     pub(super) fn text(&self) -> String {
         format!("{}: {}", self.request, self.message)
     }
@@ -112,11 +143,8 @@ impl Executor {
     async fn carry_out_step(&self, step: Vec<Action>, done: &mut Done) -> Result<(), Failure> {
         let mut failure = None;
         let mut results = stream::iter(step).map(|action| self.act(action)).buffered(CONCURRENT_REQUESTS_MAX);
-        while let Some(result) = results.next().await {
-            match result {
-                Ok(write) => done.writes.extend(write),
-                Err(refused) => failure = failure.or(Some(refused)),
-            }
+        while let Some(one) = results.next().await {
+            failure = failure.or(done.take(one));
         }
         failure.map_or(Ok(()), Err)
     }
@@ -160,8 +188,8 @@ impl Executor {
         }
     }
 
-    async fn act(&self, action: Action) -> Result<Option<OwnWrite>, Failure> {
-        match action {
+    async fn act(&self, action: Action) -> Done {
+        let sent = match action {
             Action::Event(event) => {
                 self.recorder.record(*event);
                 Ok(None)
@@ -170,6 +198,7 @@ impl Executor {
                 self.informers.metrics().tally(&tally);
                 Ok(None)
             }
+            Action::Errand(errand) => return self.go(errand).await,
             Action::Request(request) => {
                 let sent = self.send(&request).await;
                 if let Some((controller, notes)) = self.counting {
@@ -183,7 +212,25 @@ impl Executor {
                 }
                 sent
             }
+        };
+        match sent {
+            Ok(write) => Done { writes: write.into_iter().collect(), ..Done::default() },
+            Err(failure) => Done { failure: Some(failure), ..Done::default() },
         }
+    }
+
+    /// Goes an errand, and does what follows from it; that it was not done is told after that.
+    fn go(&self, errand: Errand) -> BoxFuture<'_, Done> {
+        async move {
+            let Outcome { plan, failure } = errand.run(self.informers.clone()).await;
+            let requeue_after = plan.requeue_after;
+            let mut done = self.carry_out(plan).await;
+            done.requeue_after = sooner(done.requeue_after, requeue_after);
+            let undone = failure.map(|failed| Failure::of_errand(&errand, failed));
+            done.failure = undone.or(done.failure);
+            done
+        }
+        .boxed()
     }
 
     async fn send(&self, request: &ApiRequest) -> Result<Option<OwnWrite>, Failure> {
@@ -193,6 +240,7 @@ impl Executor {
             is_conflict: false,
             is_overtaken: false,
             is_open: false,
+            retry_after: None,
         };
         let unheard = |what: &dyn std::fmt::Display| Failure { is_open: true, ..describe(what) };
         if request.verb == Verb::Update && self.informers.knows_in_part(&request.resource) {
@@ -280,4 +328,83 @@ fn own_write(request: &ApiRequest, body: &[u8]) -> Option<OwnWrite> {
     let written: Written<'_> = serde_json::from_slice(body).ok()?;
     let revision = written.metadata.resource_version.parse().ok()?;
     Some(OwnWrite { resource, seen: Seen::AtRevision(revision) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::fake::{Server, State};
+
+    type Log = Arc<Mutex<Vec<&'static str>>>;
+
+    /// An errand that notes its name, and comes to this.
+    fn errand(log: &Log, name: &'static str, then: fn(&Log) -> Outcome) -> Action {
+        let log = log.clone();
+        Action::Errand(Errand::new(name.to_owned(), move |_| {
+            let log = log.clone();
+            async move {
+                log.lock().push(name);
+                then(&log)
+            }
+            .boxed()
+        }))
+    }
+
+    fn plan(actions: Vec<Action>) -> Plan {
+        Plan { steps: actions.into_iter().map(|action| vec![action]).collect(), ..Plan::default() }
+    }
+
+    async fn carry_out(plan: Plan) -> Done {
+        let (_server, informers, _) = Server::start(State::default());
+        let recorder = Recorder::start(&informers, "tester");
+        let client = informers.client().clone();
+        Executor::new(informers, client, recorder, None).carry_out(plan).await
+    }
+
+    #[tokio::test]
+    async fn what_follows_from_an_errand_comes_before_the_next_step() {
+        let log = Log::default();
+        let first = errand(&log, "first", |log| {
+            let mut next = plan(vec![errand(log, "follows", |_| Outcome::default())]);
+            next.requeue(Duration::from_secs(3));
+            Outcome::done(next)
+        });
+        let done = carry_out(plan(vec![first, errand(&log, "second", |_| Outcome::default())])).await;
+        assert_eq!(*log.lock(), ["first", "follows", "second"]);
+        assert_eq!((done.requeue_after, done.failure.is_none()), (Some(Duration::from_secs(3)), true));
+    }
+
+    #[tokio::test]
+    async fn a_failed_errand_ends_its_plan_after_what_follows_and_says_when_to_try_again() {
+        let log = Log::default();
+        let fails = errand(&log, "fails", |log| {
+            let failed = Failed { message: "away".to_owned(), retry_after: Some(Duration::from_secs(7)) };
+            Outcome::failed(plan(vec![errand(log, "is told", |_| Outcome::default())]), failed)
+        });
+        let never = errand(&log, "never", |_| Outcome::default());
+        let about = errand(&log, "on failure", |_| Outcome::default());
+        let done = carry_out(Plan { on_failure: vec![about], ..plan(vec![fails, never]) }).await;
+        assert_eq!(*log.lock(), ["fails", "is told", "on failure"]);
+        let failure = done.failure.unwrap();
+        assert_eq!(
+            (failure.text().as_str(), failure.retry_after),
+            ("fails: away", Some(Duration::from_secs(7)))
+        );
+    }
+
+    #[tokio::test]
+    async fn what_follows_and_cannot_be_done_fails_the_plan() {
+        let log = Log::default();
+        let first = errand(&log, "first", |log| {
+            let fails = |_: &Log| Outcome::failed(Plan::nothing(), Failed::default());
+            Outcome::done(plan(vec![errand(log, "follows", fails)]))
+        });
+        let done = carry_out(plan(vec![first, errand(&log, "never", |_| Outcome::default())])).await;
+        assert_eq!(*log.lock(), ["first", "follows"]);
+        assert!(done.failure.is_some_and(|failure| failure.text() == "follows: "));
+    }
 }

@@ -123,7 +123,7 @@ fn addresses_that_are_none_and_too_many_are_told() {
         .filter_map(|action| match action {
             Action::Event(event) => Some(format!("{}: {}", event.reason, event.message)),
             Action::Request(request) => Some(request.body["endpoints"].as_array()?.len().to_string()),
-            Action::Count(_) => None,
+            Action::Count(_) | Action::Errand(_) => None,
         })
         .collect();
     assert_eq!(

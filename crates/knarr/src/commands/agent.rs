@@ -22,6 +22,7 @@ pub(crate) fn run(args: &AgentArgs, common: &CommonArgs) -> Result<()> {
         token: token.as_ref(),
         node_name: &settings.node_name,
         node_ips: &node_ips,
+        args: &settings.args,
     };
     let config = runtime.block_on(newcomer.join(&layout))?;
     let server_args = as_server(args, Some(&config))?;
@@ -74,6 +75,7 @@ fn as_server(args: &AgentArgs, config: Option<&ClusterConfig>) -> Result<ServerA
         server.cluster_dns.clone_from(&config.cluster_dns);
         server.cluster_domain.clone_from(&config.cluster_domain);
         server.network.clone_from(&config.network);
+        server.join_cloud(config.cloud);
         if !config.ingress {
             server.disable.push(Part::Ingress);
         }

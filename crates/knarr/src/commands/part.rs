@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use base::Tasks;
-use cli::args::{ControllerManagerArgs, KubeletArgs, ProxyArgs, SchedulerArgs};
+use cli::args::{CloudControllerManagerArgs, ControllerManagerArgs, KubeletArgs, ProxyArgs, SchedulerArgs};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::components::{self, Connection};
@@ -16,6 +16,14 @@ pub(crate) fn controller_manager(args: &ControllerManagerArgs) -> Result<()> {
     cli::validate::leader_election(&components::election_of_controllers(args))?;
     run_until_stopped(&args.part.kubeconfig, "kube-controller-manager", async |connection| {
         components::start_controllers(args, &connection).await
+    })
+}
+
+/// `knarr cloud-controller-manager`
+pub(crate) fn cloud_controller_manager(args: &CloudControllerManagerArgs) -> Result<()> {
+    cli::validate::leader_election(&components::election_of_cloud_controllers(args))?;
+    run_until_stopped(&args.part.kubeconfig, "cloud-controller-manager", async |connection| {
+        components::start_cloud_controllers(args, &connection).await
     })
 }
 

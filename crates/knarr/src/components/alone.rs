@@ -7,7 +7,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use auth::issuing::{Signer, Signers};
 use base::{Clock, Random, Tasks};
-use cli::args::{ControllerManagerArgs, KubeletArgs, NodeIpamArgs, ProxyArgs, ServingArgs};
+use cli::args::{
+    CloudControllerManagerArgs, ControllerManagerArgs, KubeletArgs, NodeIpamArgs, ProxyArgs, ServingArgs,
+};
 use cli::controller_manager::OptionArgs;
 use controller::lease::{Election, Timing};
 use controller::trace::Reporter;
@@ -16,6 +18,7 @@ use controllers::node_ipam::Ranges;
 use machinery::leader_election::LeaderElection;
 use machinery::net::{Cidr, Cidrs, Family};
 
+use super::cloud_controllers::{self, CloudControllers};
 use super::controller_options::ControllerOptions;
 use super::election::lead;
 use super::node::{self, Place};
@@ -26,6 +29,7 @@ use crate::layout::Layout;
 
 /// Where upstream's controller manager and scheduler say how they are.
 const CONTROLLERS_PORT: u16 = 10_257;
+const CLOUD_CONTROLLERS_PORT: u16 = 10_258;
 const SCHEDULER_PORT: u16 = 10_259;
 
 /// What a part reaches the API server with, and its tasks.
@@ -85,7 +89,10 @@ pub(crate) async fn start_controllers(args: &ControllerManagerArgs, connection: 
     if let Some(tokens) = legacy_tokens(args)? {
         connection.informers.setting_or(|| tokens);
     }
-    if let Some(ranges) = pod_ranges(&args.node_ipam)? {
+    let ipam = &args.node_ipam;
+    if let Some(ranges) =
+        pod_ranges(ipam.allocate_node_cidrs, ipam.cluster_cidr, ipam.service_cluster_ip_range)?
+    {
         connection.informers.setting_or(|| ranges);
     }
     serving::start(&args.serving, CONTROLLERS_PORT, &connection.informers).await?;
@@ -103,6 +110,43 @@ pub(crate) async fn start_controllers(args: &ControllerManagerArgs, connection: 
                 continue;
             };
             engine.start_as(*controller, credentials::client(account, config, &informers).await?);
+        }
+        Ok(())
+    });
+    Ok(())
+}
+
+/// Which of several cloud controller managers works.
+pub(crate) fn election_of_cloud_controllers(args: &CloudControllerManagerArgs) -> LeaderElection {
+    args.leader.or(LeaderElection::of(cloud_controllers::LEASE))
+}
+
+/// `knarr cloud-controller-manager`: the controllers of a cloud, once it leads and the cloud's provider answers.
+pub(crate) async fn start_cloud_controllers(
+    args: &CloudControllerManagerArgs,
+    connection: &Connection,
+) -> Result<()> {
+    let said = &args.options;
+    if said.cloud_config.is_some() {
+        tracing::warn!("--cloud-config is accepted, and does nothing: the provider reads its own");
+    }
+    let ranges = pod_ranges(said.allocate_node_cidrs, said.cluster_cidr, None)?;
+    let controllers =
+        CloudControllers::read(said, args.cloud_provider_endpoint.socket(), said.cluster_cidr, true)?;
+    serving::start(&args.serving, CLOUD_CONTROLLERS_PORT, &connection.informers).await?;
+    let election = connection.election(&election_of_cloud_controllers(args))?;
+    let own_accounts = args.use_service_account_credentials.then(|| connection.config.clone());
+    lead(election, &connection.informers, async move |informers| {
+        let ipam = ranges.map(|ranges| {
+            informers.setting_or(|| ranges);
+            (controllers::node_ipam::CONTROLLER, "node-controller")
+        });
+        let (engine, rows) = controllers.begin(&informers).await?;
+        for (row, account) in rows.into_iter().chain(ipam) {
+            match &own_accounts {
+                Some(config) => engine.start_as(row, credentials::client(account, config, &informers).await?),
+                None => engine.start(row),
+            }
         }
         Ok(())
     });
@@ -128,12 +172,12 @@ fn options(args: &ControllerManagerArgs) -> Result<OptionArgs> {
 }
 
 /// What Nodes' ranges are taken from, if they are given any. Source: `startNodeIpamController`.
-fn pod_ranges(args: &NodeIpamArgs) -> Result<Option<Ranges>> {
-    if !args.allocate_node_cidrs {
+fn pod_ranges(is_wanted: bool, pods: Option<Cidrs>, services: Option<Cidrs>) -> Result<Option<Ranges>> {
+    if !is_wanted {
         return Ok(None);
     }
-    let pods = args.cluster_cidr.context("--allocate-node-cidrs needs --cluster-cidr")?;
-    Ok(Some(Ranges { pods, services: args.service_cluster_ip_range }))
+    let pods = pods.context("--allocate-node-cidrs needs --cluster-cidr")?;
+    Ok(Some(Ranges { pods, services }))
 }
 
 /// The authority that Pods are given: the file's, or the one that we trust ourselves.
@@ -232,6 +276,7 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
     let place = Place {
         node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
         node_ips: node_ips(&args.node_ip, args.pod_cidr)?,
+        provided_node_ips: args.node_ip.clone(),
         pod_cidrs: args.pod_cidr,
         pod_mtu: None,
         cluster_cidrs: args.pod_cidr,

@@ -23,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tower::ServiceExt;
 
 use super::authorities;
+use super::cloud_controllers::{self, CloudControllers};
 use super::controller_options::ControllerOptions;
 use super::election::{election, lead_in_turns};
 use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
@@ -83,6 +84,7 @@ async fn run(settings: &Settings, options: apiserver::Options, identity: &str) -
     if settings.args.runs(Part::ControllerManager) {
         parts.start_controllers(settings)?;
     }
+    parts.start_cloud_controllers(settings)?;
     if settings.args.runs(Part::Scheduler) {
         parts.start_scheduler(settings)?;
     }
@@ -207,6 +209,33 @@ impl Parts<'_> {
         Ok(())
     }
 
+    /// The controllers of a cloud, if its provider was named; not confined to the cluster's own controllers, as whoever has a
+    /// cloud may run those elsewhere.
+    fn start_cloud_controllers(&self, settings: &Settings) -> Result<()> {
+        let Some(endpoint) = &settings.args.cloud.cloud_provider_endpoint else { return Ok(()) };
+        let said = settings.args.cloud.options()?;
+        if said.allocate_node_cidrs {
+            bail!(
+                "--cloud-controller-manager-arg allocate-node-cidrs: the cluster's own controllers give Nodes their ranges"
+            );
+        }
+        let cidr = said.cluster_cidr.unwrap_or(settings.args.cluster_cidr);
+        let controllers = CloudControllers::read(&said, endpoint.socket(), Some(cidr), false)?;
+        let (server, make) = (Arc::clone(&self.server), self.informers_as(auth::CLOUD_CONTROLLER_MANAGER));
+        let election = election(cloud_controllers::LEASE, self.identity, timing(settings));
+        lead_in_turns(election, self.tasks, make, move |informers| {
+            let (controllers, server) = (controllers.clone(), Arc::clone(&server));
+            async move {
+                let (engine, rows) = controllers.begin(&informers).await?;
+                for (row, account) in rows {
+                    engine.start_as(row, client_of_account(&server, account));
+                }
+                Ok(())
+            }
+        });
+        Ok(())
+    }
+
     fn start_scheduler(&self, settings: &Settings) -> Result<()> {
         let configuration = super::scheduler_config::of_cluster(settings)?;
         let make = self.informers_as("system:kube-scheduler");
@@ -238,6 +267,11 @@ fn controller_client(server: &ApiServer, controller: &'static str) -> kube::Clie
     let Some(account) = account_of(controller) else {
         return client_as(server, "system:kube-controller-manager", &[]);
     };
+    client_of_account(server, account)
+}
+
+/// A client that is a ServiceAccount of `kube-system`.
+fn client_of_account(server: &ApiServer, account: &str) -> kube::Client {
     let account = format!("system:serviceaccount:kube-system:{account}");
     client_as(server, &account, &["system:serviceaccounts", "system:serviceaccounts:kube-system"])
 }

@@ -81,13 +81,20 @@ pub(crate) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
         own.save(&node.layout)?;
     }
     write(&layout.admin_kubeconfig(), "admin", &admin, 0o600)?;
+    let args = &settings.args;
+    let is_cloud_outside = args.has_cloud() && args.cloud.cloud_provider_endpoint.is_none();
     let outside = [
-        (Part::ControllerManager, layout.controller_manager_kubeconfig(), "system:kube-controller-manager"),
-        (Part::Scheduler, layout.scheduler_kubeconfig(), "system:kube-scheduler"),
+        (
+            !args.runs(Part::ControllerManager),
+            layout.controller_manager_kubeconfig(),
+            "system:kube-controller-manager",
+        ),
+        (!args.runs(Part::Scheduler), layout.scheduler_kubeconfig(), "system:kube-scheduler"),
+        (is_cloud_outside, layout.cloud_controller_manager_kubeconfig(), auth::CLOUD_CONTROLLER_MANAGER),
     ];
-    for (part, path, user) in outside {
+    for (is_outside, path, user) in outside {
         // A key that nobody uses is not lying about.
-        if !settings.args.runs(part) {
+        if is_outside {
             let name = user.trim_start_matches("system:");
             let identity = issue(clients, &Subject::user(name, user))?;
             as_control_plane(|| Ok(write(&path, name, &identity, 0o600)?))?;

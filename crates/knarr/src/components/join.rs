@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use auth::pki::{self, Identity, Subject};
 use base::{Backoff, Clock, Random, Tasks};
 use cli::args::{NetworkArgs, Part, ServerArgs};
+use cli::cloud_provider::CloudProvider;
 use controller::{Informers, Scope};
 use http::Uri;
 use k8s_openapi::ByteString;
@@ -57,6 +58,9 @@ pub(crate) struct ClusterConfig {
     /// Whether Nodes serve Ingresses.
     #[serde(default)]
     pub(crate) ingress: bool,
+    /// Whether a cloud says of Nodes what they are.
+    #[serde(default)]
+    pub(crate) cloud: CloudProvider,
 }
 
 impl ClusterConfig {
@@ -69,6 +73,7 @@ impl ClusterConfig {
             cluster_domain: args.cluster_domain.clone(),
             network: args.network.clone(),
             ingress: !args.disable.contains(&Part::Ingress),
+            cloud: args.registration.cloud_provider,
         }
     }
 }
@@ -103,6 +108,8 @@ pub(crate) struct Newcomer<'a> {
     pub(crate) node_name: &'a str,
     /// What it may be reached at: of the families that the cluster does not have, nobody is told.
     pub(crate) node_ips: &'a [IpAddr],
+    /// What its flags say of the Node that is made: its taints.
+    pub(crate) args: &'a ServerArgs,
 }
 
 impl Newcomer<'_> {
@@ -151,7 +158,7 @@ impl Newcomer<'_> {
             true => Some(kept.of(&kube, &INGRESS, &ingress, &believed.clients).await?),
             false => None,
         };
-        self.register(&kube, &node_ips).await.context("make the Node")?;
+        self.register(&kube, &node_ips, layout, config.cloud).await.context("make the Node")?;
         self.serving(&kube, &kept, (&name, &node_ips), &believed.kubelet_serving).await?;
         let kubeconfigs = [
             (layout.agent_kubeconfig(), "kubelet", &client),
@@ -253,7 +260,15 @@ impl Newcomer<'_> {
     }
 
     /// The Node with its addresses: what its certificate may be for. The kubelet adds the rest.
-    async fn register(&self, kube: &kube::Client, node_ips: &[IpAddr]) -> Result<()> {
+    async fn register(
+        &self,
+        kube: &kube::Client,
+        node_ips: &[IpAddr],
+        layout: &Layout,
+        cluster_cloud: CloudProvider,
+    ) -> Result<()> {
+        let mut args = self.args.clone();
+        args.join_cloud(cluster_cloud);
         let nodes: Api<Node> = Api::all(kube.clone());
         let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
         let internal = node_ips.iter().map(|ip| address("InternalIP", ip.to_string()));
@@ -261,11 +276,13 @@ impl Newcomer<'_> {
         let addresses: Vec<NodeAddress> = internal.chain([hostname]).collect();
         let node = Node {
             metadata: ObjectMeta { name: Some(self.node_name.to_owned()), ..ObjectMeta::default() },
+            spec: super::kubelet_config::spec_of_newcomer(layout, &args)?,
             status: Some(NodeStatus { addresses: Some(addresses.clone()), ..NodeStatus::default() }),
-            ..Node::default()
         };
         match nodes.create(&PostParams::default(), &node).await {
             Ok(_) => Ok(()),
+            // Where a Node of a cloud is the cloud has said, or will.
+            Err(kube::Error::Api(status)) if status.is_already_exists() && args.has_cloud() => Ok(()),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 let mut list = vec![json!({"$patch": "replace"})];
                 list.extend(addresses.iter().map(|address| json!(address)));

@@ -1,7 +1,10 @@
 //! What operators say about the kubelet: a KubeletConfiguration, drop-ins beside the Node's files, flags.
 
 use anyhow::{Context, Result};
+use cli::args::ServerArgs;
+use cli::cloud_provider::CloudProvider;
 use cli::kubelet::ConfigurationArgs;
+use k8s_openapi::api::core::v1::NodeSpec;
 
 use crate::layout::Layout;
 
@@ -33,6 +36,16 @@ pub(crate) fn of_node(
     read(config, &ConfigurationArgs { config_dir: folder, ..arguments })
 }
 
+/// What the object of a Node is made with that is there before its kubelet runs: nobody but who makes it may say so.
+///
+/// # Errors
+/// What the kubelet's files and flags say cannot be.
+pub(super) fn spec_of_newcomer(layout: &Layout, args: &ServerArgs) -> Result<Option<NodeSpec>> {
+    let arguments = args.registration.kubelet_args(&args.kubelet_arg);
+    let taints = kubelet::taints(&of_node(kubelet::Config::default(), layout, &arguments)?);
+    Ok((!taints.is_empty()).then(|| NodeSpec { taints: Some(taints), ..NodeSpec::default() }))
+}
+
 /// Decides which folder is the kubelet's, before anything is started that looks for it there.
 ///
 /// # Errors
@@ -54,5 +67,6 @@ pub(super) fn read(mut config: kubelet::Config, arguments: &ConfigurationArgs) -
     };
     let said = sources.read()?;
     config.apply(&said).context("the kubelet's configuration")?;
+    config.has_cloud = arguments.cloud_provider == CloudProvider::External;
     Ok(config)
 }

@@ -215,6 +215,8 @@ pub(super) struct Place {
     pub(super) node_name: String,
     /// The Node's addresses, the main one first.
     pub(super) node_ips: Vec<IpAddr>,
+    /// Those of them that an operator has given.
+    pub(super) provided_node_ips: Vec<IpAddr>,
     pub(super) pod_cidrs: Cidrs,
     /// The largest packet of its Pods in bytes, if it is not that of any link.
     pub(super) pod_mtu: Option<u32>,
@@ -240,6 +242,7 @@ impl Place {
         Ok(Self {
             node_name: settings.node_name.clone(),
             node_ips: settings.node_ips(),
+            provided_node_ips: args.node_ip.clone(),
             pod_cidrs,
             pod_mtu: super::pod_routes::pod_mtu(&args.network, settings.node_ip)?,
             cluster_cidrs,
@@ -332,6 +335,7 @@ pub(super) fn kubelet_config(
     kubelet::Config {
         node_name: place.node_name.clone(),
         node_ips: place.node_ips.iter().map(ToString::to_string).collect(),
+        provided_node_ips: place.provided_node_ips.iter().map(ToString::to_string).collect(),
         root_dir: layout.kubelet(),
         pod_logs_dir: layout.pod_logs(),
         cgroup_root: format!("/knarr-{}", layout.cluster_id()),

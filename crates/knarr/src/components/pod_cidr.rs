@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use auth::pki;
 use base::Tasks;
 use controller::{Informers, Scope};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeSpec};
 use kube::api::{Api, ObjectMeta, PostParams};
 use machinery::net::{Cidr, Cidrs, Family};
 
@@ -30,7 +30,8 @@ pub(super) async fn of_node(settings: &Settings, layout: &Layout, informers: &In
     if !settings.has_node_ipam() {
         return first_ranges(settings.args.cluster_cidr);
     }
-    register(&settings.node_name, informers).await?;
+    let spec = super::kubelet_config::spec_of_newcomer(layout, &settings.args)?;
+    register(&settings.node_name, spec, informers).await?;
     let cidrs = wait(&settings.node_name, informers, |_| true).await;
     pki::write_file(&file, cidrs.to_string().as_bytes(), 0o600)?;
     Ok(cidrs)
@@ -77,13 +78,13 @@ pub(super) fn follow(settings: &Settings, layout: &Layout, informers: &Informers
 }
 
 /// The kubelet adds what it knows: here the object only has to be there.
-async fn register(name: &str, informers: &Informers) -> Result<()> {
+async fn register(name: &str, spec: Option<NodeSpec>, informers: &Informers) -> Result<()> {
     let nodes: Api<Node> = Api::all(informers.client().clone());
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
     let mut backoff =
         base::Backoff::new(std::time::Duration::from_millis(20), std::time::Duration::from_secs(5), 0.2);
     loop {
-        let node = Node { metadata: metadata.clone(), ..Node::default() };
+        let node = Node { metadata: metadata.clone(), spec: spec.clone(), status: None };
         match nodes.create(&PostParams::default(), &node).await {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(()),

@@ -10,6 +10,7 @@ mod aggregation;
 mod backup;
 mod bad_input;
 mod clients;
+mod clouds;
 mod cni;
 mod controllers;
 mod cri;

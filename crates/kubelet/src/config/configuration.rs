@@ -76,6 +76,7 @@ impl Config {
         set(&mut self.pod_logs_dir, fields.text("podLogsDir").map(path));
         set(&mut self.cgroup_root, fields.text("cgroupRoot").filter(|root| !root.is_empty()));
         set(&mut self.cluster_domain, fields.text("clusterDomain"));
+        set(&mut self.provider_id, fields.text("providerID"));
         set(&mut self.cluster_dns, fields.texts("clusterDNS"));
         set(&mut self.resolv_conf, fields.text("resolvConf").map(path));
         set(&mut self.seccomp_default, fields.flag("seccompDefault"));
@@ -403,6 +404,7 @@ mod tests {
             "{maxPods: 7, clusterDNS: [10.0.0.10], podPidsLimit: 100, staticPodPath: /etc/pods, \
               kubeReserved: {cpu: 500m}, systemReserved: {memory: 1Gi}, evictionHard: {memory.available: 5%}, \
               crashLoopBackOff: {maxContainerRestartPeriod: 1m}, \
+              providerID: example://i-1,
               registerWithTaints: [{key: a, value: b, effect: NoSchedule}]}",
         )
         .unwrap();
@@ -411,6 +413,7 @@ mod tests {
         assert_eq!(config.static_pod_path, Some("/etc/pods".into()));
         assert_eq!(config.crash_loop_max.as_secs(), 60);
         assert_eq!(config.register_with_taints, ["a=b:NoSchedule"]);
+        assert_eq!(config.provider_id, "example://i-1");
         assert_eq!(config.eviction.thresholds.len(), 2, "what is said replaces all defaults");
         assert_eq!(config.configz["maxPods"], 7);
         assert_eq!(config.configz["nodeLeaseDurationSeconds"], 40);

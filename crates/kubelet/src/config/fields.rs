@@ -126,7 +126,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("enforceNodeAllocatable", Read),
     ("allowedUnsafeSysctls", Read),
     ("volumePluginDir", Moot),
-    ("providerID", Only(&["\"\""])),
+    ("providerID", Read),
     ("kernelMemcgNotification", Moot),
     ("logging", Moot),
     ("enableSystemLogHandler", Read),

@@ -21,6 +21,11 @@ use crate::eviction::policy::Signal;
 /// Names of one image that the status has at most.
 const IMAGE_NAMES_MAX: usize = 5;
 
+/// On a Node that its cloud has not looked at: nothing is scheduled there. Source: `TaintExternalCloudProvider`.
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// The addresses that an operator has given a Node of a cloud. Source: `AnnotationAlphaProvidedIPAddr`.
+const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
 /// The Node that a kubelet registers.
 pub(crate) fn node(config: &Config, machine: &Machine) -> Node {
     let mut labels = BTreeMap::from([
@@ -31,16 +36,59 @@ pub(crate) fn node(config: &Config, machine: &Machine) -> Node {
         ("beta.kubernetes.io/arch".into(), machine.architecture.into()),
     ]);
     labels.extend(config.node_labels.clone());
-    let taints: Vec<_> = config.register_with_taints.iter().filter_map(|text| taint(text)).collect();
+    let taints = taints(config);
+    let provider_id = Some(config.provider_id.clone()).filter(|id| !id.is_empty());
+    let has_spec = !taints.is_empty() || provider_id.is_some();
+    let spec =
+        NodeSpec { taints: (!taints.is_empty()).then_some(taints), provider_id, ..NodeSpec::default() };
     Node {
         metadata: ObjectMeta {
             name: Some(config.node_name.clone()),
             labels: Some(labels),
+            annotations: provided(config).map(|ips| BTreeMap::from([(PROVIDED_NODE_IP.to_owned(), ips)])),
             ..ObjectMeta::default()
         },
-        spec: (!taints.is_empty()).then(|| NodeSpec { taints: Some(taints), ..NodeSpec::default() }),
+        spec: has_spec.then_some(spec),
         status: Some(status(config, machine)),
     }
+}
+
+/// The taints that a Node has from its first moment on: only then may its kubelet say so.
+pub fn taints(config: &Config) -> Vec<Taint> {
+    let said = config.register_with_taints.iter().filter_map(|text| taint(text));
+    let of_cloud = config.has_cloud.then(|| Taint {
+        key: UNINITIALIZED.into(),
+        value: Some("true".into()),
+        effect: "NoSchedule".into(),
+        time_added: None,
+    });
+    said.chain(of_cloud).collect()
+}
+
+/// What a cloud is told of the Node's addresses: those that an operator has given, the main one first.
+fn provided(config: &Config) -> Option<String> {
+    (config.has_cloud && !config.provided_node_ips.is_empty()).then(|| config.provided_node_ips.join(","))
+}
+
+/// What the object of a Node that is there is told anew: labels, what a cloud is told, and its name there if it has none.
+/// What a kubelet has once said of its addresses does not outlive its saying so. Source: `NodeAddress` of `nodestatus`.
+pub(super) fn anew(before: Option<&Node>, now: &Node) -> Value {
+    let told = now.metadata.annotations.as_ref().and_then(|all| all.get(PROVIDED_NODE_IP));
+    let mut patch = json!({"metadata": {
+        "labels": now.metadata.labels,
+        "annotations": {PROVIDED_NODE_IP: told},
+    }});
+    let id = |node: &Node| node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
+    if before.is_some_and(|before| id(before).is_empty()) && !id(now).is_empty() {
+        patch["spec"] = json!({"providerID": id(now)});
+    }
+    patch
+}
+
+/// Whether somebody has said where the Node is. Of a cloud's Node its kubelet says so only if nobody has.
+pub(super) fn has_addresses(node: &Node) -> bool {
+    let addresses = node.status.as_ref().and_then(|status| status.addresses.as_ref());
+    addresses.is_some_and(|addresses| !addresses.is_empty())
 }
 
 /// `key=value:Effect` or `key:Effect`.
@@ -54,7 +102,8 @@ fn taint(text: &str) -> Option<Taint> {
 /// All of the status that does not change while the kubelet runs.
 pub(super) fn status(config: &Config, machine: &Machine) -> NodeStatus {
     let port = config.server.as_ref().map_or(10250, |s| s.port);
-    let mut addresses: Vec<_> = config.node_ips.iter().map(|ip| address("InternalIP", ip)).collect();
+    let ips = if config.has_cloud { &config.provided_node_ips } else { &config.node_ips };
+    let mut addresses: Vec<_> = ips.iter().map(|ip| address("InternalIP", ip)).collect();
     addresses.push(address("Hostname", &config.node_name));
     NodeStatus {
         addresses: Some(addresses),
@@ -309,6 +358,80 @@ mod tests {
             text(status.allocatable),
             "cpu=3500m ephemeral-storage=94371840Ki hugepages-2Mi=1Gi memory=6189056Ki pods=110"
         );
+    }
+
+    /// Source: `TestNodeAddress` of upstream's `nodestatus`, `initialNode`.
+    #[test]
+    fn a_clouds_node_waits_for_what_its_cloud_says() {
+        let node = |has_cloud: bool, given: &[&str], provider_id: &str| {
+            node(
+                &Config {
+                    node_name: "a".into(),
+                    node_ips: vec!["192.0.2.1".into()],
+                    provided_node_ips: given.iter().map(|&ip| ip.to_owned()).collect(),
+                    provider_id: provider_id.into(),
+                    register_with_taints: vec!["x=y:NoExecute".into()],
+                    has_cloud,
+                    ..Config::default()
+                },
+                &Machine::default(),
+            )
+        };
+        for (has_cloud, given, id, taints, annotations, addresses) in [
+            (false, &["192.0.2.1"][..], "", "x=y:NoExecute", None, "InternalIP=192.0.2.1 Hostname=a"),
+            (false, &[], "c://1", "x=y:NoExecute", None, "InternalIP=192.0.2.1 Hostname=a"),
+            (true, &[], "", "x=y:NoExecute cloud=true:NoSchedule", None, "Hostname=a"),
+            (
+                true,
+                &["192.0.2.1", "2001:db8::1"],
+                "c://1",
+                "x=y:NoExecute cloud=true:NoSchedule",
+                Some("192.0.2.1,2001:db8::1"),
+                "InternalIP=192.0.2.1 InternalIP=2001:db8::1 Hostname=a",
+            ),
+        ] {
+            let node = node(has_cloud, given, id);
+            let case = format!("{has_cloud} {given:?} {id}");
+            let spec = node.spec.clone().unwrap_or_default();
+            let shown = spec.taints.iter().flatten().map(|taint| {
+                let key = taint.key.replace(UNINITIALIZED, "cloud");
+                format!("{key}={}:{}", taint.value.as_deref().unwrap_or_default(), taint.effect)
+            });
+            assert_eq!(shown.collect::<Vec<_>>().join(" "), taints, "{case}");
+            assert_eq!(spec.provider_id.as_deref().unwrap_or_default(), id, "{case}");
+            let told = node.metadata.annotations.as_ref().and_then(|all| all.get(PROVIDED_NODE_IP));
+            assert_eq!(told.map(String::as_str), annotations, "{case}");
+            let all = node.status.as_ref().and_then(|status| status.addresses.as_ref());
+            let all = all.into_iter().flatten().map(|one| format!("{}={}", one.type_, one.address));
+            assert_eq!(all.collect::<Vec<_>>().join(" "), addresses, "{case}");
+            assert!(has_addresses(&node) && !has_addresses(&Node::default()));
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_there_is_told_what_its_cloud_must_know() {
+        let with = |provider_id: &str, given: &[&str]| {
+            let given = given.iter().map(|&ip| ip.to_owned()).collect();
+            let config = Config {
+                provider_id: provider_id.into(),
+                provided_node_ips: given,
+                has_cloud: true,
+                ..Config::default()
+            };
+            node(&config, &Machine::default())
+        };
+        let told = |before: Option<&Node>, now: &Node| {
+            let patch = anew(before, now);
+            (patch["metadata"]["annotations"].clone(), patch.get("spec").cloned())
+        };
+        let (bare, named) = (Node::default(), with("c://1", &[]));
+        let none = json!({PROVIDED_NODE_IP: null});
+        assert_eq!(told(Some(&bare), &named), (none.clone(), Some(json!({"providerID": "c://1"}))));
+        // It never changes.
+        assert_eq!(told(Some(&named), &with("c://2", &[])), (none.clone(), None));
+        assert_eq!(told(None, &with("", &[])), (none, None));
+        let given = json!({PROVIDED_NODE_IP: "192.0.2.1"});
+        assert_eq!(told(None, &with("", &["192.0.2.1"])), (given, None));
     }
 
     #[test]

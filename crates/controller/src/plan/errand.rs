@@ -1,0 +1,83 @@
+//! Something that somebody other than the API server does for a plan, such as a cloud's provider, and what follows from it.
+//!
+//! Whoever plans says what is to be asked and, as a pure function, what an answer comes to: a further plan, which is carried out
+//! in the errand's place. How long an answer may take, and how large it may be, is for who makes the errand to bound.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use super::Plan;
+use crate::informer::Informers;
+
+type Run = dyn Fn(Informers) -> BoxFuture<'static, Outcome> + Send + Sync;
+
+/// One thing to ask for. Two are equal if they say the same of themselves.
+#[derive(Clone)]
+pub struct Errand {
+    what: String,
+    run: Arc<Run>,
+}
+
+/// What has come of an errand.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What follows.
+    pub plan: Plan,
+    /// Why it has to be tried again, if it has: the plan that it is of fails, after what follows has been done.
+    pub failure: Option<Failed>,
+}
+
+/// Why an errand was not done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failed {
+    /// A sentence, for the log.
+    pub message: String,
+    /// When to try again, if whoever was asked has said so; ever later if not.
+    pub retry_after: Option<Duration>,
+}
+
+impl Outcome {
+    /// It is done, and this follows.
+    pub fn done(plan: Plan) -> Self {
+        Self { plan, failure: None }
+    }
+
+    /// It was not done, and must be; this follows.
+    pub fn failed(plan: Plan, failure: Failed) -> Self {
+        Self { plan, failure: Some(failure) }
+    }
+}
+
+impl Errand {
+    /// An errand that is `what`, as the log and tests have it; what it needs are settings of the informers.
+    pub fn new(
+        what: String,
+        run: impl Fn(Informers) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
+        Self { what, run: Arc::new(run) }
+    }
+
+    /// What it is.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    pub(crate) fn run(&self, informers: Informers) -> BoxFuture<'static, Outcome> {
+        (self.run)(informers)
+    }
+}
+
+impl PartialEq for Errand {
+    fn eq(&self, other: &Self) -> bool {
+        self.what == other.what
+    }
+}
+
+impl fmt::Debug for Errand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Errand").field(&self.what).finish()
+    }
+}
