@@ -70,7 +70,7 @@ pub(crate) use local_nodes::{
 pub(crate) use node::node;
 pub(crate) use node::proxy_mode;
 pub(crate) use pod_cidr::first_ranges;
-pub(crate) use pod_routes::{PodRoute, read as wanted_pod_routes};
+pub(crate) use pod_routes::{PodRoute, missing as missing_pod_routes, read as wanted_pod_routes};
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
     take_back_of_parts,

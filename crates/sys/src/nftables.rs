@@ -29,7 +29,7 @@ pub use changes::Changes;
 pub use draft::Draft;
 pub use expression::{Compare, Expr, Reg, destination_in, l4_protocol, load, source_in, when};
 pub use owner::Owner;
-pub use watch::{TableWatch, Taken};
+pub use watch::{Flushes, TableWatch, Taken};
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

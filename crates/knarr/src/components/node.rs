@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use base::{Clock, Random, Tasks};
 use cli::args::{NodePortArgs, Part, ProxyMode, ProxyModeArgs};
 use controller::trace::Reporter;
-use controller::{ClientMetrics, Informers};
+use controller::{ClientMetrics, FlushedRules, Informers, Recorder};
 use jiff::Timestamp;
 use machinery::net::{Cidr, Cidrs};
 use nix::sys::signal::Signal;
@@ -74,7 +74,8 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     };
     if settings.args.runs(Part::Kubelet) {
         let policed = policed(settings, layout)?;
-        let told = container_runtime::Told { reporter: reporter.clone(), policed: policed.clone() };
+        let flushed = pod_network_flushes(&kubelet_informers, &settings.node_name);
+        let told = container_runtime::Told { reporter: reporter.clone(), policed: policed.clone(), flushed };
         let container_runtime =
             container_runtime::open(&settings.args.container_runtime, layout, &place, told, &tasks).await?;
         // The sandboxes of before are known: what an earlier process has left in the kernel stays in force until then.
@@ -132,6 +133,11 @@ fn start_tunnels(
         random: informers.random().clone(),
     };
     tunnels.start(informers, tasks);
+}
+
+/// Who tells of rules of the built-in network that somebody has taken.
+pub(super) fn pod_network_flushes(informers: &Informers, node: &str) -> FlushedRules {
+    FlushedRules::new(informers, Recorder::start_on(informers, "kubelet", node), node, "of the Pod network")
 }
 
 /// The sandboxes that network policies are for, if this Node has them; otherwise none of their rules are left.

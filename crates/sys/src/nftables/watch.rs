@@ -3,8 +3,11 @@
 //! What this program's own sockets do is left out by the kernel, so that nothing wakes anybody who changes tables.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use base::{Backoff, Brake, Random};
 use nix::libc;
+use tokio::time::Instant;
 
 use crate::netlink::{Listener, News, Socket, find_attribute, messages, str_of};
 use crate::{Doing, Result};
@@ -25,6 +28,91 @@ const CHAIN_NAME: u16 = 3;
 /// What somebody else takes from the tables of one network namespace.
 #[derive(Debug)]
 pub struct TableWatch(Listener);
+
+/// How soon is made again what was taken: who flushes may have more to do. And how late at last, if it is taken each time.
+const AGAIN_FIRST: Duration = Duration::from_millis(5);
+const AGAIN_MAX: Duration = Duration::from_secs(30);
+/// After so long nobody fights over rules any more.
+const PEACE: Duration = Duration::from_secs(60);
+
+/// When rules have to be made again, because somebody else has taken some of them: soon, and ever later if that goes on.
+#[derive(Debug)]
+pub struct Flushes {
+    watch: Option<TableWatch>,
+    of: Of,
+    brake: Brake,
+    due: Option<Instant>,
+}
+
+/// Which rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Of {
+    Table(String),
+    Chain(String),
+}
+
+impl Flushes {
+    /// Of a table, in each family. A kernel that does not tell is logged, and nothing is heard then.
+    pub fn of_table(name: impl Into<String>) -> Self {
+        Self::new(Of::Table(name.into()))
+    }
+
+    /// Of a chain, in whichever table.
+    pub fn of_chain(name: impl Into<String>) -> Self {
+        Self::new(Of::Chain(name.into()))
+    }
+
+    fn new(of: Of) -> Self {
+        let opened = TableWatch::new();
+        let watch = opened.inspect_err(|error| {
+            tracing::warn!(%error, ?of, "the kernel does not tell when rules are flushed: they are not made again by themselves");
+        });
+        let brake = Brake::new(Backoff::new(AGAIN_FIRST, AGAIN_MAX, 0.1), PEACE);
+        Self { watch: watch.ok(), of, brake, due: None }
+    }
+
+    /// Waits until rules have to be made again. Nothing is lost if this is not waited for to the end.
+    pub async fn next(&mut self, random: &Random) {
+        loop {
+            let Some(due) = self.due else {
+                self.taken().await;
+                let now = Instant::now();
+                self.due = Some(now + self.brake.next(now, random));
+                continue;
+            };
+            tokio::select! {
+                biased;
+                // What is taken meanwhile is made again with the rest.
+                () = self.taken() => {}
+                () = tokio::time::sleep_until(due) => break,
+            }
+        }
+        self.due = None;
+    }
+
+    async fn taken(&mut self) {
+        loop {
+            let Some(watch) = &mut self.watch else { return std::future::pending().await };
+            match watch.taken().await {
+                Ok(taken) if self.of.is_of(&taken) => return,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::error!(%error, "rules that are flushed are not made again any more");
+                    self.watch = None;
+                }
+            }
+        }
+    }
+}
+
+impl Of {
+    fn is_of(&self, taken: &Taken) -> bool {
+        match self {
+            Self::Table(name) => taken.is_of_table(name),
+            Self::Chain(name) => taken.is_of_chain(name),
+        }
+    }
+}
 
 /// What is gone, or not whole any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,8 +181,6 @@ fn note(datagram: &[u8], taken: &mut Taken) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::netns::NetNs;
     use crate::nftables::{ChainKind, Expr, Hook, Table, Verdict, delete_table, replace};
@@ -136,5 +222,37 @@ mod tests {
         by_others("flush ruleset");
         let told = taken().await.unwrap().unwrap();
         assert!(told.is_of_table("a") && told.is_of_table("c") && !told.is_of_table("b"), "{told:?}");
+    }
+
+    #[tokio::test]
+    async fn who_takes_rules_again_and_again_is_answered_ever_later() {
+        let namespace = NetNs::anonymous().unwrap();
+        let runtime = tokio::runtime::Handle::current();
+        let mut flushes = namespace
+            .run(|| {
+                let _entered = runtime.enter();
+                Ok(Flushes::of_table("a"))
+            })
+            .unwrap();
+        let random = Random::seeded(1);
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            namespace
+                .run(|| {
+                    replace(&table("a")).map(|()| nft("delete table ip a; add table ip c; delete table ip c"))
+                })
+                .unwrap();
+            let begun = Instant::now();
+            flushes.next(&random).await;
+            waits.push(begun.elapsed());
+        }
+        let least = (0..6).map(|n| AGAIN_FIRST * (1 << n));
+        assert!(waits.iter().zip(least).all(|(wait, least)| *wait >= least), "{waits:?}");
+        assert!(waits[0] < AGAIN_FIRST * 20, "the first at once: {waits:?}");
+        namespace.run(|| Ok(nft("add table ip c; delete table ip c"))).unwrap();
+        assert!(
+            tokio::time::timeout(AGAIN_FIRST * 100, flushes.next(&random)).await.is_err(),
+            "of another table"
+        );
     }
 }
