@@ -72,6 +72,10 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
+    let recorder = Recorder::start_on(&informers, "kube-proxy", &settings.node_name);
+    let flushed =
+        FlushedRules::new(&informers, recorder, &settings.node_name, "between the Nodes of this host");
+    super::local_nodes::keep_rules(settings, layout, flushed, &tasks);
     if settings.args.runs(Part::Kubelet) {
         let policed = policed(settings, layout)?;
         let flushed = pod_network_flushes(&kubelet_informers, &settings.node_name);

@@ -82,6 +82,7 @@ const ADVICE: &[Check] = &[
     Check { name: "disk", part: None, look: room::disk },
     Check { name: "memory", part: None, look: room::memory },
     Check { name: "inotify", part: Some(Part::Kubelet), look: room::inotify },
+    Check { name: "connections", part: Some(Part::Kubelet), look: room::connections },
     Check { name: "ingress ports", part: Some(Part::Ingress), look: ingress_ports },
     Check { name: "data directory", part: None, look: data_directory },
     Check { name: "landlock", part: None, look: kernel::landlock },
