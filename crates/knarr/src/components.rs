@@ -13,6 +13,7 @@ mod authorization;
 mod changes;
 mod configurations;
 mod confine;
+mod conflicts;
 mod container_runtime;
 mod control_plane;
 mod controller_options;
@@ -54,6 +55,7 @@ pub(crate) use alone::{
     Connection, election_of_controllers, start_controllers, start_kubelet, start_proxy, start_scheduler,
 };
 pub(crate) use authorities::FILES as AUTHORITY_FILES;
+pub(crate) use conflicts::{mac_text, place_of};
 pub(crate) use control_plane::control_plane;
 pub(crate) use identity::{CONTROL_PLANE_UID, prepare};
 pub(crate) use ingress::ingress;

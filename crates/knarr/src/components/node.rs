@@ -91,6 +91,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
             };
             network_policy::run(&informers, config, policed, reporter.clone(), &tasks);
         }
+        super::conflicts::follow(&settings.node_name, &settings.node_ips(), &kubelet_informers, &tasks);
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
         follow_routes(settings, &place, layout, (&informers, &kubelet_informers), &tasks);
         let arguments = settings.args.registration.kubelet_args(&settings.args.kubelet_arg);
