@@ -19,10 +19,11 @@ const GONE_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A Node's end of its pair, in its namespace.
 const LINK: &str = "eth0";
-/// Files are not counted: those of Pods are in the end others.
+/// How addresses of Pods begin.
+const PODS: &str = "10.42.";
+/// Files are not counted: those of Pods are in the end others. What networks have is counted Node by Node.
 pub(super) const IGNORED: [&str; 3] = ["session-", "data/", "busybox"];
-const KINDS: [Kind; 7] =
-    [Kind::Process, Kind::Mount, Kind::NetworkNamespace, Kind::Link, Kind::Route, Kind::Cgroup, Kind::Rule];
+const KINDS: [Kind; 4] = [Kind::Process, Kind::Mount, Kind::NetworkNamespace, Kind::Cgroup];
 
 /// Their namespaces.
 pub(super) struct Nodes(Vec<NetNs>);
@@ -64,7 +65,10 @@ impl Nodes {
     /// What somebody does who manages a host's network and begins anew: routes that he does not know go.
     pub(super) fn flush_routes(&self, node: usize) {
         self.on(node, |route| {
-            let is_foreign = |it: &RouteEntry| it.gateway.is_some() && it.destination.is_some();
+            let is_pods = |it: &RouteEntry| {
+                it.destination.is_some_and(|(ip, _)| ip.is_ipv4() && ip.to_string().starts_with(PODS))
+            };
+            let is_foreign = |it: &RouteEntry| it.gateway.is_some() && is_pods(it);
             let foreign: Vec<RouteEntry> = route.routes()?.into_iter().filter(is_foreign).collect();
             foreign.into_iter().try_for_each(|it| {
                 let (destination, gateway) = (it.destination, it.gateway);
@@ -103,17 +107,21 @@ impl Nodes {
             let bridge =
                 named(&port).and_then(|port| links.iter().find(|link| Some(link.index) == port.master));
             let name = bridge.or_else(|| named(LINK)).unwrap().name.clone();
-            // Who manages a host's network gives it its default route again; that is none of the cluster's.
-            let defaults: Vec<RouteEntry> = route
-                .routes()?
-                .into_iter()
-                .filter(|it| it.destination.is_none() && it.gateway.is_some())
-                .collect();
+            // Who manages a host's network gives it its own routes again, and knows of none to Pods. Those that come with
+            // addresses the kernel makes.
+            let is_own = |it: &RouteEntry| {
+                let is_pods =
+                    it.destination.is_some_and(|(ip, _)| ip.is_ipv4() && ip.to_string().starts_with(PODS));
+                let is_v4 = it.gateway.or(it.destination.map(|(ip, _)| ip)).is_some_and(|ip| ip.is_ipv4());
+                is_v4 && !is_pods && it.source.is_none()
+            };
+            let own: Vec<RouteEntry> = route.routes()?.into_iter().filter(is_own).collect();
             route.set_down(&name)?;
             route.set_up(&name)?;
-            defaults
-                .into_iter()
-                .try_for_each(|it| route.add_route(&NewRoute { gateway: it.gateway, ..NewRoute::default() }))
+            own.into_iter().try_for_each(|it| {
+                let (destination, gateway, link) = (it.destination, it.gateway, it.link);
+                route.add_route(&NewRoute { destination, gateway, link, ..NewRoute::default() })
+            })
         });
     }
 
@@ -127,7 +135,8 @@ impl Nodes {
             .on(node, |route| Ok([route.links()?.len(), route.addresses()?.len(), route.routes()?.len()]));
         let rules = self.nft(node, &["list", "ruleset"]);
         let of = |word: &str| rules.lines().filter(|line| line.trim_start().starts_with(word)).count();
-        let rules = ["table ", "chain ", "set ", "map "].map(|word| (word.trim().to_owned(), of(word)));
+        // A Node without Pods has no table of what they may send.
+        let rules = ["chain ", "set ", "map "].map(|word| (word.trim().to_owned(), of(word)));
         let others = [("link", links), ("address", addresses), ("route", routes)];
         others.map(|(kind, count)| (kind.to_owned(), count)).into_iter().chain(rules).collect()
     }
