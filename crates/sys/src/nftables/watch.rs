@@ -192,9 +192,10 @@ mod tests {
         table
     }
 
-    fn nft(command: &str) {
+    fn nft(command: &str) -> Result<()> {
         let output = std::process::Command::new("nft").arg(command).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
     }
 
     #[tokio::test]
@@ -212,7 +213,7 @@ mod tests {
         namespace.run(|| replace(&table("b")).and_then(|()| delete_table("b"))).unwrap();
         assert_eq!(taken().await.map(drop), None, "all of it was done here");
 
-        let by_others = |command: &'static str| namespace.run(|| Ok(nft(command))).unwrap();
+        let by_others = |command: &'static str| namespace.run(|| nft(command)).unwrap();
         by_others("add table ip c; add chain ip a other; add rule ip a other accept");
         assert_eq!(taken().await.map(drop), None, "nothing is gone");
         by_others("flush chain ip a forward");
@@ -239,7 +240,8 @@ mod tests {
         for _ in 0..6 {
             namespace
                 .run(|| {
-                    replace(&table("a")).map(|()| nft("delete table ip a; add table ip c; delete table ip c"))
+                    replace(&table("a"))
+                        .and_then(|()| nft("delete table ip a; add table ip c; delete table ip c"))
                 })
                 .unwrap();
             let begun = Instant::now();
@@ -249,7 +251,7 @@ mod tests {
         let least = (0..6).map(|n| AGAIN_FIRST * (1 << n));
         assert!(waits.iter().zip(least).all(|(wait, least)| *wait >= least), "{waits:?}");
         assert!(waits[0] < AGAIN_FIRST * 20, "the first at once: {waits:?}");
-        namespace.run(|| Ok(nft("add table ip c; delete table ip c"))).unwrap();
+        namespace.run(|| nft("add table ip c; delete table ip c")).unwrap();
         assert!(
             tokio::time::timeout(AGAIN_FIRST * 100, flushes.next(&random)).await.is_err(),
             "of another table"

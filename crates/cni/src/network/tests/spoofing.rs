@@ -213,7 +213,7 @@ fn rules_that_somebody_flushes_are_made_again() {
         network.rules_again().unwrap();
         let chains = sys::nftables::base_chains().unwrap();
         assert_eq!(chains.iter().filter(|chain| chain.name.starts_with("kv")).count(), 2);
-        [&victim, &hostile, &mapped].map(|pod| network.del(pod).unwrap());
+        [&victim, &hostile, &mapped].into_iter().for_each(|pod| network.del(pod).unwrap());
     });
 }
 
