@@ -4,6 +4,7 @@
 //! run from one seed. Nothing here knows Kubernetes.
 
 pub mod backoff;
+pub mod brake;
 pub mod bucket;
 pub mod clock;
 pub mod connections;
@@ -15,6 +16,7 @@ pub mod relay;
 pub mod tasks;
 
 pub use backoff::Backoff;
+pub use brake::Brake;
 pub use bucket::Bucket;
 pub use clock::Clock;
 pub use metrics::Metrics;

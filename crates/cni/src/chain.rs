@@ -115,6 +115,17 @@ impl Chain {
         })
     }
 
+    /// Has built-in plugins make their rules again; those that are programs keep them as they can.
+    pub(crate) fn rules_again<'a>(
+        &self,
+        kept: impl Iterator<Item = (&'a Attachment, &'a CniResult)> + Clone,
+    ) -> Result<(), CniError> {
+        self.plugins.iter().try_for_each(|plugin| match plugin {
+            Plugin::Builtin(plugin) => plugin.rules_again(kept.clone()),
+            Plugin::Exec(_) => Ok(()),
+        })
+    }
+
     /// Frees what belongs to nothing that is attached. Source: CNI's GC.
     ///
     /// Every plugin is asked, also after one failed; the first failure is returned.

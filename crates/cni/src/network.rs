@@ -314,6 +314,22 @@ impl Network {
         self.chain_of(&kept)?.check(&told, &kept.result)
     }
 
+    /// The nftables table of the built-in network, of each family that has one.
+    pub fn table(&self) -> String {
+        crate::table_name(&self.builtin.cluster_id)
+    }
+
+    /// Makes the rules of the built-in network again, since somebody has taken some of them from the kernel.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn rules_again(&self) -> Result<(), CniError> {
+        let chain = self.chain()?;
+        let kept = self.results.all()?;
+        let own = kept.iter().filter(|kept| kept.network == chain.name());
+        chain.rules_again(own.map(|kept| (&kept.attachment, &kept.result)))
+    }
+
     /// The result of ADD for a sandbox, if it is attached.
     ///
     /// # Errors

@@ -188,6 +188,18 @@ impl Builtin {
         }
     }
 
+    /// Makes rules again that somebody has taken from the kernel.
+    pub(crate) fn rules_again<'a>(
+        &self,
+        kept: impl Iterator<Item = (&'a Attachment, &'a CniResult)>,
+    ) -> Result<(), CniError> {
+        match self {
+            Self::Bridge(bridge) => bridge.rules_again(kept),
+            // Its rules are in the bridge's table, and the rest is none of nftables'.
+            Self::Portmap(_) | Self::Bandwidth(_) | Self::HostLocal(..) | Self::Loopback => Ok(()),
+        }
+    }
+
     pub(crate) fn retain(&self, attached: &Attached) -> Result<(), CniError> {
         match self {
             Self::Bridge(bridge) => bridge.retain(attached),

@@ -14,6 +14,7 @@ pub mod discovery;
 pub mod engine;
 #[cfg(test)]
 mod fake;
+mod flushed;
 pub mod guest;
 pub mod informer;
 
@@ -36,6 +37,7 @@ pub mod workqueue;
 
 pub use discovery::{Discovered, Discovery};
 pub use engine::{Controller, Engine, Following, Hands, Retries, Source, Undone};
+pub use flushed::FlushedRules;
 pub use guest::Guest;
 pub use informer::{Change, Changes, Held, Informer, Informers, Kind, PartialObject, Scope};
 pub use metrics::ClientMetrics;

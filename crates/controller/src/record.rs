@@ -46,6 +46,12 @@ pub fn component_of(controller: &'static str) -> &'static str {
     COMPONENTS.iter().find(|(name, _)| *name == controller).map_or(controller, |(_, component)| component)
 }
 
+/// A Node as events of its parts name it: `kubectl describe` looks for the name where the uid is.
+pub fn node(name: &str) -> ObjectReference {
+    let (kind, uid) = (Some("Node".to_owned()), Some(name.to_owned()));
+    ObjectReference { kind, uid, name: Some(name.to_owned()), ..ObjectReference::default() }
+}
+
 /// Takes events and writes them in the background. Cloning shares it.
 #[derive(Clone)]
 pub struct Recorder {

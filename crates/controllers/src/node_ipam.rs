@@ -5,7 +5,7 @@
 //! never decide at once, and a decision is made after the last one's writes were seen. Without the setting [`Ranges`]
 //! nothing is given. Source: `pkg/controller/nodeipam`, `--allocate-node-cidrs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use controller::{Action, Controller, EventType, Patch, Plan, Source};
@@ -70,6 +70,7 @@ pub const CONTROLLER: Controller = Controller {
 /// Decides which Nodes get which ranges.
 pub fn plan(ranges: Ranges, nodes: &[Arc<Node>], options: &Options, _: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
+    tell_of_doubles(&mut plan, nodes);
     let all: BTreeSet<Cidr> =
         nodes.iter().flat_map(|node| pod_cidrs(node)).filter_map(|cidr| cidr.parse().ok()).collect();
     let is_other = |range: &Cidr| range.bits() != bits_of_node(range.family(), options);
@@ -97,6 +98,28 @@ pub fn plan(ranges: Ranges, nodes: &[Arc<Node>], options: &Options, _: Timestamp
     plan
 }
 
+/// Ranges are never given twice here; but whoever makes a Node says what it has. Packets for a range go to the first Node by
+/// name.
+fn tell_of_doubles(plan: &mut Plan, nodes: &[Arc<Node>]) {
+    let mut owners: BTreeMap<Cidr, &str> = BTreeMap::new();
+    let mut sorted: Vec<&Arc<Node>> = nodes.iter().collect();
+    sorted.sort_by_key(|node| name(&node.metadata));
+    for node in sorted {
+        let ranges: BTreeSet<Cidr> = pod_cidrs(node).filter_map(|cidr| cidr.parse().ok()).collect();
+        let own = name(&node.metadata);
+        for range in ranges {
+            let owner = *owners.entry(range).or_insert(own);
+            if owner != own {
+                let message = format!(
+                    "Node {own} has the range {range} of Node {owner}, to which packets for it go: delete Node {own}, so \
+                     that it is made again with another"
+                );
+                plan.push(Action::event(&**node, EventType::Warning, "CIDRConflict", &message));
+            }
+        }
+    }
+}
+
 /// A Node that was made by hand may have the first alone.
 fn pod_cidrs(node: &Node) -> impl Iterator<Item = &str> {
     let spec = node.spec.as_ref();
@@ -119,6 +142,19 @@ mod tests {
     fn check_with(pods: &str, options: &Options, nodes: &str, expect: &Expect) {
         let ranges = Ranges { pods: pods.parse().unwrap(), services: Some("10.42.8.0/23".parse().unwrap()) };
         expect.assert_eq(&render(&plan(ranges, &list(nodes), options, noon())));
+    }
+
+    #[test]
+    fn of_two_nodes_with_one_range_the_second_is_told() {
+        check(
+            "10.42.0.0/16",
+            "[{metadata: {name: c}, spec: {podCIDR: 10.42.0.0/24, podCIDRs: [10.42.0.0/24]}}, \
+              {metadata: {name: b}, spec: {podCIDR: 10.42.0.0/24}}, {metadata: {name: a}, spec: {podCIDR: 10.42.1.0/24}}]",
+            &expect![[r#"
+                step
+                  Warning CIDRConflict: Node c has the range 10.42.0.0/24 of Node b, to which packets for it go: delete Node c, so that it is made again with another
+            "#]],
+        );
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The Node lifecycle controller: a node that is not heard of is Unknown, and taints say what is wrong with nodes.
 //!
-//! Silence is measured from the later of the node's lease, its status, and the time since when this process
-//! listens. When no node at all is ready, nothing is evicted: then the fault is more likely here than there; and where
+//! Silence is measured by this process's own clock, from when a lease or status last was another (`heard`): the clocks of
+//! nodes may be wrong, and any may leap. When no node at all is ready, nothing is evicted: then the fault is more likely here than there; and where
 //! some are, `zones` says how fast. Source: `pkg/controller/nodelifecycle`.
 
+mod heard;
 mod known;
 mod taints;
 #[cfg(test)]
@@ -18,21 +19,20 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodCondition};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
+use self::heard::Heard;
 use self::known::Known;
 use self::taints::Eviction;
 use self::zones::{Pace, Turns};
-use crate::object::{created, name, namespace, time, uid};
+use crate::object::{name, namespace, time, uid};
 use crate::options::Options;
-use crate::pod::{condition as pod_condition, is_finished, is_ready, node_name, since_until};
+use crate::pod::{condition as pod_condition, is_finished, is_ready, node_name};
 
 /// Where nodes renew their leases.
 const LEASES: &str = "kube-node-lease";
 /// The conditions that a kubelet reports.
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
-
-/// Since when this process listens: from its first look at any node.
-struct ListeningSince(Timestamp);
 
 /// The controller's row. Keys are nodes.
 pub const CONTROLLER: Controller = Controller {
@@ -41,14 +41,17 @@ pub const CONTROLLER: Controller = Controller {
     sources: |_| {
         vec![
             Source::of::<Node>(nodes_of_node),
-            // A renewed lease is read when the time is up; it wakes nobody.
-            Source::scoped::<Lease>(leases(), |_, _| Vec::new()),
+            // A renewed lease is noted, and wakes nobody.
+            Source::scoped::<Lease>(leases(), |change, informers| {
+                informers.setting_or(Heard::default).lease(change, Instant::now());
+                Vec::new()
+            }),
             Source::of::<Pod>(|_, _| Vec::new()),
         ]
     },
     reconcile: |informers, key, now| {
         let turns = informers.setting_or(Turns::default);
-        let seen = gather(informers, key, now);
+        let seen = gather(informers, key, Instant::now());
         let told = informers.setting_or(Known::default).tell(key, seen.as_ref().map(|seen| &*seen.node));
         let mut plan = seen.map_or_else(Plan::nothing, |seen| {
             plan(&seen, now, |period| turns.take(&seen.node, period, now))
@@ -68,10 +71,8 @@ fn leases() -> Scope {
 pub struct Snapshot {
     /// The node.
     pub node: Arc<Node>,
-    /// Its lease.
-    pub lease: Option<Arc<Lease>>,
-    /// Since when this process would have heard of the node.
-    pub listening_since: Timestamp,
+    /// The time for which nothing was heard of it.
+    pub silence: Duration,
     /// The rate at which Pods may be evicted from the nodes of its zone; only known when it is not ready.
     pub pace: Pace,
     /// The Pods on the node; only filled in when it is not ready.
@@ -80,32 +81,24 @@ pub struct Snapshot {
     pub options: Arc<Options>,
 }
 
-fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> {
+fn gather(informers: &Informers, key: &str, now: Instant) -> Option<Snapshot> {
     let nodes = informers.informer::<Node>();
     let node = nodes.get(key)?;
     let options = Options::of(informers);
-    let listening_since = informers.setting_or(|| ListeningSince(now)).0;
-    let lease = informers.scoped::<Lease>(leases()).get(&format!("{LEASES}/{key}"));
-    let is_quiet = ready_status(&node) != Some("True")
-        || silence(&node, lease.as_deref(), listening_since, now) >= grace(&node, &options);
+    let silence = informers.setting_or(Heard::default).silence(key, now);
+    let is_quiet = ready_status(&node) != Some("True") || silence >= grace(&node, &options);
     if !is_quiet {
-        return Some(Snapshot {
-            node,
-            lease,
-            listening_since,
-            pace: Pace::Paused,
-            pods: Vec::new(),
-            options,
-        });
+        return Some(Snapshot { node, silence, pace: Pace::Paused, pods: Vec::new(), options });
     }
     let pace = zones::pace(&node, nodes.list().iter().map(|node| &**node), &options);
     let mut pods = informers.informer::<Pod>().list();
     pods.retain(|pod| node_name(pod) == key);
-    Some(Snapshot { node, lease, listening_since, pace, pods, options })
+    Some(Snapshot { node, silence, pace, pods, options })
 }
 
 /// A node wakes itself; when it becomes ready or stops being it, all others too.
 fn nodes_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
+    informers.setting_or(Heard::default).node(change, Instant::now());
     let status = |node: &Option<Arc<Node>>| {
         node.as_ref().and_then(|node| ready_status(node).map(|status| status == "True"))
     };
@@ -133,21 +126,11 @@ fn grace(node: &Node, options: &Options) -> Duration {
     }
 }
 
-/// How long nothing was heard of `node`.
-fn silence(node: &Node, lease: Option<&Lease>, listening_since: Timestamp, now: Timestamp) -> Duration {
-    let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref()).map(|time| time.0);
-    let reported =
-        condition(node, "Ready").and_then(|ready| ready.last_heartbeat_time.as_ref()).map(|time| time.0);
-    let heard =
-        [renewed, reported, Some(created(&node.metadata)), Some(listening_since)].into_iter().flatten().max();
-    heard.map_or(Duration::ZERO, |heard| since_until(heard, now))
-}
-
 /// Decides what to do about one node. `take` takes the next turn of its zone, of one in so much time, or says how long
 /// that has to wait.
 pub fn plan(snapshot: &Snapshot, now: Timestamp, take: impl FnOnce(Duration) -> Option<Duration>) -> Plan {
     let node = &*snapshot.node;
-    let silence = silence(node, snapshot.lease.as_deref(), snapshot.listening_since, now);
+    let silence = snapshot.silence;
     let mut plan = Plan::nothing();
     let mut conditions: Vec<NodeCondition> =
         node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();

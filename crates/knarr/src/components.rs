@@ -14,6 +14,7 @@ mod changes;
 mod cloud_controllers;
 mod configurations;
 mod confine;
+mod conflicts;
 mod container_runtime;
 mod control_plane;
 mod controller_options;
@@ -56,6 +57,7 @@ pub(crate) use alone::{
     start_controllers, start_kubelet, start_proxy, start_scheduler,
 };
 pub(crate) use authorities::FILES as AUTHORITY_FILES;
+pub(crate) use conflicts::{mac_text, place_of};
 pub(crate) use control_plane::control_plane;
 pub(crate) use identity::{CONTROL_PLANE_UID, prepare};
 pub(crate) use ingress::ingress;
@@ -72,7 +74,7 @@ pub(crate) use local_nodes::{
 pub(crate) use node::node;
 pub(crate) use node::proxy_mode;
 pub(crate) use pod_cidr::first_ranges;
-pub(crate) use pod_routes::{PodRoute, read as wanted_pod_routes};
+pub(crate) use pod_routes::{PodRoute, missing as missing_pod_routes, read as wanted_pod_routes};
 pub(crate) use remains::{
     detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
     take_back_of_parts,

@@ -24,6 +24,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use sys::usage::Usage;
 
 use crate::admission::{is_critical, priority};
+use crate::connections::Connections;
 use crate::context::Context;
 use crate::metrics::{Count, Measure};
 use crate::node::{Machine, pids_max};
@@ -51,6 +52,7 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
     let mut memory = MemoryPressure::open();
     let mut folders = Folders::of(&context.config.root_dir);
     let mut runtime_changes = context.runtime.status_changes();
+    let mut connections = Connections::default();
     if context.config.eviction.statements.mention(policy::DERIVED) {
         tracing::warn!(
             "thresholds of containerfs are not read: it has those of the disk that it is on, nodefs' or imagefs'"
@@ -62,6 +64,8 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
         let seen = observe(&context, &machine, &folders).await;
         let verdict = state.look(&context.config.eviction, &seen, now);
         context.node_state.set_pressure(&verdict.conditions);
+        // The kernel does not tell of this table either.
+        connections.look(&context);
         let mut evicted = evict_over_limits(&context, &inboxes, folders.devices()).await;
         if evicted.is_empty()
             && let Some((threshold, seen)) = verdict.reclaim

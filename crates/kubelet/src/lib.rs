@@ -31,6 +31,7 @@ mod certificates;
 mod cgroups;
 mod checkpoint;
 mod cleanup;
+mod connections;
 mod context;
 mod csi;
 mod device_plugins;
@@ -79,6 +80,7 @@ use tokio::sync::Semaphore;
 
 pub use checkpoint::Unusable;
 pub use config::{Config, ConfigurationError, ServerConfig, Sources};
+pub use connections::Tracked;
 use context::Context;
 use cpu::CpuManager;
 use memory::MemoryManager;

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use base::{Backoff, Tasks};
 use controller::trace::Reporter;
-use controller::{Change, Changes, Informers};
+use controller::{Change, Changes, FlushedRules, Informers, Recorder};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use machinery::net::Family;
-use sys::nftables;
+use sys::nftables::Flushes;
 use tokio::sync::watch;
 
 use crate::endpoints::{Endpoints, Sandbox};
-use crate::frame::table_family;
 use crate::pod::Pod;
 use crate::policy::Policy;
 use crate::rules::Rules;
@@ -49,12 +48,17 @@ pub fn run(
     let informers = informers.clone();
     tasks.spawn("network policies", async move {
         let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, 0.1);
+        let recorder = Recorder::start_on(&informers, "network-policy", &config.node_name);
+        let flushed = FlushedRules::new(&informers, recorder, &config.node_name, "of NetworkPolicies");
+        let mut flushes = Flushes::of_table(crate::table_name(&config.cluster_id));
         loop {
             let follower = Follower {
                 informers: &informers,
                 sandboxes: &sandboxes,
                 reporter: &reporter,
                 commits: &commits,
+                flushes: &mut flushes,
+                flushed: &flushed,
                 engine: Some(Box::new(Engine::new(&config))),
             };
             // Ends when the engine was lost: everything is made anew, while the kernel keeps what it has.
@@ -103,6 +107,8 @@ struct Follower<'a> {
     sandboxes: &'a Sandboxes,
     reporter: &'a Reporter,
     commits: &'a watch::Sender<u64>,
+    flushes: &'a mut Flushes,
+    flushed: &'a FlushedRules,
     engine: Option<Box<Engine>>,
 }
 
@@ -115,6 +121,7 @@ impl Follower<'_> {
         let mut watched: Option<Watched> = None;
         let mut batch = Batch::default();
         let mut spans: Vec<(u64, String)> = Vec::new();
+        let mut was_flushed = false;
         loop {
             if watched.is_none() && !policies.is_empty() {
                 watched = Some(Watched::start(self.informers).await);
@@ -146,10 +153,17 @@ impl Follower<'_> {
             for (revision, object) in spans.drain(..).take(SPANS_PER_COMMIT_MAX) {
                 self.reporter.span(revision, ("network-policy", "rules programmed"), &object, times, "");
             }
+            if std::mem::take(&mut was_flushed) {
+                self.flushed.tell();
+            }
             tokio::select! {
                 changes = policy_changes.next() => batch.policies.extend(changes),
                 () = Watched::next(watched.as_mut(), &mut batch) => {}
                 _ = sandbox_changes.changed() => {}
+                () = self.flushes.next(self.informers.random()) => {
+                    // Without a policy there is nothing that could be taken.
+                    was_flushed = self.engine.as_mut().is_some_and(|engine| engine.forget());
+                }
             }
         }
     }
@@ -195,23 +209,37 @@ enum InKernel {
 }
 
 struct Engine {
-    table: String,
     endpoints: Endpoints,
-    rules: Vec<(Rules, Family, InKernel)>,
+    rules: Vec<(Rules, InKernel)>,
 }
 
 impl Engine {
     fn new(config: &Config) -> Self {
         let table = crate::table_name(&config.cluster_id);
-        let rules =
-            config.families.iter().map(|family| (Rules::new(&table, *family), *family, InKernel::Unknown));
-        Self { rules: rules.collect(), endpoints: Endpoints::new(&config.node_name), table }
+        let rules = config.families.iter().map(|family| {
+            let mut rules = Rules::new(&table, *family);
+            if let Err(error) = rules.draft().own() {
+                tracing::warn!(error = %describe(&error), "others can flush the rules of network policies");
+            }
+            (rules, InKernel::Unknown)
+        });
+        Self { rules: rules.collect(), endpoints: Endpoints::new(&config.node_name) }
+    }
+
+    /// Somebody has taken something of what the kernel had: all of it is made again. Says whether it had anything.
+    fn forget(&mut self) -> bool {
+        let mut had_any = false;
+        for (_, in_kernel) in &mut self.rules {
+            had_any |= *in_kernel == InKernel::Table;
+            *in_kernel = InKernel::Unknown;
+        }
+        had_any
     }
 
     fn take(&mut self, batch: Batch) {
         for change in batch.namespaces {
             let labels = change.new.map(|namespace| namespace.metadata.labels.clone().unwrap_or_default());
-            self.rules.iter_mut().for_each(|(rules, ..)| rules.namespace(&change.key, labels.clone()));
+            self.rules.iter_mut().for_each(|(rules, _)| rules.namespace(&change.key, labels.clone()));
         }
         let mut changed = Vec::new();
         for change in batch.pods {
@@ -219,19 +247,19 @@ impl Engine {
         }
         changed.extend(self.endpoints.sandboxes(&batch.sandboxes));
         for (id, endpoint) in changed {
-            self.rules.iter_mut().for_each(|(rules, ..)| rules.endpoint(&id, endpoint.clone()));
+            self.rules.iter_mut().for_each(|(rules, _)| rules.endpoint(&id, endpoint.clone()));
         }
         for change in batch.policies {
             let policy = change.new.as_deref().map(Policy::of).map(Arc::new);
             for problem in policy.iter().flat_map(|policy| &policy.problems) {
                 tracing::warn!(policy = change.key, problem, "a part of a network policy allows nothing");
             }
-            self.rules.iter_mut().for_each(|(rules, ..)| rules.policy(&change.key, policy.clone()));
+            self.rules.iter_mut().for_each(|(rules, _)| rules.policy(&change.key, policy.clone()));
         }
     }
 
     fn commit(&mut self) -> sys::Result<()> {
-        for (rules, family, in_kernel) in &mut self.rules {
+        for (rules, in_kernel) in &mut self.rules {
             if !rules.is_idle() {
                 // Unknown until it is done: what the kernel refuses is sent whole the next time.
                 if *in_kernel != InKernel::Table {
@@ -241,7 +269,7 @@ impl Engine {
                 rules.draft().commit()?;
                 *in_kernel = InKernel::Table;
             } else if *in_kernel != InKernel::Nothing {
-                nftables::delete_table_of(table_family(*family), &self.table)?;
+                rules.draft().withdraw()?;
                 *in_kernel = InKernel::Nothing;
             }
         }

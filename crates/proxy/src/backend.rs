@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use machinery::net::{Cidr, Cidrs};
+use sys::nftables::Flushes;
 
 use crate::services::{Difference, Part};
 use crate::{Config, Mode};
@@ -42,6 +43,15 @@ pub(crate) trait Backend: Debug + Send {
     fn tend(&mut self) -> sys::Result<Tended> {
         Ok(Tended::Fine)
     }
+
+    /// Tells when somebody else has taken rules of this mode, as far as the kernel does.
+    fn flushes(&self) -> Flushes;
+
+    /// Looks what is left after that.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn after_flush(&mut self) -> sys::Result<Tended>;
 }
 
 /// What the kernel had when somebody looked.
@@ -49,8 +59,10 @@ pub(crate) trait Backend: Debug + Send {
 pub(crate) enum Tended {
     /// All that it was told.
     Fine,
-    /// Not that: it has to be replaced.
+    /// Not that, since somebody has taken it: it has to be replaced.
     Lost,
+    /// That, but the host has other addresses now: it has to be replaced.
+    Moved,
 }
 
 /// The one that a configuration names.

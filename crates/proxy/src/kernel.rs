@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use base::metrics::Metrics;
 use machinery::net::Family;
-use sys::nftables::Table;
+use sys::nftables::{Flushes, Table};
 
 use crate::backend::{self, Backend, Tended};
 use crate::health::{Check, CheckKey};
@@ -105,13 +105,31 @@ impl Kernel {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(crate) fn tend(&mut self) -> sys::Result<()> {
-        if self.backend.tend()? == Tended::Lost {
-            tracing::warn!("somebody has flushed the rules of services, making them again");
+    pub(crate) fn tend(&mut self) -> sys::Result<Tended> {
+        let tended = self.backend.tend()?;
+        self.mend(tended)
+    }
+
+    /// Tells when somebody else has taken something from the kernel: then [`Self::after_flush`] is due.
+    pub(crate) fn flushes(&self) -> Flushes {
+        self.backend.flushes()
+    }
+
+    /// Brings back what somebody else has taken from the kernel.
+    ///
+    /// # Errors
+    /// The kernel refuses; the next change makes everything anew.
+    pub(crate) fn after_flush(&mut self) -> sys::Result<Tended> {
+        let tended = self.backend.after_flush()?;
+        self.mend(tended)
+    }
+
+    fn mend(&mut self, tended: Tended) -> sys::Result<Tended> {
+        if tended != Tended::Fine {
             self.is_current = false;
             self.program(Changed::default())?;
         }
-        Ok(())
+        Ok(tended)
     }
 
     /// When it was known what to tell the kernel, if that took the difference.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use base::{Backoff, Tasks};
 use controller::trace::Reporter;
-use controller::{Change, Informers, Recorder};
+use controller::{Change, FlushedRules, Informers, Recorder};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::backend::Tended;
 use crate::health::{CheckServers, Health, Port, serve};
 use crate::kernel::describe;
 use crate::metrics::ProxyMetrics;
@@ -40,6 +41,7 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
             }
         }
         let recorder = Recorder::start_on(&informers, "kube-proxy", &config.node_name);
+        let flushed = FlushedRules::new(&informers, recorder.clone(), &config.node_name, "of Services");
         let at = (config.node_name.clone(), config.check_addresses());
         let proxy = Proxy {
             checks: CheckServers::new(health.clone(), at, recorder, tasks_of_ports),
@@ -49,6 +51,7 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
             reporter,
             health,
             metrics,
+            flushed,
         };
         proxy.run(commits).await;
     });
@@ -63,6 +66,7 @@ struct Proxy {
     health: Health,
     metrics: Arc<ProxyMetrics>,
     checks: CheckServers,
+    flushed: FlushedRules,
 }
 
 /// What has changed since the last commit.
@@ -118,6 +122,7 @@ impl Proxy {
         pending.slices(slice_changes.take());
         pending.objects.clear();
         let mut tended = Instant::now();
+        let (mut flushes, random) = (self.locked().flushes(), self.informers.random().clone());
         loop {
             self.commit(std::mem::take(&mut pending), &known).await;
             commits.send_modify(|count| *count += 1);
@@ -125,9 +130,15 @@ impl Proxy {
                 let due = self.locked().due().map(|due| tended + due);
                 tokio::select! {
                     () = at(due) => {
-                        self.tend().await;
+                        self.tend(Kernel::tend).await;
                         tended = Instant::now();
                         continue;
+                    }
+                    () = flushes.next(&random) => {
+                        if self.tend(Kernel::after_flush).await {
+                            continue;
+                        }
+                        // As after a commit that has failed: all of it is tried again.
                     }
                     changes = service_changes.next() => pending.services(changes),
                     changes = slice_changes.next() => pending.slices(changes),
@@ -179,18 +190,24 @@ impl Proxy {
         self.blocking(|kernel| kernel.program(changed).map(drop)).await
     }
 
-    /// A failure is tried again when it is due again.
-    async fn tend(&self) {
-        if let Err(error) = self.blocking(Kernel::tend).await {
-            self.metrics.failed(self.health.families());
-            tracing::warn!(error = %describe(&error), "cannot look after the rules of services");
+    /// Says whether the kernel has what it was told.
+    async fn tend(&self, tend: fn(&mut Kernel) -> sys::Result<Tended>) -> bool {
+        match self.blocking(tend).await {
+            Ok(Tended::Fine | Tended::Moved) => {}
+            Ok(Tended::Lost) => self.flushed.tell(),
+            Err(error) => {
+                self.metrics.failed(self.health.families());
+                tracing::warn!(error = %describe(&error), "cannot look after the rules of services");
+                return false;
+            }
         }
+        true
     }
 
-    async fn blocking(
+    async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Kernel) -> sys::Result<()> + Send + 'static,
-    ) -> sys::Result<()> {
+        work: impl FnOnce(&mut Kernel) -> sys::Result<T> + Send + 'static,
+    ) -> sys::Result<T> {
         let kernel = self.kernel.clone();
         let work = move || work(&mut kernel.lock().unwrap_or_else(PoisonError::into_inner));
         let done = tokio::task::spawn_blocking(work).await;

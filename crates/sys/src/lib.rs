@@ -1,7 +1,7 @@
 //! The kernel's interfaces: network namespaces, netlink, nftables, mounts, cgroups, processes.
 //!
 //! The only crate with `unsafe`. Everything here is synchronous but
-//! [`folder_watch`], says in its error what was attempted on what, and
+//! what watches ([`folder_watch`], [`netlink::RouteWatch`], [`nftables::TableWatch`]), says in its error what was attempted on what, and
 //! knows nothing of Kubernetes. What may block for long (waiting for processes to die) says so.
 #![allow(unsafe_code)]
 

@@ -1,5 +1,8 @@
 //! Tells the neighbours of a link that an address is here now: gratuitous ARP (RFC 5227, section 3), and of IPv6 an
-//! unsolicited neighbour advertisement (RFC 4861, section 7.2.6).
+//! unsolicited neighbour advertisement (RFC 4861, section 7.2.6). And hears who says that of an address of ours
+//! ([`conflicts`]).
+
+pub mod conflicts;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,39 +26,58 @@ const ICMPV6: u8 = 58;
 /// The kernel does not send it. A link that is down has no neighbours, and is none.
 pub fn announce(link: u32, mac: [u8; 6], ip: IpAddr) -> Result<()> {
     let doing = || format!("announce {ip} to the neighbours");
-    // SAFETY: plain system call with integers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error()).doing(doing);
-    }
-    // SAFETY: the descriptor is new and ours.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let fd = open(0).doing(doing)?;
     let (protocol, frame) = match ip {
         IpAddr::V4(ip) => (ARP, request(mac, ip)),
         IpAddr::V6(ip) => (IPV6, advertisement(mac, ip)),
     };
-    // SAFETY: all zeroes are a valid address.
-    let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    to.sll_family = libc::AF_PACKET as u16;
-    to.sll_ifindex = link as i32;
-    to.sll_protocol = protocol.to_be();
-    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: frame and address are ours and as long as is said.
-    let sent = unsafe {
-        libc::sendto(fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0, (&raw const to).cast(), length)
-    };
-    match io::Error::last_os_error() {
-        error if sent < 0 && error.raw_os_error() != Some(libc::ENETDOWN) => Err(error).doing(doing),
+    match send(&fd, (link, protocol), &frame) {
+        Err(error) if error.raw_os_error() != Some(libc::ENETDOWN) => Err(error).doing(doing),
         _ => Ok(()),
     }
 }
 
+/// A socket for frames of one protocol; for sending alone with none.
+fn open(protocol: u16) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: plain system call with integers.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, i32::from(protocol.to_be())) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn place((link, protocol): (u32, u16)) -> libc::sockaddr_ll {
+    // SAFETY: all zeroes are a valid address.
+    let mut place: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    place.sll_family = libc::AF_PACKET as u16;
+    place.sll_ifindex = link as i32;
+    place.sll_protocol = protocol.to_be();
+    place
+}
+
+fn send(fd: &OwnedFd, to: (u32, u16), frame: &[u8]) -> io::Result<()> {
+    let (to, length) = (place(to), size_of::<libc::sockaddr_ll>() as libc::socklen_t);
+    // SAFETY: frame and address are ours and as long as is said.
+    let sent = unsafe {
+        libc::sendto(fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0, (&raw const to).cast(), length)
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// An Ethernet frame with a request for the address by its holder.
 fn request(mac: [u8; 6], ip: Ipv4Addr) -> Vec<u8> {
+    request_of((mac, ip), ip)
+}
+
+/// An Ethernet frame with a request for an address by somebody.
+fn request_of((mac, sender): ([u8; 6], Ipv4Addr), ip: Ipv4Addr) -> Vec<u8> {
     // Ethernet, IPv4, lengths of both kinds of addresses, a request.
     const HEAD: [u8; 8] = [0, 1, 8, 0, 6, 4, 0, 1];
-    let ip = ip.octets();
-    [&BROADCAST[..], &mac, &ARP.to_be_bytes(), &HEAD, &mac, &ip, &[0; 6], &ip].concat()
+    let (sender, ip) = (sender.octets(), ip.octets());
+    [&BROADCAST[..], &mac, &ARP.to_be_bytes(), &HEAD, &mac, &sender, &[0; 6], &ip].concat()
 }
 
 /// An Ethernet frame with an advertisement to all nodes, which replaces what they know of the address.

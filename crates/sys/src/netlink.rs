@@ -7,18 +7,24 @@ mod conntrack;
 mod generic;
 pub mod ipset;
 pub mod ipvs;
+mod listener;
 mod overlay;
 mod route;
 mod traffic;
+mod watch;
 pub mod wireguard;
+
+pub(crate) use listener::{Listener, News};
 
 pub use conntrack::{Flow, flush_flows};
 pub use overlay::{Neighbour, Vxlan};
 pub use route::{Address, Link, NewRoute, Route, RouteEntry, RouteKind, VethPeer};
 pub use traffic::{TICK_NANOS, TokenBucket};
+pub use watch::RouteWatch;
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use nix::libc;
 
@@ -27,6 +33,9 @@ use crate::{Doing, Error, Result};
 const HEADER_BYTES: usize = 16;
 /// Large enough for every datagram the kernel sends (at most 32 KiB for dumps).
 const RECEIVE_BYTES: usize = 64 * 1024;
+/// The port numbers of sockets that change nftables: above those that the kernel makes of process ids, and below the
+/// negative ones that it gives otherwise. The last 16 bits are each socket's own.
+pub(crate) const OWN_PORTS: u32 = 0x6b6e_0000;
 
 pub(crate) const REQUEST: u16 = libc::NLM_F_REQUEST as u16;
 pub(crate) const ACK: u16 = libc::NLM_F_ACK as u16;
@@ -180,17 +189,58 @@ impl Socket {
     /// anybody's request.
     pub(crate) fn listen(protocol: i32, groups: u32) -> Result<Self> {
         let socket = Self::open(protocol)?;
+        socket.bind(0, groups).doing(|| "listen on a netlink socket".into())?;
+        Ok(socket)
+    }
+
+    /// The same as [`Self::open`], with one of [`OWN_PORTS`]: what it changes is known for this program's.
+    pub(crate) fn open_own(protocol: i32) -> Result<Self> {
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let socket = Self::open(protocol)?;
+        // Processes begin at different numbers.
+        let first = std::process::id() as u16;
+        loop {
+            let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+            match socket.bind(OWN_PORTS | u32::from(number), 0) {
+                Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) => {}
+                bound => return bound.map(|()| socket).doing(|| "bind a netlink socket".into()),
+            }
+        }
+    }
+
+    fn bind(&self, port: u32, groups: u32) -> io::Result<()> {
         let length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
         // SAFETY: all zeroes are a valid address.
         let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
         address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
-        address.nl_groups = groups;
+        (address.nl_pid, address.nl_groups) = (port, groups);
         // SAFETY: the address is a netlink socket's, and its length is given.
-        let bound = unsafe { libc::bind(socket.fd.as_raw_fd(), (&raw const address).cast(), length) };
-        if bound < 0 {
-            return Err(io::Error::last_os_error()).doing(|| "listen on a netlink socket".into());
-        }
-        Ok(socket)
+        let bound = unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), length) };
+        if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// From now on nothing is told that this program's own sockets ([`OWN_PORTS`]) have done: what one of them does at once
+    /// is in datagrams of its own.
+    pub(crate) fn leave_out_own(&self) -> io::Result<()> {
+        // The half of the sender's port that is the same for all, where it is in a message's header, in the network's order.
+        let half = (OWN_PORTS >> 16) as u16;
+        let (offset, half) =
+            if cfg!(target_endian = "little") { (14, half.swap_bytes()) } else { (12, half) };
+        let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let mut steps = [
+            step(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 0, 0, offset),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, u32::from(half)),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        ];
+        let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+        let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+        // SAFETY: the option's value is a program of as many steps as it says, which the kernel copies.
+        let set = unsafe {
+            libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const program).cast(), length)
+        };
+        if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     pub(crate) fn set_option(&self, level: i32, option: i32, value: i32) -> io::Result<()> {
@@ -260,11 +310,22 @@ impl Socket {
 
     /// One datagram from the kernel.
     pub(crate) fn receive(&mut self) -> io::Result<&[u8]> {
+        self.receive_with(0)
+    }
+
+    /// The same, if one is there.
+    ///
+    /// # Errors
+    /// `EAGAIN` if none is; `ENOBUFS` if some did not fit into the queue, and are lost.
+    pub(crate) fn receive_now(&mut self) -> io::Result<&[u8]> {
+        self.receive_with(libc::MSG_DONTWAIT)
+    }
+
+    fn receive_with(&mut self, flags: i32) -> io::Result<&[u8]> {
         loop {
+            let (buffer, room) = (self.buffer.as_mut_ptr().cast(), self.buffer.len());
             // SAFETY: pointer and length describe the buffer.
-            let got = unsafe {
-                libc::recv(self.fd.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0)
-            };
+            let got = unsafe { libc::recv(self.fd.as_raw_fd(), buffer, room, flags) };
             match usize::try_from(got) {
                 Ok(length) => return Ok(&self.buffer[..length]),
                 Err(_) => {
@@ -275,6 +336,12 @@ impl Socket {
                 }
             }
         }
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 }
 
@@ -295,6 +362,8 @@ pub(crate) struct Received<'a> {
     pub(crate) kind: u16,
     flags: u16,
     pub(crate) sequence: u32,
+    /// The port number of who has caused it; 0 for the kernel itself.
+    pub(crate) port: u32,
     pub(crate) payload: &'a [u8],
 }
 
@@ -328,6 +397,7 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Received<'_>> {
             kind: u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?),
             flags: u16::from_ne_bytes(*bytes.get(6..)?.first_chunk()?),
             sequence: u32_of(bytes.get(8..)?)?,
+            port: u32_of(bytes.get(12..)?)?,
             payload: bytes.get(HEADER_BYTES..length)?,
         };
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();

@@ -11,7 +11,9 @@ mod changes;
 mod draft;
 mod encode;
 mod expression;
+mod owner;
 pub mod port;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,6 +28,8 @@ pub use chains::{BaseChain, Family, base_chains};
 pub use changes::Changes;
 pub use draft::Draft;
 pub use expression::{Compare, Expr, Reg, destination_in, l4_protocol, load, source_in, when};
+pub use owner::Owner;
+pub use watch::{Flushes, TableWatch, Taken};
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The objects of a new cluster beside namespaces, roles and the `kubernetes` Service: the range of service addresses
 //! and a record of each group and version that is served.
 
-use machinery::metadata;
+use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 use tracing::warn;
 
@@ -82,7 +82,7 @@ async fn widen_service_range(api: &Api, object: Value, ranges: &[String]) -> Res
     match difference(&has, ranges) {
         Difference::Nothing => return Ok(()),
         Difference::Other => {
-            warn!(?has, flags = ?ranges, "the default ServiceCIDR does not match the flags; it stays as it is");
+            tell_of_difference(api, &known, &has, ranges).await;
             return Ok(());
         }
         Difference::SecondFamily => {}
@@ -96,6 +96,35 @@ async fn widen_service_range(api: &Api, object: Value, ranges: &[String]) -> Res
         Ok(Decoded::of_server(new))
     });
     Box::pin(widened).await.map(drop)
+}
+
+/// Services keep the addresses that they have, and new ones get those of the range that is there.
+///
+/// Source: the event `KubernetesDefaultServiceCIDRInconsistent` of `pkg/controlplane/controller/defaultservicecidr`.
+async fn tell_of_difference(api: &Api, range: &Value, has: &[&str], ranges: &[String]) {
+    warn!(?has, flags = ?ranges, "the default ServiceCIDR does not match the flags; it stays as it is");
+    let (about, now) = (Metadata::of(range), api.clock.now());
+    let note = format!(
+        "The default ServiceCIDR [{}] does not match the flag configurations [{}]",
+        has.join(" "),
+        ranges.join(" ")
+    );
+    let event = json!({
+        "metadata": {"name": format!("{DEFAULT}.{:x}", now.as_nanosecond()), "namespace": "default"},
+        "eventTime": metadata::micro_time(now),
+        "reportingController": "kubernetes-default-service-cidr-controller",
+        "reportingInstance": "kubernetes-default-service-cidr-controller",
+        "action": "ServiceCIDRCheck",
+        "reason": "KubernetesDefaultServiceCIDRInconsistent",
+        "type": "Warning",
+        "note": note,
+        "regarding": {
+            "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "name": about.name(), "uid": about.uid(),
+        },
+    });
+    if let Err(failure) = ensure(api, "events.k8s.io", "v1", "events", "default", event).await {
+        warn!(%failure, "the event could not be recorded");
+    }
 }
 
 fn rows() -> Vec<Row> {

@@ -114,6 +114,16 @@ impl Bridge {
         self.masquerade(owner_network(&self.network))
     }
 
+    /// Makes the rules again, since somebody has taken some of them: those of ports first, without which a Pod can say that
+    /// it is another.
+    pub(super) fn rules_again<'a>(
+        &self,
+        kept: impl Iterator<Item = (&'a Attachment, &'a CniResult)>,
+    ) -> Result<(), CniError> {
+        let guarded = self.guard_again(kept);
+        self.site.rules.again().and(guarded)
+    }
+
     fn masquerade(&self, owner: String) -> Result<(), CniError> {
         if !self.conf.ip_masq {
             return Ok(());

@@ -103,6 +103,8 @@ pub(crate) struct TableOwner {
 struct State {
     rules: Rules,
     applied: Option<Tables>,
+    /// The kernel does not have what was applied.
+    is_lost: bool,
     is_committing: bool,
     next_ticket: u64,
     waiting: Vec<(u64, Change)>,
@@ -164,6 +166,15 @@ impl TableOwner {
         }
     }
 
+    /// Makes all of it again, since somebody has taken some from the kernel. Of programs the next one does.
+    pub(super) fn again(&self) -> Result<(), CniError> {
+        if self.is_in_file() {
+            return Ok(());
+        }
+        self.lock().is_lost = true;
+        self.change_in_memory(Box::new(|_| {}))
+    }
+
     /// Forgets what this owner has, if it has anything.
     pub(super) fn forget(&self, owner: String) -> Result<(), CniError> {
         if self.file.is_none() {
@@ -208,7 +219,8 @@ impl TableOwner {
             change(&mut rules);
             tickets.push(ticket);
         }
-        let previous = state.applied.take();
+        let applied_before = state.applied.take();
+        let previous = applied_before.filter(|_| !std::mem::take(&mut state.is_lost));
         state.is_committing = true;
         drop(state);
         let tables = Tables::of(&self.name, &rules);

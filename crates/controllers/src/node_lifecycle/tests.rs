@@ -26,13 +26,12 @@ fn snapshot(spec: &str, ready: &str, renewed: &str, pace: Pace) -> Snapshot {
         "{{metadata: {{name: one, uid: n1, resourceVersion: '5', creationTimestamp: '2026-01-01T10:00:00Z'}}, \
          spec: {{{spec}}}, status: {{conditions: [{conditions}]}}}}"
     );
-    let lease = format!("{{spec: {{renewTime: '2026-01-01T{renewed}.000000Z'}}}}");
+    let renewed: Timestamp = format!("2026-01-01T{renewed}Z").parse().unwrap();
     let pods = "[{metadata: {name: a, namespace: default, uid: p1}, spec: {containers: [], nodeName: one}, \
                 status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}]";
     Snapshot {
         node: Arc::new(parse(&node)),
-        lease: Some(Arc::new(parse(&lease))),
-        listening_since: "2026-01-01T09:00:00Z".parse().unwrap(),
+        silence: noon().duration_since(renewed).try_into().unwrap(),
         pace,
         pods: list(pods),
         options: Arc::default(),

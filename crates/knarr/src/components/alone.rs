@@ -292,7 +292,8 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
     };
     let tasks = connection.informers.tasks().clone();
     // Who watches policies for the Pods of a kubelet alone is its cluster's choice.
-    let told = container_runtime::Told { reporter: Reporter::disabled(), policed: None };
+    let flushed = node::pod_network_flushes(&connection.informers, &place.node_name);
+    let told = container_runtime::Told { reporter: Reporter::disabled(), policed: None, flushed };
     let container_runtime =
         container_runtime::open(&args.container_runtime, layout, &place, told, &tasks).await?;
     super::kubelet_root::settle(layout, args.configuration.root_dir.as_deref())?;

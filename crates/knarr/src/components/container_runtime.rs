@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use base::{Clock, Random, Tasks};
 use cli::args::RuntimeArgs;
+use controller::FlushedRules;
 use controller::trace::Reporter;
 use cri::client::{Client, socket_of};
 use cri::server::Services;
@@ -16,7 +17,7 @@ use network_policy::Sandboxes;
 use runtime::Runtime;
 
 use super::node::Place;
-use super::pod_network::CniPodNetwork;
+use super::pod_network::{self, CniPodNetwork};
 use crate::layout::Layout;
 
 /// What a kubelet runs Pods with.
@@ -31,6 +32,8 @@ pub(super) struct Told {
     pub(super) reporter: Reporter,
     /// Of sandboxes, if policies are for them.
     pub(super) policed: Option<Sandboxes>,
+    /// Of rules of the built-in network that somebody has taken.
+    pub(super) flushed: FlushedRules,
 }
 
 /// Opens the built-in runtime, or waits for the one at `endpoint`. The built-in runtime's own socket leads to it over
@@ -79,6 +82,7 @@ async fn built_in(
     let id = layout.cluster_id();
     let network = Arc::new(open_network(layout, place, args)?);
     network.follow(Random::from_system(), tasks).context("watch the folders of the pod network")?;
+    pod_network::keep_rules(&network, told.flushed, tasks);
     let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
     config.handlers = handlers;
     config.cdi_dirs.push(layout.cdi());

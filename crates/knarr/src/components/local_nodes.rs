@@ -21,7 +21,7 @@ use sys::netns::NetNs;
 use super::Settings;
 use crate::host::{self, data_dir};
 use crate::layout::Layout;
-pub(crate) use network::{IsLeft, connect, remove as remove_network};
+pub(crate) use network::{IsLeft, connect, keep_rules, remove as remove_network};
 
 /// The Node that is the host's own.
 const FIRST: u16 = 1;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use base::{Clock, Random, Tasks};
 use cli::args::{NodePortArgs, Part, ProxyMode, ProxyModeArgs};
 use controller::trace::Reporter;
-use controller::{ClientMetrics, Informers};
+use controller::{ClientMetrics, FlushedRules, Informers, Recorder};
 use jiff::Timestamp;
 use machinery::net::{Cidr, Cidrs};
 use nix::sys::signal::Signal;
@@ -72,20 +72,15 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
+    keep_wire(settings, layout, &informers, &tasks);
     if settings.args.runs(Part::Kubelet) {
         let policed = policed(settings, layout)?;
-        let told = container_runtime::Told { reporter: reporter.clone(), policed: policed.clone() };
+        let flushed = pod_network_flushes(&kubelet_informers, &settings.node_name);
+        let told = container_runtime::Told { reporter: reporter.clone(), policed: policed.clone(), flushed };
         let container_runtime =
             container_runtime::open(&settings.args.container_runtime, layout, &place, told, &tasks).await?;
-        // The sandboxes of before are known: what an earlier process has left in the kernel stays in force until then.
-        if let Some(policed) = policed {
-            let config = network_policy::Config {
-                cluster_id: layout.cluster_id(),
-                node_name: settings.node_name.clone(),
-                families: place.pod_cidrs.iter().map(Cidr::family).collect(),
-            };
-            network_policy::run(&informers, config, policed, reporter.clone(), &tasks);
-        }
+        start_policies((settings, layout), &place, policed, (&informers, &reporter), &tasks);
+        super::conflicts::follow(&settings.node_name, &settings.node_ips(), &kubelet_informers, &tasks);
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
         follow_routes(settings, &place, layout, (&informers, &kubelet_informers), &tasks);
         let arguments = settings.args.registration.kubelet_args(&settings.args.kubelet_arg);
@@ -132,6 +127,37 @@ fn start_tunnels(
         random: informers.random().clone(),
     };
     tunnels.start(informers, tasks);
+}
+
+/// Keeps the rules between the Nodes of this host, if it has several.
+fn keep_wire(settings: &Settings, layout: &Layout, informers: &Informers, tasks: &Tasks) {
+    let recorder = Recorder::start_on(informers, "kube-proxy", &settings.node_name);
+    let rules = "between the Nodes of this host";
+    let flushed = FlushedRules::new(informers, recorder, &settings.node_name, rules);
+    super::local_nodes::keep_rules(settings, layout, flushed, tasks);
+}
+
+/// Enforces policies on these sandboxes. Those of before are known: what an earlier process has left in the kernel stays in
+/// force until then.
+fn start_policies(
+    (settings, layout): (&Settings, &Layout),
+    place: &Place,
+    policed: Option<network_policy::Sandboxes>,
+    (informers, reporter): (&Informers, &Reporter),
+    tasks: &Tasks,
+) {
+    let Some(policed) = policed else { return };
+    let config = network_policy::Config {
+        cluster_id: layout.cluster_id(),
+        node_name: settings.node_name.clone(),
+        families: place.pod_cidrs.iter().map(Cidr::family).collect(),
+    };
+    network_policy::run(informers, config, policed, reporter.clone(), tasks);
+}
+
+/// Who tells of rules of the built-in network that somebody has taken.
+pub(super) fn pod_network_flushes(informers: &Informers, node: &str) -> FlushedRules {
+    FlushedRules::new(informers, Recorder::start_on(informers, "kubelet", node), node, "of the Pod network")
 }
 
 /// The sandboxes that network policies are for, if this Node has them; otherwise none of their rules are left.

@@ -3,18 +3,24 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use base::Clock;
+use base::{Backoff, Clock, Random, Tasks};
 use cni::{Attachment, CniError, Network, PortMapping};
-use controller::cause;
 use controller::trace::Reporter;
+use controller::{FlushedRules, cause};
 use futures::stream::BoxStream;
 use jiff::Timestamp;
 use network_policy::{Sandbox, Sandboxes};
 use runtime::{PodNetwork, SandboxNetwork};
 use serde_json::json;
+use sys::nftables::Flushes;
 use tokio::sync::watch;
+
+/// How soon rules are tried again that the kernel has refused, and how late at last.
+const RULES_RETRY_FIRST: Duration = Duration::from_millis(100);
+const RULES_RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// The interface that Pods see.
 const INTERFACE: &str = "eth0";
@@ -140,6 +146,28 @@ impl PodNetwork for CniPodNetwork {
         };
         Box::pin(futures::stream::unfold(self.network.readiness(), next))
     }
+}
+
+/// Makes rules of the built-in network again that somebody has taken from the kernel, and tells of it.
+pub(super) fn keep_rules(network: &Arc<Network>, flushed: FlushedRules, tasks: &Tasks) {
+    let (network, random) = (network.clone(), Random::from_system());
+    let mut flushes = Flushes::of_table(network.table());
+    tasks.spawn("rules of the pod network", async move {
+        loop {
+            flushes.next(&random).await;
+            let mut backoff = Backoff::new(RULES_RETRY_FIRST, RULES_RETRY_MAX, 0.2);
+            loop {
+                let network = network.clone();
+                match blocking(move || network.rules_again()).await {
+                    Ok(()) => break flushed.tell(),
+                    Err(error) => {
+                        tracing::error!(error, "cannot make the rules of the pod network, will try again");
+                        tokio::time::sleep(backoff.next(&random)).await;
+                    }
+                }
+            }
+        }
+    });
 }
 
 async fn blocking<T: Send + 'static>(

@@ -6,6 +6,7 @@
 //! Source: flannel's `host-gw`, kubenet.
 
 mod availability;
+mod losses;
 mod overlay;
 mod vxlan;
 mod wireguard;
@@ -18,9 +19,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use auth::pki;
 use base::Backoff;
-use controller::record::Recorder;
+use controller::record::{self, Recorder};
 use controller::{EventType, Informers};
-use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use machinery::net::{Cidr, Cidrs, Family};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ use sys::netlink::{NewRoute, Route};
 
 use crate::layout::Layout;
 pub(super) use availability::PodNetwork;
+pub(crate) use losses::missing;
+use losses::{Losses, tell_of_loss};
 use overlay::Made;
 pub(super) use overlay::{Overlay, pod_mtu};
 
@@ -85,6 +88,8 @@ impl Follower {
         let recorder = Recorder::start_on(&self.kubelet, "route_controller", &self.own_name);
         let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.2);
         let (mut made, mut told) = (None, Failures::new());
+        let mut losses = Losses::new();
+        let mut were_lost = false;
         loop {
             let nodes = nodes.list();
             let wanted = wanted(&self.own_name, self.cluster, gateways, &nodes);
@@ -95,6 +100,9 @@ impl Follower {
                 made = now.failures.is_empty().then_some(wanted);
             }
             let failures = now.failures;
+            if std::mem::take(&mut were_lost) && failures.is_empty() {
+                tell_of_loss(&recorder, &self.own_name);
+            }
             if told != failures {
                 self.tell(&recorder, &failures);
                 told.clone_from(&failures);
@@ -110,6 +118,10 @@ impl Follower {
             tokio::select! {
                 _ = changes.next() => {}
                 () = tokio::time::sleep(again_in.unwrap_or_default()), if again_in.is_some() => {}
+                // An overlay that cannot be made changes links each time that it is tried.
+                () = losses.next(&self.layout, self.informers.random()), if made.is_some() || self.overlay.is_none() => {
+                    were_lost |= made.take().is_some();
+                }
             }
         }
     }
@@ -160,15 +172,8 @@ impl Follower {
         let causes = failures.values().cloned().collect::<BTreeSet<_>>();
         let error = causes.into_iter().collect::<Vec<_>>().join("; ");
         tracing::warn!(nodes = whose, error, "no route to the Pods of other Nodes; it is tried again");
-        let regarding = ObjectReference {
-            kind: Some("Node".into()),
-            // As the kubelet's own events: `kubectl describe` looks for the name here.
-            uid: Some(self.own_name.clone()),
-            name: Some(self.own_name.clone()),
-            ..ObjectReference::default()
-        };
         let message = format!("Could not create routes to the Pods of the Nodes at {whose}: {error}");
-        recorder.event(regarding, EventType::Warning, "FailedToCreateRoute", message);
+        recorder.event(record::node(&self.own_name), EventType::Warning, "FailedToCreateRoute", message);
     }
 
     /// Says whether the Node has been told what there was to tell.

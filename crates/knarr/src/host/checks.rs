@@ -2,6 +2,7 @@
 //!
 //! A finding is one line: what is wrong and why, and what to do about it. Looking changes nothing that stays.
 
+mod conflicts;
 mod firewall;
 mod kernel;
 mod parts;
@@ -82,10 +83,12 @@ const ADVICE: &[Check] = &[
     Check { name: "disk", part: None, look: room::disk },
     Check { name: "memory", part: None, look: room::memory },
     Check { name: "inotify", part: Some(Part::Kubelet), look: room::inotify },
+    Check { name: "connections", part: Some(Part::Kubelet), look: room::connections },
     Check { name: "ingress ports", part: Some(Part::Ingress), look: ingress_ports },
     Check { name: "data directory", part: None, look: data_directory },
     Check { name: "landlock", part: None, look: kernel::landlock },
     Check { name: "firewall", part: Some(Part::Kubelet), look: firewall::forwarding },
+    Check { name: "address conflicts", part: Some(Part::Kubelet), look: conflicts::look },
     Check { name: "pod network", part: Some(Part::Kubelet), look: pod_network },
     Check { name: "image archives", part: Some(Part::Kubelet), look: image_archives },
     Check { name: "pod routes", part: Some(Part::Kubelet), look: routes::look },

@@ -20,6 +20,7 @@ mod dra;
 mod encryption;
 mod etcd;
 mod families;
+mod faults;
 mod ha;
 mod ha_faults;
 mod host;

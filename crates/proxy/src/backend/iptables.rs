@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use machinery::net::Family;
+use sys::nftables::Flushes;
 
 use super::{Backend, Tended};
 use crate::Config;
@@ -84,6 +85,15 @@ impl Backend for Mode {
     fn tend(&mut self) -> sys::Result<Tended> {
         let all = self.families.iter().all(|(_, iptables)| has_canaries(iptables, &self.config.cluster_id));
         Ok(if all { Tended::Fine } else { Tended::Lost })
+    }
+
+    /// Where iptables is nftables' the kernel tells, also of what was done here.
+    fn flushes(&self) -> Flushes {
+        Flushes::of_chain(CANARY)
+    }
+
+    fn after_flush(&mut self) -> sys::Result<Tended> {
+        self.tend()
     }
 }
 

@@ -20,8 +20,9 @@ use sys::netlink::ipset::{Element, Ipset, Kind, NAME_BYTES_MAX};
 use sys::netlink::ipvs::Ipvs;
 use sys::netlink::{Address, Route};
 use sys::netns::{set_sysctl, sysctl};
+use sys::nftables::Flushes;
 
-use super::iptables::render::Scope as RuleScope;
+use super::iptables::render::{CANARY, Scope as RuleScope};
 use super::iptables::rules::{Rules, whole as whole_rules};
 use super::iptables::tool::Iptables;
 use super::iptables::{cleanup_other_families, has_canaries, known, warn_of_others};
@@ -134,11 +135,22 @@ impl Backend for Mode {
     fn tend(&mut self) -> sys::Result<Tended> {
         let has_rules =
             self.iptables.iter().all(|(_, iptables)| has_canaries(iptables, &self.config.cluster_id));
-        if !has_rules || node_addresses(&mut Route::open()?, &self.config)? != self.node_addresses {
+        if !has_rules {
             return Ok(Tended::Lost);
+        }
+        if node_addresses(&mut Route::open()?, &self.config)? != self.node_addresses {
+            return Ok(Tended::Moved);
         }
         self.servers.drain(&mut Ipvs::open()?, Instant::now())?;
         Ok(Tended::Fine)
+    }
+
+    fn flushes(&self) -> Flushes {
+        Flushes::of_chain(CANARY)
+    }
+
+    fn after_flush(&mut self) -> sys::Result<Tended> {
+        self.tend()
     }
 }
 

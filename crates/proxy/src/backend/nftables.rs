@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use machinery::net::Family;
-use sys::nftables;
+use sys::nftables::{self, Flushes};
 
-use super::Backend;
+use super::{Backend, Tended};
 use crate::services::{Difference, Part};
 use crate::table_family;
 use crate::{Config, render};
@@ -31,6 +31,15 @@ impl Backend for Nftables {
         let decided = Instant::now();
         nftables::change(&before, &after)?;
         Ok(decided)
+    }
+
+    fn flushes(&self) -> Flushes {
+        Flushes::of_table(self.0.table_name())
+    }
+
+    /// The kernel tells of nothing that was done here.
+    fn after_flush(&mut self) -> sys::Result<Tended> {
+        Ok(Tended::Lost)
     }
 }
 

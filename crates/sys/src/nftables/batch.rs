@@ -1,6 +1,7 @@
 //! One transaction: the messages that turn one table into another, sent as a batch.
 
 use std::io;
+use std::time::Duration;
 
 use nix::libc;
 
@@ -26,11 +27,14 @@ const DELETE_SET: u16 = 11;
 const NEW_ELEMENTS: u16 = 12;
 const GET_ELEMENTS: u16 = 13;
 const DELETE_ELEMENTS: u16 = 14;
+const TABLE_FLAGS: u16 = 2;
 pub(super) const FAMILY_NETDEV: u8 = 5;
 const APPEND: u16 = libc::NLM_F_APPEND as u16;
 /// An attribute's length is 16 bits; an element takes less than 400 bytes.
 const ELEMENTS_PER_MESSAGE: usize = 150;
 const ANSWER_WAIT_SECONDS: libc::time_t = 30;
+/// How long a kernel that is busy is left alone before it is asked again, and again.
+const PAUSES_MILLIS: [u64; 4] = [5, 20, 80, 320];
 
 /// Makes the kernel's table equal to `next`, in one transaction.
 ///
@@ -58,17 +62,30 @@ pub fn replace(next: &Table) -> Result<()> {
 
 /// Makes the kernel's tables of these names and families these, whatever they were, in one transaction.
 pub fn replace_all(next: &[Table]) -> Result<()> {
-    let Some(first) = next.first() else { return Ok(()) };
+    match replacement(next, 0) {
+        Some(batch) => batch.commit(),
+        None => Ok(()),
+    }
+}
+
+/// What replaces tables, the new ones with these flags; nothing if there are none.
+pub(super) fn replacement(next: &[Table], flags: u32) -> Option<Batch<'_>> {
+    let first = next.first()?;
     let mut batch = Batch::of(first.family as u8, &first.name);
     for table in next {
         batch.go_on(table.family as u8, &table.name);
         batch.table(NEW_TABLE, CREATE);
         batch.table(DELETE_TABLE, 0);
-        batch.table(NEW_TABLE, CREATE);
+        batch.message(NEW_TABLE, CREATE, |out, name| {
+            out.str(1, name);
+            if flags != 0 {
+                out.be32(TABLE_FLAGS, flags);
+            }
+        });
         let empty = Table { family: table.family, ..Table::new(table.name.clone()) };
         batch.change(&Changes::between(&empty, table));
     }
-    batch.commit()
+    Some(batch)
 }
 
 /// Sends changes that lead to `next`, in one transaction. Fails if the kernel's table is not what they start from.
@@ -239,7 +256,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Order matters: what is referred to exists before, and nothing refers any more to what goes.
-    fn change(&mut self, changes: &Changes<'_>) {
+    pub(super) fn change(&mut self, changes: &Changes<'_>) {
         for (name, base) in &changes.made_chains {
             self.message(NEW_CHAIN, CREATE, |out, table| encode::chain(out, table, name, base.as_ref()));
         }
@@ -281,8 +298,15 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Sends everything. The last message asks for an answer, which comes after those of all that failed.
-    pub(super) fn commit(mut self) -> Result<()> {
+    /// Sends everything.
+    pub(super) fn commit(self) -> Result<()> {
+        let mut socket = Socket::open_own(libc::NETLINK_NETFILTER)?;
+        self.commit_by(&mut socket)
+    }
+
+    /// Sends everything from a socket that has no other answers to get. The last message asks for an answer, which comes
+    /// after those of all that failed. What a busy kernel refuses it is asked again.
+    pub(super) fn commit_by(mut self, socket: &mut Socket) -> Result<()> {
         let table = self.table;
         let doing = || format!("change nftables table {table}");
         let last = self.sequence;
@@ -292,24 +316,46 @@ impl<'a> Batch<'a> {
             let flags = u16::from_ne_bytes([*low, *high]) | ACK;
             [*low, *high] = flags.to_ne_bytes();
         }
-        let mut socket = Socket::open(libc::NETLINK_NETFILTER)?;
         let room = i32::try_from(bytes.len() * 2 + (1 << 16)).unwrap_or(i32::MAX);
         socket.set_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, room).doing(doing)?;
         socket.set_option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 1 << 20).doing(doing)?;
         socket.set_receive_timeout(ANSWER_WAIT_SECONDS).doing(doing)?;
-        socket.send(&bytes).doing(doing)?;
-        let mut failure: Option<io::Error> = None;
+        let mut pauses = PAUSES_MILLIS.into_iter();
         loop {
-            for answer in messages(socket.receive().doing(doing)?) {
-                if let Verdict::Failed(error) = answer.verdict() {
-                    tracing::debug!(table, message = answer.sequence, %error, "nftables message refused");
-                    failure.get_or_insert(error);
+            match (exchange(socket, &bytes, (table, last)), pauses.next()) {
+                (Err(error), Some(pause)) if is_busy(&error) => {
+                    tracing::debug!(table, %error, pause, "nftables is busy");
+                    std::thread::sleep(Duration::from_millis(pause));
                 }
-                // An error for the whole batch carries the first number.
-                if answer.sequence == last || answer.sequence == 1 {
-                    return failure.map_or(Ok(()), |error| Err(Error::new(doing(), error)));
-                }
+                (done, _) => return done.doing(doing),
             }
         }
     }
+}
+
+/// Sends a batch and reads what becomes of it: the last message's number says that this is all.
+fn exchange(socket: &mut Socket, bytes: &[u8], (table, last): (&str, u32)) -> io::Result<()> {
+    // Answers to a batch before that nobody has waited for to the end.
+    while socket.receive_now().is_ok() {}
+    socket.send(bytes)?;
+    let mut failure: Option<io::Error> = None;
+    loop {
+        for answer in messages(socket.receive()?) {
+            if let Verdict::Failed(error) = answer.verdict() {
+                tracing::debug!(table, message = answer.sequence, %error, "nftables message refused");
+                failure.get_or_insert(error);
+            }
+            // An error for the whole batch carries the first number.
+            if answer.sequence == last || answer.sequence == 1 {
+                return failure.map_or(Ok(()), Err);
+            }
+        }
+    }
+}
+
+/// Whether the kernel may do a little later what it refuses now: nothing of the batch is done. What it has answered is
+/// never lost, so that no batch is made twice.
+fn is_busy(error: &io::Error) -> bool {
+    let busy = [libc::EBUSY, libc::EAGAIN, libc::EINTR, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|number| busy.contains(&number))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::changes::{Changes, Elements};
-use super::{Chain, Data, Key, Rule, Set, Table, apply, apply_changes};
+use super::{Chain, Data, Key, Owner, Rule, Set, Table, apply, apply_changes, delete_table_of};
 use crate::Result;
 
 /// A table, and what it was like at the last commit where it is different now.
@@ -19,6 +19,7 @@ pub struct Draft {
     /// Elements of the other sets, as they were.
     elements: BTreeMap<String, BTreeMap<Key, Option<Data>>>,
     is_committed: bool,
+    owner: Option<Owner>,
 }
 
 impl Draft {
@@ -127,6 +128,28 @@ impl Draft {
         changes
     }
 
+    /// Has the kernel's table owned from the next commit on, if the kernel can do that: as long as this draft is there nobody
+    /// else changes it, whoever flushes what.
+    ///
+    /// # Errors
+    /// The kernel does not say whether it can.
+    pub fn own(&mut self) -> Result<()> {
+        self.owner = Owner::new(self.table.family, &self.table.name)?;
+        Ok(())
+    }
+
+    /// Deletes the kernel's table; the next commit makes it whole. No error if there is none.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn withdraw(&mut self) -> Result<()> {
+        self.is_committed = false;
+        match &mut self.owner {
+            Some(owner) => owner.delete(&self.table),
+            None => delete_table_of(self.table.family, &self.table.name),
+        }
+    }
+
     /// Takes the table for what the kernel has.
     fn committed(&mut self) {
         self.chains.clear();
@@ -147,7 +170,13 @@ impl Draft {
     /// The kernel refuses. The next commit replaces the table whole.
     pub fn commit(&mut self) -> Result<()> {
         if self.is_committed {
-            match apply_changes(&self.table, &self.changes()) {
+            let mut owner = self.owner.take();
+            let changed = match &mut owner {
+                Some(owner) => owner.change(&self.table, &self.changes()),
+                None => apply_changes(&self.table, &self.changes()),
+            };
+            self.owner = owner;
+            match changed {
                 Ok(()) => {
                     self.committed();
                     return Ok(());
@@ -158,7 +187,10 @@ impl Draft {
             }
         }
         self.is_committed = false;
-        apply(None, &self.table)?;
+        match &mut self.owner {
+            Some(owner) => owner.replace(&self.table)?,
+            None => apply(None, &self.table)?,
+        }
         self.committed();
         Ok(())
     }

@@ -46,11 +46,21 @@ pub struct Owner<'a> {
 /// The kernel refuses, which [`is_unsupported`] explains.
 pub fn guard(table: &str, link: &str, owner: &Owner<'_>) -> Result<()> {
     release(table, link)?;
+    guard_all(table, [(link, *owner)])
+}
+
+/// The same for links that have no such chain, in one transaction: all of them or none.
+///
+/// # Errors
+/// As [`guard`]; a link is not there.
+pub fn guard_all<'a>(table: &str, owners: impl IntoIterator<Item = (&'a str, Owner<'a>)>) -> Result<()> {
     let mut batch = Batch::of(FAMILY_NETDEV, table);
     batch.table(NEW_TABLE, CREATE);
-    batch.message(NEW_CHAIN, CREATE, |out, table| encode::ingress_chain(out, table, link));
-    for rule in rules(owner) {
-        batch.append_rule(NEW_RULE, link, &rule);
+    for (link, owner) in owners {
+        batch.message(NEW_CHAIN, CREATE, |out, table| encode::ingress_chain(out, table, link));
+        for rule in rules(&owner) {
+            batch.append_rule(NEW_RULE, link, &rule);
+        }
     }
     batch.commit()
 }

@@ -166,6 +166,57 @@ fn the_rules_of_a_port_come_again_and_go_with_it() {
     });
 }
 
+fn nft(command: &str) -> String {
+    let output = std::process::Command::new("nft").args(command.split(' ')).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// All of the network's rules are taken, as a firewall does that begins anew; one Pod's link has gone meanwhile.
+#[test]
+fn rules_that_somebody_flushes_are_made_again() {
+    let (host, network, victim, hostile) = two_pods();
+    let mapped = Attachment {
+        port_mappings: vec![PortMapping {
+            host_port: 8080,
+            container_port: 80,
+            protocol: "tcp".into(),
+            host_ip: String::new(),
+        }],
+        ..host.pod("c")
+    };
+    host.on(|| network.add(&mapped).unwrap());
+    let rules = || {
+        let listed = nft("list ruleset");
+        let mut lines: Vec<String> = listed.lines().map(|line| line.trim().to_owned()).collect();
+        lines.sort();
+        lines
+    };
+    host.on(|| {
+        let before = rules();
+        assert!(before.iter().any(|line| line.contains("masquerade")), "{before:#?}");
+        nft("flush ruleset");
+        assert_eq!(rules(), Vec::<String>::new());
+        network.rules_again().unwrap();
+        assert_eq!(rules(), before);
+        // Nobody has taken anything.
+        network.rules_again().unwrap();
+        assert_eq!(rules(), before);
+        // Some of a chain.
+        nft(&format!("flush chain ip {} postrouting", crate::table_name("test")));
+        network.rules_again().unwrap();
+        assert_eq!(rules(), before);
+    });
+    inside(&victim, || Route::open().unwrap().delete_link("eth0").unwrap());
+    host.on(|| {
+        nft("flush ruleset");
+        network.rules_again().unwrap();
+        let chains = sys::nftables::base_chains().unwrap();
+        assert_eq!(chains.iter().filter(|chain| chain.name.starts_with("kv")).count(), 2);
+        [&victim, &hostile, &mapped].into_iter().for_each(|pod| network.del(pod).unwrap());
+    });
+}
+
 /// A Pod that may send whatever it likes gives its packets straight to its neighbour on the bridge, or to all of them: what
 /// the host decides about forwarded packets would not see them.
 #[test]

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::{Once, PoisonError};
 
+use sys::netlink::Route;
 use sys::nftables;
 use sys::nftables::port::Owner;
 
@@ -26,16 +27,44 @@ impl Bridge {
         let gateways: Vec<IpAddr> = self.addresses.ranges().map(|range| range.gateway).collect();
         let gateway = found.unwrap_or_else(|| mac_of(&gateways));
         let owner = Owner { mac, ips, gateway, gateways: &gateways };
-        match nftables::port::guard(self.site.rules.table(), port, &owner) {
-            Err(error) if nftables::port::is_unsupported(&error) => {
-                static TOLD: Once = Once::new();
-                TOLD.call_once(|| {
-                    tracing::warn!(%error, "the kernel does not check what Pods send (nftables, family netdev)");
-                });
-                Ok(())
-            }
-            done => Ok(done?),
+        unless_unsupported(nftables::port::guard(self.site.rules.table(), port, &owner))
+    }
+
+    /// Makes the rules of all ports of Pods that have none, since somebody has taken them: in one transaction, and each alone
+    /// if a link has gone meanwhile.
+    pub(super) fn guard_again<'a>(
+        &self,
+        kept: impl Iterator<Item = (&'a Attachment, &'a CniResult)>,
+    ) -> Result<(), CniError> {
+        if !self.conf.routed {
+            return Ok(());
         }
+        let table = self.site.rules.table();
+        let guarded = nftables::base_chains()?;
+        let links = Route::open()?.links()?;
+        let found = links.iter().find(|link| link.name == self.conf.bridge);
+        let found = found.and_then(|link| link.mac.clone().try_into().ok());
+        let gateways: Vec<IpAddr> = self.addresses.ranges().map(|range| range.gateway).collect();
+        let gateway = found.unwrap_or_else(|| mac_of(&gateways));
+        let owners = kept.filter_map(|(attachment, result)| {
+            let port = veth_name(&attachment.container_id, &attachment.ifname);
+            let is_guarded = guarded.iter().any(|chain| chain.table == table && chain.name == port);
+            let is_there = links.iter().any(|link| link.name == port);
+            let ips = result.pod_ips(&attachment.ifname);
+            (is_there && !is_guarded && !ips.is_empty())
+                .then(|| Some((port, mac_in(attachment, result)?, ips)))?
+        });
+        let owners: Vec<(String, [u8; 6], Vec<IpAddr>)> = owners.collect();
+        let rules: Vec<(&str, Owner<'_>)> = owners
+            .iter()
+            .map(|(port, mac, ips)| (port.as_str(), Owner { mac: *mac, ips, gateway, gateways: &gateways }))
+            .collect();
+        if rules.is_empty() || nftables::port::guard_all(table, rules.iter().copied()).is_ok() {
+            return Ok(());
+        }
+        rules
+            .iter()
+            .try_for_each(|(port, owner)| unless_unsupported(nftables::port::guard(table, port, owner)))
     }
 
     /// Takes the rules of a port back, and what the host knows of its Pod.
@@ -64,9 +93,28 @@ impl Bridge {
             let missing = || CniError::Check(format!("rules of link {port} are missing"));
             return if has_any { Err(missing()) } else { Ok(()) };
         }
-        let interface = previous.interfaces.iter().find(|it| it.name == attachment.ifname);
-        let mac = interface.and_then(|interface| parse_mac(&interface.mac));
         let ips = previous.pod_ips(&attachment.ifname);
-        mac.filter(|_| !ips.is_empty()).map_or(Ok(()), |mac| self.guard(&port, mac, &ips))
+        let mac = mac_in(attachment, previous).filter(|_| !ips.is_empty());
+        mac.map_or(Ok(()), |mac| self.guard(&port, mac, &ips))
+    }
+}
+
+/// The hardware address that an interface was given.
+fn mac_in(attachment: &Attachment, result: &CniResult) -> Option<[u8; 6]> {
+    let interface = result.interfaces.iter().find(|it| it.name == attachment.ifname);
+    parse_mac(&interface?.mac)
+}
+
+/// A kernel that cannot have such rules has none, and that is told once.
+fn unless_unsupported(done: sys::Result<()>) -> Result<(), CniError> {
+    match done {
+        Err(error) if nftables::port::is_unsupported(&error) => {
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| {
+                tracing::warn!(%error, "the kernel does not check what Pods send (nftables, family netdev)");
+            });
+            Ok(())
+        }
+        done => Ok(done?),
     }
 }

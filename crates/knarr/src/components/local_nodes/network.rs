@@ -10,11 +10,15 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use base::{Random, Tasks};
+use controller::FlushedRules;
 use machinery::net::{Cidr, Cidrs, Family};
 use sys::forwarding;
 use sys::netlink::{Address, NewRoute, Route, VethPeer};
 use sys::netns::{NetNs, NetNsFolder, set_sysctl};
-use sys::nftables::{self, ChainKind, Compare, Expr, Hook, Table, TableFamily, destination_in, source_in};
+use sys::nftables::{
+    self, ChainKind, Compare, Expr, Flushes, Hook, Table, TableFamily, destination_in, source_in,
+};
 
 use super::LocalNode;
 use crate::components::Settings;
@@ -97,6 +101,26 @@ pub(crate) fn connect(settings: &Settings, cluster: &Layout) -> Result<Vec<(Loca
         connected.push((node, network));
     }
     Ok(connected)
+}
+
+/// Makes the rules of the wire again that somebody has taken from the kernel, in the first Node's process.
+pub(crate) fn keep_rules(settings: &Settings, cluster: &Layout, flushed: FlushedRules, tasks: &Tasks) {
+    let Some(cidrs) = settings.nodes_cidr else { return };
+    let (name, all_pods, random) = (table_name(cluster), settings.args.cluster_cidr, Random::from_system());
+    let mut flushes = Flushes::of_table(name.clone());
+    tasks.spawn("rules of the Nodes' wire", async move {
+        loop {
+            flushes.next(&random).await;
+            let tables =
+                cidrs.iter().filter_map(|range| Some(table(&name, range, all_pods.of(range.family())?)));
+            let tables: Vec<Table> = tables.collect();
+            match tokio::task::spawn_blocking(move || nftables::replace_all(&tables)).await {
+                Ok(Ok(())) => flushed.tell(),
+                Ok(Err(error)) => tracing::error!(%error, "cannot make the rules of the Nodes' wire"),
+                Err(error) => tracing::error!(%error, "cannot make the rules of the Nodes' wire"),
+            }
+        }
+    });
 }
 
 /// Where the host's settings before are kept for [`remove`].

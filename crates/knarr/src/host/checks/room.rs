@@ -1,4 +1,4 @@
-//! What may run out: disk, memory, and the watches that programs in containers use up.
+//! What may run out: disk, memory, the watches that programs in containers use up, and the kernel's table of connections.
 
 use std::path::Path;
 
@@ -12,6 +12,8 @@ const DISK_BYTES_LOW: u64 = 2 << 30;
 const MEMORY_KIB_LOW: u64 = 256 << 10;
 /// What programs in containers take; kernels before 5.11 have fewer. Source: kind's "too many open files" notes.
 const INOTIFY_INSTANCES_LOW: u64 = 512;
+/// From this share of the kernel's table on, in percent, peaks do not fit.
+const CONNECTIONS_PERCENT_HIGH: u64 = 80;
 
 pub(super) fn disk(subject: &Subject<'_>) -> Finding {
     let root = subject.layout.root();
@@ -67,6 +69,24 @@ pub(super) fn inotify(_: &Subject<'_>) -> Finding {
     }
 }
 
+pub(super) fn connections(_: &Subject<'_>) -> Finding {
+    match kubelet::Tracked::now() {
+        None => Finding::Fine("none is tracked yet".into()),
+        Some(tracked) => connections_of(tracked),
+    }
+}
+
+fn connections_of(tracked: kubelet::Tracked) -> Finding {
+    let found = format!("{} tracked of at most {}", tracked.count, tracked.max);
+    if tracked.percent() < CONNECTIONS_PERCENT_HIGH {
+        return Finding::Fine(found);
+    }
+    Finding::warning(
+        format!("{found}: the kernel drops new ones when there are more"),
+        format!("`sysctl -w net.netfilter.nf_conntrack_max={}`", tracked.max.saturating_mul(2)),
+    )
+}
+
 pub(super) fn release(_: &Subject<'_>) -> Finding {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Finding::Fine(text.trim().to_owned())
@@ -90,6 +110,18 @@ mod tests {
         check(30, "FAIL only 30 MiB free in /d: a cluster does not fit");
         check(300, "WARN only 300 MiB free in /d");
         check(3000, "ok 3000 MiB free in /d");
+    }
+
+    #[test]
+    fn connections_are_told_before_the_kernel_drops_them() {
+        let told = |count| match connections_of(kubelet::Tracked { count, max: 1000 }) {
+            Finding::Fine(what) => what,
+            Finding::Warning { what, fix } | Finding::Failure { what, fix } => format!("{what}; {fix}"),
+        };
+        assert_eq!(told(799), "799 tracked of at most 1000");
+        let full = "1000 tracked of at most 1000: the kernel drops new ones when there are more; \
+                    `sysctl -w net.netfilter.nf_conntrack_max=2000`";
+        assert_eq!(told(1000), full);
     }
 
     #[test]

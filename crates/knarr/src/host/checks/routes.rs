@@ -4,7 +4,7 @@ use anyhow::Result;
 use sys::netlink::{Route, RouteEntry};
 
 use super::{Finding, Subject};
-use crate::components::{PodRoute, wanted_pod_routes};
+use crate::components::{PodRoute, missing_pod_routes, wanted_pod_routes};
 
 /// One line for all routes that are missing.
 pub(super) fn look(subject: &Subject<'_>) -> Finding {
@@ -22,12 +22,8 @@ fn read(subject: &Subject<'_>) -> Result<(Vec<PodRoute>, Vec<RouteEntry>)> {
 }
 
 fn judge(wanted: &[PodRoute], has: &[RouteEntry]) -> Finding {
-    let is_there = |route: &PodRoute| {
-        has.iter()
-            .any(|entry| entry.destination == Some(route.destination) && entry.gateway == Some(route.gateway))
-    };
-    let missing: Vec<String> =
-        wanted.iter().filter(|route| !is_there(route)).map(|route| route.gateway.to_string()).collect();
+    let missing = missing_pod_routes(wanted, has);
+    let missing: Vec<String> = missing.iter().map(|route| route.gateway.to_string()).collect();
     if missing.is_empty() {
         // A Node of both families has a route of each.
         let of = |is_v4: bool| wanted.iter().filter(|route| route.destination.0.is_ipv4() == is_v4).count();

@@ -159,3 +159,46 @@ fn a_table_that_somebody_has_changed_is_replaced() {
         })
         .expect("replaced");
 }
+
+/// What a firewall does that begins anew.
+fn flush_by_others() {
+    let output = std::process::Command::new("nft").args(["flush", "ruleset"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_table_that_is_owned_outlasts_flushes_and_its_owner() {
+    let names = || crate::nftables::table_names().unwrap();
+    NetNs::anonymous()
+        .unwrap()
+        .run(|| {
+            // What an earlier process has left, that owned nothing.
+            apply(None, &frame())?;
+            let mut draft = Draft::new(frame());
+            draft.own()?;
+            let is_owned = draft.owner.is_some();
+            draft.commit()?;
+            draft.put_chain("a", drops());
+            draft.commit()?;
+            assert_eq!(names(), ["draft"]);
+            flush_by_others();
+            assert_eq!(names().len(), usize::from(is_owned), "only an old kernel lets it go");
+            draft.put_chain("b", drops());
+            draft.commit()?;
+            drop(draft);
+            assert_eq!(names(), ["draft"], "it stays");
+            // Now it is the next one's, by whom it goes.
+            let mut next = Draft::new(frame());
+            next.own()?;
+            next.commit()?;
+            next.withdraw()?;
+            assert_eq!(names(), Vec::<String>::new());
+            next.commit()?;
+            drop(next);
+            crate::nftables::delete_table("draft")?;
+            assert_eq!(names(), Vec::<String>::new(), "nobody's any more");
+            println!("owned tables: {is_owned}");
+            Ok(())
+        })
+        .unwrap();
+}

@@ -6,6 +6,7 @@ use sys::netlink::ipset::Ipset;
 use sys::netlink::ipvs::Ipvs;
 
 use super::*;
+use crate::backend::Tended;
 use crate::families::ipvs_options;
 use crate::services::tests::{Random, news as news_of, world};
 
@@ -171,9 +172,42 @@ fn what_somebody_flushes_is_mended(mode: Mode) {
             Ok(before)
         };
         let before = cluster.host.run(flush).unwrap();
-        let tended = cluster.host.run(|| cluster.kernel.lock().unwrap().0.tend().map(|()| state())).unwrap();
+        let tended = cluster.host.run(|| cluster.kernel.lock().unwrap().0.tend().map(|_| state())).unwrap();
         pretty(&tended, &before, 0);
         assert!(cluster.asked_by_host("10.43.0.5:80").starts_with("pod"));
+    }
+}
+
+#[test]
+fn what_somebody_flushes_of_nftables_is_told_and_mended() {
+    let cluster = Cluster::new(&Mode::Nftables, Family::V4);
+    cluster.apply(WEB);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let kernel = || cluster.kernel.lock().unwrap();
+    let mut flushes = cluster
+        .host
+        .run(|| {
+            let _entered = runtime.enter();
+            Ok(kernel().0.flushes())
+        })
+        .unwrap();
+    let random = base::Random::seeded(1);
+    let mut is_told = |wait| {
+        let told = async { tokio::time::timeout(wait, flushes.next(&random)).await.is_ok() };
+        runtime.block_on(told)
+    };
+    cluster.apply(WEB);
+    assert!(!is_told(Duration::from_millis(300)), "all that has happened was done here");
+    for command in ["flush ruleset", "flush chain ip knarr-test-services services"] {
+        let flush = || {
+            let output = Command::new("nft").args(command.split(' ')).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Ok(())
+        };
+        cluster.host.run(flush).unwrap();
+        assert!(is_told(Duration::from_secs(10)), "{command}");
+        assert_eq!(cluster.host.run(|| kernel().0.after_flush()).unwrap(), Tended::Lost);
+        assert!(cluster.asked_by_host("10.43.0.5:80").starts_with("pod"), "{command}");
     }
 }
 
