@@ -3,6 +3,7 @@
 //! A socket belongs to the network namespace of the thread that opened it, for good. Requests are answered in order;
 //! one socket is used by one thread at a time.
 
+mod closing;
 mod conntrack;
 mod generic;
 pub mod ipset;
@@ -18,6 +19,7 @@ pub use route::{Address, Link, NewRoute, Route, RouteEntry, RouteKind, VethPeer}
 pub use traffic::{TICK_NANOS, TokenBucket};
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::libc;
@@ -154,7 +156,9 @@ pub(crate) fn str_of(value: &[u8]) -> String {
 /// A netlink socket in the namespace of the thread that opened it.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    fd: OwnedFd,
+    /// There until it is dropped.
+    fd: ManuallyDrop<OwnedFd>,
+    protocol: i32,
     sequence: u32,
     buffer: Vec<u8>,
 }
@@ -168,8 +172,8 @@ impl Socket {
             return Err(io::Error::last_os_error()).doing(doing);
         }
         // SAFETY: the descriptor is new and ours.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let socket = Self { fd, sequence: 0, buffer: vec![0; RECEIVE_BYTES] };
+        let fd = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
+        let socket = Self { fd, protocol, sequence: 0, buffer: vec![0; RECEIVE_BYTES] };
         // The kernel's reason in words, and no copy of the request in its answer.
         socket.set_option(libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1).doing(doing)?;
         socket.set_option(libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1).doing(doing)?;
@@ -274,6 +278,16 @@ impl Socket {
                     }
                 }
             }
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, here, and nobody uses it after.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        if self.protocol == libc::NETLINK_NETFILTER {
+            closing::close(fd);
         }
     }
 }

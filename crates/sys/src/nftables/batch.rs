@@ -58,7 +58,12 @@ pub fn replace(next: &Table) -> Result<()> {
 
 /// Makes the kernel's tables of these names and families these, whatever they were, in one transaction.
 pub fn replace_all(next: &[Table]) -> Result<()> {
-    let Some(first) = next.first() else { return Ok(()) };
+    replacing(next).map_or(Ok(()), Batch::commit)
+}
+
+/// The transaction for [`replace_all`]; `None` if there is nothing to do.
+pub(super) fn replacing(next: &[Table]) -> Option<Batch<'_>> {
+    let first = next.first()?;
     let mut batch = Batch::of(first.family as u8, &first.name);
     for table in next {
         batch.go_on(table.family as u8, &table.name);
@@ -68,17 +73,22 @@ pub fn replace_all(next: &[Table]) -> Result<()> {
         let empty = Table { family: table.family, ..Table::new(table.name.clone()) };
         batch.change(&Changes::between(&empty, table));
     }
-    batch.commit()
+    Some(batch)
 }
 
 /// Sends changes that lead to `next`, in one transaction. Fails if the kernel's table is not what they start from.
 pub fn apply_changes(next: &Table, changes: &Changes<'_>) -> Result<()> {
+    with_changes(next, changes).map_or(Ok(()), Batch::commit)
+}
+
+/// The transaction for [`apply_changes`]; `None` if there is nothing to do.
+pub(super) fn with_changes<'a>(next: &'a Table, changes: &Changes<'_>) -> Option<Batch<'a>> {
     if changes.is_empty() {
-        return Ok(());
+        return None;
     }
     let mut batch = Batch::of(next.family as u8, &next.name);
     batch.change(changes);
-    batch.commit()
+    Some(batch)
 }
 
 /// Makes parts of the kernel's tables, which are as `previous` says, as `next` says, in one transaction; both have the same
@@ -88,8 +98,13 @@ pub fn apply_changes(next: &Table, changes: &Changes<'_>) -> Result<()> {
 /// # Errors
 /// The kernel's tables are not what `previous` says, or something has another definition: then nothing is different.
 pub fn change(previous: &[Table], next: &[Table]) -> Result<()> {
+    changing(previous, next)?.map_or(Ok(()), Batch::commit)
+}
+
+/// The transaction for [`change`]; `None` if there is nothing to do.
+pub(super) fn changing<'a>(previous: &[Table], next: &'a [Table]) -> Result<Option<Batch<'a>>> {
     if previous == next {
-        return Ok(());
+        return Ok(None);
     }
     let pairs = || std::iter::zip(previous, next);
     let (Some(first), true) =
@@ -106,7 +121,7 @@ pub fn change(previous: &[Table], next: &[Table]) -> Result<()> {
         batch.go_on(table.family as u8, &table.name);
         batch.change(changes);
     }
-    if changes.is_empty() { Ok(()) } else { batch.commit() }
+    Ok((!changes.is_empty()).then_some(batch))
 }
 
 /// Whether there can be tables: makes one of this name and deletes it, in one transaction.
@@ -281,8 +296,13 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// Sends everything, over a socket of its own.
+    pub(super) fn commit(self) -> Result<()> {
+        self.commit_over(&mut Socket::open(libc::NETLINK_NETFILTER)?)
+    }
+
     /// Sends everything. The last message asks for an answer, which comes after those of all that failed.
-    pub(super) fn commit(mut self) -> Result<()> {
+    pub(super) fn commit_over(mut self, socket: &mut Socket) -> Result<()> {
         let table = self.table;
         let doing = || format!("change nftables table {table}");
         let last = self.sequence;
@@ -292,7 +312,6 @@ impl<'a> Batch<'a> {
             let flags = u16::from_ne_bytes([*low, *high]) | ACK;
             [*low, *high] = flags.to_ne_bytes();
         }
-        let mut socket = Socket::open(libc::NETLINK_NETFILTER)?;
         let room = i32::try_from(bytes.len() * 2 + (1 << 16)).unwrap_or(i32::MAX);
         socket.set_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, room).doing(doing)?;
         socket.set_option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 1 << 20).doing(doing)?;

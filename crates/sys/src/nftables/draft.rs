@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::changes::{Changes, Elements};
-use super::{Chain, Data, Key, Rule, Set, Table, apply, apply_changes};
+use super::connection::Connection;
+use super::{Chain, Data, Key, Rule, Set, Table};
 use crate::Result;
 
 /// A table, and what it was like at the last commit where it is different now.
@@ -19,6 +20,7 @@ pub struct Draft {
     /// Elements of the other sets, as they were.
     elements: BTreeMap<String, BTreeMap<Key, Option<Data>>>,
     is_committed: bool,
+    connection: Connection,
 }
 
 impl Draft {
@@ -147,7 +149,10 @@ impl Draft {
     /// The kernel refuses. The next commit replaces the table whole.
     pub fn commit(&mut self) -> Result<()> {
         if self.is_committed {
-            match apply_changes(&self.table, &self.changes()) {
+            let mut connection = std::mem::take(&mut self.connection);
+            let applied = connection.apply_changes(&self.table, &self.changes());
+            self.connection = connection;
+            match applied {
                 Ok(()) => {
                     self.committed();
                     return Ok(());
@@ -158,7 +163,7 @@ impl Draft {
             }
         }
         self.is_committed = false;
-        apply(None, &self.table)?;
+        self.connection.replace_all(std::slice::from_ref(&self.table))?;
         self.committed();
         Ok(())
     }
