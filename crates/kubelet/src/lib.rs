@@ -83,6 +83,7 @@ use context::Context;
 use cpu::CpuManager;
 use memory::MemoryManager;
 use metrics::KubeletMetrics;
+pub use node::NETWORK_NOT_READY;
 pub use server::cri_streams::StreamingServer;
 pub use volumes::persistent::log_out;
 
