@@ -61,7 +61,7 @@ impl Arguments {
 }
 
 fn usage(rows: &[Row]) -> String {
-    let names: Vec<String> = rows.iter().map(|row| format!("  {:12}{}", row.name, row.about)).collect();
+    let names: Vec<String> = rows.iter().map(|row| format!("  {:18}{}", row.name, row.about)).collect();
     format!("usage: cargo xtask bench [--quick] [--only NAME]... [-o json]\n\nnames:\n{}", names.join("\n"))
 }
 

@@ -12,6 +12,7 @@ mod objects;
 mod processes;
 mod report;
 mod rows;
+mod tcp;
 
 use anyhow::{Context, Result, bail};
 

@@ -11,6 +11,8 @@ mod idle;
 mod jobs;
 mod kill;
 mod list;
+mod network_policies;
+mod packets;
 mod parts;
 mod patch;
 mod pods;
@@ -40,6 +42,11 @@ pub(crate) struct Row {
 /// All of them.
 pub(crate) const ROWS: &[Row] = &[
     Row { name: "start", about: "exec of `knarr up` to a Ready Node with DNS", measure: start::measure },
+    Row {
+        name: "nodes",
+        about: "exec of `knarr up --nodes 3` to three Ready Nodes",
+        measure: start::of_three,
+    },
     Row { name: "idle", about: "CPU, memory and disk writes with nothing to do", measure: idle::measure },
     Row { name: "pods", about: "POST of a Deployment to its Pods Ready", measure: pods::measure },
     Row { name: "churn", about: "1,000 Pods that come and go, and what they leave", measure: churn::measure },
@@ -94,6 +101,16 @@ pub(crate) const ROWS: &[Row] = &[
         name: "proxy",
         about: "10,000 Services with 100,000 endpoints into the kernel, and changes of one",
         measure: proxy::measure,
+    },
+    Row {
+        name: "packets",
+        about: "connections and throughput between Pods, straight and through a Service in each mode",
+        measure: packets::measure,
+    },
+    Row {
+        name: "network-policies",
+        about: "1,000 NetworkPolicies over 1,000 Pods into the kernel, and changes of one Pod",
+        measure: network_policies::measure,
     },
     Row {
         name: "updates",

@@ -93,6 +93,8 @@ pub(crate) enum Ready {
     Proxy,
     /// Names are answered.
     Dns,
+    /// The Node is there, and lacks at most somebody else's network, which is installed through the API.
+    Registered,
     /// The Node is Ready: a Pod can run.
     Node,
     /// So are the other Nodes on this host.
@@ -101,7 +103,8 @@ pub(crate) enum Ready {
 
 impl Ready {
     /// All of them, in the order in which they are told.
-    pub(crate) const ALL: [Self; 5] = [Self::ApiServer, Self::Node, Self::Proxy, Self::Dns, Self::Nodes];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::ApiServer, Self::Registered, Self::Node, Self::Proxy, Self::Dns, Self::Nodes];
 
     /// For people.
     pub(crate) fn describe(self) -> &'static str {
@@ -109,6 +112,7 @@ impl Ready {
             Self::ApiServer => "API server answers",
             Self::Proxy => "Services are programmed",
             Self::Dns => "DNS answers",
+            Self::Registered => "Node is registered",
             Self::Node => "Node is Ready",
             Self::Nodes => "other Nodes are Ready",
         }
@@ -116,12 +120,15 @@ impl Ready {
 
     /// What a cluster of these flags is ready to do, once it is up.
     pub(crate) fn awaited(args: &ServerArgs) -> Vec<Self> {
+        // Whoever installs a network needs the cluster for it.
+        let is_foreign = args.container_runtime.has_foreign_network();
         let runs = |ready: &Self| match ready {
             Self::ApiServer => true,
             Self::Proxy => args.runs(Part::Proxy),
             Self::Dns => args.runs(Part::Dns),
             // Without a scheduler or controllers the Node is Ready all the same.
-            Self::Node => args.runs(Part::Kubelet),
+            Self::Node => args.runs(Part::Kubelet) && !is_foreign,
+            Self::Registered => args.runs(Part::Kubelet) && is_foreign,
             Self::Nodes => args.runs(Part::Kubelet) && args.nodes.is_some_and(|nodes| nodes > 1),
         };
         Self::ALL.into_iter().filter(runs).collect()

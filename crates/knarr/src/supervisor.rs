@@ -320,7 +320,8 @@ impl Supervisor {
             return ready.map_or((), |ready| self.reached(ready));
         }
         // What one of several Nodes can do is no news before all can.
-        if ready == Some(Ready::Node) && self.missing.remove(&index) && self.missing.is_empty() {
+        let is_there = matches!(ready, Some(Ready::Node | Ready::Registered));
+        if is_there && self.missing.remove(&index) && self.missing.is_empty() {
             Ready::Nodes.announce();
             self.reached(Ready::Nodes);
         }

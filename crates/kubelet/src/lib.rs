@@ -85,7 +85,7 @@ use context::Context;
 use cpu::CpuManager;
 use memory::MemoryManager;
 use metrics::KubeletMetrics;
-pub use node::taints;
+pub use node::{NETWORK_NOT_READY, taints};
 pub use server::cri_streams::StreamingServer;
 pub use volumes::persistent::log_out;
 

@@ -27,6 +27,8 @@ pub use object::taints;
 pub(crate) use object::{allocatable, huge_page_name, kept_memory, node as initial};
 use startup::Startup;
 
+/// How the message of a Node's condition `Ready` begins when its Pods have no network. Source: upstream's kubelet.
+pub const NETWORK_NOT_READY: &str = "container runtime network not ready";
 /// How soon the runtime is asked again while it is not ready.
 const UNREADY_PERIOD: Duration = Duration::from_millis(100);
 
@@ -272,7 +274,7 @@ async fn runtime_problem(context: &Context) -> Option<String> {
     }
     let network = failed("NetworkReady")?;
     Some(format!(
-        "container runtime network not ready: NetworkReady=false reason:{} message:{}",
+        "{NETWORK_NOT_READY}: NetworkReady=false reason:{} message:{}",
         network.reason, network.message
     ))
 }

@@ -1,7 +1,5 @@
 //! Follows policies, namespaces, Pods and sandboxes, and keeps the kernel's tables equal to what they say.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Backoff, Tasks};
@@ -9,31 +7,17 @@ use controller::trace::Reporter;
 use controller::{Change, Changes, FlushedRules, Informers, Recorder};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use machinery::net::Family;
 use sys::nftables::Flushes;
 use tokio::sync::watch;
 
-use crate::endpoints::{Endpoints, Sandbox};
+use crate::engine::{Batch, Config, Engine, News};
 use crate::pod::Pod;
-use crate::policy::Policy;
-use crate::rules::Rules;
 use crate::sandboxes::Sandboxes;
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 /// Changed policies named in the trace of one commit; the others of a larger batch are not.
 const SPANS_PER_COMMIT_MAX: usize = 64;
-
-/// What policies must know of their cluster and node.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The cluster's short id: tables are named after it.
-    pub cluster_id: String,
-    /// The node's name: rules are about Pods on it.
-    pub node_name: String,
-    /// The families of Pods' addresses.
-    pub families: Vec<Family>,
-}
 
 /// Starts to enforce policies on the Node's sandboxes, all of which are known by now. The receiver tells how many commits
 /// there were: 1 and more is ready.
@@ -84,22 +68,42 @@ impl Watched {
     }
 
     /// Waits for what it returns.
-    async fn next(this: Option<&mut Self>, batch: &mut Batch) {
+    async fn next(this: Option<&mut Self>, pending: &mut Pending) {
         let Some(this) = this else { return std::future::pending().await };
         tokio::select! {
-            pods = this.pods.next() => batch.pods.extend(pods),
-            namespaces = this.namespaces.next() => batch.namespaces.extend(namespaces),
+            pods = this.pods.next() => pending.pods(pods),
+            namespaces = this.namespaces.next() => pending.namespaces(namespaces),
         }
     }
 }
 
-/// What has changed.
+/// What has changed since the last commit.
 #[derive(Default)]
-struct Batch {
-    policies: Vec<Change<NetworkPolicy>>,
-    namespaces: Vec<Change<Namespace>>,
-    pods: Vec<Change<Pod>>,
-    sandboxes: BTreeMap<String, Sandbox>,
+struct Pending {
+    batch: Batch,
+    /// Policies, for the trace.
+    spans: Vec<(u64, String)>,
+}
+
+impl Pending {
+    fn policies(&mut self, changes: Vec<Change<NetworkPolicy>>) {
+        let room = SPANS_PER_COMMIT_MAX.saturating_sub(self.spans.len());
+        let named = changes.iter().take(room).map(|it| (it.revision, format!("networkpolicies/{}", it.key)));
+        self.spans.extend(named);
+        self.batch.policies.extend(news(changes));
+    }
+
+    fn pods(&mut self, changes: Vec<Change<Pod>>) {
+        self.batch.pods.extend(news(changes));
+    }
+
+    fn namespaces(&mut self, changes: Vec<Change<Namespace>>) {
+        self.batch.namespaces.extend(news(changes));
+    }
+}
+
+fn news<K>(changes: Vec<Change<K>>) -> impl Iterator<Item = News<K>> {
+    changes.into_iter().map(|change| (change.key, change.new))
 }
 
 struct Follower<'a> {
@@ -119,8 +123,7 @@ impl Follower<'_> {
         let mut policy_changes = policies.subscribe();
         let mut sandbox_changes = self.sandboxes.changes();
         let mut watched: Option<Watched> = None;
-        let mut batch = Batch::default();
-        let mut spans: Vec<(u64, String)> = Vec::new();
+        let mut pending = Pending::default();
         let mut was_flushed = false;
         loop {
             if watched.is_none() && !policies.is_empty() {
@@ -128,16 +131,14 @@ impl Follower<'_> {
             }
             sandbox_changes.mark_unchanged();
             let (version, sandboxes) = self.sandboxes.now();
-            batch.sandboxes = sandboxes;
-            batch.policies.extend(policy_changes.take());
+            pending.batch.sandboxes = sandboxes;
+            pending.policies(policy_changes.take());
             if let Some(watched) = &watched {
-                batch.pods.extend(watched.pods.take());
-                batch.namespaces.extend(watched.namespaces.take());
+                pending.pods(watched.pods.take());
+                pending.namespaces(watched.namespaces.take());
             }
-            spans
-                .extend(batch.policies.iter().map(|it| (it.revision, format!("networkpolicies/{}", it.key))));
             let start = self.informers.clock().now();
-            match self.commit(std::mem::take(&mut batch)).await {
+            match self.commit(std::mem::take(&mut pending.batch)).await {
                 Ok(()) => backoff.reset(),
                 Err(Failure::Lost) => return,
                 Err(Failure::Refused(error)) => {
@@ -150,15 +151,15 @@ impl Follower<'_> {
             self.sandboxes.stand(version);
             self.commits.send_modify(|count| *count += 1);
             let times = (start, self.informers.clock().now());
-            for (revision, object) in spans.drain(..).take(SPANS_PER_COMMIT_MAX) {
+            for (revision, object) in pending.spans.drain(..) {
                 self.reporter.span(revision, ("network-policy", "rules programmed"), &object, times, "");
             }
             if std::mem::take(&mut was_flushed) {
                 self.flushed.tell();
             }
             tokio::select! {
-                changes = policy_changes.next() => batch.policies.extend(changes),
-                () = Watched::next(watched.as_mut(), &mut batch) => {}
+                changes = policy_changes.next() => pending.policies(changes),
+                () = Watched::next(watched.as_mut(), &mut pending) => {}
                 _ = sandbox_changes.changed() => {}
                 () = self.flushes.next(self.informers.random()) => {
                     // Without a policy there is nothing that could be taken.
@@ -172,8 +173,7 @@ impl Follower<'_> {
     async fn commit(&mut self, batch: Batch) -> Result<(), Failure> {
         let mut engine = self.engine.take().ok_or(Failure::Lost)?;
         let work = tokio::task::spawn_blocking(move || {
-            engine.take(batch);
-            let done = engine.commit();
+            let done = engine.program(batch).map(drop);
             (engine, done)
         });
         let (engine, done) = work.await.map_err(|error| {
@@ -193,86 +193,6 @@ enum Failure {
     Lost,
 }
 
-fn describe(error: &dyn std::error::Error) -> String {
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
-}
-
-/// What the kernel has of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InKernel {
-    /// Whatever an earlier process has left.
-    Unknown,
-    /// What was committed.
-    Table,
-    /// Nothing.
-    Nothing,
-}
-
-struct Engine {
-    endpoints: Endpoints,
-    rules: Vec<(Rules, InKernel)>,
-}
-
-impl Engine {
-    fn new(config: &Config) -> Self {
-        let table = crate::table_name(&config.cluster_id);
-        let rules = config.families.iter().map(|family| {
-            let mut rules = Rules::new(&table, *family);
-            if let Err(error) = rules.draft().own() {
-                tracing::warn!(error = %describe(&error), "others can flush the rules of network policies");
-            }
-            (rules, InKernel::Unknown)
-        });
-        Self { rules: rules.collect(), endpoints: Endpoints::new(&config.node_name) }
-    }
-
-    /// Somebody has taken something of what the kernel had: all of it is made again. Says whether it had anything.
-    fn forget(&mut self) -> bool {
-        let mut had_any = false;
-        for (_, in_kernel) in &mut self.rules {
-            had_any |= *in_kernel == InKernel::Table;
-            *in_kernel = InKernel::Unknown;
-        }
-        had_any
-    }
-
-    fn take(&mut self, batch: Batch) {
-        for change in batch.namespaces {
-            let labels = change.new.map(|namespace| namespace.metadata.labels.clone().unwrap_or_default());
-            self.rules.iter_mut().for_each(|(rules, _)| rules.namespace(&change.key, labels.clone()));
-        }
-        let mut changed = Vec::new();
-        for change in batch.pods {
-            changed.extend(self.endpoints.pod(&change.key, change.new));
-        }
-        changed.extend(self.endpoints.sandboxes(&batch.sandboxes));
-        for (id, endpoint) in changed {
-            self.rules.iter_mut().for_each(|(rules, _)| rules.endpoint(&id, endpoint.clone()));
-        }
-        for change in batch.policies {
-            let policy = change.new.as_deref().map(Policy::of).map(Arc::new);
-            for problem in policy.iter().flat_map(|policy| &policy.problems) {
-                tracing::warn!(policy = change.key, problem, "a part of a network policy allows nothing");
-            }
-            self.rules.iter_mut().for_each(|(rules, _)| rules.policy(&change.key, policy.clone()));
-        }
-    }
-
-    fn commit(&mut self) -> sys::Result<()> {
-        for (rules, in_kernel) in &mut self.rules {
-            if !rules.is_idle() {
-                // Unknown until it is done: what the kernel refuses is sent whole the next time.
-                if *in_kernel != InKernel::Table {
-                    rules.draft().forget_commit();
-                }
-                *in_kernel = InKernel::Unknown;
-                rules.draft().commit()?;
-                *in_kernel = InKernel::Table;
-            } else if *in_kernel != InKernel::Nothing {
-                rules.draft().withdraw()?;
-                *in_kernel = InKernel::Nothing;
-            }
-        }
-        Ok(())
-    }
 }

@@ -68,7 +68,7 @@ pub(crate) enum Tended {
 /// The one that a configuration names.
 pub(crate) fn of(config: &Arc<Config>) -> Box<dyn Backend> {
     match &config.mode {
-        Mode::Nftables => Box::new(nftables::Nftables(config.clone())),
+        Mode::Nftables => Box::new(nftables::Nftables::new(config.clone())),
         Mode::Iptables => Box::new(iptables::Mode::new(config.clone())),
         Mode::Ipvs(options) => Box::new(ipvs::Mode::new(config.clone(), options.clone())),
     }

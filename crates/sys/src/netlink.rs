@@ -3,6 +3,7 @@
 //! A socket belongs to the network namespace of the thread that opened it, for good. Requests are answered in order;
 //! one socket is used by one thread at a time.
 
+mod closing;
 mod conntrack;
 mod generic;
 pub mod ipset;
@@ -23,6 +24,7 @@ pub use traffic::{TICK_NANOS, TokenBucket};
 pub use watch::RouteWatch;
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -163,7 +165,10 @@ pub(crate) fn str_of(value: &[u8]) -> String {
 /// A netlink socket in the namespace of the thread that opened it.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    fd: OwnedFd,
+    /// There until it is dropped.
+    fd: ManuallyDrop<OwnedFd>,
+    /// The caller does not wait until the kernel has cleaned up after it.
+    is_closed_apart: bool,
     sequence: u32,
     buffer: Vec<u8>,
 }
@@ -177,8 +182,9 @@ impl Socket {
             return Err(io::Error::last_os_error()).doing(doing);
         }
         // SAFETY: the descriptor is new and ours.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let socket = Self { fd, sequence: 0, buffer: vec![0; RECEIVE_BYTES] };
+        let fd = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
+        let is_closed_apart = protocol == libc::NETLINK_NETFILTER;
+        let socket = Self { fd, is_closed_apart, sequence: 0, buffer: vec![0; RECEIVE_BYTES] };
         // The kernel's reason in words, and no copy of the request in its answer.
         socket.set_option(libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1).doing(doing)?;
         socket.set_option(libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1).doing(doing)?;
@@ -241,6 +247,11 @@ impl Socket {
             libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const program).cast(), length)
         };
         if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Its end is to be known when it is dropped: something ends with it.
+    pub(crate) fn close_at_once(&mut self) {
+        self.is_closed_apart = false;
     }
 
     pub(crate) fn set_option(&self, level: i32, option: i32, value: i32) -> io::Result<()> {
@@ -342,6 +353,16 @@ impl Socket {
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, here, and nobody uses it after.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        if self.is_closed_apart {
+            closing::close(fd);
+        }
     }
 }
 

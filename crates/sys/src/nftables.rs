@@ -2,12 +2,13 @@
 //!
 //! A [`Table`] describes one table of a family whole. [`apply`] turns what the kernel has into it in one transaction: packets
 //! see the old table or the new one. Given what was applied before, only the difference is sent, and what the
-//! packet path itself put into sets with a timeout stays. Every commit waits for the kernel (about 16 ms): batch.
+//! packet path itself put into sets with a timeout stays. Who commits often keeps a [`Connection`].
 //! A [`Draft`] is a table that knows what has changed since the last commit, so that nothing is compared.
 
 mod batch;
 mod chains;
 mod changes;
+mod connection;
 mod draft;
 mod encode;
 mod expression;
@@ -26,6 +27,7 @@ pub use batch::{
 };
 pub use chains::{BaseChain, Family, base_chains};
 pub use changes::Changes;
+pub use connection::Connection;
 pub use draft::Draft;
 pub use expression::{Compare, Expr, Reg, destination_in, l4_protocol, load, source_in, when};
 pub use owner::Owner;

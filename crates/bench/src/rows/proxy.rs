@@ -1,6 +1,6 @@
 //! The Service proxy alone, in this process and a network namespace of its own: no API, and no packets.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery::net::Cidrs;
 use proxy::{Changed, Config, IpvsOptions, Kernel, Mode, NodePortAddresses};
-use serde_json::{from_value, json};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, from_value, json};
 use sys::netlink::Route;
 use sys::netns::NetNs;
 
@@ -33,8 +34,8 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
         let what = format!("{services} Services with {ENDPOINTS} endpoints: first programming");
         bench.report.value(&what, "ms", goal, outcome.first.as_secs_f64() * 1_000.0);
         bench.report.value("  memory of it, objects included", "MiB", memory, outcome.mebibytes);
-        bench.report.durations("  a change of one, decided", Some("5"), &outcome.decided);
-        bench.report.durations("  a change of one, with the kernel's commit", None, &outcome.changed);
+        bench.report.durations("  a change of one, decided", None, &outcome.decided);
+        bench.report.durations("  a change of one, with the kernel's commit", Some("5"), &outcome.changed);
     }
     compare(bench)
 }
@@ -64,7 +65,7 @@ fn compare(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-fn network(text: &str) -> sys::Result<Cidrs> {
+pub(super) fn network(text: &str) -> sys::Result<Cidrs> {
     text.parse().map_err(|error| sys::Error::new("read a network", std::io::Error::other(error)))
 }
 
@@ -75,29 +76,41 @@ struct Outcome {
     changed: Vec<Duration>,
 }
 
-/// The Service with this number, and its endpoints, of which one is another in each version.
-fn objects(number: u32, version: u32) -> sys::Result<(Arc<Service>, Arc<EndpointSlice>)> {
-    let name = format!("service-{number}");
-    let ip = |network: u32, number: u32| Ipv4Addr::from_bits(network + number).to_string();
-    let (cluster, pods) = (Ipv4Addr::new(10, 128, 0, 0).to_bits(), Ipv4Addr::new(10, 0, 0, 0).to_bits());
-    let endpoints: Vec<_> = (0..ENDPOINTS)
-        .map(
-            |index| {
-                if index == 0 { number * ENDPOINTS + (version << 20) } else { number * ENDPOINTS + index }
-            },
-        )
-        .map(|pod| json!({"addresses": [ip(pods, pod)], "nodeName": "other", "conditions": {"ready": true}}))
-        .collect();
-    let service = json!({"metadata": {"namespace": "bench", "name": name},
-        "spec": {"clusterIP": ip(cluster, number + 1), "ports": [{"port": 80}]}});
-    let slice = json!({"metadata": {"namespace": "bench", "name": name, "labels": {"kubernetes.io/service-name": name}},
-        "addressType": "IPv4", "ports": [{"port": 8080}], "endpoints": endpoints});
-    let wrong = |error| sys::Error::new("make objects", std::io::Error::other(error));
-    Ok((Arc::new(from_value(service).map_err(wrong)?), Arc::new(from_value(slice).map_err(wrong)?)))
+/// The address of the Service with this number.
+pub(super) fn service_ip(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::new(10, 128, 0, 0).to_bits() + number + 1)
 }
 
-fn run(services: u32, mode: Mode) -> sys::Result<Outcome> {
-    let config = Config {
+/// The Service with this number, and its endpoints, of which one is another in each version.
+pub(super) fn objects(number: u32, version: u32) -> sys::Result<(Arc<Service>, Arc<EndpointSlice>)> {
+    let service = json!({"metadata": {"namespace": "bench", "name": format!("service-{number}")},
+        "spec": {"clusterIP": service_ip(number).to_string(), "ports": [{"port": 80}]}});
+    let first = Ipv4Addr::new(10, 0, 0, 0).to_bits() + number * ENDPOINTS;
+    let pod = |index| if index == 0 { first + (version << 20) } else { first + index };
+    let pods: Vec<IpAddr> = (0..ENDPOINTS).map(|index| Ipv4Addr::from_bits(pod(index)).into()).collect();
+    Ok((read(service)?, endpoints_of(number, &pods)?))
+}
+
+/// These endpoints of the Service with this number.
+pub(super) fn endpoints_of(number: u32, pods: &[IpAddr]) -> sys::Result<Arc<EndpointSlice>> {
+    let name = format!("service-{number}");
+    let endpoint = |ip| json!({"addresses": [ip], "nodeName": "other", "conditions": {"ready": true}});
+    let endpoints: Vec<_> = pods.iter().map(endpoint).collect();
+    read(
+        json!({"metadata": {"namespace": "bench", "name": name, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4", "ports": [{"port": 8080}], "endpoints": endpoints}),
+    )
+}
+
+fn read<T: DeserializeOwned>(object: Value) -> sys::Result<Arc<T>> {
+    let read =
+        from_value(object).map_err(|error| sys::Error::new("make objects", std::io::Error::other(error)));
+    read.map(Arc::new)
+}
+
+/// A proxy in this mode.
+pub(super) fn config(mode: Mode) -> sys::Result<Config> {
+    Ok(Config {
         cluster_id: "bench".to_owned(),
         node_name: "own".to_owned(),
         node_ips: vec![Ipv4Addr::LOCALHOST.into()],
@@ -108,7 +121,10 @@ fn run(services: u32, mode: Mode) -> sys::Result<Outcome> {
         node_port_addresses: NodePortAddresses::Primary,
         healthz_address: None,
         metrics_address: None,
-    };
+    })
+}
+
+fn run(services: u32, mode: Mode) -> sys::Result<Outcome> {
     let memory = || processes::rss_bytes(std::process::id() as i32).map_or(0.0, processes::mebibytes);
     let before = memory();
     let mut changed = Changed::default();
@@ -117,7 +133,7 @@ fn run(services: u32, mode: Mode) -> sys::Result<Outcome> {
         changed.services.push((format!("bench/service-{number}"), None, Some(service)));
         changed.slices.push((format!("bench/service-{number}"), None, Some(slice)));
     }
-    let mut kernel = Kernel::new(config, &base::metrics::Metrics::new());
+    let mut kernel = Kernel::new(config(mode)?, &base::metrics::Metrics::new());
     let began = Instant::now();
     kernel.program(changed)?;
     let mut outcome = Outcome {

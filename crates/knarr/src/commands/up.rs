@@ -1,4 +1,5 @@
-//! `knarr up`: starts `knarr server` in the background and returns when a Pod can run and DNS answers.
+//! `knarr up`: starts `knarr server` in the background and returns when a Pod can run and DNS answers; where the network of Pods
+//! is somebody else's, when that can be installed.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
     let mut reached = InOrder::new(&settings.args);
     wait_until_ready(child, &layout, &settings.args, &mut |step| {
         for step in reached.by(step) {
-            progress.reached(&described(step, &settings));
+            progress.reached(&described(step, &settings, reached.reached.contains(&Ready::Node)));
         }
     })?;
     progress.note(&format!("up in {}", cli::progress::duration(progress.elapsed())));
@@ -86,26 +87,37 @@ impl InOrder {
 }
 
 /// With where it is, for people.
-fn described(step: Ready, settings: &Settings) -> String {
+fn described(step: Ready, settings: &Settings, has_network: bool) -> String {
     let args = &settings.args;
     let what = match step {
+        Ready::Registered if has_network => return described(Ready::Node, settings, has_network),
+        Ready::Registered => format!("{} waits for a network: {}", settings.node_name, how_to_install(args)),
         Ready::ApiServer => format!("https://{}", SocketAddr::new(settings.node_ip, args.https_listen_port)),
         Ready::Node => format!("{} is Ready", settings.node_name),
         Ready::Nodes => {
             let last = args.nodes.unwrap_or(1);
-            format!("{}-2 to -{last} are Ready", settings.node_name)
+            let how = if has_network { "are Ready" } else { "wait for it, too" };
+            format!("{}-2 to -{last} {how}", settings.node_name)
         }
         Ready::Proxy => "are programmed".to_owned(),
         Ready::Dns => format!("answers at {}", texts(&args.dns_addresses())),
     };
     let name = match step {
         Ready::ApiServer => "API server",
-        Ready::Node => "Node",
+        Ready::Registered | Ready::Node => "Node",
         Ready::Nodes => "Nodes",
         Ready::Proxy => "Services",
         Ready::Dns => "DNS",
     };
     format!("{name:<12} {what}")
+}
+
+/// What the Node lacks.
+fn how_to_install(args: &ServerArgs) -> String {
+    match &args.container_runtime.cni_conf_dir {
+        Some(folder) => format!("install one that writes its configuration into {}", folder.display()),
+        None => "install one for its container runtime".to_owned(),
+    }
 }
 
 fn texts(addresses: &[IpAddr]) -> String {

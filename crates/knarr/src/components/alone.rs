@@ -303,7 +303,8 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
         ..node::kubelet_config(&place, layout, server)
     };
     let config = super::kubelet_config::read(config, &args.configuration)?;
-    node::start_kubelet(config, connection.informers, container_runtime, Reporter::disabled(), &tasks).await
+    node::start_kubelet(config, connection.informers, container_runtime, Reporter::disabled(), &tasks);
+    Ok(())
 }
 
 /// `knarr proxy`: Services to the kernel.

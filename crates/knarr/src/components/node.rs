@@ -95,8 +95,8 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         };
         let config = super::kubelet_config::of_node(config, layout, &arguments)?;
         start_tunnels(settings, layout, (&config, &servers), &kubelet_informers, &tasks);
-        start_kubelet(config, kubelet_informers, container_runtime, reporter, &tasks).await?;
-        Ready::Node.announce();
+        tasks.spawn("readiness of the Node", announce_node(kubelet_informers.clone(), settings.clone()));
+        start_kubelet(config, kubelet_informers, container_runtime, reporter, &tasks);
     }
     tokio::select! {
         _ = terminate.recv() => {}
@@ -192,8 +192,7 @@ fn follow_routes(
     (all, kubelet): (&Informers, &Informers),
     tasks: &Tasks,
 ) {
-    let runtime = &settings.args.container_runtime;
-    let is_foreign = runtime.container_runtime_endpoint.is_some() || runtime.cni_conf_dir.is_some();
+    let is_foreign = settings.args.container_runtime.has_foreign_network();
     let overlay = Overlay::of(&settings.args.network, place).filter(|_| !is_foreign);
     let network = match (is_foreign, overlay) {
         (true, _) => PodNetwork::Foreign,
@@ -372,14 +371,13 @@ pub(super) fn kubelet_config(
     }
 }
 
-pub(super) async fn start_kubelet(
+pub(super) fn start_kubelet(
     config: kubelet::Config,
     informers: Informers,
     ContainerRuntime { runtime, images }: ContainerRuntime,
     reporter: Reporter,
     tasks: &Tasks,
-) -> Result<()> {
-    let node_name = config.node_name.clone();
+) {
     let parts = kubelet::Parts {
         client: informers.client().clone(),
         informers: informers.clone(),
@@ -395,25 +393,32 @@ pub(super) async fn start_kubelet(
             tracing::error!(error = %error, "the kubelet ended");
         }
     });
-    node_is_ready(&informers, &node_name).await;
-    Ok(())
 }
 
-/// Waits until the Node object says Ready.
-async fn node_is_ready(informers: &Informers, name: &str) {
+/// Tells when the Node object says Ready; of a network that is somebody else's, also that it lacks nothing but that.
+async fn announce_node(informers: Informers, settings: Settings) {
+    let name = settings.node_name;
     let scope =
         controller::Scope { field_selector: Some(format!("metadata.name={name}")), ..Default::default() };
     let nodes = informers.scoped::<k8s_openapi::api::core::v1::Node>(scope);
     let mut changes = nodes.subscribe();
+    let mut is_registered = !settings.args.container_runtime.has_foreign_network();
     loop {
-        let conditions =
-            nodes.get(name).and_then(|node| node.status.clone()).and_then(|status| status.conditions);
-        if conditions
-            .iter()
-            .flatten()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
-        {
-            return;
+        let status = nodes.get(&name).and_then(|node| node.status.clone());
+        let conditions = status.and_then(|status| status.conditions).unwrap_or_default();
+        if let Some(ready) = conditions.iter().find(|condition| condition.type_ == "Ready") {
+            let is_ready = ready.status == "True";
+            if is_ready {
+                Ready::Node.announce();
+            }
+            let message = ready.message.as_deref().unwrap_or_default();
+            if !is_registered && (is_ready || message.starts_with(kubelet::NETWORK_NOT_READY)) {
+                Ready::Registered.announce();
+                is_registered = true;
+            }
+            if is_ready {
+                return;
+            }
         }
         changes.next().await;
     }

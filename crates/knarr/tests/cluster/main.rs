@@ -32,6 +32,7 @@ mod kills;
 mod kubectl;
 mod kubelet;
 mod network_policies;
+mod networks;
 mod nodes;
 mod overlay;
 mod parts;

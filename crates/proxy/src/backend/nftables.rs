@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use machinery::net::Family;
-use sys::nftables::{self, Flushes};
+use sys::nftables::{self, Connection, Flushes};
 
 use super::{Backend, Tended};
 use crate::services::{Difference, Part};
@@ -15,26 +15,35 @@ const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Nftables(pub(super) Arc<Config>);
+pub(super) struct Nftables {
+    config: Arc<Config>,
+    connection: Connection,
+}
+
+impl Nftables {
+    pub(super) fn new(config: Arc<Config>) -> Self {
+        Self { config, connection: Connection::default() }
+    }
+}
 
 impl Backend for Nftables {
     fn replace(&mut self, whole: &Part) -> sys::Result<()> {
-        nftables::replace_all(&render::whole(whole, &self.0))?;
+        self.connection.replace_all(&render::whole(whole, &self.config))?;
         // What a proxy of more families has left.
-        let families = self.0.families();
-        delete(FAMILIES.into_iter().filter(|family| !families.contains(family)), &self.0.cluster_id)
+        let families = self.config.families();
+        delete(FAMILIES.into_iter().filter(|family| !families.contains(family)), &self.config.cluster_id)
     }
 
     fn change(&mut self, difference: &Difference) -> sys::Result<Instant> {
         let (before, after) =
-            (render::part(&difference.before, &self.0), render::part(&difference.after, &self.0));
+            (render::part(&difference.before, &self.config), render::part(&difference.after, &self.config));
         let decided = Instant::now();
-        nftables::change(&before, &after)?;
+        self.connection.change(&before, &after)?;
         Ok(decided)
     }
 
     fn flushes(&self) -> Flushes {
-        Flushes::of_table(self.0.table_name())
+        Flushes::of_table(self.config.table_name())
     }
 
     /// The kernel tells of nothing that was done here.

@@ -7,10 +7,11 @@
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::os::fd::{OwnedFd, RawFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use caps::{CapSet, Capability};
-use libcontainer::oci_spec::runtime::{Spec, User};
+use libcontainer::oci_spec::runtime::{Mount, Spec, User};
 use libcontainer::workload::{Executor, ExecutorError, ExecutorValidationError};
 use nix::sched::{CloneFlags, setns};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
@@ -133,18 +134,29 @@ fn set_propagations(spec: &Spec) -> sys::Result<()> {
     if root == Some("private") {
         return Ok(());
     }
-    for mount in spec.mounts().iter().flatten() {
-        let options = mount.options().iter().flatten();
-        let wanted = options.filter_map(|option| match option.as_str() {
-            "rprivate" => Some(Propagation::Private),
-            "rslave" => Some(Propagation::Slave),
-            _ => None,
-        });
-        for propagation in wanted {
-            sys::mount::set_propagation(mount.destination(), propagation, true)?;
+    propagations(spec.mounts().as_deref().unwrap_or_default())
+        .into_iter()
+        .try_for_each(|(target, propagation)| sys::mount::set_propagation(target, propagation, true))
+}
+
+/// What mounts ask for, but for those that are not to be seen: one that comes later lies over them (Calico has the host's
+/// `/sys/fs` in place of that with the container's cgroups).
+fn propagations(mounts: &[Mount]) -> Vec<(&Path, Propagation)> {
+    let mut wanted = Vec::new();
+    for (number, mount) in mounts.iter().enumerate() {
+        let target = mount.destination().as_path();
+        let mut later = mounts.iter().skip(number + 1);
+        if later.any(|other| target.starts_with(other.destination())) {
+            continue;
         }
+        let options = mount.options().iter().flatten();
+        wanted.extend(options.filter_map(|option| match option.as_str() {
+            "rprivate" => Some((target, Propagation::Private)),
+            "rslave" => Some((target, Propagation::Slave)),
+            _ => None,
+        }));
     }
-    Ok(())
+    wanted
 }
 
 /// Lowers all sets to `keep`. What is not root gets nothing that is in force, as execve(2) would have it; the
@@ -175,4 +187,34 @@ fn c_string(bytes: &[u8]) -> Result<CString, ExecutorError> {
 
 fn boxed(error: impl std::error::Error + Send + Sync + 'static) -> ExecutorError {
     ExecutorError::Other(crate::error_chain(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_covered_by_a_later_mount_is_left_as_it_is() {
+        let mount = |target: &str, option: &str| {
+            let mut mount = Mount::default();
+            mount.set_destination(target.into()).set_options(Some(vec![option.to_owned()]));
+            mount
+        };
+        let mounts = [
+            mount("/sys/fs/cgroup/cpu", "rprivate"),
+            mount("/sys/fs", "rprivate"),
+            mount("/sys/fs", "rshared"),
+            mount("/sys/fs2", "rslave"),
+            mount("/data", "rprivate"),
+            mount("/data/inner", "rslave"),
+        ];
+        let found: Vec<_> =
+            propagations(&mounts).into_iter().map(|(target, how)| (target.to_str(), how)).collect();
+        let expected = [
+            (Some("/sys/fs2"), Propagation::Slave),
+            (Some("/data"), Propagation::Private),
+            (Some("/data/inner"), Propagation::Slave),
+        ];
+        assert_eq!(found, expected);
+    }
 }

@@ -62,14 +62,11 @@ pub fn replace(next: &Table) -> Result<()> {
 
 /// Makes the kernel's tables of these names and families these, whatever they were, in one transaction.
 pub fn replace_all(next: &[Table]) -> Result<()> {
-    match replacement(next, 0) {
-        Some(batch) => batch.commit(),
-        None => Ok(()),
-    }
+    replacing(next, 0).map_or(Ok(()), Batch::commit)
 }
 
-/// What replaces tables, the new ones with these flags; nothing if there are none.
-pub(super) fn replacement(next: &[Table], flags: u32) -> Option<Batch<'_>> {
+/// The transaction that replaces tables, the new ones with these flags; `None` if there is nothing to do.
+pub(super) fn replacing(next: &[Table], flags: u32) -> Option<Batch<'_>> {
     let first = next.first()?;
     let mut batch = Batch::of(first.family as u8, &first.name);
     for table in next {
@@ -90,12 +87,17 @@ pub(super) fn replacement(next: &[Table], flags: u32) -> Option<Batch<'_>> {
 
 /// Sends changes that lead to `next`, in one transaction. Fails if the kernel's table is not what they start from.
 pub fn apply_changes(next: &Table, changes: &Changes<'_>) -> Result<()> {
+    with_changes(next, changes).map_or(Ok(()), Batch::commit)
+}
+
+/// The transaction for [`apply_changes`]; `None` if there is nothing to do.
+pub(super) fn with_changes<'a>(next: &'a Table, changes: &Changes<'_>) -> Option<Batch<'a>> {
     if changes.is_empty() {
-        return Ok(());
+        return None;
     }
     let mut batch = Batch::of(next.family as u8, &next.name);
     batch.change(changes);
-    batch.commit()
+    Some(batch)
 }
 
 /// Makes parts of the kernel's tables, which are as `previous` says, as `next` says, in one transaction; both have the same
@@ -105,8 +107,13 @@ pub fn apply_changes(next: &Table, changes: &Changes<'_>) -> Result<()> {
 /// # Errors
 /// The kernel's tables are not what `previous` says, or something has another definition: then nothing is different.
 pub fn change(previous: &[Table], next: &[Table]) -> Result<()> {
+    changing(previous, next)?.map_or(Ok(()), Batch::commit)
+}
+
+/// The transaction for [`change`]; `None` if there is nothing to do.
+pub(super) fn changing<'a>(previous: &[Table], next: &'a [Table]) -> Result<Option<Batch<'a>>> {
     if previous == next {
-        return Ok(());
+        return Ok(None);
     }
     let pairs = || std::iter::zip(previous, next);
     let (Some(first), true) =
@@ -123,7 +130,7 @@ pub fn change(previous: &[Table], next: &[Table]) -> Result<()> {
         batch.go_on(table.family as u8, &table.name);
         batch.change(changes);
     }
-    if changes.is_empty() { Ok(()) } else { batch.commit() }
+    Ok((!changes.is_empty()).then_some(batch))
 }
 
 /// A test for tables: makes one of this name and deletes it, in one transaction.
@@ -298,15 +305,14 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Sends everything.
+    /// Sends everything, over a socket of its own.
     pub(super) fn commit(self) -> Result<()> {
-        let mut socket = Socket::open_own(libc::NETLINK_NETFILTER)?;
-        self.commit_by(&mut socket)
+        self.commit_over(&mut Socket::open_own(libc::NETLINK_NETFILTER)?)
     }
 
-    /// Sends everything from a socket that has no other answers to get. The last message asks for an answer, which comes
+    /// Sends everything over a socket that has no other answers to get. The last message asks for an answer, which comes
     /// after those of all that failed. What a busy kernel refuses it is asked again.
-    pub(super) fn commit_by(mut self, socket: &mut Socket) -> Result<()> {
+    pub(super) fn commit_over(mut self, socket: &mut Socket) -> Result<()> {
         let table = self.table;
         let doing = || format!("change nftables table {table}");
         let last = self.sequence;

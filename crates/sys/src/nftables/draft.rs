@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::changes::{Changes, Elements};
-use super::{Chain, Data, Key, Owner, Rule, Set, Table, apply, apply_changes, delete_table_of};
+use super::connection::Connection;
+use super::{Chain, Data, Key, Owner, Rule, Set, Table, delete_table_of};
 use crate::Result;
 
 /// A table, and what it was like at the last commit where it is different now.
@@ -19,6 +20,7 @@ pub struct Draft {
     /// Elements of the other sets, as they were.
     elements: BTreeMap<String, BTreeMap<Key, Option<Data>>>,
     is_committed: bool,
+    connection: Connection,
     owner: Option<Owner>,
 }
 
@@ -170,12 +172,12 @@ impl Draft {
     /// The kernel refuses. The next commit replaces the table whole.
     pub fn commit(&mut self) -> Result<()> {
         if self.is_committed {
-            let mut owner = self.owner.take();
+            let (mut connection, mut owner) = (std::mem::take(&mut self.connection), self.owner.take());
             let changed = match &mut owner {
                 Some(owner) => owner.change(&self.table, &self.changes()),
-                None => apply_changes(&self.table, &self.changes()),
+                None => connection.apply_changes(&self.table, &self.changes()),
             };
-            self.owner = owner;
+            (self.connection, self.owner) = (connection, owner);
             match changed {
                 Ok(()) => {
                     self.committed();
@@ -189,7 +191,7 @@ impl Draft {
         self.is_committed = false;
         match &mut self.owner {
             Some(owner) => owner.replace(&self.table)?,
-            None => apply(None, &self.table)?,
+            None => self.connection.replace_all(std::slice::from_ref(&self.table))?,
         }
         self.committed();
         Ok(())

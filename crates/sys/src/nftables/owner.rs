@@ -5,7 +5,7 @@
 
 use nix::libc;
 
-use super::batch::{Batch, DELETE_TABLE, replacement};
+use super::batch::{Batch, DELETE_TABLE, replacing, with_changes};
 use super::changes::Changes;
 use super::{Table, TableFamily};
 use crate::Result;
@@ -25,6 +25,8 @@ impl Owner {
     /// The kernel refuses for another reason.
     pub fn new(family: TableFamily, name: &str) -> Result<Option<Self>> {
         let mut owner = Self(Socket::open_own(libc::NETLINK_NETFILTER)?);
+        // Who comes next may have the tables at once.
+        owner.0.close_at_once();
         match owner.try_table(family, name) {
             Ok(()) => Ok(Some(owner)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => Ok(None),
@@ -35,9 +37,9 @@ impl Owner {
     /// Makes and deletes a table, in one transaction.
     fn try_table(&mut self, family: TableFamily, name: &str) -> Result<()> {
         let tried = [Table { family, ..Table::new(format!("{name}-tried")) }];
-        let Some(mut batch) = replacement(&tried, OWNER | PERSIST) else { return Ok(()) };
+        let Some(mut batch) = replacing(&tried, OWNER | PERSIST) else { return Ok(()) };
         batch.table(DELETE_TABLE, 0);
-        batch.commit_by(&mut self.0)
+        batch.commit_over(&mut self.0)
     }
 
     /// Makes the kernel's table this one, whatever it was, in one transaction.
@@ -45,8 +47,8 @@ impl Owner {
     /// # Errors
     /// The kernel refuses; `EPERM` if another owns it.
     pub(super) fn replace(&mut self, table: &Table) -> Result<()> {
-        match replacement(std::slice::from_ref(table), OWNER | PERSIST) {
-            Some(batch) => batch.commit_by(&mut self.0),
+        match replacing(std::slice::from_ref(table), OWNER | PERSIST) {
+            Some(batch) => batch.commit_over(&mut self.0),
             None => Ok(()),
         }
     }
@@ -56,12 +58,7 @@ impl Owner {
     /// # Errors
     /// The kernel refuses, or does not have what the changes start from.
     pub(super) fn change(&mut self, table: &Table, changes: &Changes<'_>) -> Result<()> {
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let mut batch = Batch::of(table.family as u8, &table.name);
-        batch.change(changes);
-        batch.commit_by(&mut self.0)
+        with_changes(table, changes).map_or(Ok(()), |batch| batch.commit_over(&mut self.0))
     }
 
     /// Deletes a table that is owned, or that nobody owns. No error if there is none.
@@ -74,7 +71,7 @@ impl Owner {
         }
         let mut batch = Batch::of(table.family as u8, &table.name);
         batch.table(DELETE_TABLE, 0);
-        match batch.commit_by(&mut self.0) {
+        match batch.commit_over(&mut self.0) {
             Err(error) if error.is_not_found() => Ok(()),
             done => done,
         }

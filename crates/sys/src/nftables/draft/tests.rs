@@ -3,6 +3,7 @@ use std::net::Ipv4Addr;
 use super::*;
 use crate::netns::NetNs;
 use crate::nftables::{ChainKind, Expr, Field, Hook, Reg, SetValue, Verdict};
+use crate::nftables::{apply, apply_changes};
 
 fn frame() -> Table {
     let mut table = Table::new("draft");
