@@ -3,10 +3,6 @@
 //!
 //! Source: the event is node-problem-detector's `ConntrackFull`.
 
-use controller::EventType;
-
-use crate::context::Context;
-
 /// From this share on, in percent, it is told: what is dropped now and then is dropped at the peaks.
 const FULL_PERCENT: u64 = 95;
 /// Below this share it may be told again.
@@ -42,18 +38,15 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Tells of a table that has become full.
-    pub(crate) fn look(&mut self, context: &Context) {
-        let Some(tracked) = Tracked::now() else { return };
-        if self.is_news(tracked) {
-            let Tracked { count, max } = tracked;
-            tracing::warn!(count, max, "the kernel's table of connections is full: new ones are dropped");
-            let message = format!(
-                "The kernel tracks {count} connections of at most {max}, and drops new ones when there are more: raise \
-                 net.netfilter.nf_conntrack_max"
-            );
-            context.node_event(EventType::Warning, "ConntrackFull", message);
-        }
+    /// The words about a table that has become full, once.
+    pub(crate) fn look(&mut self) -> Option<String> {
+        let tracked = Tracked::now().filter(|tracked| self.is_news(*tracked))?;
+        let Tracked { count, max } = tracked;
+        tracing::warn!(count, max, "the kernel's table of connections is full: new ones are dropped");
+        Some(format!(
+            "The kernel tracks {count} connections of at most {max}, and drops new ones when there are more: raise \
+             net.netfilter.nf_conntrack_max"
+        ))
     }
 
     fn is_news(&mut self, tracked: Tracked) -> bool {

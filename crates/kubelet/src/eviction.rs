@@ -65,7 +65,9 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
         let verdict = state.look(&context.config.eviction, &seen, now);
         context.node_state.set_pressure(&verdict.conditions);
         // The kernel does not tell of this table either.
-        connections.look(&context);
+        if let Some(message) = connections.look() {
+            context.node_event(EventType::Warning, "ConntrackFull", message);
+        }
         let mut evicted = evict_over_limits(&context, &inboxes, folders.devices()).await;
         if evicted.is_empty()
             && let Some((threshold, seen)) = verdict.reclaim

@@ -12,7 +12,6 @@ use crate::endpoints::{Endpoints, Sandbox};
 use crate::pod::Pod;
 use crate::policy::Policy;
 use crate::rules::Rules;
-use crate::run::describe;
 
 /// What policies must know of their cluster and node.
 #[derive(Clone, Debug)]
@@ -143,4 +142,8 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

@@ -10,7 +10,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use sys::nftables::Flushes;
 use tokio::sync::watch;
 
-use crate::engine::{Batch, Config, Engine, News};
+use crate::engine::{Batch, Config, Engine, News, describe};
 use crate::pod::Pod;
 use crate::sandboxes::Sandboxes;
 
@@ -191,8 +191,4 @@ enum Failure {
     Refused(sys::Error),
     /// What is known is gone.
     Lost,
-}
-
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
