@@ -187,8 +187,8 @@ pub(super) const ROWS: &[Row] = &[
         )
     }),
     row("5.3.1", "the network has NetworkPolicies", |facts| {
-        if facts.args.container_runtime.cni_conf_dir.is_some() {
-            return warn("see what yours has");
+        if facts.args.container_runtime.cni_conf_dir.is_some() || !facts.args.runs(Part::Kubelet) {
+            return warn("see what the network of your Nodes has");
         }
         if facts.args.runs(Part::NetworkPolicy) {
             return pass("the one that is built in enforces them");
