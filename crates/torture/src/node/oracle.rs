@@ -113,7 +113,7 @@ pub fn restarts(pod: &Pod) -> Vec<String> {
 }
 
 /// Within what each part acts on a change, the processes being killed and started anew.
-pub const FOLLOWS_WITHIN: Duration = Duration::from_secs(120);
+pub const FOLLOWS_WITHIN: Duration = Duration::from_secs(200);
 
 /// Each part follows the store, whatever lies in it.
 #[must_use]
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_part_that_does_not_follow_is_named() {
         for (waited, expect) in
-            [(0, None), (120, None), (121, Some("the scheduler has not followed the store for 121 s"))]
+            [(0, None), (200, None), (201, Some("the scheduler has not followed the store for 201 s"))]
         {
             assert_eq!(late("the scheduler", Duration::from_secs(waited)).as_deref(), expect);
         }

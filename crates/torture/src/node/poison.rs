@@ -14,7 +14,7 @@ use super::oracle::late;
 use super::view::View;
 
 /// A probe that is not seen to its end counts as waited for so long.
-const WAIT_MAX: Duration = Duration::from_secs(150);
+const WAIT_MAX: Duration = Duration::from_secs(230);
 
 /// Path of the collection, the object, and what is merged into its status: a time that is null, or is not there.
 fn poisons(name: &str) -> Vec<(String, Value, Value)> {
