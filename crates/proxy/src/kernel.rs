@@ -79,6 +79,8 @@ impl Kernel {
             let after = self.services.whole();
             self.backend.replace(&after)?;
             backend::cleanup_others(&self.config)?;
+            // The whole as the kernel has it, which was many times what is remembered.
+            sys::process::give_memory_back();
             (Difference { after, ..Difference::default() }, Sync::Full)
         };
         let took = start.elapsed();

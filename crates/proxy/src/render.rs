@@ -2,10 +2,10 @@
 //!
 //! Chains: `services` (from prerouting and output) looks up; `service/...` chooses among the endpoints for traffic
 //! from inside, `external/...` among those for traffic from outside, which `firewall/...` lets through. Sets:
-//! `service-ips`, `node-ports` hold what has endpoints; `refused-ips`, `refused-ports` what has none; `endpoints` and
-//! `sticky` have the endpoints of all Services, by the number of the row and that of the endpoint: the kernel finds an
-//! element as fast however many there are, and a set the slower the more there are. What a row comes to follows from the
-//! row alone ([`service`]), so that a change of one needs no other.
+//! `service-ips`, `node-ports` hold what has endpoints; `refused-ips`, `refused-ports` what has none; `endpoints-0` to `-63`
+//! and `sticky-0` to `-63` share the endpoints of all Services, by the number of the row and that of the endpoint: the kernel
+//! finds an element as fast however many there are, and a set the slower the more there are. What a row comes to follows from
+//! the row alone ([`service`]), so that a change of one needs no other.
 //!
 //! Each family has a table of its own in the kernel's family of that name, not both one of `inet`: no rule asks what a packet
 //! is, keys are as long as the family's addresses and no set has two kinds of them, and a cluster of one family has nothing of
@@ -25,6 +25,15 @@ use sys::nftables::{
 use crate::services::Part;
 use crate::table_family;
 use crate::{Config, bits, unspecified};
+
+/// How many maps share the endpoints of all Services. The kernel looks at all that a map has for each rule that comes to use
+/// it, and at all rules that use it for each element: one map for all would take the square of their number.
+const SHARDS: u32 = 64;
+
+/// The map that has the endpoints of the row with this number.
+fn shard_of(map: &str, row: u32) -> String {
+    format!("{map}-{}", row % SHARDS)
+}
 
 /// Packets with this mark leave with the node's address. The same bit as upstream's.
 const MASQUERADE_MARK: u32 = 0x4000;
@@ -63,8 +72,10 @@ fn sets(config: &Config, family: Family) -> Table {
     table.set("refused-ports", &[Field::Protocol, Field::Port], SetValue::None);
     table.set("hairpin", &[ip, ip], SetValue::None);
     let endpoint = SetValue::Fields(vec![ip, Field::Port]);
-    table.set("endpoints", &[Field::Index, Field::Index], endpoint);
-    table.set("sticky", &[Field::Index, Field::Index], SetValue::Verdict);
+    for shard in 0..SHARDS {
+        table.set(&shard_of("endpoints", shard), &[Field::Index, Field::Index], endpoint.clone());
+        table.set(&shard_of("sticky", shard), &[Field::Index, Field::Index], SetValue::Verdict);
+    }
     table
 }
 

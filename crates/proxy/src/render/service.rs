@@ -6,7 +6,7 @@ use std::time::Duration;
 use machinery::net::{Cidr, Family};
 use sys::nftables::{Compare, Data, Expr, Key, Reg, Rule, Table, Verdict, load, source_in, when};
 
-use super::{MASQUERADE_MARK, field, from_pods, source};
+use super::{MASQUERADE_MARK, field, from_pods, shard_of, source};
 use crate::service_port::{External, Internal, ServicePort, Target};
 use crate::services::Row;
 use crate::{Config, bits};
@@ -198,7 +198,7 @@ fn choose(table: &mut Table, row: &Row, choice: Choice, targets: &[Target]) -> S
     let chain = chain_of(row, choice);
     let number = choice_number(row, choice);
     if let Some(timeout) = row.port.affinity {
-        choose_again(table, (&chain, number, row.port.family), timeout, targets);
+        choose_again(table, (&chain, number), row, timeout, targets);
         return chain;
     }
     if let [only] = targets {
@@ -206,12 +206,13 @@ fn choose(table: &mut Table, row: &Row, choice: Choice, targets: &[Target]) -> S
         return chain;
     }
     let target = |(ip, port): &Target| Key::new().address(*ip).port(*port);
+    let endpoints = shard_of("endpoints", row.number);
     for (index, to) in (0u32..).zip(targets) {
-        table.element("endpoints", Key::new().index(number).index(index), Data::Value(target(to)));
+        table.element(&endpoints, Key::new().index(number).index(index), Data::Value(target(to)));
     }
     let mut rule = pick(number, targets);
     let port = Reg::R2.after(field(row.port.family));
-    rule.extend([Expr::Map("endpoints".into(), Reg::R0, Reg::R2), Expr::Dnat(Reg::R2, Some(port))]);
+    rule.extend([Expr::Map(endpoints, Reg::R0, Reg::R2), Expr::Dnat(Reg::R2, Some(port))]);
     table.rule(&chain, rule);
     chain
 }
@@ -237,11 +238,12 @@ fn pick(number: u32, targets: &[Target]) -> Rule {
 /// Each endpoint has a set of the clients that it served, which they leave when they have been away for `timeout`.
 fn choose_again(
     table: &mut Table,
-    (chain, number, family): (&str, u32, Family),
+    (chain, number): (&str, u32),
+    row: &Row,
     timeout: Duration,
     targets: &[Target],
 ) {
-    let name = chain.trim_start_matches("endpoints/");
+    let (name, family) = (chain.trim_start_matches("endpoints/"), row.port.family);
     // The kernel cannot change a set's timeout: one with another is another set.
     let clients = |to: &Target| format!("clients/{}/{name}/{}", timeout.as_secs(), SocketAddr::from(*to));
     let endpoint = |to: &Target| format!("endpoint/{name}/{}", SocketAddr::from(*to));
@@ -253,11 +255,12 @@ fn choose_again(
         let again = vec![source(family, Reg::R0), Expr::In(clients(to), Reg::R0), goto(endpoint(to))];
         table.rule(chain, again);
     }
+    let sticky = shard_of("sticky", row.number);
     for (index, to) in (0u32..).zip(targets) {
         let to = Data::Verdict(Verdict::Goto(endpoint(to)));
-        table.element("sticky", Key::new().index(number).index(index), to);
+        table.element(&sticky, Key::new().index(number).index(index), to);
     }
     let mut rule = pick(number, targets);
-    rule.push(Expr::VerdictMap("sticky".into(), Reg::R0));
+    rule.push(Expr::VerdictMap(sticky, Reg::R0));
     table.rule(chain, rule);
 }

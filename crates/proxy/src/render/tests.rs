@@ -82,7 +82,7 @@ fn a_service_is_an_element_and_a_chain_that_chooses() {
     for family in BOTH {
         let table = table(family, WEB);
         assert_eq!(table.sets["service-ips"].elements.len(), 1);
-        assert_eq!(table.sets["endpoints"].elements.len(), 2);
+        assert_eq!(table.sets["endpoints-0"].elements.len(), 2);
     }
 }
 

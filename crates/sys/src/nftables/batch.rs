@@ -275,10 +275,11 @@ impl<'a> Batch<'a> {
                 out.str(1, table).str(2, name);
             });
         }
-        changes.elements.iter().for_each(|(name, elements)| self.change_elements(name, elements));
+        // Before elements: the kernel looks at all that a map has for each rule that comes to use it.
         for (name, rules) in &changes.rules {
             rules.iter().for_each(|rule| self.append_rule(NEW_RULE, name, rule));
         }
+        changes.elements.iter().for_each(|(name, elements)| self.change_elements(name, elements));
         for name in &changes.gone_sets {
             self.message(DELETE_SET, 0, |out, table| {
                 out.str(1, table).str(2, name);

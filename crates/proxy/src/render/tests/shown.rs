@@ -21,7 +21,11 @@ const ALL_FORMS: &str = "
 
 fn shown(table: &Table) -> String {
     let mut lines = vec![format!("table {:?} {}", table.family, table.name)];
-    for (name, Set { key, value, timeout, elements, .. }) in &table.sets {
+    let empty_shard = |name: &str, set: &Set| {
+        name.ends_with(|it: char| it.is_ascii_digit()) && set.elements.is_empty() && set.timeout.is_none()
+    };
+    for (name, set) in table.sets.iter().filter(|(name, set)| !empty_shard(name, set)) {
+        let Set { key, value, timeout, elements, .. } = set;
         lines.push(format!("  set {name} {key:?} {value:?} {timeout:?}"));
         for (key, data) in elements {
             let data = match data {
