@@ -7,14 +7,16 @@ mod giving;
 
 use std::sync::Arc;
 
-use controller::{Action, EventType, Hands, cause};
+use controller::{Action, EventType, Hands, Patch, cause};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::changes::POD_ADD;
-use super::{BINDINGS_MAX, Scheduler, uid};
+use super::preempting::nominating;
+use super::{BINDINGS_MAX, Scheduler, names, uid};
 use crate::decide::Choice;
 use crate::devices::claim_key;
 use crate::events::{Event, Turn};
@@ -38,6 +40,8 @@ pub(super) struct Job {
     pub(super) start: Timestamp,
     /// How often the Pod was tried, and since when it waits.
     pub(super) history: Option<History>,
+    /// Whether the Pod's status is told which Node it goes to.
+    pub(super) is_nominated: bool,
 }
 
 impl Job {
@@ -50,7 +54,23 @@ impl Job {
     }
 
     fn outcome_with(self, failure: Option<String>, claims: Vec<Arc<ResourceClaim>>) -> Outcome {
-        Outcome { pod: self.pod, key: self.key, start: self.start, history: self.history, failure, claims }
+        let Self { key, pod, start, history, is_nominated, .. } = self;
+        Outcome { key, pod, start, history, is_nominated, failure, claims }
+    }
+
+    /// What others are told of a Pod that is not bound at once: they count it on its Node. It never comes after the binding,
+    /// which takes it back. Source: `bindingCycle`, KEP-5278; the gate `NominatedNodeNameForExpectation` is on by default.
+    fn nominate(&mut self) -> Option<Action> {
+        if std::mem::replace(&mut self.is_nominated, true) || nominated(&self.pod) == Some(&self.node) {
+            return None;
+        }
+        let metadata = &self.pod.metadata;
+        let patch = json!({
+            "metadata": { "uid": metadata.uid, "resourceVersion": metadata.resource_version },
+            "status": { "nominatedNodeName": self.node },
+        });
+        let (namespace, name) = names(&self.pod);
+        Some(Action::patch_status::<Pod>(namespace, name, Patch::Strategic(patch)))
     }
 }
 
@@ -74,6 +94,8 @@ pub(super) struct Outcome {
     pub(super) start: Timestamp,
     /// How often the Pod was tried, and since when it waits.
     pub(super) history: Option<History>,
+    /// Whether the Pod's status was told which Node it goes to.
+    is_nominated: bool,
     pub(super) failure: Option<String>,
     /// Claims of devices as they have been written.
     pub(super) claims: Vec<Arc<ResourceClaim>>,
@@ -99,9 +121,10 @@ impl Scheduler {
             self.snapshot.devices.promise(uid(pod), devices.clone());
         }
         let history = self.queue.history(key);
-        let job = Job { key: key.to_owned(), pod: pod.clone(), node, devices, revision, start, history };
+        let (key, pod) = (key.to_owned(), pod.clone());
+        let job = Job { key, pod, node, devices, revision, start, history, is_nominated: false };
         if let Some(promise) = &promise {
-            self.snapshot.storage.promise(uid(pod), promise.clone());
+            self.snapshot.storage.promise(uid(&job.pod), promise.clone());
         }
         self.permit(job, promise);
     }
@@ -115,16 +138,18 @@ impl Scheduler {
     }
 
     /// Says what the Pod's volumes are to be.
-    fn write_promise(&mut self, job: Job, promise: Promise) {
+    fn write_promise(&mut self, mut job: Job, promise: Promise) {
         self.at_work += 1;
         let (client, hands, finished) = (self.client.clone(), self.hands.clone(), self.finished.clone());
+        let nomination = job.nominate();
         self.tasks.spawn("promise", async move {
+            tell_all(&hands, job.revision, nomination).await;
             let written = cause::with(job.revision, volumes::write(&client, &promise));
             let progress = match written.await {
                 Ok(()) => Progress::Promised(job, promise),
                 Err(why) => {
                     let why = volumes::failure(&why);
-                    tell(&hands, job.revision, job.failed(&why)).await;
+                    tell_all(&hands, job.revision, [job.failed(&why)]).await;
                     Progress::Finished(job.outcome(Some(why)))
                 }
             };
@@ -133,12 +158,14 @@ impl Scheduler {
     }
 
     /// Reserves the Pod's devices and binds it.
-    fn write_binding(&mut self, job: Job) {
+    fn write_binding(&mut self, mut job: Job) {
         self.at_work += 1;
         let (client, hands, finished) = (self.client.clone(), self.hands.clone(), self.finished.clone());
         let extenders = self.extenders.clone();
         let event = scheduled_event(&job.pod, &job.key, &job.node);
+        let nomination = if job.devices.is_some() { job.nominate() } else { None };
         self.tasks.spawn("bind", async move {
+            tell_all(&hands, job.revision, nomination).await;
             let mut written = Vec::new();
             let bound = async {
                 if let Some(devices) = &job.devices {
@@ -152,7 +179,7 @@ impl Scheduler {
             };
             let failure = cause::with(job.revision, bound).await.err();
             match &failure {
-                None => tell(&hands, job.revision, event).await,
+                None => tell_all(&hands, job.revision, [event]).await,
                 Some(_) => cause::with(job.revision, claims::unreserve(&hands, &job.pod, &written)).await,
             }
             report(&finished, Progress::Finished(job.outcome_with(failure, written))).await;
@@ -192,8 +219,19 @@ impl Scheduler {
 
     /// Says why a Pod that found a Node is not bound.
     pub(super) fn explain_failure(&self, job: &Job, why: &str) {
-        let (hands, revision, event) = (self.hands.clone(), job.revision, job.failed(why));
-        self.tasks.spawn("explain", async move { tell(&hands, revision, event).await });
+        self.tell_apart(job.revision, Some(job.failed(why)));
+    }
+
+    /// Says which Node a Pod goes to that waits for others first.
+    pub(super) fn say_node(&self, job: &mut Job) {
+        let nomination = job.nominate();
+        self.tell_apart(job.revision, nomination);
+    }
+
+    fn tell_apart(&self, revision: u64, action: Option<Action>) {
+        let Some(action) = action else { return };
+        let hands = self.hands.clone();
+        self.tasks.spawn("explain", async move { tell_all(&hands, revision, [action]).await });
     }
 
     pub(super) fn waited_too_long(&mut self) {
@@ -236,11 +274,11 @@ impl Scheduler {
         tracing::info!(pod = outcome.key, error = failure, "binding failed");
         self.snapshot.gangs.forget(&outcome.pod);
         let waiting = self.pods.get(&outcome.key).filter(|(pod, _)| uid(pod) == of);
-        if let Some((pod, _)) = waiting.cloned() {
+        if let Some((pod, revision)) = waiting.cloned() {
             self.snapshot.remove(of);
             self.queue.back_off(&outcome.key, now);
-            if let Some(node) = nominated(&pod) {
-                self.nominations.add(&outcome.key, &pod, node, &mut self.snapshot);
+            if outcome.is_nominated || nominated(&pod).is_some() {
+                self.tell_apart(revision, Some(nominating(&pod, None)));
             }
             // The room that it was to have is free.
             events.push(Event::Pod(Turn { old: Some(pod), new: None }));
@@ -256,10 +294,12 @@ impl Scheduler {
     }
 }
 
-/// Records an event, which nothing hangs on.
-async fn tell(hands: &Hands, revision: u64, event: Action) {
-    if let Err(error) = cause::with(revision, hands.carry_out(event)).await {
-        tracing::debug!(error, "an event of the scheduler was not recorded");
+/// Tells of a Pod what nothing hangs on.
+async fn tell_all(hands: &Hands, revision: u64, actions: impl IntoIterator<Item = Action>) {
+    for action in actions {
+        if let Err(error) = cause::with(revision, hands.carry_out(action)).await {
+            tracing::debug!(error, "what the scheduler says of a pod was not recorded");
+        }
     }
 }
 

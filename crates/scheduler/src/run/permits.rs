@@ -159,7 +159,7 @@ impl Scheduler {
     }
 
     /// A Pod that found a Node goes on to it, or waits there for others of its gang.
-    pub(super) fn permit(&mut self, job: Job, promise: Option<Promise>) {
+    pub(super) fn permit(&mut self, mut job: Job, promise: Option<Promise>) {
         let profile = self.snapshot.profiles.of(&job.pod).clone();
         if let Some(gang) = GangKey::of(&job.pod).filter(|_| profile.asks(NAME, Point::Reserve)) {
             self.snapshot.gangs.assume(&gang, &job.key, &job.pod);
@@ -186,6 +186,7 @@ impl Scheduler {
                     job.node
                 );
                 self.tell(WAIT, (&job.key, job.revision), &why);
+                self.say_node(&mut job);
                 self.permits.add(Waiting { job, promise, since: now, until });
             }
             Err(why) => {
@@ -243,7 +244,7 @@ impl Scheduler {
         };
         self.tell("decide", (&job.key, revision), why);
         self.queue.unschedulable(&job.key, Rejectors::from([plugin]), now);
-        let nomination = nominated(&pod).is_some().then_some(None);
+        let nomination = (job.is_nominated || nominated(&pod).is_some()).then_some(None);
         self.say_why(&pod, revision, ("Unschedulable", available(1, &format!("1 {why}"))), nomination);
         // The room that it was to have is free.
         self.happened(&[Event::Pod(Turn { old: Some(pod), new: None })]);
