@@ -20,19 +20,27 @@ impl Path {
     /// The field `name` of this one.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self::new(name) } else { Self(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() { Self::new(name) } else { self.with([".", name, ""]) }
     }
 
     /// Element `index` of this list.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
-        Self(format!("{}[{index}]", self.0))
+        self.key(&index.to_string())
     }
 
     /// The value under `key` of this map.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        Self(format!("{}[{key}]", self.0))
+        self.with(["[", key, "]"])
+    }
+
+    /// Rules make paths for every field that they look at, broken or not: one allocation each.
+    fn with(&self, ends: [&str; 3]) -> Self {
+        let mut path = String::with_capacity(self.0.len() + ends.iter().map(|end| end.len()).sum::<usize>());
+        path.push_str(&self.0);
+        ends.iter().for_each(|end| path.push_str(end));
+        Self(path)
     }
 }
 

@@ -126,7 +126,8 @@ impl<'a> At<'a> {
 
     /// The field `name`, if it is there.
     fn some(&self, name: &str) -> Option<Self> {
-        Some(self.get(name)).filter(At::is_set)
+        let value = self.value.get(name).filter(|value| !value.is_null())?;
+        Some(Self { value, path: self.path.child(name) })
     }
 
     fn items(&self) -> impl Iterator<Item = Self> + use<'a> {

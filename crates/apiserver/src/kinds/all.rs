@@ -1,46 +1,42 @@
 //! Kinds, and how one of them is found.
 
+use std::collections::HashMap;
+
 use crate::kinds::Kind;
 
 /// Kinds in discovery's order, with what they are found by. What is in it never changes.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds {
     all: Vec<Kind>,
-    /// Places in `all`, in order of group, version and plural, and of group, version and kind.
-    by_plural: Vec<usize>,
-    by_kind: Vec<usize>,
+    by_plural: Places,
+    by_kind: Places,
 }
 
-type Key = fn(&Kind) -> (&str, &str, &str);
-
-fn plural(kind: &Kind) -> (&str, &str, &str) {
-    (kind.group(), kind.version(), kind.resource())
-}
-
-fn kind(kind: &Kind) -> (&str, &str, &str) {
-    (kind.group(), kind.version(), kind.kind())
-}
+/// Places in the list of all kinds, by a name that few of them share.
+type Places = HashMap<String, Vec<usize>>;
 
 impl Kinds {
     /// These kinds, in this order.
     pub fn new(all: Vec<Kind>) -> Self {
-        let sorted = |key: Key| {
-            let mut order: Vec<usize> = (0..all.len()).collect();
-            order.sort_by_key(|at| all.get(*at).map(key));
-            order
+        let places = |name: fn(&Kind) -> &str| {
+            let mut places = Places::new();
+            for (at, kind) in all.iter().enumerate() {
+                places.entry(name(kind).to_owned()).or_default().push(at);
+            }
+            places
         };
-        let (by_plural, by_kind) = (sorted(plural), sorted(kind));
+        let (by_plural, by_kind) = (places(Kind::resource), places(Kind::kind));
         Self { all, by_plural, by_kind }
     }
 
     /// The kind behind a URL.
     pub fn find(&self, group: &str, version: &str, resource: &str) -> Option<&Kind> {
-        self.look_up(&self.by_plural, plural, (group, version, resource))
+        self.look_up(self.by_plural.get(resource)?, group, version)
     }
 
     /// The kind that an object says it is of.
     pub fn of_name(&self, group: &str, version: &str, name: &str) -> Option<&Kind> {
-        self.look_up(&self.by_kind, kind, (group, version, name))
+        self.look_up(self.by_kind.get(name)?, group, version)
     }
 
     /// The same kind in another version, or in another group that shares its objects.
@@ -59,9 +55,9 @@ impl Kinds {
         self.all.iter()
     }
 
-    fn look_up(&self, order: &[usize], key: Key, wanted: (&str, &str, &str)) -> Option<&Kind> {
-        let found = order.binary_search_by(|at| self.all.get(*at).map(key).cmp(&Some(wanted)));
-        found.ok().and_then(|at| order.get(at)).and_then(|at| self.all.get(*at))
+    fn look_up(&self, places: &[usize], group: &str, version: &str) -> Option<&Kind> {
+        let mut kinds = places.iter().filter_map(|at| self.all.get(*at));
+        kinds.find(|kind| kind.group() == group && kind.version() == version)
     }
 }
 

@@ -9,7 +9,7 @@ pub(super) fn check(volumes: &At<'_>, warnings: &mut Vec<String>) {
     for volume in volumes.items() {
         let name = volume.get("name").text();
         for (field, reference) in SOURCES {
-            let source = volume.get(field);
+            let Some(source) = volume.some(field) else { continue };
             let title = title(&source, field, reference.map(|of_volume| of_volume.0));
             clashes(&paths(&source), &format!("volume {name:?} ({title}): overlapping paths"), warnings);
         }
