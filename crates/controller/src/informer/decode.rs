@@ -16,11 +16,8 @@ use crate::resource_ref::key_of;
 /// # Errors
 /// What the decoder says of an object that Go would not read either.
 pub(super) fn object<K: Kind>(text: &str, unread: &Unread) -> Result<K, serde_json::Error> {
-    snug::decode(text, Some(unread)).or_else(|_| {
-        let mut object: K = schema::walk::zeros::decode([K::GROUP, K::VERSION, K::KIND], text.as_bytes())?;
-        object.metadata_mut().managed_fields = None;
-        Ok(object)
-    })
+    let filled = || schema::walk::zeros::filled([K::GROUP, K::VERSION, K::KIND], text.as_bytes());
+    snug::decode(text, Some(unread)).or_else(|_| snug::decode(&filled()?, Some(unread)))
 }
 
 /// Takes an event of a watch apart: its type, and its object as text. What is read is what servers write; nothing if it is
