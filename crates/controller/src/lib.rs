@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod notes;
 pub mod placement;
 pub mod plan;
+pub mod pod;
 pub mod question;
 pub mod record;
 pub mod resource_claim;

@@ -14,10 +14,11 @@ pub mod zones;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Scope, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, PodCondition};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

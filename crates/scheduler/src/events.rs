@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use controller::informer::Change;
+use controller::pod::Pod;
 use k8s_openapi::api::core::v1::{
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodResourceClaimStatus,
-    ResourceRequirements,
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, PodResourceClaimStatus, ResourceRequirements,
 };
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::scheduling::v1alpha1::Workload;
@@ -211,7 +211,7 @@ fn has_same(old: &Pod, new: &Pod) -> bool {
         let status = pod.status.iter();
         let all =
             status.flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses));
-        all.flatten().map(|one| (one.resources.as_ref(), one.allocated_resources.as_ref()))
+        all.flatten().map(|one| (one.resources.as_deref(), one.allocated_resources.as_ref()))
     }
     of(old).eq(of(new))
 }

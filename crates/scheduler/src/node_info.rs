@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use controller::pod::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::Node;
 
 use crate::devices::Devices;
 use crate::gangs::Gangs;

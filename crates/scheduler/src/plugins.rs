@@ -19,7 +19,7 @@ mod volume_zone;
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use controller::pod::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 

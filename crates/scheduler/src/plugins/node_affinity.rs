@@ -2,7 +2,8 @@
 //! `NodeAffinityArgs.addedAffinity`.
 
 use controller::placement::{self, Target};
-use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, Pod, PreferredSchedulingTerm};
+use controller::pod::Pod;
+use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, PreferredSchedulingTerm};
 
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
@@ -38,7 +39,9 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
 
 /// Whether the Pod's selector and required affinity allow the Node.
 pub(super) fn allows(pod: &Pod, node: &NodeInfo) -> bool {
-    pod.spec.as_ref().is_none_or(|spec| placement::allows(spec, &node.node.metadata))
+    pod.spec.as_ref().is_none_or(|spec| {
+        placement::allows(spec.node_selector.as_ref(), spec.affinity.as_deref(), &node.node.metadata)
+    })
 }
 
 /// The weights of the preferred terms that the Node matches.

@@ -7,8 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use controller::pod::Pod;
 use controller::selector;
-use k8s_openapi::api::core::v1::{Pod, TopologySpreadConstraint};
+use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::node_affinity::{allows, is_restricted};
