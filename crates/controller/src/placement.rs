@@ -25,7 +25,11 @@ impl<'a> From<&'a ObjectMeta> for Target<'a> {
 }
 
 /// `true` if a Pod's selector and required affinity allow a Node.
-pub fn allows(selector: Option<&Labels>, affinity: Option<&Affinity>, node: &ObjectMeta) -> bool {
+pub fn allows<'a>(
+    selector: Option<impl IntoIterator<Item = (&'a String, &'a String)>>,
+    affinity: Option<&Affinity>,
+    node: &ObjectMeta,
+) -> bool {
     let node = Target::from(node);
     let label = |key: &String| node.labels.and_then(|labels| labels.get(key));
     let affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());

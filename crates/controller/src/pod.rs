@@ -7,17 +7,19 @@
 //!
 //! A Pod that is known in part cannot be written: it is not [`Serialize`]. What is made of a template is upstream's type.
 
-use std::collections::BTreeMap;
+mod pairs;
 
 use k8s_openapi::api::core::v1::{
     Affinity, ContainerPort, ContainerStateTerminated, EnvFromSource, EnvVar, LocalObjectReference,
-    PodCondition, PodIP, PodResourceClaim, PodResourceClaimStatus, PodSchedulingGate, ResourceRequirements,
-    Toleration, TopologySpreadConstraint, Volume, WorkloadReference,
+    PodCondition, PodIP, PodResourceClaim, PodResourceClaimStatus, PodSchedulingGate, Toleration,
+    TopologySpreadConstraint, Volume, WorkloadReference,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::{Metadata, NamespaceResourceScope, Resource};
 use serde::{Deserialize, Deserializer, Serialize};
+
+pub use pairs::Pairs;
 
 /// A Pod, in part. Source: `Pod`, core/v1.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -62,13 +64,13 @@ in_part! {
         image_pull_secrets: Option<Vec<LocalObjectReference>>,
         init_containers: Option<Vec<Container>>,
         node_name: Option<String>,
-        node_selector: Option<BTreeMap<String, String>>,
-        overhead: Option<BTreeMap<String, Quantity>>,
+        node_selector: Option<Pairs<String>>,
+        overhead: Option<Pairs<Quantity>>,
         preemption_policy: Option<String>,
         priority: Option<i32>,
         priority_class_name: Option<String>,
         resource_claims: Option<Vec<PodResourceClaim>>,
-        resources: Option<Box<ResourceRequirements>>,
+        resources: Option<ResourceRequirements>,
         restart_policy: Option<String>,
         scheduler_name: Option<String>,
         scheduling_gates: Option<Vec<PodSchedulingGate>>,
@@ -86,8 +88,14 @@ in_part! {
         image: Option<String>,
         name: String,
         ports: Option<Vec<ContainerPort>>,
-        resources: Option<Box<ResourceRequirements>>,
+        resources: Option<ResourceRequirements>,
         restart_policy: Option<String>,
+    }
+
+    /// What it, or a container, asks for. Source: `ResourceRequirements`.
+    ResourceRequirements {
+        limits: Option<Pairs<Quantity>>,
+        requests: Option<Pairs<Quantity>>,
     }
 
     /// What has become of it. Source: `PodStatus`.
@@ -108,10 +116,10 @@ in_part! {
 
     /// What has become of a container. Source: `ContainerStatus`.
     ContainerStatus {
-        allocated_resources: Option<BTreeMap<String, Quantity>>,
+        allocated_resources: Option<Pairs<Quantity>>,
         name: String,
         ready: bool,
-        resources: Option<Box<ResourceRequirements>>,
+        resources: Option<ResourceRequirements>,
         restart_count: i32,
         state: Option<ContainerState>,
     }
@@ -241,6 +249,7 @@ mod tests {
         for (part, fields) in [
             (&spec, PodSpec::FIELDS),
             (&spec["containers"][0], Container::FIELDS),
+            (&spec["resources"], ResourceRequirements::FIELDS),
             (&status, PodStatus::FIELDS),
             (&status["containerStatuses"][0], ContainerStatus::FIELDS),
             (&status["containerStatuses"][0]["state"], ContainerState::FIELDS),
@@ -263,6 +272,6 @@ mod tests {
         use std::mem::size_of;
 
         let sizes = [size_of::<Pod>(), size_of::<Container>(), size_of::<ContainerStatus>()];
-        assert_eq!(sizes, [1104, 152, 88]);
+        assert_eq!(sizes, [1104, 184, 104]);
     }
 }

@@ -11,8 +11,9 @@ use controller::pod::Pod;
 const CONTAINER: [&str; 3] = ["env", "envFrom", "resources.limits"];
 /// Of their statuses: what they have, and were promised, counts.
 const STATUS: [&str; 2] = ["resources.limits", "state"];
-/// Elsewhere. Volumes count that have claims, that drivers have taken over, or that one Node has at a time.
-const OTHERS: [&str; 13] = [
+/// Elsewhere. Volumes count that have claims, that drivers have taken over, or that one Node has at a time; conditions that
+/// are not met, such as that the Pod has a Node, and two others.
+const OTHERS: [&str; 14] = [
     "metadata.annotations",
     "metadata.finalizers",
     "metadata.generateName",
@@ -24,6 +25,7 @@ const OTHERS: [&str; 13] = [
     "spec.subdomain",
     "spec.volumes[persistentVolumeClaim|ephemeral|awsElasticBlockStore|azureDisk|azureFile|cinder|gcePersistentDisk|iscsi|\
      portworxVolume|rbd|vsphereVolume]",
+    "status.conditions[False|DisruptionTarget|PodResizePending]",
     "status.podIP",
     "status.podIPs",
     "status.reason",
