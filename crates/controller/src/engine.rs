@@ -20,6 +20,7 @@ use crate::record::{Recorder, component_of};
 pub use crate::workqueue::Retries;
 use crate::workqueue::WorkQueue;
 use crate::{cause, plan::Action};
+pub use execute::AfterBurst;
 use execute::Executor;
 pub use following::Following;
 pub use source::{Source, owner_key};

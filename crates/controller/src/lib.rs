@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod notes;
 pub mod placement;
 pub mod plan;
+pub mod pod;
 pub mod question;
 pub mod record;
 pub mod resource_claim;
@@ -36,7 +37,7 @@ pub mod volume;
 pub mod workqueue;
 
 pub use discovery::{Discovered, Discovery};
-pub use engine::{Controller, Engine, Following, Hands, Retries, Source, Undone};
+pub use engine::{AfterBurst, Controller, Engine, Following, Hands, Retries, Source, Undone};
 pub use flushed::FlushedRules;
 pub use guest::Guest;
 pub use informer::{Change, Changes, Held, Informer, Informers, Kind, PartialObject, Scope};

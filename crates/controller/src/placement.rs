@@ -3,7 +3,7 @@
 //! What the scheduler, the DaemonSet controller and taint-based eviction all go by.
 
 use k8s_openapi::api::core::v1::{
-    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
+    Affinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -25,13 +25,17 @@ impl<'a> From<&'a ObjectMeta> for Target<'a> {
 }
 
 /// `true` if a Pod's selector and required affinity allow a Node.
-pub fn allows(pod: &PodSpec, node: &ObjectMeta) -> bool {
+pub fn allows<'a>(
+    selector: Option<impl IntoIterator<Item = (&'a String, &'a String)>>,
+    affinity: Option<&Affinity>,
+    node: &ObjectMeta,
+) -> bool {
     let node = Target::from(node);
     let label = |key: &String| node.labels.and_then(|labels| labels.get(key));
-    let affinity = pod.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
     let required =
         affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    pod.node_selector.iter().flatten().all(|(key, value)| label(key) == Some(value))
+    selector.into_iter().flatten().all(|(key, value)| label(key) == Some(value))
         && required.is_none_or(|selector| selects(selector, node))
 }
 
@@ -88,6 +92,7 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod::PodSpec;
 
     fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
         serde_saphyr::from_str(yaml).expect("valid YAML")
@@ -95,7 +100,9 @@ mod tests {
 
     fn check(pod: &str, expect: bool) {
         let node: ObjectMeta = parse("{name: one, labels: {disk: ssd, cores: '8'}}");
-        assert_eq!(allows(&parse(&format!("{{containers: [], {pod}}}")), &node), expect, "{pod}");
+        let pod: PodSpec = parse(&format!("{{containers: [], {pod}}}"));
+        let is_allowed = allows(pod.node_selector.as_ref(), pod.affinity.as_deref(), &node);
+        assert_eq!(is_allowed, expect, "{pod:?}");
     }
 
     fn required(term: &str) -> String {

@@ -208,7 +208,7 @@ impl Propagation {
 
 impl Action {
     /// Creates `object`.
-    pub fn create<K: Object>(object: &K) -> Self {
+    pub fn create<K: Object + Serialize>(object: &K) -> Self {
         Self::of(Verb::Create, object, "")
     }
 
@@ -228,12 +228,12 @@ impl Action {
     }
 
     /// Replaces `object`, guarded by its resourceVersion.
-    pub fn update<K: Object>(object: &K) -> Self {
+    pub fn update<K: Object + Serialize>(object: &K) -> Self {
         Self::of(Verb::Update, object, "")
     }
 
     /// Replaces the status of `object`, guarded by its resourceVersion.
-    pub fn update_status<K: Object>(object: &K) -> Self {
+    pub fn update_status<K: Object + Serialize>(object: &K) -> Self {
         Self::of(Verb::Update, object, "status")
     }
 
@@ -365,7 +365,7 @@ impl Action {
         self
     }
 
-    fn of<K: Object>(verb: Verb, object: &K, subresource: &'static str) -> Self {
+    fn of<K: Object + Serialize>(verb: Verb, object: &K, subresource: &'static str) -> Self {
         Self::Request(Box::new(ApiRequest::of(verb, object, subresource)))
     }
 
@@ -407,16 +407,16 @@ fn replace_failure(value: &mut Value, message: &str) {
 
 impl ApiRequest {
     /// Creates `object`.
-    pub fn create<K: Object>(object: &K) -> Self {
+    pub fn create<K: Object + Serialize>(object: &K) -> Self {
         Self::of(Verb::Create, object, "")
     }
 
     /// Replaces `object`, guarded by its resourceVersion.
-    pub fn update<K: Object>(object: &K) -> Self {
+    pub fn update<K: Object + Serialize>(object: &K) -> Self {
         Self::of(Verb::Update, object, "")
     }
 
-    fn of<K: Object>(verb: Verb, object: &K, subresource: &'static str) -> Self {
+    fn of<K: Object + Serialize>(verb: Verb, object: &K, subresource: &'static str) -> Self {
         let meta = object.metadata();
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let name = meta.name.as_deref().unwrap_or_default();
@@ -505,8 +505,8 @@ impl ApiRequest {
 }
 
 /// A typed object with the usual metadata.
-pub trait Object: Metadata<Ty = ObjectMeta, Scope: 'static> + Serialize {}
-impl<K: Metadata<Ty = ObjectMeta, Scope: 'static> + Serialize> Object for K {}
+pub trait Object: Metadata<Ty = ObjectMeta, Scope: 'static> {}
+impl<K: Metadata<Ty = ObjectMeta, Scope: 'static>> Object for K {}
 
 /// The reference that events carry.
 pub fn reference_to<K: Object>(object: &K) -> ObjectReference {

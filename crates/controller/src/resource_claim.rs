@@ -3,9 +3,12 @@
 //!
 //! Pure. Source: `k8s.io/dynamic-resource-allocation/resourceclaim`, KEP-4381.
 
-use k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
+use k8s_openapi::Metadata;
+use k8s_openapi::api::core::v1::{Pod as WholePod, PodResourceClaim, PodResourceClaimStatus};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+use crate::pod::Pod;
 
 /// Keeps an allocated claim until nobody uses it. Source: `resource.k8s.io/v1.Finalizer`.
 pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -39,21 +42,45 @@ impl Meant {
     }
 }
 
+/// A Pod, known in part or whole.
+pub trait Claiming: Metadata<Ty = ObjectMeta> {
+    /// The claims that it lists.
+    fn claims(&self) -> Option<&Vec<PodResourceClaim>>;
+    /// What has become of them.
+    fn claim_statuses(&self) -> Option<&Vec<PodResourceClaimStatus>>;
+}
+
+/// Says of a type of Pods where claims are.
+macro_rules! claiming {
+    ($($pod:ty)*) => {$(
+        impl Claiming for $pod {
+            fn claims(&self) -> Option<&Vec<PodResourceClaim>> {
+                self.spec.as_ref()?.resource_claims.as_ref()
+            }
+
+            fn claim_statuses(&self) -> Option<&Vec<PodResourceClaimStatus>> {
+                self.status.as_ref()?.resource_claim_statuses.as_ref()
+            }
+        }
+    )*};
+}
+
+claiming! { Pod WholePod }
+
 /// The claims that a Pod lists.
-pub fn of_pod(pod: &Pod) -> &[PodResourceClaim] {
-    pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_deref()).unwrap_or_default()
+pub fn of_pod(pod: &impl Claiming) -> &[PodResourceClaim] {
+    pod.claims().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The claim that one of the Pod's entries means.
-pub fn meant(pod: &Pod, claim: &PodResourceClaim) -> Meant {
+pub fn meant(pod: &impl Claiming, claim: &PodResourceClaim) -> Meant {
     if let Some(name) = &claim.resource_claim_name {
         return Meant::Named(name.clone());
     }
     if claim.resource_claim_template_name.is_none() {
         return Meant::Unknown;
     }
-    let statuses = pod.status.as_ref().and_then(|status| status.resource_claim_statuses.as_deref());
-    let known = statuses.unwrap_or_default().iter().find(|status| status.name == claim.name);
+    let known = pod.claim_statuses().into_iter().flatten().find(|status| status.name == claim.name);
     match known.map(|status| status.resource_claim_name.clone()) {
         None => Meant::NotYet,
         Some(None) => Meant::Nothing,
@@ -65,8 +92,8 @@ pub fn meant(pod: &Pod, claim: &PodResourceClaim) -> Meant {
 ///
 /// # Errors
 /// In upstream's words: there is none yet, or nobody knows which.
-pub fn must_be(pod: &Pod, claim: &PodResourceClaim) -> Result<Option<Meant>, String> {
-    let (namespace, name) = (part(&pod.metadata.namespace), part(&pod.metadata.name));
+pub fn must_be(pod: &impl Claiming, claim: &PodResourceClaim) -> Result<Option<Meant>, String> {
+    let (namespace, name) = (part(&pod.metadata().namespace), part(&pod.metadata().name));
     match meant(pod, claim) {
         Meant::Nothing => Ok(None),
         Meant::NotYet => Err(format!("pod \"{namespace}/{name}\": ResourceClaim not created yet")),
@@ -88,13 +115,13 @@ pub fn owner(claim: &ResourceClaim) -> Option<&OwnerReference> {
 ///
 /// # Errors
 /// In upstream's words.
-pub fn check_owner(pod: &Pod, claim: &ResourceClaim) -> Result<(), String> {
+pub fn check_owner(pod: &impl Metadata<Ty = ObjectMeta>, claim: &ResourceClaim) -> Result<(), String> {
     let mut owners = claim.metadata.owner_references.iter().flatten();
-    if owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == pod.metadata.uid.as_ref()) {
+    if owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == pod.metadata().uid.as_ref()) {
         return Ok(());
     }
     let shown = |meta: &ObjectMeta| format!("{}/{}", part(&meta.namespace), part(&meta.name));
-    let (claim, pod) = (shown(&claim.metadata), shown(&pod.metadata));
+    let (claim, pod) = (shown(&claim.metadata), shown(pod.metadata()));
     Err(format!("ResourceClaim {claim} was not created for pod {pod} (pod is not owner)"))
 }
 
@@ -104,8 +131,8 @@ pub fn users(claim: &ResourceClaim) -> &[ResourceClaimConsumerReference] {
 }
 
 /// `true` if the Pod is among them.
-pub fn is_reserved_for(pod: &Pod, claim: &ResourceClaim) -> bool {
-    users(claim).iter().any(|user| Some(&user.uid) == pod.metadata.uid.as_ref())
+pub fn is_reserved_for(pod: &impl Metadata<Ty = ObjectMeta>, claim: &ResourceClaim) -> bool {
+    users(claim).iter().any(|user| Some(&user.uid) == pod.metadata().uid.as_ref())
 }
 
 /// `true` if one more may use it.
@@ -119,12 +146,12 @@ pub fn is_allocated(claim: &ResourceClaim) -> bool {
 }
 
 /// Adds the Pod to the claim's users.
-pub fn reserve(claim: &mut ResourceClaim, pod: &Pod) {
+pub fn reserve(claim: &mut ResourceClaim, pod: &impl Metadata<Ty = ObjectMeta>) {
     let user = ResourceClaimConsumerReference {
         api_group: None,
         resource: "pods".to_owned(),
-        name: part(&pod.metadata.name).to_owned(),
-        uid: part(&pod.metadata.uid).to_owned(),
+        name: part(&pod.metadata().name).to_owned(),
+        uid: part(&pod.metadata().uid).to_owned(),
     };
     claim.status.get_or_insert_default().reserved_for.get_or_insert_default().push(user);
 }

@@ -7,13 +7,16 @@ pub mod affinity;
 pub mod matching;
 pub mod migration;
 
+use k8s_openapi::Metadata;
 use k8s_openapi::api::core::v1::{
-    CSIPersistentVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Volume,
+    CSIPersistentVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim, Volume,
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::quantity::Quantity;
 use sha2::{Digest, Sha256};
+
+use crate::pod::Pod;
 
 /// On a claim: its binding is complete.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -126,18 +129,18 @@ pub fn capacity(volume: &PersistentVolume) -> Quantity {
 }
 
 /// The name of the claim behind a Pod's volume, if one is; those of generic ephemeral volumes are the Pod's own.
-pub fn claim_of(pod: &Pod, volume: &Volume) -> Option<String> {
+pub fn claim_of(pod: &impl Metadata<Ty = ObjectMeta>, volume: &Volume) -> Option<String> {
     if let Some(source) = &volume.persistent_volume_claim {
         return Some(source.claim_name.clone());
     }
     volume.ephemeral.as_ref()?;
-    Some(format!("{}-{}", pod.metadata.name.as_deref().unwrap_or_default(), volume.name))
+    Some(format!("{}-{}", pod.metadata().name.as_deref().unwrap_or_default(), volume.name))
 }
 
 /// `true` if the claim was made for this very Pod. Source: `IsVolumeForPod`... of generic ephemeral volumes, KEP-1698.
-pub fn is_claim_of_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
+pub fn is_claim_of_pod(claim: &PersistentVolumeClaim, pod: &impl Metadata<Ty = ObjectMeta>) -> bool {
     let owners = claim.metadata.owner_references.iter().flatten();
-    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let uid = pod.metadata().uid.as_deref().unwrap_or_default();
     owners.into_iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
 }
 

@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::discovery::Watcher;
+use controller::pod::Pod;
 use controller::question::{Answer, Scale};
 use controller::{Action, Answers, Controller, Informers, Plan, Question, ResourceRef, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, MetricSpec};
-use k8s_openapi::api::core::v1::Pod;
 use machinery::duration::GoDuration;
 use machinery::labels::Selector;
 use machinery::quantity::Quantity;

@@ -13,10 +13,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Change, Controller, Informers, Plan, Source, selector};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 
 use crate::claim::claim;
 use crate::history::{self, CONTROLLER_REVISION_HASH};

@@ -18,10 +18,10 @@ mod tests;
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::claim::claim;

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Action, Controller, Informers, Plan, Propagation, Source};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::backends::{self, Backing, HEADLESS, TRIGGER_TIME};

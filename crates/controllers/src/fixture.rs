@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use controller::informer::known;
 use controller::plan::{ApiRequest, Verb};
+use controller::pod::Pod;
 use controller::{Action, Plan, Question};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
 
 /// Reads one YAML value; of Pods what controllers know of them.

@@ -20,10 +20,10 @@ mod work;
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Plan, Source, selector};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
-use k8s_openapi::api::core::v1::Pod;
 use machinery::features::Feature;
 
 use crate::object::{controller_of, is_deleting, key, namespace, time, uid};

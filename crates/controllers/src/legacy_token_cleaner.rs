@@ -8,11 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::pod::Pod;
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Propagation, Scope, Source};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod as WholePod, Secret, ServiceAccount};
 use serde_json::json;
 
 use crate::object::{annotation, created, is_deleting, key, label, name, namespace, uid};
@@ -103,9 +104,15 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
     let account = informers.informer::<ServiceAccount>().get(&format!("{place}/{account}"));
     let tracking = informers.scoped::<ConfigMap>(tracking()).get(TRACKING);
     let pods = informers.informer::<Pod>().in_namespace(place);
-    let is_mounted = pods.iter().any(|pod| auth::node::secrets_of(pod).contains(key));
+    let is_mounted = pods.iter().any(|pod| auth::node::secrets_of(&whole(pod)).contains(key));
     let unused = signed(Options::of(informers).legacy_service_account_token_clean_up_period);
     Some(Snapshot { secret, account, tracking, is_mounted, unused })
+}
+
+/// What is known of the Pod, in upstream's type.
+fn whole(pod: &Pod) -> WholePod {
+    let spec = pod.spec.as_ref().and_then(|spec| serde_json::from_value(json!(spec)).ok());
+    WholePod { metadata: pod.metadata.clone(), spec, status: None }
 }
 
 /// Decides whether the token is marked, or goes.

@@ -359,9 +359,9 @@ fn operation(request: &ApiRequest, _: bool) -> Labels {
 
 #[cfg(test)]
 mod tests {
+    use controller::pod::Pod;
     use controller::{Action, Propagation};
     use k8s_openapi::api::batch::v1::Job;
-    use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
     use super::*;

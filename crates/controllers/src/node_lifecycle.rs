@@ -14,17 +14,18 @@ pub mod zones;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Scope, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, PodCondition};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::heard::Heard;
 use self::known::Known;
 use self::taints::Eviction;
-use self::zones::{Pace, Turns};
+use self::zones::{Pace, Turns, Zones};
 use crate::object::{name, namespace, time, uid};
 use crate::options::Options;
 use crate::pod::{condition as pod_condition, is_finished, is_ready, node_name};
@@ -90,15 +91,20 @@ fn gather(informers: &Informers, key: &str, now: Instant) -> Option<Snapshot> {
     if !is_quiet {
         return Some(Snapshot { node, silence, pace: Pace::Paused, pods: Vec::new(), options });
     }
-    let pace = zones::pace(&node, nodes.list().iter().map(|node| &**node), &options);
+    let pace = zones(informers).pace(&node, &options);
     let mut pods = informers.informer::<Pod>().list();
     pods.retain(|pod| node_name(pod) == key);
     Some(Snapshot { node, silence, pace, pods, options })
 }
 
+fn zones(informers: &Informers) -> Arc<Zones> {
+    informers.setting_or(|| Zones::of(&informers.informer::<Node>().list()))
+}
+
 /// A node wakes itself; when it becomes ready or stops being it, all others too.
 fn nodes_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
     informers.setting_or(Heard::default).node(change, Instant::now());
+    zones(informers).note(&change.key, change.new.as_deref());
     let status = |node: &Option<Arc<Node>>| {
         node.as_ref().and_then(|node| ready_status(node).map(|status| status == "True"))
     };

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use controller::Informers;
+use controller::pod::Pod;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use k8s_openapi::api::core::v1::PodCondition;
 
 use crate::object::key;
 

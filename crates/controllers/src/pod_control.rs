@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use controller::plan::{FAILURE, Object};
+use controller::pod::Pod;
 use controller::{Action, EventType, Propagation};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::Pod as WholePod;
 
 use crate::object::{name, namespace, uid};
 
@@ -12,11 +13,11 @@ use crate::object::{name, namespace, uid};
 const STEP_PODS_MAX: usize = 500;
 
 /// Steps of 1, 2, 4, ... Pods: where the first is refused (no quota, bad template), no flood follows.
-pub(crate) fn create<O: Object>(owner: &O, pods: impl Iterator<Item = Pod>) -> Vec<Vec<Action>> {
+pub(crate) fn create<O: Object>(owner: &O, pods: impl Iterator<Item = WholePod>) -> Vec<Vec<Action>> {
     let (mut pods, mut batch, mut told) = (pods, 1, Vec::new());
     let mut steps = Vec::new();
     loop {
-        let chosen: Vec<Pod> = pods.by_ref().take(batch).collect();
+        let chosen: Vec<WholePod> = pods.by_ref().take(batch).collect();
         let mut step = std::mem::take(&mut told);
         let is_last = chosen.is_empty();
         for pod in chosen {

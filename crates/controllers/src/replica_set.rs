@@ -13,11 +13,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use controller::plan::Object;
+use controller::pod::Pod;
 use controller::{Change, Controller, Informers, Kind, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
-use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use k8s_openapi::api::core::v1::Pod as WholePod;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
 
 use crate::claim::claim;
 use crate::names::{generate_name, names};
@@ -38,7 +41,7 @@ pub const CONTROLLER: Controller = Controller {
 };
 
 /// A keeper of a number of Pods: a ReplicaSet, or its elder, a ReplicationController.
-pub trait Set: Kind + Object + Clone {
+pub trait Set: Kind + Object + Clone + Serialize {
     /// The spec, as a ReplicaSet has it.
     fn spec(&self) -> Option<Cow<'_, ReplicaSetSpec>>;
 
@@ -149,9 +152,9 @@ fn create<S: Set>(plan: &mut Plan, snapshot: &Snapshot<S>, spec: &ReplicaSetSpec
     plan.steps.extend(pod_control::create(replica_set, pods));
 }
 
-fn pod<S: Set>(replica_set: &S, template: &PodTemplateSpec, name: String) -> Pod {
+fn pod<S: Set>(replica_set: &S, template: &PodTemplateSpec, name: String) -> WholePod {
     let meta = template.metadata.clone().unwrap_or_default();
-    Pod {
+    WholePod {
         metadata: ObjectMeta {
             generate_name: Some(generate_name(replica_set.metadata())),
             name: Some(name),

@@ -5,10 +5,11 @@
 
 use std::borrow::Cow;
 
+use controller::pod::Pod;
 use controller::{Controller, Source};
 use k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{
-    Pod, ReplicationController, ReplicationControllerCondition, ReplicationControllerStatus,
+    ReplicationController, ReplicationControllerCondition, ReplicationControllerStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::resource_claim::{
     FINALIZER, Meant, POD_CLAIM_NAME, can_be_reserved, check_owner, is_allocated, is_done, is_reserved_for,
     meant, of_pod, owner, reserve, users,
@@ -14,7 +15,7 @@ use controller::resource_claim::{
 use controller::{
     Action, Change, Controller, EventType, Informers, Patch, Plan, Propagation, ResourceRef, Source,
 };
-use k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
+use k8s_openapi::api::core::v1::PodResourceClaim;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
@@ -55,12 +56,12 @@ pub const CONTROLLER: Controller = Controller {
 /// The Pod, and every claim that it uses or used.
 fn pod_changed(change: &Change<Pod>, _: &Informers) -> Vec<String> {
     let mut keys = Vec::new();
-    for pod in [&change.old, &change.new].into_iter().flatten() {
+    for pod in [change.old.as_deref(), change.new.as_deref()].into_iter().flatten() {
         let space = namespace(&pod.metadata);
         let named = of_pod(pod).iter().map(|claim| meant(pod, claim));
         keys.extend(named.filter_map(|meant| Some(format!("{OF_CLAIM}{space}/{}", meant.name()?))));
     }
-    if change.new.as_ref().is_some_and(|pod| !of_pod(pod).is_empty()) {
+    if change.new.as_deref().is_some_and(|pod| !of_pod(pod).is_empty()) {
         keys.push(format!("{OF_POD}{}", change.key));
     }
     keys.sort();
@@ -84,6 +85,7 @@ fn template_changed(change: &Change<ResourceClaimTemplate>, informers: &Informer
     let wanted = name(&template.metadata);
     let pods = informers.informer::<Pod>().in_namespace(namespace(&template.metadata));
     let waits = |pod: &&Arc<Pod>| {
+        let pod: &Pod = pod;
         let mut claims = of_pod(pod).iter();
         claims.any(|claim| {
             claim.resource_claim_template_name.as_deref() == Some(wanted)

@@ -8,16 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{
     Action, Change, Controller, Following, Informers, PartialObject, Plan, ResourceRef, Source,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ResourceQuota, ResourceQuotaStatus, Service};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use resources::pod_resources::add_all;
 use resources::quota::{self, Amounts, Quota};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kinds::{self, Followed};
 use crate::object::{is_deleting, key, namespace};
@@ -149,7 +150,7 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
         }
         countable.extend(read.names(&resource.group, &resource.plural).into_iter().map(str::to_owned));
         let values: Vec<Value> = match (resource.group.as_str(), resource.plural.as_str()) {
-            ("", "pods") => whole(&informers.informer::<Pod>().in_namespace(&place)),
+            ("", "pods") => pods(&informers.informer::<Pod>().in_namespace(&place)),
             ("", "services") => whole(&informers.informer::<Service>().in_namespace(&place)),
             ("", "persistentvolumeclaims") => {
                 whole(&informers.informer::<PersistentVolumeClaim>().in_namespace(&place))
@@ -163,6 +164,12 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
             .extend(values.into_iter().map(|value| (resource.group.clone(), resource.plural.clone(), value)));
     }
     Some(Snapshot { quota, objects, countable })
+}
+
+/// Pods, as far as they are known.
+fn pods(all: &[Arc<Pod>]) -> Vec<Value> {
+    let of = |pod: &Arc<Pod>| json!({ "metadata": pod.metadata, "spec": pod.spec, "status": pod.status });
+    all.iter().map(of).collect()
 }
 
 fn whole<K: Serialize>(objects: &[Arc<K>]) -> Vec<Value> {
@@ -209,7 +216,6 @@ mod tests {
     use http::header::ACCEPT;
     use http::{Request, Response};
     use http_body_util::Full;
-    use serde_json::json;
 
     use super::*;
     use crate::fixture::{noon, parse};

@@ -18,9 +18,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use controller::load_balancer::{CLASS, CONDITION, WAITING, condition};
+use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Source};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, Service, ServiceSpec};
+use k8s_openapi::api::core::v1::{Node, Service, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use machinery::address_range::AddressRange;
 use machinery::net::Family;

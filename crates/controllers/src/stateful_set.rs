@@ -12,10 +12,11 @@ mod tests;
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Change, Controller, Informers, Plan, Source, selector};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
 use crate::claim::claim;
 use crate::history::{self, template_of};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::placement::tolerates;
+use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Propagation, Source};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, PodCondition, Taint, Toleration};
 use serde_json::json;
 
 use crate::object::{is_deleting, name, namespace, time, uid};

@@ -1,73 +1,34 @@
-//! The parts of Pods that no controller reads: they are not kept, and are most of a Pod. Nor is anything kept twice.
+//! What no controller reads of the Pods that they share a type with the scheduler for (`controller::pod`): it is not kept. Nor
+//! is anything kept twice.
 //!
 //! Whoever comes to read one of these fields takes it from the list; until then all tests see Pods without them.
 
 use controller::Informers;
 use controller::informer::Unread;
+use controller::pod::Pod;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{
-    Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+    Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 /// Of containers and init containers. Names of Secrets in `env` and `envFrom` say which are used
 /// (`legacy_token_cleaner.rs`).
-const CONTAINER: [&str; 19] = [
-    "args",
-    "command",
-    "env[secretKeyRef]",
-    "envFrom[secretRef]",
-    "image",
-    "imagePullPolicy",
-    "lifecycle",
-    "livenessProbe",
-    "readinessProbe",
-    "resizePolicy",
-    "securityContext",
-    "startupProbe",
-    "stdin",
-    "terminationMessagePath",
-    "terminationMessagePolicy",
-    "tty",
-    "volumeDevices",
-    "volumeMounts",
-    "workingDir",
-];
+const CONTAINER: [&str; 3] = ["env[secretKeyRef]", "envFrom[secretRef]", "image"];
 /// Of their statuses.
-const STATUS: [&str; 11] = [
-    "allocatedResources",
-    "allocatedResourcesStatus",
-    "containerID",
-    "image",
-    "imageID",
-    "lastState",
-    "resources",
-    "started",
-    "stopSignal",
-    "user",
-    "volumeMounts",
-];
+const STATUS: [&str; 2] = ["allocatedResources", "resources"];
 /// Elsewhere. Volumes count that have claims or Secrets, and those that drivers have taken over.
-const OTHERS: [&str; 17] = [
-    "spec.automountServiceAccountToken",
-    "spec.dnsConfig",
-    "spec.dnsPolicy",
-    "spec.enableServiceLinks",
-    "spec.hostAliases",
+const OTHERS: [&str; 8] = [
     "spec.nodeSelector",
-    "spec.readinessGates",
+    "spec.preemptionPolicy",
     "spec.schedulerName",
-    "spec.securityContext",
-    "spec.serviceAccount",
-    "spec.serviceAccountName",
+    "spec.schedulingGates",
     "spec.topologySpreadConstraints",
     "spec.volumes[persistentVolumeClaim|ephemeral|secret|secretName|secretRef|nodePublishSecretRef|awsElasticBlockStore|\
      azureDisk|azureFile|cinder|csi|fc|gcePersistentDisk|iscsi|portworxVolume|rbd|vsphereVolume]",
-    "status.ephemeralContainerStatuses",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.qosClass",
+    "spec.workloadRef",
+    "status.nominatedNodeName",
 ];
 
 /// What a kind is to informers that controllers stand on.

@@ -14,10 +14,11 @@ pub mod protection;
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::volume::claims_of;
 use controller::volume::migration::{self, MIGRATED_TO};
 use controller::{Change, Informers};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// On a volume: its provisioner, which was part of the controller manager, has yet to remove the disk.

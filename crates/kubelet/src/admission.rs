@@ -112,7 +112,7 @@ pub(crate) fn fits(question: &Question<'_>) -> Result<(), Misfit> {
 
 /// Why the node is the wrong one whatever it has.
 fn mismatch(question: &Question<'_>, spec: &PodSpec) -> Option<Rejection> {
-    if !placement::allows(spec, &question.node.metadata) {
+    if !placement::allows(spec.node_selector.as_ref(), spec.affinity.as_ref(), &question.node.metadata) {
         let why = "node(s) didn't match Pod's node affinity/selector";
         return Some(Rejection::new("NodeAffinity", format!("Predicate NodeAffinity failed: {why}")));
     }

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::resource_claim::{self, FINALIZER, is_allocated};
 use controller::{Action, EventType, Hands, Patch, cause};
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
 use kube::api::Api;
 use serde_json::json;

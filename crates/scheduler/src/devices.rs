@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use controller::informer::Change;
+use controller::pod::Pod;
 use controller::resource_claim::{self, is_allocated, of_pod};
 use expressions::device::Selectors;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
 
 use crate::storage::{ByKey, apply};

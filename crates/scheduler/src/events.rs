@@ -2,13 +2,12 @@
 //!
 //! Source: `ClusterEvent` of `k8s.io/kube-scheduler/framework`, and the extractors of `framework/events.go`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use controller::informer::Change;
+use controller::pod::{Pairs, Pod, ResourceRequirements};
 use k8s_openapi::api::core::v1::{
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodResourceClaimStatus,
-    ResourceRequirements,
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, PodResourceClaimStatus,
 };
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::scheduling::v1alpha1::Workload;
@@ -205,9 +204,7 @@ pub fn is_scaled_down(old: &Pod, new: &Pod) -> bool {
 
 /// Whether the containers have, and were promised, what they had before.
 fn has_same(old: &Pod, new: &Pod) -> bool {
-    fn of(
-        pod: &Pod,
-    ) -> impl Iterator<Item = (Option<&ResourceRequirements>, Option<&BTreeMap<String, Quantity>>)> {
+    fn of(pod: &Pod) -> impl Iterator<Item = (Option<&ResourceRequirements>, Option<&Pairs<Quantity>>)> {
         let status = pod.status.iter();
         let all =
             status.flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses));

@@ -12,8 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::pod::{Container, Pod};
+use controller::resource_ref::key_of;
+use controller::{Informer, Informers};
+use futures::future::join_all;
 use http_body_util::{BodyExt, Limited};
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Pod as WholePod;
 use kube::client::Body;
 use kube::config::{
     AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
@@ -110,6 +114,8 @@ pub(crate) enum Unheard {
     Senseless { url: String, why: String },
     #[error("{0}")]
     Said(String),
+    #[error("pod \"{0}\" is not known whole, as extender {1:?} is to have it")]
+    NoPod(String, String),
     #[error("extender {url:?} claims a filtered node {node:?} which is not found in the input node list")]
     Unknown { url: String, node: String },
     #[error(
@@ -140,19 +146,31 @@ impl Filtered {
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) extender: Arc<Extender>,
+    /// What it is told of Pods; scheduling itself knows them in part.
+    pods: Informer<WholePod>,
     /// Or why nobody can speak to it.
     client: Result<kube::Client, String>,
 }
 
+/// Makes ready to ask them. Where there are any, Pods are known whole beside what scheduling knows of them.
+pub(crate) async fn clients(extenders: Vec<Extender>, informers: &Informers) -> Vec<Client> {
+    if extenders.is_empty() {
+        return Vec::new();
+    }
+    let pods = informers.informer::<WholePod>();
+    pods.synced().await;
+    join_all(extenders.into_iter().map(|extender| Client::new(extender, pods.clone()))).await
+}
+
 impl Client {
     /// Makes ready to ask; nothing is connected yet.
-    pub(crate) async fn new(extender: Extender) -> Self {
+    pub(crate) async fn new(extender: Extender, pods: Informer<WholePod>) -> Self {
         let options = KubeConfigOptions::default();
         let config = kube::Config::from_custom_kubeconfig(kubeconfig(&extender), &options).await;
         let client = config
             .map_err(|failure| chain(&failure))
             .and_then(|config| kube::Client::try_from(config).map_err(|failure| chain(&failure)));
-        Self { extender: Arc::new(extender), client }
+        Self { extender: Arc::new(extender), pods, client }
     }
 
     /// Which of `nodes` will do. Nothing to ask means all.
@@ -160,7 +178,8 @@ impl Client {
         let Some(verb) = &self.extender.verbs.filter else {
             return Ok(Filtered { good: (0..nodes.len()).collect(), ..Filtered::default() });
         };
-        let answer = self.ask(verb, &self.about(pod, nodes)).await?;
+        let question = self.about(pod, nodes).await?;
+        let answer = self.ask(verb, &question).await?;
         let said = text(&answer, "Error");
         if !said.is_empty() {
             return Err(Unheard::Said(wire::shortened(said)));
@@ -198,7 +217,8 @@ impl Client {
     pub(crate) async fn prioritize(&self, pod: &Pod, nodes: &[&NodeInfo]) -> Result<Vec<i64>, Unheard> {
         let mut scores = vec![0_i64; nodes.len()];
         let Some(verb) = &self.extender.verbs.prioritize else { return Ok(scores) };
-        let answer = self.ask(verb, &self.about(pod, nodes)).await?;
+        let question = self.about(pod, nodes).await?;
+        let answer = self.ask(verb, &question).await?;
         let by_name: BTreeMap<&str, usize> =
             nodes.iter().enumerate().map(|(index, node)| (node.name(), index)).collect();
         for one in list(Some(&answer)) {
@@ -236,21 +256,19 @@ impl Client {
         snapshot: &Snapshot,
     ) -> Result<Vec<Room>, Unheard> {
         let Some(verb) = &self.extender.verbs.preempt else { return Ok(rooms.to_vec()) };
-        let victims = |room: &Room| -> Value {
-            let pods = room.victims.iter();
-            let pods: Vec<Value> = match self.extender.has_node_cache {
-                true => pods.map(|victim| json!({ "UID": victim.metadata.uid })).collect(),
-                false => pods.map(|victim| json!(victim)).collect(),
-            };
-            json!({ "Pods": pods, "NumPDBViolations": room.violations })
-        };
-        let by_node: BTreeMap<&str, Value> =
-            rooms.iter().map(|room| (room.node.as_str(), victims(room))).collect();
+        let mut by_node = BTreeMap::new();
+        for room in rooms {
+            let pods = join_all(room.victims.iter().map(|victim| self.victim(victim))).await;
+            let pods = pods.into_iter().collect::<Result<Vec<_>, _>>()?;
+            by_node.insert(room.node.as_str(), json!({ "Pods": pods, "NumPDBViolations": room.violations }));
+        }
         let (whole, short) = match self.extender.has_node_cache {
             true => (Value::Null, json!(by_node)),
             false => (json!(by_node), Value::Null),
         };
-        let question = json!({ "Pod": pod, "NodeNameToVictims": whole, "NodeNameToMetaVictims": short });
+        let whole_pod = self.whole(pod).await?;
+        let question =
+            json!({ "Pod": whole_pod, "NodeNameToVictims": whole, "NodeNameToMetaVictims": short });
         let answer = self.ask(verb, &question).await?;
         let left = field(&answer, "NodeNameToMetaVictims").and_then(Value::as_object);
         let mut agreed = Vec::new();
@@ -295,13 +313,34 @@ impl Client {
         Ok(victims)
     }
 
-    fn about(&self, pod: &Pod, nodes: &[&NodeInfo]) -> Value {
+    /// What it is told of a Pod that is to go.
+    async fn victim(&self, pod: &Pod) -> Result<Value, Unheard> {
+        if self.extender.has_node_cache {
+            return Ok(json!({ "UID": pod.metadata.uid }));
+        }
+        Ok(json!(self.whole(pod).await?))
+    }
+
+    /// All of a Pod, at least as new as it is known in part.
+    async fn whole(&self, pod: &Pod) -> Result<Arc<WholePod>, Unheard> {
+        let meta = &pod.metadata;
+        let revision = meta.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let key = key_of(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
+        // One of the two informers may be ahead of the other.
+        let known = tokio::time::timeout(self.extender.timeout, self.pods.reached(revision)).await;
+        let found = known.ok().and_then(|()| self.pods.get(&key));
+        let found = found.filter(|found| found.metadata.uid == meta.uid);
+        found.ok_or_else(|| Unheard::NoPod(key, self.extender.url.clone()))
+    }
+
+    async fn about(&self, pod: &Pod, nodes: &[&NodeInfo]) -> Result<Value, Unheard> {
+        let pod = self.whole(pod).await?;
         if self.extender.has_node_cache {
             let names: Vec<_> = nodes.iter().map(|node| node.name()).collect();
-            return json!({ "Pod": pod, "Nodes": null, "NodeNames": names });
+            return Ok(json!({ "Pod": pod, "Nodes": null, "NodeNames": names }));
         }
         let items: Vec<_> = nodes.iter().map(|node| &*node.node).collect();
-        json!({ "Pod": pod, "Nodes": { "metadata": {}, "items": items }, "NodeNames": null })
+        Ok(json!({ "Pod": pod, "Nodes": { "metadata": {}, "items": items }, "NodeNames": null }))
     }
 
     async fn ask(&self, verb: &str, question: &Value) -> Result<Value, Unheard> {

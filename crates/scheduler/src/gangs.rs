@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::pod::Pod;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::scheduling::v1alpha1::{PodGroupPolicy, Workload};
 
 /// How long the first of a gang that is promised a Node waits for the others. Source: `DefaultSchedulingTimeoutDuration`.

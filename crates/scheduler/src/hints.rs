@@ -9,7 +9,7 @@ mod nodes;
 mod pods;
 mod volumes;
 
-use k8s_openapi::api::core::v1::Pod;
+use controller::pod::Pod;
 
 use crate::events::Event;
 use crate::node_info::Snapshot;

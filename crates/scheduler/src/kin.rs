@@ -3,10 +3,11 @@
 //! Pods that say nothing about how they are spread are spread with their kin. Source: `DefaultSelector` of upstream's
 //! scheduler, which the default constraints of `PodTopologySpread` stand on.
 
+use controller::pod::Pod;
 use controller::selector::{contains, is_empty};
 use controller::{Informer, Informers};
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Pod, ReplicationController, Service};
+use k8s_openapi::api::core::v1::{ReplicationController, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 /// What groups Pods.

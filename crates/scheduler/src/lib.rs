@@ -4,6 +4,7 @@
 //! `pods/binding`, so it also schedules for a stock API server. Deciding is a function of a snapshot; chance
 //! (among equally good nodes) comes in as an argument.
 
+mod allowed;
 pub mod arguments;
 mod claims;
 pub mod configuration;

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use controller::pod::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::Node;
 
+use crate::allowed::Allowed;
 use crate::devices::Devices;
 use crate::gangs::Gangs;
 use crate::places::{KindId, Places};
@@ -32,6 +34,8 @@ pub struct NodeInfo {
     pub images: Arc<HashMap<String, i64>>,
     /// The Pods, by uid.
     pub pods: BTreeMap<String, Arc<Pod>>,
+    /// Where it is among the Nodes of its snapshot, if it is in one.
+    pub(crate) position: Option<usize>,
 }
 
 impl NodeInfo {
@@ -53,6 +57,7 @@ impl NodeInfo {
             ports: BTreeSet::new(),
             images: Arc::new(images),
             pods: BTreeMap::new(),
+            position: None,
         }
     }
 
@@ -68,6 +73,7 @@ impl NodeInfo {
 
     /// Takes over what runs on the same Node.
     fn take_pods(&mut self, old: &mut Self) {
+        self.position = old.position;
         self.pods = std::mem::take(&mut old.pods);
         self.ports = std::mem::take(&mut old.ports);
         self.requested = std::mem::take(&mut old.requested);
@@ -159,6 +165,8 @@ pub struct Snapshot {
     pub devices: Devices,
     /// Workloads, and the Pods that go to Nodes together.
     pub gangs: Gangs,
+    /// Which Nodes Pods may be on, by what they have asked for last.
+    pub(crate) allowed: Allowed,
 }
 
 /// A Pod that is on a Node, or soon will be.
@@ -223,7 +231,10 @@ impl Snapshot {
         }
         if let Some(known) = self.node_mut(&name) {
             info.take_pods(known);
-            let old = std::mem::replace(known, info);
+            let (new, old) = (info.node.clone(), std::mem::replace(known, info));
+            if new.metadata.labels != old.node.metadata.labels {
+                self.allowed.forget();
+            }
             return self.forget_images(&old);
         }
         for uid in self.homeless.remove(&name).into_iter().flatten() {
@@ -234,6 +245,8 @@ impl Snapshot {
         let after = |at: &usize| self.nodes.get(*at).is_some_and(|other| other.name() < name.as_str());
         let position = self.order.partition_point(after);
         self.order.insert(position, self.nodes.len());
+        self.allowed.forget();
+        info.position = Some(self.nodes.len());
         self.index.insert(name, self.nodes.len());
         self.nodes.push(info);
     }
@@ -241,12 +254,14 @@ impl Snapshot {
     /// Removes a Node; Pods that are placed on it are homeless until it comes back.
     pub fn remove_node(&mut self, name: &str) {
         let Some(at) = self.index.remove(name) else { return };
+        self.allowed.forget();
         self.places.remove_node(name);
         self.order.retain(|other| *other != at);
         let old = self.nodes.swap_remove(at);
         let last = self.nodes.len();
-        if let Some(moved) = self.nodes.get(at).map(|moved| moved.name().to_owned()) {
-            self.index.insert(moved, at);
+        if let Some(moved) = self.nodes.get_mut(at) {
+            moved.position = Some(at);
+            self.index.insert(moved.name().to_owned(), at);
             self.order.iter_mut().filter(|other| **other == last).for_each(|other| *other = at);
         }
         self.forget_images(&old);

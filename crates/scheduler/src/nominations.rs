@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use controller::pod::Pod;
 
 use crate::node_info::Snapshot;
 use crate::preemption::priority;

@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::selector::Labels;
-use k8s_openapi::api::core::v1::{Affinity, Node, Pod};
+use k8s_openapi::api::core::v1::{Affinity, Node};
 
 /// Topologies that are kept.
 const TOPOLOGIES_MAX: usize = 32;
@@ -330,7 +331,7 @@ fn is_choosy(pod: &Pod) -> bool {
 }
 
 fn affinity(pod: &Pod) -> Option<&Affinity> {
-    pod.spec.as_ref()?.affinity.as_ref()
+    pod.spec.as_ref()?.affinity.as_deref()
 }
 
 fn asks(pod: &Pod) -> String {

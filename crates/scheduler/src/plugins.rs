@@ -19,10 +19,11 @@ mod volume_zone;
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use controller::pod::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use crate::allowed::Verdicts;
 use crate::devices::{self, Devices};
 use crate::node_info::{NodeInfo, PodNeed, Snapshot};
 use crate::profile::{Point, Profile};
@@ -48,6 +49,8 @@ pub struct Candidate<'a> {
     zones: volume_zone::State,
     attached: volume_limits::State,
     is_claim_taken: bool,
+    /// Which Nodes its selector and affinity allow, as far as that is known.
+    allowed: Verdicts,
     devices: &'a Devices,
     claims: dynamic_resources::State,
     /// Those of the profile's filters that may have something against a Node.
@@ -69,6 +72,7 @@ impl<'a> Candidate<'a> {
             zones: volume_zone::State::new(pod, &snapshot.storage),
             attached: volume_limits::State::new(pod, &snapshot.storage),
             is_claim_taken: volume_restrictions::is_taken(pod, snapshot),
+            allowed: snapshot.allowed.of(pod, snapshot.len()),
             devices: &snapshot.devices,
             claims: dynamic_resources::State::new(pod, snapshot),
             filters: Vec::new(),

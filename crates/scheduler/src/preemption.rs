@@ -8,9 +8,10 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::selector;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use crate::arguments::Candidates;

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Action, EventType};
-use k8s_openapi::api::core::v1::Pod;
 use machinery::features::Feature;
 
 use crate::arguments::Arguments;

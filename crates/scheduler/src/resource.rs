@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodStatus};
+use controller::pod::{Container, Pairs, Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use machinery::names;
 use machinery::quantity::Quantity;
@@ -33,7 +33,7 @@ pub struct Resources {
 
 impl Resources {
     /// Reads a resource list.
-    pub fn from_list(list: Option<&BTreeMap<String, ApiQuantity>>) -> Self {
+    pub fn from_list<'a>(list: Option<impl IntoIterator<Item = (&'a String, &'a ApiQuantity)>>) -> Self {
         let mut sum = Self::default();
         for (name, quantity) in list.into_iter().flatten() {
             let Ok(quantity) = quantity.0.parse::<Quantity>() else { continue };
@@ -100,7 +100,7 @@ pub fn pod_requests(pod: &Pod) -> Resources {
 /// As [`pod_requests`], but containers that ask for no CPU or memory count a little, so that many of them spread.
 pub fn pod_requests_non_zero(pod: &Pod) -> Resources {
     sum(pod, |requests, amount| {
-        let asks = |name: &str| requests.is_some_and(|requests| requests.contains_key(name));
+        let asks = |name: &str| requests.is_some_and(|requests| requests.get(name).is_some());
         if !asks("cpu") {
             amount.milli_cpu = amount.milli_cpu.max(NON_ZERO_MILLI_CPU);
         }
@@ -111,7 +111,7 @@ pub fn pod_requests_non_zero(pod: &Pod) -> Resources {
 }
 
 /// Quantities by resource.
-type List = BTreeMap<String, ApiQuantity>;
+type List = Pairs<ApiQuantity>;
 
 fn sum(pod: &Pod, raise: impl Fn(Option<&List>, &mut Resources)) -> Resources {
     let Some(spec) = &pod.spec else { return Resources::default() };

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use base::{Clock, Random, Tasks};
 use controller::informer::Changes;
+use controller::pod::Pod;
 use controller::trace::Reporter;
 use controller::{Hands, Informer, Informers, Recorder};
-use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use machinery::features::Feature;
 use tokio::sync::mpsc;
@@ -73,7 +73,7 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
     let recorder = Recorder::start(&informers, "default-scheduler");
     let mut scheduler = Scheduler {
         metrics: informers.metrics().registry().part(SchedulerMetrics::new),
-        extenders: join_all(configuration.extenders.into_iter().map(extender::Client::new)).await,
+        extenders: extender::clients(configuration.extenders, &informers).await,
         hands: Hands::new(informers.clone(), recorder),
         client: informers.client().clone(),
         clock: informers.clock().clone(),

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use controller::Kind;
 use controller::informer::Change;
+use controller::pod::Pod;
 use controller::volume::{self, matching};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 
 /// Objects by key, in key order.

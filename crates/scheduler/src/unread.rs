@@ -1,77 +1,33 @@
-//! The parts of Pods that scheduling does not depend on: they are not kept, and are most of a Pod. Extenders are sent
-//! whole Pods; where there are some, all is kept.
+//! What scheduling does not depend on of the Pods that it shares a type with controllers for (`controller::pod`): it is not
+//! kept. Extenders are sent whole Pods; where there are some, their informer has all, and nothing is left out here.
 //!
 //! Whoever comes to read one of these fields takes it from the list; until then tests see Pods without them.
 
 use controller::informer::Unread;
+#[cfg(test)]
+use controller::pod::Pod;
 
 /// Of containers and init containers.
-const CONTAINER: [&str; 20] = [
-    "args",
-    "command",
-    "env",
-    "envFrom",
-    "imagePullPolicy",
-    "lifecycle",
-    "livenessProbe",
-    "readinessProbe",
-    "resizePolicy",
-    "resources.limits",
-    "restartPolicyRules",
-    "securityContext",
-    "startupProbe",
-    "stdin",
-    "terminationMessagePath",
-    "terminationMessagePolicy",
-    "tty",
-    "volumeDevices",
-    "volumeMounts",
-    "workingDir",
-];
+const CONTAINER: [&str; 3] = ["env", "envFrom", "resources.limits"];
 /// Of their statuses: what they have, and were promised, counts.
-const STATUS: [&str; 12] = [
-    "allocatedResourcesStatus",
-    "containerID",
-    "image",
-    "imageID",
-    "lastState",
-    "ready",
-    "resources.limits",
-    "started",
-    "state",
-    "stopSignal",
-    "user",
-    "volumeMounts",
-];
-/// Elsewhere. Volumes count that have claims, that drivers have taken over, or that one Node has at a time.
-const OTHERS: [&str; 27] = [
+const STATUS: [&str; 2] = ["resources.limits", "state"];
+/// Elsewhere. Volumes count that have claims, that drivers have taken over, or that one Node has at a time; conditions that
+/// are not met, such as that the Pod has a Node, and two others.
+const OTHERS: [&str; 14] = [
     "metadata.annotations",
     "metadata.finalizers",
-    "spec.automountServiceAccountToken",
-    "spec.dnsConfig",
-    "spec.dnsPolicy",
-    "spec.enableServiceLinks",
+    "metadata.generateName",
     "spec.ephemeralContainers",
-    "spec.hostAliases",
     "spec.hostname",
     "spec.imagePullSecrets",
-    "spec.readinessGates",
+    "spec.priorityClassName",
     "spec.restartPolicy",
-    "spec.securityContext",
-    "spec.serviceAccount",
-    "spec.serviceAccountName",
-    "spec.setHostnameAsFQDN",
     "spec.subdomain",
-    "spec.terminationGracePeriodSeconds",
     "spec.volumes[persistentVolumeClaim|ephemeral|awsElasticBlockStore|azureDisk|azureFile|cinder|gcePersistentDisk|iscsi|\
      portworxVolume|rbd|vsphereVolume]",
-    "status.ephemeralContainerStatuses",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.message",
+    "status.conditions[False|DisruptionTarget|PodResizePending]",
     "status.podIP",
     "status.podIPs",
-    "status.qosClass",
     "status.reason",
 ];
 
@@ -89,12 +45,11 @@ pub(crate) fn of_pods() -> Unread {
 /// Reads YAML; of Pods what the scheduler knows of them.
 #[cfg(test)]
 pub(crate) fn parse<T: serde::de::DeserializeOwned + 'static>(yaml: &str) -> T {
-    use k8s_openapi::api::core::v1::Pod;
-
     let read: T = serde_saphyr::from_str(yaml).unwrap_or_else(|error| panic!("{error}: {yaml}"));
     match (&read as &dyn std::any::Any).downcast_ref::<Pod>() {
-        Some(pod) => {
-            controller::informer::known(&serde_json::json!(pod).to_string(), &of_pods()).expect("a Pod")
+        Some(Pod { metadata, spec, status }) => {
+            let pod = serde_json::json!({ "metadata": metadata, "spec": spec, "status": status });
+            controller::informer::known(&pod.to_string(), &of_pods()).expect("a Pod")
         }
         None => read,
     }

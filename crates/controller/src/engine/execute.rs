@@ -22,6 +22,8 @@ use crate::sender::Sender;
 
 /// Requests of one plan that are under way at once.
 const CONCURRENT_REQUESTS_MAX: usize = 64;
+/// Actions of a plan that are very many.
+const BURST_ACTIONS: usize = 1_000;
 
 #[derive(Clone)]
 pub(super) struct Executor {
@@ -110,6 +112,10 @@ enum Seen {
     Going { key: String, uid: Option<String> },
 }
 
+/// A setting: what this process does when a plan of very many actions has been carried out. Its objects were many times what
+/// is kept of them.
+pub struct AfterBurst(pub fn());
+
 impl Executor {
     pub(super) fn new(
         informers: Informers,
@@ -122,6 +128,7 @@ impl Executor {
     }
 
     pub(super) async fn carry_out(&self, mut plan: Plan) -> Done {
+        let is_burst = plan.actions().count() >= BURST_ACTIONS;
         let mut done = Done::default();
         for (number, step) in std::mem::take(&mut plan.steps).into_iter().enumerate() {
             let Err(failure) = self.carry_out_step(step, &mut done).await else { continue };
@@ -136,6 +143,9 @@ impl Executor {
             }
             done.failure = Some(failure);
             break;
+        }
+        if let Some(after) = self.informers.setting::<AfterBurst>().filter(|_| is_burst) {
+            (after.0)();
         }
         done
     }
@@ -333,6 +343,7 @@ fn own_write(request: &ApiRequest, body: &[u8]) -> Option<OwnWrite> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use parking_lot::Mutex;
 
@@ -406,5 +417,19 @@ mod tests {
         let done = carry_out(plan(vec![first, errand(&log, "never", |_| Outcome::default())])).await;
         assert_eq!(*log.lock(), ["first", "follows"]);
         assert!(done.failure.is_some_and(|failure| failure.text() == "follows: "));
+    }
+
+    #[tokio::test]
+    async fn after_very_many_actions_something_is_done_once() {
+        static DONE: AtomicUsize = AtomicUsize::new(0);
+        let (_server, informers, _) = Server::start(State::default());
+        informers.setting_or(|| AfterBurst(|| _ = DONE.fetch_add(1, Ordering::Relaxed)));
+        let (recorder, client) = (Recorder::start(&informers, "tester"), informers.client().clone());
+        let executor = Executor::new(informers, client, recorder, None);
+        for count in [BURST_ACTIONS - 1, BURST_ACTIONS] {
+            let all = (0..count).map(|_| errand(&Log::default(), "one", |_| Outcome::default()));
+            executor.carry_out(plan(all.collect())).await;
+        }
+        assert_eq!(DONE.load(Ordering::Relaxed), 1);
     }
 }

@@ -9,8 +9,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use controller::pod::{Container, Pod};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Container, Pod};
 use machinery::quantity::Quantity;
 
 use super::metrics::Readings;

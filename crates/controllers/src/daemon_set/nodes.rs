@@ -22,7 +22,7 @@ pub(super) fn judge(spec: &DaemonSetSpec, node: &Node) -> Verdict {
     let pod = spec.template.spec.clone().unwrap_or_default();
     let is_named =
         pod.node_name.as_deref().is_none_or(|wanted| wanted.is_empty() || wanted == name(&node.metadata));
-    if !is_named || !allows(&pod, &node.metadata) {
+    if !is_named || !allows(pod.node_selector.as_ref(), pod.affinity.as_ref(), &node.metadata) {
         return Verdict::Leave;
     }
     let tolerations = tolerations(&pod);

@@ -2,9 +2,11 @@
 
 use std::cmp::Ordering;
 
+use controller::pod::Pod;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{
-    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, PodTemplateSpec, Toleration,
+    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod as WholePod, PodSpec, PodTemplateSpec,
+    Toleration,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -33,7 +35,13 @@ const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-una
 const NODE_NAME_FIELD: &str = "metadata.name";
 
 /// The Pod of `set` for `node`, made from `template`, whose revision has this hash.
-pub(super) fn pod(set: &DaemonSet, template: &PodTemplateSpec, hash: &str, node: &str, name: String) -> Pod {
+pub(super) fn pod(
+    set: &DaemonSet,
+    template: &PodTemplateSpec,
+    hash: &str,
+    node: &str,
+    name: String,
+) -> WholePod {
     let meta = template.metadata.clone().unwrap_or_default();
     let mut labels = meta.labels.unwrap_or_default();
     labels.insert(CONTROLLER_REVISION_HASH.to_owned(), hash.to_owned());
@@ -46,7 +54,7 @@ pub(super) fn pod(set: &DaemonSet, template: &PodTemplateSpec, hash: &str, node:
     spec.tolerations = Some(tolerations(&spec));
     let affinity = spec.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
     affinity.required_during_scheduling_ignored_during_execution = Some(only(node));
-    Pod {
+    WholePod {
         metadata: ObjectMeta {
             generate_name: Some(generate_name(&set.metadata)),
             name: Some(name),

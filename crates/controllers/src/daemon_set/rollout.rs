@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::plan::FAILURE;
+use controller::pod::Pod;
 use controller::{Action, EventType, Plan, Propagation};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::nodes::{Verdict, judge};

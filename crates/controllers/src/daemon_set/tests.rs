@@ -1,6 +1,8 @@
 use expect_test::{Expect, expect};
 
 use super::*;
+use serde_json::json;
+
 use crate::fixture::{list, noon, parse, render};
 
 fn set(spec: &str) -> DaemonSet {
@@ -212,6 +214,6 @@ fn a_pod_is_made_for_its_node() {
     set.metadata.annotations = Some(annotations.into());
     let template = parse("{metadata: {labels: {app: agent}}, spec: {containers: [], hostNetwork: true}}");
     let pod = pod::pod(&set, &template, "h1", "one", "agent-x".into());
-    assert_eq!(pod::target(&pod), Some("one"));
+    assert_eq!(pod::target(&parse(&json!(pod).to_string())), Some("one"));
     expect![[r#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"agent-","labels":{"app":"agent","controller-revision-hash":"h1","pod-template-generation":"3"},"name":"agent-x","namespace":"kube-system","ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"controller":true,"kind":"DaemonSet","name":"agent","uid":"d1"}]},"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["one"]}]}]}}},"containers":[],"hostNetwork":true,"tolerations":[{"effect":"NoExecute","key":"node.kubernetes.io/not-ready","operator":"Exists"},{"effect":"NoExecute","key":"node.kubernetes.io/unreachable","operator":"Exists"},{"effect":"NoSchedule","key":"node.kubernetes.io/disk-pressure","operator":"Exists"},{"effect":"NoSchedule","key":"node.kubernetes.io/memory-pressure","operator":"Exists"},{"effect":"NoSchedule","key":"node.kubernetes.io/pid-pressure","operator":"Exists"},{"effect":"NoSchedule","key":"node.kubernetes.io/unschedulable","operator":"Exists"},{"effect":"NoSchedule","key":"node.kubernetes.io/network-unavailable","operator":"Exists"}]}}"#]].assert_eq(&serde_json::to_string(&pod).expect("JSON"));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use controller::pod::Pod;
 
 use crate::deployment::rollout::Rollout;
 use crate::deployment::sets::{Set, total};

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use controller::pod::Pod;
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Source};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use k8s_openapi::api::core::v1::PodCondition;
 use serde_json::json;
 
 use crate::object::{is_deleting, name, namespace, time};

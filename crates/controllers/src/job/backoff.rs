@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::Informers;
+use controller::pod::{ContainerStatus, Pod};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use parking_lot::Mutex;
 
 use super::pods::{Role, has_finalizer};

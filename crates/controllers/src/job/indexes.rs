@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use k8s_openapi::api::core::v1::Pod;
+use controller::pod::Pod;
 
 use crate::object::annotation;
 

@@ -1,9 +1,9 @@
 //! The metrics of Jobs, in upstream's names. Source: `pkg/controller/job/metrics`.
 
+use controller::pod::Pod;
 use controller::tally::{CounterRow, Labels, Measured, SecondsRow, Tally};
 use controller::{Action, Change, Informers};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
-use k8s_openapi::api::core::v1::Pod;
 
 use super::Decision;
 use super::ending::{Outcome, finished};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Change, Controller, Informers, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::Resource;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
 
 use super::pods::{has_finalizer, release};
 use super::{finished, is_managed_elsewhere};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
-use k8s_openapi::api::core::v1::Pod;
 
 use super::failure_policy::{Verdict, judge};
 use super::indexes::{Indexes, completion_index};

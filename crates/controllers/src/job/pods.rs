@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Action, Patch, selector};
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, PodTemplateSpec,
+    Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod as WholePod, PodTemplateSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
@@ -156,11 +157,11 @@ impl<'a> Maker<'a> {
     }
 
     /// A Pod for an index, in place of `replaced`; or any.
-    pub(super) fn make(&mut self, index: Option<i32>, replaced: Option<&Pod>) -> Pod {
+    pub(super) fn make(&mut self, index: Option<i32>, replaced: Option<&Pod>) -> WholePod {
         let prefix = prefix(name(&self.job.metadata), index);
         let name = self.names.next(&prefix);
         let meta = self.template.metadata.clone().unwrap_or_default();
-        let mut pod = Pod {
+        let mut pod = WholePod {
             metadata: ObjectMeta {
                 generate_name: Some(prefix),
                 name: Some(name),
@@ -180,7 +181,7 @@ impl<'a> Maker<'a> {
         pod
     }
 
-    fn tell(&self, pod: &mut Pod, index: i32, replaced: Option<&Pod>) {
+    fn tell(&self, pod: &mut WholePod, index: i32, replaced: Option<&Pod>) {
         let text = index.to_string();
         pod.metadata.labels.get_or_insert_default().insert(COMPLETION_INDEX.to_owned(), text.clone());
         let annotations = pod.metadata.annotations.get_or_insert_default();

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use controller::Action;
+use controller::pod::Pod;
 use k8s_openapi::api::batch::v1::{JobStatus, UncountedTerminatedPods};
-use k8s_openapi::api::core::v1::Pod;
 
 use super::ending::{Ending, Outcome};
 use super::failure_policy::judge;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::Action;
+use controller::pod::Pod;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
 use super::Snapshot;
 use super::backoff;

@@ -4,6 +4,7 @@
 //! Source: `ComputeZoneState`, `setLimiterInZone`, `--node-eviction-rate` and its kin.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -43,27 +44,84 @@ pub(crate) fn zone_of(node: &Node) -> (&str, &str) {
     )
 }
 
+/// Region and zone.
+type Zone = (String, String);
+
 /// Of a zone's nodes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     ready: usize,
     unready: usize,
 }
 
-/// How fast Pods may be driven off the nodes of the zone of `node`, which is one of `nodes`.
-pub(super) fn pace<'a>(node: &Node, nodes: impl Iterator<Item = &'a Node>, options: &Options) -> Pace {
-    let mut zones: BTreeMap<(&str, &str), Count> = BTreeMap::new();
-    for node in nodes.filter(|node| label(&node.metadata, EXCLUDED).is_none()) {
-        let count = zones.entry(zone_of(node)).or_default();
-        match ready_status(node) {
-            Some("True") => count.ready += 1,
-            _ => count.unready += 1,
+impl Count {
+    fn of(&mut self, is_ready: bool) -> &mut usize {
+        if is_ready { &mut self.ready } else { &mut self.unready }
+    }
+}
+
+/// The nodes of each zone, counted as they change: when a whole zone goes, each of its nodes asks.
+#[derive(Debug, Default)]
+pub(super) struct Zones(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    /// What each node was counted as, by its name.
+    nodes: BTreeMap<String, (Zone, bool)>,
+    zones: BTreeMap<Zone, Count>,
+}
+
+impl Zones {
+    /// Those of these nodes.
+    pub(super) fn of(nodes: &[Arc<Node>]) -> Self {
+        let zones = Self::default();
+        for node in nodes {
+            zones.note(node.metadata.name.as_deref().unwrap_or_default(), Some(node));
+        }
+        zones
+    }
+
+    /// Counts the node of this name as it is now; `None` if it is gone.
+    pub(super) fn note(&self, name: &str, node: Option<&Node>) {
+        let counts = node.filter(|node| label(&node.metadata, EXCLUDED).is_none());
+        let now = counts.map(|node| (owned(zone_of(node)), ready_status(node) == Some("True")));
+        let mut counted = self.0.lock();
+        let before = match &now {
+            Some(now) => counted.nodes.insert(name.to_owned(), now.clone()),
+            None => counted.nodes.remove(name),
+        };
+        if before == now {
+            return;
+        }
+        if let Some((zone, was_ready)) = before
+            && let Some(count) = counted.zones.get_mut(&zone)
+        {
+            *count.of(was_ready) -= 1;
+            if *count == Count::default() {
+                counted.zones.remove(&zone);
+            }
+        }
+        if let Some((zone, is_ready)) = now {
+            *counted.zones.entry(zone).or_default().of(is_ready) += 1;
         }
     }
-    if !zones.is_empty() && zones.values().all(|count| count.ready == 0) {
-        return Pace::Stopped;
+
+    /// How fast Pods may be driven off the nodes of the zone of `node`.
+    pub(super) fn pace(&self, node: &Node, options: &Options) -> Pace {
+        let zones = &self.0.lock().zones;
+        if !zones.is_empty() && zones.values().all(|count| count.ready == 0) {
+            return Pace::Stopped;
+        }
+        pace(zones.get(&owned(zone_of(node))).copied().unwrap_or_default(), options)
     }
-    let Count { ready, unready } = zones.get(&zone_of(node)).copied().unwrap_or_default();
+}
+
+fn owned((region, zone): (&str, &str)) -> Zone {
+    (region.to_owned(), zone.to_owned())
+}
+
+fn pace(zone: Count, options: &Options) -> Pace {
+    let Count { ready, unready } = zone;
     let all = ready + unready;
     let unready_share = unready as f64 / all.max(1) as f64;
     let is_unhealthy =
@@ -85,17 +143,15 @@ fn of_rate(rate: f64) -> Pace {
 
 /// Whose turn it was last, by zone.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<BTreeMap<(String, String), (Timestamp, String)>>);
+pub(super) struct Turns(Mutex<BTreeMap<Zone, (Timestamp, String)>>);
 
 impl Turns {
     /// Takes the zone's turn for a node; or says how long it has to wait. Whose turn it was has it still: it may have
     /// failed.
     pub(super) fn take(&self, node: &Node, period: Duration, now: Timestamp) -> Option<Duration> {
-        let (region, zone) = zone_of(node);
         let name = node.metadata.name.as_deref().unwrap_or_default();
         let mut turns = self.0.lock();
-        let turn =
-            turns.entry((region.to_owned(), zone.to_owned())).or_insert((Timestamp::MIN, String::new()));
+        let turn = turns.entry(owned(zone_of(node))).or_insert((Timestamp::MIN, String::new()));
         let left = period.saturating_sub(since_until(turn.0, now));
         if !left.is_zero() && turn.1 != name {
             return Some(left);
@@ -120,6 +176,15 @@ mod tests {
         ))
     }
 
+    /// Nodes with names of their own.
+    fn numbered(nodes: impl IntoIterator<Item = Node>) -> Zones {
+        let named = nodes.into_iter().enumerate().map(|(number, mut node)| {
+            node.metadata.name = Some(number.to_string());
+            Arc::new(node)
+        });
+        Zones::of(&named.collect::<Vec<_>>())
+    }
+
     /// Zones by how many of their nodes are ready and are not; the node is one of the first that is not.
     fn check(what: &str, zones: &[(&str, usize, usize)], expect: Pace) {
         let of = |(zone, ready, unready): &(&str, usize, usize)| {
@@ -127,9 +192,9 @@ mod tests {
             nodes.extend(vec![node(zone, "Unknown"); *unready]);
             nodes
         };
-        let nodes: Vec<Node> = zones.iter().flat_map(of).collect();
         let own = node(zones[0].0, "Unknown");
-        assert_eq!(pace(&own, nodes.iter(), &Options::default()), expect, "{what}");
+        let zones = numbered(zones.iter().flat_map(of));
+        assert_eq!(zones.pace(&own, &Options::default()), expect, "{what}");
     }
 
     #[test]
@@ -162,9 +227,32 @@ mod tests {
     fn nodes_that_say_nothing_of_their_zone_are_not_counted() {
         let mut excluded = node("a", "Unknown");
         excluded.metadata.labels.get_or_insert_default().insert(EXCLUDED.to_owned(), String::new());
-        assert_eq!(pace(&excluded, std::iter::once(&excluded), &Options::default()), Pace::OneIn(PERIOD));
-        let nodes = [excluded.clone(), excluded.clone(), excluded, node("a", "Unknown"), node("b", "True")];
-        assert_eq!(pace(&nodes[0], nodes.iter(), &Options::default()), Pace::OneIn(PERIOD));
+        let alone = numbered([excluded.clone()]);
+        assert_eq!(alone.pace(&excluded, &Options::default()), Pace::OneIn(PERIOD));
+        let others = [node("a", "Unknown"), node("b", "True")];
+        let zones = numbered(vec![excluded.clone(); 3].into_iter().chain(others));
+        assert_eq!(zones.pace(&excluded, &Options::default()), Pace::OneIn(PERIOD));
+    }
+
+    #[test]
+    fn nodes_count_as_they_are_now() {
+        let zones = numbered([node("a", "True"), node("a", "Unknown"), node("b", "Unknown")]);
+        let check = |name: &str, now: Option<Node>, expect: &[(&str, usize, usize)]| {
+            zones.note(name, now.as_ref());
+            let counted = zones.0.lock();
+            let shown =
+                counted.zones.iter().map(|((_, zone), count)| (zone.as_str(), count.ready, count.unready));
+            assert_eq!(shown.collect::<Vec<_>>(), expect, "{name}");
+        };
+        check("0", Some(node("a", "True")), &[("a", 1, 1), ("b", 0, 1)]);
+        check("0", Some(node("a", "False")), &[("a", 0, 2), ("b", 0, 1)]);
+        check("2", Some(node("a", "True")), &[("a", 1, 2)]);
+        check("1", None, &[("a", 1, 1)]);
+        check("unknown", None, &[("a", 1, 1)]);
+        let mut excluded = node("a", "True");
+        excluded.metadata.labels.get_or_insert_default().insert(EXCLUDED.to_owned(), String::new());
+        check("2", Some(excluded), &[("a", 0, 1)]);
+        check("3", Some(node("c", "True")), &[("a", 0, 1), ("c", 1, 0)]);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
 use crate::object::{annotation, created, uid};
 use crate::pod::{is_active, is_ready, node_name, phase_rank, ready_since, restarts_max, since_until};

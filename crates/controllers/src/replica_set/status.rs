@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::plan::FAILURE;
+use controller::pod::Pod;
 use controller::{Action, EventType};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
-use k8s_openapi::api::core::v1::Pod;
 
 use super::Set;
 use crate::object::time;

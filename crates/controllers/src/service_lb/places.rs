@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Pod, Service};
+use controller::pod::Pod;
+use k8s_openapi::api::core::v1::Service;
 
 use super::{Snapshot, spec_of};
 use crate::object::key;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Action, EventType};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::object::{controller_of, controller_reference, is_deleting, name, namespace, uid};

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use controller::pod::Pod;
 use controller::{Action, Patch};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaimVolumeSource, Pod, PodSpec, PodTemplateSpec, Volume};
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaimVolumeSource, Pod as WholePod, PodTemplateSpec, Volume,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
@@ -51,25 +54,25 @@ pub(super) fn pod(
     template: &PodTemplateSpec,
     revision: &str,
     ordinal: i32,
-) -> Pod {
+) -> WholePod {
     let meta = template.metadata.clone().unwrap_or_default();
     let mut labels = meta.labels.unwrap_or_default();
     labels.insert(CONTROLLER_REVISION_HASH.to_owned(), revision.to_owned());
-    let mut pod = Pod {
-        metadata: ObjectMeta {
-            generate_name: Some(generate_name(&set.metadata)),
-            namespace: set.metadata.namespace.clone(),
-            labels: Some(labels),
-            annotations: meta.annotations,
-            finalizers: meta.finalizers,
-            owner_references: Some(vec![controller_reference(set)]),
-            ..ObjectMeta::default()
-        },
-        spec: template.spec.clone(),
-        status: None,
+    let mut metadata = ObjectMeta {
+        generate_name: Some(generate_name(&set.metadata)),
+        namespace: set.metadata.namespace.clone(),
+        labels: Some(labels),
+        annotations: meta.annotations,
+        finalizers: meta.finalizers,
+        owner_references: Some(vec![controller_reference(set)]),
+        ..ObjectMeta::default()
     };
-    identify(set, spec, &mut pod, ordinal);
-    pod
+    identify(set, &mut metadata, ordinal);
+    let mut pod_spec = template.spec.clone().unwrap_or_default();
+    pod_spec.hostname.clone_from(&metadata.name);
+    pod_spec.subdomain = subdomain(spec);
+    mount_claims(set, spec, &mut pod_spec.volumes, ordinal);
+    WholePod { metadata, spec: Some(pod_spec), status: None }
 }
 
 /// Gives `pod` the identity that it should have; nothing if it has it. Not all of the Pod is known here (`unread.rs`), so only
@@ -80,25 +83,25 @@ pub(super) fn correction(
     pod: &Pod,
     ordinal: i32,
 ) -> Option<Action> {
-    let mut right = pod.clone();
-    identify(set, spec, &mut right, ordinal);
+    let mut right = pod.metadata.clone();
+    identify(set, &mut right, ordinal);
     let (mut patch, meta) = (json!({}), &pod.metadata);
-    if right.metadata.labels != meta.labels {
+    if right.labels != meta.labels {
         let known = |label: &str| meta.labels.as_ref().and_then(|labels| labels.get(label));
-        let new =
-            right.metadata.labels.iter().flatten().filter(|(label, value)| known(label) != Some(*value));
+        let new = right.labels.iter().flatten().filter(|(label, value)| known(label) != Some(*value));
         patch["metadata"]["labels"] = json!(new.collect::<BTreeMap<_, _>>());
     }
-    let (was, is) = (pod.spec.as_ref()?, right.spec.as_ref()?);
+    let was = pod.spec.as_ref()?;
     for (field, was, is) in
-        [("hostname", &was.hostname, &is.hostname), ("subdomain", &was.subdomain, &is.subdomain)]
+        [("hostname", &was.hostname, &right.name), ("subdomain", &was.subdomain, &subdomain(spec))]
     {
         if was != is {
             patch["spec"][field] = json!(is);
         }
     }
-    let volumes = |spec: &PodSpec| spec.volumes.clone().unwrap_or_default();
-    if volumes(was) != volumes(is) {
+    let mut volumes = was.volumes.clone();
+    mount_claims(set, spec, &mut volumes, ordinal);
+    if volumes.unwrap_or_default() != was.volumes.clone().unwrap_or_default() {
         let templates = spec.volume_claim_templates.iter().flatten().map(|claim| name(&claim.metadata));
         let claimed = templates.map(|template| {
             let source = json!({ "claimName": claim_name(set, template, ordinal) });
@@ -115,24 +118,25 @@ pub(super) fn correction(
     Some(Action::patch::<Pod>(namespace(meta), name(meta), Patch::Strategic(patch)))
 }
 
-fn identify(set: &StatefulSet, spec: &StatefulSetSpec, pod: &mut Pod, ordinal: i32) {
+/// Gives metadata the name, which is also the Pod's hostname, and the labels of it.
+fn identify(set: &StatefulSet, meta: &mut ObjectMeta, ordinal: i32) {
     let name = pod_name(set, ordinal);
-    let labels = pod.metadata.labels.get_or_insert_default();
+    let labels = meta.labels.get_or_insert_default();
     labels.insert(POD_NAME.to_owned(), name.clone());
     labels.insert(POD_INDEX.to_owned(), ordinal.to_string());
-    let pod_spec = pod.spec.get_or_insert_default();
-    pod_spec.hostname = Some(name.clone());
-    pod_spec.subdomain = spec.service_name.clone().filter(|service| !service.is_empty());
-    pod.metadata.name = Some(name);
-    mount_claims(set, spec, pod_spec, ordinal);
+    meta.name = Some(name);
+}
+
+fn subdomain(spec: &StatefulSetSpec) -> Option<String> {
+    spec.service_name.clone().filter(|service| !service.is_empty())
 }
 
 /// The claims' volumes take the place of the template's volumes of the same names; none moves if all are there.
-fn mount_claims(set: &StatefulSet, spec: &StatefulSetSpec, pod_spec: &mut PodSpec, ordinal: i32) {
+fn mount_claims(set: &StatefulSet, spec: &StatefulSetSpec, all: &mut Option<Vec<Volume>>, ordinal: i32) {
     let templates = spec.volume_claim_templates.iter().flatten().map(|claim| name(&claim.metadata));
     let wanted: Vec<(&str, String)> =
         templates.map(|template| (template, claim_name(set, template, ordinal))).collect();
-    let volumes = pod_spec.volumes.get_or_insert_default();
+    let volumes = all.get_or_insert_default();
     let is_there = |(template, claim): &(&str, String)| {
         volumes.iter().any(|volume| {
             let source = volume.persistent_volume_claim.as_ref();
@@ -153,6 +157,6 @@ fn mount_claims(set: &StatefulSet, spec: &StatefulSetSpec, pod_spec: &mut PodSpe
         volumes.extend(claimed.chain(rest));
     }
     if volumes.is_empty() {
-        pod_spec.volumes = None;
+        *all = None;
     }
 }

@@ -4,10 +4,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use controller::plan::FAILURE;
+use controller::pod::Pod;
 use controller::{Action, EventType, Plan, Propagation};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
-use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use k8s_openapi::api::core::v1::Pod as WholePod;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 use crate::object::{is_deleting, name, namespace, uid};
 use crate::pod::{Availability, is_finished, phase};
@@ -43,7 +45,7 @@ pub(super) struct Work {
     claims: Vec<Action>,
     updates: Vec<Action>,
     deletes: Vec<Arc<Pod>>,
-    creates: Vec<Pod>,
+    creates: Vec<WholePod>,
     told: Vec<Action>,
 }
 

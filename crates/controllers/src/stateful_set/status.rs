@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::Action;
+use controller::pod::Pod;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetStatus};
-use k8s_openapi::api::core::v1::Pod;
 
 use crate::object::is_deleting;
 use crate::pod::{Availability, availability, phase};

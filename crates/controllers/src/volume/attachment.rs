@@ -16,13 +16,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::pod::Pod;
 use controller::volume::{
     attachment_name, claims_of, csi, is_exclusive, migration, unique_name, volume_name,
 };
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Propagation, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    AttachedVolume, CSIPersistentVolumeSource, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    AttachedVolume, CSIPersistentVolumeSource, Node, PersistentVolume, PersistentVolumeClaim,
 };
 use k8s_openapi::api::storage::v1::{
     CSIDriver, CSINode, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec,

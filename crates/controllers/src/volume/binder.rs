@@ -10,9 +10,10 @@ mod volumes;
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::volume::{claim_class, volume_name};
 use controller::{Change, Controller, Informers, Plan, Source};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::{claim_and_volumes, claim_key};

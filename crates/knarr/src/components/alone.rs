@@ -13,7 +13,7 @@ use cli::args::{
 use cli::controller_manager::OptionArgs;
 use controller::lease::{Election, Timing};
 use controller::trace::Reporter;
-use controller::{ClientMetrics, Informers};
+use controller::{AfterBurst, ClientMetrics, Informers};
 use controllers::node_ipam::Ranges;
 use machinery::leader_election::LeaderElection;
 use machinery::net::{Cidr, Cidrs, Family};
@@ -48,6 +48,7 @@ impl Connection {
         let client = kube::Client::try_from(config.clone())?;
         let (clock, random, metrics) = (Clock::system(), Random::from_system(), ClientMetrics::default());
         let informers = Informers::metered(client, tasks.clone(), clock, random, metrics.of_part(agent));
+        informers.setting_or(|| AfterBurst(sys::process::give_memory_back));
         Ok(Self { config, informers })
     }
 

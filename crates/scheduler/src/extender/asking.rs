@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 

@@ -92,6 +92,19 @@ fn extender(url: &str) -> Extender {
     }
 }
 
+/// A client that knows these Pods whole: `p` with an argument, which scheduling has no use for.
+async fn client(extender: Extender) -> Client {
+    let names = ["p", "vip", "x", "y", "peer"];
+    let pods = names.map(|name| {
+        let uid = if name == "p" { "u" } else { name };
+        let pod = format!(
+            "{{metadata: {{name: {name}, namespace: d, uid: {uid}}}, spec: {{containers: [{{name: c, args: [a]}}]}}}}"
+        );
+        serde_saphyr::from_str(&pod).expect("a Pod")
+    });
+    Client::new(extender, Informer::fixed(pods.into())).await
+}
+
 fn pod() -> Pod {
     serde_saphyr::from_str("{metadata: {name: p, namespace: d, uid: u}, spec: {containers: [{name: c, resources: {limits: {example.com/a: '1'}}}]}}").expect("a pod")
 }
@@ -115,7 +128,7 @@ async fn check(answer: Answer, tell: fn(&mut Extender), expect: &str) -> Vec<(St
     let (url, asked) = serve(answer).await;
     let mut extender = extender(&url);
     tell(&mut extender);
-    let clients = [Client::new(extender).await];
+    let clients = [client(extender).await];
     let (pod, snapshot) = (pod(), nodes());
     let text =
         match decide_with(&interested(&clients, &pod), (&pod, None), &snapshot, 0, &mut Diagnosis::default())
@@ -142,6 +155,7 @@ async fn an_extender_filters_and_ranks() {
     assert_eq!((filter.as_str(), prioritize.as_str()), ("/sub/filter", "/sub/prioritize"));
     assert_eq!((&first["NodeNames"], &first["Nodes"]), (&json!(["a", "b", "c"]), &Value::Null));
     assert_eq!(first["Pod"]["metadata"]["name"], "p");
+    assert_eq!(first["Pod"]["spec"]["containers"][0]["args"], json!(["a"]));
     assert_eq!(second["NodeNames"], json!(["b", "c"]));
 }
 
@@ -207,6 +221,28 @@ async fn a_hostile_extender_is_bounded_and_told() {
 }
 
 #[tokio::test]
+async fn a_pod_that_is_not_known_whole_is_not_shown() {
+    let (url, asked) = serve(Answer::Json(|_, _| json!({"NodeNames": ["a"]}))).await;
+    let mut unseen = pod();
+    let check = async |pod: &Pod| {
+        let clients = [client(extender(&url)).await];
+        let asked = interested(&clients, pod);
+        match decide_with(&asked, (pod, None), &nodes(), 0, &mut Diagnosis::default()).await {
+            Decision::Unheard(why) => why.replace(&url, "URL"),
+            other => panic!("{other:?}"),
+        }
+    };
+    let unknown = "pod \"d/p\" is not known whole, as extender \"URL\" is to have it";
+    unseen.metadata.uid = Some("another".to_owned());
+    assert_eq!(check(&unseen).await, unknown);
+    // It is known in a newer version than the whole one will ever be.
+    unseen.metadata = pod().metadata;
+    unseen.metadata.resource_version = Some("7".to_owned());
+    assert_eq!(check(&unseen).await, unknown);
+    assert!(asked.lock().expect("nobody failed").is_empty());
+}
+
+#[tokio::test]
 async fn things_go_on_without_who_can_be_ignored() {
     let ignore = |extender: &mut Extender| extender.is_ignorable = true;
     check(Answer::Silence, ignore, "a").await;
@@ -235,7 +271,7 @@ async fn an_extender_that_binds_does_so_alone() {
         _ => json!({"Error": "not there"}),
     };
     let (url, asked) = serve(Answer::Json(answer)).await;
-    let clients = [Client::new(extender(&url)).await];
+    let clients = [client(extender(&url)).await];
     assert!(matches!(bind(&clients, &pod(), "a").await, Ok(true)));
     let question = json!({"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": "a"});
     assert_eq!(asked.lock().expect("nobody failed").as_slice(), [("/sub/bind".to_owned(), question)]);
@@ -243,10 +279,10 @@ async fn an_extender_that_binds_does_so_alone() {
     assert_eq!(refused, Err("not there".to_owned()));
     let mut other = extender(&url);
     other.verbs.bind = None;
-    assert!(matches!(bind(&[Client::new(other).await], &pod(), "b").await, Ok(false)));
+    assert!(matches!(bind(&[client(other).await], &pod(), "b").await, Ok(false)));
     let mut other = extender(&url);
     other.is_ignorable = true;
-    assert!(matches!(bind(&[Client::new(other).await], &pod(), "b").await, Ok(false)));
+    assert!(matches!(bind(&[client(other).await], &pod(), "b").await, Ok(false)));
 }
 
 #[tokio::test]
@@ -254,7 +290,7 @@ async fn who_cannot_be_spoken_to_gives_no_answer() {
     let mut broken = extender("https://127.0.0.1:1");
     broken.tls.certificate = Some("bm8=".to_owned());
     broken.tls.key = Some("bm8=".to_owned());
-    let clients = [Client::new(broken).await];
+    let clients = [client(broken).await];
     let decision =
         decide_with(&interested(&clients, &pod()), (&pod(), None), &nodes(), 0, &mut Diagnosis::default())
             .await;
@@ -269,7 +305,7 @@ async fn check_preemption(answer: fn(&str, &Value) -> Value, tell: fn(&mut Exten
     let mut extender = extender(&url);
     extender.verbs.preempt = Some("preempt".to_owned());
     tell(&mut extender);
-    let clients = [Client::new(extender).await];
+    let clients = [client(extender).await];
     let pod = |name: &str, priority: i32| -> Pod {
         let text = format!(
             "{{metadata: {{name: {name}, uid: {name}, namespace: d}}, spec: {{priority: {priority}, containers: \

@@ -1,6 +1,6 @@
 //! The hint of the plugin that has gangs wait for each other.
 
-use k8s_openapi::api::core::v1::Pod;
+use controller::pod::Pod;
 
 use crate::events::Event;
 use crate::gangs::GangKey;

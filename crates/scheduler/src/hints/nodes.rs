@@ -1,7 +1,8 @@
 //! Hints of the plugins that look at a Node alone.
 
 use controller::placement;
-use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use controller::pod::Pod;
+use k8s_openapi::api::core::v1::{Node, Taint};
 
 use super::uid;
 use crate::events::{Event, Turn, gains_toleration, is_scaled_down};
@@ -61,7 +62,9 @@ pub(super) fn affinity(event: &Event, pod: &Pod, all: &Snapshot) -> bool {
 
 /// Whether the Pod's selector and required affinity allow the Node.
 pub(super) fn allows(pod: &Pod, node: &Node) -> bool {
-    pod.spec.as_ref().is_none_or(|spec| placement::allows(spec, &node.metadata))
+    pod.spec.as_ref().is_none_or(|spec| {
+        placement::allows(spec.node_selector.as_ref(), spec.affinity.as_deref(), &node.metadata)
+    })
 }
 
 /// A Pod has gone that had a port which this one wants.

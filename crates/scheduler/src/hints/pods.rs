@@ -1,7 +1,8 @@
 //! Hints of the plugins that look at where other Pods are.
 
+use controller::pod::Pod;
 use controller::selector;
-use k8s_openapi::api::core::v1::{Node, Pod, PodAffinityTerm, TopologySpreadConstraint};
+use k8s_openapi::api::core::v1::{Node, PodAffinityTerm, TopologySpreadConstraint};
 
 use super::nodes::{allows, is_more_tolerant};
 use super::uid;

@@ -1,8 +1,9 @@
 //! Hints of the plugins that look at volumes and devices.
 
+use controller::pod::Pod;
 use controller::resource_claim::{is_allocated, of_pod};
 use controller::volume::{self, csi, migration};
-use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::api::storage::v1::{CSINode, CSIStorageCapacity};
 use machinery::quantity::Quantity;

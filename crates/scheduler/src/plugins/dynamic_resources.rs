@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use controller::placement::{self, Target};
+use controller::pod::Pod;
 use controller::resource_claim::{can_be_reserved, is_allocated, is_reserved_for, users};
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceRequest, ResourceClaim};
 
 use super::{Candidate, Refusal};

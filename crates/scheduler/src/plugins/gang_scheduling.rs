@@ -4,8 +4,8 @@
 //! have a part of the room wait for each other until their time is over, as upstream's do at v1.35.
 //! Source: `plugins/gangscheduling` of kube-scheduler at v1.35.
 
+use controller::pod::Pod;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
 use crate::gangs::{GangKey, Gangs};
 

@@ -1,6 +1,6 @@
 //! A Node that has the Pod's images already is better, the more so the larger they are and the more Nodes have them.
 
-use k8s_openapi::api::core::v1::Pod;
+use controller::pod::Pod;
 
 use super::{Candidate, SCORE_MAX};
 use crate::node_info::{NodeInfo, Snapshot};

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use controller::pod::Pod;
 use controller::selector;
-use k8s_openapi::api::core::v1::{Affinity, Pod, PodAffinityTerm, WeightedPodAffinityTerm};
+use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm, WeightedPodAffinityTerm};
 
 use super::{Candidate, Refusal};
 use crate::arguments::Near;
@@ -166,13 +167,13 @@ pub(crate) fn far_of(affinity: &Affinity) -> Option<Terms<'_>> {
 }
 
 pub(crate) fn required(pod: &Pod, of: fn(&Affinity) -> Option<Terms<'_>>) -> Vec<&PodAffinityTerm> {
-    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_deref());
     affinity.and_then(of).and_then(|(required, _)| required).unwrap_or_default().iter().collect()
 }
 
 /// Preferred terms with their weights; those to be far from count against a place.
 fn wishes(pod: &Pod) -> impl Iterator<Item = (&PodAffinityTerm, i64)> {
-    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_deref());
     let both: [(Direction, i64); 2] = [(near_of, 1), (far_of, -1)];
     both.into_iter().flat_map(move |(of, sign)| {
         let terms = affinity.and_then(of).and_then(|(_, preferred)| preferred).unwrap_or_default();

@@ -2,9 +2,11 @@
 //! `NodeAffinityArgs.addedAffinity`.
 
 use controller::placement::{self, Target};
-use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, Pod, PreferredSchedulingTerm};
+use controller::pod::Pod;
+use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, PreferredSchedulingTerm};
 
 use super::{Candidate, Refusal};
+use crate::allowed::Verdicts;
 use crate::node_info::NodeInfo;
 
 /// Whether the Pod may not be on every Node.
@@ -30,15 +32,21 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     if enforced(candidate).is_some_and(|selector| !placement::selects(selector, target)) {
         return Some(Refusal::lasting("node(s) didn't match scheduler-enforced node affinity"));
     }
-    if allows(candidate.pod, node) {
+    if allows_known(candidate.pod, node, &candidate.allowed) {
         return None;
     }
     Some(Refusal::lasting("node(s) didn't match Pod's node affinity/selector"))
 }
 
-/// Whether the Pod's selector and required affinity allow the Node.
-pub(super) fn allows(pod: &Pod, node: &NodeInfo) -> bool {
-    pod.spec.as_ref().is_none_or(|spec| placement::allows(spec, &node.node.metadata))
+/// Whether the Pod's selector and required affinity allow the Node, where it is known which Nodes they do.
+pub(super) fn allows_known(pod: &Pod, node: &NodeInfo, known: &Verdicts) -> bool {
+    known.of(node.position, || allows(pod, node))
+}
+
+fn allows(pod: &Pod, node: &NodeInfo) -> bool {
+    pod.spec.as_ref().is_none_or(|spec| {
+        placement::allows(spec.node_selector.as_ref(), spec.affinity.as_deref(), &node.node.metadata)
+    })
 }
 
 /// The weights of the preferred terms that the Node matches.
@@ -62,4 +70,60 @@ fn enforced<'a>(candidate: &Candidate<'a>) -> Option<&'a NodeSelector> {
 
 fn affinity(pod: &Pod) -> Option<&NodeAffinity> {
     pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+
+    use super::*;
+    use crate::node_info::Snapshot;
+    use crate::unread::parse;
+
+    /// The Nodes that the wish allows, as they are in the snapshot.
+    fn allowed(snapshot: &Snapshot, wish: &str) -> String {
+        let pod = parse(&format!("{{metadata: {{name: p}}, spec: {{containers: [], {wish}}}}}"));
+        let verdicts = snapshot.allowed.of(&pod, snapshot.len());
+        // Those that are known are told as they were found.
+        let look = || snapshot.nodes().filter(|node| allows_known(&pod, node, &verdicts));
+        let names: String = look().map(|node| node.name()).collect();
+        assert_eq!(look().map(|node| node.name()).collect::<String>(), names);
+        names
+    }
+
+    #[test]
+    fn what_is_known_goes_with_the_nodes() {
+        let mut snapshot = Snapshot::default();
+        let node = |name: &str, disk: &str| {
+            let node = format!("{{metadata: {{name: {name}, labels: {{disk: {disk}}}}}}}");
+            std::sync::Arc::new(parse::<Node>(&node))
+        };
+        let (fast, slow) = ("nodeSelector: {disk: fast}", "nodeSelector: {disk: slow}");
+        let named = |name: &str| {
+            format!(
+                "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: \
+                 [{{matchFields: [{{key: metadata.name, operator: In, values: [{name}]}}]}}]}}}}}}"
+            )
+        };
+        for (name, disk) in [("a", "fast"), ("b", "slow"), ("c", "fast")] {
+            snapshot.set_node(node(name, disk));
+        }
+        let check = |snapshot: &Snapshot, expect: [&str; 4]| {
+            let found = [fast, slow, &named("c"), "priority: 3"].map(|wish| allowed(snapshot, wish));
+            assert_eq!(found, expect);
+        };
+        check(&snapshot, ["ac", "b", "c", "abc"]);
+        // Another takes its position.
+        snapshot.remove_node("a");
+        check(&snapshot, ["c", "b", "c", "bc"]);
+        snapshot.set_node(node("b", "fast"));
+        check(&snapshot, ["bc", "", "c", "bc"]);
+        snapshot.set_node(node("a", "slow"));
+        check(&snapshot, ["bc", "a", "c", "abc"]);
+        check(&snapshot.clone(), ["bc", "a", "c", "abc"]);
+        for number in 0..100 {
+            assert_eq!(allowed(&snapshot, &format!("nodeSelector: {{disk: d{number}}}")), "");
+        }
+        check(&snapshot, ["bc", "a", "c", "abc"]);
+    }
 }

@@ -7,13 +7,15 @@
 
 use std::collections::{HashMap, HashSet};
 
+use controller::pod::Pod;
 use controller::selector;
-use k8s_openapi::api::core::v1::{Pod, TopologySpreadConstraint};
+use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::node_affinity::{allows, is_restricted};
+use super::node_affinity::{allows_known, is_restricted};
 use super::taint_toleration::tolerates_all;
 use super::{Candidate, Refusal, SCORE_MAX};
+use crate::allowed::Verdicts;
 use crate::arguments::Spread as Defaults;
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::places::{Counts, KindId};
@@ -164,12 +166,12 @@ fn count<'a>(
     pod: &Pod,
     (all, same): (&'a Snapshot, &[KindId]),
 ) -> HashMap<&'a str, usize> {
-    let per_node = all.places.per_node(same);
+    let (per_node, allowed) = (all.places.per_node(same), all.allowed.of(pod, all.len()));
     let mut counts = HashMap::new();
     for node in all.nodes() {
         let has_labels = together.iter().all(|other| node.label(&other.topology_key).is_some());
         let Some(value) = node.label(&constraint.topology_key) else { continue };
-        if has_labels && counts_node(constraint, pod, node) {
+        if has_labels && counts_node(constraint, pod, node, &allowed) {
             *counts.entry(value).or_default() += per_node.get(node.name()).copied().unwrap_or(0);
         }
     }
@@ -180,8 +182,14 @@ fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn counts_node(constraint: &TopologySpreadConstraint, pod: &Pod, node: &NodeInfo) -> bool {
-    let by_affinity = constraint.node_affinity_policy.as_deref() == Some("Ignore") || allows(pod, node);
+fn counts_node(
+    constraint: &TopologySpreadConstraint,
+    pod: &Pod,
+    node: &NodeInfo,
+    allowed: &Verdicts,
+) -> bool {
+    let by_affinity =
+        constraint.node_affinity_policy.as_deref() == Some("Ignore") || allows_known(pod, node, allowed);
     let by_taints = constraint.node_taints_policy.as_deref() != Some("Honor") || tolerates_all(pod, node);
     by_affinity && by_taints
 }

@@ -1,7 +1,8 @@
 //! Taints keep Pods away that do not tolerate them. Source: `core/v1.Toleration`.
 
 use controller::placement;
-use k8s_openapi::api::core::v1::{Pod, Taint};
+use controller::pod::Pod;
+use k8s_openapi::api::core::v1::Taint;
 
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;

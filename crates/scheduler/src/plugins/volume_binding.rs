@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::volume::{
     NO_PROVISIONER, SELECTED_NODE, affinity, annotation, is_claim_bound, is_claim_of_pod, migration,
     requested, volume_name, waits_for_consumer,
 };
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, TopologySelectorTerm};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, TopologySelectorTerm};
 use k8s_openapi::api::storage::v1::StorageClass;
 use machinery::quantity::Quantity;
 

@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::volume::{csi, migration, volume_name};
-use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
+use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;

@@ -1,7 +1,8 @@
 //! A claim for one Pod (ReadWriteOncePod) is not for a second, and Pods that name the same disk themselves do not share a
 //! Node. Source: `plugins/volumerestrictions`, KEP-2485.
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
+use controller::pod::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Volume};
 
 use super::{Candidate, Refusal};
 use crate::node_info::{NodeInfo, Snapshot};

@@ -2,7 +2,7 @@
 
 use controller::volume::{is_claim_bound, volume_name};
 
-use k8s_openapi::api::core::v1::Pod;
+use controller::pod::Pod;
 
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;

@@ -7,9 +7,9 @@ mod giving;
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Action, EventType, Hands, Patch, cause};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use serde_json::json;
 use tokio::sync::mpsc;

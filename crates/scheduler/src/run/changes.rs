@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use controller::informer::Change;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, PodSpec};
+use controller::pod::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Namespace, Node};
 
 use super::{Scheduler, uid};
 use crate::devices::changes::DeviceChange;

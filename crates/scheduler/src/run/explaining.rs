@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Action, EventType, Patch, cause};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use super::binding::{Progress, report};

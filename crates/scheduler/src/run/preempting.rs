@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::{Action, EventType, Patch, Propagation, cause};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use super::binding::{Progress, report};

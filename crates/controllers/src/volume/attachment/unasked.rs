@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::pod::Pod;
 use controller::volume::{ISCSI, claims_of, is_exclusive, iscsi_name, volume_name};
 use controller::{Informers, Plan};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 
 use super::{ByNode, Release, as_attached, by_node, multi_attach, release, say_attached, succeeded};
 use crate::object::name;

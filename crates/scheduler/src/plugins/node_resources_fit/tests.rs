@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use controller::pod::Pod;
+use k8s_openapi::api::core::v1::Node;
 
 use super::*;
 use crate::node_info::Snapshot;

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use controller::pod::Pod;
 use controller::{Action, Hands, Undone};
-use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use serde_json::json;
 
