@@ -31,6 +31,8 @@ pub mod storage;
 mod unread;
 mod volumes;
 
+/// What the public functions take.
+pub use controller::pod::Pod;
 pub use configuration::Configuration;
 pub use decide::{Choice, Decision, decide};
 pub use node_info::{NodeInfo, Snapshot};

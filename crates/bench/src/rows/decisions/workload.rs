@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use nix::time::{ClockId, clock_gettime};
+use scheduler::Pod;
 use scheduler::diagnosis::Diagnosis;
 use scheduler::preemption::{Preemption, preempt};
 use scheduler::{Decision, Snapshot, decide};
