@@ -115,6 +115,8 @@ mod tests {
         metadata: ObjectMeta,
     }
 
+    crate::decoded!(Pear);
+
     impl Resource for Pear {
         const API_VERSION: &'static str = "b.com/v1";
         const GROUP: &'static str = "b.com";

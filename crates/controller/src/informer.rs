@@ -11,6 +11,7 @@ mod decode;
 mod follower;
 mod held;
 mod inbox;
+mod kinds;
 mod metadata;
 mod room;
 mod shared;
@@ -29,7 +30,6 @@ use k8s_openapi::{ClusterResourceScope, Metadata, Resource};
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use crate::metrics::ClientMetrics;
 use crate::plan::EventType;
@@ -39,7 +39,7 @@ use crate::sender::Sender;
 use audience::Audience;
 pub(crate) use audience::Ear;
 use decode::Identity;
-pub use decode::known;
+pub use decode::{Decode, known, object};
 use follower::Follower;
 pub(crate) use follower::Followers;
 pub use follower::STALLED_AFTER;
@@ -57,11 +57,12 @@ pub const UNDECODABLE: &str = "FailedDecoding";
 
 /// A type that an informer can hold.
 pub trait Kind:
-    Resource<Scope: 'static> + Metadata<Ty = ObjectMeta> + DeserializeOwned + Send + Sync + 'static
+    Resource<Scope: 'static> + Metadata<Ty = ObjectMeta> + Decode + Send + Sync + 'static
 {
 }
+
 impl<K> Kind for K where
-    K: Resource<Scope: 'static> + Metadata<Ty = ObjectMeta> + DeserializeOwned + Send + Sync + 'static
+    K: Resource<Scope: 'static> + Metadata<Ty = ObjectMeta> + Decode + Send + Sync + 'static
 {
 }
 

@@ -22,6 +22,8 @@ pub struct Pod {
     status: Option<Status>,
 }
 
+controller::decoded!(Pod);
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {

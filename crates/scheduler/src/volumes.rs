@@ -12,6 +12,7 @@ use controller::{Action, Kind, cause};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::Api;
+use serde::de::DeserializeOwned;
 
 use crate::claims::TRIES_MAX;
 use crate::storage::{Promise, Storage, claim_key};
@@ -74,7 +75,7 @@ fn choosing(claim: &PersistentVolumeClaim, uid: Option<&str>, node: &str) -> Wri
     }
 }
 
-async fn keep<K: Kind + kube::Resource + Clone + std::fmt::Debug>(
+async fn keep<K: Kind + kube::Resource + DeserializeOwned + Clone + std::fmt::Debug>(
     client: &kube::Client,
     api: &Api<K>,
     known: &K,

@@ -13,12 +13,16 @@ use crate::nothing::{self, Step, changes};
 use crate::server::{TestServer, admin, start_without_flow_control};
 use base::health::Checks;
 use base::{Clock, Random};
+use controller::informer::{self, Decode, Unread};
 use controller::trace::Reporter;
-use controller::{ClientMetrics, Engine, Informers, Kind, ResourceRef};
+use controller::{ClientMetrics, Engine, Informers, ResourceRef};
 use futures::future::BoxFuture;
-use resources::{Resource, Subresource};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{Metadata, Resource};
+use resources::{Resource as Row, Subresource};
 use schema::SchemaRef;
 use schema::walk::zeros;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use store::{Change, Durability, Expect, Store, Write};
 use tower::ServiceExt;
@@ -31,7 +35,43 @@ struct Typed {
     reached: fn(Informers, u64) -> BoxFuture<'static, Vec<String>>,
 }
 
-fn typed<K: Kind + std::fmt::Debug>() -> Typed {
+/// A kind of which nothing here has an informer.
+struct Followed<K>(K);
+
+impl<K: Resource + DeserializeOwned> Decode for Followed<K> {
+    fn decode(text: &str, unread: &Unread) -> Result<Self, serde_json::Error> {
+        informer::object(text, unread).map(Self)
+    }
+}
+
+impl<K: Resource> Resource for Followed<K> {
+    const API_VERSION: &'static str = K::API_VERSION;
+    const GROUP: &'static str = K::GROUP;
+    const KIND: &'static str = K::KIND;
+    const VERSION: &'static str = K::VERSION;
+    const URL_PATH_SEGMENT: &'static str = K::URL_PATH_SEGMENT;
+    type Scope = K::Scope;
+}
+
+impl<K: Metadata<Ty = ObjectMeta>> Metadata for Followed<K>
+where
+    Self: Resource,
+{
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        self.0.metadata()
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        self.0.metadata_mut()
+    }
+}
+
+fn typed<K>() -> Typed
+where
+    K: Resource<Scope: 'static> + Metadata<Ty = ObjectMeta> + DeserializeOwned + Send + Sync + 'static,
+{
     Typed {
         kind: [K::GROUP, K::VERSION, K::KIND],
         decode: |text| {
@@ -40,7 +80,7 @@ fn typed<K: Kind + std::fmt::Debug>() -> Typed {
         },
         reached: |informers, revision| {
             Box::pin(async move {
-                let informer = informers.informer::<K>();
+                let informer = informers.informer::<Followed<K>>();
                 informer.reached(revision).await;
                 informer.list().iter().filter_map(|object| object.metadata().name.clone()).collect()
             })
@@ -87,7 +127,7 @@ fn types() -> Vec<Typed> {
     all
 }
 
-fn type_of(row: &Resource) -> Typed {
+fn type_of(row: &Row) -> Typed {
     let kind = [&*row.group, &*row.version, &*row.kind];
     types()
         .into_iter()
@@ -95,7 +135,7 @@ fn type_of(row: &Resource) -> Typed {
         .unwrap_or_else(|| panic!("{kind:?} has no type here"))
 }
 
-fn schema_of(row: &Resource) -> SchemaRef<'static> {
+fn schema_of(row: &Row) -> SchemaRef<'static> {
     schema::builtin().kind(&row.group, &row.version, &row.kind).unwrap()
 }
 
@@ -153,7 +193,7 @@ impl Fixture {
     }
 
     /// Puts an object into the store, past the server.
-    async fn put(&self, row: &Resource, object: &Value) -> u64 {
+    async fn put(&self, row: &Row, object: &Value) -> u64 {
         let name = object["metadata"]["name"].as_str().unwrap();
         let scope = if row.is_namespaced() { "default/" } else { "" };
         let value = object.to_string().into_bytes().into();
@@ -176,7 +216,7 @@ const MERGE: &str = "application/merge-patch+json";
 const TRIES_MAX: usize = 3;
 
 /// Where an object of the row can be written whole: method and path.
-fn writes(row: &Resource) -> Vec<(&'static str, &'static str, String)> {
+fn writes(row: &Row) -> Vec<(&'static str, &'static str, String)> {
     let (path, name) = (collection(row), name_of(row));
     let mut all = vec![("POST", JSON, format!("{path}?dryRun=All"))];
     let own = row.subresources.iter().filter(|sub| sub.kind.is_empty() || sub.kind == row.kind);
@@ -187,7 +227,7 @@ fn writes(row: &Resource) -> Vec<(&'static str, &'static str, String)> {
     all
 }
 
-fn name_of(row: &Resource) -> String {
+fn name_of(row: &Row) -> String {
     fixtures::of(row).unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
@@ -359,7 +399,7 @@ async fn no_body_of_a_subresource_breaks_the_server_or_its_object() {
 }
 
 /// Nulls at every path of an object at once, as `leaf` or in lists and maps.
-fn full_of_nulls(row: &Resource, name: &str, is_leaf: bool) -> Value {
+fn full_of_nulls(row: &Row, name: &str, is_leaf: bool) -> Value {
     let mut object = nothing::full_of_nulls(schema_of(row), is_leaf);
     let place =
         json!({"name": name, "namespace": if row.is_namespaced() { "default" } else { "" }, "uid": name});
@@ -374,7 +414,7 @@ fn full_of_nulls(row: &Resource, name: &str, is_leaf: bool) -> Value {
     object
 }
 
-fn resource_of(row: &Resource) -> ResourceRef {
+fn resource_of(row: &Row) -> ResourceRef {
     ResourceRef {
         group: row.group.to_string(),
         version: row.version.to_string(),
@@ -441,7 +481,7 @@ async fn informers_follow_past_whatever_lies_in_the_store() {
     let live = fixture.server.call("GET", "/livez?verbose", "").await.body;
     assert!(!live.as_str().unwrap().contains("informer-sync/"), "{live}");
     assert_eq!(Checks::of(metrics.registry()).all(), [("informer-sync/tester".to_owned(), Ok(()))]);
-    let events = informers.informer::<k8s_openapi::api::core::v1::Event>();
+    let events = informers.informer::<Followed<k8s_openapi::api::core::v1::Event>>();
     let mut changes = events.subscribe();
     soon("an event on the Pod", async {
         let is_told = |event: &k8s_openapi::api::core::v1::Event| {
@@ -449,7 +489,7 @@ async fn informers_follow_past_whatever_lies_in_the_store() {
             let is_on_pod = on.kind.as_deref() == Some("Pod") && on.name.as_deref() == Some("poison");
             is_on_pod && event.reason.as_deref() == Some("FailedDecoding")
         };
-        while !events.list().iter().any(|event| is_told(event)) {
+        while !events.list().iter().any(|event| is_told(&event.0)) {
             changes.next().await;
         }
     })

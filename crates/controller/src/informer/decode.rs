@@ -2,20 +2,45 @@
 //!
 //! What is refused is still known by its [`Identity`], so that it can be left out alone.
 
+use k8s_openapi::Resource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::Kind;
 use super::snug;
 use super::unread::Unread;
 use crate::resource_ref::key_of;
 
-/// Decodes an object without what nobody reads.
+/// A type with one decoder, which is compiled where [`decoded`](crate::decoded) names it, and not once more in each crate that
+/// has an informer of it.
+pub trait Decode: Sized {
+    /// An object without what nobody reads.
+    ///
+    /// # Errors
+    /// What the decoder says of an object that Go would not read either.
+    fn decode(text: &str, unread: &Unread) -> Result<Self, serde_json::Error>;
+}
+
+/// Makes a decoder of each of these types, by its `Deserialize`.
+#[macro_export]
+macro_rules! decoded {
+    ($($kind:ty),+ $(,)?) => {$(
+        impl $crate::informer::Decode for $kind {
+            fn decode(
+                text: &str,
+                unread: &$crate::informer::Unread,
+            ) -> ::std::result::Result<Self, ::serde_json::Error> {
+                $crate::informer::object(text, unread)
+            }
+        }
+    )+};
+}
+
+/// Decodes an object without what nobody reads: what [`decoded`](crate::decoded) is made of.
 ///
 /// # Errors
-/// What the decoder says of an object that Go would not read either.
-pub(super) fn object<K: Kind>(text: &str, unread: &Unread) -> Result<K, serde_json::Error> {
+/// As [`Decode::decode`].
+pub fn object<K: Resource + DeserializeOwned>(text: &str, unread: &Unread) -> Result<K, serde_json::Error> {
     let filled = || schema::walk::zeros::filled([K::GROUP, K::VERSION, K::KIND], text.as_bytes());
     snug::decode(text, Some(unread)).or_else(|_| snug::decode(&filled()?, Some(unread)))
 }

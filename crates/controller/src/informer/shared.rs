@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::audience::Audience;
-use super::decode::{self, Identity};
+use super::decode::{self, Decode, Identity};
 use super::follower::Follower;
 use super::inbox::{Change, Inbox};
 use super::reflector::{Sink, SinkError, WatchStep};
@@ -351,7 +351,7 @@ impl<K: Kind> Sink for Shared<K> {
         let revision = revision.ok_or(SinkError::NoRevision)?;
         let (mut objects, mut left_out) = (Vec::new(), Vec::new());
         for item in list.items.into_iter().flatten() {
-            match decode::object::<K>(item.get(), &self.unread) {
+            match K::decode(item.get(), &self.unread) {
                 Ok(object) => objects.push(object),
                 Err(cause) => {
                     let Some(found) = LeftOut::of(item.get(), &self.unread) else { return Err(cause.into()) };
@@ -369,7 +369,7 @@ impl<K: Kind> Sink for Shared<K> {
     fn take_event(&self, line: &[u8]) -> Result<WatchStep, SinkError> {
         // Nearly every event is one of these, and is gone through once.
         if let Some(("ADDED" | "MODIFIED", object)) = decode::event(line)
-            && let Ok(object) = decode::object(object, &self.unread)
+            && let Ok(object) = K::decode(object, &self.unread)
         {
             self.change(object);
             return Ok(WatchStep::Seen(self.revision()));
@@ -383,7 +383,7 @@ impl<K: Kind> Sink for Shared<K> {
         let event: Event<'_> = serde_json::from_slice(line)?;
         let object = event.object.get();
         match event.r#type {
-            "ADDED" | "MODIFIED" => match decode::object(object, &self.unread) {
+            "ADDED" | "MODIFIED" => match K::decode(object, &self.unread) {
                 Ok(object) => self.change(object),
                 Err(cause) => match LeftOut::of(object, &self.unread) {
                     Some(found) => self.leave_out(found, &cause),
@@ -404,7 +404,7 @@ impl<K: Kind> Sink for Shared<K> {
 impl LeftOut {
     /// `None` if the object has no name.
     fn of(text: &str, unread: &Unread) -> Option<Self> {
-        let metadata = decode::object::<PartialObject>(text, unread).ok().map(Arc::new);
+        let metadata = PartialObject::decode(text, unread).ok().map(Arc::new);
         Some(Self { identity: Identity::of(text)?, metadata })
     }
 }

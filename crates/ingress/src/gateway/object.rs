@@ -44,6 +44,14 @@ pub struct Object<S> {
     pub status: Value,
 }
 
+controller::decoded!(
+    Object<GatewayClassSpec>,
+    Object<GatewaySpec>,
+    Object<HttpRouteSpec>,
+    Object<GrpcRouteSpec>,
+    Object<ReferenceGrantSpec>,
+);
+
 impl<S: Spec> Resource for Object<S> {
     const API_VERSION: &'static str = S::API_VERSION;
     const GROUP: &'static str = GROUP;

@@ -6,12 +6,12 @@ use std::slice::from_ref as one;
 use std::sync::Arc;
 
 use controller::Kind;
+use controller::informer::Unread;
 use hickory_proto::rr::{Name, RecordType};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kubelet::snapshot::{Container, ContainerState, PodSnapshot, Sandbox, Step};
 use kubelet::status::NodeFacts;
-use schema::walk::zeros;
 use serde_json::{Value, json};
 
 #[path = "../../../apiserver/tests/api/nothing.rs"]
@@ -19,8 +19,7 @@ mod nothing;
 
 /// As informers decode.
 fn typed<K: Kind>(object: &Value) -> Option<Arc<K>> {
-    let kind = [K::GROUP, K::VERSION, K::KIND];
-    zeros::decode::<K>(kind, object.to_string().as_bytes()).ok().map(Arc::new)
+    K::decode(&object.to_string(), &Unread::default()).ok().map(Arc::new)
 }
 
 /// Every change of a sound object and of one that says nothing else, and what each comes to.
