@@ -9,10 +9,11 @@ use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::admission::{self, Room};
 use crate::inbox::Inbox;
-use crate::qos::{QosClass, class_of};
-use crate::resize::{Amount, Refused, decide};
+use crate::pod::admission::{self, Room};
+use crate::pod::identity::priority;
+use crate::pod::qos::{QosClass, class_of};
+use crate::pod::resize::{Amount, Refused, decide};
 
 /// The node's Pods and what each has, by uid.
 pub(crate) struct Allocations {
@@ -49,7 +50,7 @@ impl Entry {
     fn rank(&self, waiting: Waiting) -> Rank {
         let is_more = waiting.asked.cpu > self.has.cpu || waiting.asked.memory > self.has.memory;
         let uid = self.pod.metadata.uid.clone().unwrap_or_default();
-        (is_more, Reverse(admission::priority(&self.pod)), self.class, waiting.since, uid)
+        (is_more, Reverse(priority(&self.pod)), self.class, waiting.since, uid)
     }
 }
 
@@ -98,7 +99,9 @@ impl Allocations {
     /// Their cgroups by uid.
     pub(crate) fn cgroups(&self, root: &str) -> HashMap<String, String> {
         let pods = self.pods.lock();
-        pods.iter().map(|(uid, entry)| (uid.clone(), crate::qos::cgroup_parent(root, &entry.pod))).collect()
+        pods.iter()
+            .map(|(uid, entry)| (uid.clone(), crate::pod::qos::cgroup_parent(root, &entry.pod)))
+            .collect()
     }
 
     /// What is given away, beside what there is: also to Pods that have not ended yet. One that is no wish of anybody's

@@ -21,9 +21,9 @@ use kube::Api;
 use machinery::features::Feature;
 use parking_lot::Mutex;
 
-use crate::container_config::identity;
 use crate::context::Context;
 use crate::inbox::Inbox;
+use crate::pod::identity::identity;
 use state::{Asked, Next, State};
 
 /// A volume's name, and which of its sources.
@@ -90,7 +90,7 @@ impl PodCertificates {
         tasks: &base::Tasks,
         inbox: &Arc<Inbox>,
     ) -> Option<Arc<Self>> {
-        let is_on = Feature::PodCertificateRequest.is_on() && !crate::static_pods::is_static(pod);
+        let is_on = Feature::PodCertificateRequest.is_on() && !crate::pod::identity::is_static(pod);
         if !is_on || sources(pod).next().is_none() {
             return None;
         }
@@ -180,7 +180,7 @@ impl PodCertificates {
                     error,
                     "a certificate was not renewed; the old one stays"
                 );
-                *self.retry_at.lock() = Some(crate::snapshot::after(context.clock.now(), RETRY));
+                *self.retry_at.lock() = Some(crate::pod::time::after(context.clock.now(), RETRY));
                 Ok(())
             }
             Err(error) => Err(format!("while creating initial PodCertificateRequest: {error}")),

@@ -17,7 +17,7 @@ use crate::config::{Config, ReservedCgroup};
 use crate::context::Context;
 use crate::metrics::Measure;
 use crate::node::Machine;
-use crate::{huge_pages, qos};
+use crate::pod::{huge_pages, qos};
 
 /// The cgroup of all Pods.
 pub(crate) fn kubepods(config: &Config) -> String {

@@ -7,10 +7,11 @@ use std::time::Instant;
 use cri::{CriError, v1};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::container_config::identity;
 use crate::context::Context;
 use crate::metrics::Measure;
-use crate::{qos, volumes};
+use crate::pod::identity::identity;
+use crate::pod::qos;
+use crate::volumes;
 
 /// What of a Pod's directory is of its volumes.
 const OF_VOLUMES: [&str; 3] = ["volume-subpaths", "volumes", "volumeDevices"];

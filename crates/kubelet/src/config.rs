@@ -26,6 +26,11 @@ mod reserved;
 mod resources;
 mod shutdown;
 
+/// The least priority of a critical Pod. Source: `scheduling.SystemCriticalPriority`.
+pub(crate) const CRITICAL_PRIORITY: i64 = 2_000_000_000;
+/// The longest wait of a container that ends again and again. Source: `MaxCrashLoopBackOff`.
+pub const CRASH_LOOP_MAX: Duration = Duration::from_secs(300);
+
 /// Whether containers may be swapped. Source: `memorySwap.swapBehavior`, KEP-2400.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SwapBehavior {
@@ -187,7 +192,7 @@ impl Default for Config {
             cpu_cfs_quota: true,
             swap_behavior: SwapBehavior::None,
             single_process_oom_kill: None,
-            crash_loop_max: crate::crash_backoff::MAX,
+            crash_loop_max: CRASH_LOOP_MAX,
             exclusive_cpus: None,
             reserved_memory: None,
             alignment: Alignment::default(),

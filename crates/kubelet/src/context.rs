@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Node, ObjectReference, Pod, PodSpec, Service};
 use tokio::sync::Semaphore;
 
-use crate::admission::Rejection;
 use crate::allocations::Allocations;
 use crate::config::Config;
 use crate::cpu::CpuManager;
@@ -22,9 +21,10 @@ use crate::dra::Dra;
 use crate::memory::MemoryManager;
 use crate::metrics::{Count, KubeletMetrics, Measure};
 use crate::node_state::NodeState;
+use crate::pod::admission::Rejection;
+use crate::pod::status::NodeFacts;
 use crate::runtime_features::RuntimeFeatures;
 use crate::stats::Looks;
-use crate::status::NodeFacts;
 use crate::topology::{AFFINITY_ERROR, Asker, Distances, Hint, Hints, Nodes, Policy, Provider, Scope};
 
 /// CRI calls that change something, at the same time.
@@ -69,7 +69,7 @@ pub(crate) struct Context {
     pub(crate) certificates: crate::certificates::All,
     /// What the runtime can do.
     pub(crate) features: RuntimeFeatures,
-    /// What Pods can have, CPU in thousandths. See [`crate::admission::Room`].
+    /// What Pods can have, CPU in thousandths. See [`crate::pod::admission::Room`].
     pub(crate) room: std::collections::BTreeMap<String, i64>,
     /// What of that they have.
     pub(crate) allocations: Allocations,

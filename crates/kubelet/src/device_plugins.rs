@@ -22,9 +22,9 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
 
-use crate::admission::Rejection;
 use crate::context::Context;
 use crate::metrics::{Count, KubeletMetrics, Measure};
+use crate::pod::admission::Rejection;
 use crate::topology::{Asker, Hint, Hints, Nodes, Provider};
 use api::{
     AllocateRequest, AllocateResponse, ContainerAllocateRequest, ContainerAllocateResponse,

@@ -5,7 +5,7 @@
 //! As upstream's, static Pods begin anew with the kubelet. Pods that are not taken are asked about again.
 
 use crate::config::Config;
-use crate::snapshot::{Ending, PodSnapshot};
+use crate::pod::snapshot::{Ending, PodSnapshot};
 
 /// In the Pod's directory.
 const FILE: &str = "ending.json";

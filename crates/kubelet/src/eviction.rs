@@ -23,15 +23,17 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use sys::usage::Usage;
 
-use crate::admission::{is_critical, priority};
+use crate::cgroups;
 use crate::connections::Connections;
 use crate::context::Context;
 use crate::metrics::{Count, Measure};
 use crate::node::{Machine, pids_max};
+use crate::pod::identity::{is_critical, priority};
+use crate::pod::quantity;
+use crate::pod::requests::pod_request;
+use crate::pod::snapshot::Ending;
 use crate::pods::Inboxes;
-use crate::snapshot::Ending;
 use crate::stats::{self, disk, machine};
-use crate::{cgroups, qos, quantity};
 use decide::{Candidate, Observation, Observations, State, Used};
 use folders::{Counted, Devices, Folders};
 use policy::Signal;
@@ -189,7 +191,7 @@ async fn writable_layers(context: &Context) -> BTreeMap<String, BTreeMap<String,
         let Some(attributes) = stats.attributes else { continue };
         let label = |name: &str| attributes.labels.get(name).cloned().unwrap_or_default();
         let bytes = stats.writable_layer.and_then(|layer| layer.used_bytes).map_or(0, |used| used.value);
-        let (uid, name) = (label(crate::labels::POD_UID), label(crate::labels::CONTAINER_NAME));
+        let (uid, name) = (label(crate::pod::labels::POD_UID), label(crate::pod::labels::CONTAINER_NAME));
         *layers.entry(uid).or_default().entry(name).or_default() += bytes;
     }
     layers
@@ -242,7 +244,7 @@ async fn candidate(
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         priority: priority(pod),
         is_critical: is_critical(pod),
-        request: qos::pod_request(spec, resource, quantity::whole),
+        request: pod_request(spec, resource, quantity::whole),
         ..Candidate::default()
     };
     if matches!(resource, "ephemeral-storage" | "inodes") {

@@ -64,7 +64,7 @@ pub(crate) async fn run_hook(
     target: &Target<'_>,
     hook: &LifecycleHandler,
 ) -> Result<(), String> {
-    let (name, namespace, uid) = crate::container_config::identity(pod);
+    let (name, namespace, uid) = crate::pod::identity::identity(pod);
     let place = format!("for Container {:?} in Pod \"{name}_{namespace}({uid})\" failed", target.spec.name);
     if let Some(exec) = &hook.exec {
         let command = exec.command.clone().unwrap_or_default();

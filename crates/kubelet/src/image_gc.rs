@@ -11,7 +11,7 @@ use std::time::Duration;
 use cri::v1;
 use jiff::Timestamp;
 
-use crate::snapshot::after;
+use crate::pod::time::after;
 
 /// When images are collected, under the names of upstream's `KubeletConfiguration`.
 #[derive(Clone, Debug, PartialEq, Eq)]

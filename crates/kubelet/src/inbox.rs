@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::metrics::work;
+use crate::pod::snapshot::{Ending, Sandbox};
 use crate::probes::ProbeKind;
-use crate::snapshot::{Ending, Sandbox};
 
 /// News since the worker looked last.
 #[derive(Default)]

@@ -4,28 +4,18 @@
 //! it reads back what is from the runtime and the API, and from files below its folder what these do not tell: what Pods
 //! were given (processors, memory, devices, claims), and which volumes are mounted where.
 //!
-//! The core is pure: [`next_actions`] decides, [`status`] describes; `worker` is the one task per Pod that
+//! The core is pure: [`pod::next_actions`] decides, [`pod::status`] describes; `worker` is the one task per Pod that
 //! carries decisions out. Object changes, runtime events, probe results and due times wake a worker; what is looked at
 //! again and again stands in ARCHITECTURE.md, "Invariants".
 
 pub mod config;
-pub mod container_config;
 pub mod cpu;
-pub mod crash_backoff;
-pub mod env;
 pub mod eviction;
-pub mod files;
 pub mod image_gc;
-pub mod labels;
 pub mod memory;
-pub mod next_actions;
-pub mod qos;
-pub mod resize;
-pub mod snapshot;
-pub mod status;
+pub mod pod;
 pub mod topology;
 
-mod admission;
 mod allocations;
 mod certificates;
 mod cgroups;
@@ -38,7 +28,6 @@ mod device_plugins;
 mod dra;
 mod endings;
 mod handlers;
-mod huge_pages;
 mod inbox;
 mod log_rotation;
 mod metrics;
@@ -51,10 +40,8 @@ mod pem;
 mod plugins;
 mod pod_resources;
 mod pods;
-mod preemption;
 mod probes;
 mod pull;
-mod quantity;
 mod runtime_class;
 mod runtime_features;
 mod server;
@@ -173,7 +160,10 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     let context = Arc::new(Context {
         services: parts.informers.informer::<Service>(),
         recorder: Recorder::start_on(&parts.informers, "kubelet", &config.node_name),
-        facts: status::NodeFacts { host_ips: config.node_ips.clone(), runtime_name: version.runtime_name },
+        facts: pod::status::NodeFacts {
+            host_ips: config.node_ips.clone(),
+            runtime_name: version.runtime_name,
+        },
         node: parts.informers.scoped::<Node>(Scope {
             field_selector: Some(format!("metadata.name={}", config.node_name)),
             ..Scope::default()

@@ -13,11 +13,12 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use parking_lot::Mutex;
 use serde::de::IgnoredAny;
 
-use crate::admission::Rejection;
 use crate::checkpoint::{self, Unusable};
-use crate::qos::{QosClass, at_once, class_of, has_own_resources};
-use crate::quantity;
-use crate::snapshot::{Role, init_role};
+use crate::pod::admission::Rejection;
+use crate::pod::qos::{QosClass, class_of};
+use crate::pod::quantity;
+use crate::pod::requests::{at_once, has_own_resources};
+use crate::pod::roles::{Role, init_role};
 use crate::topology::machine::Layout;
 use crate::topology::{Asker, Hint, Hints, Nodes, Provider, hints_for};
 pub(crate) use state::Block;

@@ -14,10 +14,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use tokio::sync::watch;
 
-use crate::container_config::identity;
 use crate::context::Context;
+use crate::pod::identity::MIRROR;
+use crate::pod::identity::hash;
+use crate::pod::identity::identity;
+use crate::pod::identity::is_mirror;
+use crate::pod::identity::mirrored_hash;
+use crate::pod::identity::namespaced_name;
 use crate::pods::Inboxes;
-use crate::static_pods::{self, StaticPods, is_mirror};
+use crate::static_pods::StaticPods;
 
 /// What is to be done about mirrors.
 #[derive(Debug, PartialEq)]
@@ -67,21 +72,21 @@ pub(crate) async fn run(
 fn plan(wanted: &StaticPods, present: &[Arc<Pod>], alive: &BTreeSet<String>) -> Vec<Action> {
     let mut actions = Vec::new();
     for (key, pod) in wanted {
-        let found = present.iter().find(|other| static_pods::key(other) == *key);
+        let found = present.iter().find(|other| namespaced_name(other) == *key);
         match found {
             None => actions.push(Action::Create(pod.clone())),
             Some(other) if !is_mirror(other) => {}
             Some(mirror) => {
-                let is_right = static_pods::mirrored_hash(mirror) == static_pods::hash(pod);
+                let is_right = mirrored_hash(mirror) == hash(pod);
                 if !is_right || mirror.metadata.deletion_timestamp.is_some() {
                     actions.push(Action::Delete(mirror.clone()));
                 }
             }
         }
     }
-    let is_orphan = |pod: &&Arc<Pod>| is_mirror(pod) && !wanted.contains_key(&static_pods::key(pod));
+    let is_orphan = |pod: &&Arc<Pod>| is_mirror(pod) && !wanted.contains_key(&namespaced_name(pod));
     for mirror in present.iter().filter(is_orphan) {
-        let is_alive = static_pods::mirrored_hash(mirror).is_some_and(|uid| alive.contains(uid));
+        let is_alive = mirrored_hash(mirror).is_some_and(|uid| alive.contains(uid));
         if !is_alive {
             actions.push(Action::Delete(mirror.clone()));
         }
@@ -119,10 +124,10 @@ async fn carry_out(context: &Context, action: Action) -> Result<(), kube::Error>
 
 fn mirror_of(pod: &Pod, node_name: &str, node_uid: String) -> Pod {
     let mut mirror = pod.clone();
-    let hash = static_pods::hash(pod).unwrap_or_default().to_owned();
+    let hash = hash(pod).unwrap_or_default().to_owned();
     mirror.status = None;
     mirror.metadata.uid = None;
-    mirror.metadata.annotations.get_or_insert_default().insert(static_pods::MIRROR.into(), hash);
+    mirror.metadata.annotations.get_or_insert_default().insert(MIRROR.into(), hash);
     mirror.metadata.owner_references = Some(vec![OwnerReference {
         api_version: "v1".into(),
         kind: "Node".into(),
@@ -152,8 +157,8 @@ mod tests {
         let told: Vec<_> = plan(&wanted, present, &alive)
             .into_iter()
             .map(|action| match action {
-                Action::Create(pod) => format!("create {}", static_pods::key(&pod)),
-                Action::Delete(pod) => format!("delete {}", static_pods::key(&pod)),
+                Action::Create(pod) => format!("create {}", namespaced_name(&pod)),
+                Action::Delete(pod) => format!("delete {}", namespaced_name(&pod)),
             })
             .collect();
         assert_eq!(told, expect);
@@ -177,7 +182,7 @@ mod tests {
     #[test]
     fn a_mirror_belongs_to_its_node() {
         let mirror = mirror_of(&pod("a", "kubernetes.io/config.hash: h1", ""), "n1", "node-uid".into());
-        assert_eq!(static_pods::mirrored_hash(&mirror), Some("h1"));
+        assert_eq!(mirrored_hash(&mirror), Some("h1"));
         assert_eq!(mirror.metadata.owner_references.unwrap()[0].uid, "node-uid");
         assert_eq!(mirror.metadata.uid, None);
     }

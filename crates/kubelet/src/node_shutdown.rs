@@ -13,12 +13,12 @@ use controller::EventType;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::admission::priority;
 use crate::config::ShutdownPeriod;
 use crate::context::Context;
 use crate::metrics::Level;
+use crate::pod::identity::priority;
+use crate::pod::snapshot::Ending;
 use crate::pods::Inboxes;
-use crate::snapshot::Ending;
 use logind::{Logind, LogindError};
 
 /// Source: `PodStatus.reason`.

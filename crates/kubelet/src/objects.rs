@@ -19,8 +19,8 @@ use serde_json::json;
 
 use crate::certificates::{Issued, PodCertificates};
 use crate::context::Context;
-use crate::env::EnvSources;
 use crate::inbox::Inbox;
+use crate::pod::env::EnvSources;
 use crate::volumes::{TokenKey, references};
 use watched::{Register, Source, Watched};
 
@@ -90,7 +90,7 @@ impl PodObjects {
     pub(crate) async fn synced(&self, context: &Context, pod: &Pod) -> Result<(), String> {
         let all = async {
             // A static Pod runs without the API.
-            if !crate::static_pods::is_static(pod) {
+            if !crate::pod::identity::is_static(pod) {
                 context.services.synced().await;
             }
             for object in self.config_maps.values() {
@@ -214,7 +214,7 @@ pub(crate) async fn renewed_token(
     };
     let Some(old) = old.filter(|token| token.expires_at > now) else { return Err(error) };
     tracing::warn!(pod = pod.metadata.uid, error, "a token was not renewed; the old one is still good");
-    Ok(Some(Token { refresh_at: crate::snapshot::after(now, REFRESH_RETRY), ..old.clone() }))
+    Ok(Some(Token { refresh_at: crate::pod::time::after(now, REFRESH_RETRY), ..old.clone() }))
 }
 
 /// Asks for a token that is bound to `pod`. Source: `TokenRequest`, authentication.k8s.io/v1.
@@ -222,7 +222,7 @@ pub(crate) async fn renewed_token(
 /// # Errors
 /// A text in upstream's words.
 pub(crate) async fn request_token(context: &Context, pod: &Pod, key: &TokenKey) -> Result<Token, String> {
-    let (name, namespace, uid) = crate::container_config::identity(pod);
+    let (name, namespace, uid) = crate::pod::identity::identity(pod);
     let account = pod.spec.as_ref().and_then(|s| s.service_account_name.clone()).filter(|n| !n.is_empty());
     let account = account.unwrap_or_else(|| "default".into());
     let audiences: Vec<&str> = Some(key.0.as_str()).filter(|a| !a.is_empty()).into_iter().collect();
@@ -252,7 +252,7 @@ pub(crate) async fn request_token(context: &Context, pod: &Pod, key: &TokenKey) 
 /// `pkg/kubelet/token`.
 fn refresh_at(now: Timestamp, expires_at: Timestamp) -> Timestamp {
     let lifetime = u64::try_from(expires_at.duration_since(now).as_secs()).unwrap_or(0);
-    crate::snapshot::after(now, Duration::from_secs((lifetime * 4 / 5).clamp(REFRESH_MIN, REFRESH_MAX)))
+    crate::pod::time::after(now, Duration::from_secs((lifetime * 4 / 5).clamp(REFRESH_MIN, REFRESH_MAX)))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::device_plugins::Placed;
 use crate::memory::Block;
 use crate::metrics::Count;
-use crate::snapshot::{Role, init_role};
+use crate::pod::roles::{Role, init_role};
 use api::{
     AllocatableResourcesRequest, AllocatableResourcesResponse, ContainerDevices, ContainerMemory,
     ContainerResources, GetPodResourcesRequest, GetPodResourcesResponse, ListPodResourcesRequest,

@@ -17,15 +17,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use crate::admission::{self, Misfit, Question, Rejection};
 use crate::context::Context;
 use crate::endings;
 use crate::inbox::Inbox;
-use crate::labels;
 use crate::metrics::{Count, Level, Measure};
-use crate::preemption;
-use crate::snapshot::{self, Ending, PodSnapshot};
-use crate::static_pods::{self, StaticPods, is_mirror};
+use crate::pod::admission::{self, Misfit, Question, Rejection};
+use crate::pod::identity::is_critical;
+use crate::pod::identity::is_mirror;
+use crate::pod::identity::namespaced_name;
+use crate::pod::labels;
+use crate::pod::preemption;
+use crate::pod::snapshot::{self, Ending, PodSnapshot};
+use crate::pod::time::nanos;
+use crate::static_pods::StaticPods;
 use crate::strays;
 use crate::worker::{Worker, carry_out};
 
@@ -146,7 +150,7 @@ impl Desk {
         for change in changes {
             let shown = change.new.as_ref().or(change.old.as_ref()).filter(|pod| is_mirror(pod));
             if let Some(mirror) = shown {
-                self.take_mirror(&static_pods::key(mirror), change.new.clone());
+                self.take_mirror(&namespaced_name(mirror), change.new.clone());
                 continue;
             }
             let uid = |pod: &Option<Arc<Pod>>| pod.as_ref().and_then(|p| p.metadata.uid.clone());
@@ -216,7 +220,7 @@ impl Desk {
     /// What an earlier kubelet has left of another Pod of that name.
     fn take_old_namesake_down(&mut self, key: &str, uid: &str) {
         let is_old =
-            |(other, found): &(&String, &PodSnapshot)| *other != uid && static_pods::key(&found.pod) == key;
+            |(other, found): &(&String, &PodSnapshot)| *other != uid && namespaced_name(&found.pod) == key;
         let old = self.found.iter().find(is_old).map(|(uid, _)| uid.clone());
         let Some((old, mut snapshot)) = old.and_then(|uid| self.found.remove_entry(&uid)) else { return };
         snapshot.removed_from_api = true;
@@ -266,7 +270,7 @@ impl Desk {
         }
         let victims = match admission::fits(&question) {
             Ok(()) => Vec::new(),
-            Err(Misfit::Room(_, lacking)) if admission::is_critical(pod) => self.preempt(pod, &lacking)?,
+            Err(Misfit::Room(_, lacking)) if is_critical(pod) => self.preempt(pod, &lacking)?,
             Err(Misfit::Never(rejection) | Misfit::Room(rejection, _)) => return Err(rejection),
         };
         if context.cpus.is_some() {
@@ -441,7 +445,7 @@ fn spawn_events(context: &Arc<Context>, inboxes: &Inboxes) {
                     context.metrics.is_listening.store(true, Ordering::Relaxed);
                     while let Some(Ok(event)) = events.next().await {
                         backoff.reset();
-                        let took = now().duration_since(snapshot::nanos(event.created_at));
+                        let took = now().duration_since(nanos(event.created_at));
                         context.metrics.measure(
                             Measure::EventLatency,
                             &[],

@@ -18,7 +18,9 @@ use crate::handlers::{
 };
 use crate::inbox::Inbox;
 use crate::metrics::ProbeLabels;
-use crate::snapshot::{self, ContainerState, PodSnapshot, after};
+use crate::pod::job::JobKey;
+use crate::pod::snapshot::{self, ContainerState, PodSnapshot};
+use crate::pod::time::after;
 
 /// Tries with which a readiness probe begins, close together.
 const EAGER_TRIES: u32 = 10;
@@ -81,7 +83,7 @@ impl Probers {
             let Some(current) = snapshot.current(&container.name).filter(|c| c.is_running()) else {
                 continue;
             };
-            if snapshot.busy.contains(&format!("start/{}", container.name)) {
+            if snapshot.busy.contains(&JobKey::Start(container.name.clone())) {
                 continue;
             }
             let is_started = snapshot.is_started(container, current);
@@ -202,7 +204,7 @@ impl Prober {
     }
 
     fn labels(&self, result: &'static str) -> ProbeLabels {
-        let (pod, namespace, pod_uid) = crate::container_config::identity(&self.pod);
+        let (pod, namespace, pod_uid) = crate::pod::identity::identity(&self.pod);
         let container = self.spec.name.clone();
         ProbeLabels { probe_type: self.kind.title(), result, container, pod, namespace, pod_uid }
     }

@@ -5,7 +5,6 @@
 //! default is, one image is pulled after the other, and only so many in a while. Source: `pkg/kubelet/images` of upstream.
 
 mod keyring;
-mod needed;
 mod records;
 
 use std::path::Path;
@@ -21,29 +20,19 @@ use registry::Reference;
 use tokio::sync::Semaphore;
 
 use crate::config::{ImagePulls, PullRate};
-use crate::container_config::sandbox_config;
 use crate::context::Context;
 use crate::metrics::{Count, Measure, image_size};
 use crate::objects::PodObjects;
+use crate::pod::container_config::sandbox_config;
+use crate::pod::needed_images::{self, SPECIAL_ERRORS, is_pull_failure};
 use crate::worker::Outcome;
 use keyring::{Credential, Keyring};
-pub(crate) use needed::{image_mounts, in_volumes, needed_by};
 use records::{Access, Records};
 
 /// Images under this host name are made on the node: there is no registry to ask for newer ones.
 const LOCAL_REGISTRY: &str = "knarr.local/";
 /// How long a pull takes before an event says how far it is; the next says so after twice as long.
 const PROGRESS_FIRST: Duration = Duration::from_secs(15);
-/// What a runtime's error begins with. Source: `k8s.io/cri-api/pkg/errors`.
-const SPECIAL_ERRORS: [(&str, &str); 2] = [
-    ("RegistryUnavailable", "the registry is unavailable"),
-    ("SignatureValidationFailed", "the signature validation failed"),
-];
-
-/// Reasons of failures that turn into `ImagePullBackOff` while the next try is waited for.
-pub(crate) fn is_pull_failure(reason: &str) -> bool {
-    reason == "ErrImagePull" || SPECIAL_ERRORS.iter().any(|(name, _)| *name == reason)
-}
 
 /// What all pulls of a kubelet share.
 pub(crate) struct Pulls {
@@ -111,7 +100,7 @@ pub(crate) async fn have_image(
     cause: u64,
 ) -> Outcome {
     let start = context.clock.now();
-    let container = needed::container_of(&pod, &image);
+    let container = needed_images::container_of(&pod, &image);
     let want =
         Want { context: context.clone(), pod: pod.clone(), objects, image: image.clone(), policy, container };
     let mut found = Found::default();

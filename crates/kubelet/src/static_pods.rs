@@ -18,15 +18,12 @@ use sys::folder_watch::FolderWatch;
 use tokio::sync::watch;
 
 use crate::context::Context;
+use crate::pod::identity::HASH;
+use crate::pod::identity::SOURCE;
+use crate::pod::identity::namespaced_name;
 
-/// Annotation: where the Pod comes from. Source: `kubernetes.io/config.source`.
-pub(crate) const SOURCE: &str = "kubernetes.io/config.source";
-/// Annotation: its uid as a static Pod.
-pub(crate) const HASH: &str = "kubernetes.io/config.hash";
 /// Annotation: when the file was read.
 const SEEN: &str = "kubernetes.io/config.seen";
-/// Annotation of a mirror: the hash of the Pod that it shows.
-pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Files that are read at most.
 const FILES_MAX: usize = 1000;
@@ -38,36 +35,6 @@ static DEFAULTS: LazyLock<Defaults> =
 
 /// The static Pods by `namespace/name`.
 pub(crate) type StaticPods = BTreeMap<String, Arc<Pod>>;
-
-fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
-    pod.metadata.annotations.as_ref()?.get(name).map(String::as_str)
-}
-
-/// Whether the Pod comes from a file.
-pub(crate) fn is_static(pod: &Pod) -> bool {
-    annotation(pod, SOURCE).is_some_and(|source| source != "api") && !is_mirror(pod)
-}
-
-/// Whether the object only shows a static Pod.
-pub(crate) fn is_mirror(pod: &Pod) -> bool {
-    annotation(pod, MIRROR).is_some()
-}
-
-/// What a mirror must be annotated with to be this Pod's.
-pub(crate) fn hash(pod: &Pod) -> Option<&str> {
-    annotation(pod, HASH)
-}
-
-/// What a mirror is annotated with.
-pub(crate) fn mirrored_hash(pod: &Pod) -> Option<&str> {
-    annotation(pod, MIRROR)
-}
-
-/// `namespace/name`.
-pub(crate) fn key(pod: &Pod) -> String {
-    let (name, namespace, _) = crate::container_config::identity(pod);
-    format!("{namespace}/{name}")
-}
 
 /// Reads the files now, and again whenever they change.
 pub(crate) fn start(context: &Arc<Context>) -> watch::Receiver<Arc<StaticPods>> {
@@ -125,7 +92,7 @@ fn read(path: &Path, node_name: &str, now: Timestamp, known: &StaticPods) -> Sta
         }
         match parse(&text, &file, node_name, now) {
             Ok(pod) => {
-                let key = key(&pod);
+                let key = namespaced_name(&pod);
                 if pods.contains_key(&key) {
                     tracing::warn!(pod = key, file = %file.display(), "another file has a static pod of that name");
                     continue;
@@ -297,6 +264,7 @@ fn api_reference(pod: &Value) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod::identity::{hash, is_mirror, is_static};
 
     fn check(text: &str) -> Result<Pod, String> {
         parse(text, Path::new("/etc/pods/web.yaml"), "node1", Timestamp::UNIX_EPOCH)
@@ -308,7 +276,7 @@ mod tests {
     #[test]
     fn a_static_pod_has_names_defaults_and_a_hash() {
         let pod = check(WEB).unwrap();
-        assert_eq!(key(&pod), "default/web-node1");
+        assert_eq!(namespaced_name(&pod), "default/web-node1");
         let spec = pod.spec.clone().unwrap();
         assert_eq!(spec.node_name.as_deref(), Some("node1"));
         assert_eq!(

@@ -19,8 +19,8 @@ use sys::cgroup::Cgroups;
 use sys::usage::Usage;
 
 use crate::context::Context;
-use crate::labels;
 use crate::metrics::Measure;
+use crate::pod::labels;
 use machine::Memory;
 
 /// Looks that are closer together give the same rates.
@@ -265,7 +265,7 @@ fn pods_of(sandboxes: Vec<v1::PodSandbox>, containers: Vec<v1::Container>) -> BT
 
 /// What the Pod has on disk: its logs, its volumes, and the rest of its folder. Blocking.
 pub(crate) fn disk_use(context: &Context, pod: &Arc<Pod>) -> disk::PodDisk {
-    let (name, namespace, uid) = crate::container_config::identity(pod);
+    let (name, namespace, uid) = crate::pod::identity::identity(pod);
     let log_dir = context.config.log_dir(&namespace, &name, &uid);
     let disk = disk::of_pod(&context.config.pod_dir(&uid), &log_dir, pod);
     for took in &disk.looks {

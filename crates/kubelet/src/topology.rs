@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-use crate::admission::Rejection;
+use crate::pod::admission::Rejection;
 use nodes::Order;
 pub(crate) use nodes::{Distances, Nodes};
 pub use policy::Policy;

@@ -10,11 +10,11 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use sys::cgroup::{Cgroups, Version};
 
-use crate::admission::is_critical;
 use crate::config::{Config, SwapBehavior};
 use crate::node::Machine;
-use crate::qos::{QosClass, class_of};
-use crate::quantity;
+use crate::pod::identity::is_critical;
+use crate::pod::qos::{QosClass, class_of};
+use crate::pod::quantity;
 
 /// Whether the kernel kills all processes of a container together.
 const OOM_GROUP: &str = "memory.oom.group";

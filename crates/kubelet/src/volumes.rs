@@ -23,7 +23,7 @@ use k8s_openapi::api::core::v1::{PodSpec, Volume};
 use nix::mount::{MsFlags, mount};
 
 use crate::certificates::Issued;
-use crate::env::EnvSources;
+use crate::pod::env::EnvSources;
 pub(crate) use payload::{TokenKey, references, token_keys};
 pub(crate) use tear_down::tear_down;
 pub(crate) use trust_bundles::are_mounted as mounts_trust_bundles;

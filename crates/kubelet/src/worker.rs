@@ -27,19 +27,16 @@ use tokio::sync::watch;
 use crate::context::Context;
 use crate::inbox::{Inbox, Mail};
 use crate::metrics::{Measure, work};
-use crate::next_actions::{PodAction, is_finished, is_over, is_past_deadline, next_actions};
 use crate::objects::{PodObjects, Token};
+use crate::pod::job::JobKey;
+use crate::pod::lifecycle::{is_finished, is_over, is_past_deadline};
+use crate::pod::next_actions::{PodAction, next_actions};
+use crate::pod::snapshot::{PodSnapshot, Step};
 use crate::probes::{ProbeKind, Probers};
-use crate::snapshot::{PodSnapshot, Step};
 use crate::volumes::TokenKey;
 pub(crate) use outcome::Outcome;
 use report::Report;
 use startup::Startup;
-
-/// The key of the job that asks the runtime for everything.
-const REFRESH: &str = "refresh";
-/// And the step that brings volumes up to date with their sources.
-const VOLUME_UPDATE: &str = "volumes-update";
 
 pub(crate) struct Worker {
     context: Arc<Context>,
@@ -50,14 +47,14 @@ pub(crate) struct Worker {
     tokens: BTreeMap<TokenKey, Token>,
     /// Volumes are there, and something that they are made of has changed.
     is_volume_update_due: bool,
-    jobs: FuturesUnordered<BoxFuture<'static, (String, Outcome)>>,
+    jobs: FuturesUnordered<BoxFuture<'static, (JobKey, Outcome)>>,
     /// Ids of containers that run: who goes after others waits for them to go.
     running: watch::Sender<BTreeSet<String>>,
     /// By container name, the id of the one whose back-off was told last.
     backed_off: BTreeMap<String, String>,
     is_deadline_told: bool,
     /// Keys that stay busy until then, because the last try failed.
-    retries: BTreeMap<String, Timestamp>,
+    retries: BTreeMap<JobKey, Timestamp>,
     /// Before the last try to bring volumes up to date, if the one before failed.
     volume_update_delay: Option<Duration>,
     probers: Probers,
@@ -80,12 +77,13 @@ impl Worker {
         let tasks = context.tasks.child();
         if !snapshot.containers.is_empty() {
             let (agreed, wanted) =
-                crate::resize::split(&snapshot.pod, &crate::resize::recorded(&snapshot.pod));
+                crate::pod::resize::split(&snapshot.pod, &crate::pod::resize::recorded(&snapshot.pod));
             snapshot.pod = agreed.map_or(snapshot.pod, Arc::new);
-            snapshot.resize = crate::resize::Resize { wanted, ..crate::resize::under_way(&snapshot.pod) };
+            snapshot.resize =
+                crate::pod::resize::Resize { wanted, ..crate::pod::resize::under_way(&snapshot.pod) };
         }
         if snapshot.ending.is_none() && !snapshot.removed_from_api {
-            context.allocations.add(&snapshot.pod, crate::resize::requests(snapshot.spec()), &inbox);
+            context.allocations.add(&snapshot.pod, crate::pod::resize::requests(snapshot.spec()), &inbox);
         }
         let mut objects = PodObjects::default();
         objects.follow(&context, &snapshot.pod, &tasks, &inbox);
@@ -225,7 +223,7 @@ impl Worker {
             return;
         }
         self.is_deadline_told = true;
-        let (reason, message) = crate::status::DEADLINE_EXCEEDED;
+        let (reason, message) = crate::pod::status::DEADLINE_EXCEEDED;
         self.context.event(&self.snapshot.pod, None, EventType::Normal, reason, message.to_owned());
     }
 
@@ -252,8 +250,8 @@ impl Worker {
         }
         if mail.sources_changed {
             self.is_volume_update_due = true;
-            if self.retries.remove(VOLUME_UPDATE).is_some() {
-                self.snapshot.busy.remove(VOLUME_UPDATE);
+            if self.retries.remove(&JobKey::VolumeUpdate).is_some() {
+                self.snapshot.busy.remove(&JobKey::VolumeUpdate);
             }
             // What could not be made for want of an object is tried again at once.
             if self.snapshot.volumes.failure().is_some() {
@@ -280,7 +278,7 @@ impl Worker {
     }
 
     /// The Pod has failed; one that has ended already stays as it ended.
-    fn end(&mut self, ending: crate::snapshot::Ending) {
+    fn end(&mut self, ending: crate::pod::snapshot::Ending) {
         let is_over = matches!(self.snapshot.recorded_phase(), "Succeeded" | "Failed");
         if self.snapshot.ending.is_none() && !is_over {
             crate::endings::keep(&self.context.config, &self.snapshot, &ending);
@@ -311,7 +309,7 @@ impl Worker {
     }
 
     /// Runs `job` under the Pod's cause; its key is busy meanwhile.
-    fn spawn(&mut self, key: String, job: impl Future<Output = Outcome> + Send + 'static) {
+    fn spawn(&mut self, key: JobKey, job: impl Future<Output = Outcome> + Send + 'static) {
         if !self.snapshot.busy.insert(key.clone()) {
             return;
         }

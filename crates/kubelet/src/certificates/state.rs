@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1beta1::PodCertificateRequest;
 
 use super::Credentials;
-use crate::snapshot::after;
+use crate::pod::time::after;
 
 /// A request that nobody has seen for so long after it was made must have been deleted.
 const LOST_AFTER: Duration = Duration::from_mins(10);

@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use serde::{Deserialize, Serialize};
 
 use super::api::{Device, HEALTHY};
-use crate::admission::Rejection;
-use crate::qos::at_once;
-use crate::quantity;
-use crate::snapshot::{Role, init_role};
+use crate::pod::admission::Rejection;
+use crate::pod::quantity;
+use crate::pod::requests::at_once;
+use crate::pod::roles::{Role, init_role};
 use crate::topology::{Asker, Hint, Hints, Nodes, hints_for};
 
 /// The checkpoint's name, as upstream's.

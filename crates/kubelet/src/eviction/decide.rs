@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use machinery::quantity::{Format, Quantity};
 
 use super::policy::{Policy, Signal, Threshold};
-use crate::snapshot::after;
+use crate::pod::time::after;
 
 /// How much there is of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::{qos, quantity};
+use crate::pod::quantity;
+use crate::pod::requests::at_once;
+use crate::pod::requests::overhead;
 
 /// Bytes that a Pod has on the node's disk.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,8 +54,8 @@ pub(crate) fn exceeded(spec: &PodSpec, used: &DiskUse) -> Option<(&'static str, 
         }
     }
     if all(spec).any(|container| limit(container).is_some()) {
-        let total = qos::at_once(spec, |container| limit(container).map_or(0, quantity::whole))
-            .saturating_add(qos::overhead(spec, RESOURCE, quantity::whole));
+        let total = at_once(spec, |container| limit(container).map_or(0, quantity::whole))
+            .saturating_add(overhead(spec, RESOURCE, quantity::whole));
         let sum = used.containers.values().chain(used.empty_dirs.values()).sum::<i64>() + used.others;
         if sum > total {
             let total = machinery::quantity::Quantity::new(total, machinery::quantity::Format::BinarySi);

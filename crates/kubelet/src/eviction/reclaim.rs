@@ -10,7 +10,7 @@ use cri::v1;
 use super::folders::Devices;
 use super::policy::Signal;
 use crate::context::Context;
-use crate::labels;
+use crate::pod::labels;
 
 /// Whether containers or images are on the disk that the signal is about.
 pub(super) fn helps(signal: Signal, devices: Devices) -> bool {

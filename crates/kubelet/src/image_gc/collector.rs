@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Candidate, Disk, Records};
 use crate::context::Context;
 use crate::metrics::Count;
-use crate::pull;
+use crate::pod::needed_images::in_volumes;
 
 /// Source: `ImageGCPeriod` of upstream.
 const PERIOD: Duration = Duration::from_secs(300);
@@ -152,7 +152,7 @@ impl Collector {
             [container.image_id, container.image_ref, container.image.unwrap_or_default().image]
         });
         self.pods.synced().await;
-        let volumes: Vec<String> = self.pods.list().iter().flat_map(|pod| pull::in_volumes(pod)).collect();
+        let volumes: Vec<String> = self.pods.list().iter().flat_map(|pod| in_volumes(pod)).collect();
         let full = |name: String| name.parse().map_or(name, |it: registry::Reference| it.to_string());
         Ok(of_containers.chain(volumes.into_iter().map(full)).filter(|name| !name.is_empty()).collect())
     }

@@ -2,9 +2,9 @@
 //!
 //! Source: `PodWorkerState`, `SyncKnownPods` and `HandlePodCleanups` of upstream's `pkg/kubelet`.
 
-use crate::next_actions::is_finished;
-use crate::snapshot::{Container, PodSnapshot};
-use crate::static_pods::is_static;
+use crate::pod::identity::is_static;
+use crate::pod::lifecycle::is_finished;
+use crate::pod::snapshot::{Container, PodSnapshot};
 
 /// `lifecycle`, `config` and `static`.
 pub(crate) type Labels = [&'static str; 3];
@@ -69,8 +69,8 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     use super::*;
-    use crate::resize::{Refused, Resize};
-    use crate::snapshot::Ending;
+    use crate::pod::resize::{Refused, Resize};
+    use crate::pod::snapshot::Ending;
 
     #[test]
     fn workers_are_at_what_upstream_says() {

@@ -306,7 +306,7 @@ fn condition(
     before: &[NodeCondition],
     now: Timestamp,
 ) -> NodeCondition {
-    let now = Time(crate::status::whole_second(now));
+    let now = Time(crate::pod::time::whole_second(now));
     let kept = before.iter().find(|c| c.type_ == type_ && c.status == status);
     NodeCondition {
         type_: type_.into(),

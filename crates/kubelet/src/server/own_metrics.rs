@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use http::Method;
 
 use super::{Server, summary};
-use crate::container_config::identity;
 use crate::metrics::Level;
+use crate::pod::identity::identity;
 use crate::stats::disk;
 
 /// Paths that are counted under their own name.

@@ -15,8 +15,8 @@ use sys::usage::{Link, Pressure, Stall, Usage, links};
 use super::Server;
 use crate::context::Context;
 use crate::metrics::Counts;
-use crate::snapshot::nanos;
-use crate::static_pods::is_mirror;
+use crate::pod::identity::is_mirror;
+use crate::pod::time::nanos;
 use crate::stats::disk::{self, FileSystem, PodDisk};
 use crate::stats::{self, ContainerStats, KUBEPODS, Look, NODE, PodStats};
 use crate::volumes::persistent::{self, VolumeStats};
@@ -89,7 +89,7 @@ pub(super) async fn counts(server: &Server) -> Counts {
     let ephemeral =
         all.iter().filter_map(|pod| pod.spec.as_ref()?.ephemeral_containers.as_ref()).map(Vec::len);
     let active = server.context.allocations.pods();
-    let active_statics = active.iter().filter(|pod| crate::static_pods::is_static(pod)).count();
+    let active_statics = active.iter().filter(|pod| crate::pod::identity::is_static(pod)).count();
     Counts {
         running_pods: sandboxes.map_or(0, |answer| answer.items.iter().filter(|s| s.state == ready).count()),
         running: of(v1::ContainerState::ContainerRunning),
@@ -105,7 +105,7 @@ pub(super) async fn counts(server: &Server) -> Counts {
 
 fn time(at: i64) -> String {
     let at = nanos(at);
-    crate::status::whole_second(at).to_string()
+    crate::pod::time::whole_second(at).to_string()
 }
 
 fn cpu(look: &Look, usage: &Usage, cgroup: &str) -> Value {
@@ -284,7 +284,7 @@ pub(super) async fn stats(server: &Server, only_cpu_and_memory: bool) -> Value {
 fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) -> Value {
     let mut node = json!({
         "nodeName": node_name,
-        "startTime": crate::status::whole_second(boot).to_string(),
+        "startTime": crate::pod::time::whole_second(boot).to_string(),
         "cpu": cpu(look, &look.node, NODE),
         "memory": memory(look, &look.node, look.memory.total),
         "swap": {
@@ -296,7 +296,7 @@ fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) 
     add_io(&mut node, look, &look.node);
     node["systemContainers"] = json!([{
         "name": "pods",
-        "startTime": crate::status::whole_second(boot).to_string(),
+        "startTime": crate::pod::time::whole_second(boot).to_string(),
         "cpu": cpu(look, &look.all_pods, KUBEPODS),
         "memory": memory(look, &look.all_pods, look.all_pods.memory_limit_bytes),
         "swap": swap(look, &look.all_pods),

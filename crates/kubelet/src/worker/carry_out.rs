@@ -9,19 +9,24 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
+use super::Worker;
 use super::outcome::Outcome;
 use super::start::StartInput;
-use super::{REFRESH, VOLUME_UPDATE, Worker};
-use crate::container_config::{dns_complaints, identity, sandbox_config};
 use crate::context::Context;
 use crate::inbox::sandbox_from_cri;
 use crate::metrics::Count;
-use crate::next_actions::{PodAction, is_over};
 use crate::objects::{PodObjects, Token, renewed_token};
-use crate::snapshot::{PodSnapshot, Sandbox, find_container};
+use crate::pod::container_config::{dns_complaints, sandbox_config};
+use crate::pod::identity::identity;
+use crate::pod::job::JobKey;
+use crate::pod::labels;
+use crate::pod::lifecycle::is_over;
+use crate::pod::next_actions::PodAction;
+use crate::pod::roles::find_container;
+use crate::pod::snapshot::{PodSnapshot, Sandbox};
 use crate::volumes::persistent::VolumeError;
 use crate::volumes::{self, TokenKey, VolumeInput, token_keys};
-use crate::{handlers, labels, pull};
+use crate::{handlers, pull};
 
 /// Whether `new` is a later revision of the object than `old`.
 pub(super) fn is_newer(new: &Pod, old: &Pod) -> bool {
@@ -117,7 +122,7 @@ impl Worker {
         self.backed_off.insert(name, id);
     }
 
-    fn launch_start(&mut self, key: String, name: String, attempt: u32, ended: Option<Timestamp>) {
+    fn launch_start(&mut self, key: JobKey, name: String, attempt: u32, ended: Option<Timestamp>) {
         let Some(sandbox) = self.snapshot.ready_sandbox().cloned() else { return };
         let Some(spec) = find_container(self.snapshot.spec(), &name) else { return };
         let ephemeral = self.snapshot.spec().ephemeral_containers.iter().flatten();
@@ -126,7 +131,7 @@ impl Worker {
         let target_id = target.and_then(|target| Some(self.snapshot.current(&target)?.id.clone()));
         let image = spec.image.clone().unwrap_or_default();
         let image_ref = match self.snapshot.images.get(&image) {
-            Some(crate::snapshot::Step::Ready(reference)) => reference.clone(),
+            Some(crate::pod::snapshot::Step::Ready(reference)) => reference.clone(),
             _ => String::new(),
         };
         let input = StartInput {
@@ -149,7 +154,7 @@ impl Worker {
         let (mut known, sandboxes) = ids(&self.snapshot);
         known.extend(sandboxes);
         let (context, uid) = (self.context.clone(), self.snapshot.uid().to_owned());
-        self.spawn(REFRESH.into(), async move {
+        self.spawn(JobKey::Refresh, async move {
             match runtime_state(&context, &uid).await {
                 Ok((sandboxes, containers)) => Outcome::Runtime { known, sandboxes, containers },
                 Err(error) => Outcome::Failed(error.to_string()),
@@ -160,7 +165,7 @@ impl Worker {
     /// Writes the Pod's status.
     pub(super) fn launch_status(&mut self, patch: Value) {
         let (context, pod) = (self.context.clone(), self.pod());
-        self.spawn("status".into(), async move {
+        self.spawn(JobKey::Status, async move {
             let (name, namespace, _) = identity(&pod);
             let request = ApiRequest::patch_status::<Pod>(&namespace, &name, Patch::Strategic(patch));
             match cause::send(&context.client, &request).await {
@@ -175,7 +180,7 @@ impl Worker {
     pub(super) fn update_volumes(&mut self, now: Timestamp, wake_at: &mut Vec<Timestamp>) {
         // What stands in the way wakes the worker when it is over.
         let is_possible = self.snapshot.volumes.is_ready() && !is_over(&self.snapshot, now);
-        if !is_possible || self.snapshot.busy.contains(VOLUME_UPDATE) {
+        if !is_possible || self.snapshot.busy.contains(&JobKey::VolumeUpdate) {
             return;
         }
         let tokens = self.tokens.values().map(|token| token.refresh_at);
@@ -186,7 +191,7 @@ impl Worker {
         }
         self.is_volume_update_due = false;
         let job = self.volumes_job();
-        self.spawn(VOLUME_UPDATE.into(), async move { Outcome::VolumesUpdated(job.await) });
+        self.spawn(JobKey::VolumeUpdate, async move { Outcome::VolumesUpdated(job.await) });
     }
 
     fn volumes_job(
@@ -308,7 +313,7 @@ async fn try_run_sandbox(
     crate::userns::apply_to_sandbox(users.as_ref(), &mut config);
     if let Some(spec) = &pod.spec {
         let (name, namespace, _) = identity(pod);
-        crate::files::kernel_name(&name, &namespace, spec, &context.config.cluster_domain)?;
+        crate::pod::files::kernel_name(&name, &namespace, spec, &context.config.cluster_domain)?;
     }
     crate::cgroups::limit_pod(context, pod, crate::cgroups::Which::ALL).await?;
     let log_directory = config.log_directory.clone();

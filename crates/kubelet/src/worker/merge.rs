@@ -10,9 +10,10 @@ use cri::v1;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::config::Config;
-use crate::container_config::{identity, spec_hash};
+use crate::pod::identity::{identity, spec_hash};
+use crate::pod::job::JobKey;
+use crate::pod::snapshot::{Container, ContainerState, PodSnapshot, ProbeResults, Sandbox};
 use crate::probes::ProbeKind;
-use crate::snapshot::{Container, ContainerState, PodSnapshot, ProbeResults, Sandbox};
 use crate::volumes::mounts::termination_log;
 
 /// Bytes of a termination message that are shown. Source: core/v1 `terminationMessagePath`.
@@ -77,7 +78,7 @@ pub(super) fn sandbox(snapshot: &mut PodSnapshot, new: Sandbox) {
         return;
     }
     // One that is still being started is reported by the job that starts it.
-    if snapshot.is_cleaned || snapshot.busy.contains("sandbox") {
+    if snapshot.is_cleaned || snapshot.busy.contains(&JobKey::Sandbox) {
         return;
     }
     let at = snapshot.sandboxes.iter().position(|s| s.attempt > new.attempt);
@@ -125,7 +126,7 @@ pub(super) fn probe(snapshot: &mut PodSnapshot, name: String, kind: ProbeKind, i
 pub(super) fn seed_probes(snapshot: &mut PodSnapshot, runtime_name: &str) {
     let mut seeds = Vec::new();
     for container in snapshot.containers.iter().filter(|c| c.is_running()) {
-        let Some(status) = crate::status::recorded(snapshot, &container.name) else { continue };
+        let Some(status) = crate::pod::status::recorded(snapshot, &container.name) else { continue };
         if status.container_id.as_deref() == Some(&format!("{runtime_name}://{}", container.id)) {
             let results = ProbeResults {
                 container_id: container.id.clone(),

@@ -7,11 +7,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::report::Report;
-use super::{REFRESH, Worker, merge};
-use crate::crash_backoff;
+use super::{Worker, merge};
+use crate::config::CRASH_LOOP_MAX;
 use crate::metrics::Measure;
 use crate::objects::Token;
-use crate::snapshot::{Failure, Sandbox, Step, after, find_container};
+use crate::pod::crash_backoff;
+use crate::pod::job::JobKey;
+use crate::pod::roles::find_container;
+use crate::pod::snapshot::{Failure, Sandbox, Step};
+use crate::pod::time::after;
 use crate::volumes::TokenKey;
 use crate::volumes::persistent::VolumeError;
 
@@ -62,7 +66,7 @@ pub(crate) enum Outcome {
 
 impl Worker {
     /// Takes a job's outcome into the snapshot.
-    pub(super) fn apply(&mut self, key: String, outcome: Outcome) {
+    pub(super) fn apply(&mut self, key: JobKey, outcome: Outcome) {
         let now = self.context.clock.now();
         match outcome {
             Outcome::Volumes(result) => self.snapshot.volumes = self.volumes_step(result, now),
@@ -122,8 +126,8 @@ impl Worker {
                 self.report.failed(now);
             }
             Outcome::Failed(error) => {
-                tracing::warn!(pod = self.snapshot.uid(), step = key, error, "a step of the pod failed");
-                if key != REFRESH {
+                tracing::warn!(pod = self.snapshot.uid(), step = %key, error, "a step of the pod failed");
+                if key != JobKey::Refresh {
                     self.retry_later(key, now);
                 }
             }
@@ -147,22 +151,22 @@ impl Worker {
             Ok(reference) => Step::Ready(reference),
             Err((reason, message)) => {
                 let before = self.snapshot.images.get(&image).and_then(Step::failure);
-                let delay = before.map_or(crash_backoff::FIRST, |f| (f.delay * 2).min(crash_backoff::MAX));
+                let delay = before.map_or(crash_backoff::FIRST, |f| (f.delay * 2).min(CRASH_LOOP_MAX));
                 Step::Failed(Failure { reason, message, at: now, delay })
             }
         };
         self.snapshot.images.insert(image, step);
     }
 
-    fn resized(&mut self, key: String, result: Result<Box<v1::ContainerStatus>, String>, now: Timestamp) {
+    fn resized(&mut self, key: JobKey, result: Result<Box<v1::ContainerStatus>, String>, now: Timestamp) {
         let error = match result {
             Ok(status) => return merge::container(&mut self.snapshot, &status, ""),
             Err(error) => error,
         };
         if self.snapshot.resize.error.as_ref() != Some(&error) {
             let pod = self.pod();
-            let resources = crate::resize::resources(&pod);
-            let text = crate::resize::event_text(&pod, "error", &resources, Some(&error));
+            let resources = crate::pod::resize::resources(&pod);
+            let text = crate::pod::resize::event_text(&pod, "error", &resources, Some(&error));
             self.context.event(&pod, None, controller::EventType::Warning, "ResizeError", text);
         }
         self.snapshot.resize.error = Some(error);
@@ -172,7 +176,7 @@ impl Worker {
     /// A source that went away wakes the worker when it is back, so tries may become rare.
     fn volumes_updated(
         &mut self,
-        key: String,
+        key: JobKey,
         result: Result<Vec<(TokenKey, Token)>, VolumeError>,
         now: Timestamp,
     ) {
@@ -195,11 +199,11 @@ impl Worker {
         }
     }
 
-    fn retry_later(&mut self, key: String, now: Timestamp) {
+    fn retry_later(&mut self, key: JobKey, now: Timestamp) {
         self.retry_after(key, now, RETRY_FIRST);
     }
 
-    fn retry_after(&mut self, key: String, now: Timestamp, delay: Duration) {
+    fn retry_after(&mut self, key: JobKey, now: Timestamp, delay: Duration) {
         self.snapshot.busy.insert(key.clone());
         self.retries.insert(key, after(now, delay));
     }
@@ -216,7 +220,7 @@ impl Worker {
         };
     }
 
-    fn claims_taken_back(&mut self, key: String, result: Result<(), String>, now: Timestamp) {
+    fn claims_taken_back(&mut self, key: JobKey, result: Result<(), String>, now: Timestamp) {
         if let Err(error) = result {
             tracing::warn!(pod = self.snapshot.uid(), error, "claims were not taken back");
             self.retry_later(key, now);
@@ -268,7 +272,7 @@ impl Worker {
             }
             Err((reason, message)) => {
                 let before = self.snapshot.failures.get(&name);
-                let delay = before.map_or(crash_backoff::FIRST, |f| (f.delay * 2).min(crash_backoff::MAX));
+                let delay = before.map_or(crash_backoff::FIRST, |f| (f.delay * 2).min(CRASH_LOOP_MAX));
                 self.snapshot.failures.insert(name.clone(), Failure { reason, message, at: now, delay });
                 self.forget_image(&name);
                 self.launch_refresh();
@@ -279,7 +283,7 @@ impl Worker {
     /// Measures how long a new Pod took until all of it ran.
     fn note_start(&mut self) {
         let runs =
-            |name: &str| self.snapshot.current(name).is_some_and(crate::snapshot::Container::is_running);
+            |name: &str| self.snapshot.current(name).is_some_and(crate::pod::snapshot::Container::is_running);
         if !self.snapshot.spec().containers.iter().all(|container| runs(&container.name)) {
             return;
         }
@@ -289,7 +293,7 @@ impl Worker {
     /// The next start of that container asks for its images again: it may be gone, or newer.
     fn forget_image(&mut self, container: &str) {
         let Some(spec) = find_container(self.snapshot.spec(), container) else { return };
-        for (image, _) in crate::pull::needed_by(self.snapshot.spec(), &spec) {
+        for (image, _) in crate::pod::needed_images::needed_by(self.snapshot.spec(), &spec) {
             self.snapshot.images.remove(&image);
         }
     }

@@ -8,8 +8,9 @@ use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::Value;
 
 use crate::context::Context;
-use crate::snapshot::{PodSnapshot, after};
-use crate::status::{pod_status, status_patch};
+use crate::pod::snapshot::PodSnapshot;
+use crate::pod::status::{pod_status, status_patch};
+use crate::pod::time::after;
 
 /// How long a change that nobody waits for may wait for others.
 const GATHER: Duration = Duration::from_millis(100);

@@ -13,10 +13,12 @@ use super::outcome::Outcome;
 use crate::cgroups::{Which, limit_pod};
 use crate::context::Context;
 use crate::metrics::{Count, Measure};
-use crate::next_actions::is_finished;
-use crate::qos::{QosClass, class_of};
-use crate::resize::{self, Refused};
-use crate::snapshot::Container;
+use crate::pod::in_place::differences;
+use crate::pod::job::JobKey;
+use crate::pod::lifecycle::is_finished;
+use crate::pod::qos::{QosClass, class_of};
+use crate::pod::resize::{self, Refused};
+use crate::pod::snapshot::Container;
 
 impl Worker {
     /// Takes a newer object; of its resources only those that the node has agreed to count.
@@ -114,7 +116,7 @@ impl Worker {
             running.map(|container| (container.id.clone(), container.name.clone())).collect();
         for (id, name) in running {
             let (context, uid) = (self.context.clone(), self.snapshot.uid().to_owned());
-            self.spawn(format!("cpus/{id}"), async move {
+            self.spawn(JobKey::Cpus(id.clone()), async move {
                 let cpus = context.cpus.as_ref().map(|cpus| cpus.cpus(&uid, &name)).unwrap_or_default();
                 let linux = v1::LinuxContainerResources { cpuset_cpus: cpus, ..Default::default() };
                 let request = v1::UpdateContainerResourcesRequest {
@@ -151,7 +153,7 @@ impl Worker {
 
     fn report_completion(&mut self) {
         let resize = &self.snapshot.resize;
-        if !resize.is_started || !resize::differences(&self.snapshot).is_empty() {
+        if !resize.is_started || !differences(&self.snapshot).is_empty() {
             return;
         }
         let pod = &self.snapshot.pod;
@@ -160,7 +162,7 @@ impl Worker {
         (self.snapshot.resize.is_started, self.snapshot.resize.error) = (false, None);
     }
 
-    pub(super) fn launch_resize(&mut self, key: String, id: String, resources: v1::LinuxContainerResources) {
+    pub(super) fn launch_resize(&mut self, key: JobKey, id: String, resources: v1::LinuxContainerResources) {
         let (context, pod) = (self.context.clone(), self.pod());
         let container = self.snapshot.containers.iter().find(|container| container.id == id);
         let before = container.and_then(|container| container.resources.as_ref());
@@ -233,7 +235,7 @@ async fn check_memory(context: &Context, (id, name): (&str, &str), limit: i64) -
 /// What the Pod's own cgroup has been given. A runtime need not care, and may not know of this. Source: KEP-1287.
 async fn tell_runtime(context: &Context, pod: &Pod, sandbox: Option<String>) {
     let (Some(pod_sandbox_id), Some(spec)) = (sandbox, &pod.spec) else { return };
-    let resources = Some(crate::qos::pod_resources(spec));
+    let resources = Some(crate::pod::qos::pod_resources(spec));
     let request = v1::UpdatePodSandboxResourcesRequest { pod_sandbox_id, overhead: None, resources };
     if let Err(error) = context.runtime.update_pod_sandbox_resources(request).await {
         tracing::debug!(%error, "the runtime was not told of a pod's new resources");

@@ -10,18 +10,20 @@ use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use super::outcome::Refusal;
-use crate::container_config::security::needs_image_user;
-use crate::container_config::{ContainerInput, ImageUser, container_config, identity, sandbox_config};
 use crate::context::Context;
-use crate::env::environment;
-use crate::env::file::FILE_BYTES_MAX;
 use crate::objects::PodObjects;
-use crate::pull::image_mounts;
-use crate::qos::UNLIMITED_QUOTA;
-use crate::snapshot::{Sandbox, in_order};
+use crate::pod::container_config::security::needs_image_user;
+use crate::pod::container_config::{ContainerInput, ImageUser, container_config, sandbox_config};
+use crate::pod::env::environment;
+use crate::pod::env::file::FILE_BYTES_MAX;
+use crate::pod::files;
+use crate::pod::identity::identity;
+use crate::pod::needed_images::image_mounts;
+use crate::pod::qos::UNLIMITED_QUOTA;
+use crate::pod::snapshot::{Sandbox, in_order};
 use crate::volumes;
 use crate::volumes::mounts::{self, MountInput};
-use crate::{files, handlers, userns};
+use crate::{handlers, userns};
 
 /// What a start needs to know.
 pub(super) struct StartInput {
@@ -219,7 +221,7 @@ fn limit_by_node(input: &StartInput, resources: &mut v1::LinuxContainerResources
     if let Some(memory) = &context.memory {
         resources.cpuset_mems = memory.nodes(uid, &input.spec.name);
     }
-    crate::huge_pages::deny_others(&mut resources.hugepage_limits, &context.page_sizes);
+    crate::pod::huge_pages::deny_others(&mut resources.hugepage_limits, &context.page_sizes);
     context.unified.add(&input.pod, &input.spec, resources);
     if !context.config.cpu_cfs_quota && resources.cpu_quota != 0 {
         resources.cpu_quota = UNLIMITED_QUOTA;

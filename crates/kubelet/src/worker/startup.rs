@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Volume};
 
 use crate::metrics::{KubeletMetrics, Measure};
-use crate::snapshot::PodSnapshot;
+use crate::pod::snapshot::PodSnapshot;
 
 /// What is known of a start that is not over.
 #[derive(Default)]

@@ -21,9 +21,9 @@ use super::data::{self, Found, VolumeData};
 use super::resolve::Resolved;
 use super::wishes::{Told, Wishes, se_linux_option};
 use super::{Phase, Prepared, VolumeError, expand, ownership};
-use crate::container_config::identity;
 use crate::context::Context;
 use crate::csi::{Driver, registration};
+use crate::pod::identity::identity;
 use crate::volumes::describe;
 
 /// How long one try waits for the attacher.

@@ -138,7 +138,7 @@ fn failed(claim: &PersistentVolumeClaim, error: &Status, now: jiff::Timestamp) -
         type_: ERROR.to_owned(),
         status: "True".to_owned(),
         message: Some(format!("failed to expand pvc with {said}")),
-        last_transition_time: Some(Time(crate::status::whole_second(now))),
+        last_transition_time: Some(Time(crate::pod::time::whole_second(now))),
         ..PersistentVolumeClaimCondition::default()
     };
     let mut status = json!({"conditions": conditions(claim, &[ERROR], Some(condition))});

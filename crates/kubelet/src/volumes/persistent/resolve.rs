@@ -186,7 +186,7 @@ fn inline_source(
     volume: &Volume,
     source: &k8s_openapi::api::core::v1::CSIVolumeSource,
 ) -> CSIPersistentVolumeSource {
-    let (name, namespace, uid) = crate::container_config::identity(pod);
+    let (name, namespace, uid) = crate::pod::identity::identity(pod);
     let secret = source.node_publish_secret_ref.as_ref().map(|secret| SecretReference {
         name: Some(secret.name.clone()),
         namespace: Some(namespace.clone()),

@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, SELinuxOptions};
 use k8s_openapi::api::storage::v1::CSIDriver;
 use serde_json::json;
 
-use crate::container_config::identity;
 use crate::context::Context;
 use crate::objects::{Token, request_token};
+use crate::pod::identity::identity;
 use crate::volumes::TokenKey;
 
 /// Lifetime of a driver's token if it does not say. Source: `storage/v1.TokenRequest.expirationSeconds`.

@@ -16,9 +16,12 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::next_actions::{is_finished, is_over, is_past_deadline};
-use crate::qos;
-use crate::snapshot::{Ending, Failure, PodSnapshot, Role, after, ephemeral, init_role};
+use crate::pod::lifecycle::{is_finished, is_over, is_past_deadline};
+use crate::pod::qos;
+use crate::pod::roles::{Role, ephemeral, init_role};
+use crate::pod::snapshot::{Ending, Failure, PodSnapshot};
+use crate::pod::time::after;
+use crate::pod::time::whole_second;
 pub use patch::status_patch;
 
 /// What the node adds to every Pod's status.
@@ -107,11 +110,6 @@ fn rejected(snapshot: &PodSnapshot, ending: &Ending, recorded: PodStatus, now: T
             .or_else(|| Some(qos::class_of(snapshot.spec()).as_str().into())),
         ..recorded
     }
-}
-
-/// API times have no fraction.
-pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 fn addresses(snapshot: &PodSnapshot, node: &NodeFacts, status: &mut PodStatus) {

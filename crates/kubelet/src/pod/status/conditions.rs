@@ -4,9 +4,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{is_initialized, whole_second};
-use crate::resize::{self, differences};
-use crate::snapshot::{PodSnapshot, Role, init_role};
+use super::is_initialized;
+use crate::pod::in_place::differences;
+use crate::pod::resize;
+use crate::pod::roles::{Role, init_role};
+use crate::pod::snapshot::PodSnapshot;
+use crate::pod::time::whole_second;
 
 const DISRUPTION: &str = "DisruptionTarget";
 /// Conditions that are there only while a resize is under way.

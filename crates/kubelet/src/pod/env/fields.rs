@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector, ResourceRequi
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::EnvSources;
-use crate::quantity;
+use crate::pod::quantity;
 
 /// The value at `path`, for `fieldRef`.
 ///

@@ -8,7 +8,8 @@ use cri::v1;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::{qos, quantity};
+use crate::pod::quantity;
+use crate::pod::requests::pod_request;
 
 /// The size of a page of the resource `hugepages-2Mi`, in bytes.
 pub(crate) fn page_size(resource: &str) -> Option<i64> {
@@ -37,7 +38,7 @@ pub(crate) fn of_container(container: &Container) -> Vec<v1::HugepageLimit> {
 /// What a Pod may have: as much as it asks for, since requests and limits are the same.
 pub(crate) fn of_pod(spec: &PodSpec) -> Vec<v1::HugepageLimit> {
     let sizes = requested(spec).into_keys();
-    sizes.filter_map(|name| limit(name, qos::pod_request(spec, name, quantity::whole))).collect()
+    sizes.filter_map(|name| limit(name, pod_request(spec, name, quantity::whole))).collect()
 }
 
 /// The sizes that a Pod or a container of it asks for, by resource.
@@ -58,6 +59,7 @@ pub(crate) fn deny_others(limits: &mut Vec<v1::HugepageLimit>, sizes: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod::qos;
 
     fn told(limits: &[v1::HugepageLimit]) -> Vec<(&str, u64)> {
         limits.iter().map(|limit| (limit.page_size.as_str(), limit.limit)).collect()

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use controller::placement;
 use k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec, Taint};
 
-use crate::qos::{QosClass, at_once, class_of};
-use crate::{quantity, resize};
+use crate::pod::identity::is_critical;
+use crate::pod::qos::{QosClass, class_of};
+use crate::pod::requests::at_once;
+use crate::pod::{quantity, resize};
 
 /// Why not: for the status and the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,9 +48,6 @@ pub(crate) fn shutting_down() -> Rejection {
     Rejection::new("NodeShutdown", "Pod was rejected as the node is shutting down.")
 }
 
-/// The least priority of a critical Pod. Source: `scheduling.SystemCriticalPriority`.
-pub(crate) const CRITICAL_PRIORITY: i64 = 2_000_000_000;
-
 /// What the node can give and has given away.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
@@ -69,15 +68,6 @@ pub(crate) struct Question<'a> {
     pub(crate) pressure: &'a [&'static str],
     /// See [`crate::Config::allowed_unsafe_sysctls`].
     pub(crate) unsafe_sysctls: &'a [String],
-}
-
-/// Whether the Pod matters more than the node's comfort: static ones and those of a system's priority.
-pub(crate) fn is_critical(pod: &Pod) -> bool {
-    crate::static_pods::is_static(pod) || priority(pod) >= CRITICAL_PRIORITY
-}
-
-pub(crate) fn priority(pod: &Pod) -> i64 {
-    pod.spec.as_ref().and_then(|spec| spec.priority).map_or(0, i64::from)
 }
 
 /// What comes before anything is given to the Pod.
@@ -123,7 +113,7 @@ fn mismatch(question: &Question<'_>, spec: &PodSpec) -> Option<Rejection> {
     }
     let taints = question.node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default();
     let is_driven_out = |taint: &&Taint| taint.effect == "NoExecute" && !tolerates(spec, taint);
-    if !crate::static_pods::is_static(question.pod) && taints.iter().any(|taint| is_driven_out(&taint)) {
+    if !crate::pod::identity::is_static(question.pod) && taints.iter().any(|taint| is_driven_out(&taint)) {
         let why = "node(s) had taints that the pod didn't tolerate";
         return Some(Rejection::new("TaintToleration", format!("Predicate TaintToleration failed: {why}")));
     }

@@ -2,14 +2,14 @@
 //!
 //! Sources: `pkg/apis/core/v1/helper/qos`, `pkg/kubelet/cm` and `pkg/kubelet/qos` of upstream for the numbers.
 
-use std::collections::BTreeMap;
-
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::snapshot::{Role, init_role};
-use crate::{huge_pages, quantity};
+use crate::pod::requests::amounts;
+use crate::pod::requests::pod_limit;
+use crate::pod::requests::pod_request;
+use crate::pod::{huge_pages, quantity};
 
 /// CPU shares of a container that asks for nothing.
 const SHARES_MIN: i64 = 2;
@@ -44,8 +44,6 @@ impl QosClass {
     }
 }
 
-type Amounts = BTreeMap<String, Quantity>;
-
 /// The class that the resources of a Pod make, or else those of its containers (init containers too).
 ///
 /// Source: `ComputePodQOS`; for the Pod's own resources KEP-2837.
@@ -74,51 +72,6 @@ pub fn class_of(spec: &PodSpec) -> QosClass {
     }
 }
 
-/// The most that a Pod's containers have of something at the same time: all that stay, or an init container with the
-/// sidecars before it.
-pub(crate) fn at_once(spec: &PodSpec, of: impl Fn(&Container) -> i64) -> i64 {
-    let (mut sidecars, mut most) = (0_i64, 0_i64);
-    for container in spec.init_containers.iter().flatten() {
-        let with = sidecars.saturating_add(of(container));
-        most = most.max(with);
-        if init_role(container) == Role::Sidecar {
-            sidecars = with;
-        }
-    }
-    spec.containers.iter().fold(sidecars, |sum, container| sum.saturating_add(of(container))).max(most)
-}
-
-/// What the Pod asks for: its own requests before those of its containers, and its overhead.
-pub(crate) fn pod_request(spec: &PodSpec, name: &str, read: fn(&Quantity) -> i64) -> i64 {
-    let of =
-        |resources: Option<&ResourceRequirements>| amounts(resources).0.and_then(|r| r.get(name)).map(read);
-    let own = of(spec.resources.as_ref());
-    let own = own.unwrap_or_else(|| at_once(spec, |container| of(container.resources.as_ref()).unwrap_or(0)));
-    own.saturating_add(overhead(spec, name, read))
-}
-
-/// What the Pod may have, if it or every one of its containers says so.
-fn pod_limit(spec: &PodSpec, name: &str, read: fn(&Quantity) -> i64) -> Option<i64> {
-    let of = |resources: Option<&ResourceRequirements>| {
-        amounts(resources).1.and_then(|l| l.get(name)).map(read).filter(|limit| *limit > 0)
-    };
-    let limit = |container: &Container| of(container.resources.as_ref());
-    let all_say =
-        || spec.init_containers.iter().flatten().chain(&spec.containers).all(|c| limit(c).is_some());
-    let of_containers = || all_say().then(|| at_once(spec, |container| limit(container).unwrap_or(0)));
-    let own = of(spec.resources.as_ref()).or_else(of_containers)?;
-    Some(own.saturating_add(overhead(spec, name, read)))
-}
-
-/// What the sandbox itself takes. Source: `PodSpec.overhead`.
-pub(crate) fn overhead(spec: &PodSpec, name: &str, read: fn(&Quantity) -> i64) -> i64 {
-    spec.overhead.as_ref().and_then(|overhead| overhead.get(name)).map_or(0, read)
-}
-
-fn amounts(resources: Option<&ResourceRequirements>) -> (Option<&Amounts>, Option<&Amounts>) {
-    (resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()))
-}
-
 /// The cgroup under which the runtime puts a Pod's containers, laid out as upstream's cgroupfs driver does.
 pub fn cgroup_parent(root: &str, pod: &Pod) -> String {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -129,13 +82,6 @@ pub fn cgroup_parent(root: &str, pod: &Pod) -> String {
         QosClass::Burstable => format!("{root}/kubepods/burstable/pod{uid}"),
         QosClass::BestEffort => format!("{root}/kubepods/besteffort/pod{uid}"),
     }
-}
-
-/// Whether the Pod has resources of its own. Source: `IsPodLevelResourcesSet`.
-pub(crate) fn has_own_resources(spec: &PodSpec) -> bool {
-    let (requests, limits) = amounts(spec.resources.as_ref());
-    let is_known = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
-    requests.into_iter().chain(limits).flat_map(BTreeMap::keys).any(|name| is_known(name))
 }
 
 /// What the kernel gets for one container. `memory_capacity` is the node's, in bytes.

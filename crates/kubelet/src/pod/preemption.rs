@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
-use crate::admission::{self, is_critical, priority};
-use crate::qos::{QosClass, class_of};
+use crate::pod::admission;
+use crate::pod::identity::{is_critical, priority};
+use crate::pod::qos::{QosClass, class_of};
 
 /// Source: `PodStatus.reason`, and the event's.
 pub(crate) const REASON: &str = "Preempting";

@@ -1,7 +1,8 @@
 //! The way down: all containers at once, each in its turn, then the sandbox, then everything else.
 
-use super::{PodAction, grace};
-use crate::snapshot::{Container, PodSnapshot, Role, init_role};
+use super::{JobKey, PodAction, grace};
+use crate::pod::roles::{Role, init_role};
+use crate::pod::snapshot::{Container, PodSnapshot};
 
 /// Takes the Pod down and, when nothing is left of it on the node, deletes the object.
 pub(super) fn all(snapshot: &PodSnapshot) -> Vec<PodAction> {
@@ -27,15 +28,12 @@ pub(super) fn all_but_logs(snapshot: &PodSnapshot) -> Vec<PodAction> {
 
 /// What is under way would make something new after the cleaning up.
 fn is_in_use(snapshot: &PodSnapshot) -> bool {
-    let makes_something = |key: &String| {
-        key != "status" && key != "refresh" && !key.starts_with("image/") && !key.starts_with("cpus/")
-    };
-    snapshot.busy.iter().any(makes_something)
+    snapshot.busy.iter().any(JobKey::makes_something)
 }
 
 fn containers_and_sandbox(snapshot: &PodSnapshot) -> Vec<PodAction> {
     let kills = kills(snapshot, |name| format!("Stopping container {name}"));
-    let is_starting = snapshot.busy.iter().any(|key| key.starts_with("start/") || key == "sandbox");
+    let is_starting = snapshot.busy.iter().any(JobKey::starts_something);
     if !kills.is_empty() || is_starting {
         return kills;
     }

@@ -4,7 +4,18 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
 
-use crate::snapshot::ephemeral;
+use crate::pod::roles::ephemeral;
+
+/// What a runtime's error begins with. Source: `k8s.io/cri-api/pkg/errors`.
+pub(crate) const SPECIAL_ERRORS: [(&str, &str); 2] = [
+    ("RegistryUnavailable", "the registry is unavailable"),
+    ("SignatureValidationFailed", "the signature validation failed"),
+];
+
+/// Reasons of failures that turn into `ImagePullBackOff` while the next try is waited for.
+pub(crate) fn is_pull_failure(reason: &str) -> bool {
+    reason == "ErrImagePull" || SPECIAL_ERRORS.iter().any(|(name, _)| *name == reason)
+}
 
 /// The image of a volume and its pull policy. Source: `ImageVolumeSource`, core/v1; the policy's default is that of
 /// containers, which the API server has filled in.
@@ -43,7 +54,7 @@ pub(crate) fn in_volumes(pod: &Pod) -> impl Iterator<Item = String> {
 }
 
 /// The first container that needs `image`.
-pub(super) fn container_of(pod: &Pod, image: &str) -> Option<String> {
+pub(crate) fn container_of(pod: &Pod, image: &str) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let ephemeral = ephemeral(spec);
     let mut all = spec.init_containers.iter().flatten().chain(&spec.containers).chain(&ephemeral);

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::snapshot::after;
+use crate::config::CRASH_LOOP_MAX;
+use crate::pod::time::after;
 
 /// The first delay.
 pub const FIRST: Duration = Duration::from_secs(10);
-/// The longest delay.
-pub const MAX: Duration = Duration::from_secs(300);
 
 /// How often one container has come and gone.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +28,7 @@ impl CrashBackoff {
     }
 
     fn max(&self) -> Duration {
-        self.max.unwrap_or(MAX)
+        self.max.unwrap_or(CRASH_LOOP_MAX)
     }
 
     /// The delay in force and its end, if a container that ended at `finished_at` must still wait at `now`.
@@ -50,17 +49,6 @@ impl CrashBackoff {
 
     fn is_expired(&self, finished_at: Timestamp) -> bool {
         finished_at > after(self.updated_at, self.max() * 2)
-    }
-}
-
-/// A duration as Go prints it: `10s`, `1m20s`, `5m0s`.
-pub fn go_duration(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    match (hours, minutes) {
-        (0, 0) => format!("{rest}s"),
-        (0, _) => format!("{minutes}m{rest}s"),
-        _ => format!("{hours}h{minutes}m{rest}s"),
     }
 }
 
@@ -94,12 +82,5 @@ mod tests {
         assert_eq!(backoff.waiting(at(601), at(601)), None);
         backoff.restarted(at(601), at(601));
         assert_eq!(backoff.waiting(at(602), at(602)).map(|w| w.0), Some(FIRST));
-    }
-
-    #[test]
-    fn durations_print_as_in_go() {
-        for (seconds, text) in [(10, "10s"), (80, "1m20s"), (300, "5m0s"), (3600, "1h0m0s")] {
-            assert_eq!(go_duration(Duration::from_secs(seconds)), text);
-        }
     }
 }

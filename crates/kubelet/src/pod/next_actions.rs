@@ -11,12 +11,16 @@ use std::borrow::Cow;
 
 use cri::v1;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container as ContainerSpec, PodSpec};
+use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
-use crate::resize;
-use crate::snapshot::{
-    Container, ContainerState, Exit, Failure, PodSnapshot, Role, Step, after, ephemeral, init_role,
-};
+use super::identity::spec_hash;
+use super::in_place::{difference, differences};
+use super::job::JobKey;
+use super::lifecycle::{deadline, is_over, latest_exit, should_restart};
+use super::needed_images::needed_by;
+use super::roles::{Role, ephemeral, init_role};
+use super::snapshot::{Container, ContainerState, Failure, PodSnapshot, Step};
+use super::status::{pull_error_shown_until, recorded};
 
 /// One thing to be done for a Pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,23 +108,23 @@ pub enum PodAction {
 
 impl PodAction {
     /// What [`PodSnapshot::busy`] has while this is being carried out.
-    pub fn key(&self) -> String {
+    pub fn key(&self) -> JobKey {
         match self {
-            Self::PrepareVolumes => "volumes".into(),
-            Self::PrepareClaims | Self::UnprepareClaims => "claims".into(),
-            Self::RunSandbox { .. } => "sandbox".into(),
-            Self::PullImage { image, .. } => format!("image/{image}"),
-            Self::Start { name, .. } => format!("start/{name}"),
-            Self::Kill { id, grace, .. } => format!("kill/{id}/{grace}"),
-            Self::TellBackOff { id, .. } => format!("back-off/{id}"),
-            Self::Resize { id, .. } => format!("resize/{id}"),
-            Self::RemoveContainer { id } => format!("remove/{id}"),
-            Self::StopSandbox { id } => format!("stop/{id}"),
-            Self::RemoveSandbox { id } => format!("remove-sandbox/{id}"),
-            Self::Release => "release".into(),
-            Self::Cleanup => "cleanup".into(),
-            Self::Delete => "delete".into(),
-            Self::WakeAt(_) => "wake".into(),
+            Self::PrepareVolumes => JobKey::Volumes,
+            Self::PrepareClaims | Self::UnprepareClaims => JobKey::Claims,
+            Self::RunSandbox { .. } => JobKey::Sandbox,
+            Self::PullImage { image, .. } => JobKey::Image(image.clone()),
+            Self::Start { name, .. } => JobKey::Start(name.clone()),
+            Self::Kill { id, grace, .. } => JobKey::Kill { id: id.clone(), grace: *grace },
+            Self::TellBackOff { id, .. } => JobKey::BackOff(id.clone()),
+            Self::Resize { id, .. } => JobKey::Resize(id.clone()),
+            Self::RemoveContainer { id } => JobKey::RemoveContainer(id.clone()),
+            Self::StopSandbox { id } => JobKey::StopSandbox(id.clone()),
+            Self::RemoveSandbox { id } => JobKey::RemoveSandbox(id.clone()),
+            Self::Release => JobKey::Release,
+            Self::Cleanup => JobKey::Cleanup,
+            Self::Delete => JobKey::Delete,
+            Self::WakeAt(_) => JobKey::Wake,
         }
     }
 }
@@ -139,66 +143,6 @@ pub fn next_actions(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
     actions
 }
 
-/// When `activeDeadlineSeconds` are over.
-fn deadline(snapshot: &PodSnapshot) -> Option<Timestamp> {
-    let seconds = u64::try_from(snapshot.spec().active_deadline_seconds?).ok()?;
-    let start = snapshot.pod.status.as_ref()?.start_time.as_ref()?.0;
-    Some(after(start, std::time::Duration::from_secs(seconds)))
-}
-
-/// The Pod has been active for longer than its spec allows.
-pub fn is_past_deadline(snapshot: &PodSnapshot, now: Timestamp) -> bool {
-    deadline(snapshot).is_some_and(|end| end <= now)
-}
-
-/// Nothing of the Pod is to run at `now` or later.
-pub fn is_over(snapshot: &PodSnapshot, now: Timestamp) -> bool {
-    snapshot.is_terminating() || is_finished(snapshot) || is_past_deadline(snapshot, now)
-}
-
-/// Nothing of the Pod will ever be started again.
-pub fn is_finished(snapshot: &PodSnapshot) -> bool {
-    if snapshot.ending.is_some() {
-        return true;
-    }
-    if matches!(snapshot.recorded_phase(), "Succeeded" | "Failed") {
-        return true;
-    }
-    let spec = snapshot.spec();
-    let init_failed = spec.init_containers.iter().flatten().any(|c| {
-        init_role(c) == Role::Init
-            && latest_exit(snapshot, c).is_some_and(|e| e.code != 0 && !should_restart(spec, c, e.code))
-    });
-    let mains_done = !spec.containers.is_empty()
-        && spec.containers.iter().all(|c| {
-            latest_exit(snapshot, c).is_some_and(|e| !should_restart(spec, c, e.code))
-                && !snapshot.busy.contains(&format!("start/{}", c.name))
-        });
-    init_failed || mains_done
-}
-
-fn latest_exit<'a>(snapshot: &'a PodSnapshot, spec: &ContainerSpec) -> Option<&'a Exit> {
-    snapshot.latest(&spec.name).and_then(Container::exit)
-}
-
-/// Whether a container that ended with `code` is to be started again.
-///
-/// Source: `PodSpec.restartPolicy`, overridden by `Container.restartPolicy` and its rules (KEP-5307).
-pub fn should_restart(spec: &PodSpec, container: &ContainerSpec, code: i32) -> bool {
-    for rule in container.restart_policy_rules.iter().flatten() {
-        let Some(codes) = &rule.exit_codes else { continue };
-        let listed = codes.values.iter().flatten().any(|value| *value == code);
-        if rule.action == "Restart" && listed == (codes.operator == "In") {
-            return true;
-        }
-    }
-    match container.restart_policy.as_deref().or(spec.restart_policy.as_deref()) {
-        Some("Never") => false,
-        Some("OnFailure") => code != 0,
-        _ => true,
-    }
-}
-
 fn run(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
     let mut actions = Vec::new();
     let mut ready = true;
@@ -206,7 +150,7 @@ fn run(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
     ready &= want_claims(snapshot, now, &mut actions) && want_sandbox(snapshot, now, &mut actions);
     let due = due(snapshot);
     actions.extend(due.kill);
-    let is_starting = snapshot.busy.iter().any(|key| key.starts_with("start/"));
+    let is_starting = snapshot.busy.iter().any(|key| matches!(key, JobKey::Start(_)));
     let mut may_start = !is_starting;
     for container in due.start {
         if want_images(snapshot, &container, now, &mut actions)
@@ -224,7 +168,7 @@ fn run(snapshot: &PodSnapshot, now: Timestamp) -> Vec<PodAction> {
 
 /// What can be resized while it runs.
 fn resizes(snapshot: &PodSnapshot) -> impl Iterator<Item = PodAction> {
-    let in_place = resize::differences(snapshot).into_iter().filter(|(_, _, found)| !found.needs_restart);
+    let in_place = differences(snapshot).into_iter().filter(|(_, _, found)| !found.needs_restart);
     in_place.map(|(spec, container, found)| PodAction::Resize {
         id: container.id.clone(),
         name: spec.name.clone(),
@@ -291,7 +235,7 @@ fn want_images(
     actions: &mut Vec<PodAction>,
 ) -> bool {
     let mut are_there = true;
-    for image in crate::pull::needed_by(snapshot.spec(), container) {
+    for image in needed_by(snapshot.spec(), container) {
         are_there &= want_image(snapshot, image, now, actions);
     }
     are_there
@@ -309,7 +253,7 @@ fn want_image(
     }
     if let Some(failure) = step.failure() {
         // The waiting reason turns from ErrImagePull to ImagePullBackOff then.
-        let shown = crate::status::pull_error_shown_until(failure);
+        let shown = pull_error_shown_until(failure);
         actions.extend((shown > now).then_some(PodAction::WakeAt(shown)));
     }
     if is_due(step.failure(), now, actions) {
@@ -358,7 +302,7 @@ fn next_attempt(snapshot: &PodSnapshot, spec: &ContainerSpec) -> u32 {
     if let Some(container) = snapshot.latest(name) {
         return container.attempt + 1;
     }
-    crate::status::recorded(snapshot, name)
+    recorded(snapshot, name)
         .filter(|status| status.container_id.as_deref().is_some_and(|id| !id.is_empty()))
         .map_or(0, |status| u32::try_from(status.restart_count + 1).unwrap_or(0))
 }
@@ -427,14 +371,16 @@ fn assess(snapshot: &PodSnapshot, spec: &ContainerSpec, role: Role) -> Need {
         return if role == Role::Main && done { Need::Nothing } else { Need::Start };
     };
     match &container.state {
-        ContainerState::Created if snapshot.busy.contains(&format!("start/{}", spec.name)) => Need::Patience,
+        ContainerState::Created if snapshot.busy.contains(&JobKey::Start(spec.name.clone())) => {
+            Need::Patience
+        }
         ContainerState::Created | ContainerState::Unknown => Need::Start,
-        ContainerState::Running { .. } => match kill_message(snapshot, spec, role, container) {
-            Some(message) => Need::Kill(Box::new(PodAction::Kill {
+        ContainerState::Running { .. } => match kill_reason(snapshot, spec, container) {
+            Some(reason) => Need::Kill(Box::new(PodAction::Kill {
                 id: container.id.clone(),
                 name: spec.name.clone(),
-                grace: probe_grace(spec, &message).unwrap_or_else(|| grace(snapshot)),
-                message,
+                grace: reason.grace(spec).unwrap_or_else(|| grace(snapshot)),
+                message: reason.message(snapshot, &spec.name, role),
                 after: Vec::new(),
             })),
             None if role == Role::Init => Need::Patience,
@@ -447,45 +393,59 @@ fn assess(snapshot: &PodSnapshot, spec: &ContainerSpec, role: Role) -> Need {
     }
 }
 
-/// Why a running container must be killed, with upstream's words; `None` if it need not.
-fn kill_message(
-    snapshot: &PodSnapshot,
-    spec: &ContainerSpec,
-    role: Role,
-    container: &Container,
-) -> Option<String> {
-    if !container.hash.is_empty() && container.hash != crate::container_config::spec_hash(spec) {
-        return Some(format!("Container {} definition changed, will be restarted", spec.name));
-    }
-    if resize::difference(snapshot.spec(), spec, container).is_some_and(|found| found.needs_restart) {
-        return Some(format!("Container {} resize requires restart", spec.name));
-    }
-    let results = snapshot.probe_results(container)?;
-    let failed = match (results.liveness, results.startup) {
-        (Some(false), _) => "liveness",
-        (_, Some(false)) => "startup",
-        _ => return None,
-    };
-    let name = &spec.name;
-    Some(match role {
-        Role::Init | Role::Sidecar => format!("Init container {name} failed {failed} probe"),
-        _ if snapshot.spec().restart_policy.as_deref() == Some("Never") => {
-            format!("Container {name} failed {failed} probe")
-        }
-        _ => format!("Container {name} failed {failed} probe, will be restarted"),
-    })
+/// Why a running container must be killed.
+enum KillReason {
+    DefinitionChanged,
+    ResizeNeedsRestart,
+    Liveness,
+    Startup,
 }
 
-/// A probe may bring a grace period of its own.
-fn probe_grace(spec: &ContainerSpec, message: &str) -> Option<i64> {
-    let probe = if message.contains("failed liveness probe") {
-        spec.liveness_probe.as_ref()
-    } else if message.contains("failed startup probe") {
-        spec.startup_probe.as_ref()
-    } else {
-        None
-    };
-    probe?.termination_grace_period_seconds
+impl KillReason {
+    /// For the event, in upstream's words.
+    fn message(&self, snapshot: &PodSnapshot, name: &str, role: Role) -> String {
+        let probe = match self {
+            Self::DefinitionChanged => {
+                return format!("Container {name} definition changed, will be restarted");
+            }
+            Self::ResizeNeedsRestart => return format!("Container {name} resize requires restart"),
+            Self::Liveness => "liveness",
+            Self::Startup => "startup",
+        };
+        match role {
+            Role::Init | Role::Sidecar => format!("Init container {name} failed {probe} probe"),
+            _ if snapshot.spec().restart_policy.as_deref() == Some("Never") => {
+                format!("Container {name} failed {probe} probe")
+            }
+            _ => format!("Container {name} failed {probe} probe, will be restarted"),
+        }
+    }
+
+    /// A probe may bring a grace period of its own.
+    fn grace(&self, spec: &ContainerSpec) -> Option<i64> {
+        let probe = match self {
+            Self::Liveness => spec.liveness_probe.as_ref(),
+            Self::Startup => spec.startup_probe.as_ref(),
+            Self::DefinitionChanged | Self::ResizeNeedsRestart => None,
+        };
+        probe?.termination_grace_period_seconds
+    }
+}
+
+/// `None` if it need not be killed.
+fn kill_reason(snapshot: &PodSnapshot, spec: &ContainerSpec, container: &Container) -> Option<KillReason> {
+    if !container.hash.is_empty() && container.hash != spec_hash(spec) {
+        return Some(KillReason::DefinitionChanged);
+    }
+    if difference(snapshot.spec(), spec, container).is_some_and(|found| found.needs_restart) {
+        return Some(KillReason::ResizeNeedsRestart);
+    }
+    let results = snapshot.probe_results(container)?;
+    match (results.liveness, results.startup) {
+        (Some(false), _) => Some(KillReason::Liveness),
+        (_, Some(false)) => Some(KillReason::Startup),
+        _ => None,
+    }
 }
 
 /// How long a container may take to stop, in seconds.

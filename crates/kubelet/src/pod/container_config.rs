@@ -12,17 +12,11 @@ use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use crate::config::Config;
-use crate::env::expand::expand;
-use crate::files::{self, ClusterDns, dns_config, kernel_name, names};
-use crate::{labels, qos};
-
-/// FNV-1a over what makes a container another one: its name and image.
-pub fn spec_hash(container: &Container) -> String {
-    let text = format!("{}\0{}", container.name, container.image.as_deref().unwrap_or_default());
-    let hash =
-        text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    format!("{hash:x}")
-}
+use crate::pod::env::expand::expand;
+use crate::pod::files::{self, ClusterDns, dns_config, kernel_name, names};
+use crate::pod::identity::identity;
+use crate::pod::identity::spec_hash;
+use crate::pod::{labels, qos};
 
 fn cluster_dns(config: &Config) -> ClusterDns {
     ClusterDns { servers: config.cluster_dns.clone(), domain: config.cluster_domain.clone() }
@@ -68,13 +62,6 @@ pub fn sandbox_config(config: &Config, pod: &Pod, attempt: u32, resolv_conf: &st
         windows: None,
         metadata: Some(v1::PodSandboxMetadata { name, uid, namespace, attempt }),
     }
-}
-
-/// Name, namespace and uid.
-pub(crate) fn identity(pod: &Pod) -> (String, String, String) {
-    let metadata = &pod.metadata;
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    (text(&metadata.name), text(&metadata.namespace), text(&metadata.uid))
 }
 
 fn port_mappings(spec: &PodSpec) -> Vec<v1::PortMapping> {

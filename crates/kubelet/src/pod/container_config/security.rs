@@ -195,7 +195,7 @@ pub(super) fn verify_non_root(
     if !non_root {
         return Ok(());
     }
-    let (name, namespace, uid) = super::identity(pod);
+    let (name, namespace, uid) = crate::pod::identity::identity(pod);
     let place = format!("(pod: \"{name}_{namespace}({uid})\", container: {})", spec.name);
     match (user, image_user) {
         (Some(0), _) => Err(format!("container's runAsUser breaks non-root policy {place}")),

@@ -1,4 +1,4 @@
-//! All that is known about one Pod at one moment: the input of [`crate::next_actions`] and [`crate::status`].
+//! All that is known about one Pod at one moment: the input of [`crate::pod::next_actions`] and [`crate::pod::status`].
 //!
 //! One worker owns and changes it; the deciders only read it. What can be read back from the runtime after a
 //! restart (sandboxes, containers, attempts, exit codes) is never kept anywhere else.
@@ -12,8 +12,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as ContainerSpec, Pod, PodSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::crash_backoff::CrashBackoff;
-use crate::resize::Resize;
+use super::crash_backoff::CrashBackoff;
+use super::job::JobKey;
+use super::resize::Resize;
+use super::roles::{Role, init_role};
+use super::time::{after, nanos};
 
 /// One Pod's state.
 #[derive(Clone, Debug, Default)]
@@ -44,8 +47,8 @@ pub struct PodSnapshot {
     pub crashes: BTreeMap<String, CrashBackoff>,
     /// How far its resize is.
     pub resize: Resize,
-    /// Actions that are being carried out, by [`crate::next_actions::PodAction::key`].
-    pub busy: BTreeSet<String>,
+    /// Actions that are being carried out, by [`crate::pod::next_actions::PodAction::key`].
+    pub busy: BTreeSet<JobKey>,
     /// Why the Pod has failed whatever its containers do; `None` if it has not.
     pub ending: Option<Ending>,
     /// The object that shows a static Pod in the API, and that its status is written to.
@@ -118,11 +121,6 @@ impl Failure {
     pub fn retry_at(&self) -> Timestamp {
         after(self.at, self.delay)
     }
-}
-
-/// `time` plus `delay`; stays at `time` if that leaves the calendar.
-pub fn after(time: Timestamp, delay: Duration) -> Timestamp {
-    time.checked_add(delay).unwrap_or(time)
 }
 
 /// A sandbox as the runtime reports it.
@@ -227,7 +225,7 @@ impl Container {
                 image.user_specified_image
             },
             image_ref: status.image_ref.clone(),
-            hash: status.annotations.get(crate::labels::CONTAINER_HASH).cloned().unwrap_or_default(),
+            hash: status.annotations.get(crate::pod::labels::CONTAINER_HASH).cloned().unwrap_or_default(),
             user: user.map(|u| (u.uid, u.gid, u.supplemental_groups.clone())),
             resources: status.resources.as_ref().and_then(|resources| resources.linux.clone()),
             recursive_mounts: status
@@ -257,11 +255,6 @@ fn state_from_cri(status: &v1::ContainerStatus) -> ContainerState {
     }
 }
 
-/// CRI's nanoseconds since the epoch.
-pub fn nanos(value: i64) -> Timestamp {
-    Timestamp::from_nanosecond(i128::from(value)).unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
 /// What the probes of one container say. `None`: no result yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProbeResults {
@@ -273,42 +266,6 @@ pub struct ProbeResults {
     pub liveness: Option<bool>,
     /// May it get traffic?
     pub readiness: Option<bool>,
-}
-
-/// Main or init container, or an init container that keeps running (a sidecar).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// One of `spec.containers`.
-    Main,
-    /// Must end before the next starts.
-    Init,
-    /// An init container with `restartPolicy: Always`: must be up before the next starts, and stays.
-    Sidecar,
-    /// Added to a Pod that runs, to look into it: started once, as soon as there is a sandbox.
-    Ephemeral,
-}
-
-/// The role of an init container.
-pub fn init_role(container: &ContainerSpec) -> Role {
-    if container.restart_policy.as_deref() == Some("Always") { Role::Sidecar } else { Role::Init }
-}
-
-/// The Pod's ephemeral containers, which have a container's fields. They never run twice.
-///
-/// Source: `EphemeralContainerCommon`, core/v1.
-pub fn ephemeral(spec: &PodSpec) -> Vec<ContainerSpec> {
-    let to_container = |ephemeral| {
-        let container: ContainerSpec = serde_json::from_value(serde_json::to_value(ephemeral).ok()?).ok()?;
-        Some(ContainerSpec { restart_policy: Some("Never".into()), ..container })
-    };
-    spec.ephemeral_containers.iter().flatten().filter_map(to_container).collect()
-}
-
-/// The container of that name, of whatever role.
-pub fn find_container(spec: &PodSpec, name: &str) -> Option<ContainerSpec> {
-    let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    let found = all.find(|c| c.name == name).cloned();
-    found.or_else(|| ephemeral(spec).into_iter().find(|c| c.name == name))
 }
 
 impl PodSnapshot {
@@ -325,7 +282,7 @@ impl PodSnapshot {
 
     /// Whether the Pod comes from a file.
     pub fn is_static(&self) -> bool {
-        crate::static_pods::is_static(&self.pod)
+        crate::pod::identity::is_static(&self.pod)
     }
 
     /// The uid of the object that the status is written to; `None` if there is none.
@@ -340,8 +297,7 @@ impl PodSnapshot {
 
     /// Something of the Pod runs, or is about to. Source: `CouldHaveRunningContainers` of upstream's kubelet.
     pub fn may_run(&self) -> bool {
-        self.containers.iter().any(Container::is_running)
-            || self.busy.iter().any(|key| key.starts_with("start/") || key == "sandbox")
+        self.containers.iter().any(Container::is_running) || self.busy.iter().any(JobKey::starts_something)
     }
 
     /// Under which addresses the Pod is reached: of one on the host's network, those of the node; of another, the first of
@@ -379,7 +335,7 @@ impl PodSnapshot {
     /// The container of that definition that was made and never started: a kubelet ended in between.
     pub fn unstarted(&self, spec: &ContainerSpec) -> Option<&Container> {
         let made = self.current(&spec.name).filter(|c| c.state == ContainerState::Created);
-        made.filter(|c| c.hash == crate::container_config::spec_hash(spec))
+        made.filter(|c| c.hash == crate::pod::identity::spec_hash(spec))
     }
 
     /// The results that belong to this very container.
@@ -390,7 +346,7 @@ impl PodSnapshot {
     /// Whether the container is up as far as its startup probe knows.
     pub fn is_started(&self, spec: &ContainerSpec, container: &Container) -> bool {
         container.is_running()
-            && !self.busy.contains(&format!("start/{}", spec.name))
+            && !self.busy.contains(&JobKey::Start(spec.name.clone()))
             && (spec.startup_probe.is_none()
                 || self.probe_results(container).and_then(|p| p.startup).unwrap_or(false))
     }

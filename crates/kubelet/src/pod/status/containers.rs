@@ -8,11 +8,13 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{NodeFacts, pull_error_shown_until, recorded, whole_second};
-use crate::crash_backoff::go_duration;
-use crate::next_actions::{is_over, should_restart};
-use crate::resize::difference;
-use crate::snapshot::{self, Container, Exit, PodSnapshot, Role};
+use super::{NodeFacts, pull_error_shown_until, recorded};
+use crate::pod::in_place::difference;
+use crate::pod::lifecycle::{is_over, should_restart};
+use crate::pod::roles::Role;
+use crate::pod::snapshot::{self, Container, Exit, PodSnapshot};
+use crate::pod::time::go_duration;
+use crate::pod::time::whole_second;
 
 /// Bytes of all termination messages of a Pod. Source: `MaxPodTerminationMessageLogLength` of upstream.
 const MESSAGES_MAX: usize = 12 * 1024;
@@ -247,10 +249,10 @@ fn blocked(snapshot: &PodSnapshot, spec: &ContainerSpec, now: Timestamp) -> Opti
     if let Some(failure) = snapshot.failures.get(&spec.name) {
         return Some(make_waiting(&failure.reason, Some(failure.message.clone())));
     }
-    let needed = crate::pull::needed_by(snapshot.spec(), spec);
+    let needed = crate::pod::needed_images::needed_by(snapshot.spec(), spec);
     let failed = |(image, _): (String, String)| Some((snapshot.images.get(&image)?.failure()?, image));
     let (failure, image) = needed.into_iter().find_map(failed)?;
-    if !crate::pull::is_pull_failure(&failure.reason) || now < pull_error_shown_until(failure) {
+    if !crate::pod::needed_images::is_pull_failure(&failure.reason) || now < pull_error_shown_until(failure) {
         return Some(make_waiting(&failure.reason, Some(failure.message.clone())));
     }
     let message = format!("Back-off pulling image \"{image}\": {}: {}", failure.reason, failure.message);

@@ -4,8 +4,8 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::crash_backoff::CrashBackoff;
-use crate::snapshot::{Container, ContainerState, Exit, ProbeResults, Sandbox, Step};
+use crate::pod::crash_backoff::CrashBackoff;
+use crate::pod::snapshot::{Container, ContainerState, Exit, ProbeResults, Sandbox, Step};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::snapshot::{ProbeResults, Sandbox};
+use crate::pod::snapshot::{Exit, ProbeResults, Sandbox};
 
 /// A container in words: `name attempt state`, where the state is `created`, `running` or an exit code.
 fn container(text: &str) -> Container {
@@ -64,7 +64,7 @@ fn check(name: &str, snapshot: &PodSnapshot, expect: &[&str]) {
             PodAction::Kill { after, .. } if !after.is_empty() => {
                 format!("{} after {}", action.key(), after.join(" "))
             }
-            other => other.key(),
+            other => other.key().to_string(),
         })
         .collect();
     assert_eq!(actions, expect, "{name}");
@@ -83,11 +83,11 @@ const GONE: &str =
 fn everything_is_prepared_at_once_and_containers_follow_in_order() {
     let mut fresh = PodSnapshot { pod: snapshot(ONE, &[]).pod, ..PodSnapshot::default() };
     check("a fresh pod", &fresh, &["volumes", "sandbox", "image/img"]);
-    fresh.busy = ["volumes", "sandbox", "image/img"].map(str::to_owned).into();
+    fresh.busy = [JobKey::Volumes, JobKey::Sandbox, JobKey::Image("img".into())].into();
     check("while all of that is under way", &fresh, &[]);
     check("all is prepared", &snapshot(TWO, &[]), &["start/a/0"]);
     let mut starting = snapshot(TWO, &[]);
-    starting.busy.insert("start/a".into());
+    starting.busy.insert(JobKey::Start("a".into()));
     check("one at a time", &starting, &[]);
     check("the second follows", &snapshot(TWO, &["a 0 running"]), &["start/b/0"]);
     check("all is well", &snapshot(TWO, &["a 0 running", "b 0 running"]), &[]);
@@ -125,7 +125,7 @@ fn restarts_follow_the_policy_and_back_off() {
     let mut ended = snapshot(ONCE, &["a 0 0"]);
     ended.sandboxes[0].is_ready = false;
     check("its volumes are taken back", &ended, &["release"]);
-    ended.busy.insert("volumes-update".into());
+    ended.busy.insert(JobKey::VolumeUpdate);
     check("but not while they are made", &ended, &[]);
     ended.busy.clear();
     ended.is_released = true;
@@ -239,7 +239,7 @@ fn claims_are_prepared_before_the_sandbox_and_taken_back_after_the_containers() 
     let ended = with(&["a 0 0"]);
     check("it has ended", &ended, &["stop/sb", "claims"]);
     let phase = |snapshot: &PodSnapshot| {
-        crate::status::pod_status(snapshot, &crate::status::NodeFacts::default(), at(100)).phase
+        crate::pod::status::pod_status(snapshot, &crate::pod::status::NodeFacts::default(), at(100)).phase
     };
     assert_eq!(phase(&ended).as_deref(), Some("Pending"), "as the API has it, while devices are not back");
     let back = PodSnapshot { holds_claims: false, ..ended };
@@ -249,7 +249,7 @@ fn claims_are_prepared_before_the_sandbox_and_taken_back_after_the_containers() 
 #[test]
 fn a_container_that_was_made_and_never_started_is_started_without_a_restart() {
     let mut made = snapshot(ONE, &["a 0 created"]);
-    made.containers[0].hash = crate::container_config::spec_hash(&made.spec().containers[0]);
+    made.containers[0].hash = crate::pod::identity::spec_hash(&made.spec().containers[0]);
     check("a kubelet ended in between", &made, &["start/a/0"]);
     made.containers[0].hash = "another".into();
     check("its definition is another one now", &made, &["start/a/1"]);
