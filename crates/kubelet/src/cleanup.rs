@@ -7,7 +7,7 @@ use std::time::Instant;
 use cri::{CriError, v1};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::context::Context;
+use crate::kubelet::Kubelet;
 use crate::metrics::Measure;
 use crate::pod::identity::identity;
 use crate::pod::qos;
@@ -21,7 +21,7 @@ const OF_VOLUMES: [&str; 3] = ["volume-subpaths", "volumes", "volumeDevices"];
 /// # Errors
 /// A text that says what is left.
 pub(crate) async fn clean(
-    context: &Context,
+    context: &Kubelet,
     pod: &Pod,
     containers: &[String],
     sandboxes: &[String],
@@ -39,7 +39,7 @@ pub(crate) async fn clean(
     let (name, namespace, uid) = identity(pod);
     let pod_dir = context.config.pod_dir(&uid);
     let log_dir = context.config.log_dir(&namespace, &name, &uid);
-    context.dra.unprepare(&uid).await?;
+    context.resources.dra.unprepare(&uid).await?;
     release(context, pod).await?;
     let cleaned = tokio::task::spawn_blocking(move || {
         volumes::tear_down(&pod_dir)?;
@@ -52,10 +52,10 @@ pub(crate) async fn clean(
 ///
 /// # Errors
 /// A text that says what is left; to be tried again.
-pub(crate) async fn release(context: &Context, pod: &Pod) -> Result<(), String> {
+pub(crate) async fn release(context: &Kubelet, pod: &Pod) -> Result<(), String> {
     let pod_dir = context.config.pod_dir(&identity(pod).2);
     let cgroup = qos::cgroup_parent(&context.config.cgroup_root, pod);
-    volumes::persistent::tear_down(context, &pod_dir).await?;
+    volumes::persistent::tear_down(&context.volumes, &pod_dir).await?;
     let released = tokio::task::spawn_blocking(move || {
         for folder in OF_VOLUMES.map(|folder| pod_dir.join(folder)).iter().filter(|folder| folder.exists()) {
             volumes::tear_down(folder)?;

@@ -14,7 +14,6 @@ use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::metrics::{Count, KubeletMetrics};
-use crate::worker::Outcome;
 pub(crate) use grpc::check as grpc_check;
 pub(crate) use http::{Answer, HttpCall, call as http_call};
 
@@ -189,8 +188,15 @@ impl Turn {
 }
 
 /// Runs the `preStop` hook, waits for the container's turn and stops it. Source: `killContainer` of upstream's
-/// `pkg/kubelet/kuberuntime`.
-pub(crate) async fn kill_container(context: &Context, pod: &Pod, kill: Kill) -> Outcome {
+/// `pkg/kubelet/kuberuntime`. Gives what the runtime says of it afterwards.
+///
+/// # Errors
+/// The runtime does not stop it, or has forgotten it.
+pub(crate) async fn kill_container(
+    context: &Context,
+    pod: &Pod,
+    kill: Kill,
+) -> Result<Option<v1::ContainerStatus>, CriError> {
     let Kill { id, name, grace, message, ips, turn } = kill;
     context.event(pod, Some(&name), EventType::Normal, "Killing", message);
     let start = tokio::time::Instant::now();
@@ -227,14 +233,10 @@ pub(crate) async fn kill_container(context: &Context, pod: &Pod, kill: Kill) -> 
     let request = v1::StopContainerRequest { container_id: id.clone(), timeout };
     match context.operation("stop_container", context.runtime.stop_container(request)).await {
         Ok(_) | Err(CriError::NotFound(_)) => {}
-        Err(error) => return Outcome::Failed(error.to_string()),
+        Err(error) => return Err(error),
     }
-    let request = v1::ContainerStatusRequest { container_id: id.clone(), verbose: false };
-    match context.runtime.container_status(request).await {
-        Ok(answer) => Outcome::Killed(answer.status.map(|status| (status, String::new()))),
-        Err(CriError::NotFound(_)) => Outcome::ContainerRemoved(id),
-        Err(error) => Outcome::Failed(error.to_string()),
-    }
+    let request = v1::ContainerStatusRequest { container_id: id, verbose: false };
+    Ok(context.runtime.container_status(request).await?.status)
 }
 
 #[cfg(test)]

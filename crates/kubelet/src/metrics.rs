@@ -1,7 +1,10 @@
 //! What the kubelet counts of itself, under upstream's names. Source: `pkg/kubelet/metrics`, `pkg/kubelet/prober`.
 
 mod families;
+mod volume_stats;
 pub(crate) mod work;
+
+pub(crate) use volume_stats::VolumeStats;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -15,7 +18,6 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::volumes::persistent::VolumeStats;
 use families::Row;
 pub(crate) use families::{Count, Level, Measure, image_size};
 

@@ -15,13 +15,13 @@ use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use tokio::sync::watch;
 
 use crate::context::Context;
+use crate::inbox::Inboxes;
 use crate::pod::identity::MIRROR;
 use crate::pod::identity::hash;
 use crate::pod::identity::identity;
 use crate::pod::identity::is_mirror;
 use crate::pod::identity::mirrored_hash;
 use crate::pod::identity::namespaced_name;
-use crate::pods::Inboxes;
 use crate::static_pods::StaticPods;
 
 /// What is to be done about mirrors.

@@ -14,11 +14,11 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::config::ShutdownPeriod;
-use crate::context::Context;
+use crate::inbox::Inboxes;
 use crate::metrics::Level;
+use crate::node_resources::NodeResources;
 use crate::pod::identity::priority;
 use crate::pod::snapshot::Ending;
-use crate::pods::Inboxes;
 use logind::{Logind, LogindError};
 
 /// Source: `PodStatus.reason`.
@@ -27,7 +27,7 @@ const REASON: &str = "Terminated";
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 
 /// Holds the machine's shutdown up for the Pods, until the group of tasks stops; nothing if nobody wants that.
-pub(crate) async fn run(context: Arc<Context>, inboxes: Inboxes) {
+pub(crate) async fn run(context: Arc<NodeResources>, inboxes: Inboxes) {
     if context.config.shutdown.is_empty() {
         return;
     }
@@ -45,7 +45,11 @@ pub(crate) async fn run(context: Arc<Context>, inboxes: Inboxes) {
 }
 
 /// Until the connection ends.
-async fn watch(context: &Arc<Context>, inboxes: &Inboxes, backoff: &mut Backoff) -> Result<(), LogindError> {
+async fn watch(
+    context: &Arc<NodeResources>,
+    inboxes: &Inboxes,
+    backoff: &mut Backoff,
+) -> Result<(), LogindError> {
     let periods = &context.config.shutdown;
     let logind = Logind::connect(context.config.system_bus.as_deref()).await?;
     let total: i64 = periods.iter().map(|period| period.seconds).sum();
@@ -75,7 +79,7 @@ fn seconds(number: i64) -> Duration {
 }
 
 /// Ends all Pods, one group after the other.
-async fn end_all(context: &Context, inboxes: &Inboxes) {
+async fn end_all(context: &NodeResources, inboxes: &Inboxes) {
     context.metrics.set(Level::ShutdownStart, &[], context.clock.now());
     context.metrics.set(Level::ShutdownEnd, &[], 0_u32);
     for (period, pods) in groups(&context.config.shutdown, &context.allocations.pods()) {

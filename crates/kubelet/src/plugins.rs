@@ -18,9 +18,9 @@ use csi::v1::{NodeGetInfoRequest, NodeGetInfoResponse};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::unix::AsyncFd;
 
-use crate::context::Context;
-use crate::csi::{Driver, registration};
-use crate::{device_plugins, dra};
+use crate::kubelet::Kubelet;
+use crate::node_resources::{device_plugins, dra};
+use crate::volumes::csi::{Driver, registration};
 
 /// Before a plugin that does not answer is asked again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -34,7 +34,7 @@ type Known = BTreeMap<PathBuf, (Identity, Tasks)>;
 type Identity = (u64, i64, i64);
 
 /// Watches until the tasks end.
-pub(crate) async fn run(context: Arc<Context>) {
+pub(crate) async fn run(context: Arc<Kubelet>) {
     let folder = context.config.root_dir.join("plugins_registry");
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.1);
     let mut known = Known::new();
@@ -60,7 +60,7 @@ fn watcher() -> std::io::Result<AsyncFd<Watch>> {
     AsyncFd::new(Watch(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?))
 }
 
-async fn watch(context: &Arc<Context>, folder: &Path, known: &mut Known) -> std::io::Result<()> {
+async fn watch(context: &Arc<Kubelet>, folder: &Path, known: &mut Known) -> std::io::Result<()> {
     let changes = watcher()?;
     loop {
         let mut found = BTreeMap::new();
@@ -74,7 +74,7 @@ async fn watch(context: &Arc<Context>, folder: &Path, known: &mut Known) -> std:
 }
 
 /// Forgets sockets that have gone or been replaced, and asks new ones who they are.
-fn follow(context: &Arc<Context>, known: &mut Known, found: BTreeMap<PathBuf, Identity>) {
+fn follow(context: &Arc<Kubelet>, known: &mut Known, found: BTreeMap<PathBuf, Identity>) {
     known.retain(|path, (identity, tasks)| {
         let is_there = found.get(path) == Some(&*identity);
         if !is_there {
@@ -132,7 +132,7 @@ fn is_gone(error: &std::io::Error) -> bool {
 }
 
 /// Registers the plugin behind a socket, and forgets it when the socket goes.
-async fn keep(context: Arc<Context>, socket: PathBuf, tasks: Tasks) {
+async fn keep(context: Arc<Kubelet>, socket: PathBuf, tasks: Tasks) {
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.1);
     let Registered { kind, name, id } = loop {
         let plugin = tokio::select! {
@@ -159,15 +159,15 @@ async fn keep(context: Arc<Context>, socket: PathBuf, tasks: Tasks) {
         return;
     }
     match kind {
-        Kind::Csi if context.csi.remove(&name, id) => {
+        Kind::Csi if context.volumes.csi.remove(&name, id) => {
             tracing::info!(driver = name, "a CSI driver is gone");
-            if let Err(error) = registration::remove(&context, &name).await {
+            if let Err(error) = registration::remove(&context.volumes, &name).await {
                 tracing::warn!(%error, driver = name, "the CSINode still has a driver that is gone");
             }
         }
-        Kind::Dra if context.dra.remove(&name, id) => {
+        Kind::Dra if context.resources.dra.remove(&name, id) => {
             tracing::info!(driver = name, "a DRA driver is gone");
-            dra::driver_gone(&context, &name);
+            dra::driver_gone(&context.resources, &name);
         }
         // Its devices are followed as long as these tasks.
         Kind::Csi | Kind::Dra | Kind::Device => {}
@@ -216,7 +216,7 @@ enum Asked {
 }
 
 /// Asks the plugin who it is.
-async fn ask(context: &Context, socket: &Path) -> Result<Plugin, String> {
+async fn ask(context: &Kubelet, socket: &Path) -> Result<Plugin, String> {
     let client = Client::new(socket);
     let info = client.get_info(InfoRequest {}).await.map_err(|error| error.to_string())?;
     let endpoint = match info.endpoint.as_str() {
@@ -226,7 +226,7 @@ async fn ask(context: &Context, socket: &Path) -> Result<Plugin, String> {
     let asked = match check(&info) {
         Ok(Kind::Csi) => ask_driver(&endpoint).await.map(|answers| Asked::Csi(Box::new(answers))),
         Ok(Kind::Dra) => {
-            context.dra.wiped().await;
+            context.resources.dra.wiped().await;
             Ok(Asked::Dra)
         }
         Ok(Kind::Device) => Ok(Asked::Device),
@@ -242,16 +242,17 @@ async fn ask_driver(endpoint: &Path) -> Result<(Driver, NodeGetInfoResponse), St
 }
 
 /// Takes the plugin in and tells it what came of that, unless its socket goes meanwhile.
-async fn register(context: &Arc<Context>, plugin: Plugin, tasks: &Tasks) -> Result<Registered, String> {
+async fn register(context: &Arc<Kubelet>, plugin: Plugin, tasks: &Tasks) -> Result<Registered, String> {
     let Plugin { client, info, endpoint, asked } = plugin;
     let done = match asked {
         Ok(Asked::Csi(answers)) => add(context, &info.name, *answers).await.map(|id| (Kind::Csi, id)),
         Ok(Asked::Dra) => {
-            let added = context.dra.insert(&info.name, &endpoint, &info.supported_versions);
+            let added = context.resources.dra.insert(&info.name, &endpoint, &info.supported_versions);
             added.map(|id| (Kind::Dra, id))
         }
         Ok(Asked::Device) => {
-            let taken = device_plugins::take(context, info.name.clone(), &endpoint, None, tasks.clone());
+            let taken =
+                device_plugins::take(&context.resources, info.name.clone(), &endpoint, None, tasks.clone());
             taken.map(|()| (Kind::Device, 0))
         }
         Err(why) => Err(why),
@@ -290,13 +291,13 @@ fn check(info: &PluginInfo) -> Result<Kind, String> {
 
 /// Takes a driver in; one that the API is not told of is not there.
 async fn add(
-    context: &Context,
+    context: &Kubelet,
     name: &str,
     (driver, info): (Driver, NodeGetInfoResponse),
 ) -> Result<u64, String> {
-    let id = context.csi.insert(name, driver);
-    registration::add(context, name, &info).await.map(|()| id).map_err(|error| {
-        context.csi.remove(name, id);
+    let id = context.volumes.csi.insert(name, driver);
+    registration::add(&context.volumes, name, &info).await.map(|()| id).map_err(|error| {
+        context.volumes.csi.remove(name, id);
         format!("error updating CSINode object with CSI driver node info: {error}")
     })
 }

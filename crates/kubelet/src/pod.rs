@@ -24,5 +24,6 @@ pub(crate) mod huge_pages;
 pub(crate) mod identity;
 pub(crate) mod needed_images;
 pub(crate) mod preemption;
+pub(crate) mod probe;
 pub(crate) mod quantity;
 pub(crate) mod requests;

@@ -3,7 +3,7 @@
 //! At start the runtime is asked once what it has; after that it reports by itself. What belongs to no Pod any more is
 //! taken down by a worker like any other. Static Pods run before the API answers, and without it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,12 +14,13 @@ use cri::{CriError, v1};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::endings;
 use crate::inbox::Inbox;
+use crate::inbox::Inboxes;
+use crate::kubelet::Kubelet;
 use crate::metrics::{Count, Level, Measure};
 use crate::pod::admission::{self, Misfit, Question, Rejection};
 use crate::pod::identity::is_critical;
@@ -27,48 +28,12 @@ use crate::pod::identity::is_mirror;
 use crate::pod::identity::namespaced_name;
 use crate::pod::labels;
 use crate::pod::preemption;
+use crate::pod::snapshot::rejected;
 use crate::pod::snapshot::{self, Ending, PodSnapshot};
 use crate::pod::time::nanos;
 use crate::static_pods::StaticPods;
 use crate::strays;
 use crate::worker::{Worker, carry_out};
-
-/// The workers' inboxes by Pod uid. Cloning shares them.
-#[derive(Clone, Default)]
-pub(crate) struct Inboxes(Arc<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    inboxes: Mutex<HashMap<String, Arc<Inbox>>>,
-    mirrors: Notify,
-    desk: Notify,
-}
-
-impl Inboxes {
-    pub(crate) fn get(&self, uid: &str) -> Option<Arc<Inbox>> {
-        self.0.inboxes.lock().get(uid).cloned()
-    }
-
-    pub(crate) fn all(&self) -> Vec<Arc<Inbox>> {
-        self.0.inboxes.lock().values().cloned().collect()
-    }
-
-    /// The Pods that have a worker.
-    pub(crate) fn uids(&self) -> BTreeSet<String> {
-        self.0.inboxes.lock().keys().cloned().collect()
-    }
-
-    /// Waits until a worker has ended; for mirrors.
-    pub(crate) async fn ended(&self) {
-        self.0.mirrors.notified().await;
-    }
-
-    fn remove(&self, uid: &str) {
-        self.0.inboxes.lock().remove(uid);
-        self.0.mirrors.notify_one();
-        self.0.desk.notify_one();
-    }
-}
 
 /// The informer of this node's Pods.
 pub(crate) fn informer(context: &Context) -> Informer<Pod> {
@@ -81,7 +46,7 @@ pub(crate) fn informer(context: &Context) -> Informer<Pod> {
 
 /// Where news come in and workers go out.
 struct Desk {
-    context: Arc<Context>,
+    context: Arc<Kubelet>,
     pods: Informer<Pod>,
     inboxes: Inboxes,
     /// What the runtime had at start, of Pods that nobody has named yet.
@@ -96,7 +61,7 @@ struct Desk {
 
 /// Runs until the group of tasks stops.
 pub(crate) async fn run(
-    context: Arc<Context>,
+    context: Arc<Kubelet>,
     pods: Informer<Pod>,
     mut statics: watch::Receiver<Arc<StaticPods>>,
     inboxes: Inboxes,
@@ -133,7 +98,7 @@ pub(crate) async fn run(
                 // Everything stops.
                 Err(_) => return,
             },
-            () = inboxes.0.desk.notified() => desk.start_waiting(),
+            () = inboxes.one_ended() => desk.start_waiting(),
             changed = changes.next(), if is_synced => desk.take_changes(changed),
         }
     }
@@ -171,7 +136,7 @@ impl Desk {
         let inbox = self.inboxes.get(uid);
         if let Some(inbox) = &inbox {
             inbox.removed();
-            self.context.allocations.remove(uid);
+            self.context.resources.allocations.remove(uid);
         }
         inbox.is_some()
     }
@@ -260,20 +225,20 @@ impl Desk {
         let question = Question {
             pod,
             node: &context.node(),
-            room: &context.allocations.room(context.allocatable_now()),
+            room: &context.resources.allocations.room(context.resources.allocatable_now()),
             pressure: &context.node_state.pressure(),
             unsafe_sysctls: &context.config.allowed_unsafe_sysctls,
         };
         admission::welcome(&question)?;
         if let Some(spec) = &pod.spec {
-            context.allocate(uid, spec)?;
+            context.resources.allocate(uid, spec)?;
         }
         let victims = match admission::fits(&question) {
             Ok(()) => Vec::new(),
             Err(Misfit::Room(_, lacking)) if is_critical(pod) => self.preempt(pod, &lacking)?,
             Err(Misfit::Never(rejection) | Misfit::Room(rejection, _)) => return Err(rejection),
         };
-        if context.cpus.is_some() {
+        if context.resources.cpus.is_some() {
             self.inboxes.all().iter().for_each(|inbox| inbox.cpus_changed());
         }
         Ok(victims)
@@ -282,12 +247,13 @@ impl Desk {
     /// Lets Pods go that matter less than this one. Source: `pkg/kubelet/preemption`.
     fn preempt(&self, pod: &Pod, lacking: &[(String, i64)]) -> Result<Vec<Arc<Inbox>>, Rejection> {
         let context = &self.context;
-        let victims = preemption::victims(pod, &context.allocations.holders(), lacking).map_err(|error| {
-            let error = format!("preemption: error finding a set of pods to preempt: {error}");
-            let message =
-                format!("Unexpected error while attempting to recover from admission failure: {error}");
-            Rejection::new("UnexpectedAdmissionError", message)
-        })?;
+        let victims =
+            preemption::victims(pod, &context.resources.allocations.holders(), lacking).map_err(|error| {
+                let error = format!("preemption: error finding a set of pods to preempt: {error}");
+                let message =
+                    format!("Unexpected error while attempting to recover from admission failure: {error}");
+                Rejection::new("UnexpectedAdmissionError", message)
+            })?;
         let mut inboxes = Vec::new();
         for victim in victims {
             let uid = victim.metadata.uid.as_deref().unwrap_or_default();
@@ -321,21 +287,15 @@ impl Desk {
         }
         let mut kept = known;
         kept.extend(self.inboxes.uids());
-        self.context.keep_only(&kept);
-        crate::dra::take_back(&self.context, &kept);
+        self.context.resources.keep_only(&kept);
+        crate::node_resources::dra::take_back(&self.context.resources, &kept);
         strays::remove(&self.context, &kept);
     }
 }
 
-/// How a Pod ends that this node does not take.
-pub(crate) fn rejected(reason: String, message: String) -> Ending {
-    let message = format!("Pod was rejected: {message}");
-    Ending { reason, message, is_rejection: true, ..Ending::default() }
-}
-
 /// What a Pod has alone is everybody's again.
-fn give_back(context: &Context, inboxes: &Inboxes, uid: &str) {
-    if context.release(uid) {
+fn give_back(context: &Kubelet, inboxes: &Inboxes, uid: &str) {
+    if context.resources.release(uid) {
         inboxes.all().iter().for_each(|inbox| inbox.cpus_changed());
     }
 }
@@ -343,7 +303,7 @@ fn give_back(context: &Context, inboxes: &Inboxes, uid: &str) {
 /// The Pod's worker. That of a Pod which was just taken begins when all of `before` have stopped, and its plugins have
 /// given its devices.
 fn spawn_worker(
-    context: &Arc<Context>,
+    context: &Arc<Kubelet>,
     inboxes: &Inboxes,
     uid: String,
     snapshot: PodSnapshot,
@@ -354,7 +314,7 @@ fn spawn_worker(
         // What has happened since the runtime was asked was told to nobody.
         inbox.runtime_event(v1::ContainerEventResponse::default());
     }
-    inboxes.0.inboxes.lock().insert(uid.clone(), inbox.clone());
+    inboxes.insert(uid.clone(), inbox.clone());
     let pod = snapshot.pod.clone();
     let seen_at = std::time::Instant::now();
     let worker = Worker::new(context.clone(), inbox.clone(), snapshot, cause);
@@ -364,7 +324,7 @@ fn spawn_worker(
         for other in before.into_iter().flatten() {
             other.stopped().await;
         }
-        if is_new && let Err(Rejection { reason, message }) = owner.devices.ask(&uid).await {
+        if is_new && let Err(Rejection { reason, message }) = owner.resources.devices.ask(&uid).await {
             owner.event(&pod, None, EventType::Warning, &reason, message.clone());
             owner.metrics.rejected(&reason);
             inbox.end(rejected(reason, message));
@@ -381,7 +341,7 @@ fn spawn_worker(
 }
 
 /// What the runtime has, by Pod uid; asked again until it answers.
-async fn found_in_runtime(context: &Context) -> BTreeMap<String, PodSnapshot> {
+async fn found_in_runtime(context: &Kubelet) -> BTreeMap<String, PodSnapshot> {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10), 0.1);
     loop {
         let start = std::time::Instant::now();
@@ -396,7 +356,7 @@ async fn found_in_runtime(context: &Context) -> BTreeMap<String, PodSnapshot> {
     }
 }
 
-async fn try_found_in_runtime(context: &Context) -> Result<BTreeMap<String, PodSnapshot>, CriError> {
+async fn try_found_in_runtime(context: &Kubelet) -> Result<BTreeMap<String, PodSnapshot>, CriError> {
     let request = v1::ListPodSandboxRequest { filter: None };
     let mut found = BTreeMap::new();
     for sandbox in context.runtime.list_pod_sandbox(request).await?.items {
@@ -430,7 +390,7 @@ fn stand_in(metadata: &v1::PodSandboxMetadata, containers: &[snapshot::Container
 }
 
 /// Forwards the runtime's events; when the stream breaks, every worker asks for everything once.
-fn spawn_events(context: &Arc<Context>, inboxes: &Inboxes) {
+fn spawn_events(context: &Arc<Kubelet>, inboxes: &Inboxes) {
     let (context, inboxes) = (context.clone(), inboxes.clone());
     context.tasks.clone().spawn("runtime events", async move {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10), 0.1);

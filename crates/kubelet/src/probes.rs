@@ -19,6 +19,7 @@ use crate::handlers::{
 use crate::inbox::Inbox;
 use crate::metrics::ProbeLabels;
 use crate::pod::job::JobKey;
+use crate::pod::probe::ProbeKind;
 use crate::pod::snapshot::{self, ContainerState, PodSnapshot};
 use crate::pod::time::after;
 
@@ -29,37 +30,6 @@ const EAGER_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often a probe that cannot be tried is tried at once. Source: `maxProbeRetries`.
 const TRIES: u32 = 3;
-
-/// Which probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ProbeKind {
-    /// Has it come up?
-    Startup,
-    /// Is it alive?
-    Liveness,
-    /// May it get traffic?
-    Readiness,
-}
-
-impl ProbeKind {
-    const ALL: [Self; 3] = [Self::Startup, Self::Liveness, Self::Readiness];
-
-    fn of(self, spec: &Container) -> Option<&Probe> {
-        match self {
-            Self::Startup => spec.startup_probe.as_ref(),
-            Self::Liveness => spec.liveness_probe.as_ref(),
-            Self::Readiness => spec.readiness_probe.as_ref(),
-        }
-    }
-
-    fn title(self) -> &'static str {
-        match self {
-            Self::Startup => "Startup",
-            Self::Liveness => "Liveness",
-            Self::Readiness => "Readiness",
-        }
-    }
-}
 
 /// The probe tasks of one Pod.
 pub(crate) struct Probers {

@@ -4,11 +4,9 @@
 //! Source: CRI's `StatusResponse`, `NodeStatus.runtimeHandlers` and `.features`, KEP-3857 (recursive read-only mounts),
 //! KEP-127 (user namespaces), KEP-3619 (supplemental groups policy).
 
-use cri::v1;
+use cri::{RuntimeService, v1};
 use k8s_openapi::api::core::v1::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, NodeStatus};
 use parking_lot::Mutex;
-
-use crate::context::Context;
 
 /// See the module.
 #[derive(Default)]
@@ -38,11 +36,11 @@ impl RuntimeFeatures {
     ///
     /// # Errors
     /// It does not answer.
-    pub(crate) async fn ask(&self, context: &Context) -> Result<Known, String> {
+    pub(crate) async fn ask(&self, runtime: &dyn RuntimeService) -> Result<Known, String> {
         if let Some(known) = self.0.lock().clone() {
             return Ok(known);
         }
-        let status = context.runtime.status(v1::StatusRequest { verbose: false }).await;
+        let status = runtime.status(v1::StatusRequest { verbose: false }).await;
         self.learn(&status.map_err(|error| error.to_string())?);
         Ok(self.known())
     }

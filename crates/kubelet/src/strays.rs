@@ -11,16 +11,16 @@ use std::time::Duration;
 use base::Backoff;
 use sys::cgroup::Cgroups;
 
-use crate::cgroups::kubepods;
-use crate::context::Context;
+use crate::kubelet::Kubelet;
 use crate::metrics::Level;
+use crate::node_resources::cgroups::kubepods;
 
 /// How long the processes of a Pod that is gone may take to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Takes back all that is of no Pod in `known`, beside everything else. What it is is found at once: before a Pod that
 /// is new can have anything.
-pub(crate) fn remove(context: &Arc<Context>, known: &BTreeSet<String>) {
+pub(crate) fn remove(context: &Arc<Kubelet>, known: &BTreeSet<String>) {
     // Drivers that are to take something back may come a little later.
     for path in entries(&context.config.root_dir.join("pods")) {
         if !known.contains(name_of(&path)) {
@@ -81,11 +81,11 @@ fn remove_cgroup(path: &str) -> sys::Result<()> {
     cgroups.remove(path)
 }
 
-async fn remove_directory(context: Arc<Context>, pod_dir: PathBuf) {
+async fn remove_directory(context: Arc<Kubelet>, pod_dir: PathBuf) {
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(60), 0.1);
     let (metrics, mut has_failed) = (&context.metrics, false);
     loop {
-        let removed = match crate::volumes::persistent::tear_down(&context, &pod_dir).await {
+        let removed = match crate::volumes::persistent::tear_down(&context.volumes, &pod_dir).await {
             Ok(()) => {
                 let pod_dir = pod_dir.clone();
                 let removing = tokio::task::spawn_blocking(move || crate::volumes::tear_down(&pod_dir));

@@ -24,22 +24,23 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 
-use crate::context::Context;
 use crate::inbox::{Inbox, Mail};
+use crate::kubelet::Kubelet;
 use crate::metrics::{Measure, work};
-use crate::objects::{PodObjects, Token};
 use crate::pod::job::JobKey;
 use crate::pod::lifecycle::{is_finished, is_over, is_past_deadline};
 use crate::pod::next_actions::{PodAction, next_actions};
+use crate::pod::probe::ProbeKind;
 use crate::pod::snapshot::{PodSnapshot, Step};
-use crate::probes::{ProbeKind, Probers};
+use crate::probes::Probers;
 use crate::volumes::TokenKey;
+use crate::volumes::objects::{PodObjects, Token};
 pub(crate) use outcome::Outcome;
 use report::Report;
 use startup::Startup;
 
 pub(crate) struct Worker {
-    context: Arc<Context>,
+    context: Arc<Kubelet>,
     inbox: Arc<Inbox>,
     tasks: base::Tasks,
     snapshot: PodSnapshot,
@@ -69,7 +70,7 @@ pub(crate) struct Worker {
 impl Worker {
     /// A worker for `snapshot.pod`, which knows what the runtime already has.
     pub(crate) fn new(
-        context: Arc<Context>,
+        context: Arc<Kubelet>,
         inbox: Arc<Inbox>,
         mut snapshot: PodSnapshot,
         cause: u64,
@@ -83,22 +84,26 @@ impl Worker {
                 crate::pod::resize::Resize { wanted, ..crate::pod::resize::under_way(&snapshot.pod) };
         }
         if snapshot.ending.is_none() && !snapshot.removed_from_api {
-            context.allocations.add(&snapshot.pod, crate::pod::resize::requests(snapshot.spec()), &inbox);
+            context.resources.allocations.add(
+                &snapshot.pod,
+                crate::pod::resize::requests(snapshot.spec()),
+                &inbox,
+            );
         }
         let mut objects = PodObjects::default();
-        objects.follow(&context, &snapshot.pod, &tasks, &inbox);
+        objects.follow(&context.volumes, &snapshot.pod, &tasks, &inbox);
         // After a restart everything is there; it is only brought up to date.
         let is_volume_update_due = snapshot.ready_sandbox().is_some();
         if is_volume_update_due {
             snapshot.volumes = Step::Ready(String::new());
         }
-        snapshot.holds_claims = context.dra.holds(snapshot.uid());
+        snapshot.holds_claims = context.resources.dra.holds(snapshot.uid());
         if snapshot.holds_claims && is_volume_update_due {
             snapshot.claims = Step::Ready(String::new());
         }
         merge::seed_probes(&mut snapshot, &context.facts.runtime_name);
         merge::read_last_words(&context.config, &mut snapshot);
-        let probers = Probers::new(context.clone(), tasks.clone(), inbox.clone());
+        let probers = Probers::new(context.context.clone(), tasks.clone(), inbox.clone());
         context.metrics.measure(Measure::ContainersPerPod, &[], snapshot.spec().containers.len());
         let is_new = snapshot.sandboxes.is_empty();
         let startup = if is_new { Startup::of_new() } else { Startup::default() };
@@ -150,7 +155,7 @@ impl Worker {
                 () = tokio::time::sleep(sleep.unwrap_or_default()), if sleep.is_some() => {}
             }
         }
-        self.context.allocations.remove(self.snapshot.uid());
+        self.context.resources.allocations.remove(self.snapshot.uid());
         self.inbox.set_released();
         self.tasks.stop();
     }

@@ -2,25 +2,13 @@
 //!
 //! Source: `localStorageEviction` of upstream's `pkg/kubelet/eviction`.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::pod::quantity;
 use crate::pod::requests::at_once;
 use crate::pod::requests::overhead;
-
-/// Bytes that a Pod has on the node's disk.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct DiskUse {
-    /// By container, what its own limit is about.
-    pub(crate) containers: BTreeMap<String, i64>,
-    /// By emptyDir volume.
-    pub(crate) empty_dirs: BTreeMap<String, i64>,
-    /// What else the kubelet made for it.
-    pub(crate) others: i64,
-}
+use crate::stats::disk::DiskUse;
 
 const RESOURCE: &str = "ephemeral-storage";
 

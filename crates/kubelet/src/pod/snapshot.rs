@@ -76,6 +76,12 @@ pub struct Ending {
     pub is_rejection: bool,
 }
 
+/// How a Pod ends that this node does not take.
+pub(crate) fn rejected(reason: String, message: String) -> Ending {
+    let message = format!("Pod was rejected: {message}");
+    Ending { reason, message, is_rejection: true, ..Ending::default() }
+}
+
 /// Something to be prepared once: volumes, an image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Step {

@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::{
 
 use super::VolumeInput;
 use super::atomic::File;
-use crate::certificates::Credentials;
 use crate::pod::env::fields::{pod_field, resource_field};
+use crate::volumes::certificates::Credentials;
 
 type Files = BTreeMap<String, File>;
 

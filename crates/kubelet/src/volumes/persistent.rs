@@ -23,12 +23,12 @@ use k8s_openapi::api::core::v1::{Pod, Volume};
 use serde::{Deserialize, Serialize};
 
 use super::describe;
-use crate::context::Context;
+use crate::volumes::Volumes;
 pub(crate) use csi_volume::access_mode;
 pub(crate) use expand::grow;
 pub use iscsi::log_out;
 use resolve::{Resolved, Source};
-pub(crate) use stats::{VolumeStats, of_pods as stats};
+pub(crate) use stats::of_pods as stats;
 use wishes::Wishes;
 
 /// The file with what a Pod's volumes came to.
@@ -122,7 +122,7 @@ fn write(pod_dir: &Path, all: &All) -> Result<(), String> {
 ///
 /// # Errors
 /// Which volume is not there, and why.
-pub(crate) async fn prepare(context: &Context, pod: &Pod) -> Result<(), VolumeError> {
+pub(crate) async fn prepare(context: &Volumes, pod: &Pod) -> Result<(), VolumeError> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let wanted: Vec<&Volume> = volumes.filter(|volume| is_persistent(volume)).collect();
     if wanted.is_empty() {
@@ -188,7 +188,7 @@ fn is_there(known: &Prepared) -> bool {
 }
 
 async fn bring(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
@@ -218,7 +218,7 @@ pub(crate) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
 ///
 /// # Errors
 /// A text in upstream's words that names the volume; to be tried again.
-pub(crate) async fn keep_up(context: &Context, pod: &Pod) -> Result<(), String> {
+pub(crate) async fn keep_up(context: &Volumes, pod: &Pod) -> Result<(), String> {
     let pod_dir = context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
     let all = read(&pod_dir);
     let mut failures = Vec::new();
@@ -233,7 +233,7 @@ pub(crate) async fn keep_up(context: &Context, pod: &Pod) -> Result<(), String> 
 }
 
 async fn keep_up_one(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     volume: &Volume,
     (name, known): (&str, &Prepared),
@@ -265,7 +265,7 @@ async fn keep_up_one(
 ///
 /// # Errors
 /// A text that says what is left; to be tried again.
-pub(crate) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), String> {
+pub(crate) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), String> {
     let sub_paths = pod_dir.join("volume-subpaths");
     let unbound = tokio::task::spawn_blocking(move || super::tear_down(&sub_paths));
     unbound.await.map_err(|error| error.to_string())??;

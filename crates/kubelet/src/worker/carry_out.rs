@@ -12,10 +12,11 @@ use serde_json::Value;
 use super::Worker;
 use super::outcome::Outcome;
 use super::start::StartInput;
-use crate::context::Context;
+use crate::handlers;
+use crate::images::pull;
 use crate::inbox::sandbox_from_cri;
+use crate::kubelet::Kubelet;
 use crate::metrics::Count;
-use crate::objects::{PodObjects, Token, renewed_token};
 use crate::pod::container_config::{dns_complaints, sandbox_config};
 use crate::pod::identity::identity;
 use crate::pod::job::JobKey;
@@ -24,9 +25,9 @@ use crate::pod::lifecycle::is_over;
 use crate::pod::next_actions::PodAction;
 use crate::pod::roles::find_container;
 use crate::pod::snapshot::{PodSnapshot, Sandbox};
+use crate::volumes::objects::{PodObjects, Token, renewed_token};
 use crate::volumes::persistent::VolumeError;
 use crate::volumes::{self, TokenKey, VolumeInput, token_keys};
-use crate::{handlers, pull};
 
 /// Whether `new` is a later revision of the object than `old`.
 pub(super) fn is_newer(new: &Pod, old: &Pod) -> bool {
@@ -59,21 +60,38 @@ impl Worker {
             PodAction::PrepareClaims => self.spawn(key, prepare_claims(context, pod)),
             PodAction::UnprepareClaims => self.spawn(key, async move {
                 let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-                Outcome::ClaimsTakenBack(context.dra.unprepare(uid).await)
+                Outcome::ClaimsTakenBack(context.resources.dra.unprepare(uid).await)
             }),
             PodAction::RunSandbox { attempt } => {
                 let (_, old) = ids(&self.snapshot);
                 self.spawn(key, run_sandbox(context, pod, (attempt, old), cause));
             }
             PodAction::PullImage { image, policy } => {
-                let objects = self.objects.clone();
-                self.spawn(key, pull::have_image(context, pod, objects, (image, policy), cause));
+                let (objects, images) = (self.objects.clone(), context.image_store.clone());
+                self.spawn(key, async move {
+                    let had = pull::have_image(images, pod, objects, (image.clone(), policy), cause).await;
+                    let pulled = had.as_ref().ok().and_then(|had| had.pulled);
+                    Outcome::Image(image, had.map(|had| had.reference), pulled)
+                });
             }
             PodAction::Start { name, attempt, after } => self.launch_start(key, name, attempt, after),
             PodAction::Kill { id, name, grace, message, after } => {
                 let turn = handlers::Turn { after, running: self.running.subscribe() };
-                let kill = handlers::Kill { id, name, grace, message, ips: self.ips(), turn: Some(turn) };
-                self.spawn(key, async move { handlers::kill_container(&context, &pod, kill).await });
+                let kill = handlers::Kill {
+                    id: id.clone(),
+                    name,
+                    grace,
+                    message,
+                    ips: self.ips(),
+                    turn: Some(turn),
+                };
+                self.spawn(key, async move {
+                    match handlers::kill_container(&context, &pod, kill).await {
+                        Ok(status) => Outcome::Killed(status.map(|status| (status, String::new()))),
+                        Err(CriError::NotFound(_)) => Outcome::ContainerRemoved(id),
+                        Err(error) => Outcome::Failed(error.to_string()),
+                    }
+                });
             }
             PodAction::TellBackOff { name, id } => self.tell_back_off(name, id),
             PodAction::Resize { id, resources, .. } => self.launch_resize(key, id, resources),
@@ -221,7 +239,7 @@ fn finished<T>(result: Result<T, CriError>, done: Outcome) -> Outcome {
 }
 
 async fn prepare_volumes(
-    context: Arc<Context>,
+    context: Arc<Kubelet>,
     pod: Arc<Pod>,
     objects: PodObjects,
     ips: Vec<String>,
@@ -238,7 +256,7 @@ async fn prepare_volumes(
         }
     }
     objects.synced(&context, &pod).await?;
-    volumes::persistent::prepare(&context, &pod).await?;
+    volumes::persistent::prepare(&context.volumes, &pod).await?;
     let input = VolumeInput {
         pod_dir: context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default()),
         sources: objects.sources(&context, &pod, ips),
@@ -250,8 +268,8 @@ async fn prepare_volumes(
     Ok(fetched)
 }
 
-async fn prepare_claims(context: Arc<Context>, pod: Arc<Pod>) -> Outcome {
-    let result = context.dra.prepare(&context, &pod).await;
+async fn prepare_claims(context: Arc<Kubelet>, pod: Arc<Pod>) -> Outcome {
+    let result = context.resources.dra.prepare(&context, &pod).await;
     if let Err(error) = &result {
         let message = format!("Failed to prepare dynamic resources: {error}");
         context.event(&pod, None, EventType::Warning, "FailedPrepareDynamicResources", message);
@@ -265,7 +283,7 @@ fn token_volume(pod: &Pod) -> String {
 }
 
 async fn run_sandbox(
-    context: Arc<Context>,
+    context: Arc<Kubelet>,
     pod: Arc<Pod>,
     (attempt, old): (u32, Vec<String>),
     cause: u64,
@@ -291,7 +309,7 @@ async fn run_sandbox(
 
 /// The `old` sandboxes are stopped first, so that they keep no address; most are stopped already.
 async fn try_run_sandbox(
-    context: &Context,
+    context: &Kubelet,
     pod: &Pod,
     attempt: u32,
     old: Vec<String>,
@@ -308,14 +326,19 @@ async fn try_run_sandbox(
     let runtime_handler = crate::runtime_class::handler(context, pod).await?;
     let users = crate::userns::of_pod(&context.config, pod)?;
     if users.is_some() {
-        context.features.ask(context).await?.check_user_namespaces(&runtime_handler)?;
+        context.features.ask(&*context.runtime).await?.check_user_namespaces(&runtime_handler)?;
     }
     crate::userns::apply_to_sandbox(users.as_ref(), &mut config);
     if let Some(spec) = &pod.spec {
         let (name, namespace, _) = identity(pod);
         crate::pod::files::kernel_name(&name, &namespace, spec, &context.config.cluster_domain)?;
     }
-    crate::cgroups::limit_pod(context, pod, crate::cgroups::Which::ALL).await?;
+    crate::node_resources::cgroups::limit_pod(
+        &context.resources,
+        pod,
+        crate::node_resources::cgroups::Which::ALL,
+    )
+    .await?;
     let log_directory = config.log_directory.clone();
     tokio::fs::create_dir_all(&log_directory).await.map_err(|e| format!("mkdir {log_directory}: {e}"))?;
     let handler = runtime_handler.clone();
@@ -339,7 +362,7 @@ async fn try_run_sandbox(
 type RuntimeState = (Vec<Sandbox>, Vec<(v1::ContainerStatus, String)>);
 
 /// All sandboxes and containers of the Pod with that uid, oldest first.
-pub(crate) async fn runtime_state(context: &Context, uid: &str) -> Result<RuntimeState, CriError> {
+pub(crate) async fn runtime_state(context: &Kubelet, uid: &str) -> Result<RuntimeState, CriError> {
     let selector = std::collections::HashMap::from([(labels::POD_UID.to_owned(), uid.to_owned())]);
     let filter = v1::PodSandboxFilter { label_selector: selector.clone(), ..v1::PodSandboxFilter::default() };
     let request = v1::ListPodSandboxRequest { filter: Some(filter) };
@@ -368,7 +391,7 @@ pub(crate) async fn runtime_state(context: &Context, uid: &str) -> Result<Runtim
     Ok((sandboxes, containers))
 }
 
-async fn delete(context: Arc<Context>, pod: Arc<Pod>) -> Outcome {
+async fn delete(context: Arc<Kubelet>, pod: Arc<Pod>) -> Outcome {
     let (name, namespace, uid) = identity(&pod);
     let request = ApiRequest::delete::<Pod>(&namespace, &name, Some(&uid), Propagation::Background, Some(0));
     match cause::send::<serde_json::Value>(&context.client, &request).await {

@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::config::Config;
 use crate::pod::identity::{identity, spec_hash};
 use crate::pod::job::JobKey;
+use crate::pod::probe::ProbeKind;
 use crate::pod::snapshot::{Container, ContainerState, PodSnapshot, ProbeResults, Sandbox};
-use crate::probes::ProbeKind;
 use crate::volumes::mounts::termination_log;
 
 /// Bytes of a termination message that are shown. Source: core/v1 `terminationMessagePath`.

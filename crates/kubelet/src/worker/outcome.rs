@@ -10,13 +10,13 @@ use super::report::Report;
 use super::{Worker, merge};
 use crate::config::CRASH_LOOP_MAX;
 use crate::metrics::Measure;
-use crate::objects::Token;
 use crate::pod::crash_backoff;
 use crate::pod::job::JobKey;
 use crate::pod::roles::find_container;
 use crate::pod::snapshot::{Failure, Sandbox, Step};
 use crate::pod::time::after;
 use crate::volumes::TokenKey;
+use crate::volumes::objects::Token;
 use crate::volumes::persistent::VolumeError;
 
 /// Before the second try of what failed.
@@ -209,7 +209,7 @@ impl Worker {
     }
 
     fn claims_prepared(&mut self, result: Result<(), String>, now: Timestamp) {
-        self.snapshot.holds_claims = self.context.dra.holds(self.snapshot.uid());
+        self.snapshot.holds_claims = self.context.resources.dra.holds(self.snapshot.uid());
         self.snapshot.claims = match result {
             Ok(()) => Step::Ready(String::new()),
             Err(message) => {
@@ -241,7 +241,7 @@ impl Worker {
                 let (reason, message) = (error.reason.to_owned(), error.message.clone());
                 if error.is_final() {
                     self.context.metrics.rejected(error.reason);
-                    self.end(crate::pods::rejected(reason.clone(), error.message));
+                    self.end(crate::pod::snapshot::rejected(reason.clone(), error.message));
                 } else if self.is_volume_update_due {
                     // What has changed meanwhile may be what was missing.
                     return Step::Missing;

@@ -10,9 +10,9 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::Worker;
 use super::outcome::Outcome;
-use crate::cgroups::{Which, limit_pod};
-use crate::context::Context;
+use crate::kubelet::Kubelet;
 use crate::metrics::{Count, Measure};
+use crate::node_resources::cgroups::{Which, limit_pod};
 use crate::pod::in_place::differences;
 use crate::pod::job::JobKey;
 use crate::pod::lifecycle::is_finished;
@@ -24,7 +24,7 @@ impl Worker {
     /// Takes a newer object; of its resources only those that the node has agreed to count.
     pub(super) fn take_pod(&mut self, pod: Arc<Pod>) {
         // An ephemeral container may name more of them.
-        self.objects.follow(&self.context, &pod, &self.tasks, &self.inbox);
+        self.objects.follow(&self.context.volumes, &pod, &self.tasks, &self.inbox);
         let allocated = resize::resources(&self.snapshot.pod);
         let mut asked = allocated.clone();
         asked.extend(self.snapshot.resize.wanted.clone());
@@ -35,7 +35,7 @@ impl Worker {
         self.snapshot.pod = agreed.map_or(pod, Arc::new);
         if wanted != self.snapshot.resize.wanted {
             let has = resize::requests(self.snapshot.spec());
-            self.context.allocations.withdraw(self.snapshot.uid(), has);
+            self.context.resources.allocations.withdraw(self.snapshot.uid(), has);
             self.snapshot.resize.refused = None;
             self.snapshot.resize.wanted = wanted;
         }
@@ -45,7 +45,7 @@ impl Worker {
     pub(super) fn try_resize(&mut self, now: Timestamp) {
         let is_over = self.snapshot.is_terminating() || is_finished(&self.snapshot);
         if is_over {
-            let (allocations, uid) = (&self.context.allocations, self.snapshot.uid());
+            let (allocations, uid) = (&self.context.resources.allocations, self.snapshot.uid());
             match self.snapshot.removed_from_api || !self.snapshot.may_run() {
                 true => allocations.remove(uid),
                 false => allocations.set_leaving(uid),
@@ -67,7 +67,7 @@ impl Worker {
         let mut spec = self.snapshot.spec().clone();
         resize::put(&mut spec, &self.snapshot.resize.wanted);
         let since = resize::waiting_since(&self.snapshot.pod).unwrap_or(now);
-        match self.context.allocations.change(self.snapshot.uid(), resize::requests(&spec), since) {
+        match self.context.resources.allocations.change(self.snapshot.uid(), resize::requests(&spec), since) {
             Ok(()) => {
                 let mut pod = (*self.snapshot.pod).clone();
                 pod.spec = Some(spec);
@@ -96,10 +96,10 @@ impl Worker {
         let changed =
             resize::operations(&resize::resources(&self.snapshot.pod), &self.snapshot.resize.wanted);
         let changes = |name: &str| changed.iter().any(|[resource, ..]| *resource == name);
-        if self.context.cpus.is_some() && changes("cpu") {
+        if self.context.resources.cpus.is_some() && changes("cpu") {
             return Some(("CPU Manager", "static", "guaranteed_pod_cpu_manager_static_policy"));
         }
-        (self.context.memory.is_some() && changes("memory")).then_some((
+        (self.context.resources.memory.is_some() && changes("memory")).then_some((
             "Memory Manager",
             "Static",
             "guaranteed_pod_memory_manager_static_policy",
@@ -108,7 +108,7 @@ impl Worker {
 
     /// Moves containers that share CPUs to those that are shared now.
     pub(super) fn update_cpus(&mut self) {
-        if self.context.cpus.is_none() {
+        if self.context.resources.cpus.is_none() {
             return;
         }
         let running = self.snapshot.containers.iter().filter(|container| container.is_running());
@@ -117,7 +117,8 @@ impl Worker {
         for (id, name) in running {
             let (context, uid) = (self.context.clone(), self.snapshot.uid().to_owned());
             self.spawn(JobKey::Cpus(id.clone()), async move {
-                let cpus = context.cpus.as_ref().map(|cpus| cpus.cpus(&uid, &name)).unwrap_or_default();
+                let cpus =
+                    context.resources.cpus.as_ref().map(|cpus| cpus.cpus(&uid, &name)).unwrap_or_default();
                 let linux = v1::LinuxContainerResources { cpuset_cpus: cpus, ..Default::default() };
                 let request = v1::UpdateContainerResourcesRequest {
                     container_id: id,
@@ -178,7 +179,7 @@ impl Worker {
                 }
                 // Before, to make room for more; afterwards, to take back what is less: the kernel lets no part have
                 // more than the whole.
-                limit_pod(&context, &pod, growing).await?;
+                limit_pod(&context.resources, &pod, growing).await?;
                 let request = v1::UpdateContainerResourcesRequest {
                     container_id: id.clone(),
                     linux: Some(resources),
@@ -186,7 +187,7 @@ impl Worker {
                 };
                 let updated = context.runtime.update_container_resources(request).await;
                 updated.map_err(|error| error.to_string())?;
-                limit_pod(&context, &pod, Which::ALL).await?;
+                limit_pod(&context.resources, &pod, Which::ALL).await?;
                 tell_runtime(&context, &pod, sandbox).await;
                 let request = v1::ContainerStatusRequest { container_id: id.clone(), verbose: false };
                 let answer = context.runtime.container_status(request).await;
@@ -220,7 +221,7 @@ fn takes_memory(container: &Container, wanted: &v1::LinuxContainerResources) -> 
 /// Nobody is killed for memory that they have: they keep it until they use less. The container by id and name.
 ///
 /// Source: `validateMemoryResizeAction` of upstream's `pkg/kubelet/kuberuntime`.
-async fn check_memory(context: &Context, (id, name): (&str, &str), limit: i64) -> Result<(), String> {
+async fn check_memory(context: &Kubelet, (id, name): (&str, &str), limit: i64) -> Result<(), String> {
     let request = v1::ContainerStatsRequest { container_id: id.to_owned() };
     let answer = context.runtime.container_stats(request).await.map_err(|error| error.to_string())?;
     let used = answer.stats.and_then(|stats| stats.memory?.usage_bytes).map_or(0, |used| used.value);
@@ -233,7 +234,7 @@ async fn check_memory(context: &Context, (id, name): (&str, &str), limit: i64) -
 }
 
 /// What the Pod's own cgroup has been given. A runtime need not care, and may not know of this. Source: KEP-1287.
-async fn tell_runtime(context: &Context, pod: &Pod, sandbox: Option<String>) {
+async fn tell_runtime(context: &Kubelet, pod: &Pod, sandbox: Option<String>) {
     let (Some(pod_sandbox_id), Some(spec)) = (sandbox, &pod.spec) else { return };
     let resources = Some(crate::pod::qos::pod_resources(spec));
     let request = v1::UpdatePodSandboxResourcesRequest { pod_sandbox_id, overhead: None, resources };

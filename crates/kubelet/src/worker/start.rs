@@ -10,8 +10,7 @@ use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use super::outcome::Refusal;
-use crate::context::Context;
-use crate::objects::PodObjects;
+use crate::kubelet::Kubelet;
 use crate::pod::container_config::security::needs_image_user;
 use crate::pod::container_config::{ContainerInput, ImageUser, container_config, sandbox_config};
 use crate::pod::env::environment;
@@ -23,11 +22,12 @@ use crate::pod::qos::UNLIMITED_QUOTA;
 use crate::pod::snapshot::{Sandbox, in_order};
 use crate::volumes;
 use crate::volumes::mounts::{self, MountInput};
+use crate::volumes::objects::PodObjects;
 use crate::{handlers, userns};
 
 /// What a start needs to know.
 pub(super) struct StartInput {
-    pub(super) context: Arc<Context>,
+    pub(super) context: Arc<Kubelet>,
     pub(super) pod: Arc<Pod>,
     pub(super) objects: PodObjects,
     pub(super) spec: Container,
@@ -141,7 +141,9 @@ async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
     let grace = input.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(30);
     let (id, name, message) = (id.to_owned(), input.spec.name.clone(), "FailedPostStartHook".to_owned());
     let kill = handlers::Kill { id, name, grace, message, ips, turn: None };
-    handlers::kill_container(&input.context, &input.pod, kill).await;
+    if let Err(error) = handlers::kill_container(&input.context, &input.pod, kill).await {
+        tracing::debug!(%error, pod = input.pod.metadata.uid, "a container whose hook failed was not stopped");
+    }
     Err(("PostStartHookError".into(), error))
 }
 
@@ -192,7 +194,7 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
         mounts,
         image_ref: input.image_ref.clone(),
         target_id: input.target_id.clone(),
-        memory_capacity: context.memory_capacity,
+        memory_capacity: context.resources.memory_capacity,
         image_user,
     };
     let mut config = container_config(&context.config, &input.pod, &input.spec, container_input)?;
@@ -202,8 +204,8 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
     if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
         limit_by_node(input, resources);
     }
-    context.devices.prepare(uid, &input.spec.name, &mut config).await?;
-    config.cdi_devices.extend(context.dra.devices(&input.pod, &input.spec)?);
+    context.resources.devices.prepare(uid, &input.spec.name, &mut config).await?;
+    config.cdi_devices.extend(context.resources.dra.devices(&input.pod, &input.spec)?);
     Ok(config)
 }
 
@@ -211,18 +213,18 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
 fn limit_by_node(input: &StartInput, resources: &mut v1::LinuxContainerResources) {
     let context = &input.context;
     let uid = input.pod.metadata.uid.as_deref().unwrap_or_default();
-    if let Some(cpus) = &context.cpus {
+    if let Some(cpus) = &context.resources.cpus {
         resources.cpuset_cpus = cpus.cpus(uid, &input.spec.name);
         // Its CPUs are limit enough. Source: `DisableCPUQuotaWithExclusiveCPUs`, on in v1.35.
         if !cpus.exclusive(uid, &input.spec.name).is_empty() {
             resources.cpu_quota = UNLIMITED_QUOTA;
         }
     }
-    if let Some(memory) = &context.memory {
+    if let Some(memory) = &context.resources.memory {
         resources.cpuset_mems = memory.nodes(uid, &input.spec.name);
     }
-    crate::pod::huge_pages::deny_others(&mut resources.hugepage_limits, &context.page_sizes);
-    context.unified.add(&input.pod, &input.spec, resources);
+    crate::pod::huge_pages::deny_others(&mut resources.hugepage_limits, &context.resources.page_sizes);
+    context.resources.unified.add(&input.pod, &input.spec, resources);
     if !context.config.cpu_cfs_quota && resources.cpu_quota != 0 {
         resources.cpu_quota = UNLIMITED_QUOTA;
     }
@@ -234,7 +236,7 @@ async fn can_be_recursive(input: &StartInput) -> Result<bool, String> {
         return Ok(false);
     }
     let handler = crate::runtime_class::handler(&input.context, &input.pod).await?;
-    Ok(input.context.features.ask(&input.context).await?.has_recursive_read_only(&handler))
+    Ok(input.context.features.ask(&*input.context.runtime).await?.has_recursive_read_only(&handler))
 }
 
 /// The env files that a container's environment names, by volume and path. Blocking.
@@ -271,7 +273,7 @@ fn env_files(
     files
 }
 
-async fn image_user(context: &Context, image: String) -> Option<ImageUser> {
+async fn image_user(context: &Kubelet, image: String) -> Option<ImageUser> {
     let image = v1::ImageSpec { image, ..v1::ImageSpec::default() };
     let request = v1::ImageStatusRequest { image: Some(image), verbose: false };
     let image = context.images.image_status(request).await.ok()?.image?;
@@ -283,7 +285,7 @@ async fn image_user(context: &Context, image: String) -> Option<ImageUser> {
 }
 
 fn make_mounts(
-    context: &Context,
+    context: &Kubelet,
     pod: &Pod,
     spec: &Container,
     env: &[(String, String)],

@@ -21,9 +21,9 @@ use super::data::{self, Found, VolumeData};
 use super::resolve::Resolved;
 use super::wishes::{Told, Wishes, se_linux_option};
 use super::{Phase, Prepared, VolumeError, expand, ownership};
-use crate::context::Context;
-use crate::csi::{Driver, registration};
 use crate::pod::identity::identity;
+use crate::volumes::Volumes;
+use crate::volumes::csi::{Driver, registration};
 use crate::volumes::describe;
 
 /// How long one try waits for the attacher.
@@ -39,7 +39,7 @@ pub(super) struct Places {
 
 /// Where the volume is to be.
 pub(super) fn places(
-    context: &Context,
+    context: &Volumes,
     pod_dir: &Path,
     resolved: &Resolved,
     source: &CSIPersistentVolumeSource,
@@ -58,7 +58,7 @@ pub(super) fn places(
 
 /// Brings the volume to where the Pod's containers find it.
 pub(super) async fn bring(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
@@ -158,7 +158,7 @@ fn is_final(status: &csi::Status) -> bool {
 
 /// Asks a driver once more that wants to be asked, with what it is to know now. Source: `requiresRepublish`, KEP-1855.
 pub(super) async fn publish_again(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
     (driver, wishes): (&Driver, &Wishes),
@@ -227,7 +227,7 @@ impl<'a> Call<'a> {
     /// if it is sure that it is not.
     async fn stage(
         &self,
-        context: &Context,
+        context: &Volumes,
         driver: &Driver,
         note: &mut Note<'_>,
         is_staged_elsewhere: bool,
@@ -265,7 +265,7 @@ impl<'a> Call<'a> {
     /// afterwards no more if it is sure that it is not.
     async fn publish(
         &self,
-        context: &Context,
+        context: &Volumes,
         driver: &Driver,
         read_only: bool,
         told: Told,
@@ -346,7 +346,7 @@ pub(crate) fn access_mode(mode: Option<&str>, knows_single_writers: bool) -> Mod
 
 /// The Secret's texts, if one is named.
 pub(super) async fn secrets(
-    context: &Context,
+    context: &Volumes,
     secret: Option<&SecretReference>,
 ) -> Result<HashMap<String, String>, String> {
     let Some((name, namespace)) = secret.and_then(|s| Some((s.name.as_deref()?, s.namespace.as_deref()?)))
@@ -363,7 +363,7 @@ pub(super) async fn secrets(
 
 /// The volume's attachment, once the Node says that it is attached.
 async fn attached(
-    context: &Context,
+    context: &Volumes,
     (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
     (driver, wishes): (&Driver, &Wishes),
 ) -> Result<VolumeAttachment, VolumeError> {
@@ -377,7 +377,7 @@ async fn attached(
 /// Has the Node say that it uses a volume, and waits until it says that it is attached; what is to be looked at before
 /// that is `if_not`.
 pub(super) async fn until_attached(
-    context: &Context,
+    context: &Volumes,
     name: &str,
     unique: &str,
     if_not: impl Future<Output = Result<(), VolumeError>>,
@@ -414,7 +414,7 @@ pub(super) async fn until_attached(
 /// Has a Pod fail whose volume the node has had no room for since long: its owner makes another one, which goes where there
 /// is room, for the node says by then how much it has. Source: `VerifyExhaustedResource`, KEP-4876.
 async fn refuse_if_full(
-    context: &Context,
+    context: &Volumes,
     source: &CSIPersistentVolumeSource,
     driver: &Driver,
 ) -> Result<(), VolumeError> {
@@ -446,7 +446,7 @@ fn is_exhausted(attachment: &VolumeAttachment, now: Timestamp) -> bool {
 
 /// The volume's attachment to this node, which must be attached.
 async fn attachment(
-    context: &Context,
+    context: &Volumes,
     source: &CSIPersistentVolumeSource,
 ) -> Result<VolumeAttachment, String> {
     let api: Api<VolumeAttachment> = Api::all(context.client.clone());
@@ -459,7 +459,7 @@ async fn attachment(
 }
 
 /// Unpublishes a Pod's volume, and unstages it if it was the last one on the node.
-pub(super) async fn take_back(context: &Context, found: &Found) -> Result<(), String> {
+pub(super) async fn take_back(context: &Volumes, found: &Found) -> Result<(), String> {
     let VolumeData { driver_name, volume_handle, target_path, staging_path, .. } = &found.data;
     let what = &found.data.spec_vol_id;
     let turn = context.csi.turn(driver_name, volume_handle);
