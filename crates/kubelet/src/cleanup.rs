@@ -11,6 +11,7 @@ use crate::kubelet::Kubelet;
 use crate::metrics::Measure;
 use crate::pod::identity::identity;
 use crate::pod::qos;
+use crate::step_error::StepError;
 use crate::volumes;
 
 /// What of a Pod's directory is of its volumes.
@@ -19,13 +20,13 @@ const OF_VOLUMES: [&str; 3] = ["volume-subpaths", "volumes", "volumeDevices"];
 /// Removes everything; what is gone already counts as removed.
 ///
 /// # Errors
-/// A text that says what is left.
+/// What is left.
 pub(crate) async fn clean(
     context: &Kubelet,
     pod: &Pod,
     containers: &[String],
     sandboxes: &[String],
-) -> Result<(), String> {
+) -> Result<(), StepError> {
     for id in containers {
         let request = v1::RemoveContainerRequest { container_id: id.clone() };
         gone(context.runtime.remove_container(request).await)?;
@@ -45,14 +46,14 @@ pub(crate) async fn clean(
         volumes::tear_down(&pod_dir)?;
         volumes::tear_down(&log_dir)
     });
-    cleaned.await.map_err(|error| error.to_string())?
+    Ok(cleaned.await??)
 }
 
 /// Takes back the volumes and the cgroup of a Pod of which nothing runs any more; what its containers have said stays.
 ///
 /// # Errors
-/// A text that says what is left; to be tried again.
-pub(crate) async fn release(context: &Kubelet, pod: &Pod) -> Result<(), String> {
+/// What is left; to be tried again.
+pub(crate) async fn release(context: &Kubelet, pod: &Pod) -> Result<(), StepError> {
     let pod_dir = context.config.pod_dir(&identity(pod).2);
     let cgroup = qos::cgroup_parent(&context.config.cgroup_root, pod);
     volumes::persistent::tear_down(&context.volumes, &pod_dir).await?;
@@ -62,17 +63,17 @@ pub(crate) async fn release(context: &Kubelet, pod: &Pod) -> Result<(), String> 
         }
         let start = Instant::now();
         remove_cgroup(Path::new("/sys/fs/cgroup"), &cgroup);
-        Ok::<_, String>(start.elapsed())
+        Ok::<_, StepError>(start.elapsed())
     });
-    let took = released.await.map_err(|error| error.to_string())??;
+    let took = released.await??;
     context.metrics.measure(Measure::CgroupManager, &["destroy"], took);
     Ok(())
 }
 
-fn gone<T>(result: Result<T, CriError>) -> Result<(), String> {
+fn gone<T>(result: Result<T, CriError>) -> Result<(), StepError> {
     match result {
         Ok(_) | Err(CriError::NotFound(_)) => Ok(()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -37,6 +37,7 @@ mod runtime_features;
 mod server;
 mod static_pods;
 mod stats;
+mod step_error;
 mod strays;
 mod userns;
 mod volumes;
@@ -67,6 +68,7 @@ use machine::layout::Layout;
 use metrics::KubeletMetrics;
 pub use node::{NETWORK_NOT_READY, taints};
 use node_resources::allocations::Allocations;
+use node_resources::cgroups::CgroupError;
 use node_resources::cpu::CpuManager;
 use node_resources::device_plugins::DevicePlugins;
 use node_resources::memory::MemoryManager;
@@ -315,20 +317,24 @@ async fn open_dra(config: &Config, metrics: &Arc<KubeletMetrics>) -> dra::Dra {
 
 /// Holds cgroups below what they may have, and refuses what cannot be kept. Gives how it went with those of all Pods, and
 /// what containers are told.
-async fn enforce(config: &Config, machine: &Arc<Machine>) -> Result<(Result<(), String>, Unified), Error> {
+async fn enforce(
+    config: &Config,
+    machine: &Arc<Machine>,
+) -> Result<(Result<(), CgroupError>, Unified), Error> {
     let (own, host) = (config.clone(), machine.clone());
     let done = tokio::task::spawn_blocking(move || {
         let limited = if own.cgroups_per_qos { cgroups::limit_all(&own, &host) } else { Ok(()) };
         Unified::of_host(&own, &host).map(|unified| (limited, unified))
     });
-    let done = done.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Error::Reserved)?;
+    let reserved = |why: &dyn std::fmt::Display| Error::Reserved(why.to_string());
+    let done = done.await.map_err(|error| reserved(&error))?.map_err(|error| reserved(&error))?;
     if config.enforced.kube.is_some() || config.enforced.system.is_some() {
         let config = config.clone();
         let limited = tokio::task::spawn_blocking(move || cgroups::limit_reserved(&config)).await;
-        limited.unwrap_or_else(|error| Err(error.to_string())).map_err(Error::Reserved)?;
+        limited.map_err(|error| reserved(&error))?.map_err(|error| reserved(&error))?;
     }
-    if let Some(reserved) = &config.reserved_memory {
-        memory::check_reserved(reserved, node::kept_memory(config, machine)).map_err(Error::Reserved)?;
+    if let Some(kept) = &config.reserved_memory {
+        memory::check_reserved(kept, node::kept_memory(config, machine)).map_err(|error| reserved(&error))?;
     }
     Ok(done)
 }

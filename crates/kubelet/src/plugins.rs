@@ -248,6 +248,7 @@ async fn register(context: &Arc<Kubelet>, plugin: Plugin, tasks: &Tasks) -> Resu
         Ok(Asked::Csi(answers)) => add(context, &info.name, *answers).await.map(|id| (Kind::Csi, id)),
         Ok(Asked::Dra) => {
             let added = context.resources.dra.insert(&info.name, &endpoint, &info.supported_versions);
+            let added = added.map_err(|error| error.to_string());
             added.map(|id| (Kind::Dra, id))
         }
         Ok(Asked::Device) => {

@@ -4,9 +4,23 @@
 //! Source: CRI's `StatusResponse`, `NodeStatus.runtimeHandlers` and `.features`, KEP-3857 (recursive read-only mounts),
 //! KEP-127 (user namespaces), KEP-3619 (supplemental groups policy).
 
-use cri::{RuntimeService, v1};
+use cri::{CriError, RuntimeService, v1};
 use k8s_openapi::api::core::v1::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, NodeStatus};
 use parking_lot::Mutex;
+
+/// Why a runtime handler cannot give a Pod users of its own, in upstream's words.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoUserNamespaces {
+    /// The runtime does not say what its handlers can do.
+    #[error("runtime handlers are not set")]
+    NoHandlers,
+    /// There is no such handler.
+    #[error("the handler {0:?} is not known")]
+    Unknown(String),
+    /// It says that it cannot.
+    #[error("RuntimeClass handler {0:?} does not support user namespaces")]
+    Unsupported(String),
+}
 
 /// See the module.
 #[derive(Default)]
@@ -36,12 +50,12 @@ impl RuntimeFeatures {
     ///
     /// # Errors
     /// It does not answer.
-    pub(crate) async fn ask(&self, runtime: &dyn RuntimeService) -> Result<Known, String> {
+    pub(crate) async fn ask(&self, runtime: &dyn RuntimeService) -> Result<Known, CriError> {
         if let Some(known) = self.0.lock().clone() {
             return Ok(known);
         }
         let status = runtime.status(v1::StatusRequest { verbose: false }).await;
-        self.learn(&status.map_err(|error| error.to_string())?);
+        self.learn(&status?);
         Ok(self.known())
     }
 }
@@ -76,15 +90,15 @@ impl Known {
     ///
     /// # Errors
     /// It cannot, in upstream's words.
-    pub(crate) fn check_user_namespaces(&self, handler: &str) -> Result<(), String> {
+    pub(crate) fn check_user_namespaces(&self, handler: &str) -> Result<(), NoUserNamespaces> {
         if self.handlers.is_empty() {
-            return Err("runtime handlers are not set".to_owned());
+            return Err(NoUserNamespaces::NoHandlers);
         }
         let found = self.handlers.iter().find(|known| known.name == handler);
-        let found = found.ok_or_else(|| format!("the handler {handler:?} is not known"))?;
+        let found = found.ok_or_else(|| NoUserNamespaces::Unknown(handler.to_owned()))?;
         match found.features.unwrap_or_default().user_namespaces {
             true => Ok(()),
-            false => Err(format!("RuntimeClass handler {handler:?} does not support user namespaces")),
+            false => Err(NoUserNamespaces::Unsupported(handler.to_owned())),
         }
     }
 }
@@ -133,10 +147,10 @@ mod tests {
             ("old", "RuntimeClass handler \"old\" does not support user namespaces"),
             ("other", "the handler \"other\" is not known"),
         ] {
-            assert_eq!(known.check_user_namespaces(handler), Err(why.to_owned()));
+            assert_eq!(known.check_user_namespaces(handler).unwrap_err().to_string(), why);
         }
         let silent = Known::default().check_user_namespaces("");
-        assert_eq!(silent, Err("runtime handlers are not set".to_owned()));
+        assert_eq!(silent, Err(NoUserNamespaces::NoHandlers));
         assert!(known.has_recursive_read_only(""));
         assert!(!known.has_recursive_read_only("old") && !known.has_recursive_read_only("other"));
     }

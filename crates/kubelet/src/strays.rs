@@ -33,15 +33,15 @@ pub(crate) fn remove(context: &Arc<Kubelet>, known: &BTreeSet<String>) {
     context.tasks.spawn("stray logs and cgroups", async move {
         let removed = tokio::task::spawn_blocking(move || {
             logs.iter().for_each(|path| warn(crate::volumes::tear_down(path)));
-            cgroups.iter().for_each(|path| warn(remove_cgroup(path).map_err(|error| error.to_string())));
+            cgroups.iter().for_each(|path| warn(remove_cgroup(path)));
         });
-        warn(removed.await.map_err(|error| error.to_string()));
+        warn(removed.await);
     });
 }
 
-fn warn(removed: Result<(), String>) {
+fn warn(removed: Result<(), impl std::fmt::Display>) {
     if let Err(error) = removed {
-        tracing::warn!(error, "something of a pod that is gone was not removed");
+        tracing::warn!(%error, "something of a pod that is gone was not removed");
     }
 }
 

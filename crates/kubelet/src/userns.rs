@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use cri::v1;
@@ -21,6 +21,34 @@ const LENGTH: u32 = 65_536;
 const FILE: &str = "userns";
 /// One allocation at a time.
 static ALLOCATING: Mutex<()> = Mutex::new(());
+
+/// Why a Pod gets no users of its own.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UserNamespaceError {
+    /// Other Pods have all that there are.
+    #[error("could not find an empty slot to allocate a user namespace")]
+    NoneLeft,
+    /// What a Pod, or the host, says of users cannot be read.
+    #[error("read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// What a Pod has is not said as it should be.
+    #[error("parse user namespace mappings {}: {source}", path.display())]
+    Parse { path: PathBuf, source: serde_json::Error },
+    /// It cannot be noted.
+    #[error("write user namespace mappings {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    /// The host gives other groups than users.
+    #[error("mappings for the kubelet user in /etc/subuid and /etc/subgid differ")]
+    Differ,
+    /// What the host gives begins amid a Pod's.
+    #[error("first ID {0} of the kubelet user must be a multiple of {LENGTH} and at least that")]
+    First(u32),
+    /// The host does not give enough.
+    #[error(
+        "the kubelet user must have a multiple of {LENGTH} IDs, enough for {pods_max} pods, not {length}"
+    )]
+    Length { length: u32, pods_max: u32 },
+}
 
 /// What the file says, in upstream's form.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +70,7 @@ struct Mapping {
 ///
 /// # Errors
 /// Nobody is left, or the files cannot be used.
-fn allocate(pods: &Path, uid: &str, pods_max: u32) -> Result<v1::UserNamespace, String> {
+fn allocate(pods: &Path, uid: &str, pods_max: u32) -> Result<v1::UserNamespace, UserNamespaceError> {
     let range = range(&read("/etc/subuid")?, &read("/etc/subgid")?, pods_max)?;
     allocate_in(pods, uid, range).map(namespace)
 }
@@ -51,7 +79,7 @@ fn allocate(pods: &Path, uid: &str, pods_max: u32) -> Result<v1::UserNamespace, 
 ///
 /// # Errors
 /// As [`allocate`].
-pub(crate) fn of_pod(config: &Config, pod: &Pod) -> Result<Option<v1::UserNamespace>, String> {
+pub(crate) fn of_pod(config: &Config, pod: &Pod) -> Result<Option<v1::UserNamespace>, UserNamespaceError> {
     let wants = pod.spec.as_ref().is_some_and(|spec| spec.host_users == Some(false));
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     wants.then(|| allocate(&config.root_dir.join("pods"), uid, config.max_pods)).transpose()
@@ -77,7 +105,7 @@ pub(crate) fn apply_to_container(users: Option<&v1::UserNamespace>, container: &
     }
 }
 
-fn allocate_in(pods: &Path, uid: &str, (first, count): (u32, u32)) -> Result<u32, String> {
+fn allocate_in(pods: &Path, uid: &str, (first, count): (u32, u32)) -> Result<u32, UserNamespaceError> {
     let _guard = ALLOCATING.lock().unwrap_or_else(PoisonError::into_inner);
     let path = pods.join(uid).join(FILE);
     if let Some(known) = first_of(&path)? {
@@ -88,9 +116,7 @@ fn allocate_in(pods: &Path, uid: &str, (first, count): (u32, u32)) -> Result<u32
         taken.extend(first_of(&entry.path().join(FILE))?);
     }
     let mut all = (0..count).map(|slot| first + slot * LENGTH);
-    let free = all
-        .find(|id| !taken.contains(id))
-        .ok_or("could not find an empty slot to allocate a user namespace")?;
+    let free = all.find(|id| !taken.contains(id)).ok_or(UserNamespaceError::NoneLeft)?;
     let mapping = Mapping { host_id: free, container_id: 0, length: LENGTH };
     let mappings = Mappings { uid_mappings: vec![mapping], gid_mappings: vec![mapping] };
     let write = || -> io::Result<()> {
@@ -99,17 +125,17 @@ fn allocate_in(pods: &Path, uid: &str, (first, count): (u32, u32)) -> Result<u32
         std::fs::write(&new, serde_json::to_vec(&mappings)?)?;
         std::fs::rename(new, &path)
     };
-    write().map_err(|error| format!("write user namespace mappings {}: {error}", path.display()))?;
+    write().map_err(|source| UserNamespaceError::Write { path: path.clone(), source })?;
     Ok(free)
 }
 
-fn first_of(path: &Path) -> Result<Option<u32>, String> {
+fn first_of(path: &Path) -> Result<Option<u32>, UserNamespaceError> {
     let text = match std::fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|error| format!("read {}: {error}", path.display()))?,
+        other => other.map_err(|source| UserNamespaceError::Read { path: path.to_owned(), source })?,
     };
     let mappings: Mappings = serde_json::from_slice(&text)
-        .map_err(|error| format!("parse user namespace mappings {}: {error}", path.display()))?;
+        .map_err(|source| UserNamespaceError::Parse { path: path.to_owned(), source })?;
     Ok(mappings.uid_mappings.first().map(|mapping| mapping.host_id))
 }
 
@@ -120,7 +146,7 @@ fn namespace(host_id: u32) -> v1::UserNamespace {
 }
 
 /// The first user, and for how many Pods there are some. The texts are `/etc/subuid` and `/etc/subgid`.
-fn range(subuid: &str, subgid: &str, pods_max: u32) -> Result<(u32, u32), String> {
+fn range(subuid: &str, subgid: &str, pods_max: u32) -> Result<(u32, u32), UserNamespaceError> {
     let of = |text: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix("kubelet:"))?;
         let (first, length) = line.split_once(':')?;
@@ -129,25 +155,21 @@ fn range(subuid: &str, subgid: &str, pods_max: u32) -> Result<(u32, u32), String
     let (users, groups) = (of(subuid), of(subgid));
     let Some((first, length)) = users.or(groups) else { return Ok((LENGTH, pods_max)) };
     if users != groups {
-        return Err("mappings for the kubelet user in /etc/subuid and /etc/subgid differ".to_owned());
+        return Err(UserNamespaceError::Differ);
     }
     if first < LENGTH || first % LENGTH != 0 {
-        return Err(format!(
-            "first ID {first} of the kubelet user must be a multiple of {LENGTH} and at least that"
-        ));
+        return Err(UserNamespaceError::First(first));
     }
     if length % LENGTH != 0 || length / LENGTH < pods_max {
-        return Err(format!(
-            "the kubelet user must have a multiple of {LENGTH} IDs, enough for {pods_max} pods, not {length}"
-        ));
+        return Err(UserNamespaceError::Length { length, pods_max });
     }
     Ok((first, length / LENGTH))
 }
 
-fn read(path: &str) -> Result<String, String> {
+fn read(path: &str) -> Result<String, UserNamespaceError> {
     match std::fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        other => other.map_err(|error| format!("read {path}: {error}")),
+        other => other.map_err(|source| UserNamespaceError::Read { path: path.into(), source }),
     }
 }
 
@@ -159,13 +181,13 @@ mod tests {
     fn each_pod_has_users_of_its_own_and_keeps_them() {
         let dir = tempfile::tempdir().unwrap();
         let allocate = |uid: &str| allocate_in(dir.path(), uid, (65_536, 2));
-        assert_eq!(allocate("a"), Ok(65_536));
-        assert_eq!(allocate("b"), Ok(131_072));
-        assert_eq!(allocate("a"), Ok(65_536), "again");
-        let none = allocate("c").unwrap_err();
+        assert_eq!(allocate("a").unwrap(), 65_536);
+        assert_eq!(allocate("b").unwrap(), 131_072);
+        assert_eq!(allocate("a").unwrap(), 65_536, "again");
+        let none = allocate("c").unwrap_err().to_string();
         assert_eq!(none, "could not find an empty slot to allocate a user namespace");
         std::fs::remove_dir_all(dir.path().join("a")).unwrap();
-        assert_eq!(allocate("c"), Ok(65_536));
+        assert_eq!(allocate("c").unwrap(), 65_536);
     }
 
     #[test]
@@ -173,8 +195,8 @@ mod tests {
         let check = |subuid: &str, subgid: &str, expect: Result<(u32, u32), &str>| {
             let found = range(subuid, subgid, 110);
             match (&found, &expect) {
-                (Err(error), Err(expect)) => assert!(error.contains(expect), "{error}"),
-                _ => assert_eq!(found, expect.map_err(str::to_owned)),
+                (Err(error), Err(expect)) => assert!(error.to_string().contains(expect), "{error}"),
+                _ => assert_eq!(found.map_err(|error| error.to_string()), expect.map_err(str::to_owned)),
             }
         };
         let given = "root:1:2\nkubelet:131072:7208960\n";

@@ -27,11 +27,28 @@ pub(crate) fn kubepods(config: &Config) -> String {
 /// The weight of those that ask for nothing. Source: `MinShares`.
 const SHARES_MIN: u64 = 2;
 
+/// Why a cgroup does not hold what is in it to what it may have.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CgroupError {
+    /// The kernel has not taken a limit.
+    #[error(transparent)]
+    Kernel(#[from] sys::Error),
+    /// What is reserved is for processes in a cgroup that is not there; in upstream's words.
+    #[error("failed to enforce {name} Reserved Cgroup Limits on {path:?}: {path:?} cgroup does not exist")]
+    NoReserved { name: &'static str, path: String },
+    /// The kernel has not taken what is reserved for a limit; in upstream's words.
+    #[error("failed to enforce {name} Reserved Cgroup Limits on {path:?}: {source}")]
+    Reserved { name: &'static str, path: String, source: sys::Error },
+    /// It was not tried to the end.
+    #[error(transparent)]
+    Task(#[from] tokio::task::JoinError),
+}
+
 /// Makes the cgroups of all Pods together and of their classes. Blocking.
 ///
 /// # Errors
 /// A text: Pods are not held below what they may have, as when they use more already.
-pub(crate) fn limit_all(config: &Config, machine: &Machine) -> Result<(), String> {
+pub(crate) fn limit_all(config: &Config, machine: &Machine) -> Result<(), CgroupError> {
     let root = kubepods(config);
     let limited = try_set(&root, &limits_of_all(config, machine));
     let least = Limits { cpu_shares: Some(SHARES_MIN), ..Limits::default() };
@@ -78,7 +95,7 @@ const NOT_ENFORCED: &str = "FailedNodeAllocatableEnforcement";
 pub(crate) async fn enforce(
     context: Arc<NodeResources>,
     machine: Arc<Machine>,
-    mut limited: Result<(), String>,
+    mut limited: Result<(), CgroupError>,
 ) {
     let config = &context.config;
     for (name, cgroup) in [("system", &config.enforced.system), ("kube", &config.enforced.kube)] {
@@ -94,7 +111,7 @@ pub(crate) async fn enforce(
         tokio::time::sleep(RETRY).await;
         let (config, machine) = (config.clone(), machine.clone());
         let again = tokio::task::spawn_blocking(move || limit_all(&config, &machine));
-        limited = again.await.unwrap_or_else(|error| Err(error.to_string()));
+        limited = again.await.unwrap_or_else(|error| Err(error.into()));
     }
     context.node_event(EventType::Normal, ENFORCED, "Updated Node Allocatable limit across pods".to_owned());
 }
@@ -118,21 +135,23 @@ pub(crate) async fn weigh_burstable(context: Arc<NodeResources>) {
 ///
 /// # Errors
 /// In upstream's words: there is no such cgroup, or it takes no limits.
-pub(crate) fn limit_reserved(config: &Config) -> Result<(), String> {
-    let cgroups = Cgroups::detect().map_err(|error| error.to_string())?;
+pub(crate) fn limit_reserved(config: &Config) -> Result<(), CgroupError> {
+    let cgroups = Cgroups::detect()?;
     let all = [
         ("System", &config.enforced.system, &config.reserved.system),
         ("Kube", &config.enforced.kube, &config.reserved.kube),
     ];
     for (name, cgroup, amounts) in all {
         let Some(ReservedCgroup { path, is_cpu_only }) = cgroup else { continue };
-        let failed =
-            |why: String| format!("failed to enforce {name} Reserved Cgroup Limits on {path:?}: {why}");
         if !cgroups.exists(path) {
-            return Err(failed(format!("{path:?} cgroup does not exist")));
+            return Err(CgroupError::NoReserved { name, path: path.clone() });
         }
         let limits = reserved_limits(amounts, *is_cpu_only);
-        let missing = cgroups.set_limits(path, &limits).map_err(|error| failed(error.to_string()))?;
+        let missing = cgroups.set_limits(path, &limits).map_err(|source| CgroupError::Reserved {
+            name,
+            path: path.clone(),
+            source,
+        })?;
         if !missing.is_empty() {
             tracing::warn!(path, ?missing, "the host has not all controllers for what is reserved");
         }
@@ -168,7 +187,7 @@ impl Which {
 ///
 /// # Errors
 /// A text: the cgroup cannot be made.
-pub(crate) async fn limit_pod(context: &NodeResources, pod: &Pod, which: Which) -> Result<(), String> {
+pub(crate) async fn limit_pod(context: &NodeResources, pod: &Pod, which: Which) -> Result<(), CgroupError> {
     let is_wanted = context.config.cgroups_per_qos && which != Which::NONE;
     let Some(spec) = pod.spec.as_ref().filter(|_| is_wanted) else { return Ok(()) };
     let mut wanted = qos::pod_resources(spec);
@@ -197,7 +216,7 @@ pub(crate) async fn limit_pod(context: &NodeResources, pod: &Pod, which: Which) 
     let path = qos::cgroup_parent(&context.config.cgroup_root, pod);
     let start = std::time::Instant::now();
     let set = tokio::task::spawn_blocking(move || set(&path, &limits));
-    let operation = if set.await.map_err(|error| error.to_string())? { "update" } else { "create" };
+    let operation = if set.await? { "update" } else { "create" };
     context.metrics.measure(Measure::CgroupManager, &[operation], start.elapsed());
     Ok(())
 }
@@ -208,17 +227,17 @@ fn set(path: &str, limits: &Limits) -> bool {
     done.unwrap_or_else(|_| Cgroups::detect().is_ok_and(|cgroups| cgroups.exists(path)))
 }
 
-fn try_set(path: &str, limits: &Limits) -> Result<bool, String> {
+fn try_set(path: &str, limits: &Limits) -> Result<bool, CgroupError> {
     let done = Cgroups::detect().and_then(|cgroups| {
         let was_there = cgroups.exists(path);
         cgroups.create(path)?;
         Ok((was_there, cgroups.set_limits(path, limits)?))
     });
-    let (was_there, missing) = done.map_err(|error| {
-        let error = &error as &(dyn std::error::Error + 'static);
+    let (was_there, missing) = done.inspect_err(|error| {
+        let error = error as &(dyn std::error::Error + 'static);
         tracing::warn!(path, error, "a cgroup was not limited");
-        error.to_string()
     })?;
+
     if !missing.is_empty() {
         tracing::debug!(path, ?missing, "the host has not all controllers for a cgroup");
     }

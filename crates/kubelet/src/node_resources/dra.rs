@@ -6,6 +6,7 @@
 
 pub(crate) mod api;
 mod claims;
+mod error;
 mod slices;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,7 @@ use crate::node_resources::NodeResources;
 use crate::node_resources::pod_resources::api::DynamicResource;
 use api::{ClaimsRequest, Driver};
 use claims::{ClaimInfo, Claims, Prepared};
+pub(crate) use error::DraError;
 
 /// Before what a Pod that is gone has left is tried to be taken back again.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
@@ -68,12 +70,9 @@ impl Dra {
     ///
     /// # Errors
     /// In upstream's words: it speaks nothing that is known.
-    pub(crate) fn insert(&self, name: &str, endpoint: &Path, services: &[String]) -> Result<u64, String> {
-        let driver = Driver::new(name, endpoint, services, &self.metrics).map_err(|why| {
-            let endpoint = endpoint.display();
-            format!(
-                "invalid supported gRPC versions of DRA driver plugin {name} at endpoint {endpoint}: {why}"
-            )
+    pub(crate) fn insert(&self, name: &str, endpoint: &Path, services: &[String]) -> Result<u64, DraError> {
+        let driver = Driver::new(name, endpoint, services, &self.metrics).map_err(|source| {
+            DraError::Versions { name: name.to_owned(), endpoint: endpoint.to_owned(), source }
         })?;
         let id = self.counter.fetch_add(1, Ordering::Relaxed);
         self.drivers.lock().insert(name.to_owned(), (id, driver));
@@ -90,8 +89,8 @@ impl Dra {
         is_same
     }
 
-    fn driver(&self, name: &str) -> Result<Driver, String> {
-        let missing = || format!("DRA driver {name} is not registered");
+    fn driver(&self, name: &str) -> Result<Driver, DraError> {
+        let missing = || DraError::NotRegistered(name.to_owned());
         self.drivers.lock().get(name).map(|(_, driver)| driver.clone()).ok_or_else(missing)
     }
 
@@ -109,15 +108,15 @@ impl Dra {
     ///
     /// # Errors
     /// In upstream's words.
-    pub(crate) async fn prepare(&self, context: &Context, pod: &Pod) -> Result<(), String> {
+    pub(crate) async fn prepare(&self, context: &Context, pod: &Pod) -> Result<(), DraError> {
         self.measured("PrepareResources", self.try_prepare(context, pod)).await
     }
 
     async fn measured(
         &self,
         operation: &str,
-        work: impl Future<Output = Result<(), String>>,
-    ) -> Result<(), String> {
+        work: impl Future<Output = Result<(), DraError>>,
+    ) -> Result<(), DraError> {
         let start = Instant::now();
         let result = work.await;
         let is_error = if result.is_err() { "true" } else { "false" };
@@ -125,12 +124,16 @@ impl Dra {
         result
     }
 
-    async fn try_prepare(&self, context: &Context, pod: &Pod) -> Result<(), String> {
-        let failed = |why| format!("prepare dynamic resources: {why}");
+    async fn try_prepare(&self, context: &Context, pod: &Pod) -> Result<(), DraError> {
+        let failed = |why| DraError::Prepare(Box::new(why));
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let mut wanted = Vec::new();
         for claim in of_pod(pod) {
-            let Some(meant) = resource_claim::must_be(pod, claim).map_err(failed)? else { continue };
+            let Some(meant) =
+                resource_claim::must_be(pod, claim).map_err(|why| failed(DraError::NotOfPod(why)))?
+            else {
+                continue;
+            };
             wanted.push(self.check(context, pod, &meant).await.map_err(failed)?);
         }
         if wanted.is_empty() {
@@ -156,19 +159,25 @@ impl Dra {
     }
 
     /// A claim that the Pod may use, and whose drivers are here. Nothing is written down before that is known.
-    async fn check(&self, context: &Context, pod: &Pod, meant: &Meant) -> Result<ClaimInfo, String> {
+    async fn check(&self, context: &Context, pod: &Pod, meant: &Meant) -> Result<ClaimInfo, DraError> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let name = meant.name().unwrap_or_default();
         let api = Api::<ResourceClaim>::namespaced(context.client.clone(), namespace);
-        let claim = api.get(name).await.map_err(|error| format!("fetch ResourceClaim {name}: {error}"))?;
+        let claim = api
+            .get(name)
+            .await
+            .map_err(|source| DraError::Fetch { name: name.to_owned(), source: Box::new(source) })?;
         if matches!(meant, Meant::Made(_)) {
-            resource_claim::check_owner(pod, &claim)?;
+            resource_claim::check_owner(pod, &claim).map_err(DraError::NotOfPod)?;
         }
         if !is_reserved_for(pod, &claim) {
             let text = |part: &Option<String>| part.clone().unwrap_or_default();
-            let (pod, uid) = (text(&pod.metadata.name), text(&pod.metadata.uid));
-            let claim = text(&claim.metadata.uid);
-            return Err(format!("pod {pod} ({uid}) is not allowed to use ResourceClaim {name} ({claim})"));
+            return Err(DraError::NotReserved {
+                pod: text(&pod.metadata.name),
+                pod_uid: text(&pod.metadata.uid),
+                claim: name.to_owned(),
+                claim_uid: text(&claim.metadata.uid),
+            });
         }
         let info = ClaimInfo::of(&claim)?;
         info.drivers.keys().try_for_each(|driver| self.driver(driver).map(drop))?;
@@ -179,7 +188,7 @@ impl Dra {
     ///
     /// # Errors
     /// In upstream's words: a claim is not prepared.
-    pub(crate) fn devices(&self, pod: &Pod, container: &Container) -> Result<Vec<v1::CdiDevice>, String> {
+    pub(crate) fn devices(&self, pod: &Pod, container: &Container) -> Result<Vec<v1::CdiDevice>, DraError> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let used = container.resources.as_ref().and_then(|resources| resources.claims.as_deref());
         let used = used.unwrap_or_default();
@@ -190,9 +199,9 @@ impl Dra {
             for reference in used.iter().filter(|reference| reference.name == claim.name) {
                 let Some(name) = meant.name() else { continue };
                 let info = claims.get(&format!("{namespace}/{name}"));
-                let info = info.ok_or_else(|| {
-                    format!("internal error: unable to get claim info for ResourceClaim {name} in namespace {namespace}")
-                })?;
+                let missing =
+                    || DraError::NotPrepared { namespace: namespace.to_owned(), name: name.to_owned() };
+                let info = info.ok_or_else(missing)?;
                 let request = reference.request.as_deref().filter(|request| !request.is_empty());
                 for device in info.cdi_devices(request) {
                     if !names.contains(device) {
@@ -222,15 +231,15 @@ impl Dra {
     ///
     /// # Errors
     /// In upstream's words; what is left is tried again by whoever asks again.
-    pub(crate) async fn unprepare(&self, pod: &str) -> Result<(), String> {
+    pub(crate) async fn unprepare(&self, pod: &str) -> Result<(), DraError> {
         if !self.holds(pod) {
             return Ok(());
         }
         self.measured("UnprepareResources", self.try_unprepare(pod)).await
     }
 
-    async fn try_unprepare(&self, pod: &str) -> Result<(), String> {
-        let failed = |why| format!("unprepare dynamic resources: {why}");
+    async fn try_unprepare(&self, pod: &str) -> Result<(), DraError> {
+        let failed = |why| DraError::Unprepare(Box::new(why));
         let _turn = self.turn.lock().await;
         let last = self.claims.lock().leave(pod).map_err(failed)?;
         for (name, claims) in by_driver(&last) {
@@ -254,23 +263,19 @@ fn request(claims: &[&ClaimInfo]) -> ClaimsRequest {
     ClaimsRequest { claims: claims.iter().map(|info| info.message()).collect() }
 }
 
-fn rpc(call: &str, status: &tonic::Status) -> String {
-    format!("{call}: rpc error: code = {:?} desc = {}", status.code(), status.message())
-}
-
 /// What a driver has prepared, by claim.
 async fn prepare_with(
     driver: &Driver,
     claims: &[&ClaimInfo],
-) -> Result<Vec<(String, Vec<Prepared>)>, String> {
+) -> Result<Vec<(String, Vec<Prepared>)>, DraError> {
     const CALL: &str = "NodePrepareResources";
     let answer = driver.node_prepare_resources(request(claims)).await;
-    let mut answer = answer.map_err(|status| rpc(CALL, &status))?.claims;
+    let mut answer = answer.map_err(|status| DraError::Call { call: CALL, status: Box::new(status) })?.claims;
     let mut prepared = Vec::new();
     for info in claims {
         let Some(result) = answer.remove(&info.uid) else { continue };
         if !result.error.is_empty() {
-            return Err(format!("{CALL} failed for ResourceClaim {}: {}", info.name, result.error));
+            return Err(DraError::Refused { call: CALL, claim: info.name.clone(), why: result.error });
         }
         prepared.push((info.key(), result.devices.into_iter().map(Prepared::from).collect()));
     }
@@ -278,17 +283,17 @@ async fn prepare_with(
     Ok(prepared)
 }
 
-async fn unprepare_with(driver: &Driver, claims: &[&ClaimInfo]) -> Result<(), String> {
+async fn unprepare_with(driver: &Driver, claims: &[&ClaimInfo]) -> Result<(), DraError> {
     const CALL: &str = "NodeUnprepareResources";
     let answer = driver.node_unprepare_resources(request(claims)).await;
-    let mut answer = answer.map_err(|status| rpc(CALL, &status))?.claims;
+    let mut answer = answer.map_err(|status| DraError::Call { call: CALL, status: Box::new(status) })?.claims;
     let mut unfinished = 0;
     for info in claims {
         match answer.remove(&info.uid) {
             None => unfinished += 1,
             Some(result) if result.error.is_empty() => {}
             Some(result) => {
-                return Err(format!("{CALL} failed for ResourceClaim {}: {}", info.name, result.error));
+                return Err(DraError::Refused { call: CALL, claim: info.name.clone(), why: result.error });
             }
         }
     }
@@ -296,11 +301,11 @@ async fn unprepare_with(driver: &Driver, claims: &[&ClaimInfo]) -> Result<(), St
 }
 
 /// A driver answers for every claim, and for no other.
-fn complete(call: &str, unfinished: usize, unknown: Option<&String>) -> Result<(), String> {
+fn complete(call: &'static str, unfinished: usize, unknown: Option<&String>) -> Result<(), DraError> {
     match (unknown, unfinished) {
-        (Some(uid), _) => Err(format!("{call} returned result for unknown claim UID {uid}")),
+        (Some(uid), _) => Err(DraError::Unknown { call, uid: uid.clone() }),
         (None, 0) => Ok(()),
-        (None, count) => Err(format!("{call} skipped {count} ResourceClaims")),
+        (None, count) => Err(DraError::Skipped { call, count }),
     }
 }
 
@@ -313,7 +318,7 @@ pub(crate) fn take_back(context: &Arc<NodeResources>, known: &BTreeSet<String>) 
         context.tasks.clone().spawn("claims of a pod that is gone", async move {
             let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.1);
             while let Err(error) = context.dra.unprepare(&pod).await {
-                tracing::info!(error, pod, "claims of a pod that is gone are still prepared");
+                tracing::info!(%error, pod, "claims of a pod that is gone are still prepared");
                 tokio::time::sleep(backoff.next(&context.random)).await;
             }
         });
@@ -356,7 +361,7 @@ mod tests {
             drivers: [(driver.clone(), Vec::new())].into(),
             ..ClaimInfo::default()
         };
-        assert_eq!(dra.claims.lock().add(info.clone(), "u"), Ok(true));
+        assert!(dra.claims.lock().add(info.clone(), "u").unwrap());
         let cdi_devices = vec!["gpu.example.com/gpu=g0".to_owned()];
         let device = Prepared { pool: "pool".into(), device: "g0".into(), requests: Vec::new(), cdi_devices };
         let prepared = BTreeMap::from([(driver.clone(), vec![device])]);

@@ -180,21 +180,27 @@ impl MemoryManager {
     }
 }
 
+/// The NUMA nodes do not keep what the node does; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the total amount \"{total}\" of type \"memory\" is not equal to the value \"{kept}\" determined by Node Allocatable feature"
+)]
+pub(crate) struct UnequalReserved {
+    total: machinery::quantity::Quantity,
+    kept: machinery::quantity::Quantity,
+}
+
 /// Whether what is reserved on all nodes together is what Pods cannot have anyway.
 ///
 /// # Errors
 /// In upstream's words.
-pub(crate) fn check_reserved(reserved: &ReservedMemory, kept: i64) -> Result<(), String> {
+pub(crate) fn check_reserved(reserved: &ReservedMemory, kept: i64) -> Result<(), UnequalReserved> {
     let total: i64 = reserved.values().filter_map(|own| own.get("memory")).sum();
     if total == kept {
         return Ok(());
     }
     let text = |bytes: i64| machinery::quantity::Quantity::new(bytes, machinery::quantity::Format::BinarySi);
-    Err(format!(
-        "the total amount \"{}\" of type \"memory\" is not equal to the value \"{}\" determined by Node Allocatable feature",
-        text(total),
-        text(kept)
-    ))
+    Err(UnequalReserved { total: text(total), kept: text(kept) })
 }
 
 /// Nodes that are used for one container together are used for no other alone.

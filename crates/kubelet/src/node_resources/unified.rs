@@ -38,18 +38,21 @@ struct Swap {
     swap: i64,
 }
 
+/// v1 cannot end all processes of a container together; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+#[error("singleProcessOOMKill must not be explicitly set to false when using cgroup v1")]
+pub(crate) struct NeedsCgroupV2;
+
 impl Unified {
     /// Of v1 there is nothing. Blocking.
     ///
     /// # Errors
     /// In upstream's words: v1 cannot do what is wanted.
-    pub(crate) fn of_host(config: &Config, machine: &Machine) -> Result<Self, String> {
+    pub(crate) fn of_host(config: &Config, machine: &Machine) -> Result<Self, NeedsCgroupV2> {
         let cgroups = Cgroups::detect().ok();
         let is_v2 = cgroups.as_ref().is_some_and(|cgroups| cgroups.version() == Version::V2);
         if !is_v2 && config.single_process_oom_kill == Some(false) {
-            return Err(
-                "singleProcessOOMKill must not be explicitly set to false when using cgroup v1".into()
-            );
+            return Err(NeedsCgroupV2);
         }
         let has_swap = |cgroups: Cgroups| {
             // The root has none: whatever is below it does.

@@ -25,6 +25,7 @@ use crate::pod::lifecycle::is_over;
 use crate::pod::next_actions::PodAction;
 use crate::pod::roles::find_container;
 use crate::pod::snapshot::{PodSnapshot, Sandbox};
+use crate::step_error::StepError;
 use crate::volumes::objects::{PodObjects, Token, renewed_token};
 use crate::volumes::persistent::VolumeError;
 use crate::volumes::{self, TokenKey, VolumeInput, token_keys};
@@ -67,31 +68,13 @@ impl Worker {
                 self.spawn(key, run_sandbox(context, pod, (attempt, old), cause));
             }
             PodAction::PullImage { image, policy } => {
-                let (objects, images) = (self.objects.clone(), context.image_store.clone());
-                self.spawn(key, async move {
-                    let had = pull::have_image(images, pod, objects, (image.clone(), policy), cause).await;
-                    let pulled = had.as_ref().ok().and_then(|had| had.pulled);
-                    Outcome::Image(image, had.map(|had| had.reference), pulled)
-                });
+                self.launch_pull(key, image, policy);
             }
             PodAction::Start { name, attempt, after } => self.launch_start(key, name, attempt, after),
             PodAction::Kill { id, name, grace, message, after } => {
-                let turn = handlers::Turn { after, running: self.running.subscribe() };
-                let kill = handlers::Kill {
-                    id: id.clone(),
-                    name,
-                    grace,
-                    message,
-                    ips: self.ips(),
-                    turn: Some(turn),
-                };
-                self.spawn(key, async move {
-                    match handlers::kill_container(&context, &pod, kill).await {
-                        Ok(status) => Outcome::Killed(status.map(|status| (status, String::new()))),
-                        Err(CriError::NotFound(_)) => Outcome::ContainerRemoved(id),
-                        Err(error) => Outcome::Failed(error.to_string()),
-                    }
-                });
+                let turn = Some(handlers::Turn { after, running: self.running.subscribe() });
+                let kill = handlers::Kill { id, name, grace, message, ips: self.ips(), turn };
+                self.launch_kill(key, kill);
             }
             PodAction::TellBackOff { name, id } => self.tell_back_off(name, id),
             PodAction::Resize { id, resources, .. } => self.launch_resize(key, id, resources),
@@ -125,6 +108,27 @@ impl Worker {
             PodAction::Delete => self.spawn(key, delete(context, pod)),
             PodAction::WakeAt(_) => {}
         }
+    }
+
+    fn launch_pull(&mut self, key: JobKey, image: String, policy: String) {
+        let (images, objects) = (self.context.image_store.clone(), self.objects.clone());
+        let (pod, cause) = (self.pod(), self.cause);
+        self.spawn(key, async move {
+            let had = pull::have_image(images, pod, objects, (image.clone(), policy), cause).await;
+            let pulled = had.as_ref().ok().and_then(|had| had.pulled);
+            Outcome::Image(image, had.map(|had| had.reference), pulled)
+        });
+    }
+
+    fn launch_kill(&mut self, key: JobKey, kill: handlers::Kill) {
+        let (context, pod, id) = (self.context.clone(), self.pod(), kill.id.clone());
+        self.spawn(key, async move {
+            match handlers::kill_container(&context, &pod, kill).await {
+                Ok(status) => Outcome::Killed(status.map(|status| (status, String::new()))),
+                Err(CriError::NotFound(_)) => Outcome::ContainerRemoved(id),
+                Err(error) => Outcome::Failed(error.into()),
+            }
+        });
     }
 
     /// Once for each end.
@@ -175,7 +179,7 @@ impl Worker {
         self.spawn(JobKey::Refresh, async move {
             match runtime_state(&context, &uid).await {
                 Ok((sandboxes, containers)) => Outcome::Runtime { known, sandboxes, containers },
-                Err(error) => Outcome::Failed(error.to_string()),
+                Err(error) => Outcome::Failed(error.into()),
             }
         });
     }
@@ -189,7 +193,7 @@ impl Worker {
             match cause::send(&context.client, &request).await {
                 Ok(pod) => Outcome::StatusWritten(Box::new(pod)),
                 Err(kube::Error::Api(status)) if status.code == 404 => Outcome::Gone,
-                Err(error) => Outcome::StatusFailed(error.to_string()),
+                Err(error) => Outcome::StatusFailed(Box::new(error)),
             }
         });
     }
@@ -234,7 +238,7 @@ fn ids(snapshot: &PodSnapshot) -> (Vec<String>, Vec<String>) {
 fn finished<T>(result: Result<T, CriError>, done: Outcome) -> Outcome {
     match result {
         Ok(_) | Err(CriError::NotFound(_)) => done,
-        Err(error) => Outcome::Failed(error.to_string()),
+        Err(error) => Outcome::Failed(error.into()),
     }
 }
 
@@ -313,10 +317,10 @@ async fn try_run_sandbox(
     pod: &Pod,
     attempt: u32,
     old: Vec<String>,
-) -> Result<Sandbox, String> {
+) -> Result<Sandbox, StepError> {
     for pod_sandbox_id in old {
         let stopped = context.runtime.stop_pod_sandbox(v1::StopPodSandboxRequest { pod_sandbox_id }).await;
-        stopped.map_err(|e| e.to_string())?;
+        stopped?;
     }
     let resolv_conf = tokio::fs::read_to_string(&context.config.resolv_conf).await.unwrap_or_default();
     let mut config = sandbox_config(&context.config, pod, attempt, &resolv_conf);
@@ -340,10 +344,12 @@ async fn try_run_sandbox(
     )
     .await?;
     let log_directory = config.log_directory.clone();
-    tokio::fs::create_dir_all(&log_directory).await.map_err(|e| format!("mkdir {log_directory}: {e}"))?;
+    tokio::fs::create_dir_all(&log_directory)
+        .await
+        .map_err(|source| StepError::LogDirectory { path: log_directory, source })?;
     let handler = runtime_handler.clone();
     let request = v1::RunPodSandboxRequest { config: Some(config), runtime_handler };
-    let _permit = context.limit.acquire().await.map_err(|e| e.to_string())?;
+    let _permit = context.limit.acquire().await?;
     let start = std::time::Instant::now();
     let answer = context.operation("run_podsandbox", context.runtime.run_pod_sandbox(request)).await;
     context.metrics.pod_started(&handler, start.elapsed(), answer.as_ref().map(drop).map_err(drop));
@@ -398,6 +404,6 @@ async fn delete(context: Arc<Kubelet>, pod: Arc<Pod>) -> Outcome {
         Ok(_) => Outcome::Deleted,
         // Gone, or another object has its name by now.
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Outcome::Gone,
-        Err(error) => Outcome::Failed(error.to_string()),
+        Err(error) => Outcome::Failed(Box::new(error).into()),
     }
 }

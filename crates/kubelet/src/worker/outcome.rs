@@ -10,11 +10,13 @@ use super::report::Report;
 use super::{Worker, merge};
 use crate::config::CRASH_LOOP_MAX;
 use crate::metrics::Measure;
+use crate::node_resources::dra::DraError;
 use crate::pod::crash_backoff;
 use crate::pod::job::JobKey;
 use crate::pod::roles::find_container;
 use crate::pod::snapshot::{Failure, Sandbox, Step};
 use crate::pod::time::after;
+use crate::step_error::StepError;
 use crate::volumes::TokenKey;
 use crate::volumes::objects::Token;
 use crate::volumes::persistent::VolumeError;
@@ -31,11 +33,11 @@ pub(crate) type Refusal = (String, String);
 pub(crate) enum Outcome {
     /// Tokens that were fetched on the way.
     Volumes(Result<Vec<(TokenKey, Token)>, VolumeError>),
-    Claims(Result<(), String>),
+    Claims(Result<(), DraError>),
     /// Whether drivers have taken everything back.
-    ClaimsTakenBack(Result<(), String>),
+    ClaimsTakenBack(Result<(), DraError>),
     VolumesUpdated(Result<Vec<(TokenKey, Token)>, VolumeError>),
-    Sandbox(Result<Sandbox, String>),
+    Sandbox(Result<Sandbox, StepError>),
     /// The image's name; then its reference.
     /// Last, when it was pulled.
     Image(String, Result<String, Refusal>, Option<(Timestamp, Timestamp)>),
@@ -43,7 +45,7 @@ pub(crate) enum Outcome {
     Started(String, Option<Timestamp>, Result<(v1::ContainerStatus, String), Refusal>),
     Killed(Option<(v1::ContainerStatus, String)>),
     /// What the runtime says about the container afterwards.
-    Resized(Result<Box<v1::ContainerStatus>, String>),
+    Resized(Result<Box<v1::ContainerStatus>, StepError>),
     Runtime {
         known: Vec<String>,
         sandboxes: Vec<Sandbox>,
@@ -59,9 +61,9 @@ pub(crate) enum Outcome {
     Deleted,
     Gone,
     StatusWritten(Box<Pod>),
-    StatusFailed(String),
+    StatusFailed(Box<kube::Error>),
     /// Try again a little later.
-    Failed(String),
+    Failed(StepError),
 }
 
 impl Worker {
@@ -77,10 +79,11 @@ impl Worker {
                 self.snapshot.sandbox_failure = None;
                 merge::sandbox(&mut self.snapshot, sandbox);
             }
-            Outcome::Sandbox(Err(message)) => {
+            Outcome::Sandbox(Err(error)) => {
                 let delay = next_delay(self.snapshot.sandbox_failure.as_ref());
                 let reason = "FailedCreatePodSandBox".to_owned();
-                self.snapshot.sandbox_failure = Some(Failure { reason, message, at: now, delay });
+                self.snapshot.sandbox_failure =
+                    Some(Failure { reason, message: error.to_string(), at: now, delay });
             }
             Outcome::Image(image, result, pulled) => {
                 pulled.into_iter().for_each(|span| self.startup.pulled(span));
@@ -122,11 +125,11 @@ impl Worker {
             Outcome::Gone => self.snapshot.removed_from_api = true,
             Outcome::StatusWritten(pod) => self.status_written(*pod, now),
             Outcome::StatusFailed(error) => {
-                tracing::warn!(pod = self.snapshot.uid(), error, "the pod's status was not written");
+                tracing::warn!(pod = self.snapshot.uid(), %error, "the pod's status was not written");
                 self.report.failed(now);
             }
             Outcome::Failed(error) => {
-                tracing::warn!(pod = self.snapshot.uid(), step = %key, error, "a step of the pod failed");
+                tracing::warn!(pod = self.snapshot.uid(), step = %key, %error, "a step of the pod failed");
                 if key != JobKey::Refresh {
                     self.retry_later(key, now);
                 }
@@ -158,10 +161,10 @@ impl Worker {
         self.snapshot.images.insert(image, step);
     }
 
-    fn resized(&mut self, key: JobKey, result: Result<Box<v1::ContainerStatus>, String>, now: Timestamp) {
+    fn resized(&mut self, key: JobKey, result: Result<Box<v1::ContainerStatus>, StepError>, now: Timestamp) {
         let error = match result {
             Ok(status) => return merge::container(&mut self.snapshot, &status, ""),
-            Err(error) => error,
+            Err(error) => error.to_string(),
         };
         if self.snapshot.resize.error.as_ref() != Some(&error) {
             let pod = self.pod();
@@ -208,21 +211,21 @@ impl Worker {
         self.retries.insert(key, after(now, delay));
     }
 
-    fn claims_prepared(&mut self, result: Result<(), String>, now: Timestamp) {
+    fn claims_prepared(&mut self, result: Result<(), DraError>, now: Timestamp) {
         self.snapshot.holds_claims = self.context.resources.dra.holds(self.snapshot.uid());
         self.snapshot.claims = match result {
             Ok(()) => Step::Ready(String::new()),
-            Err(message) => {
+            Err(error) => {
                 let delay = next_delay(self.snapshot.claims.failure());
-                let reason = "FailedPrepareDynamicResources".to_owned();
+                let (reason, message) = ("FailedPrepareDynamicResources".to_owned(), error.to_string());
                 Step::Failed(Failure { reason, message, at: now, delay })
             }
         };
     }
 
-    fn claims_taken_back(&mut self, key: JobKey, result: Result<(), String>, now: Timestamp) {
+    fn claims_taken_back(&mut self, key: JobKey, result: Result<(), DraError>, now: Timestamp) {
         if let Err(error) = result {
-            tracing::warn!(pod = self.snapshot.uid(), error, "claims were not taken back");
+            tracing::warn!(pod = self.snapshot.uid(), %error, "claims were not taken back");
             self.retry_later(key, now);
             return;
         }

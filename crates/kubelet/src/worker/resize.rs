@@ -19,6 +19,7 @@ use crate::pod::lifecycle::is_finished;
 use crate::pod::qos::{QosClass, class_of};
 use crate::pod::resize::{self, Refused};
 use crate::pod::snapshot::Container;
+use crate::step_error::StepError;
 
 impl Worker {
     /// Takes a newer object; of its resources only those that the node has agreed to count.
@@ -127,7 +128,7 @@ impl Worker {
                 };
                 match context.runtime.update_container_resources(request).await {
                     Ok(_) | Err(cri::CriError::NotFound(_)) => Outcome::Nothing,
-                    Err(error) => Outcome::Failed(error.to_string()),
+                    Err(error) => Outcome::Failed(error.into()),
                 }
             });
         }
@@ -186,14 +187,14 @@ impl Worker {
                     ..v1::UpdateContainerResourcesRequest::default()
                 };
                 let updated = context.runtime.update_container_resources(request).await;
-                updated.map_err(|error| error.to_string())?;
+                updated?;
                 limit_pod(&context.resources, &pod, Which::ALL).await?;
                 tell_runtime(&context, &pod, sandbox).await;
                 let request = v1::ContainerStatusRequest { container_id: id.clone(), verbose: false };
                 let answer = context.runtime.container_status(request).await;
-                answer.map_err(|error| error.to_string())
+                Ok(answer?)
             };
-            let carried_out: Result<_, String> = carry_out.await;
+            let carried_out: Result<_, StepError> = carry_out.await;
             let success = if carried_out.is_ok() { "true" } else { "false" };
             let milliseconds = start.elapsed().as_secs_f64() * 1000.0;
             context.metrics.measure(Measure::PodResize, &[success], milliseconds);
@@ -221,14 +222,12 @@ fn takes_memory(container: &Container, wanted: &v1::LinuxContainerResources) -> 
 /// Nobody is killed for memory that they have: they keep it until they use less. The container by id and name.
 ///
 /// Source: `validateMemoryResizeAction` of upstream's `pkg/kubelet/kuberuntime`.
-async fn check_memory(context: &Kubelet, (id, name): (&str, &str), limit: i64) -> Result<(), String> {
+async fn check_memory(context: &Kubelet, (id, name): (&str, &str), limit: i64) -> Result<(), StepError> {
     let request = v1::ContainerStatsRequest { container_id: id.to_owned() };
-    let answer = context.runtime.container_stats(request).await.map_err(|error| error.to_string())?;
+    let answer = context.runtime.container_stats(request).await?;
     let used = answer.stats.and_then(|stats| stats.memory?.usage_bytes).map_or(0, |used| used.value);
     if i128::from(used) > i128::from(limit) {
-        return Err(format!(
-            "attempting to set container {name:?} memory limit ({limit}) below current usage ({used})"
-        ));
+        return Err(StepError::MemoryInUse { name: name.to_owned(), limit, used });
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ use crate::pod::identity::identity;
 use crate::pod::needed_images::image_mounts;
 use crate::pod::qos::UNLIMITED_QUOTA;
 use crate::pod::snapshot::{Sandbox, in_order};
+use crate::step_error::StepError;
 use crate::volumes;
 use crate::volumes::mounts::{self, MountInput};
 use crate::volumes::objects::PodObjects;
@@ -80,11 +81,11 @@ pub(super) async fn start(input: StartInput) -> Result<(v1::ContainerStatus, Str
 }
 
 async fn create_request(input: &StartInput) -> Result<v1::CreateContainerRequest, Refusal> {
-    let refused = |message| input.refuse("CreateContainerConfigError", message);
+    let refused = |error: StepError| input.refuse("CreateContainerConfigError", error.to_string());
     let mut config = config(input).await.map_err(refused)?;
     let resolv_conf = tokio::fs::read_to_string(&input.context.config.resolv_conf).await.unwrap_or_default();
     let mut sandbox = sandbox_config(&input.context.config, &input.pod, input.sandbox.attempt, &resolv_conf);
-    let users = userns::of_pod(&input.context.config, &input.pod).map_err(refused)?;
+    let users = userns::of_pod(&input.context.config, &input.pod).map_err(|error| refused(error.into()))?;
     userns::apply_to_sandbox(users.as_ref(), &mut sandbox);
     userns::apply_to_container(users.as_ref(), &mut config);
     Ok(v1::CreateContainerRequest {
@@ -102,7 +103,7 @@ async fn create(
 ) -> Result<String, Refusal> {
     let context = &input.context;
     let created = context.operation("create_container", context.runtime.create_container(request)).await;
-    let mounted = created.as_ref().map(|_| ()).map_err(ToString::to_string);
+    let mounted = created.as_ref().map(|_| ());
     context.metrics.image_volumes(image_mounts(&input.pod, &input.spec), mounted);
     if let Err(error) = &created {
         context.metrics.container_started(kind, Err("CreateContainerError"));
@@ -152,7 +153,7 @@ fn pod_ips(input: &StartInput) -> Vec<String> {
     in_order(&input.sandbox.ips, &input.context.facts.host_ips)
 }
 
-async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
+async fn config(input: &StartInput) -> Result<v1::ContainerConfig, StepError> {
     let context = &input.context;
     input.objects.synced(context, &input.pod).await?;
     let ips = match pod_ips(input) {
@@ -170,7 +171,7 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
         let (pod_dir, pod, spec) =
             (context.config.pod_dir(&identity(&input.pod).2), input.pod.clone(), input.spec.clone());
         let read = tokio::task::spawn_blocking(move || env_files(&pod_dir, &pod, &spec));
-        sources.files = read.await.map_err(|error| error.to_string())?;
+        sources.files = read.await?;
     }
     let env = environment(&input.spec, &sources)?;
     let can_be_recursive = can_be_recursive(input).await?;
@@ -180,7 +181,7 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, String> {
         let made = tokio::task::spawn_blocking(move || {
             make_mounts(&context, &pod, &spec, &env, &ips, (attempt, can_be_recursive))
         });
-        made.await.map_err(|e| e.to_string())??
+        made.await??
     };
     let empty = PodSpec::default();
     let pod_spec = input.pod.spec.as_ref().unwrap_or(&empty);
@@ -231,7 +232,7 @@ fn limit_by_node(input: &StartInput, resources: &mut v1::LinuxContainerResources
 }
 
 /// Whether mounts can be read-only with all that is below them; asked only if one is to be.
-async fn can_be_recursive(input: &StartInput) -> Result<bool, String> {
+async fn can_be_recursive(input: &StartInput) -> Result<bool, StepError> {
     if input.spec.volume_mounts.iter().flatten().all(|mount| mount.recursive_read_only.is_none()) {
         return Ok(false);
     }

@@ -99,6 +99,17 @@ pub(crate) struct Driver {
     unprepare: Paths,
 }
 
+/// Why nothing can be said to a driver.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoService {
+    /// It names nothing that it speaks.
+    #[error("empty list of supported gRPC services (aka supported versions)")]
+    Empty,
+    /// It speaks only what is not known.
+    #[error("none of services supported by the plugin ({0:?}) are supported by the kubelet ({SERVICES:?})")]
+    Unknown(Vec<String>),
+}
+
 impl Driver {
     /// The driver at `endpoint`, by the first of its services that is known.
     ///
@@ -109,14 +120,13 @@ impl Driver {
         endpoint: &Path,
         services: &[String],
         metrics: &Arc<KubeletMetrics>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NoService> {
         if services.is_empty() {
-            return Err("empty list of supported gRPC services (aka supported versions)".into());
+            return Err(NoService::Empty);
         }
         let chosen = services.iter().find(|service| SERVICES.contains(&service.as_str()));
-        let chosen = chosen.ok_or_else(|| {
-            format!("none of services supported by the plugin ({services:?}) are supported by the kubelet ({SERVICES:?})")
-        })?;
+        let chosen = chosen.ok_or_else(|| NoService::Unknown(services.to_vec()))?;
+
         let channel = grpc::channel(endpoint);
         let (prepare, unprepare) = if chosen == SERVICES[0] {
             (paths!("v1", "NodePrepareResources"), paths!("v1", "NodeUnprepareResources"))

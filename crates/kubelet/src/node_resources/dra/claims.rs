@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::node_resources::pod_resources::api::{CdiDevice, ClaimResource, DynamicResource};
 
+use super::DraError;
 use super::api::{Claim, Device};
 
 /// The checkpoint's name, as upstream's.
@@ -58,11 +59,11 @@ impl ClaimInfo {
     ///
     /// # Errors
     /// It has no devices.
-    pub(super) fn of(claim: &ResourceClaim) -> Result<Self, String> {
+    pub(super) fn of(claim: &ResourceClaim) -> Result<Self, DraError> {
         let (namespace, name) = (text(&claim.metadata.namespace), text(&claim.metadata.name));
         let allocation = claim.status.as_ref().and_then(|status| status.allocation.as_ref());
-        let allocation = allocation
-            .ok_or_else(|| format!("ResourceClaim {name}: claim {namespace}/{name} not allocated"))?;
+        let missing = || DraError::NotAllocated { namespace: namespace.clone(), name: name.clone() };
+        let allocation = allocation.ok_or_else(missing)?;
         let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
         let drivers = results.map(|result| (result.driver.clone(), Vec::new())).collect();
         let uid = text(&claim.metadata.uid);
@@ -141,15 +142,12 @@ impl Claims {
     ///
     /// # Errors
     /// In upstream's words: an older claim of that name is still here, or it cannot be written down.
-    pub(super) fn add(&mut self, info: ClaimInfo, pod: &str) -> Result<bool, String> {
+    pub(super) fn add(&mut self, info: ClaimInfo, pod: &str) -> Result<bool, DraError> {
         let key = info.key();
         let (name, uid) = (info.name.clone(), info.uid.clone());
         let known = self.known.entry(key).or_insert(info);
         if known.uid != uid {
-            let old = &known.uid;
-            return Err(format!(
-                "old ResourceClaim with same name {name} and different UID {old} still exists (previous pod force-deleted?!)"
-            ));
+            return Err(DraError::Namesake { name, old: known.uid.clone() });
         }
         let is_prepared = known.is_prepared;
         if known.pods.insert(pod.to_owned()) {
@@ -165,7 +163,7 @@ impl Claims {
     pub(super) fn prepared(
         &mut self,
         devices: BTreeMap<String, BTreeMap<String, Vec<Prepared>>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), DraError> {
         for (key, drivers) in devices {
             if let Some(info) = self.known.get_mut(&key) {
                 info.drivers.extend(drivers);
@@ -179,7 +177,7 @@ impl Claims {
     ///
     /// # Errors
     /// It cannot be written down.
-    pub(super) fn leave(&mut self, pod: &str) -> Result<Vec<ClaimInfo>, String> {
+    pub(super) fn leave(&mut self, pod: &str) -> Result<Vec<ClaimInfo>, DraError> {
         let mut last = Vec::new();
         let mut is_changed = false;
         for info in self.known.values_mut().filter(|info| info.pods.contains(pod)) {
@@ -199,7 +197,7 @@ impl Claims {
     ///
     /// # Errors
     /// It cannot be written down.
-    pub(super) fn forget(&mut self, gone: &[ClaimInfo]) -> Result<(), String> {
+    pub(super) fn forget(&mut self, gone: &[ClaimInfo]) -> Result<(), DraError> {
         for info in gone {
             self.known.remove(&info.key());
         }
@@ -225,16 +223,16 @@ impl Claims {
         self.known.values().flat_map(|info| info.pods.iter().cloned()).collect()
     }
 
-    fn save(&self) -> Result<(), String> {
+    fn save(&self) -> Result<(), DraError> {
         let all: Vec<&ClaimInfo> = self.known.values().collect();
-        let bytes = serde_json::to_vec(&all).map_err(|error| error.to_string())?;
+        let bytes = serde_json::to_vec(&all).map_err(std::io::Error::other)?;
         let new = self.path.with_extension("new");
         let saved = std::fs::File::create(&new).and_then(|mut file| {
             std::io::Write::write_all(&mut file, &bytes)?;
             file.sync_all()?;
             std::fs::rename(&new, &self.path)
         });
-        saved.map_err(|error| format!("checkpoint ResourceClaim state: {error}"))
+        Ok(saved?)
     }
 }
 
@@ -264,14 +262,16 @@ mod tests {
     fn a_claim_is_prepared_once_and_taken_back_with_its_last_pod() {
         let folder = tempfile::tempdir().unwrap();
         let mut claims = Claims::open(folder.path());
-        assert_eq!(claims.add(info("u"), "one"), Ok(true));
+        assert!(claims.add(info("u"), "one").unwrap());
         let devices =
             [("gpu".to_owned(), prepared("a", "gpu=g0")), ("nic".to_owned(), prepared("b/x", "nic=n0"))];
         claims.prepared([("d/c".to_owned(), devices.into())].into()).unwrap();
         // The kubelet starts anew.
         let mut claims = Claims::open(folder.path());
-        assert_eq!(claims.add(info("u"), "two"), Ok(false), "it is prepared already");
-        assert!(claims.add(info("v"), "two").unwrap_err().contains("different UID u still exists"));
+        assert!(!claims.add(info("u"), "two").unwrap(), "it is prepared already");
+        assert!(
+            claims.add(info("v"), "two").unwrap_err().to_string().contains("different UID u still exists")
+        );
         assert_eq!(claims.leave("one").unwrap(), []);
         assert!(!claims.has("one") && claims.has("two"));
         let last = Claims::open(folder.path()).leave("two").unwrap();
