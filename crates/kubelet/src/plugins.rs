@@ -19,6 +19,8 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::unix::AsyncFd;
 
 use crate::kubelet::Kubelet;
+use crate::node_resources::device_plugins::DevicePluginError;
+use crate::node_resources::dra::DraError;
 use crate::node_resources::{device_plugins, dra};
 use crate::volumes::csi::{Driver, registration};
 
@@ -146,7 +148,7 @@ async fn keep(context: Arc<Kubelet>, socket: PathBuf, tasks: Tasks) {
         };
         match registered {
             Ok(registered) => break registered,
-            Err(error) => tracing::info!(error, socket = %socket.display(), "a plugin was not registered"),
+            Err(error) => tracing::info!(%error, socket = %socket.display(), "a plugin was not registered"),
         }
         tokio::select! {
             () = tasks.stopping() => return,
@@ -200,13 +202,40 @@ struct Registered {
     id: u64,
 }
 
+/// Why a plugin is not taken in; in upstream's words, which it is told.
+#[derive(Debug, thiserror::Error)]
+enum PluginError {
+    /// Nobody takes plugins of its kind.
+    #[error("no handler registered for plugin type: {0} at socket")]
+    Kind(String),
+    /// It speaks no version that is known.
+    #[error("failed to get driver version: none of the driver's versions {0:?} is supported")]
+    Versions(Vec<String>),
+    /// It does not answer.
+    #[error("{0}")]
+    Call(#[source] Box<csi::Status>),
+    #[error(transparent)]
+    Dra(#[from] DraError),
+    #[error(transparent)]
+    Device(#[from] DevicePluginError),
+    /// The API server does not take what the Node can do by it.
+    #[error("error updating CSINode object with CSI driver node info: {0}")]
+    Node(#[source] Box<kube::Error>),
+}
+
+impl From<csi::Status> for PluginError {
+    fn from(status: csi::Status) -> Self {
+        Self::Call(Box::new(status))
+    }
+}
+
 /// What a plugin has said of itself.
 struct Plugin {
     client: Client,
     info: PluginInfo,
     endpoint: PathBuf,
     /// What it is, or why it is not taken in.
-    asked: Result<Asked, String>,
+    asked: Result<Asked, PluginError>,
 }
 
 enum Asked {
@@ -216,9 +245,9 @@ enum Asked {
 }
 
 /// Asks the plugin who it is.
-async fn ask(context: &Kubelet, socket: &Path) -> Result<Plugin, String> {
+async fn ask(context: &Kubelet, socket: &Path) -> Result<Plugin, PluginError> {
     let client = Client::new(socket);
-    let info = client.get_info(InfoRequest {}).await.map_err(|error| error.to_string())?;
+    let info = client.get_info(InfoRequest {}).await?;
     let endpoint = match info.endpoint.as_str() {
         "" => socket.to_owned(),
         endpoint => PathBuf::from(endpoint.strip_prefix("unix://").unwrap_or(endpoint)),
@@ -235,32 +264,31 @@ async fn ask(context: &Kubelet, socket: &Path) -> Result<Plugin, String> {
     Ok(Plugin { client, info, endpoint, asked })
 }
 
-async fn ask_driver(endpoint: &Path) -> Result<(Driver, NodeGetInfoResponse), String> {
-    let driver = Driver::new(endpoint).await.map_err(|error| error.to_string())?;
-    let info = driver.client.node_get_info(NodeGetInfoRequest {}).await.map_err(|error| error.to_string())?;
+async fn ask_driver(endpoint: &Path) -> Result<(Driver, NodeGetInfoResponse), PluginError> {
+    let driver = Driver::new(endpoint).await?;
+    let info = driver.client.node_get_info(NodeGetInfoRequest {}).await?;
     Ok((driver, info))
 }
 
 /// Takes the plugin in and tells it what came of that, unless its socket goes meanwhile.
-async fn register(context: &Arc<Kubelet>, plugin: Plugin, tasks: &Tasks) -> Result<Registered, String> {
+async fn register(context: &Arc<Kubelet>, plugin: Plugin, tasks: &Tasks) -> Result<Registered, PluginError> {
     let Plugin { client, info, endpoint, asked } = plugin;
     let done = match asked {
         Ok(Asked::Csi(answers)) => add(context, &info.name, *answers).await.map(|id| (Kind::Csi, id)),
         Ok(Asked::Dra) => {
             let added = context.resources.dra.insert(&info.name, &endpoint, &info.supported_versions);
-            let added = added.map_err(|error| error.to_string());
-            added.map(|id| (Kind::Dra, id))
+            added.map(|id| (Kind::Dra, id)).map_err(PluginError::from)
         }
         Ok(Asked::Device) => {
             let taken =
                 device_plugins::take(&context.resources, info.name.clone(), &endpoint, None, tasks.clone());
-            taken.map(|()| (Kind::Device, 0))
+            taken.map(|()| (Kind::Device, 0)).map_err(PluginError::from)
         }
         Err(why) => Err(why),
     };
     let status = RegistrationStatus {
         plugin_registered: done.is_ok(),
-        error: done.as_ref().err().cloned().unwrap_or_default(),
+        error: done.as_ref().err().map(ToString::to_string).unwrap_or_default(),
     };
     tokio::select! {
         () = tasks.stopping() => {}
@@ -271,21 +299,19 @@ async fn register(context: &Arc<Kubelet>, plugin: Plugin, tasks: &Tasks) -> Resu
     done.map(|(kind, id)| Registered { kind, name: info.name, id })
 }
 
-fn check(info: &PluginInfo) -> Result<Kind, String> {
+fn check(info: &PluginInfo) -> Result<Kind, PluginError> {
     if info.r#type == Kind::Dra.name() {
         return Ok(Kind::Dra);
     }
     if info.r#type == Kind::Device.name() {
-        return device_plugins::check(&info.name, &info.supported_versions).map(|()| Kind::Device);
+        device_plugins::check(&info.name, &info.supported_versions)?;
+        return Ok(Kind::Device);
     }
     if info.r#type != Kind::Csi.name() {
-        return Err(format!("no handler registered for plugin type: {} at socket", info.r#type));
+        return Err(PluginError::Kind(info.r#type.clone()));
     }
     if !info.supported_versions.iter().any(|version| version.trim_start_matches('v').starts_with("1.")) {
-        return Err(format!(
-            "failed to get driver version: none of the driver's versions {:?} is supported",
-            info.supported_versions
-        ));
+        return Err(PluginError::Versions(info.supported_versions.clone()));
     }
     Ok(Kind::Csi)
 }
@@ -295,10 +321,10 @@ async fn add(
     context: &Kubelet,
     name: &str,
     (driver, info): (Driver, NodeGetInfoResponse),
-) -> Result<u64, String> {
+) -> Result<u64, PluginError> {
     let id = context.volumes.csi.insert(name, driver);
     registration::add(&context.volumes, name, &info).await.map(|()| id).map_err(|error| {
         context.volumes.csi.remove(name, id);
-        format!("error updating CSINode object with CSI driver node info: {error}")
+        PluginError::Node(Box::new(error))
     })
 }

@@ -5,6 +5,7 @@
 use cri::CriError;
 
 use crate::node_resources::cgroups::CgroupError;
+use crate::node_resources::device_plugins::DevicePluginError;
 use crate::node_resources::dra::DraError;
 use crate::runtime_class::NoRuntimeClass;
 use crate::runtime_features::NoUserNamespaces;
@@ -34,6 +35,9 @@ pub(crate) enum StepError {
     /// Claims were not prepared, or not taken back.
     #[error(transparent)]
     Claims(#[from] DraError),
+    /// A device plugin does not give what was promised.
+    #[error(transparent)]
+    Devices(#[from] DevicePluginError),
     /// There is no place for the logs.
     #[error("mkdir {path}: {source}")]
     LogDirectory { path: String, source: std::io::Error },

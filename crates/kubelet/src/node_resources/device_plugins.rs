@@ -4,6 +4,7 @@
 //! what a container with some of it needs. Source: `k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1`.
 
 pub(crate) mod api;
+mod error;
 mod pool;
 mod registration;
 
@@ -32,6 +33,7 @@ use api::{
     ContainerPreferredAllocationRequest, DevicePluginOptions, Empty, ListAndWatchResponse,
     PreStartContainerRequest, PreferredAllocationRequest, PreferredAllocationResponse, RegisterRequest,
 };
+pub(crate) use error::DevicePluginError;
 use pool::Pool;
 
 /// How long a plugin may be away, as for an update, before there are no such devices. Source: `endpointStopGracePeriod`.
@@ -135,7 +137,7 @@ impl DevicePlugins {
     }
 
     /// What the plugins have said of a container, with what it has of each; asked now if that is not known any more.
-    async fn answers(&self, uid: &str, container: &str) -> Result<Vec<Given>, String> {
+    async fn answers(&self, uid: &str, container: &str) -> Result<Vec<Given>, DevicePluginError> {
         let key = (uid.to_owned(), container.to_owned());
         if let Some(known) = self.answers.lock().get(&key) {
             return Ok(known.clone());
@@ -148,12 +150,12 @@ impl DevicePlugins {
             let request = ContainerAllocateRequest { devices_ids: ids.clone() };
             let request = AllocateRequest { container_requests: vec![request] };
             let start = Instant::now();
-            let answer: Result<AllocateResponse, String> =
+            let answer: Result<AllocateResponse, DevicePluginError> =
                 call(&plugin.channel, "/v1beta1.DevicePlugin/Allocate", request).await;
             self.metrics.measure(Measure::DevicePluginAllocation, &[&resource], start.elapsed());
             let answer = answer?;
             let Some(answer) = answer.container_responses.into_iter().next() else {
-                return Err(format!("no containers in return allocation response {resource}"));
+                return Err(DevicePluginError::NoAnswer(resource));
             };
             all.push(Given { resource, ids, answer });
         }
@@ -169,9 +171,9 @@ impl DevicePlugins {
         Some(self.pool.lock().lose(resource))
     }
 
-    fn plugin(&self, resource: &str) -> Result<Plugin, String> {
+    fn plugin(&self, resource: &str) -> Result<Plugin, DevicePluginError> {
         let plugin = self.plugins.lock().get(resource).cloned();
-        plugin.ok_or_else(|| format!("endpoint not found in cache for a registered resource: {resource}"))
+        plugin.ok_or_else(|| DevicePluginError::Gone(resource.to_owned()))
     }
 
     /// Puts what the plugins say into a container's configuration.
@@ -183,7 +185,7 @@ impl DevicePlugins {
         uid: &str,
         container: &str,
         config: &mut v1::ContainerConfig,
-    ) -> Result<(), String> {
+    ) -> Result<(), DevicePluginError> {
         for Given { resource, ids, answer } in self.answers(uid, container).await? {
             add(config, answer);
             let Ok(plugin) = self.plugin(&resource) else { continue };
@@ -242,7 +244,8 @@ impl DevicePlugins {
         };
         let request = PreferredAllocationRequest { container_requests: vec![request] };
         let path = "/v1beta1.DevicePlugin/GetPreferredAllocation";
-        let answer: Result<PreferredAllocationResponse, String> = call(&plugin.channel, path, request).await;
+        let answer: Result<PreferredAllocationResponse, DevicePluginError> =
+            call(&plugin.channel, path, request).await;
         let liked = answer.ok().and_then(|answer| answer.container_responses.into_iter().next());
         let mut pool = self.pool.lock();
         if let Some(liked) = liked {
@@ -272,13 +275,13 @@ fn add(config: &mut v1::ContainerConfig, answer: ContainerAllocateResponse) {
     config.cdi_devices.extend(named);
 }
 
-async fn call<Q, A>(channel: &Channel, path: &'static str, request: Q) -> Result<A, String>
+async fn call<Q, A>(channel: &Channel, path: &'static str, request: Q) -> Result<A, DevicePluginError>
 where
     Q: prost::Message + 'static,
     A: prost::Message + Default + 'static,
 {
     let answer = grpc::call(channel, path, request, None).await;
-    answer.map_err(|status| format!("rpc error: code = {:?} desc = {}", status.code(), status.message()))
+    answer.map_err(|status| DevicePluginError::Call(Box::new(status)))
 }
 
 /// Takes registrations until the group of tasks stops.
@@ -290,42 +293,35 @@ pub(crate) async fn run(context: Arc<NodeResources>) {
 ///
 /// # Errors
 /// In upstream's words: it is none that can be.
-fn register(context: &Arc<NodeResources>, request: RegisterRequest) -> Result<(), String> {
+fn register(context: &Arc<NodeResources>, request: RegisterRequest) -> Result<(), DevicePluginError> {
     let RegisterRequest { version, endpoint, resource_name, options } = request;
     if version != api::VERSION {
-        let supported = api::VERSION;
-        return Err(format!(
-            "requested API version \"{version}\" is not supported by kubelet. Supported version is \"{supported}\""
-        ));
+        return Err(DevicePluginError::Version(version));
     }
     check_name(&resource_name)?;
     if endpoint.is_empty() || endpoint.contains('/') {
-        return Err(format!("the endpoint \"{endpoint}\" must be the name of a socket beside the kubelet's"));
+        return Err(DevicePluginError::Endpoint(endpoint));
     }
     let socket = context.devices.folder.join(&endpoint);
     take(context, resource_name, &socket, options, context.tasks.clone())
 }
 
-fn check_name(resource: &str) -> Result<(), String> {
+fn check_name(resource: &str) -> Result<(), DevicePluginError> {
     let is_extended = resource.split_once('/').is_some_and(|(domain, name)| {
         !domain.is_empty() && !name.is_empty() && !domain.ends_with("kubernetes.io") && !name.contains('/')
     });
-    if is_extended { Ok(()) } else { Err(format!("the ResourceName \"{resource}\" is invalid")) }
+    if is_extended { Ok(()) } else { Err(DevicePluginError::Name(resource.to_owned())) }
 }
 
 /// Whether a plugin whose socket is in `plugins_registry` can be taken on.
 ///
 /// # Errors
 /// In upstream's words.
-pub(crate) fn check(resource: &str, versions: &[String]) -> Result<(), String> {
-    let version = api::VERSION;
-    if !versions.iter().any(|supported| supported == version) {
-        let supported = versions.join(" ");
-        return Err(format!(
-            "manager version, {version}, is not among plugin supported versions [{supported}]"
-        ));
+pub(crate) fn check(resource: &str, versions: &[String]) -> Result<(), DevicePluginError> {
+    if !versions.iter().any(|supported| supported == api::VERSION) {
+        return Err(DevicePluginError::Versions(versions.to_vec()));
     }
-    check_name(resource).map_err(|why| format!("invalid name of device plugin socket: {why}"))
+    check_name(resource).map_err(|why| DevicePluginError::SocketName(Box::new(why)))
 }
 
 /// Follows the plugin that listens at `socket` until it hangs up or `tasks` stop.
@@ -338,12 +334,12 @@ pub(crate) fn take(
     socket: &Path,
     options: Option<DevicePluginOptions>,
     tasks: Tasks,
-) -> Result<(), String> {
+) -> Result<(), DevicePluginError> {
     let channel = grpc::channel(socket);
     let plugins = &context.devices;
     let mut known = plugins.plugins.lock();
     if known.len() >= PLUGINS_MAX && !known.contains_key(&resource_name) {
-        return Err("there are too many device plugins".into());
+        return Err(DevicePluginError::TooMany);
     }
     let number = plugins.counter.fetch_add(1, Ordering::Relaxed);
     let plugin = Plugin { channel, options: options.unwrap_or_default(), number };
@@ -361,7 +357,7 @@ async fn follow(context: &NodeResources, resource: &str, plugin: Plugin, tasks: 
     tokio::select! {
         () = tasks.stopping() => tracing::info!(resource, "a device plugin's socket is gone"),
         error = listen(context, resource, &plugin.channel) => {
-            tracing::warn!(resource, error, "a device plugin is gone");
+            tracing::warn!(resource, %error, "a device plugin is gone");
         }
     }
     let Some(loss) = context.devices.lose(resource, plugin.number) else { return };
@@ -374,25 +370,30 @@ async fn follow(context: &NodeResources, resource: &str, plugin: Plugin, tasks: 
 }
 
 /// Gives why there is no more to hear.
-async fn listen(context: &NodeResources, resource: &str, channel: &Channel) -> String {
-    let options: Result<DevicePluginOptions, String> =
+async fn listen(context: &NodeResources, resource: &str, channel: &Channel) -> DevicePluginError {
+    let options: Result<DevicePluginOptions, DevicePluginError> =
         call(channel, "/v1beta1.DevicePlugin/GetDevicePluginOptions", Empty {}).await;
     if let (Ok(options), Some(known)) = (options, context.devices.plugins.lock().get_mut(resource)) {
         known.options = options;
     }
     match listen_to_devices(context, resource, channel).await {
-        Ok(()) => "the stream of its devices has ended".into(),
+        Ok(()) => DevicePluginError::Ended,
         Err(error) => error,
     }
 }
 
-async fn listen_to_devices(context: &NodeResources, resource: &str, channel: &Channel) -> Result<(), String> {
-    let mut grpc = grpc::ready(channel).await.map_err(|status| status.message().to_owned())?;
+async fn listen_to_devices(
+    context: &NodeResources,
+    resource: &str,
+    channel: &Channel,
+) -> Result<(), DevicePluginError> {
+    let lost = |status| DevicePluginError::Lost(Box::new(status));
+    let mut grpc = grpc::ready(channel).await.map_err(lost)?;
     let path = PathAndQuery::from_static("/v1beta1.DevicePlugin/ListAndWatch");
     let codec = ProstCodec::<Empty, ListAndWatchResponse>::default();
     let stream = grpc.server_streaming(Request::new(Empty {}), path, codec).await;
-    let mut stream = stream.map_err(|status| status.message().to_owned())?.into_inner();
-    while let Some(answer) = stream.message().await.map_err(|status| status.message().to_owned())? {
+    let mut stream = stream.map_err(lost)?.into_inner();
+    while let Some(answer) = stream.message().await.map_err(lost)? {
         if context.devices.pool.lock().set(resource, &answer.devices) {
             context.node_state.touch();
         }

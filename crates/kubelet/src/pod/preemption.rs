@@ -21,6 +21,15 @@ pub(crate) const MESSAGE: &str = "Preempted in order to admit critical pod";
 /// By resource, in the units of [`admission::Room`].
 type Amounts = BTreeMap<String, i64>;
 
+/// What all that may go together have too little of; in upstream's words.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no set of running pods found to reclaim resources: [{}]", listed(.0))]
+pub(crate) struct NotEnough(Amounts);
+
+fn listed(missing: &Amounts) -> String {
+    missing.iter().map(|(name, amount)| format!("(res: {name}, q: {amount}), ")).collect()
+}
+
 /// Who goes for `pod`, which lacks `lacking`.
 ///
 /// # Errors
@@ -29,7 +38,7 @@ pub(crate) fn victims(
     pod: &Pod,
     running: &[Arc<Pod>],
     lacking: &[(String, i64)],
-) -> Result<Vec<Arc<Pod>>, String> {
+) -> Result<Vec<Arc<Pod>>, NotEnough> {
     let of_class = |class: QosClass| -> Vec<Candidate> {
         let all = running.iter().filter(|other| may_preempt(pod, other)).map(Candidate::of);
         all.filter(|candidate| candidate.class == class).collect()
@@ -39,9 +48,7 @@ pub(crate) fn victims(
     let lacking: Amounts = lacking.iter().cloned().collect();
     let missing = without(&lacking, best_effort.iter().chain(&burstable).chain(&guaranteed));
     if !missing.is_empty() {
-        let list: String =
-            missing.iter().map(|(name, amount)| format!("(res: {name}, q: {amount}), ")).collect();
-        return Err(format!("no set of running pods found to reclaim resources: [{list}]"));
+        return Err(NotEnough(missing));
     }
     let guaranteed = nearest(guaranteed, without(&lacking, best_effort.iter().chain(&burstable)));
     let burstable = nearest(burstable, without(&lacking, best_effort.iter().chain(&guaranteed)));
@@ -146,7 +153,7 @@ mod tests {
         let name = |pod: &Arc<Pod>| pod.metadata.name.clone().unwrap();
         let names = found.map(|all| all.iter().map(name).collect::<Vec<_>>());
         let expect = expect.map(|names| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-        assert_eq!(names, expect.map_err(str::to_owned), "{lacking:?}");
+        assert_eq!(names.map_err(|error| error.to_string()), expect.map_err(str::to_owned), "{lacking:?}");
     }
 
     #[test]

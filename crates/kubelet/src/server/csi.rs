@@ -102,9 +102,8 @@ fn told(made: Result<(), csi::Status>, failed: StatusCode) -> (StatusCode, serde
 }
 
 async fn make(context: &Kubelet, call: Call) -> Result<(), csi::Status> {
-    let client = |driver: &str| {
-        context.volumes.csi.get(driver).map(|driver| driver.client).map_err(csi::Status::unavailable)
-    };
+    let client =
+        |driver: &str| Ok::<_, csi::Status>(context.volumes.csi.get(driver).map(|driver| driver.client)?);
     match call {
         Call::Create {
             driver,

@@ -100,8 +100,8 @@ impl Drivers {
     ///
     /// # Errors
     /// In upstream's words: there is none, or not yet.
-    pub(crate) fn get(&self, name: &str) -> Result<Driver, String> {
-        let missing = || format!("driver name {name} not found in the list of registered CSI drivers");
+    pub(crate) fn get(&self, name: &str) -> Result<Driver, NotRegistered> {
+        let missing = || NotRegistered(name.to_owned());
         self.registered.lock().get(name).map(|(_, driver)| driver.clone()).ok_or_else(missing)
     }
 
@@ -147,7 +147,7 @@ impl Drivers {
         context: &Volumes,
         name: &str,
         is_used: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), InUseError> {
         let mut in_use = self.in_use.lock().await;
         let is_news = if is_used { !in_use.contains(name) } else { in_use.contains(name) };
         if !is_news {
@@ -175,7 +175,7 @@ impl Drivers {
     ///
     /// # Errors
     /// The API server does not take it.
-    pub(crate) async fn settle_in_use(&self, context: &Volumes) -> Result<(), String> {
+    pub(crate) async fn settle_in_use(&self, context: &Volumes) -> Result<(), InUseError> {
         let mut in_use = self.in_use.lock().await;
         if in_use.is_empty() {
             return Ok(());
@@ -194,10 +194,11 @@ impl Drivers {
     ///
     /// # Errors
     /// The API server does not answer or does not take it.
-    pub(crate) async fn correct_in_use(&self, context: &Volumes) -> Result<(), String> {
+    pub(crate) async fn correct_in_use(&self, context: &Volumes) -> Result<(), InUseError> {
         let in_use = self.in_use.lock().await;
         let api: Api<Node> = Api::all(context.client.clone());
-        let node = api.get(&context.config.node_name).await.map_err(|error| error.to_string())?;
+        let node =
+            api.get(&context.config.node_name).await.map_err(|source| InUseError::Read(Box::new(source)))?;
         let said = node.status.and_then(|status| status.volumes_in_use).unwrap_or_default();
         if said.into_iter().collect::<BTreeSet<_>>() == *in_use {
             return Ok(());
@@ -206,10 +207,32 @@ impl Drivers {
     }
 }
 
-async fn say_in_use(context: &Volumes, names: &BTreeSet<String>) -> Result<(), String> {
+/// There is no driver of that name, or not yet; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+#[error("driver name {0} not found in the list of registered CSI drivers")]
+pub(crate) struct NotRegistered(String);
+
+impl From<NotRegistered> for csi::Status {
+    fn from(missing: NotRegistered) -> Self {
+        Self::unavailable(missing.to_string())
+    }
+}
+
+/// The Node does not say which volumes are in use.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InUseError {
+    /// What it says is not known.
+    #[error("{0}")]
+    Read(#[source] Box<kube::Error>),
+    /// The API server does not take what it should say.
+    #[error("update the node's volumes in use: {0}")]
+    Write(#[source] Box<kube::Error>),
+}
+
+async fn say_in_use(context: &Volumes, names: &BTreeSet<String>) -> Result<(), InUseError> {
     let patch = json!({"status": {"volumesInUse": names}});
     let api: Api<Node> = Api::all(context.client.clone());
     let name = &context.config.node_name;
     let patched = api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await;
-    patched.map(drop).map_err(|error| format!("update the node's volumes in use: {error}"))
+    patched.map(drop).map_err(|source| InUseError::Write(Box::new(source)))
 }

@@ -278,5 +278,5 @@ pub(crate) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), S
         plain::release_local(&context.config.root_dir, pod_dir, &name)?;
     }
     iscsi::tear_down(context, pod_dir).await?;
-    context.csi.settle_in_use(context).await
+    context.csi.settle_in_use(context).await.map_err(|error| error.to_string())
 }

@@ -33,8 +33,12 @@ impl Router for Registration {
         let context = self.0.clone();
         match path {
             "/v1beta1.Registration/Register" => grpc::unary(request, move |asked: RegisterRequest| {
-                async move { super::register(&context, asked).map(|()| Empty {}).map_err(Status::unknown) }
-                    .boxed()
+                async move {
+                    super::register(&context, asked)
+                        .map(|()| Empty {})
+                        .map_err(|error| Status::unknown(error.to_string()))
+                }
+                .boxed()
             }),
             other => grpc::unknown(other),
         }

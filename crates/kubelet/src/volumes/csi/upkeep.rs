@@ -25,7 +25,7 @@ const PODS_MAX: usize = 8;
 pub(crate) async fn run(context: Arc<Volumes>, pods: Informer<Pod>) {
     pods.synced().await;
     if let Err(error) = context.csi.correct_in_use(&context).await {
-        tracing::info!(error, "the node did not say which volumes are in use");
+        tracing::info!(%error, "the node did not say which volumes are in use");
     }
     let mut counted: BTreeMap<String, Instant> = BTreeMap::new();
     loop {
@@ -34,7 +34,7 @@ pub(crate) async fn run(context: Arc<Volumes>, pods: Informer<Pod>) {
             .await;
         // Of a Pod that went while its volume was being attached, somebody may have waited until now.
         if let Err(error) = context.csi.settle_in_use(&context).await {
-            tracing::info!(error, "the node did not say which volumes are not in use any more");
+            tracing::info!(%error, "the node did not say which volumes are not in use any more");
         }
         report_room(&context).await;
         count_volumes(&context, &mut counted).await;
@@ -68,7 +68,7 @@ async fn report_room(context: &Volumes) {
         registration::update_room(context, name, bytes).await.map_err(|error| error.to_string())
     };
     if let Err(error) = reported.await {
-        tracing::info!(error, "the node did not say how much room it has for volumes");
+        tracing::info!(%error, "the node did not say how much room it has for volumes");
     }
 }
 

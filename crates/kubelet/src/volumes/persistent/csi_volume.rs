@@ -382,7 +382,7 @@ pub(super) async fn until_attached(
     unique: &str,
     if_not: impl Future<Output = Result<(), VolumeError>>,
 ) -> Result<(), VolumeError> {
-    context.csi.set_in_use(context, unique, true).await?;
+    context.csi.set_in_use(context, unique, true).await.map_err(|error| error.to_string())?;
     let own = controller::Scope {
         field_selector: Some(format!("metadata.name={}", context.config.node_name)),
         ..controller::Scope::default()
@@ -465,14 +465,15 @@ pub(super) async fn take_back(context: &Volumes, found: &Found) -> Result<(), St
     let turn = context.csi.turn(driver_name, volume_handle);
     let _turn = turn.lock().await;
     let failed = |call: &str, error: String| format!("{call} failed for volume \"{what}\" : {error}");
-    let driver = || context.csi.get(driver_name).map_err(|error| failed("UnmountVolume.TearDown", error));
+    let driver =
+        || context.csi.get(driver_name).map_err(|error| failed("UnmountVolume.TearDown", error.to_string()));
     if found.data.is_published() {
         let request = v1::NodeUnpublishVolumeRequest {
             volume_id: volume_handle.clone(),
             target_path: target_path.display().to_string(),
         };
         let unpublished = driver()?.client.node_unpublish_volume(request).await.map_err(rpc_error);
-        unpublished.map_err(|error| failed("UnmountVolume.TearDown", error))?;
+        unpublished.map_err(|error| failed("UnmountVolume.TearDown", error.to_string()))?;
     }
     let id = (driver_name.as_str(), volume_handle.as_str());
     let is_last = data::elsewhere(&context.config.root_dir, &found.folder, id).is_empty();
@@ -488,7 +489,7 @@ pub(super) async fn take_back(context: &Volumes, found: &Found) -> Result<(), St
     }
     if is_last && !found.data.attachment_id.is_empty() {
         let unique = format!("kubernetes.io/csi/{driver_name}^{volume_handle}");
-        context.csi.set_in_use(context, &unique, false).await?;
+        context.csi.set_in_use(context, &unique, false).await.map_err(|error| error.to_string())?;
     }
     std::fs::remove_dir_all(&found.folder).map_err(|e| describe("remove", &found.folder, &e))
 }

@@ -162,7 +162,7 @@ async fn patch(context: &Volumes, claim: &PersistentVolumeClaim, status: &Value)
 /// # Errors
 /// What the driver said.
 pub(crate) async fn grow(context: &Volumes, name: &str, handle: &str, bytes: i64) -> Result<(), csi::Status> {
-    let driver = context.csi.get(name).map_err(csi::Status::unavailable)?;
+    let driver = context.csi.get(name)?;
     let turn = context.csi.turn(name, handle);
     let _turn = turn.lock().await;
     let mine = |found: &Found| found.data.driver_name == name && found.data.volume_handle == handle;

@@ -400,7 +400,11 @@ pub(super) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), S
         notes.remove(&volume);
         write(pod_dir, &notes)?;
         if !others.iter().any(|other| other.unique_name == disk.unique_name) {
-            context.csi.set_in_use(context, &disk.unique_name, false).await?;
+            context
+                .csi
+                .set_in_use(context, &disk.unique_name, false)
+                .await
+                .map_err(|error| error.to_string())?;
         }
     }
     Ok(())
