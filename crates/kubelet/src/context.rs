@@ -2,6 +2,9 @@
 //!
 //! It owns nothing that one room of the kubelet gives away: what rooms own is in handles of their own, which stand on this.
 
+pub(crate) mod node_state;
+pub(crate) mod runtime_features;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,10 +18,10 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service};
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
+use crate::context::node_state::NodeState;
+use crate::context::runtime_features::RuntimeFeatures;
 use crate::metrics::KubeletMetrics;
-use crate::node_state::NodeState;
 use crate::pod::status::NodeFacts;
-use crate::runtime_features::RuntimeFeatures;
 
 /// CRI calls that change something, at the same time.
 pub(crate) const CRI_CALLS_MAX: usize = 32;

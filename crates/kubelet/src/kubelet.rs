@@ -1,4 +1,20 @@
-//! The whole of a kubelet: what its desk, its workers and its own API stand on.
+//! The whole of a kubelet: the rooms that it has, the desk that takes Pods in, and a worker for each.
+//!
+//! What is decided is decided in [`crate::pod`]; what is given away, made or pulled is the business of the rooms below. Nothing in
+//! here answers requests: the kubelet's own API stands on this, not the other way round.
+
+pub(crate) mod cleanup;
+pub(crate) mod handlers;
+pub(crate) mod mirror;
+pub(crate) mod orphans;
+pub(crate) mod pods;
+pub(crate) mod probes;
+pub(crate) mod runtime_class;
+pub(crate) mod static_pods;
+pub(crate) mod step_error;
+pub(crate) mod termination_reasons;
+pub(crate) mod userns;
+pub(crate) mod worker;
 
 use std::ops::Deref;
 use std::sync::Arc;

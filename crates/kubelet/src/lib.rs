@@ -4,7 +4,7 @@
 //! it reads back what is from the runtime and the API, and from files below its folder what these do not tell: what Pods
 //! were given (processors, memory, devices, claims), and which volumes are mounted where.
 //!
-//! The core is pure: [`pod::next_actions`] decides, [`pod::status`] describes; `worker` is the one task per Pod that
+//! The core is pure: [`pod::next_actions`] decides, [`pod::status`] describes; `kubelet::worker` is the one task per Pod that
 //! carries decisions out. Object changes, runtime events, probe results and due times wake a worker; what is looked at
 //! again and again stands in ARCHITECTURE.md, "Invariants".
 
@@ -13,35 +13,20 @@ pub mod eviction;
 pub mod pod;
 
 mod checkpoint;
-mod cleanup;
 mod connections;
 mod context;
-mod endings;
-mod handlers;
 mod images;
 mod inbox;
 mod kubelet;
 mod log_rotation;
 mod machine;
 mod metrics;
-mod mirror;
 mod node;
 mod node_resources;
-mod node_shutdown;
-mod node_state;
 mod plugins;
-mod pods;
-mod probes;
-mod runtime_class;
-mod runtime_features;
 mod server;
-mod static_pods;
 mod stats;
-mod step_error;
-mod strays;
-mod userns;
 mod volumes;
-mod worker;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -62,7 +47,7 @@ pub use config::{Config, ConfigurationError, ServerConfig, Sources};
 pub use connections::Tracked;
 use context::Context;
 use inbox::Inboxes;
-use kubelet::Kubelet;
+use kubelet::{Kubelet, mirror, pods, static_pods};
 use machine::Machine;
 use machine::layout::Layout;
 use metrics::KubeletMetrics;
@@ -194,12 +179,12 @@ fn context(
             field_selector: Some(format!("metadata.name={}", config.node_name)),
             ..Scope::default()
         }),
-        node_state: node_state::NodeState::default(),
+        node_state: context::node_state::NodeState::default(),
         initial_node,
         allocatable,
         metrics,
         limit: Arc::new(Semaphore::new(context::CRI_CALLS_MAX)),
-        features: runtime_features::RuntimeFeatures::default(),
+        features: context::runtime_features::RuntimeFeatures::default(),
         config,
         client: parts.client,
         informers: parts.informers,
@@ -304,7 +289,7 @@ fn start(kubelet: &Arc<Kubelet>, machine: &Arc<Machine>, listeners: Vec<TcpListe
     tasks.spawn("device plugins", device_plugins::run(resources.clone()));
     tasks.spawn("pod resources", pod_resources::run(resources.clone()));
     tasks.spawn("eviction", eviction::run(kubelet.clone(), machine.clone(), inboxes.clone()));
-    tasks.spawn("node shutdown", node_shutdown::run(resources.clone(), inboxes.clone()));
+    tasks.spawn("node shutdown", node::shutdown::run(resources.clone(), inboxes.clone()));
     tasks.spawn("pods", pods::run(kubelet.clone(), pods, statics, inboxes));
 }
 

@@ -5,6 +5,7 @@
 
 mod lease;
 mod object;
+pub(crate) mod shutdown;
 mod startup;
 
 use std::sync::Arc;

@@ -43,9 +43,9 @@ use tokio_rustls::TlsAcceptor;
 use crate::config::ServerConfig;
 use crate::inbox::Inboxes;
 use crate::kubelet::Kubelet;
+use crate::kubelet::static_pods::StaticPods;
 use crate::machine::Machine;
 use crate::metrics::{Count, Level, Measure};
-use crate::static_pods::StaticPods;
 use access::{Access, Certified};
 use query::Query;
 

@@ -13,10 +13,10 @@ use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use tokio::net::TcpStream;
 
 use crate::context::Context;
-use crate::handlers::{
+use crate::inbox::Inbox;
+use crate::kubelet::handlers::{
     Answer, HttpCall, Target, both, dial_error, exec_in, grpc_check, host_port, http_call,
 };
-use crate::inbox::Inbox;
 use crate::metrics::ProbeLabels;
 use crate::pod::job::JobKey;
 use crate::pod::probe::ProbeKind;

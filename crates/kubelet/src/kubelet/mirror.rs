@@ -16,13 +16,13 @@ use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::inbox::Inboxes;
+use crate::kubelet::static_pods::StaticPods;
 use crate::pod::identity::MIRROR;
 use crate::pod::identity::hash;
 use crate::pod::identity::identity;
 use crate::pod::identity::is_mirror;
 use crate::pod::identity::mirrored_hash;
 use crate::pod::identity::namespaced_name;
-use crate::static_pods::StaticPods;
 
 /// What is to be done about mirrors.
 #[derive(Debug, PartialEq)]

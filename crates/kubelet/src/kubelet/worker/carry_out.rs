@@ -12,10 +12,11 @@ use serde_json::Value;
 use super::Worker;
 use super::outcome::Outcome;
 use super::start::StartInput;
-use crate::handlers;
 use crate::images::pull;
 use crate::inbox::sandbox_from_cri;
 use crate::kubelet::Kubelet;
+use crate::kubelet::handlers;
+use crate::kubelet::step_error::StepError;
 use crate::metrics::Count;
 use crate::pod::container_config::{dns_complaints, sandbox_config};
 use crate::pod::identity::identity;
@@ -25,7 +26,6 @@ use crate::pod::lifecycle::is_over;
 use crate::pod::next_actions::PodAction;
 use crate::pod::roles::find_container;
 use crate::pod::snapshot::{PodSnapshot, Sandbox};
-use crate::step_error::StepError;
 use crate::volumes::objects::{PodObjects, Token, renewed_token};
 use crate::volumes::persistent::VolumeError;
 use crate::volumes::{self, TokenKey, VolumeInput, token_keys};
@@ -91,7 +91,7 @@ impl Worker {
                 finished(context.runtime.remove_pod_sandbox(request).await, Outcome::SandboxRemoved(id))
             }),
             PodAction::Release => self.spawn(key, async move {
-                match crate::cleanup::release(&context, &pod).await {
+                match crate::kubelet::cleanup::release(&context, &pod).await {
                     Ok(()) => Outcome::Released,
                     Err(error) => Outcome::Failed(error),
                 }
@@ -99,7 +99,7 @@ impl Worker {
             PodAction::Cleanup => {
                 let (containers, sandboxes) = ids(&self.snapshot);
                 self.spawn(key, async move {
-                    match crate::cleanup::clean(&context, &pod, &containers, &sandboxes).await {
+                    match crate::kubelet::cleanup::clean(&context, &pod, &containers, &sandboxes).await {
                         Ok(()) => Outcome::Cleaned,
                         Err(error) => Outcome::Failed(error),
                     }
@@ -327,12 +327,12 @@ async fn try_run_sandbox(
     for complaint in dns_complaints(&context.config, pod, &resolv_conf) {
         context.event(pod, None, EventType::Warning, "DNSConfigForming", complaint);
     }
-    let runtime_handler = crate::runtime_class::handler(context, pod).await?;
-    let users = crate::userns::of_pod(&context.config, pod)?;
+    let runtime_handler = crate::kubelet::runtime_class::handler(context, pod).await?;
+    let users = crate::kubelet::userns::of_pod(&context.config, pod)?;
     if users.is_some() {
         context.features.ask(&*context.runtime).await?.check_user_namespaces(&runtime_handler)?;
     }
-    crate::userns::apply_to_sandbox(users.as_ref(), &mut config);
+    crate::kubelet::userns::apply_to_sandbox(users.as_ref(), &mut config);
     if let Some(spec) = &pod.spec {
         let (name, namespace, _) = identity(pod);
         crate::pod::files::kernel_name(&name, &namespace, spec, &context.config.cluster_domain)?;

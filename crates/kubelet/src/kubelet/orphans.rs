@@ -24,13 +24,13 @@ pub(crate) fn remove(context: &Arc<Kubelet>, known: &BTreeSet<String>) {
     // Drivers that are to take something back may come a little later.
     for path in entries(&context.config.root_dir.join("pods")) {
         if !known.contains(name_of(&path)) {
-            context.tasks.spawn("stray directory", remove_directory(context.clone(), path));
+            context.tasks.spawn("orphaned directory", remove_directory(context.clone(), path));
         }
     }
-    let is_stray = |path: &PathBuf| uid_of_logs(name_of(path)).is_some_and(|uid| !known.contains(uid));
-    let logs: Vec<PathBuf> = entries(&context.config.pod_logs_dir).into_iter().filter(is_stray).collect();
-    let cgroups = stray_cgroups(&kubepods(&context.config), known);
-    context.tasks.spawn("stray logs and cgroups", async move {
+    let is_orphaned = |path: &PathBuf| uid_of_logs(name_of(path)).is_some_and(|uid| !known.contains(uid));
+    let logs: Vec<PathBuf> = entries(&context.config.pod_logs_dir).into_iter().filter(is_orphaned).collect();
+    let cgroups = orphaned_cgroups(&kubepods(&context.config), known);
+    context.tasks.spawn("orphaned logs and cgroups", async move {
         let removed = tokio::task::spawn_blocking(move || {
             logs.iter().for_each(|path| warn(crate::volumes::tear_down(path)));
             cgroups.iter().for_each(|path| warn(remove_cgroup(path)));
@@ -64,13 +64,13 @@ fn uid_of_cgroup(name: &str) -> Option<&str> {
     name.strip_prefix("pod").filter(|uid| !uid.is_empty())
 }
 
-fn stray_cgroups(kubepods: &str, known: &BTreeSet<String>) -> Vec<String> {
+fn orphaned_cgroups(kubepods: &str, known: &BTreeSet<String>) -> Vec<String> {
     let Ok(cgroups) = Cgroups::detect() else { return Vec::new() };
     let classes = [kubepods.to_owned(), format!("{kubepods}/burstable"), format!("{kubepods}/besteffort")];
-    let is_stray = |name: &String| uid_of_cgroup(name).is_some_and(|uid| !known.contains(uid));
+    let is_orphaned = |name: &String| uid_of_cgroup(name).is_some_and(|uid| !known.contains(uid));
     let of_class = |class: &String| {
-        let strays = cgroups.children(class).into_iter().filter(is_stray);
-        strays.map(|name| format!("{class}/{name}")).collect::<Vec<_>>()
+        let orphans = cgroups.children(class).into_iter().filter(is_orphaned);
+        orphans.map(|name| format!("{class}/{name}")).collect::<Vec<_>>()
     };
     classes.iter().flat_map(of_class).collect()
 }

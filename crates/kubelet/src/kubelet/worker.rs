@@ -26,13 +26,13 @@ use tokio::sync::watch;
 
 use crate::inbox::{Inbox, Mail};
 use crate::kubelet::Kubelet;
+use crate::kubelet::probes::Probers;
 use crate::metrics::{Measure, work};
 use crate::pod::job::JobKey;
 use crate::pod::lifecycle::{is_finished, is_over, is_past_deadline};
 use crate::pod::next_actions::{PodAction, next_actions};
 use crate::pod::probe::ProbeKind;
 use crate::pod::snapshot::{PodSnapshot, Step};
-use crate::probes::Probers;
 use crate::volumes::TokenKey;
 use crate::volumes::objects::{PodObjects, Token};
 pub(crate) use outcome::Outcome;
@@ -286,7 +286,7 @@ impl Worker {
     fn end(&mut self, ending: crate::pod::snapshot::Ending) {
         let is_over = matches!(self.snapshot.recorded_phase(), "Succeeded" | "Failed");
         if self.snapshot.ending.is_none() && !is_over {
-            crate::endings::keep(&self.context.config, &self.snapshot, &ending);
+            crate::kubelet::termination_reasons::keep(&self.context.config, &self.snapshot, &ending);
             self.snapshot.ending = Some(ending);
         }
     }

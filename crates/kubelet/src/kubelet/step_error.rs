@@ -4,12 +4,12 @@
 
 use cri::CriError;
 
+use crate::context::runtime_features::NoUserNamespaces;
+use crate::kubelet::runtime_class::NoRuntimeClass;
+use crate::kubelet::userns::UserNamespaceError;
 use crate::node_resources::cgroups::CgroupError;
 use crate::node_resources::device_plugins::DevicePluginError;
 use crate::node_resources::dra::DraError;
-use crate::runtime_class::NoRuntimeClass;
-use crate::runtime_features::NoUserNamespaces;
-use crate::userns::UserNamespaceError;
 
 /// Its text is what people see.
 #[derive(Debug, thiserror::Error)]

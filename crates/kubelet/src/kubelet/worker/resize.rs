@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::Worker;
 use super::outcome::Outcome;
 use crate::kubelet::Kubelet;
+use crate::kubelet::step_error::StepError;
 use crate::metrics::{Count, Measure};
 use crate::node_resources::cgroups::{Which, limit_pod};
 use crate::pod::in_place::differences;
@@ -19,7 +20,6 @@ use crate::pod::lifecycle::is_finished;
 use crate::pod::qos::{QosClass, class_of};
 use crate::pod::resize::{self, Refused};
 use crate::pod::snapshot::Container;
-use crate::step_error::StepError;
 
 impl Worker {
     /// Takes a newer object; of its resources only those that the node has agreed to count.

@@ -8,10 +8,10 @@ use cri::{CriError, v1};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::kubelet::Kubelet;
+use crate::kubelet::step_error::StepError;
 use crate::metrics::Measure;
 use crate::pod::identity::identity;
 use crate::pod::qos;
-use crate::step_error::StepError;
 use crate::volumes;
 
 /// What of a Pod's directory is of its volumes.

@@ -11,6 +11,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use super::outcome::Refusal;
 use crate::kubelet::Kubelet;
+use crate::kubelet::step_error::StepError;
+use crate::kubelet::{handlers, userns};
 use crate::pod::container_config::security::needs_image_user;
 use crate::pod::container_config::{ContainerInput, ImageUser, container_config, sandbox_config};
 use crate::pod::env::environment;
@@ -20,11 +22,9 @@ use crate::pod::identity::identity;
 use crate::pod::needed_images::image_mounts;
 use crate::pod::qos::UNLIMITED_QUOTA;
 use crate::pod::snapshot::{Sandbox, in_order};
-use crate::step_error::StepError;
 use crate::volumes;
 use crate::volumes::mounts::{self, MountInput};
 use crate::volumes::objects::PodObjects;
-use crate::{handlers, userns};
 
 /// What a start needs to know.
 pub(super) struct StartInput {
@@ -236,7 +236,7 @@ async fn can_be_recursive(input: &StartInput) -> Result<bool, StepError> {
     if input.spec.volume_mounts.iter().flatten().all(|mount| mount.recursive_read_only.is_none()) {
         return Ok(false);
     }
-    let handler = crate::runtime_class::handler(&input.context, &input.pod).await?;
+    let handler = crate::kubelet::runtime_class::handler(&input.context, &input.pod).await?;
     Ok(input.context.features.ask(&*input.context.runtime).await?.has_recursive_read_only(&handler))
 }
 

@@ -17,10 +17,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::watch;
 
 use crate::context::Context;
-use crate::endings;
 use crate::inbox::Inbox;
 use crate::inbox::Inboxes;
 use crate::kubelet::Kubelet;
+use crate::kubelet::orphans;
+use crate::kubelet::static_pods::StaticPods;
+use crate::kubelet::termination_reasons;
+use crate::kubelet::worker::{Worker, carry_out};
 use crate::metrics::{Count, Level, Measure};
 use crate::pod::admission::{self, Misfit, Question, Rejection};
 use crate::pod::identity::is_critical;
@@ -31,9 +34,6 @@ use crate::pod::preemption;
 use crate::pod::snapshot::rejected;
 use crate::pod::snapshot::{self, Ending, PodSnapshot};
 use crate::pod::time::nanos;
-use crate::static_pods::StaticPods;
-use crate::strays;
-use crate::worker::{Worker, carry_out};
 
 /// The informer of this node's Pods.
 pub(crate) fn informer(context: &Context) -> Informer<Pod> {
@@ -197,7 +197,7 @@ impl Desk {
     fn start(&mut self, uid: String, pod: Arc<Pod>, cause: u64) {
         let state = self.found.remove(&uid).unwrap_or_default();
         let mut snapshot = PodSnapshot { pod, ..state };
-        snapshot.ending = endings::of(&self.context.config, &snapshot);
+        snapshot.ending = termination_reasons::of(&self.context.config, &snapshot);
         // What runs already was taken before.
         let is_over =
             matches!(snapshot.recorded_phase(), "Succeeded" | "Failed") || snapshot.ending.is_some();
@@ -289,7 +289,7 @@ impl Desk {
         kept.extend(self.inboxes.uids());
         self.context.resources.keep_only(&kept);
         crate::node_resources::dra::take_back(&self.context.resources, &kept);
-        strays::remove(&self.context, &kept);
+        orphans::remove(&self.context, &kept);
     }
 }
 
