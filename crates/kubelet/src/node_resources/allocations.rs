@@ -209,7 +209,7 @@ mod tests {
         allocations.add(&pod("a"), amount(1000), &first);
         allocations.add(&pod("b"), amount(500), &second);
         let change = |uid, cpu| allocations.change(uid, amount(cpu), Timestamp::UNIX_EPOCH);
-        assert_eq!(change("b", 1500).unwrap_err().reason, "Deferred");
+        assert_eq!(change("b", 1500).unwrap_err().reason.as_str(), "Deferred");
         assert!(second.take().room.is_none());
         change("a", 500).unwrap();
         assert!(second.take().room == Some("pod_resized") && first.take().room.is_none());
@@ -240,7 +240,10 @@ mod tests {
             let inbox = Arc::<Inbox>::default();
             allocations.add(&Arc::new(serde_saphyr::from_str(&text).unwrap()), amount(100), &inbox);
             let since = Timestamp::from_second(second).unwrap();
-            assert_eq!(allocations.change(words[0], amount(1000), since).unwrap_err().reason, "Deferred");
+            assert_eq!(
+                allocations.change(words[0], amount(1000), since).unwrap_err().reason.as_str(),
+                "Deferred"
+            );
             waiting.push((words[0], inbox));
         }
         let mut served = Vec::new();

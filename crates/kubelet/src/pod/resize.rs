@@ -40,12 +40,31 @@ pub struct Resize {
 /// Why the node does not agree to a resize.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
-    /// `Deferred` or `Infeasible`.
-    pub reason: &'static str,
+    /// Whether it may be agreed to later.
+    pub reason: RefusalReason,
     /// For people.
     pub message: String,
     /// For metrics; empty for `Deferred`. Source: `kubelet_pod_infeasible_resizes_total` in KEP-1287.
     pub detail: &'static str,
+}
+
+/// What becomes of a resize that the node does not agree to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// It is asked about again when there is room.
+    Deferred,
+    /// It is never asked about again.
+    Infeasible,
+}
+
+impl RefusalReason {
+    /// Upstream's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deferred => "Deferred",
+            Self::Infeasible => "Infeasible",
+        }
+    }
 }
 
 /// CPU in thousandths and memory in bytes.
@@ -191,7 +210,11 @@ pub fn decide(asked: Amount, used: Amount, capacity: Amount) -> Result<(), Refus
     if let Some((name, asked, capacity)) = whole {
         let message =
             format!("Node didn't have enough capacity: {name}, requested: {asked}, capacity: {capacity}");
-        return Err(Refused { reason: "Infeasible", message, detail: "insufficient_node_allocatable" });
+        return Err(Refused {
+            reason: RefusalReason::Infeasible,
+            message,
+            detail: "insufficient_node_allocatable",
+        });
     }
     let now = if asked.cpu.saturating_add(used.cpu) > capacity.cpu {
         Some(("cpu", asked.cpu, used.cpu, capacity.cpu))
@@ -204,7 +227,7 @@ pub fn decide(asked: Amount, used: Amount, capacity: Amount) -> Result<(), Refus
     let message = format!(
         "Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {capacity}"
     );
-    Err(Refused { reason: "Deferred", message, detail: "" })
+    Err(Refused { reason: RefusalReason::Deferred, message, detail: "" })
 }
 
 /// What an event says about a resize.
@@ -298,7 +321,7 @@ mod tests {
         let amount = |cpu, memory| Amount { cpu, memory };
         let check = |asked, used, expect: &str| {
             let got = decide(asked, used, amount(2000, 1000));
-            let got = got.err().map(|refused| format!("{}: {}", refused.reason, refused.message));
+            let got = got.err().map(|refused| format!("{}: {}", refused.reason.as_str(), refused.message));
             assert_eq!(got.unwrap_or_default(), expect);
         };
         check(amount(1000, 500), amount(1000, 500), "");

@@ -62,30 +62,45 @@ impl Prepared {
 type All = BTreeMap<String, Prepared>;
 
 /// Why a volume is not where its Pod's containers find it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub(crate) struct VolumeError {
-    /// Of the Pod's event.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: VolumeReason,
     /// In upstream's words; names the volume.
     pub(crate) message: String,
 }
 
-impl VolumeError {
-    /// A device was not brought to where it belongs.
-    const MAP: &str = "FailedMapVolume";
-    /// The node can have no more volumes of that kind: the Pod belongs elsewhere.
-    /// Source: `VolumeAttachmentLimitExceededReason`, KEP-4876.
-    pub(crate) const LIMIT: &str = "VolumeAttachmentLimitExceeded";
+/// What failed of a volume; [`VolumeReason::as_str`] is the reason of the Pod's event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VolumeReason {
+    /// A folder was not brought to where it belongs.
+    Mount,
+    /// A device was not.
+    Map,
+    /// The node can have no more volumes of that kind: the Pod belongs elsewhere. Source:
+    /// `VolumeAttachmentLimitExceededReason`, KEP-4876.
+    AttachmentLimit,
+}
+
+impl VolumeReason {
+    /// Upstream's word.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Mount => "FailedMount",
+            Self::Map => "FailedMapVolume",
+            Self::AttachmentLimit => "VolumeAttachmentLimitExceeded",
+        }
+    }
 
     /// Nobody tries again on this node.
-    pub(crate) fn is_final(&self) -> bool {
-        self.reason == Self::LIMIT
+    pub(crate) fn is_final(self) -> bool {
+        self == Self::AttachmentLimit
     }
 }
 
 impl From<String> for VolumeError {
     fn from(message: String) -> Self {
-        Self { reason: "FailedMount", message }
+        Self { reason: VolumeReason::Mount, message }
     }
 }
 
@@ -165,15 +180,14 @@ impl Phase {
     fn failed(self, resolved: &Resolved, error: &str) -> VolumeError {
         let name = &resolved.name;
         let (what, reason) = match (self, resolved.is_device()) {
-            (Self::Attach, false) => ("MountVolume.WaitForAttach", None),
-            (Self::Stage, false) => ("MountVolume.MountDevice", None),
-            (Self::Publish, false) => ("MountVolume.SetUp", None),
-            (Self::Attach, true) => ("MapVolume.WaitForAttach", Some(VolumeError::MAP)),
-            (Self::Stage, true) => ("MapVolume.SetUpDevice", Some(VolumeError::MAP)),
-            (Self::Publish, true) => ("MapVolume.MapPodDevice", Some(VolumeError::MAP)),
+            (Self::Attach, false) => ("MountVolume.WaitForAttach", VolumeReason::Mount),
+            (Self::Stage, false) => ("MountVolume.MountDevice", VolumeReason::Mount),
+            (Self::Publish, false) => ("MountVolume.SetUp", VolumeReason::Mount),
+            (Self::Attach, true) => ("MapVolume.WaitForAttach", VolumeReason::Map),
+            (Self::Stage, true) => ("MapVolume.SetUpDevice", VolumeReason::Map),
+            (Self::Publish, true) => ("MapVolume.MapPodDevice", VolumeReason::Map),
         };
-        let error = VolumeError::from(format!("{what} failed for volume \"{name}\" : {error}"));
-        VolumeError { reason: reason.unwrap_or(error.reason), ..error }
+        VolumeError { reason, message: format!("{what} failed for volume \"{name}\" : {error}") }
     }
 }
 

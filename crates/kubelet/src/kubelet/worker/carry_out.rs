@@ -51,7 +51,7 @@ impl Worker {
                         Ok(_) => context.span(cause, "volumes mounted", &pod, start, ""),
                         Err(error) => {
                             let message = error.message.clone();
-                            context.event(&pod, None, EventType::Warning, error.reason, message);
+                            context.event(&pod, None, EventType::Warning, error.reason.as_str(), message);
                         }
                     }
                     Outcome::Volumes(result)

@@ -241,9 +241,9 @@ impl Worker {
             }
             Err(error) => {
                 let delay = next_delay(self.snapshot.volumes.failure());
-                let (reason, message) = (error.reason.to_owned(), error.message.clone());
-                if error.is_final() {
-                    self.context.metrics.rejected(error.reason);
+                let (reason, message) = (error.reason.as_str().to_owned(), error.message.clone());
+                if error.reason.is_final() {
+                    self.context.metrics.rejected(error.reason.as_str());
                     self.end(crate::pod::snapshot::rejected(reason.clone(), error.message));
                 } else if self.is_volume_update_due {
                     // What has changed meanwhile may be what was missing.

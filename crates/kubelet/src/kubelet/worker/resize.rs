@@ -18,7 +18,7 @@ use crate::pod::in_place::differences;
 use crate::pod::job::JobKey;
 use crate::pod::lifecycle::is_finished;
 use crate::pod::qos::{QosClass, class_of};
-use crate::pod::resize::{self, Refused};
+use crate::pod::resize::{self, RefusalReason, Refused};
 use crate::pod::snapshot::Container;
 
 impl Worker {
@@ -62,7 +62,7 @@ impl Worker {
         if let Some((manager, policy, detail)) = self.fixed_by() {
             let message =
                 format!("Resize is infeasible for Guaranteed Pods alongside {manager} policy \"{policy}\"");
-            self.refuse(Refused { reason: "Infeasible", message, detail });
+            self.refuse(Refused { reason: RefusalReason::Infeasible, message, detail });
             return;
         }
         let mut spec = self.snapshot.spec().clone();
@@ -137,10 +137,11 @@ impl Worker {
     fn refuse(&mut self, refused: Refused) {
         let before = self.snapshot.resize.refused.as_ref().map(|refused| refused.reason);
         if before != Some(refused.reason) {
-            let (reason, what) = match refused.reason {
-                "Infeasible" => ("ResizeInfeasible", "Infeasible"),
-                _ => ("ResizeDeferred", "Deferred"),
+            let reason = match refused.reason {
+                RefusalReason::Infeasible => "ResizeInfeasible",
+                RefusalReason::Deferred => "ResizeDeferred",
             };
+            let what = refused.reason.as_str();
             let wanted = &self.snapshot.resize.wanted;
             let text = resize::event_text(&self.snapshot.pod, what, wanted, Some(&refused.message));
             self.context.event(&self.snapshot.pod, None, EventType::Warning, reason, text);
@@ -149,7 +150,8 @@ impl Worker {
             }
         }
         // Whoever gets room is told why; else it was another wish.
-        self.snapshot.resize.deferred_until = (refused.reason == "Deferred").then_some("pod_updated");
+        self.snapshot.resize.deferred_until =
+            (refused.reason == RefusalReason::Deferred).then_some("pod_updated");
         self.snapshot.resize.refused = Some(refused);
     }
 

@@ -73,7 +73,7 @@ fn resize(snapshot: &PodSnapshot) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     let resize = &snapshot.resize;
     if let Some(refused) = &resize.refused {
-        let (reason, message) = (Some(refused.reason), Some(refused.message.clone()));
+        let (reason, message) = (Some(refused.reason.as_str()), Some(refused.message.clone()));
         verdicts.push(Verdict { reason, message, ..Verdict::yes(resize::PENDING) });
     }
     if resize.is_started && !differences(snapshot).is_empty() {

@@ -25,6 +25,7 @@ use crate::pod::identity::identity;
 use crate::volumes::Volumes;
 use crate::volumes::csi::{Driver, registration};
 use crate::volumes::describe;
+use crate::volumes::persistent::VolumeReason;
 
 /// How long one try waits for the attacher.
 const ATTACH_MAX: Duration = Duration::from_secs(20);
@@ -433,7 +434,7 @@ async fn refuse_if_full(
         tracing::info!(error, driver = source.driver, "the node did not say how many volumes it may have");
     }
     let message = "Node has reached its volume attachment limit, rejecting pod".to_owned();
-    Err(VolumeError { reason: VolumeError::LIMIT, message })
+    Err(VolumeError { reason: VolumeReason::AttachmentLimit, message })
 }
 
 /// Whether a volume has been wanted for long, and the node has no room for it.
