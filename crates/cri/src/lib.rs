@@ -52,6 +52,13 @@ pub enum CriError {
     Internal(String),
 }
 
+impl CriError {
+    /// Whether an image could not be mounted as a volume: over CRI that is a prefix of the message and nothing else.
+    pub fn is_image_volume(&self) -> bool {
+        self.to_string().contains(IMAGE_VOLUME_FAILED)
+    }
+}
+
 /// The result of a CRI call.
 pub type CriResult<T> = Result<T, CriError>;
 

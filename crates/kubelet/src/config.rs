@@ -10,21 +10,32 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub use configuration::{ConfigurationError, Sources};
+pub use cpu_set::{CpuSet, ParseError};
+pub use image_gc::ImageGcPolicy;
 pub use images::{Allowed, ImagePulls, PullRate, Verification};
 pub use reserved::{Enforced, Reserved, ReservedCgroup};
 pub use shutdown::ShutdownPeriod;
+pub use static_policies::{ReservedMemory, StaticPolicy};
 
-use crate::cpu::StaticPolicy;
-use crate::eviction::policy::Policy as EvictionPolicy;
-use crate::memory::ReservedMemory;
-use crate::topology::Alignment;
+use crate::config::alignment::Alignment;
+use crate::config::eviction::Policy as EvictionPolicy;
 
+pub mod alignment;
 pub(crate) mod configuration;
+mod cpu_set;
+pub mod eviction;
 mod fields;
+mod image_gc;
 mod images;
 mod reserved;
 mod resources;
 mod shutdown;
+mod static_policies;
+
+/// The least priority of a critical Pod. Source: `scheduling.SystemCriticalPriority`.
+pub(crate) const CRITICAL_PRIORITY: i64 = 2_000_000_000;
+/// The longest wait of a container that ends again and again. Source: `MaxCrashLoopBackOff`.
+pub const CRASH_LOOP_MAX: Duration = Duration::from_secs(300);
 
 /// Whether containers may be swapped. Source: `memorySwap.swapBehavior`, KEP-2400.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +97,7 @@ pub struct Config {
     /// Most images that the Node's status lists; `None` for any number. Source: `nodeStatusMaxImages`.
     pub node_status_max_images: Option<u32>,
     /// When images are collected.
-    pub image_gc: crate::image_gc::ImageGcPolicy,
+    pub image_gc: crate::config::ImageGcPolicy,
     /// How long exec, attach and port-forward may be silent before they end; zero is for ever.
     pub streaming_connection_idle_timeout: Duration,
     /// A file or a folder with Pods that run whatever the API says. Source: `staticPodPath`.
@@ -176,7 +187,7 @@ impl Default for Config {
             container_log_monitor_interval: Duration::from_secs(10),
             image_pulls: ImagePulls::default(),
             node_status_max_images: Some(configuration::images::NODE_STATUS_MAX_IMAGES),
-            image_gc: crate::image_gc::ImageGcPolicy::default(),
+            image_gc: crate::config::ImageGcPolicy::default(),
             streaming_connection_idle_timeout: Duration::from_secs(4 * 3600),
             static_pod_path: None,
             reserved: Reserved::default(),
@@ -187,7 +198,7 @@ impl Default for Config {
             cpu_cfs_quota: true,
             swap_behavior: SwapBehavior::None,
             single_process_oom_kill: None,
-            crash_loop_max: crate::crash_backoff::MAX,
+            crash_loop_max: CRASH_LOOP_MAX,
             exclusive_cpus: None,
             reserved_memory: None,
             alignment: Alignment::default(),

@@ -1,6 +1,11 @@
-//! What all workers of one kubelet share: configuration, clients, and facts about the node.
+//! What every part of a kubelet may use: configuration, clients, time, metrics, and facts about the node.
+//!
+//! It owns nothing that one room of the kubelet gives away: what rooms own is in handles of their own, which stand on this.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub(crate) mod node_state;
+pub(crate) mod runtime_features;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{Clock, Random, Tasks};
@@ -9,28 +14,19 @@ use controller::trace::Reporter;
 use controller::{EventType, Informer, Informers};
 use cri::{ImageService, RuntimeService};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Node, ObjectReference, Pod, PodSpec, Service};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service};
 use tokio::sync::Semaphore;
 
-use crate::admission::Rejection;
-use crate::allocations::Allocations;
 use crate::config::Config;
-use crate::cpu::CpuManager;
-use crate::csi::Drivers;
-use crate::device_plugins::DevicePlugins;
-use crate::dra::Dra;
-use crate::memory::MemoryManager;
-use crate::metrics::{Count, KubeletMetrics, Measure};
-use crate::node_state::NodeState;
-use crate::runtime_features::RuntimeFeatures;
-use crate::stats::Looks;
-use crate::status::NodeFacts;
-use crate::topology::{AFFINITY_ERROR, Asker, Distances, Hint, Hints, Nodes, Policy, Provider, Scope};
+use crate::context::node_state::NodeState;
+use crate::context::runtime_features::RuntimeFeatures;
+use crate::metrics::KubeletMetrics;
+use crate::pod::status::NodeFacts;
 
 /// CRI calls that change something, at the same time.
 pub(crate) const CRI_CALLS_MAX: usize = 32;
 
-/// Shared by all workers.
+/// Shared by all of a kubelet.
 pub(crate) struct Context {
     pub(crate) config: Config,
     pub(crate) client: kube::Client,
@@ -41,18 +37,6 @@ pub(crate) struct Context {
     /// What the node registers as: what is known of it while the API does not answer.
     pub(crate) initial_node: Node,
     pub(crate) node_state: NodeState,
-    /// What plugins say there is of other things.
-    pub(crate) devices: DevicePlugins,
-    /// Drivers of devices that Pods have by claims, and what they have prepared.
-    pub(crate) dra: Dra,
-    /// Who has CPUs alone; `None` if nobody may.
-    pub(crate) cpus: Option<CpuManager>,
-    /// Who has memory of certain NUMA nodes; `None` if nobody may.
-    pub(crate) memory: Option<MemoryManager>,
-    /// All NUMA nodes.
-    pub(crate) numa_nodes: Nodes,
-    /// How far they are from each other.
-    pub(crate) numa_distances: Distances,
     pub(crate) runtime: Arc<dyn RuntimeService>,
     pub(crate) images: Arc<dyn ImageService>,
     pub(crate) tasks: Tasks,
@@ -63,33 +47,13 @@ pub(crate) struct Context {
     pub(crate) recorder: Recorder,
     pub(crate) reporter: Reporter,
     pub(crate) facts: NodeFacts,
-    /// ConfigMaps and Secrets that Pods name.
-    pub(crate) objects: crate::objects::Registers,
-    /// Certificates of Pods.
-    pub(crate) certificates: crate::certificates::All,
     /// What the runtime can do.
     pub(crate) features: RuntimeFeatures,
-    /// What Pods can have, CPU in thousandths. See [`crate::admission::Room`].
-    pub(crate) room: std::collections::BTreeMap<String, i64>,
-    /// What of that they have.
-    pub(crate) allocations: Allocations,
-    /// What everything used when somebody asked last.
-    pub(crate) looks: Looks,
+    /// What Pods can have beside devices, CPU in thousandths. See [`crate::pod::admission::Room`].
+    pub(crate) allocatable: BTreeMap<String, i64>,
     pub(crate) metrics: Arc<KubeletMetrics>,
-    /// Bytes.
-    pub(crate) memory_capacity: i64,
-    /// What containers are told beside their limits.
-    pub(crate) unified: crate::unified::Unified,
-    /// Of huge pages, in bytes.
-    pub(crate) page_sizes: Vec<u64>,
-    /// The drivers of this node.
-    pub(crate) csi: Drivers,
     /// Bounds the CRI calls.
     pub(crate) limit: Arc<Semaphore>,
-    /// Who wants unused images gone.
-    pub(crate) image_requests: crate::image_gc::collector::Requests,
-    /// What pulls of images share.
-    pub(crate) pulls: crate::pull::Pulls,
 }
 
 impl Context {
@@ -100,71 +64,6 @@ impl Context {
             self.features.known().show(node.status.get_or_insert_default());
             Arc::new(node)
         })
-    }
-
-    /// All that Pods can ask for, devices too.
-    pub(crate) fn allocatable_now(&self) -> std::collections::BTreeMap<String, i64> {
-        let mut all = self.room.clone();
-        all.extend(self.devices.counts().into_iter().map(|(name, (_, healthy))| (name, healthy)));
-        all
-    }
-
-    /// Gives the Pod's containers what they have alone: devices, CPUs, memory.
-    ///
-    /// # Errors
-    /// In upstream's words. What was given up to then is to be released.
-    pub(crate) fn allocate(&self, uid: &str, spec: &PodSpec) -> Result<(), Rejection> {
-        let counted = |provider, counts| Pinned { provider, metrics: &self.metrics, counts };
-        let cpus = self.cpus.as_ref().map(|cpus| counted(cpus, (Count::CpuPinning, Count::CpuPinningErrors)));
-        let memory = self.memory.as_ref();
-        let memory = memory.map(|memory| counted(memory, (Count::MemoryPinning, Count::MemoryPinningErrors)));
-        let mut providers: Vec<&dyn Provider> = vec![&self.devices];
-        providers.extend(cpus.iter().chain(&memory).map(|provider| provider as &dyn Provider));
-        let start = std::time::Instant::now();
-        self.metrics.count(Count::TopologyAdmissions, &[]);
-        let given =
-            self.config.alignment.allocate((self.numa_nodes, &self.numa_distances), (uid, spec), &providers);
-        self.metrics.measure(Measure::TopologyAdmission, &[], start.elapsed().as_secs_f64() * 1000.0);
-        self.count_alignment(spec, &given);
-        given
-    }
-
-    /// Only one policy promises that what a container has is near. Source: `IsAlignmentGuaranteed` of upstream.
-    fn count_alignment(&self, spec: &PodSpec, given: &Result<(), Rejection>) {
-        let alignment = self.config.alignment;
-        let is_refused = matches!(given, Err(rejection) if rejection.reason == AFFINITY_ERROR);
-        if is_refused {
-            self.metrics.count(Count::TopologyAdmissionErrors, &[]);
-        }
-        if alignment.policy != Policy::SingleNumaNode {
-            return;
-        }
-        let labels = [alignment.scope.as_str(), "numa_node"];
-        let askers = match alignment.scope {
-            Scope::Pod => 1,
-            Scope::Container => spec.init_containers.iter().flatten().chain(&spec.containers).count(),
-        };
-        if is_refused {
-            self.metrics.count(Count::AlignedResourcesFailures, &labels);
-        } else if given.is_ok() {
-            (0..askers).for_each(|_| self.metrics.count(Count::AlignedResources, &labels));
-        }
-    }
-
-    /// Takes it back. Whether that changes which CPUs others share.
-    pub(crate) fn release(&self, uid: &str) -> bool {
-        self.devices.release(uid);
-        if let Some(memory) = &self.memory {
-            memory.release(uid);
-        }
-        self.cpus.as_ref().is_some_and(|cpus| cpus.release(uid))
-    }
-
-    /// Takes back what Pods have that are not among `uids`.
-    pub(crate) fn keep_only(&self, uids: &BTreeSet<String>) {
-        self.devices.keep_only(uids);
-        self.cpus.iter().for_each(|cpus| cpus.keep_only(uids));
-        self.memory.iter().for_each(|memory| memory.keep_only(uids));
     }
 
     /// Records an event about the node.
@@ -250,40 +149,5 @@ fn reference_to(pod: &Pod) -> ObjectReference {
         uid: metadata.uid.clone(),
         resource_version: metadata.resource_version.clone(),
         field_path: None,
-    }
-}
-
-/// Counts what is pinned, and what could not be.
-struct Pinned<'a> {
-    provider: &'a dyn Provider,
-    metrics: &'a KubeletMetrics,
-    /// All, and those that failed.
-    counts: (Count, Count),
-}
-
-impl Provider for Pinned<'_> {
-    fn hints(&self, uid: &str, spec: &PodSpec, asker: Asker<'_>) -> Hints {
-        self.provider.hints(uid, spec, asker)
-    }
-
-    fn pins(&self, spec: &PodSpec, container: &Container) -> bool {
-        self.provider.pins(spec, container)
-    }
-
-    fn allocate(
-        &self,
-        uid: &str,
-        spec: &PodSpec,
-        container: &Container,
-        hint: &Hint,
-    ) -> Result<(), Rejection> {
-        let given = self.provider.allocate(uid, spec, container, hint);
-        if self.pins(spec, container) {
-            self.metrics.count(self.counts.0, &[]);
-        }
-        if given.is_err() {
-            self.metrics.count(self.counts.1, &[]);
-        }
-        given
     }
 }

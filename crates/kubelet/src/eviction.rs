@@ -4,8 +4,6 @@
 //! them every ten seconds, which is three calls. Files of Pods are counted only where a limit is set.
 //! Source: `pkg/kubelet/eviction` of upstream.
 
-pub mod policy;
-
 pub(crate) mod decide;
 mod folders;
 pub(crate) mod limits;
@@ -23,18 +21,21 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use sys::usage::Usage;
 
-use crate::admission::{is_critical, priority};
+use crate::config::eviction::{self as policy, Signal};
 use crate::connections::Connections;
-use crate::context::Context;
+use crate::inbox::Inboxes;
+use crate::kubelet::Kubelet;
+use crate::machine::file_system;
+use crate::machine::{Machine, pids_max};
 use crate::metrics::{Count, Measure};
-use crate::node::{Machine, pids_max};
-use crate::pods::Inboxes;
-use crate::snapshot::Ending;
-use crate::stats::{self, disk, machine};
-use crate::{cgroups, qos, quantity};
+use crate::node_resources::cgroups;
+use crate::pod::identity::{is_critical, priority};
+use crate::pod::quantity;
+use crate::pod::requests::pod_request;
+use crate::pod::snapshot::Ending;
+use crate::stats::{self, machine};
 use decide::{Candidate, Observation, Observations, State, Used};
 use folders::{Counted, Devices, Folders};
-use policy::Signal;
 use pressure::MemoryPressure;
 
 /// How often disks and process numbers are looked at. Source: `evictionMonitoringPeriod`.
@@ -47,7 +48,7 @@ const IMMEDIATE: i64 = 1;
 const REASON: &str = "Evicted";
 
 /// Runs until the group of tasks stops.
-pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: Inboxes) {
+pub(crate) async fn run(context: Arc<Kubelet>, machine: Arc<Machine>, inboxes: Inboxes) {
     let mut state = State::default();
     let mut memory = MemoryPressure::open();
     let mut folders = Folders::of(&context.config.root_dir);
@@ -108,7 +109,7 @@ pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>, inboxes: I
     }
 }
 
-async fn observe(context: &Context, machine: &Machine, folders: &Folders) -> Observations {
+async fn observe(context: &Kubelet, machine: &Machine, folders: &Folders) -> Observations {
     let folders = folders.clone();
     let kubepods = cgroups::kubepods(&context.config);
     let capacity = i64::try_from(machine.memory).unwrap_or(i64::MAX);
@@ -137,7 +138,7 @@ async fn observe(context: &Context, machine: &Machine, folders: &Folders) -> Obs
 }
 
 fn file_system(seen: &mut Observations, path: &Path, bytes: Signal, inodes: Signal) {
-    let Some(found) = disk::file_system(path) else { return };
+    let Some(found) = file_system::file_system(path) else { return };
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let of = |available: u64, capacity: u64| Observation {
         available: number(available),
@@ -151,8 +152,9 @@ fn file_system(seen: &mut Observations, path: &Path, bytes: Signal, inodes: Sign
 }
 
 /// Pods that take more of the disk than they may.
-async fn evict_over_limits(context: &Arc<Context>, inboxes: &Inboxes, devices: Devices) -> Vec<String> {
+async fn evict_over_limits(context: &Arc<Kubelet>, inboxes: &Inboxes, devices: Devices) -> Vec<String> {
     let pods: Vec<_> = context
+        .resources
         .allocations
         .pods()
         .into_iter()
@@ -166,7 +168,7 @@ async fn evict_over_limits(context: &Arc<Context>, inboxes: &Inboxes, devices: D
     for pod in pods {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let own = layers.remove(&uid).unwrap_or_default();
-        let (looking, of) = (context.clone(), pod.clone());
+        let (looking, of) = (context.resources.clone(), pod.clone());
         let disk = tokio::task::spawn_blocking(move || stats::disk_use(&looking, &of)).await;
         let empty = PodSpec::default();
         let spec = pod.spec.as_ref().unwrap_or(&empty);
@@ -181,7 +183,7 @@ async fn evict_over_limits(context: &Arc<Context>, inboxes: &Inboxes, devices: D
 }
 
 /// Bytes by Pod uid and container, as far as the runtime says so.
-async fn writable_layers(context: &Context) -> BTreeMap<String, BTreeMap<String, u64>> {
+async fn writable_layers(context: &Kubelet) -> BTreeMap<String, BTreeMap<String, u64>> {
     let mut layers = BTreeMap::<String, BTreeMap<String, u64>>::new();
     let request = v1::ListContainerStatsRequest { filter: None };
     let Ok(answer) = context.runtime.list_container_stats(request).await else { return layers };
@@ -189,7 +191,7 @@ async fn writable_layers(context: &Context) -> BTreeMap<String, BTreeMap<String,
         let Some(attributes) = stats.attributes else { continue };
         let label = |name: &str| attributes.labels.get(name).cloned().unwrap_or_default();
         let bytes = stats.writable_layer.and_then(|layer| layer.used_bytes).map_or(0, |used| used.value);
-        let (uid, name) = (label(crate::labels::POD_UID), label(crate::labels::CONTAINER_NAME));
+        let (uid, name) = (label(crate::pod::labels::POD_UID), label(crate::pod::labels::CONTAINER_NAME));
         *layers.entry(uid).or_default().entry(name).or_default() += bytes;
     }
     layers
@@ -197,13 +199,13 @@ async fn writable_layers(context: &Context) -> BTreeMap<String, BTreeMap<String,
 
 /// The Pod that matters least for what is scarce.
 async fn evict_first(
-    context: &Arc<Context>,
+    context: &Arc<Kubelet>,
     inboxes: &Inboxes,
     (threshold, seen): (&policy::Threshold, Observation),
     devices: Devices,
 ) -> Option<String> {
-    let pods = context.allocations.pods();
-    let look = context.looks.now(context).await;
+    let pods = context.resources.allocations.pods();
+    let look = context.looks.now(&context.resources).await;
     let layers = writable_layers(context).await;
     let counted = devices.counted(threshold.signal);
     let mut candidates = Vec::new();
@@ -221,7 +223,7 @@ async fn evict_first(
 }
 
 async fn candidate(
-    context: &Arc<Context>,
+    context: &Arc<Kubelet>,
     (signal, counted): (Signal, Counted),
     pod: &Arc<Pod>,
     stats: &stats::PodStats,
@@ -242,11 +244,11 @@ async fn candidate(
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         priority: priority(pod),
         is_critical: is_critical(pod),
-        request: qos::pod_request(spec, resource, quantity::whole),
+        request: pod_request(spec, resource, quantity::whole),
         ..Candidate::default()
     };
     if matches!(resource, "ephemeral-storage" | "inodes") {
-        let (looking, of) = (context.clone(), pod.clone());
+        let (looking, of) = (context.resources.clone(), pod.clone());
         let disk =
             tokio::task::spawn_blocking(move || stats::disk_use(&looking, &of)).await.unwrap_or_default();
         let amount = |tree: &sys::tree::Size| if resource == "inodes" { tree.inodes } else { tree.bytes };
@@ -272,7 +274,7 @@ async fn candidate(
 
 /// Makes a Pod go. Whether it was still there.
 fn evict(
-    context: &Context,
+    context: &Kubelet,
     inboxes: &Inboxes,
     pod: &Pod,
     (signal, grace): (&str, i64),

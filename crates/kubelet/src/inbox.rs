@@ -1,6 +1,6 @@
 //! What a worker is told from outside. Bounded by coalescing: per Pod, container and probe only the newest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cri::v1;
@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::metrics::work;
-use crate::probes::ProbeKind;
-use crate::snapshot::{Ending, Sandbox};
+use crate::pod::probe::ProbeKind;
+use crate::pod::snapshot::{Ending, Sandbox};
 
 /// News since the worker looked last.
 #[derive(Default)]
@@ -169,6 +169,53 @@ impl Inbox {
                 mail.sandboxes.insert(sandbox.id.clone(), sandbox_from_cri(&sandbox));
             }
         });
+    }
+}
+
+/// The workers' inboxes by Pod uid. Cloning shares them.
+#[derive(Clone, Default)]
+pub(crate) struct Inboxes(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    inboxes: Mutex<HashMap<String, Arc<Inbox>>>,
+    mirrors: Notify,
+    desk: Notify,
+}
+
+impl Inboxes {
+    pub(crate) fn get(&self, uid: &str) -> Option<Arc<Inbox>> {
+        self.0.inboxes.lock().get(uid).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Inbox>> {
+        self.0.inboxes.lock().values().cloned().collect()
+    }
+
+    /// The Pods that have a worker.
+    pub(crate) fn uids(&self) -> BTreeSet<String> {
+        self.0.inboxes.lock().keys().cloned().collect()
+    }
+
+    /// Waits until a worker has ended; for mirrors.
+    pub(crate) async fn ended(&self) {
+        self.0.mirrors.notified().await;
+    }
+
+    /// A worker begins.
+    pub(crate) fn insert(&self, uid: String, inbox: Arc<Inbox>) {
+        self.0.inboxes.lock().insert(uid, inbox);
+    }
+
+    /// Waits until a worker has ended; for the desk.
+    pub(crate) async fn one_ended(&self) {
+        self.0.desk.notified().await;
+    }
+
+    pub(crate) fn remove(&self, uid: &str) {
+        self.0.inboxes.lock().remove(uid);
+        self.0.mirrors.notify_one();
+        self.0.desk.notify_one();
     }
 }
 

@@ -4,68 +4,31 @@
 //! it reads back what is from the runtime and the API, and from files below its folder what these do not tell: what Pods
 //! were given (processors, memory, devices, claims), and which volumes are mounted where.
 //!
-//! The core is pure: [`next_actions`] decides, [`status`] describes; `worker` is the one task per Pod that
+//! The core is pure: [`pod::next_actions`] decides, [`pod::status`] describes; `kubelet::worker` is the one task per Pod that
 //! carries decisions out. Object changes, runtime events, probe results and due times wake a worker; what is looked at
 //! again and again stands in ARCHITECTURE.md, "Invariants".
 
 pub mod config;
-pub mod container_config;
-pub mod cpu;
-pub mod crash_backoff;
-pub mod env;
 pub mod eviction;
-pub mod files;
-pub mod image_gc;
-pub mod labels;
-pub mod memory;
-pub mod next_actions;
-pub mod qos;
-pub mod resize;
-pub mod snapshot;
-pub mod status;
-pub mod topology;
+pub mod pod;
 
-mod admission;
-mod allocations;
-mod certificates;
-mod cgroups;
 mod checkpoint;
-mod cleanup;
 mod connections;
 mod context;
-mod csi;
-mod device_plugins;
-mod dra;
-mod endings;
-mod handlers;
-mod huge_pages;
+mod images;
 mod inbox;
+mod kubelet;
 mod log_rotation;
+mod machine;
 mod metrics;
-mod mirror;
 mod node;
-mod node_shutdown;
-mod node_state;
-mod objects;
-mod pem;
+mod node_resources;
 mod plugins;
-mod pod_resources;
-mod pods;
-mod preemption;
-mod probes;
-mod pull;
-mod quantity;
-mod runtime_class;
-mod runtime_features;
 mod server;
-mod static_pods;
 mod stats;
-mod strays;
-mod unified;
-mod userns;
 mod volumes;
-mod worker;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -74,6 +37,7 @@ use controller::record::Recorder;
 use controller::trace::Reporter;
 use controller::{Informers, Scope};
 use cri::{CriError, ImageService, RuntimeService, v1};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Service};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -82,10 +46,20 @@ pub use checkpoint::Unusable;
 pub use config::{Config, ConfigurationError, ServerConfig, Sources};
 pub use connections::Tracked;
 use context::Context;
-use cpu::CpuManager;
-use memory::MemoryManager;
+use inbox::Inboxes;
+use kubelet::{Kubelet, mirror, pods, static_pods};
+use machine::Machine;
+use machine::layout::Layout;
 use metrics::KubeletMetrics;
 pub use node::{NETWORK_NOT_READY, taints};
+use node_resources::allocations::Allocations;
+use node_resources::cgroups::CgroupError;
+use node_resources::cpu::CpuManager;
+use node_resources::device_plugins::DevicePlugins;
+use node_resources::memory::MemoryManager;
+use node_resources::unified::Unified;
+use node_resources::{NodeResources, cgroups, device_plugins, dra, memory, pod_resources};
+use pod::status::NodeFacts;
 pub use server::cri_streams::StreamingServer;
 pub use volumes::persistent::log_out;
 
@@ -162,7 +136,7 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     };
     let request = v1::VersionRequest { version: "v1".into() };
     let version = parts.runtime.version(request).await.map_err(Error::Runtime)?;
-    let machine = Arc::new(node::read_machine(&config, &version));
+    let machine = Arc::new(machine::read_machine(&config, &version));
     let allocatable = node::allocatable(&config, &machine);
     let of = |name: &str| allocatable.get(name).copied().unwrap_or_default();
     let available = (of("cpu"), of("memory"));
@@ -170,37 +144,47 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     let (layout, cpus, memory) = aligned(&config, &machine).await?;
     check_numa_nodes(&config, layout.nodes().len())?;
     let metrics = Arc::new(KubeletMetrics::new(&config.node_name));
-    let context = Arc::new(Context {
+    let resources = Given { metrics: metrics.clone(), layout, cpus, memory, unified, available };
+    let node = node::initial(&config, &machine);
+    let facts = NodeFacts { host_ips: config.node_ips.clone(), runtime_name: version.runtime_name };
+    let context = Arc::new(context(config, parts, (metrics, facts, node, allocatable, started_at)));
+    let kubelet = Arc::new(kubelet(context, &machine, resources).await?);
+    images::image_gc::collector::recover(&kubelet.image_store).await;
+    start(&kubelet, &machine, listeners);
+    if kubelet.config.cgroups_per_qos {
+        let resources = &kubelet.resources;
+        kubelet.tasks.spawn("limits of all pods", cgroups::enforce(resources.clone(), machine, limited));
+        kubelet.tasks.spawn("weight of burstable pods", cgroups::weigh_burstable(resources.clone()));
+    }
+    kubelet.tasks.stopping().await;
+    Ok(())
+}
+
+fn context(
+    config: Config,
+    parts: Parts,
+    (metrics, facts, initial_node, allocatable, started_at): (
+        Arc<KubeletMetrics>,
+        NodeFacts,
+        Node,
+        BTreeMap<String, i64>,
+        Timestamp,
+    ),
+) -> Context {
+    Context {
         services: parts.informers.informer::<Service>(),
         recorder: Recorder::start_on(&parts.informers, "kubelet", &config.node_name),
-        facts: status::NodeFacts { host_ips: config.node_ips.clone(), runtime_name: version.runtime_name },
+        facts,
         node: parts.informers.scoped::<Node>(Scope {
             field_selector: Some(format!("metadata.name={}", config.node_name)),
             ..Scope::default()
         }),
-        node_state: node_state::NodeState::default(),
-        initial_node: node::initial(&config, &machine),
-        cpus,
-        memory,
-        numa_nodes: layout.nodes(),
-        numa_distances: layout.distances.clone(),
-        dra: open_dra(&config, &metrics).await,
-        devices: device_plugins::DevicePlugins::open(&config.root_dir, layout.nodes(), metrics.clone())
-            .map_err(directory_error(&config.root_dir.join("device-plugins")))?,
-        room: allocatable,
-        looks: stats::Looks::default(),
-        certificates: certificates::All::default(),
+        node_state: context::node_state::NodeState::default(),
+        initial_node,
+        allocatable,
         metrics,
-        allocations: allocations::Allocations::new(available),
-        memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
-        unified,
-        page_sizes: machine.huge_pages.iter().map(|(size, _)| *size).collect(),
-        csi: csi::Drivers::with_in_use(volumes::persistent::in_use(&config.root_dir)),
         limit: Arc::new(Semaphore::new(context::CRI_CALLS_MAX)),
-        image_requests: image_gc::collector::Requests::default(),
-        objects: objects::Registers::default(),
-        features: runtime_features::RuntimeFeatures::default(),
-        pulls: pull::Pulls::new(&config.root_dir, &config.image_pulls),
+        features: context::runtime_features::RuntimeFeatures::default(),
         config,
         client: parts.client,
         informers: parts.informers,
@@ -211,15 +195,54 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
         started_at,
         random: parts.random,
         reporter: parts.reporter,
-    });
-    image_gc::collector::recover(&context).await;
-    start(&context, &machine, listeners);
-    if context.config.cgroups_per_qos {
-        context.tasks.spawn("limits of all pods", cgroups::enforce(context.clone(), machine, limited));
-        context.tasks.spawn("weight of burstable pods", cgroups::weigh_burstable(context.clone()));
     }
-    context.tasks.stopping().await;
-    Ok(())
+}
+
+/// What was taken up of what an earlier kubelet had given away.
+struct Given {
+    metrics: Arc<KubeletMetrics>,
+    layout: Arc<Layout>,
+    cpus: Option<CpuManager>,
+    memory: Option<MemoryManager>,
+    unified: Unified,
+    available: (i64, i64),
+}
+
+async fn kubelet(context: Arc<Context>, machine: &Machine, given: Given) -> Result<Kubelet, Error> {
+    let Given { metrics, layout, cpus, memory, unified, available } = given;
+    let root_dir = &context.config.root_dir;
+    let resources = NodeResources {
+        cpus,
+        memory,
+        numa_nodes: layout.nodes(),
+        numa_distances: layout.distances.clone(),
+        dra: open_dra(&context.config, &metrics).await,
+        devices: DevicePlugins::open(root_dir, layout.nodes(), metrics)
+            .map_err(directory_error(&root_dir.join("device-plugins")))?,
+        allocations: Allocations::new(available),
+        memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
+        unified,
+        page_sizes: machine.huge_pages.iter().map(|(size, _)| *size).collect(),
+        context: context.clone(),
+    };
+    let volumes = volumes::Volumes {
+        csi: volumes::csi::Drivers::with_in_use(volumes::persistent::in_use(root_dir)),
+        objects: volumes::objects::Registers::default(),
+        certificates: volumes::certificates::All::default(),
+        context: context.clone(),
+    };
+    let image_store = images::Images {
+        image_requests: images::image_gc::collector::Requests::default(),
+        pulls: images::pull::Pulls::new(root_dir, &context.config.image_pulls),
+        context: context.clone(),
+    };
+    Ok(Kubelet {
+        context,
+        resources: Arc::new(resources),
+        volumes: Arc::new(volumes),
+        image_store: Arc::new(image_store),
+        looks: stats::Looks::default(),
+    })
 }
 
 fn make_folders(config: &Config) -> Result<(), Error> {
@@ -235,38 +258,39 @@ fn directory_error(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 }
 
 fn check_numa_nodes(config: &Config, count: usize) -> Result<(), Error> {
-    let most = config.alignment.nodes_max.unwrap_or(topology::NODES_MAX);
+    let most = config.alignment.nodes_max.unwrap_or(config::alignment::NODES_MAX);
     match config.alignment.policy {
-        topology::Policy::None => Ok(()),
+        config::alignment::Policy::None => Ok(()),
         _ if count > most => Err(Error::NumaNodes { count, most }),
         _ => Ok(()),
     }
 }
 
 /// Begins everything that runs as long as the kubelet does.
-fn start(context: &Arc<Context>, machine: &Arc<node::Machine>, listeners: Vec<TcpListener>) {
-    dra::start(context);
-    context.tasks.spawn("plugins", plugins::run(context.clone()));
-    context.tasks.spawn("node status", node::run(context.clone(), machine.clone()));
+fn start(kubelet: &Arc<Kubelet>, machine: &Arc<Machine>, listeners: Vec<TcpListener>) {
+    let (tasks, context, resources) = (&kubelet.tasks, &kubelet.context, &kubelet.resources);
+    dra::start(resources);
+    tasks.spawn("plugins", plugins::run(kubelet.clone()));
+    tasks.spawn("node status", node::run(resources.clone(), machine.clone()));
     let pods = pods::informer(context);
-    context.tasks.spawn("volume upkeep", csi::upkeep::run(context.clone(), pods.clone()));
+    tasks.spawn("volume upkeep", volumes::csi::upkeep::run(kubelet.volumes.clone(), pods.clone()));
     let statics = static_pods::start(context);
-    let inboxes = pods::Inboxes::default();
-    context
-        .tasks
-        .spawn("mirror pods", mirror::run(context.clone(), pods.clone(), statics.clone(), inboxes.clone()));
+    let inboxes = Inboxes::default();
+    let mirrors = mirror::run(context.clone(), pods.clone(), statics.clone(), inboxes.clone());
+    tasks.spawn("mirror pods", mirrors);
     if let Some(server) = context.config.server.clone() {
         let parts = (machine.clone(), inboxes.clone());
-        let handler = server::Server::new(context.clone(), pods.clone(), statics.clone(), parts);
+        let handler = server::Server::new(kubelet.clone(), pods.clone(), statics.clone(), parts);
         server::start(&Arc::new(handler), listeners, &server);
     }
-    context.tasks.spawn("image garbage collection", image_gc::collector::run(context.clone(), pods.clone()));
-    context.tasks.spawn("log rotation", log_rotation::run(context.clone()));
-    context.tasks.spawn("device plugins", device_plugins::run(context.clone()));
-    context.tasks.spawn("pod resources", pod_resources::run(context.clone()));
-    context.tasks.spawn("eviction", eviction::run(context.clone(), machine.clone(), inboxes.clone()));
-    context.tasks.spawn("node shutdown", node_shutdown::run(context.clone(), inboxes.clone()));
-    context.tasks.spawn("pods", pods::run(context.clone(), pods, statics, inboxes));
+    let collector = images::image_gc::collector::run(kubelet.image_store.clone(), pods.clone());
+    tasks.spawn("image garbage collection", collector);
+    tasks.spawn("log rotation", log_rotation::run(context.clone()));
+    tasks.spawn("device plugins", device_plugins::run(resources.clone()));
+    tasks.spawn("pod resources", pod_resources::run(resources.clone()));
+    tasks.spawn("eviction", eviction::run(kubelet.clone(), machine.clone(), inboxes.clone()));
+    tasks.spawn("node shutdown", node::shutdown::run(resources.clone(), inboxes.clone()));
+    tasks.spawn("pods", pods::run(kubelet.clone(), pods, statics, inboxes));
 }
 
 /// What drivers had prepared for Pods when the last kubelet ended.
@@ -280,34 +304,35 @@ async fn open_dra(config: &Config, metrics: &Arc<KubeletMetrics>) -> dra::Dra {
 /// what containers are told.
 async fn enforce(
     config: &Config,
-    machine: &Arc<node::Machine>,
-) -> Result<(Result<(), String>, unified::Unified), Error> {
+    machine: &Arc<Machine>,
+) -> Result<(Result<(), CgroupError>, Unified), Error> {
     let (own, host) = (config.clone(), machine.clone());
     let done = tokio::task::spawn_blocking(move || {
         let limited = if own.cgroups_per_qos { cgroups::limit_all(&own, &host) } else { Ok(()) };
-        unified::Unified::of_host(&own, &host).map(|unified| (limited, unified))
+        Unified::of_host(&own, &host).map(|unified| (limited, unified))
     });
-    let done = done.await.unwrap_or_else(|error| Err(error.to_string())).map_err(Error::Reserved)?;
+    let reserved = |why: &dyn std::fmt::Display| Error::Reserved(why.to_string());
+    let done = done.await.map_err(|error| reserved(&error))?.map_err(|error| reserved(&error))?;
     if config.enforced.kube.is_some() || config.enforced.system.is_some() {
         let config = config.clone();
         let limited = tokio::task::spawn_blocking(move || cgroups::limit_reserved(&config)).await;
-        limited.unwrap_or_else(|error| Err(error.to_string())).map_err(Error::Reserved)?;
+        limited.map_err(|error| reserved(&error))?.map_err(|error| reserved(&error))?;
     }
-    if let Some(reserved) = &config.reserved_memory {
-        memory::check_reserved(reserved, node::kept_memory(config, machine)).map_err(Error::Reserved)?;
+    if let Some(kept) = &config.reserved_memory {
+        memory::check_reserved(kept, node::kept_memory(config, machine)).map_err(|error| reserved(&error))?;
     }
     Ok(done)
 }
 
-type Aligned = (Arc<topology::machine::Layout>, Option<CpuManager>, Option<MemoryManager>);
+type Aligned = (Arc<Layout>, Option<CpuManager>, Option<MemoryManager>);
 
 /// The machine's NUMA nodes, and who has which CPUs and memory alone, if that is wanted.
-async fn aligned(config: &Config, machine: &node::Machine) -> Result<Aligned, checkpoint::Unusable> {
+async fn aligned(config: &Config, machine: &Machine) -> Result<Aligned, checkpoint::Unusable> {
     let (folder, policy) = (config.root_dir.clone(), config.exclusive_cpus.clone());
     let (reserved, total) = (config.reserved_memory.clone(), machine.memory);
     let opened = tokio::task::spawn_blocking(move || {
         let total = i64::try_from(total).unwrap_or(i64::MAX);
-        let layout = Arc::new(topology::machine::Layout::read(std::path::Path::new("/sys"), total));
+        let layout = Arc::new(Layout::read(std::path::Path::new("/sys"), total));
         let cpus = match policy {
             Some(policy) => Some(CpuManager::open(&folder, layout.clone(), policy)?),
             None => CpuManager::check_none(&folder).map(|()| None)?,

@@ -1,13 +1,17 @@
 //! What the kubelet counts of itself, under upstream's names. Source: `pkg/kubelet/metrics`, `pkg/kubelet/prober`.
 
 mod families;
+mod volume_stats;
 pub(crate) mod work;
+
+pub(crate) use volume_stats::VolumeStats;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use base::Metrics;
+use cri::CriError;
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -15,7 +19,6 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::volumes::persistent::VolumeStats;
 use families::Row;
 pub(crate) use families::{Count, Level, Measure, image_size};
 
@@ -221,10 +224,10 @@ impl KubeletMetrics {
 
     /// So many mounts of a container were to be of images. Of one that could not be made for another reason nobody knows
     /// how they went. Source: `incrementImageVolumeMetrics`.
-    pub(crate) fn image_volumes(&self, mounts: usize, made: Result<(), String>) {
+    pub(crate) fn image_volumes(&self, mounts: usize, made: Result<(), &CriError>) {
         let went = match made {
             Ok(()) => Some(Count::ImageVolumesMounted),
-            Err(error) if error.contains(cri::IMAGE_VOLUME_FAILED) => Some(Count::ImageVolumesFailed),
+            Err(error) if error.is_image_volume() => Some(Count::ImageVolumesFailed),
             Err(_) => None,
         };
         for what in [Some(Count::ImageVolumes), went].into_iter().flatten() {
@@ -421,8 +424,9 @@ mod tests {
     fn what_is_known_of_mounts_of_images_is_counted() {
         let metrics = KubeletMetrics::new("n1");
         metrics.image_volumes(2, Ok(()));
-        metrics.image_volumes(1, Err(format!("{}: no layers", cri::IMAGE_VOLUME_FAILED)));
-        metrics.image_volumes(4, Err("no such user".into()));
+        let no_layers = CriError::Internal(format!("{}: no layers", cri::IMAGE_VOLUME_FAILED));
+        metrics.image_volumes(1, Err(&no_layers));
+        metrics.image_volumes(4, Err(&CriError::Internal("no such user".into())));
         let text = metrics.registry.render();
         for family in ["requested_total 7", "mounted_succeed_total 2", "mounted_errors_total 1"] {
             assert!(text.contains(&format!("\nkubelet_image_volume_{family}\n")), "{family}: {text}");

@@ -3,9 +3,9 @@
 //! The lease is renewed every ten seconds and the status written every five minutes; a change of the conditions is
 //! written at once.
 
-mod facts;
 mod lease;
 mod object;
+pub(crate) mod shutdown;
 mod startup;
 
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::context::Context;
+use crate::machine::{Machine, boot_time};
 use crate::metrics::Level;
-pub(crate) use facts::{Machine, boot_time, huge_pages, pids_max, read_machine};
+use crate::node_resources::NodeResources;
 pub use object::taints;
-pub(crate) use object::{allocatable, huge_page_name, kept_memory, node as initial};
+pub(crate) use object::{allocatable, kept_memory, node as initial};
 use startup::Startup;
 
 /// How the message of a Node's condition `Ready` begins when its Pods have no network. Source: upstream's kubelet.
@@ -33,10 +33,10 @@ pub const NETWORK_NOT_READY: &str = "container runtime network not ready";
 const UNREADY_PERIOD: Duration = Duration::from_millis(100);
 
 /// Registers the node and keeps its status and lease, until the group of tasks stops.
-pub(crate) async fn run(context: Arc<Context>, machine: Arc<Machine>) {
+pub(crate) async fn run(context: Arc<NodeResources>, machine: Arc<Machine>) {
     // Source: `BirthCry`.
     context.node_event(EventType::Normal, "Starting", "Starting kubelet.".to_owned());
-    context.tasks.spawn("node lease", lease::keep(context.clone()));
+    context.tasks.spawn("node lease", lease::keep(context.context.clone()));
     context.tasks.spawn("cordons", tell_of_cordons(context.clone()));
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(7), 0.2);
     let mut startup = Startup::new(boot_time(), context.started_at);
@@ -69,7 +69,7 @@ impl Registered {
 
 /// Creates the Node with its status, or brings an existing one's labels up to date.
 async fn register(
-    context: &Context,
+    context: &NodeResources,
     machine: &Machine,
     startup: &mut Startup,
 ) -> Result<Registered, kube::Error> {
@@ -107,7 +107,7 @@ async fn register(
 }
 
 /// Tells when somebody keeps Pods from the node, or does not any more. Source: `recordNodeSchedulableEvent`.
-async fn tell_of_cordons(context: Arc<Context>) {
+async fn tell_of_cordons(context: Arc<NodeResources>) {
     let mut changes = context.node.subscribe();
     let mut was_unschedulable = false;
     loop {
@@ -122,16 +122,16 @@ async fn tell_of_cordons(context: Arc<Context>) {
 }
 
 /// Records what is new.
-fn tell(context: &Context, before: &[NodeCondition], now: &[NodeCondition]) {
+fn tell(context: &NodeResources, before: &[NodeCondition], now: &[NodeCondition]) {
     object::news(before, now).iter().for_each(|reason| tell_one(context, reason));
 }
 
-fn tell_one(context: &Context, reason: &str) {
+fn tell_one(context: &NodeResources, reason: &str) {
     let message = format!("Node {} status is now: {reason}", context.config.node_name);
     context.node_event(EventType::Normal, reason, message);
 }
 
-fn set_levels(context: &Context, told: impl Iterator<Item = (Level, f64)>) {
+fn set_levels(context: &NodeResources, told: impl Iterator<Item = (Level, f64)>) {
     told.for_each(|(what, seconds)| context.metrics.set(what, &[], seconds));
 }
 
@@ -147,7 +147,7 @@ fn has_rebooted(before: &Node, boot_id: &str) -> bool {
 }
 
 async fn keep_status(
-    context: &Context,
+    context: &NodeResources,
     machine: &Machine,
     Registered { conditions: mut recorded, mut has_addresses }: Registered,
     mut startup: Startup,
@@ -196,7 +196,7 @@ async fn keep_status(
 /// Waits until the status must be written: when the runtime has another problem than this, when others have put resources
 /// into the Node's capacity, or when it is time.
 async fn wait_for_news(
-    context: &Context,
+    context: &NodeResources,
     problem: Option<&str>,
     status: &NodeStatus,
     changes: &mut BoxStream<'static, ()>,
@@ -233,7 +233,7 @@ async fn wait_for_news(
 }
 
 /// Why the node is not ready, in upstream's words.
-async fn problem(context: &Context) -> Option<String> {
+async fn problem(context: &NodeResources) -> Option<String> {
     let shutdown = context.node_state.is_shutting_down().then(|| "node is shutting down".to_owned());
     match (runtime_problem(context).await, shutdown) {
         (Some(runtime), Some(shutdown)) => Some(format!("[{runtime}, {shutdown}]")),
@@ -257,7 +257,7 @@ fn patch_of(status: &NodeStatus) -> Value {
 }
 
 /// Why no Pod can run, in upstream's words; `None` if they can.
-async fn runtime_problem(context: &Context) -> Option<String> {
+async fn runtime_problem(context: &NodeResources) -> Option<String> {
     let answer = match context.runtime.status(v1::StatusRequest { verbose: false }).await {
         Ok(answer) => {
             context.features.learn(&answer);
@@ -280,7 +280,7 @@ async fn runtime_problem(context: &Context) -> Option<String> {
 }
 
 async fn status(
-    context: &Context,
+    context: &NodeResources,
     machine: &Machine,
     problem: Option<&str>,
     before: &[NodeCondition],

@@ -18,9 +18,11 @@ use csi::v1::{NodeGetInfoRequest, NodeGetInfoResponse};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::unix::AsyncFd;
 
-use crate::context::Context;
-use crate::csi::{Driver, registration};
-use crate::{device_plugins, dra};
+use crate::kubelet::Kubelet;
+use crate::node_resources::device_plugins::DevicePluginError;
+use crate::node_resources::dra::DraError;
+use crate::node_resources::{device_plugins, dra};
+use crate::volumes::csi::{Driver, registration};
 
 /// Before a plugin that does not answer is asked again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -34,7 +36,7 @@ type Known = BTreeMap<PathBuf, (Identity, Tasks)>;
 type Identity = (u64, i64, i64);
 
 /// Watches until the tasks end.
-pub(crate) async fn run(context: Arc<Context>) {
+pub(crate) async fn run(context: Arc<Kubelet>) {
     let folder = context.config.root_dir.join("plugins_registry");
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.1);
     let mut known = Known::new();
@@ -60,7 +62,7 @@ fn watcher() -> std::io::Result<AsyncFd<Watch>> {
     AsyncFd::new(Watch(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?))
 }
 
-async fn watch(context: &Arc<Context>, folder: &Path, known: &mut Known) -> std::io::Result<()> {
+async fn watch(context: &Arc<Kubelet>, folder: &Path, known: &mut Known) -> std::io::Result<()> {
     let changes = watcher()?;
     loop {
         let mut found = BTreeMap::new();
@@ -74,7 +76,7 @@ async fn watch(context: &Arc<Context>, folder: &Path, known: &mut Known) -> std:
 }
 
 /// Forgets sockets that have gone or been replaced, and asks new ones who they are.
-fn follow(context: &Arc<Context>, known: &mut Known, found: BTreeMap<PathBuf, Identity>) {
+fn follow(context: &Arc<Kubelet>, known: &mut Known, found: BTreeMap<PathBuf, Identity>) {
     known.retain(|path, (identity, tasks)| {
         let is_there = found.get(path) == Some(&*identity);
         if !is_there {
@@ -132,7 +134,7 @@ fn is_gone(error: &std::io::Error) -> bool {
 }
 
 /// Registers the plugin behind a socket, and forgets it when the socket goes.
-async fn keep(context: Arc<Context>, socket: PathBuf, tasks: Tasks) {
+async fn keep(context: Arc<Kubelet>, socket: PathBuf, tasks: Tasks) {
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.1);
     let Registered { kind, name, id } = loop {
         let plugin = tokio::select! {
@@ -146,7 +148,7 @@ async fn keep(context: Arc<Context>, socket: PathBuf, tasks: Tasks) {
         };
         match registered {
             Ok(registered) => break registered,
-            Err(error) => tracing::info!(error, socket = %socket.display(), "a plugin was not registered"),
+            Err(error) => tracing::info!(%error, socket = %socket.display(), "a plugin was not registered"),
         }
         tokio::select! {
             () = tasks.stopping() => return,
@@ -159,15 +161,15 @@ async fn keep(context: Arc<Context>, socket: PathBuf, tasks: Tasks) {
         return;
     }
     match kind {
-        Kind::Csi if context.csi.remove(&name, id) => {
+        Kind::Csi if context.volumes.csi.remove(&name, id) => {
             tracing::info!(driver = name, "a CSI driver is gone");
-            if let Err(error) = registration::remove(&context, &name).await {
+            if let Err(error) = registration::remove(&context.volumes, &name).await {
                 tracing::warn!(%error, driver = name, "the CSINode still has a driver that is gone");
             }
         }
-        Kind::Dra if context.dra.remove(&name, id) => {
+        Kind::Dra if context.resources.dra.remove(&name, id) => {
             tracing::info!(driver = name, "a DRA driver is gone");
-            dra::driver_gone(&context, &name);
+            dra::driver_gone(&context.resources, &name);
         }
         // Its devices are followed as long as these tasks.
         Kind::Csi | Kind::Dra | Kind::Device => {}
@@ -200,13 +202,40 @@ struct Registered {
     id: u64,
 }
 
+/// Why a plugin is not taken in; in upstream's words, which it is told.
+#[derive(Debug, thiserror::Error)]
+enum PluginError {
+    /// Nobody takes plugins of its kind.
+    #[error("no handler registered for plugin type: {0} at socket")]
+    Kind(String),
+    /// It speaks no version that is known.
+    #[error("failed to get driver version: none of the driver's versions {0:?} is supported")]
+    Versions(Vec<String>),
+    /// It does not answer.
+    #[error("{0}")]
+    Call(#[source] Box<csi::Status>),
+    #[error(transparent)]
+    Dra(#[from] DraError),
+    #[error(transparent)]
+    Device(#[from] DevicePluginError),
+    /// The API server does not take what the Node can do by it.
+    #[error("error updating CSINode object with CSI driver node info: {0}")]
+    Node(#[source] Box<kube::Error>),
+}
+
+impl From<csi::Status> for PluginError {
+    fn from(status: csi::Status) -> Self {
+        Self::Call(Box::new(status))
+    }
+}
+
 /// What a plugin has said of itself.
 struct Plugin {
     client: Client,
     info: PluginInfo,
     endpoint: PathBuf,
     /// What it is, or why it is not taken in.
-    asked: Result<Asked, String>,
+    asked: Result<Asked, PluginError>,
 }
 
 enum Asked {
@@ -216,9 +245,9 @@ enum Asked {
 }
 
 /// Asks the plugin who it is.
-async fn ask(context: &Context, socket: &Path) -> Result<Plugin, String> {
+async fn ask(context: &Kubelet, socket: &Path) -> Result<Plugin, PluginError> {
     let client = Client::new(socket);
-    let info = client.get_info(InfoRequest {}).await.map_err(|error| error.to_string())?;
+    let info = client.get_info(InfoRequest {}).await?;
     let endpoint = match info.endpoint.as_str() {
         "" => socket.to_owned(),
         endpoint => PathBuf::from(endpoint.strip_prefix("unix://").unwrap_or(endpoint)),
@@ -226,7 +255,7 @@ async fn ask(context: &Context, socket: &Path) -> Result<Plugin, String> {
     let asked = match check(&info) {
         Ok(Kind::Csi) => ask_driver(&endpoint).await.map(|answers| Asked::Csi(Box::new(answers))),
         Ok(Kind::Dra) => {
-            context.dra.wiped().await;
+            context.resources.dra.wiped().await;
             Ok(Asked::Dra)
         }
         Ok(Kind::Device) => Ok(Asked::Device),
@@ -235,30 +264,31 @@ async fn ask(context: &Context, socket: &Path) -> Result<Plugin, String> {
     Ok(Plugin { client, info, endpoint, asked })
 }
 
-async fn ask_driver(endpoint: &Path) -> Result<(Driver, NodeGetInfoResponse), String> {
-    let driver = Driver::new(endpoint).await.map_err(|error| error.to_string())?;
-    let info = driver.client.node_get_info(NodeGetInfoRequest {}).await.map_err(|error| error.to_string())?;
+async fn ask_driver(endpoint: &Path) -> Result<(Driver, NodeGetInfoResponse), PluginError> {
+    let driver = Driver::new(endpoint).await?;
+    let info = driver.client.node_get_info(NodeGetInfoRequest {}).await?;
     Ok((driver, info))
 }
 
 /// Takes the plugin in and tells it what came of that, unless its socket goes meanwhile.
-async fn register(context: &Arc<Context>, plugin: Plugin, tasks: &Tasks) -> Result<Registered, String> {
+async fn register(context: &Arc<Kubelet>, plugin: Plugin, tasks: &Tasks) -> Result<Registered, PluginError> {
     let Plugin { client, info, endpoint, asked } = plugin;
     let done = match asked {
         Ok(Asked::Csi(answers)) => add(context, &info.name, *answers).await.map(|id| (Kind::Csi, id)),
         Ok(Asked::Dra) => {
-            let added = context.dra.insert(&info.name, &endpoint, &info.supported_versions);
-            added.map(|id| (Kind::Dra, id))
+            let added = context.resources.dra.insert(&info.name, &endpoint, &info.supported_versions);
+            added.map(|id| (Kind::Dra, id)).map_err(PluginError::from)
         }
         Ok(Asked::Device) => {
-            let taken = device_plugins::take(context, info.name.clone(), &endpoint, None, tasks.clone());
-            taken.map(|()| (Kind::Device, 0))
+            let taken =
+                device_plugins::take(&context.resources, info.name.clone(), &endpoint, None, tasks.clone());
+            taken.map(|()| (Kind::Device, 0)).map_err(PluginError::from)
         }
         Err(why) => Err(why),
     };
     let status = RegistrationStatus {
         plugin_registered: done.is_ok(),
-        error: done.as_ref().err().cloned().unwrap_or_default(),
+        error: done.as_ref().err().map(ToString::to_string).unwrap_or_default(),
     };
     tokio::select! {
         () = tasks.stopping() => {}
@@ -269,34 +299,32 @@ async fn register(context: &Arc<Context>, plugin: Plugin, tasks: &Tasks) -> Resu
     done.map(|(kind, id)| Registered { kind, name: info.name, id })
 }
 
-fn check(info: &PluginInfo) -> Result<Kind, String> {
+fn check(info: &PluginInfo) -> Result<Kind, PluginError> {
     if info.r#type == Kind::Dra.name() {
         return Ok(Kind::Dra);
     }
     if info.r#type == Kind::Device.name() {
-        return device_plugins::check(&info.name, &info.supported_versions).map(|()| Kind::Device);
+        device_plugins::check(&info.name, &info.supported_versions)?;
+        return Ok(Kind::Device);
     }
     if info.r#type != Kind::Csi.name() {
-        return Err(format!("no handler registered for plugin type: {} at socket", info.r#type));
+        return Err(PluginError::Kind(info.r#type.clone()));
     }
     if !info.supported_versions.iter().any(|version| version.trim_start_matches('v').starts_with("1.")) {
-        return Err(format!(
-            "failed to get driver version: none of the driver's versions {:?} is supported",
-            info.supported_versions
-        ));
+        return Err(PluginError::Versions(info.supported_versions.clone()));
     }
     Ok(Kind::Csi)
 }
 
 /// Takes a driver in; one that the API is not told of is not there.
 async fn add(
-    context: &Context,
+    context: &Kubelet,
     name: &str,
     (driver, info): (Driver, NodeGetInfoResponse),
-) -> Result<u64, String> {
-    let id = context.csi.insert(name, driver);
-    registration::add(context, name, &info).await.map(|()| id).map_err(|error| {
-        context.csi.remove(name, id);
-        format!("error updating CSINode object with CSI driver node info: {error}")
+) -> Result<u64, PluginError> {
+    let id = context.volumes.csi.insert(name, driver);
+    registration::add(&context.volumes, name, &info).await.map(|()| id).map_err(|error| {
+        context.volumes.csi.remove(name, id);
+        PluginError::Node(Box::new(error))
     })
 }

@@ -41,11 +41,11 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::ServerConfig;
-use crate::context::Context;
+use crate::inbox::Inboxes;
+use crate::kubelet::Kubelet;
+use crate::kubelet::static_pods::StaticPods;
+use crate::machine::Machine;
 use crate::metrics::{Count, Level, Measure};
-use crate::node::Machine;
-use crate::pods::Inboxes;
-use crate::static_pods::StaticPods;
 use access::{Access, Certified};
 use query::Query;
 
@@ -68,7 +68,7 @@ pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
 
 /// What the handlers look at.
 pub(crate) struct Server {
-    pub(crate) context: Arc<Context>,
+    pub(crate) context: Arc<Kubelet>,
     pub(crate) pods: Informer<Pod>,
     pub(crate) inboxes: Inboxes,
     pub(crate) statics: watch::Receiver<Arc<StaticPods>>,
@@ -214,11 +214,11 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
             Ok(measured(base::metrics::CONTENT_TYPE, server.context.metrics.probes.render()))
         }
         ["metrics", "resource"] => {
-            let look = server.context.looks.now(&server.context).await;
+            let look = server.context.looks.now(&server.context.resources).await;
             Ok(measured(exposition::CONTENT_TYPE, resource_metrics::render(&look)))
         }
         ["metrics", "cadvisor"] => {
-            let look = server.context.looks.deep(&server.context).await;
+            let look = server.context.looks.deep(&server.context.resources).await;
             let text = cadvisor::render(&look, &server.context.config.version, &server.machine);
             Ok(measured(exposition::CONTENT_TYPE, text))
         }
@@ -291,7 +291,7 @@ fn json(content: serde_json::Value) -> Response<Body> {
 
 impl Server {
     pub(crate) fn new(
-        context: Arc<Context>,
+        context: Arc<Kubelet>,
         pods: Informer<Pod>,
         statics: watch::Receiver<Arc<StaticPods>>,
         (machine, inboxes): (Arc<Machine>, Inboxes),

@@ -18,9 +18,10 @@ use parking_lot::Mutex;
 use sys::cgroup::Cgroups;
 use sys::usage::Usage;
 
-use crate::context::Context;
-use crate::labels;
+use crate::machine::file_system;
 use crate::metrics::Measure;
+use crate::node_resources::NodeResources;
+use crate::pod::labels;
 use machine::Memory;
 
 /// Looks that are closer together give the same rates.
@@ -76,7 +77,7 @@ pub(crate) struct Look {
     pub(crate) groups: Vec<Group>,
     pub(crate) memory: Memory,
     /// The file system with the Pods' folders, by device.
-    pub(crate) disk: Option<(String, disk::FileSystem)>,
+    pub(crate) disk: Option<(String, file_system::FileSystem)>,
     /// In order of namespace and name.
     pub(crate) pods: Vec<PodStats>,
     /// Billionths of a CPU, by cgroup.
@@ -95,12 +96,12 @@ pub(crate) struct Looks(Mutex<Option<(Instant, Look)>>);
 
 impl Looks {
     /// Looks now, and gives no rates.
-    pub(crate) async fn now(&self, context: &Context) -> Look {
+    pub(crate) async fn now(&self, context: &NodeResources) -> Look {
         look(context).await
     }
 
     /// Looks now, and at every process of every container.
-    pub(crate) async fn deep(&self, context: &Context) -> Look {
+    pub(crate) async fn deep(&self, context: &NodeResources) -> Look {
         let mut look = look(context).await;
         let device = look.disk.as_ref().map(|(device, _)| device.clone()).unwrap_or_default();
         let containers = look.pods.iter().flat_map(|pod| &pod.containers);
@@ -120,7 +121,7 @@ impl Looks {
     }
 
     /// Looks now, with rates.
-    pub(crate) async fn with_rates(&self, context: &Context) -> Look {
+    pub(crate) async fn with_rates(&self, context: &NodeResources) -> Look {
         let earlier = self.0.lock().clone();
         let earlier = match earlier {
             Some((at, look)) if at.elapsed() < WINDOW_MIN => return look,
@@ -163,7 +164,7 @@ fn rates(before: &Look, now: &Look) -> HashMap<String, u64> {
     counters(now).filter_map(rate).collect()
 }
 
-async fn look(context: &Context) -> Look {
+async fn look(context: &NodeResources) -> Look {
     let (sandboxes, containers, networks) = tokio::join!(
         context.runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
         context.runtime.list_containers(v1::ListContainersRequest { filter: None }),
@@ -183,11 +184,11 @@ async fn look(context: &Context) -> Look {
     let classes: HashMap<String, String> = context.allocations.cgroups(&root);
     let at = i64::try_from(context.clock.now().as_nanosecond()).unwrap_or(i64::MAX);
     let root_dir = context.config.root_dir.clone();
-    let kubepods = crate::cgroups::kubepods(&context.config);
+    let kubepods = crate::node_resources::cgroups::kubepods(&context.config);
     let mut pods: Vec<_> = pods.into_values().collect();
     pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
     let read = tokio::task::spawn_blocking(move || {
-        let disk = disk::device(&root_dir).zip(disk::file_system(&root_dir));
+        let disk = file_system::device(&root_dir).zip(file_system::file_system(&root_dir));
         let Ok(cgroups) = Cgroups::detect() else { return (pods, Usage::default(), Vec::new(), disk) };
         for pod in &mut pods {
             pod.cgroup = classes.get(&pod.uid).cloned().unwrap_or_default();
@@ -205,7 +206,7 @@ async fn look(context: &Context) -> Look {
     });
     let (pods, node, groups, disk) = read.await.unwrap_or_default();
     let all_pods = groups.first().map(|group| group.usage).unwrap_or_default();
-    let booted_at = crate::node::boot_time().and_then(|boot| i64::try_from(boot.as_nanosecond()).ok());
+    let booted_at = crate::machine::boot_time().and_then(|boot| i64::try_from(boot.as_nanosecond()).ok());
     let booted_at = booted_at.unwrap_or_default();
     Look { at, booted_at, node, all_pods, groups, memory: Memory::read(), disk, pods, ..Look::default() }
 }
@@ -264,8 +265,8 @@ fn pods_of(sandboxes: Vec<v1::PodSandbox>, containers: Vec<v1::Container>) -> BT
 }
 
 /// What the Pod has on disk: its logs, its volumes, and the rest of its folder. Blocking.
-pub(crate) fn disk_use(context: &Context, pod: &Arc<Pod>) -> disk::PodDisk {
-    let (name, namespace, uid) = crate::container_config::identity(pod);
+pub(crate) fn disk_use(context: &NodeResources, pod: &Arc<Pod>) -> disk::PodDisk {
+    let (name, namespace, uid) = crate::pod::identity::identity(pod);
     let log_dir = context.config.log_dir(&namespace, &name, &uid);
     let disk = disk::of_pod(&context.config.pod_dir(&uid), &log_dir, pod);
     for took in &disk.looks {

@@ -17,7 +17,7 @@ use controller::Informers;
 use controller::trace::Reporter;
 use serde_json::{Value, json};
 
-use crate::eviction::policy::Policy as EvictionPolicy;
+use crate::config::eviction::Policy as EvictionPolicy;
 use crate::{Config, Parts, run};
 use api::Api;
 use runtime::Runtime;

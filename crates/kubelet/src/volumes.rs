@@ -5,10 +5,14 @@
 //! blocking task. Preparing again updates what has changed and leaves the rest alone.
 
 mod atomic;
+pub(crate) mod certificates;
+pub(crate) mod csi;
 mod empty_dir;
 mod host_path;
 pub(crate) mod mounts;
+pub(crate) mod objects;
 mod payload;
+pub(crate) mod pem;
 pub(crate) mod persistent;
 mod refused;
 mod sub_path;
@@ -16,17 +20,39 @@ mod tear_down;
 mod trust_bundles;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
 use nix::mount::{MsFlags, mount};
 
-use crate::certificates::Issued;
-use crate::env::EnvSources;
+use crate::context::Context;
+use crate::pod::env::EnvSources;
+use certificates::Issued;
 pub(crate) use payload::{TokenKey, references, token_keys};
 pub(crate) use tear_down::tear_down;
 pub(crate) use trust_bundles::are_mounted as mounts_trust_bundles;
+
+/// What the volumes of all Pods share.
+pub(crate) struct Volumes {
+    pub(crate) context: Arc<Context>,
+    /// ConfigMaps and Secrets that Pods name.
+    pub(crate) objects: objects::Registers,
+    /// Certificates of Pods.
+    pub(crate) certificates: certificates::All,
+    /// The drivers of this node.
+    pub(crate) csi: csi::Drivers,
+}
+
+impl Deref for Volumes {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.context
+    }
+}
 
 /// What volumes are filled from.
 #[derive(Clone, Debug, Default)]

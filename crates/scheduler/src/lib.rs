@@ -31,9 +31,9 @@ pub mod storage;
 mod unread;
 mod volumes;
 
+pub use configuration::Configuration;
 /// What the public functions take.
 pub use controller::pod::Pod;
-pub use configuration::Configuration;
 pub use decide::{Choice, Decision, decide};
 pub use node_info::{NodeInfo, Snapshot};
 pub use run::run;

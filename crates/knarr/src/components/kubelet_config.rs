@@ -31,7 +31,7 @@ pub(crate) fn of_node(
     let drop_ins = layout.agent().join("etc/kubelet.conf.d");
     let folder = arguments.config_dir.clone().or_else(|| drop_ins.is_dir().then_some(drop_ins));
     config.pod_pids_limit = POD_PIDS_LIMIT;
-    config.eviction = kubelet::eviction::policy::Policy::of_shared_disk();
+    config.eviction = kubelet::config::eviction::Policy::of_shared_disk();
     config.static_pod_path = Some(layout.agent().join("pod-manifests"));
     read(config, &ConfigurationArgs { config_dir: folder, ..arguments })
 }

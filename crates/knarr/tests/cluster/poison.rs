@@ -10,8 +10,8 @@ use controller::informer::Unread;
 use hickory_proto::rr::{Name, RecordType};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kubelet::snapshot::{Container, ContainerState, PodSnapshot, Sandbox, Step};
-use kubelet::status::NodeFacts;
+use kubelet::pod::snapshot::{Container, ContainerState, PodSnapshot, Sandbox, Step};
+use kubelet::pod::status::NodeFacts;
 use serde_json::{Value, json};
 
 #[path = "../../../apiserver/tests/api/nothing.rs"]
@@ -159,8 +159,8 @@ fn the_kubelet_decides_of_pods_with_nothing_at_any_path() {
     });
     each(&poisons::<Pod>(&sound), |pod| {
         states(pod).iter().all(|snapshot| {
-            let actions = kubelet::next_actions::next_actions(snapshot, now);
-            let status = kubelet::status::pod_status(snapshot, &node, now);
+            let actions = kubelet::pod::next_actions::next_actions(snapshot, now);
+            let status = kubelet::pod::status::pod_status(snapshot, &node, now);
             // It always knows what to say of the Pod, and what to do is never without an end.
             status.phase.is_some_and(|phase| !phase.is_empty()) && actions.len() < 100
         })

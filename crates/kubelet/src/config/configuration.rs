@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{FIELDS, Support, find};
 use super::{Config, reserved};
-use crate::eviction::policy::Policy as EvictionPolicy;
+use crate::config::eviction::Policy as EvictionPolicy;
 
 pub(super) mod images;
 mod sources;

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::configuration::{Fields, narrow, set};
 use super::reserved::ReservedCgroup;
 use super::{Config, Enforced, Reserved, SwapBehavior};
-use crate::cpu::{CpuSet, StaticPolicy};
-use crate::memory::ReservedMemory;
-use crate::topology::{NODES_BOUND, NODES_MAX, Policy, Scope};
+use crate::config::ReservedMemory;
+use crate::config::alignment::{NODES_BOUND, NODES_MAX, Policy, Scope};
+use crate::config::{CpuSet, StaticPolicy};
 
 impl Config {
     pub(super) fn apply_resources(&mut self, fields: &mut Fields<'_>) {

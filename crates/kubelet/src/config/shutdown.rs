@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Config;
 use super::configuration::Fields;
-use crate::admission::CRITICAL_PRIORITY;
+use crate::config::CRITICAL_PRIORITY;
 
 /// What Pods of a priority, up to the next period's, have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

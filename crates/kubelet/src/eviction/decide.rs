@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use machinery::quantity::{Format, Quantity};
 
-use super::policy::{Policy, Signal, Threshold};
-use crate::snapshot::after;
+use crate::config::eviction::{Policy, Signal, Threshold};
+use crate::pod::time::after;
 
 /// How much there is of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,7 +182,7 @@ pub(crate) fn message(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eviction::policy::Statements;
+    use crate::config::eviction::Statements;
 
     fn policy(hard: &str, soft: &str, reclaim: &str) -> Policy {
         let map = |text: &str| {

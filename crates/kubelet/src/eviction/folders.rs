@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cri::{ImageService, v1};
 
-use super::policy::Signal;
+use crate::config::eviction::Signal;
 
 /// Folders, as far as they are known.
 #[derive(Clone, Debug)]

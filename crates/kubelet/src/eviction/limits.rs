@@ -2,23 +2,13 @@
 //!
 //! Source: `localStorageEviction` of upstream's `pkg/kubelet/eviction`.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::{qos, quantity};
-
-/// Bytes that a Pod has on the node's disk.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct DiskUse {
-    /// By container, what its own limit is about.
-    pub(crate) containers: BTreeMap<String, i64>,
-    /// By emptyDir volume.
-    pub(crate) empty_dirs: BTreeMap<String, i64>,
-    /// What else the kubelet made for it.
-    pub(crate) others: i64,
-}
+use crate::pod::quantity;
+use crate::pod::requests::at_once;
+use crate::pod::requests::overhead;
+use crate::stats::disk::DiskUse;
 
 const RESOURCE: &str = "ephemeral-storage";
 
@@ -52,8 +42,8 @@ pub(crate) fn exceeded(spec: &PodSpec, used: &DiskUse) -> Option<(&'static str, 
         }
     }
     if all(spec).any(|container| limit(container).is_some()) {
-        let total = qos::at_once(spec, |container| limit(container).map_or(0, quantity::whole))
-            .saturating_add(qos::overhead(spec, RESOURCE, quantity::whole));
+        let total = at_once(spec, |container| limit(container).map_or(0, quantity::whole))
+            .saturating_add(overhead(spec, RESOURCE, quantity::whole));
         let sum = used.containers.values().chain(used.empty_dirs.values()).sum::<i64>() + used.others;
         if sum > total {
             let total = machinery::quantity::Quantity::new(total, machinery::quantity::Format::BinarySi);

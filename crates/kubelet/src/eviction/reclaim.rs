@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use cri::v1;
 
 use super::folders::Devices;
-use super::policy::Signal;
-use crate::context::Context;
-use crate::labels;
+use crate::config::eviction::Signal;
+use crate::kubelet::Kubelet;
+use crate::pod::labels;
 
 /// Whether containers or images are on the disk that the signal is about.
 pub(super) fn helps(signal: Signal, devices: Devices) -> bool {
@@ -24,7 +24,7 @@ pub(super) fn helps(signal: Signal, devices: Devices) -> bool {
 }
 
 /// Removes them all.
-pub(super) async fn run(context: &Context) {
+pub(super) async fn run(context: &Kubelet) {
     match dead_containers(context).await {
         Ok(dead) => {
             for id in dead {
@@ -33,12 +33,12 @@ pub(super) async fn run(context: &Context) {
         }
         Err(error) => tracing::warn!(%error, "the runtime did not list its containers"),
     }
-    context.image_requests.all_unused().await;
+    context.image_store.image_requests.all_unused().await;
 }
 
 /// Ended containers of Pods that are over.
-async fn dead_containers(context: &Context) -> Result<Vec<String>, cri::CriError> {
-    let active = context.allocations.pods();
+async fn dead_containers(context: &Kubelet) -> Result<Vec<String>, cri::CriError> {
+    let active = context.resources.allocations.pods();
     let active: BTreeSet<&str> = active.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
     let request = v1::ListContainersRequest { filter: None };
     let all = context.runtime.list_containers(request).await?.containers;
@@ -50,7 +50,7 @@ async fn dead_containers(context: &Context) -> Result<Vec<String>, cri::CriError
 }
 
 /// With its log. Its Pod's status is written already and stays.
-async fn remove(context: &Context, container_id: String) {
+async fn remove(context: &Kubelet, container_id: String) {
     let request = v1::ContainerStatusRequest { container_id: container_id.clone(), verbose: false };
     let status = context.runtime.container_status(request).await.ok().and_then(|answer| answer.status);
     let request = v1::RemoveContainerRequest { container_id };

@@ -2,9 +2,10 @@
 //!
 //! Source: `PodWorkerState`, `SyncKnownPods` and `HandlePodCleanups` of upstream's `pkg/kubelet`.
 
-use crate::next_actions::is_finished;
-use crate::snapshot::{Container, PodSnapshot};
-use crate::static_pods::is_static;
+use crate::pod::identity::is_static;
+use crate::pod::lifecycle::is_finished;
+use crate::pod::resize::RefusalReason;
+use crate::pod::snapshot::{Container, PodSnapshot};
 
 /// `lifecycle`, `config` and `static`.
 pub(crate) type Labels = [&'static str; 3];
@@ -40,8 +41,8 @@ pub(super) fn all() -> impl Iterator<Item = Labels> {
 /// any more, or only the runtime knows it.
 pub(crate) fn of_pod(snapshot: &PodSnapshot) -> Work {
     let pending_resize = snapshot.resize.refused.as_ref().map(|refused| match refused.reason {
-        "Infeasible" => "infeasible",
-        _ => "deferred",
+        RefusalReason::Infeasible => "infeasible",
+        RefusalReason::Deferred => "deferred",
     });
     Work { labels: labels(snapshot), pending_resize, is_resizing: snapshot.resize.is_started }
 }
@@ -69,8 +70,8 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     use super::*;
-    use crate::resize::{Refused, Resize};
-    use crate::snapshot::Ending;
+    use crate::pod::resize::{Refused, Resize};
+    use crate::pod::snapshot::Ending;
 
     #[test]
     fn workers_are_at_what_upstream_says() {
@@ -126,7 +127,9 @@ mod tests {
             (work.pending_resize, work.is_resizing)
         };
         assert_eq!(told(&snapshot), (None, false));
-        for (reason, expect) in [("Deferred", "deferred"), ("Infeasible", "infeasible")] {
+        for (reason, expect) in
+            [(RefusalReason::Deferred, "deferred"), (RefusalReason::Infeasible, "infeasible")]
+        {
             snapshot.resize.refused = Some(Refused { reason, message: String::new(), detail: "" });
             assert_eq!(told(&snapshot), (Some(expect), false));
         }

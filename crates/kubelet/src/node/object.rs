@@ -14,9 +14,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use machinery::quantity::{Format, Quantity as Amount};
 use serde_json::{Value, json};
 
-use super::Machine;
 use crate::config::Config;
-use crate::eviction::policy::Signal;
+use crate::config::eviction::Signal;
+use crate::machine::Machine;
+use crate::machine::pages::huge_page_name;
 
 /// Names of one image that the status has at most.
 const IMAGE_NAMES_MAX: usize = 5;
@@ -196,11 +197,6 @@ pub(super) fn of_others(before: &Node, now: &NodeStatus) -> Option<Value> {
     (!told.is_empty()).then_some(Value::Object(told))
 }
 
-/// Such as `hugepages-2Mi`.
-pub(crate) fn huge_page_name(size: u64) -> String {
-    format!("hugepages-{}", Amount::new(i64::try_from(size).unwrap_or(i64::MAX), Format::BinarySi))
-}
-
 /// What of that Pods can have: less what is reserved, what hard eviction thresholds keep, and huge pages.
 ///
 /// Source: `GetNodeAllocatableReservation` of upstream's `pkg/kubelet/cm`.
@@ -306,7 +302,7 @@ fn condition(
     before: &[NodeCondition],
     now: Timestamp,
 ) -> NodeCondition {
-    let now = Time(crate::status::whole_second(now));
+    let now = Time(crate::pod::time::whole_second(now));
     let kept = before.iter().find(|c| c.type_ == type_ && c.status == status);
     NodeCondition {
         type_: type_.into(),

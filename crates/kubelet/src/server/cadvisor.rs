@@ -12,7 +12,7 @@ use sys::usage::metrics::{Kind, USAGE_METRICS};
 use sys::usage::{Link, PACKET_COUNTERS, Usage};
 
 use super::exposition::{Exposition, number, seconds};
-use crate::node::Machine;
+use crate::machine::Machine;
 use crate::stats::{Look, PodStats};
 
 /// Family, kind, help, more labels, and the value of a cgroup.
@@ -374,7 +374,7 @@ mod tests {
         let link =
             v1::NetworkInterfaceUsage { name: "eth0".into(), rx_bytes: value(42), ..Default::default() };
         look.pods[0].network = Some(v1::NetworkUsage { default_interface: Some(link), ..Default::default() });
-        let fs = crate::stats::disk::FileSystem { capacity: 100, used: 40, ..Default::default() };
+        let fs = crate::machine::file_system::FileSystem { capacity: 100, used: 40, ..Default::default() };
         look.disk = Some(("/dev/sda1".into(), fs));
         let stall = |total_us| Stall { total_us, ..Stall::default() };
         let pressure = Pressure { some: stall(2_000_000), full: stall(500_000) };

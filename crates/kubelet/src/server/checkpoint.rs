@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 use super::query::Query;
 use super::{Body, Refusal, Server, json};
-use crate::labels;
+use crate::pod::labels;
 
 /// The folder of checkpoints, below the kubelet's. Source: `DefaultKubeletCheckpointsDirName`.
 const FOLDER: &str = "checkpoints";

@@ -14,7 +14,7 @@ use serde_json::json;
 use v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 
 use super::{Body, Refusal, Server, full};
-use crate::context::Context;
+use crate::kubelet::Kubelet;
 use crate::volumes::persistent;
 
 /// Most bytes of a request.
@@ -72,12 +72,12 @@ pub(super) async fn call(
     let call: Call =
         serde_json::from_slice(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
     // A driver that is not here is the caller's mistake, or has yet to come: nothing failed.
-    let failed = match server.context.csi.get(call.driver()) {
+    let failed = match server.context.volumes.csi.get(call.driver()) {
         Ok(_) => StatusCode::INTERNAL_SERVER_ERROR,
         Err(_) => StatusCode::BAD_REQUEST,
     };
     let made = make(&server.context, call).await;
-    server.context.csi.upkeep.notify_one();
+    server.context.volumes.csi.upkeep.notify_one();
     let (code, status) = told(made, failed);
     let mut response = Response::new(full(status.to_string()));
     *response.status_mut() = code;
@@ -101,9 +101,9 @@ fn told(made: Result<(), csi::Status>, failed: StatusCode) -> (StatusCode, serde
     (failed, failure)
 }
 
-async fn make(context: &Context, call: Call) -> Result<(), csi::Status> {
+async fn make(context: &Kubelet, call: Call) -> Result<(), csi::Status> {
     let client =
-        |driver: &str| context.csi.get(driver).map(|driver| driver.client).map_err(csi::Status::unavailable);
+        |driver: &str| Ok::<_, csi::Status>(context.volumes.csi.get(driver).map(|driver| driver.client)?);
     match call {
         Call::Create {
             driver,
@@ -155,7 +155,7 @@ async fn make(context: &Context, call: Call) -> Result<(), csi::Status> {
             };
             let grown = client(&driver)?.controller_expand_volume(request).await?;
             if grown.node_expansion_required {
-                persistent::grow(context, &driver, &volume_id, grown.capacity_bytes).await?;
+                persistent::grow(&context.volumes, &driver, &volume_id, grown.capacity_bytes).await?;
             }
             Ok(())
         }

@@ -23,8 +23,8 @@ use tokio::io::unix::AsyncFd;
 use super::log_file::{LogReader, Wanted};
 use super::query::Query;
 use super::{Body, Refusal, Server};
-use crate::container_config::identity;
-use crate::labels;
+use crate::pod::identity::identity;
+use crate::pod::labels;
 
 /// Chunks that wait for a slow reader.
 const QUEUE: usize = 8;

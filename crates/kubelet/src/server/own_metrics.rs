@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use http::Method;
 
 use super::{Server, summary};
-use crate::container_config::identity;
 use crate::metrics::Level;
+use crate::pod::identity::identity;
 use crate::stats::disk;
 
 /// Paths that are counted under their own name.
@@ -50,23 +50,25 @@ pub(super) async fn render(server: &Server) -> String {
     metrics.set_counts(&summary::counts(server).await);
     metrics.set_volumes(&summary::volumes(server).await);
     let (now, config) = (context.clock.now(), &context.config);
-    metrics.set_pod_certificates(&context.certificates.count(now));
+    metrics.set_pod_certificates(&context.volumes.certificates.count(now));
     metrics.set_certificate(Level::ClientCertificate, config.client_certificate_ends, now);
     let serving = config.server.as_ref().and_then(|server| server.certificate_ends);
     metrics.set_certificate(Level::ServerCertificate, serving, now);
     if metrics.is_listening.load(Ordering::Relaxed) {
         metrics.set(Level::EventsLastSeen, &[], context.clock.now());
     }
-    let (intents, records) = context.pulls.records.counts().await;
+    let (intents, records) = context.image_store.pulls.records.counts().await;
     metrics.set(Level::PullIntents, &[], intents);
     metrics.set(Level::PulledRecords, &[], records);
-    let (all, by_driver) = context.dra.in_use();
+    let (all, by_driver) = context.resources.dra.in_use();
     metrics.clear(Level::ClaimsInUse);
     metrics.set(Level::ClaimsInUse, &["<any>"], all);
     for (driver, count) in by_driver {
         metrics.set(Level::ClaimsInUse, &[&driver], count);
     }
-    if let Some((shared, by_node)) = context.cpus.as_ref().map(crate::cpu::CpuManager::split) {
+    if let Some((shared, by_node)) =
+        context.resources.cpus.as_ref().map(crate::node_resources::cpu::CpuManager::split)
+    {
         metrics.set(Level::CpusShared, &[], shared * 1000);
         metrics.set(Level::CpusExclusive, &[], by_node.iter().map(|(_, count)| count).sum::<usize>());
         for (node, count) in by_node {

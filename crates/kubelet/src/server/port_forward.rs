@@ -27,7 +27,7 @@ use super::query::Query;
 use super::streams::{self, idle};
 use super::upgrade::{Protocols, Transport, Upgrade};
 use super::{Body, Refusal, Server};
-use crate::labels;
+use crate::pod::labels;
 
 /// SPDY's frames inside binary WebSocket messages.
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::query::Query;
 use super::upgrade::{Protocols, Transport, Upgrade};
 use super::{Body, Refusal, Server};
-use crate::labels;
+use crate::pod::labels;
 
 pub(super) use self::ending::Ending;
 

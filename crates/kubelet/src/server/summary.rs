@@ -13,13 +13,16 @@ use sys::tree::Size;
 use sys::usage::{Link, Pressure, Stall, Usage, links};
 
 use super::Server;
-use crate::context::Context;
+use crate::kubelet::Kubelet;
+use crate::machine::file_system;
+use crate::machine::file_system::FileSystem;
 use crate::metrics::Counts;
-use crate::snapshot::nanos;
-use crate::static_pods::is_mirror;
-use crate::stats::disk::{self, FileSystem, PodDisk};
+use crate::metrics::VolumeStats;
+use crate::pod::identity::is_mirror;
+use crate::pod::time::nanos;
+use crate::stats::disk::PodDisk;
 use crate::stats::{self, ContainerStats, KUBEPODS, Look, NODE, PodStats};
-use crate::volumes::persistent::{self, VolumeStats};
+use crate::volumes::persistent;
 
 /// The Pods that the kubelet was told to run: not mirrors, but what they show.
 pub(super) fn all(server: &Server) -> Vec<Arc<Pod>> {
@@ -88,8 +91,8 @@ pub(super) async fn counts(server: &Server) -> Counts {
     let desired = all.len() - statics;
     let ephemeral =
         all.iter().filter_map(|pod| pod.spec.as_ref()?.ephemeral_containers.as_ref()).map(Vec::len);
-    let active = server.context.allocations.pods();
-    let active_statics = active.iter().filter(|pod| crate::static_pods::is_static(pod)).count();
+    let active = server.context.resources.allocations.pods();
+    let active_statics = active.iter().filter(|pod| crate::pod::identity::is_static(pod)).count();
     Counts {
         running_pods: sandboxes.map_or(0, |answer| answer.items.iter().filter(|s| s.state == ready).count()),
         running: of(v1::ContainerState::ContainerRunning),
@@ -105,7 +108,7 @@ pub(super) async fn counts(server: &Server) -> Counts {
 
 fn time(at: i64) -> String {
     let at = nanos(at);
-    crate::status::whole_second(at).to_string()
+    crate::pod::time::whole_second(at).to_string()
 }
 
 fn cpu(look: &Look, usage: &Usage, cgroup: &str) -> Value {
@@ -221,28 +224,30 @@ async fn disks(server: &Server) -> Disks {
     let images = context.images.image_fs_info(v1::ImageFsInfoRequest {}).await.ok();
     let images = images.and_then(|answer| answer.image_filesystems.into_iter().next());
     let pods = all(server);
-    let claims = persistent::stats(&context, &pods).await;
+    let claims = persistent::stats(&context.volumes, &pods).await;
     let layers = layers(&context).await;
     let asked = tokio::task::spawn_blocking(move || Disks {
         claims,
         layers,
         processes: stats::machine::processes(),
         links: links(&std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default()),
-        node: disk::file_system(&context.config.root_dir).unwrap_or_default(),
+        node: file_system::file_system(&context.config.root_dir).unwrap_or_default(),
         images: images.and_then(|images| {
             let used = images.used_bytes.map_or(0, |used| used.value);
-            Some((disk::file_system(images.fs_id?.mountpoint.as_ref())?, used))
+            Some((file_system::file_system(images.fs_id?.mountpoint.as_ref())?, used))
         }),
         pods: pods
             .iter()
-            .map(|pod| (pod.metadata.uid.clone().unwrap_or_default(), stats::disk_use(&context, pod)))
+            .map(|pod| {
+                (pod.metadata.uid.clone().unwrap_or_default(), stats::disk_use(&context.resources, pod))
+            })
             .collect(),
     });
     asked.await.unwrap_or_default()
 }
 
 /// As far as the runtime says so.
-async fn layers(context: &Context) -> HashMap<String, Size> {
+async fn layers(context: &Kubelet) -> HashMap<String, Size> {
     let request = v1::ListContainerStatsRequest { filter: None };
     let stats = context.runtime.list_container_stats(request).await.map(|answer| answer.stats);
     let layer = |stats: v1::ContainerStats| {
@@ -274,17 +279,17 @@ fn host_network(look: &Look, links: &[Link]) -> Value {
 
 /// `/stats/summary`; with `only_cpu_and_memory` disks and network are left alone.
 pub(super) async fn stats(server: &Server, only_cpu_and_memory: bool) -> Value {
-    let look = server.context.looks.with_rates(&server.context).await;
+    let look = server.context.looks.with_rates(&server.context.resources).await;
     let disks = if only_cpu_and_memory { None } else { Some(disks(server).await) };
     let started = server.context.clock.now();
-    let boot = crate::node::boot_time().unwrap_or(started);
+    let boot = crate::machine::boot_time().unwrap_or(started);
     render(&look, disks.as_ref(), &server.context.config.node_name, boot)
 }
 
 fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) -> Value {
     let mut node = json!({
         "nodeName": node_name,
-        "startTime": crate::status::whole_second(boot).to_string(),
+        "startTime": crate::pod::time::whole_second(boot).to_string(),
         "cpu": cpu(look, &look.node, NODE),
         "memory": memory(look, &look.node, look.memory.total),
         "swap": {
@@ -296,7 +301,7 @@ fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) 
     add_io(&mut node, look, &look.node);
     node["systemContainers"] = json!([{
         "name": "pods",
-        "startTime": crate::status::whole_second(boot).to_string(),
+        "startTime": crate::pod::time::whole_second(boot).to_string(),
         "cpu": cpu(look, &look.all_pods, KUBEPODS),
         "memory": memory(look, &look.all_pods, look.all_pods.memory_limit_bytes),
         "swap": swap(look, &look.all_pods),
@@ -304,7 +309,7 @@ fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) 
     if let Some(disks) = disks {
         node["network"] = host_network(look, &disks.links);
         node["fs"] = file_system(look, disks.node);
-        node["rlimit"] = json!({"time": time(look.at), "maxpid": crate::node::pids_max()});
+        node["rlimit"] = json!({"time": time(look.at), "maxpid": crate::machine::pids_max()});
         if let Some(count) = disks.processes {
             node["rlimit"]["curproc"] = count.into();
         }
@@ -390,7 +395,7 @@ fn of_volume(look: &Look, stats: &VolumeStats) -> Value {
 
 /// What volumes of claims hold, as `/metrics` has it: once for each claim.
 pub(super) async fn volumes(server: &Server) -> Arc<Vec<VolumeStats>> {
-    persistent::stats(&server.context, &all(server)).await
+    persistent::stats(&server.context.volumes, &all(server)).await
 }
 
 fn of_container(

@@ -1,45 +1,24 @@
 //! Bytes and inodes on disk: of file systems, and of a Pod's folders. Blocking.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use sys::tree::{Size, size};
-use sys::usage::device_name;
 
-use crate::eviction::limits::DiskUse;
 use crate::volumes::persistent::is_persistent;
 use crate::volumes::volume_path;
 
-/// A file system.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FileSystem {
-    pub(crate) capacity: u64,
-    pub(crate) available: u64,
-    pub(crate) used: u64,
-    pub(crate) inodes: u64,
-    pub(crate) inodes_free: u64,
-}
-
-/// The file system that a path is on; nothing if it cannot be asked.
-pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
-    let stat = nix::sys::statvfs::statvfs(path).ok()?;
-    let unit = stat.fragment_size();
-    Some(FileSystem {
-        capacity: stat.blocks() * unit,
-        available: stat.blocks_available() * unit,
-        used: stat.blocks().saturating_sub(stat.blocks_free()) * unit,
-        inodes: stat.files(),
-        inodes_free: stat.files_available(),
-    })
-}
-
-/// The device that a path's file system is on, such as `/dev/sda1`; its numbers if it has no such name.
-pub(crate) fn device(path: &Path) -> Option<String> {
-    let device = std::fs::metadata(path).ok()?.dev();
-    Some(device_name(nix::sys::stat::major(device), nix::sys::stat::minor(device)))
+/// Bytes that a Pod has on the node's disk.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct DiskUse {
+    /// By container, what its own limit is about.
+    pub(crate) containers: BTreeMap<String, i64>,
+    /// By emptyDir volume.
+    pub(crate) empty_dirs: BTreeMap<String, i64>,
+    /// What else the kubelet made for it.
+    pub(crate) others: i64,
 }
 
 /// What a Pod has on the node's disk.
@@ -121,6 +100,7 @@ fn number(bytes: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::file_system::file_system;
 
     #[test]
     fn parts_of_volumes_that_are_mounted_again_do_not_count_again() {

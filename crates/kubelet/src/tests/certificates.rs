@@ -39,7 +39,7 @@ fn condition(kind: &str) -> Value {
 /// Issued now for two hours; to be renewed after one.
 fn issued(node: &Node, chain: &str) -> Value {
     let at = |minutes: i64| (node.clock.now() + SignedDuration::from_mins(minutes)).to_string();
-    let chain = format!("signed by hand\n{}", crate::pem::write("CERTIFICATE", chain.as_bytes()));
+    let chain = format!("signed by hand\n{}", crate::volumes::pem::write("CERTIFICATE", chain.as_bytes()));
     json!({"conditions": [condition("Issued")], "certificateChain": chain, "notBefore": at(0),
         "beginRefreshAt": at(60), "notAfter": at(120)})
 }
@@ -50,7 +50,7 @@ fn file(node: &Node, name: &str) -> String {
 }
 
 fn chain(text: &str) -> String {
-    crate::pem::write("CERTIFICATE", text.as_bytes())
+    crate::volumes::pem::write("CERTIFICATE", text.as_bytes())
 }
 
 async fn sleep_until(node: &Node, minutes: i64) {

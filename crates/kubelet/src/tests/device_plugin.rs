@@ -17,11 +17,11 @@ use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
 use super::*;
-use crate::device_plugins::api::{
+use crate::node_resources::device_plugins::api::{
     AllocateRequest, AllocateResponse, ContainerAllocateResponse, Device, DevicePluginOptions, DeviceSpec,
     Empty, HEALTHY, ListAndWatchResponse, NumaNode, RegisterRequest, TopologyInfo,
 };
-use crate::pod_resources::api::{
+use crate::node_resources::pod_resources::api::{
     AllocatableResourcesRequest, AllocatableResourcesResponse, GetPodResourcesRequest,
     GetPodResourcesResponse, ListPodResourcesRequest, ListPodResourcesResponse,
 };

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use nix::mount::MsFlags;
 
 use super::{describe, make_dir, mount_new, set_mode};
-use crate::{huge_pages, quantity};
+use crate::pod::{huge_pages, quantity};
 
 /// A folder that is there is whole: it is made beside and renamed. What is in memory is made whole by the mount, also
 /// after a reboot, when the folder is there and nothing is mounted.
@@ -67,7 +67,7 @@ pub(super) fn mount_memory(path: &Path, size: Option<i64>, owner: Option<String>
 /// Bytes that a volume in memory can hold: no more than its Pod may use, whatever the volume's own limit.
 /// `allocatable` is what the node gives to Pods. Source: `calculateEmptyDirMemorySize`, KEP-1967.
 pub(super) fn memory_size(limit: Option<&Quantity>, spec: &PodSpec, allocatable: Option<i64>) -> Option<i64> {
-    let of_pod = crate::qos::pod_resources(spec).memory_limit_in_bytes;
+    let of_pod = crate::pod::qos::pod_resources(spec).memory_limit_in_bytes;
     let all = [allocatable.unwrap_or(0), of_pod, limit.map_or(0, quantity::whole)];
     all.into_iter().filter(|bytes| *bytes > 0).min()
 }

@@ -11,8 +11,8 @@ use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, VolumeMount};
 
 use super::{describe, persistent, sub_path, volume_path};
-use crate::container_config::TERMINATION_MESSAGE_PATH;
-use crate::env::expand::expand;
+use crate::pod::container_config::TERMINATION_MESSAGE_PATH;
+use crate::pod::env::expand::expand;
 
 /// What mounts are made from.
 pub(crate) struct MountInput<'a> {

@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::{
 
 use super::VolumeInput;
 use super::atomic::File;
-use crate::certificates::Credentials;
-use crate::env::fields::{pod_field, resource_field};
+use crate::pod::env::fields::{pod_field, resource_field};
+use crate::volumes::certificates::Credentials;
 
 type Files = BTreeMap<String, File>;
 
@@ -35,7 +35,7 @@ pub(crate) fn references(pod: &Pod) -> (BTreeSet<String>, BTreeSet<String>) {
             secrets.extend(source.secret.iter().map(|s| s.name.clone()));
         }
     }
-    let ephemeral = crate::snapshot::ephemeral(spec);
+    let ephemeral = crate::pod::roles::ephemeral(spec);
     for container in spec.containers.iter().chain(spec.init_containers.iter().flatten()).chain(&ephemeral) {
         for source in container.env_from.iter().flatten() {
             maps.extend(source.config_map_ref.iter().map(|r| r.name.clone()));

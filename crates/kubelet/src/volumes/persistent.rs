@@ -23,12 +23,12 @@ use k8s_openapi::api::core::v1::{Pod, Volume};
 use serde::{Deserialize, Serialize};
 
 use super::describe;
-use crate::context::Context;
+use crate::volumes::Volumes;
 pub(crate) use csi_volume::access_mode;
 pub(crate) use expand::grow;
 pub use iscsi::log_out;
 use resolve::{Resolved, Source};
-pub(crate) use stats::{VolumeStats, of_pods as stats};
+pub(crate) use stats::of_pods as stats;
 use wishes::Wishes;
 
 /// The file with what a Pod's volumes came to.
@@ -62,30 +62,45 @@ impl Prepared {
 type All = BTreeMap<String, Prepared>;
 
 /// Why a volume is not where its Pod's containers find it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub(crate) struct VolumeError {
-    /// Of the Pod's event.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: VolumeReason,
     /// In upstream's words; names the volume.
     pub(crate) message: String,
 }
 
-impl VolumeError {
-    /// A device was not brought to where it belongs.
-    const MAP: &str = "FailedMapVolume";
-    /// The node can have no more volumes of that kind: the Pod belongs elsewhere.
-    /// Source: `VolumeAttachmentLimitExceededReason`, KEP-4876.
-    pub(crate) const LIMIT: &str = "VolumeAttachmentLimitExceeded";
+/// What failed of a volume; [`VolumeReason::as_str`] is the reason of the Pod's event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VolumeReason {
+    /// A folder was not brought to where it belongs.
+    Mount,
+    /// A device was not.
+    Map,
+    /// The node can have no more volumes of that kind: the Pod belongs elsewhere. Source:
+    /// `VolumeAttachmentLimitExceededReason`, KEP-4876.
+    AttachmentLimit,
+}
+
+impl VolumeReason {
+    /// Upstream's word.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Mount => "FailedMount",
+            Self::Map => "FailedMapVolume",
+            Self::AttachmentLimit => "VolumeAttachmentLimitExceeded",
+        }
+    }
 
     /// Nobody tries again on this node.
-    pub(crate) fn is_final(&self) -> bool {
-        self.reason == Self::LIMIT
+    pub(crate) fn is_final(self) -> bool {
+        self == Self::AttachmentLimit
     }
 }
 
 impl From<String> for VolumeError {
     fn from(message: String) -> Self {
-        Self { reason: "FailedMount", message }
+        Self { reason: VolumeReason::Mount, message }
     }
 }
 
@@ -122,7 +137,7 @@ fn write(pod_dir: &Path, all: &All) -> Result<(), String> {
 ///
 /// # Errors
 /// Which volume is not there, and why.
-pub(crate) async fn prepare(context: &Context, pod: &Pod) -> Result<(), VolumeError> {
+pub(crate) async fn prepare(context: &Volumes, pod: &Pod) -> Result<(), VolumeError> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let wanted: Vec<&Volume> = volumes.filter(|volume| is_persistent(volume)).collect();
     if wanted.is_empty() {
@@ -165,15 +180,14 @@ impl Phase {
     fn failed(self, resolved: &Resolved, error: &str) -> VolumeError {
         let name = &resolved.name;
         let (what, reason) = match (self, resolved.is_device()) {
-            (Self::Attach, false) => ("MountVolume.WaitForAttach", None),
-            (Self::Stage, false) => ("MountVolume.MountDevice", None),
-            (Self::Publish, false) => ("MountVolume.SetUp", None),
-            (Self::Attach, true) => ("MapVolume.WaitForAttach", Some(VolumeError::MAP)),
-            (Self::Stage, true) => ("MapVolume.SetUpDevice", Some(VolumeError::MAP)),
-            (Self::Publish, true) => ("MapVolume.MapPodDevice", Some(VolumeError::MAP)),
+            (Self::Attach, false) => ("MountVolume.WaitForAttach", VolumeReason::Mount),
+            (Self::Stage, false) => ("MountVolume.MountDevice", VolumeReason::Mount),
+            (Self::Publish, false) => ("MountVolume.SetUp", VolumeReason::Mount),
+            (Self::Attach, true) => ("MapVolume.WaitForAttach", VolumeReason::Map),
+            (Self::Stage, true) => ("MapVolume.SetUpDevice", VolumeReason::Map),
+            (Self::Publish, true) => ("MapVolume.MapPodDevice", VolumeReason::Map),
         };
-        let error = VolumeError::from(format!("{what} failed for volume \"{name}\" : {error}"));
-        VolumeError { reason: reason.unwrap_or(error.reason), ..error }
+        VolumeError { reason, message: format!("{what} failed for volume \"{name}\" : {error}") }
     }
 }
 
@@ -188,7 +202,7 @@ fn is_there(known: &Prepared) -> bool {
 }
 
 async fn bring(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
@@ -218,7 +232,7 @@ pub(crate) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
 ///
 /// # Errors
 /// A text in upstream's words that names the volume; to be tried again.
-pub(crate) async fn keep_up(context: &Context, pod: &Pod) -> Result<(), String> {
+pub(crate) async fn keep_up(context: &Volumes, pod: &Pod) -> Result<(), String> {
     let pod_dir = context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
     let all = read(&pod_dir);
     let mut failures = Vec::new();
@@ -233,7 +247,7 @@ pub(crate) async fn keep_up(context: &Context, pod: &Pod) -> Result<(), String> 
 }
 
 async fn keep_up_one(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     volume: &Volume,
     (name, known): (&str, &Prepared),
@@ -265,7 +279,7 @@ async fn keep_up_one(
 ///
 /// # Errors
 /// A text that says what is left; to be tried again.
-pub(crate) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), String> {
+pub(crate) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), String> {
     let sub_paths = pod_dir.join("volume-subpaths");
     let unbound = tokio::task::spawn_blocking(move || super::tear_down(&sub_paths));
     unbound.await.map_err(|error| error.to_string())??;
@@ -278,5 +292,5 @@ pub(crate) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), S
         plain::release_local(&context.config.root_dir, pod_dir, &name)?;
     }
     iscsi::tear_down(context, pod_dir).await?;
-    context.csi.settle_in_use(context).await
+    context.csi.settle_in_use(context).await.map_err(|error| error.to_string())
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::certificates::v1beta1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ClusterTrustBundleProjection, Pod};
 use machinery::features::Feature;
 
-use crate::pem;
+use crate::volumes::pem;
 
 /// Whether a volume of the Pod takes anchors from them.
 pub(crate) fn are_mounted(pod: &Pod) -> bool {

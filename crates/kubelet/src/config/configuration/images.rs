@@ -206,7 +206,7 @@ mod tests {
             assert_eq!(applied(yaml).unwrap().image_pulls.at_once, expect, "{yaml}");
         }
         let defaults = applied("{imageMinimumGCAge: 0s, registryBurst: 0, registryPullQPS: 0}").unwrap();
-        assert_eq!(defaults.image_gc, crate::image_gc::ImageGcPolicy::default());
+        assert_eq!(defaults.image_gc, crate::config::ImageGcPolicy::default());
         assert_eq!(defaults.image_pulls.rate, None, "no pulls a second is any number of them");
     }
 

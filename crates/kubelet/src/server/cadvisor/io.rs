@@ -3,10 +3,10 @@
 use sys::usage::Device;
 
 use super::{MACHINE, Subject};
+use crate::machine::file_system::FileSystem;
 use crate::server::exposition::{Exposition, number, seconds};
 use crate::stats::Look;
 use crate::stats::deep::Deep;
-use crate::stats::disk::FileSystem;
 
 /// Family, kind, help, and the file system's value.
 type FileSystemRow = (&'static str, &'static str, fn(&FileSystem) -> u64);

@@ -21,10 +21,11 @@ use super::data::{self, Found, VolumeData};
 use super::resolve::Resolved;
 use super::wishes::{Told, Wishes, se_linux_option};
 use super::{Phase, Prepared, VolumeError, expand, ownership};
-use crate::container_config::identity;
-use crate::context::Context;
-use crate::csi::{Driver, registration};
+use crate::pod::identity::identity;
+use crate::volumes::Volumes;
+use crate::volumes::csi::{Driver, registration};
 use crate::volumes::describe;
+use crate::volumes::persistent::VolumeReason;
 
 /// How long one try waits for the attacher.
 const ATTACH_MAX: Duration = Duration::from_secs(20);
@@ -39,7 +40,7 @@ pub(super) struct Places {
 
 /// Where the volume is to be.
 pub(super) fn places(
-    context: &Context,
+    context: &Volumes,
     pod_dir: &Path,
     resolved: &Resolved,
     source: &CSIPersistentVolumeSource,
@@ -58,7 +59,7 @@ pub(super) fn places(
 
 /// Brings the volume to where the Pod's containers find it.
 pub(super) async fn bring(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
@@ -158,7 +159,7 @@ fn is_final(status: &csi::Status) -> bool {
 
 /// Asks a driver once more that wants to be asked, with what it is to know now. Source: `requiresRepublish`, KEP-1855.
 pub(super) async fn publish_again(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
     (driver, wishes): (&Driver, &Wishes),
@@ -227,7 +228,7 @@ impl<'a> Call<'a> {
     /// if it is sure that it is not.
     async fn stage(
         &self,
-        context: &Context,
+        context: &Volumes,
         driver: &Driver,
         note: &mut Note<'_>,
         is_staged_elsewhere: bool,
@@ -265,7 +266,7 @@ impl<'a> Call<'a> {
     /// afterwards no more if it is sure that it is not.
     async fn publish(
         &self,
-        context: &Context,
+        context: &Volumes,
         driver: &Driver,
         read_only: bool,
         told: Told,
@@ -346,7 +347,7 @@ pub(crate) fn access_mode(mode: Option<&str>, knows_single_writers: bool) -> Mod
 
 /// The Secret's texts, if one is named.
 pub(super) async fn secrets(
-    context: &Context,
+    context: &Volumes,
     secret: Option<&SecretReference>,
 ) -> Result<HashMap<String, String>, String> {
     let Some((name, namespace)) = secret.and_then(|s| Some((s.name.as_deref()?, s.namespace.as_deref()?)))
@@ -363,7 +364,7 @@ pub(super) async fn secrets(
 
 /// The volume's attachment, once the Node says that it is attached.
 async fn attached(
-    context: &Context,
+    context: &Volumes,
     (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
     (driver, wishes): (&Driver, &Wishes),
 ) -> Result<VolumeAttachment, VolumeError> {
@@ -377,12 +378,12 @@ async fn attached(
 /// Has the Node say that it uses a volume, and waits until it says that it is attached; what is to be looked at before
 /// that is `if_not`.
 pub(super) async fn until_attached(
-    context: &Context,
+    context: &Volumes,
     name: &str,
     unique: &str,
     if_not: impl Future<Output = Result<(), VolumeError>>,
 ) -> Result<(), VolumeError> {
-    context.csi.set_in_use(context, unique, true).await?;
+    context.csi.set_in_use(context, unique, true).await.map_err(|error| error.to_string())?;
     let own = controller::Scope {
         field_selector: Some(format!("metadata.name={}", context.config.node_name)),
         ..controller::Scope::default()
@@ -414,7 +415,7 @@ pub(super) async fn until_attached(
 /// Has a Pod fail whose volume the node has had no room for since long: its owner makes another one, which goes where there
 /// is room, for the node says by then how much it has. Source: `VerifyExhaustedResource`, KEP-4876.
 async fn refuse_if_full(
-    context: &Context,
+    context: &Volumes,
     source: &CSIPersistentVolumeSource,
     driver: &Driver,
 ) -> Result<(), VolumeError> {
@@ -433,7 +434,7 @@ async fn refuse_if_full(
         tracing::info!(error, driver = source.driver, "the node did not say how many volumes it may have");
     }
     let message = "Node has reached its volume attachment limit, rejecting pod".to_owned();
-    Err(VolumeError { reason: VolumeError::LIMIT, message })
+    Err(VolumeError { reason: VolumeReason::AttachmentLimit, message })
 }
 
 /// Whether a volume has been wanted for long, and the node has no room for it.
@@ -446,7 +447,7 @@ fn is_exhausted(attachment: &VolumeAttachment, now: Timestamp) -> bool {
 
 /// The volume's attachment to this node, which must be attached.
 async fn attachment(
-    context: &Context,
+    context: &Volumes,
     source: &CSIPersistentVolumeSource,
 ) -> Result<VolumeAttachment, String> {
     let api: Api<VolumeAttachment> = Api::all(context.client.clone());
@@ -459,20 +460,21 @@ async fn attachment(
 }
 
 /// Unpublishes a Pod's volume, and unstages it if it was the last one on the node.
-pub(super) async fn take_back(context: &Context, found: &Found) -> Result<(), String> {
+pub(super) async fn take_back(context: &Volumes, found: &Found) -> Result<(), String> {
     let VolumeData { driver_name, volume_handle, target_path, staging_path, .. } = &found.data;
     let what = &found.data.spec_vol_id;
     let turn = context.csi.turn(driver_name, volume_handle);
     let _turn = turn.lock().await;
     let failed = |call: &str, error: String| format!("{call} failed for volume \"{what}\" : {error}");
-    let driver = || context.csi.get(driver_name).map_err(|error| failed("UnmountVolume.TearDown", error));
+    let driver =
+        || context.csi.get(driver_name).map_err(|error| failed("UnmountVolume.TearDown", error.to_string()));
     if found.data.is_published() {
         let request = v1::NodeUnpublishVolumeRequest {
             volume_id: volume_handle.clone(),
             target_path: target_path.display().to_string(),
         };
         let unpublished = driver()?.client.node_unpublish_volume(request).await.map_err(rpc_error);
-        unpublished.map_err(|error| failed("UnmountVolume.TearDown", error))?;
+        unpublished.map_err(|error| failed("UnmountVolume.TearDown", error.to_string()))?;
     }
     let id = (driver_name.as_str(), volume_handle.as_str());
     let is_last = data::elsewhere(&context.config.root_dir, &found.folder, id).is_empty();
@@ -488,7 +490,7 @@ pub(super) async fn take_back(context: &Context, found: &Found) -> Result<(), St
     }
     if is_last && !found.data.attachment_id.is_empty() {
         let unique = format!("kubernetes.io/csi/{driver_name}^{volume_handle}");
-        context.csi.set_in_use(context, &unique, false).await?;
+        context.csi.set_in_use(context, &unique, false).await.map_err(|error| error.to_string())?;
     }
     std::fs::remove_dir_all(&found.folder).map_err(|e| describe("remove", &found.folder, &e))
 }

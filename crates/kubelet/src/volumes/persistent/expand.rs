@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use super::csi_volume::{capability, rpc_error, secrets};
 use super::data::{self, Found};
 use super::resolve::Resolved;
-use crate::context::Context;
-use crate::csi::Driver;
+use crate::volumes::Volumes;
+use crate::volumes::csi::Driver;
 
 const IN_PROGRESS: &str = "NodeResizeInProgress";
 const PENDING: &str = "NodeResizePending";
@@ -52,7 +52,7 @@ fn state(claim: &PersistentVolumeClaim) -> &str {
 
 /// Has the volume take its new size, if it has one. `paths` are where it is published and where it is staged.
 pub(super) async fn if_larger(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     resolved: &Resolved,
     source: &CSIPersistentVolumeSource,
@@ -138,7 +138,7 @@ fn failed(claim: &PersistentVolumeClaim, error: &Status, now: jiff::Timestamp) -
         type_: ERROR.to_owned(),
         status: "True".to_owned(),
         message: Some(format!("failed to expand pvc with {said}")),
-        last_transition_time: Some(Time(crate::status::whole_second(now))),
+        last_transition_time: Some(Time(crate::pod::time::whole_second(now))),
         ..PersistentVolumeClaimCondition::default()
     };
     let mut status = json!({"conditions": conditions(claim, &[ERROR], Some(condition))});
@@ -148,7 +148,7 @@ fn failed(claim: &PersistentVolumeClaim, error: &Status, now: jiff::Timestamp) -
     status
 }
 
-async fn patch(context: &Context, claim: &PersistentVolumeClaim, status: &Value) -> Result<(), String> {
+async fn patch(context: &Volumes, claim: &PersistentVolumeClaim, status: &Value) -> Result<(), String> {
     let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let api: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
@@ -161,8 +161,8 @@ async fn patch(context: &Context, claim: &PersistentVolumeClaim, status: &Value)
 ///
 /// # Errors
 /// What the driver said.
-pub(crate) async fn grow(context: &Context, name: &str, handle: &str, bytes: i64) -> Result<(), csi::Status> {
-    let driver = context.csi.get(name).map_err(csi::Status::unavailable)?;
+pub(crate) async fn grow(context: &Volumes, name: &str, handle: &str, bytes: i64) -> Result<(), csi::Status> {
+    let driver = context.csi.get(name)?;
     let turn = context.csi.turn(name, handle);
     let _turn = turn.lock().await;
     let mine = |found: &Found| found.data.driver_name == name && found.data.volume_handle == handle;

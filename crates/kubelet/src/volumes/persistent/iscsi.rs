@@ -21,7 +21,7 @@ use sys::mount::BindOptions;
 
 use super::resolve::Resolved;
 use super::{Phase, Prepared, VolumeError, csi_volume, format, ownership, plain};
-use crate::context::Context;
+use crate::volumes::Volumes;
 use crate::volumes::describe;
 use plan::{Chap, Refused, Step};
 use sysfs::Sysfs;
@@ -168,7 +168,7 @@ fn others(root_dir: &Path, pod_dir: &Path, volume: &str) -> Vec<Disk> {
 
 /// Brings the disk to where the Pod's containers find it.
 pub(super) async fn bring(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
@@ -204,7 +204,7 @@ pub(super) async fn bring(
 }
 
 /// As the kernel lists it when it is mounted.
-fn global(context: &Context, disk: &Disk) -> Result<PathBuf, String> {
+fn global(context: &Volumes, disk: &Disk) -> Result<PathBuf, String> {
     let root = &context.config.root_dir;
     let root = root.canonicalize().map_err(|e| describe("find", root, &e))?;
     Ok(disk.global(&root))
@@ -230,7 +230,7 @@ async fn set_up(pod: &Pod, pod_dir: &Path, resolved: &Resolved, global: &Path) -
 
 /// Logs in wherever the disk is to be had, and finds the device. Source: `AttachDisk`.
 async fn attach(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     (pod_dir, resolved): (&Path, &Resolved),
     (disk, source): (&Disk, &ISCSIPersistentVolumeSource),
@@ -341,7 +341,7 @@ async fn appears<T>(folders: &[&str], max: Duration, look: impl Fn() -> Option<T
 }
 
 /// How to prove who is who, with the Secret if it takes one. Source: `createSecretMap`.
-async fn chap(context: &Context, pod: &Pod, source: &ISCSIPersistentVolumeSource) -> Result<Chap, String> {
+async fn chap(context: &Volumes, pod: &Pod, source: &ISCSIPersistentVolumeSource) -> Result<Chap, String> {
     let (discovery, session) =
         (source.chap_auth_discovery == Some(true), source.chap_auth_session == Some(true));
     if !discovery && !session {
@@ -384,7 +384,7 @@ async fn run(steps: &[Step]) -> Result<(), String> {
 ///
 /// # Errors
 /// A text that says what is left; to be tried again.
-pub(super) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), String> {
+pub(super) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), String> {
     for (volume, disk) in read(pod_dir) {
         let turn = context.csi.turn(PLUGIN, &disk.iqn);
         let _turn = turn.lock().await;
@@ -400,7 +400,11 @@ pub(super) async fn tear_down(context: &Context, pod_dir: &Path) -> Result<(), S
         notes.remove(&volume);
         write(pod_dir, &notes)?;
         if !others.iter().any(|other| other.unique_name == disk.unique_name) {
-            context.csi.set_in_use(context, &disk.unique_name, false).await?;
+            context
+                .csi
+                .set_in_use(context, &disk.unique_name, false)
+                .await
+                .map_err(|error| error.to_string())?;
         }
     }
     Ok(())

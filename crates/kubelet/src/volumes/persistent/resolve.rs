@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::api::Api;
 
-use crate::context::Context;
+use crate::volumes::Volumes;
 
 /// A Pod's volume with everything that it takes to mount it.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Resolved {
 }
 
 /// Asks the API what the volume is.
-pub(super) async fn resolve(context: &Context, pod: &Pod, volume: &Volume) -> Result<Resolved, String> {
+pub(super) async fn resolve(context: &Volumes, pod: &Pod, volume: &Volume) -> Result<Resolved, String> {
     let inline = |source, read_only| Resolved {
         name: volume.name.clone(),
         own_name: volume.name.clone(),
@@ -122,7 +122,7 @@ fn of_volume(
 
 /// The claim, and the volume that it is bound to.
 async fn bound(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     volume: &Volume,
     (namespace, name): (&str, &str),
@@ -186,7 +186,7 @@ fn inline_source(
     volume: &Volume,
     source: &k8s_openapi::api::core::v1::CSIVolumeSource,
 ) -> CSIPersistentVolumeSource {
-    let (name, namespace, uid) = crate::container_config::identity(pod);
+    let (name, namespace, uid) = crate::pod::identity::identity(pod);
     let secret = source.node_publish_secret_ref.as_ref().map(|secret| SecretReference {
         name: Some(secret.name.clone()),
         namespace: Some(namespace.clone()),

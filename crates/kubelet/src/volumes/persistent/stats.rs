@@ -12,9 +12,10 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, Volume};
 
 use super::{Prepared, find, is_persistent};
-use crate::context::Context;
+use crate::machine::file_system;
 use crate::metrics::Measure;
-use crate::stats::disk;
+use crate::metrics::VolumeStats;
+use crate::volumes::Volumes;
 
 /// How long an answer is good for. Source: `volumeStatsAggPeriod`.
 const GOOD_FOR: Duration = Duration::from_secs(60);
@@ -23,27 +24,8 @@ const CALL_MAX: Duration = Duration::from_secs(10);
 /// Drivers' calls at the same time.
 const CALLS_MAX: usize = 8;
 
-/// One volume of one Pod. Amounts that nobody knows are not there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct VolumeStats {
-    pub(crate) pod_uid: String,
-    /// Its name in the Pod.
-    pub(crate) name: String,
-    /// The claim's namespace and name; none for an inline volume.
-    pub(crate) claim: Option<(String, String)>,
-    /// Bytes.
-    pub(crate) capacity: Option<u64>,
-    pub(crate) available: Option<u64>,
-    pub(crate) used: Option<u64>,
-    pub(crate) inodes: Option<u64>,
-    pub(crate) inodes_free: Option<u64>,
-    pub(crate) inodes_used: Option<u64>,
-    /// Whether the driver says that something is wrong; none if it does not say.
-    pub(crate) is_abnormal: Option<bool>,
-}
-
 /// Of every volume of a claim or driver that is there for these Pods.
-pub(crate) async fn of_pods(context: &Context, pods: &[Arc<Pod>]) -> Arc<Vec<VolumeStats>> {
+pub(crate) async fn of_pods(context: &Volumes, pods: &[Arc<Pod>]) -> Arc<Vec<VolumeStats>> {
     let mut known = context.csi.stats.lock().await;
     if let Some((at, stats)) = known.as_ref()
         && at.elapsed() < GOOD_FOR.min(context.config.sync_frequency)
@@ -76,7 +58,7 @@ fn named(pod: &Pod, volume: &Volume) -> VolumeStats {
 }
 
 /// Source: the `metric_source`s are `pkg/volume`'s.
-async fn of_volume(context: &Context, named: VolumeStats, prepared: Prepared) -> Option<VolumeStats> {
+async fn of_volume(context: &Volumes, named: VolumeStats, prepared: Prepared) -> Option<VolumeStats> {
     let (start, source) = (Instant::now(), prepared.driver.clone().unwrap_or_else(|| "statfs".to_owned()));
     let stats = look(context, named, prepared).await;
     if stats.is_some() {
@@ -85,7 +67,7 @@ async fn of_volume(context: &Context, named: VolumeStats, prepared: Prepared) ->
     stats
 }
 
-async fn look(context: &Context, named: VolumeStats, prepared: Prepared) -> Option<VolumeStats> {
+async fn look(context: &Volumes, named: VolumeStats, prepared: Prepared) -> Option<VolumeStats> {
     let Some(name) = &prepared.driver else { return of_path(named, prepared).await };
     let driver = context.csi.get(name).ok().filter(|driver| driver.can(rpc::Type::GetVolumeStats))?;
     let request = v1::NodeGetVolumeStatsRequest {
@@ -138,7 +120,7 @@ fn of_answer(mut stats: VolumeStats, answer: &v1::NodeGetVolumeStatsResponse, te
 
 /// Of a volume that is a mount of its own; what else is on the node's disk is not told apart.
 async fn of_path(stats: VolumeStats, prepared: Prepared) -> Option<VolumeStats> {
-    let look = move |path: &Path| disk::file_system(path);
+    let look = move |path: &Path| file_system::file_system(path);
     let is_own = prepared.path.components().any(|part| part.as_os_str() == "volumes");
     if prepared.is_device || !is_own {
         return None;

@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, SELinuxOptions};
 use k8s_openapi::api::storage::v1::CSIDriver;
 use serde_json::json;
 
-use crate::container_config::identity;
-use crate::context::Context;
-use crate::objects::{Token, request_token};
+use crate::pod::identity::identity;
 use crate::volumes::TokenKey;
+use crate::volumes::Volumes;
+use crate::volumes::objects::{Token, request_token};
 
 /// Lifetime of a driver's token if it does not say. Source: `storage/v1.TokenRequest.expirationSeconds`.
 const TOKEN_SECONDS: i64 = 3600;
@@ -43,7 +43,7 @@ pub(super) struct Told {
 
 impl Wishes {
     /// Asks for the driver's object.
-    pub(super) async fn asked(context: &Context, driver: &str) -> Self {
+    pub(super) async fn asked(context: &Volumes, driver: &str) -> Self {
         let drivers = context.informers.informer::<CSIDriver>();
         drivers.synced().await;
         Self::of(drivers.get(driver).as_deref())
@@ -88,7 +88,7 @@ impl Wishes {
 
     /// What the driver is told of the Pod. Tokens are no secrets to drivers which do not say that they are.
     /// Source: `CSIDriverSpec.serviceAccountTokenInSecrets`, KEP-5538.
-    pub(super) async fn told(&self, context: &Context, pod: &Pod, is_inline: bool) -> Result<Told, String> {
+    pub(super) async fn told(&self, context: &Volumes, pod: &Pod, is_inline: bool) -> Result<Told, String> {
         let mut told = Told::default();
         if self.pod_info {
             told.context.extend(pod_info(pod, is_inline));
@@ -116,7 +116,7 @@ fn pod_info(pod: &Pod, is_inline: bool) -> [(String, String); 5] {
 
 /// Source: `CSIDriverSpec.tokenRequests`.
 async fn tokens(
-    context: &Context,
+    context: &Volumes,
     pod: &Pod,
     wanted: &[TokenKey],
 ) -> Result<Option<(String, String)>, String> {
@@ -134,7 +134,7 @@ async fn tokens(
 }
 
 /// The token that the driver has been given, or when that gets old, another one.
-async fn token(context: &Context, pod: &Pod, key: &TokenKey) -> Result<Token, String> {
+async fn token(context: &Volumes, pod: &Pod, key: &TokenKey) -> Result<Token, String> {
     let now = context.clock.now();
     let known = (pod.metadata.uid.clone().unwrap_or_default(), key.clone());
     {

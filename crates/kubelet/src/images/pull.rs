@@ -1,0 +1,389 @@
+//! Has an image by its pull policy, with upstream's events and reasons.
+//!
+//! Credentials are those of the Pod's pull secrets that fit the image's name (`keyring.rs`). Whether a Pod may use an
+//! image that is on the node already, and that another Pod's secret has brought there, says `records.rs`. As upstream's
+//! default is, one image is pulled after the other, and only so many in a while. Source: `pkg/kubelet/images` of upstream.
+
+mod keyring;
+mod records;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::EventType;
+use cri::{CriError, v1};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
+use registry::Reference;
+use tokio::sync::Semaphore;
+
+use crate::config::{ImagePulls, PullRate};
+use crate::context::Context;
+use crate::images::Images;
+use crate::metrics::{Count, Measure, image_size};
+use crate::pod::container_config::sandbox_config;
+use crate::pod::needed_images::{self, SPECIAL_ERRORS, is_pull_failure};
+use crate::volumes::objects::PodObjects;
+use keyring::{Credential, Keyring};
+use records::{Access, Records};
+
+/// Images under this host name are made on the node: there is no registry to ask for newer ones.
+const LOCAL_REGISTRY: &str = "knarr.local/";
+/// How long a pull takes before an event says how far it is; the next says so after twice as long.
+const PROGRESS_FIRST: Duration = Duration::from_secs(15);
+
+/// What all pulls of a kubelet share.
+pub(crate) struct Pulls {
+    /// Of pulls at the same time; `None` is any number.
+    slots: Option<Semaphore>,
+    /// `None` lets any number begin.
+    rate: Option<Mutex<base::Bucket>>,
+    pub(crate) records: Records,
+}
+
+impl Pulls {
+    pub(crate) fn new(root_dir: &Path, rules: &ImagePulls) -> Self {
+        let slots = rules.at_once.map(|most| Semaphore::new(usize::try_from(most).unwrap_or(1).max(1)));
+        let rate = rules.rate.map(|rate| Mutex::new(bucket(rate)));
+        let records = Records::new(&root_dir.join("image_manager"), rules.verification.clone());
+        Self { slots, rate, records }
+    }
+
+    /// Whether another pull may begin now.
+    fn may_begin(&self, now: jiff::Timestamp) -> bool {
+        self.rate.as_ref().is_none_or(|bucket| bucket.lock().take(now))
+    }
+}
+
+/// Source: `throttleImagePulling` in `pkg/kubelet/images/helpers.go` of upstream.
+fn bucket(rate: PullRate) -> base::Bucket {
+    let interval = SignedDuration::from_secs(1) / i32::try_from(rate.per_second).unwrap_or(i32::MAX).max(1);
+    base::Bucket::new(interval, rate.burst)
+}
+
+/// One image for one Pod.
+struct Want {
+    context: Arc<Images>,
+    pod: Arc<Pod>,
+    objects: PodObjects,
+    /// As the spec has it.
+    image: String,
+    policy: String,
+    container: Option<String>,
+}
+
+/// An image that is here.
+pub(crate) struct Had {
+    pub(crate) reference: String,
+    /// From when to when, unless it was here before.
+    pub(crate) pulled: Option<(jiff::Timestamp, jiff::Timestamp)>,
+}
+
+/// What turned out on the way to having an image or not.
+#[derive(Default)]
+struct Found {
+    is_present: Option<bool>,
+    is_pull_required: Option<bool>,
+}
+
+/// Reason for the status, and message.
+type Refusal = (String, String);
+
+/// Looks whether `image` is there, and pulls it if the policy says so.
+pub(crate) async fn have_image(
+    context: Arc<Images>,
+    pod: Arc<Pod>,
+    objects: PodObjects,
+    (image, policy): (String, String),
+    cause: u64,
+) -> Result<Had, Refusal> {
+    let start = context.clock.now();
+    let container = needed_images::container_of(&pod, &image);
+    let want =
+        Want { context: context.clone(), pod: pod.clone(), objects, image: image.clone(), policy, container };
+    let mut found = Found::default();
+    let result = want.have(&mut found).await;
+    let told = |known: Option<bool>| known.map_or("unknown", |known| if known { "true" } else { "false" });
+    let labels = [&want.policy.to_lowercase(), told(found.is_present), told(found.is_pull_required)];
+    context.metrics.count(Count::EnsuredImages, &labels);
+    match &result {
+        Ok(_) => context.span(cause, "image present", &pod, start, &image),
+        Err((reason, _)) => {
+            want.event(EventType::Warning, "Failed", format!("Error: {reason}"));
+            if is_pull_failure(reason) {
+                want.event(EventType::Normal, "BackOff", format!("Back-off pulling image \"{image}\""));
+                want.event(EventType::Warning, "Failed", "Error: ImagePullBackOff".into());
+            }
+        }
+    }
+    result
+}
+
+impl Want {
+    fn event(&self, event_type: EventType, reason: &str, message: String) {
+        self.context.event(&self.pod, self.container.as_deref(), event_type, reason, message);
+    }
+
+    fn refuse(&self, reason: &str, event: &str, message: String) -> Refusal {
+        self.event(EventType::Warning, event, message.clone());
+        (reason.to_owned(), message)
+    }
+
+    async fn have(&self, on_the_way: &mut Found) -> Result<Had, Refusal> {
+        let image = &self.image;
+        let reference: Reference = image.parse().map_err(|error| {
+            let message = format!(
+                "Failed to apply default image tag \"{image}\": couldn't parse image name \"{image}\": {error}"
+            );
+            self.refuse("InvalidImageName", "InspectFailed", message)
+        })?;
+        let must_ask = self.policy == "Always" && !image.starts_with(LOCAL_REGISTRY);
+        let present = match must_ask {
+            true => None,
+            false => status(&self.context, image).await.map_err(|error| {
+                let message = format!("Failed to inspect image \"{image}\": {error}");
+                self.refuse("ImageInspectError", "InspectFailed", message)
+            })?,
+        };
+        let never = || {
+            let message = format!("Container image \"{image}\" is not present with pull policy of Never");
+            self.refuse("ErrImageNeverPull", "ErrImageNeverPull", message)
+        };
+        on_the_way.is_present = (!must_ask).then_some(present.is_some());
+        if present.is_none() && self.policy == "Never" {
+            return Err(never());
+        }
+        let keyring = self.keyring().await.map_err(|message| ("ErrImagePull".to_owned(), message))?;
+        let credentials = keyring.lookup(&reference.name());
+        if let Some(found) = present {
+            let is_allowed = image.starts_with(LOCAL_REGISTRY) || self.check(&found.id, &keyring).await;
+            on_the_way.is_pull_required = Some(!is_allowed);
+            if is_allowed {
+                let message = format!(
+                    "Container image \"{image}\" already present on machine and can be accessed by the pod"
+                );
+                self.event(EventType::Normal, "Pulled", message);
+                return Ok(Had { reference: found.id, pulled: None });
+            }
+            if self.policy == "Never" {
+                return Err(never());
+            }
+        }
+        on_the_way.is_pull_required = Some(true);
+        self.pull(credentials).await
+    }
+
+    /// Whether the Pod has a right to the image of this id that is here.
+    async fn check(&self, id: &str, keyring: &Keyring) -> bool {
+        let (context, now) = (&self.context, self.context.clock.now());
+        let check = context.pulls.records.check(&self.image, id, keyring.secrets(), now).await;
+        context.metrics.count(Count::ImageChecks, &[check.label()]);
+        check.is_enough()
+    }
+
+    /// What the Pod's pull secrets hold; those that are missing are told of.
+    async fn keyring(&self) -> Result<Keyring, String> {
+        let names = crate::volumes::objects::pull_secret_names(&self.pod);
+        if names.is_empty() {
+            return Ok(Keyring::default());
+        }
+        self.objects.synced(&self.context, &self.pod).await?;
+        let (secrets, missing) = self.objects.pull_secrets(&self.pod);
+        if !missing.is_empty() {
+            let message = format!(
+                "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+                missing.join(", ")
+            );
+            self.context.event(
+                &self.pod,
+                None,
+                EventType::Warning,
+                "FailedToRetrieveImagePullSecret",
+                message,
+            );
+        }
+        Keyring::of(&secrets)
+    }
+
+    async fn pull(&self, credentials: Vec<Credential>) -> Result<Had, Refusal> {
+        let (context, image) = (&self.context, &self.image);
+        self.event(EventType::Normal, "Pulling", format!("Pulling image \"{image}\""));
+        let waiting_since = context.clock.now();
+        let _slot = match &context.pulls.slots {
+            Some(slots) => slots.acquire().await.ok(),
+            None => None,
+        };
+        let start = context.clock.now();
+        let intent = context.pulls.records.intend(image).await;
+        let (reference, used) = match self.try_all(&credentials).await {
+            Ok(pulled) => pulled,
+            Err(error) => {
+                context.pulls.records.give_up(intent).await;
+                let message = format!("Failed to pull image \"{image}\": {error}");
+                self.event(EventType::Warning, "Failed", message);
+                return Err(meaning(image, &error));
+            }
+        };
+        let now = context.clock.now();
+        let access = used.and_then(|credential| credential.source).map_or(Access::Everyone, Access::Secret);
+        context.pulls.records.pulled(intent, image, &reference, access, now).await;
+        let size = status(context, image).await.ok().flatten().map_or(0, |found| found.size);
+        let took = |since: jiff::Timestamp| go_milliseconds(now.duration_since(since).as_millis());
+        let message = format!(
+            "Successfully pulled image \"{image}\" in {} ({} including waiting). Image size: {size} bytes.",
+            took(start),
+            took(waiting_since)
+        );
+        self.event(EventType::Normal, "Pulled", message);
+        let seconds = now.duration_since(start).as_secs_f64();
+        context.metrics.measure(Measure::ImagePull, &[image_size(size)], seconds);
+        Ok(Had { reference, pulled: Some((start, now)) })
+    }
+
+    /// With each of the credentials that fit, until one is good; without any if there is none.
+    async fn try_all(&self, credentials: &[Credential]) -> Result<(String, Option<Credential>), String> {
+        let mut errors = Vec::new();
+        let all: Vec<Option<&Credential>> = match credentials {
+            [] => vec![None],
+            some => some.iter().map(Some).collect(),
+        };
+        for credential in all {
+            if !self.context.pulls.may_begin(self.context.clock.now()) {
+                errors.push("pull QPS exceeded".to_owned());
+                continue;
+            }
+            match self.ask_runtime(credential).await {
+                Ok(reference) => return Ok((reference, credential.cloned())),
+                Err(error) => errors.push(error.to_string()),
+            }
+        }
+        errors.dedup();
+        Err(if errors.len() == 1 { errors.remove(0) } else { format!("[{}]", errors.join(", ")) })
+    }
+
+    async fn ask_runtime(&self, credential: Option<&Credential>) -> Result<String, CriError> {
+        let context = &self.context;
+        let request = v1::PullImageRequest {
+            image: Some(image_spec(&self.image)),
+            auth: credential.map(|it| it.auth.clone()),
+            sandbox_config: Some(sandbox_config(&context.config, &self.pod, 0, "")),
+        };
+        let pull = context.images.pull_image(request);
+        tokio::pin!(pull);
+        let mut patience = PROGRESS_FIRST;
+        loop {
+            tokio::select! {
+                pulled = &mut pull => return pulled.map(|answer| answer.image_ref),
+                () = tokio::time::sleep(patience) => {
+                    patience *= 2;
+                    self.tell_progress().await;
+                }
+            }
+        }
+    }
+
+    /// Says in an event how far the pull is, if the runtime knows.
+    async fn tell_progress(&self) {
+        let request = v1::ImageStatusRequest { image: Some(image_spec(&self.image)), verbose: true };
+        let info = self.context.images.image_status(request).await.map(|answer| answer.info);
+        let progress = info.ok().and_then(|mut info| info.remove(cri::annotations::PULL_PROGRESS));
+        let progress: serde_json::Value =
+            serde_json::from_str(progress.as_deref().unwrap_or_default()).unwrap_or_default();
+        let number = |key: &str| progress.get(key).and_then(serde_json::Value::as_u64);
+        let numbers = (number("layersDone"), number("layers"), number("bytesDone"), number("bytes"));
+        if let (Some(layers_done), Some(layers), Some(bytes_done), Some(bytes)) = numbers {
+            let message = format!(
+                "Pulling image \"{}\": {bytes_done} of {bytes} bytes, {layers_done} of {layers} layers",
+                self.image
+            );
+            self.event(EventType::Normal, "Pulling", message);
+        }
+    }
+}
+
+/// The reason and the message that a runtime's error stands for.
+fn meaning(image: &str, error: &str) -> Refusal {
+    for (name, why) in SPECIAL_ERRORS {
+        if let Some(rest) = error.strip_prefix(name) {
+            return (name.to_owned(), format!("image pull failed for {image} because {why}{rest}"));
+        }
+    }
+    ("ErrImagePull".to_owned(), error.to_owned())
+}
+
+/// A duration in whole milliseconds as Go prints it: `405ms`, `1.5s`, `2m3.004s`.
+fn go_milliseconds(milliseconds: i128) -> String {
+    let milliseconds = u64::try_from(milliseconds).unwrap_or_default();
+    if milliseconds == 0 {
+        return "0s".into();
+    }
+    if milliseconds < 1000 {
+        return format!("{milliseconds}ms");
+    }
+    let (whole, rest) = (milliseconds / 1000, milliseconds % 1000);
+    let fraction =
+        if rest == 0 { String::new() } else { format!(".{rest:03}").trim_end_matches('0').to_owned() };
+    let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}{fraction}s"),
+        (0, _) => format!("{minutes}m{seconds}{fraction}s"),
+        _ => format!("{hours}h{minutes}m{seconds}{fraction}s"),
+    }
+}
+
+fn image_spec(image: &str) -> v1::ImageSpec {
+    v1::ImageSpec {
+        image: image.to_owned(),
+        user_specified_image: image.to_owned(),
+        ..v1::ImageSpec::default()
+    }
+}
+
+async fn status(context: &Context, image: &str) -> Result<Option<v1::Image>, CriError> {
+    let request = v1::ImageStatusRequest { image: Some(image_spec(image)), verbose: false };
+    match context.images.image_status(request).await {
+        Ok(answer) => Ok(answer.image),
+        Err(CriError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtimes_errors_have_upstreams_reasons() {
+        for (error, reason, message) in [
+            ("x: not found", "ErrImagePull", "x: not found"),
+            (
+                "RegistryUnavailable: no route",
+                "RegistryUnavailable",
+                "image pull failed for i because the registry is unavailable: no route",
+            ),
+            (
+                "SignatureValidationFailed",
+                "SignatureValidationFailed",
+                "image pull failed for i because the signature validation failed",
+            ),
+        ] {
+            assert_eq!(meaning("i", error), (reason.to_owned(), message.to_owned()));
+        }
+    }
+
+    #[test]
+    fn durations_are_gos() {
+        for (milliseconds, expect) in [
+            (0, "0s"),
+            (405, "405ms"),
+            (1000, "1s"),
+            (1500, "1.5s"),
+            (123_004, "2m3.004s"),
+            (3_600_010, "1h0m0.01s"),
+        ] {
+            assert_eq!(go_milliseconds(milliseconds), expect);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Pods from files: they run whatever the API says, and without it.
+//!
+//! A file holds one Pod, as YAML or JSON. It is decoded, defaulted and validated as the API server would, and gets a
+//! uid that is a hash of its content, so that another content is another Pod.
+//! Source: `pkg/kubelet/config/{file,common}.go` of upstream.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use schema::walk::decode::{FieldValidation, from_value};
+use schema::walk::default::Defaults;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use sys::folder_watch::FolderWatch;
+use tokio::sync::watch;
+
+use crate::context::Context;
+use crate::pod::identity::HASH;
+use crate::pod::identity::SOURCE;
+use crate::pod::identity::namespaced_name;
+
+/// Annotation: when the file was read.
+const SEEN: &str = "kubernetes.io/config.seen";
+
+/// Files that are read at most.
+const FILES_MAX: usize = 1000;
+/// A manifest's size at most. Source: `maxConfigLength`.
+const FILE_BYTES_MAX: u64 = 10 << 20;
+
+static DEFAULTS: LazyLock<Defaults> =
+    LazyLock::new(|| Defaults::new(schema::builtin(), resources::defaults::rows()));
+
+/// The static Pods by `namespace/name`.
+pub(crate) type StaticPods = BTreeMap<String, Arc<Pod>>;
+
+/// Reads the files now, and again whenever they change.
+pub(crate) fn start(context: &Arc<Context>) -> watch::Receiver<Arc<StaticPods>> {
+    let Some(path) = context.config.static_pod_path.clone() else {
+        let (sender, receiver) = watch::channel(Arc::default());
+        context.tasks.spawn("static pods", async move { sender.closed().await });
+        return receiver;
+    };
+    let folder =
+        if path.is_file() { path.parent().map(Path::to_owned).unwrap_or_default() } else { path.clone() };
+    let watch = FolderWatch::new(&folder);
+    let mut known = StaticPods::default();
+    known = read(&path, &context.config.node_name, context.clock.now(), &known);
+    let (sender, receiver) = watch::channel(Arc::new(known.clone()));
+    let context = context.clone();
+    context.tasks.clone().spawn("static pods", async move {
+        let mut watch = match watch {
+            Ok(watch) => watch,
+            Err(error) => {
+                tracing::error!(%error, path = %path.display(), "static pods are not watched");
+                return sender.closed().await;
+            }
+        };
+        loop {
+            if let Err(error) = watch.changed().await {
+                tracing::error!(%error, path = %path.display(), "static pods are not watched any more");
+                return sender.closed().await;
+            }
+            known = read(&path, &context.config.node_name, context.clock.now(), &known);
+            sender.send_if_modified(|sent| {
+                let is_new = **sent != known;
+                if is_new {
+                    *sent = Arc::new(known.clone());
+                }
+                is_new
+            });
+        }
+    });
+    receiver
+}
+
+/// All Pods of the path. What has not changed stays as it is in `known`.
+fn read(path: &Path, node_name: &str, now: Timestamp, known: &StaticPods) -> StaticPods {
+    let mut pods = StaticPods::default();
+    for file in files(path) {
+        let text = match read_file(&file) {
+            Ok(text) => text,
+            Err(error) => {
+                tracing::warn!(%error, file = %file.display(), "a static pod was not read");
+                continue;
+            }
+        };
+        if text.trim().is_empty() {
+            continue;
+        }
+        match parse(&text, &file, node_name, now) {
+            Ok(pod) => {
+                let key = namespaced_name(&pod);
+                if pods.contains_key(&key) {
+                    tracing::warn!(pod = key, file = %file.display(), "another file has a static pod of that name");
+                    continue;
+                }
+                let same = known.get(&key).filter(|old| old.metadata.uid == pod.metadata.uid);
+                let pod = same.cloned().unwrap_or_else(|| Arc::new(pod));
+                pods.insert(key, pod);
+            }
+            Err(error) => tracing::error!(error, file = %file.display(), "a static pod cannot be"),
+        }
+    }
+    pods
+}
+
+fn files(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"."));
+    let mut files: Vec<_> =
+        entries.map(|entry| entry.path()).filter(|path| path.is_file() && !is_hidden(path)).collect();
+    files.sort();
+    files.truncate(FILES_MAX);
+    files
+}
+
+fn read_file(path: &Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The Pod of a manifest.
+///
+/// # Errors
+/// What is wrong with it, with the fields.
+fn parse(text: &str, file: &Path, node_name: &str, now: Timestamp) -> Result<Pod, String> {
+    let mut value: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let field =
+        |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (field(&value, "apiVersion"), field(&value, "kind"));
+    if (api_version.as_str(), kind.as_str()) != ("v1", "Pod") {
+        return Err(format!("must be a Pod of v1, not kind {kind:?} of apiVersion {api_version:?}"));
+    }
+    let hash = identity(&mut value, file, node_name)?;
+    let schema = schema::builtin().kind("", "v1", "Pod").ok_or("Pods have no schema")?;
+    let decoded = from_value(schema, value, FieldValidation::Ignore).map_err(|error| error.to_string())?;
+    let mut value = decoded.value;
+    DEFAULTS.apply(schema, &mut value);
+    let row = resources::find("", "v1", "pods").ok_or("Pods have no row")?;
+    let errors = row.validate_create(&value);
+    if !errors.is_empty() {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        return Err(format!("invalid pod: {}", errors.join(", ")));
+    }
+    if let Some(what) = api_reference(&value) {
+        return Err(format!("static pods may not reference {what}"));
+    }
+    annotate(&mut value, &[(HASH, &hash), (SEEN, &now.to_string()), (SOURCE, "file")]);
+    value["status"] = json!({"phase": "Pending"});
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+/// Gives the Pod its names, node and toleration; the uid is a hash of all that and of where it comes from.
+fn identity(value: &mut Value, file: &Path, node_name: &str) -> Result<String, String> {
+    let metadata = value
+        .as_object_mut()
+        .and_then(|map| map.entry("metadata").or_insert_with(|| json!({})).as_object_mut());
+    let metadata = metadata.ok_or("metadata must be an object")?;
+    let text = |map: &Map<String, Value>, name: &str| {
+        map.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let name = text(metadata, "name");
+    if name.is_empty() {
+        return Err("metadata.name: Required value".into());
+    }
+    metadata.insert("name".into(), format!("{name}-{}", node_name.to_lowercase()).into());
+    if text(metadata, "namespace").is_empty() {
+        metadata.insert("namespace".into(), "default".into());
+    }
+    for own in
+        ["resourceVersion", "creationTimestamp", "deletionTimestamp", "ownerReferences", "managedFields"]
+    {
+        metadata.remove(own);
+    }
+    let given = text(metadata, "uid");
+    let spec = value.get_mut("spec").and_then(Value::as_object_mut).ok_or("spec: Required value")?;
+    spec.insert("nodeName".into(), node_name.into());
+    let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
+    if let Some(tolerations) = tolerations.as_array_mut() {
+        tolerations.push(json!({"operator": "Exists", "effect": "NoExecute"}));
+    }
+    // Objects of JSON have their keys in order: equal content has equal text.
+    let content = format!("{value}host:{node_name}file:{}", file.display());
+    let digest = Sha256::digest(content.as_bytes());
+    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let hash = if given.is_empty() { hex } else { given };
+    value["metadata"]["uid"] = hash.clone().into();
+    Ok(hash)
+}
+
+fn annotate(value: &mut Value, pairs: &[(&str, &str)]) {
+    for (name, text) in pairs {
+        value["metadata"]["annotations"][*name] = (*text).into();
+    }
+}
+
+/// What of the API the Pod needs, which a static one cannot have. Source: `podutil.HasAPIObjectReference`.
+fn api_reference(pod: &Value) -> Option<&'static str> {
+    const VOLUMES: [(&str, &str); 4] = [
+        ("configMap", "configmaps"),
+        ("secret", "secrets"),
+        ("persistentVolumeClaim", "persistentvolumeclaims"),
+        ("ephemeral", "persistentvolumeclaims"),
+    ];
+    let spec = pod.get("spec")?;
+    let is_set = |name: &str| spec.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    if is_set("serviceAccountName") {
+        return Some("serviceaccounts");
+    }
+    if spec.get("resourceClaims").and_then(Value::as_array).is_some_and(|claims| !claims.is_empty()) {
+        return Some("resourceclaims");
+    }
+    if spec.get("imagePullSecrets").and_then(Value::as_array).is_some_and(|secrets| !secrets.is_empty()) {
+        return Some("secrets");
+    }
+    let list =
+        |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    for volume in list(spec, "volumes") {
+        if let Some((_, what)) = VOLUMES.iter().find(|(kind, _)| volume.get(*kind).is_some()) {
+            return Some(what);
+        }
+        let sources = volume.get("projected").map(|projected| list(projected, "sources")).unwrap_or_default();
+        for source in sources {
+            for (kind, what) in [
+                ("configMap", "configmaps"),
+                ("secret", "secrets"),
+                ("serviceAccountToken", "serviceaccounts"),
+                ("clusterTrustBundle", "clustertrustbundles"),
+                ("podCertificate", "podcertificates"),
+            ] {
+                if source.get(kind).is_some() {
+                    return Some(what);
+                }
+            }
+        }
+    }
+    for container in ["initContainers", "containers"].iter().flat_map(|kind| list(spec, kind)) {
+        for from in list(&container, "envFrom") {
+            for (kind, what) in [("configMapRef", "configmaps"), ("secretRef", "secrets")] {
+                if from.get(kind).is_some() {
+                    return Some(what);
+                }
+            }
+        }
+        for variable in list(&container, "env") {
+            for (kind, what) in [("configMapKeyRef", "configmaps"), ("secretKeyRef", "secrets")] {
+                if variable.pointer(&format!("/valueFrom/{kind}")).is_some() {
+                    return Some(what);
+                }
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::identity::{hash, is_mirror, is_static};
+
+    fn check(text: &str) -> Result<Pod, String> {
+        parse(text, Path::new("/etc/pods/web.yaml"), "node1", Timestamp::UNIX_EPOCH)
+    }
+
+    const WEB: &str =
+        "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: a, image: img}]}}";
+
+    #[test]
+    fn a_static_pod_has_names_defaults_and_a_hash() {
+        let pod = check(WEB).unwrap();
+        assert_eq!(namespaced_name(&pod), "default/web-node1");
+        let spec = pod.spec.clone().unwrap();
+        assert_eq!(spec.node_name.as_deref(), Some("node1"));
+        assert_eq!(
+            (spec.restart_policy.as_deref(), spec.termination_grace_period_seconds),
+            (Some("Always"), Some(30))
+        );
+        assert_eq!(spec.containers[0].image_pull_policy.as_deref(), Some("Always"));
+        assert!(is_static(&pod) && !is_mirror(&pod));
+        assert_eq!(hash(&pod), pod.metadata.uid.as_deref());
+        assert_eq!(hash(&pod).map(str::len), Some(32));
+        assert_eq!(check(WEB).unwrap().metadata.uid, pod.metadata.uid, "the same file is the same pod");
+        let json = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web"},"spec":{"containers":[{"name":"a","image":"img"}]}}"#;
+        assert_eq!(check(json).unwrap().metadata.uid, pod.metadata.uid, "JSON or YAML, in whatever order");
+        assert_ne!(check(&WEB.replace("img", "other")).unwrap().metadata.uid, pod.metadata.uid);
+    }
+
+    #[test]
+    fn what_is_no_pod_or_needs_the_api_is_refused() {
+        let with = |spec: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: web}}, spec: {{containers: [{{name: a, image: i}}], {spec}}}}}"
+            )
+        };
+        for (text, expect) in [
+            (
+                "{apiVersion: apps/v1, kind: Deployment}".to_owned(),
+                "must be a Pod of v1, not kind \"Deployment\" of apiVersion \"apps/v1\"",
+            ),
+            ("{apiVersion: v1, kind: Pod, metadata: {}}".to_owned(), "metadata.name: Required value"),
+            (with("restartPolicy: Sometimes"), "spec.restartPolicy"),
+            (with("serviceAccountName: root"), "static pods may not reference serviceaccounts"),
+            (with("volumes: [{name: v, secret: {secretName: s}}]"), "static pods may not reference secrets"),
+            (
+                with("volumes: [{name: v, projected: {sources: [{configMap: {name: c}}]}}]"),
+                "static pods may not reference configmaps",
+            ),
+            ("not: [yaml".to_owned(), ""),
+        ] {
+            let error = check(&text).unwrap_err();
+            assert!(error.contains(expect), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_read_without_hidden_files_and_what_is_wrong_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("web.yaml", WEB);
+        write(".hidden.yaml", &WEB.replace("web", "hidden"));
+        write("wrong.yaml", "{kind: Pod}");
+        write("again.yaml", &WEB.replace("img", "first"));
+        let read = || read(folder.path(), "n", Timestamp::UNIX_EPOCH, &StaticPods::default());
+        let pods = read();
+        assert_eq!(pods.keys().collect::<Vec<_>>(), ["default/web-n"]);
+        let image =
+            |pods: &StaticPods| pods["default/web-n"].spec.as_ref().unwrap().containers[0].image.clone();
+        assert_eq!(image(&pods).as_deref(), Some("first"), "the first file of a name counts");
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        assert!(read().is_empty());
+    }
+}

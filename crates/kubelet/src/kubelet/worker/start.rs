@@ -1,0 +1,310 @@
+//! Creates and starts one container, and runs its `postStart` hook.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use controller::EventType;
+use cri::v1;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+
+use super::outcome::Refusal;
+use crate::kubelet::Kubelet;
+use crate::kubelet::step_error::StepError;
+use crate::kubelet::{handlers, userns};
+use crate::pod::container_config::security::needs_image_user;
+use crate::pod::container_config::{ContainerInput, ImageUser, container_config, sandbox_config};
+use crate::pod::env::environment;
+use crate::pod::env::file::FILE_BYTES_MAX;
+use crate::pod::files;
+use crate::pod::identity::identity;
+use crate::pod::needed_images::image_mounts;
+use crate::pod::qos::UNLIMITED_QUOTA;
+use crate::pod::snapshot::{Sandbox, in_order};
+use crate::volumes;
+use crate::volumes::mounts::{self, MountInput};
+use crate::volumes::objects::PodObjects;
+
+/// What a start needs to know.
+pub(super) struct StartInput {
+    pub(super) context: Arc<Kubelet>,
+    pub(super) pod: Arc<Pod>,
+    pub(super) objects: PodObjects,
+    pub(super) spec: Container,
+    pub(super) attempt: u32,
+    pub(super) sandbox: Sandbox,
+    /// The container whose processes it shall see.
+    pub(super) target_id: Option<String>,
+    pub(super) image_ref: String,
+    /// One that was made for this and never started.
+    pub(super) made: Option<String>,
+    pub(super) cause: u64,
+}
+
+impl StartInput {
+    fn event(&self, event_type: EventType, reason: &str, message: String) {
+        self.context.event(&self.pod, Some(&self.spec.name), event_type, reason, message);
+    }
+
+    fn refuse(&self, reason: &str, message: String) -> Refusal {
+        self.event(EventType::Warning, "Failed", format!("Error: {message}"));
+        (reason.to_owned(), message)
+    }
+}
+
+/// The runtime's report of the started container and its sandbox.
+pub(super) async fn start(input: StartInput) -> Result<(v1::ContainerStatus, String), Refusal> {
+    let start = input.context.clock.now();
+    let (context, runtime, kind) = (&input.context, input.context.runtime.clone(), kind_of(&input));
+    let request = match input.made {
+        Some(_) => None,
+        None => Some(create_request(&input).await?),
+    };
+    let permit = context.limit.acquire().await;
+    let id = match (&input.made, request) {
+        (None, Some(request)) => create(&input, request, kind).await?,
+        (made, _) => made.clone().unwrap_or_default(),
+    };
+    let request = v1::StartContainerRequest { container_id: id.clone() };
+    let started = context.operation("start_container", runtime.start_container(request)).await;
+    context.metrics.container_started(kind, started.as_ref().map(|_| ()).map_err(|_| "RunContainerError"));
+    drop(permit);
+    started.map_err(|e| input.refuse("RunContainerError", e.to_string()))?;
+    input.event(EventType::Normal, "Started", format!("Started container {}", input.spec.name));
+    input.context.span(input.cause, "container started", &input.pod, start, &input.spec.name);
+    post_start(&input, &id).await?;
+    let request = v1::ContainerStatusRequest { container_id: id, verbose: false };
+    let status = runtime.container_status(request).await;
+    let status = status.map_err(|e| ("RunContainerError".to_owned(), e.to_string()))?;
+    Ok((status.status.unwrap_or_default(), input.sandbox.id))
+}
+
+async fn create_request(input: &StartInput) -> Result<v1::CreateContainerRequest, Refusal> {
+    let refused = |error: StepError| input.refuse("CreateContainerConfigError", error.to_string());
+    let mut config = config(input).await.map_err(refused)?;
+    let resolv_conf = tokio::fs::read_to_string(&input.context.config.resolv_conf).await.unwrap_or_default();
+    let mut sandbox = sandbox_config(&input.context.config, &input.pod, input.sandbox.attempt, &resolv_conf);
+    let users = userns::of_pod(&input.context.config, &input.pod).map_err(|error| refused(error.into()))?;
+    userns::apply_to_sandbox(users.as_ref(), &mut sandbox);
+    userns::apply_to_container(users.as_ref(), &mut config);
+    Ok(v1::CreateContainerRequest {
+        pod_sandbox_id: input.sandbox.id.clone(),
+        config: Some(config),
+        sandbox_config: Some(sandbox),
+    })
+}
+
+/// Gives the new container's id.
+async fn create(
+    input: &StartInput,
+    request: v1::CreateContainerRequest,
+    kind: &'static str,
+) -> Result<String, Refusal> {
+    let context = &input.context;
+    let created = context.operation("create_container", context.runtime.create_container(request)).await;
+    let mounted = created.as_ref().map(|_| ());
+    context.metrics.image_volumes(image_mounts(&input.pod, &input.spec), mounted);
+    if let Err(error) = &created {
+        context.metrics.container_started(kind, Err("CreateContainerError"));
+        tracing::debug!(%error, "a container was not created");
+    }
+    let id = created.map_err(|e| input.refuse("CreateContainerError", e.to_string()))?.container_id;
+    input.event(EventType::Normal, "Created", format!("Created container: {}", input.spec.name));
+    Ok(id)
+}
+
+/// Upstream's word for the container's role.
+fn kind_of(input: &StartInput) -> &'static str {
+    let spec = input.pod.spec.as_ref();
+    let name = &input.spec.name;
+    let is_init = spec.is_some_and(|s| s.init_containers.iter().flatten().any(|c| c.name == *name));
+    let is_ephemeral = spec.is_some_and(|s| s.ephemeral_containers.iter().flatten().any(|c| c.name == *name));
+    match (is_init, is_ephemeral) {
+        (true, _) => "init_container",
+        (_, true) => "ephemeral_container",
+        _ => "container",
+    }
+}
+
+async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
+    let hook = input.spec.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
+    let Some(hook) = hook else { return Ok(()) };
+    let ips = match input.pod.spec.as_ref().and_then(|spec| spec.host_network) {
+        Some(true) => input.context.facts.host_ips.clone(),
+        _ => pod_ips(input),
+    };
+    let target = handlers::Target { container_id: id, spec: &input.spec, ips: &ips };
+    let Err(error) = handlers::run_hook(&input.context, &input.pod, &target, hook).await else {
+        return Ok(());
+    };
+    input.event(EventType::Warning, "FailedPostStartHook", "PostStartHook failed".to_owned());
+    let grace = input.pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(30);
+    let (id, name, message) = (id.to_owned(), input.spec.name.clone(), "FailedPostStartHook".to_owned());
+    let kill = handlers::Kill { id, name, grace, message, ips, turn: None };
+    if let Err(error) = handlers::kill_container(&input.context, &input.pod, kill).await {
+        tracing::debug!(%error, pod = input.pod.metadata.uid, "a container whose hook failed was not stopped");
+    }
+    Err(("PostStartHookError".into(), error))
+}
+
+/// As the Pod's status has them, if it is not on the host's network.
+fn pod_ips(input: &StartInput) -> Vec<String> {
+    in_order(&input.sandbox.ips, &input.context.facts.host_ips)
+}
+
+async fn config(input: &StartInput) -> Result<v1::ContainerConfig, StepError> {
+    let context = &input.context;
+    input.objects.synced(context, &input.pod).await?;
+    let ips = match pod_ips(input) {
+        ips if ips.is_empty() => context.facts.host_ips.clone(),
+        ips => ips,
+    };
+    let mut sources = input.objects.sources(context, &input.pod, ips);
+    if input
+        .spec
+        .env
+        .iter()
+        .flatten()
+        .any(|env| env.value_from.as_ref().is_some_and(|v| v.file_key_ref.is_some()))
+    {
+        let (pod_dir, pod, spec) =
+            (context.config.pod_dir(&identity(&input.pod).2), input.pod.clone(), input.spec.clone());
+        let read = tokio::task::spawn_blocking(move || env_files(&pod_dir, &pod, &spec));
+        sources.files = read.await?;
+    }
+    let env = environment(&input.spec, &sources)?;
+    let can_be_recursive = can_be_recursive(input).await?;
+    let mounts = {
+        let (context, pod, spec) = (context.clone(), input.pod.clone(), input.spec.clone());
+        let (env, ips, attempt) = (env.clone(), pod_ips(input), input.attempt);
+        let made = tokio::task::spawn_blocking(move || {
+            make_mounts(&context, &pod, &spec, &env, &ips, (attempt, can_be_recursive))
+        });
+        made.await??
+    };
+    let empty = PodSpec::default();
+    let pod_spec = input.pod.spec.as_ref().unwrap_or(&empty);
+    let image_user = match needs_image_user(pod_spec, &input.spec) {
+        true => image_user(context, input.spec.image.clone().unwrap_or_default()).await,
+        false => None,
+    };
+    let container_input = ContainerInput {
+        attempt: input.attempt,
+        env,
+        mounts,
+        image_ref: input.image_ref.clone(),
+        target_id: input.target_id.clone(),
+        memory_capacity: context.resources.memory_capacity,
+        image_user,
+    };
+    let mut config = container_config(&context.config, &input.pod, &input.spec, container_input)?;
+    let pod_dir = context.config.pod_dir(&identity(&input.pod).2);
+    config.devices = mounts::devices(&pod_dir, &input.spec)?;
+    let uid = input.pod.metadata.uid.as_deref().unwrap_or_default();
+    if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
+        limit_by_node(input, resources);
+    }
+    context.resources.devices.prepare(uid, &input.spec.name, &mut config).await?;
+    config.cdi_devices.extend(context.resources.dra.devices(&input.pod, &input.spec)?);
+    Ok(config)
+}
+
+/// What the node's managers and settings say of a container's resources.
+fn limit_by_node(input: &StartInput, resources: &mut v1::LinuxContainerResources) {
+    let context = &input.context;
+    let uid = input.pod.metadata.uid.as_deref().unwrap_or_default();
+    if let Some(cpus) = &context.resources.cpus {
+        resources.cpuset_cpus = cpus.cpus(uid, &input.spec.name);
+        // Its CPUs are limit enough. Source: `DisableCPUQuotaWithExclusiveCPUs`, on in v1.35.
+        if !cpus.exclusive(uid, &input.spec.name).is_empty() {
+            resources.cpu_quota = UNLIMITED_QUOTA;
+        }
+    }
+    if let Some(memory) = &context.resources.memory {
+        resources.cpuset_mems = memory.nodes(uid, &input.spec.name);
+    }
+    crate::pod::huge_pages::deny_others(&mut resources.hugepage_limits, &context.resources.page_sizes);
+    context.resources.unified.add(&input.pod, &input.spec, resources);
+    if !context.config.cpu_cfs_quota && resources.cpu_quota != 0 {
+        resources.cpu_quota = UNLIMITED_QUOTA;
+    }
+}
+
+/// Whether mounts can be read-only with all that is below them; asked only if one is to be.
+async fn can_be_recursive(input: &StartInput) -> Result<bool, StepError> {
+    if input.spec.volume_mounts.iter().flatten().all(|mount| mount.recursive_read_only.is_none()) {
+        return Ok(false);
+    }
+    let handler = crate::kubelet::runtime_class::handler(&input.context, &input.pod).await?;
+    Ok(input.context.features.ask(&*input.context.runtime).await?.has_recursive_read_only(&handler))
+}
+
+/// The env files that a container's environment names, by volume and path. Blocking.
+fn env_files(
+    pod_dir: &Path,
+    pod: &Pod,
+    spec: &Container,
+) -> BTreeMap<(String, String), Result<String, String>> {
+    let references =
+        spec.env.iter().flatten().filter_map(|env| env.value_from.as_ref()?.file_key_ref.as_ref());
+    let mut files = BTreeMap::new();
+    for reference in references {
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let mut volumes = volumes.filter(|volume| volume.name == reference.volume_name);
+        let Some(root) = volumes.next().and_then(|volume| volumes::volume_path(pod_dir, volume)) else {
+            continue;
+        };
+        // Containers write there: no link may lead out of the volume.
+        let read = sys::descriptors::open_in_root(&root, Path::new(&reference.path));
+        let read = read.map_err(|error| error.to_string()).and_then(|file| {
+            let mut text = String::new();
+            let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+            match read {
+                Ok(length) if length as u64 > FILE_BYTES_MAX => {
+                    Err(format!("larger than {FILE_BYTES_MAX} bytes"))
+                }
+                Ok(_) => Ok(text),
+                Err(error) => Err(error.to_string()),
+            }
+        });
+        let why = |error| format!("failed to open environment variable file {:?}: {error}", reference.path);
+        files.insert((reference.volume_name.clone(), reference.path.clone()), read.map_err(why));
+    }
+    files
+}
+
+async fn image_user(context: &Kubelet, image: String) -> Option<ImageUser> {
+    let image = v1::ImageSpec { image, ..v1::ImageSpec::default() };
+    let request = v1::ImageStatusRequest { image: Some(image), verbose: false };
+    let image = context.images.image_status(request).await.ok()?.image?;
+    match image.uid {
+        Some(uid) => Some(ImageUser::Uid(uid.value)),
+        None if image.username.is_empty() => Some(ImageUser::Uid(0)),
+        None => Some(ImageUser::Name(image.username)),
+    }
+}
+
+fn make_mounts(
+    context: &Kubelet,
+    pod: &Pod,
+    spec: &Container,
+    env: &[(String, String)],
+    ips: &[String],
+    (attempt, can_be_recursive): (u32, bool),
+) -> Result<Vec<v1::Mount>, String> {
+    let empty = PodSpec::default();
+    let pod_spec = pod.spec.as_ref().unwrap_or(&empty);
+    let (name, namespace, uid) = identity(pod);
+    let aliases = pod_spec.host_aliases.as_deref().unwrap_or_default();
+    let hosts = if pod_spec.host_network == Some(true) {
+        files::host_network_hosts(&std::fs::read_to_string("/etc/hosts").unwrap_or_default(), aliases)
+    } else {
+        let (hostname, full) = files::names(&name, &namespace, pod_spec, &context.config.cluster_domain);
+        files::hosts(ips, &hostname, full.as_deref(), aliases)
+    };
+    let pod_dir = context.config.pod_dir(&uid);
+    let log_dir = context.config.log_dir(&namespace, &name, &uid).join(&spec.name);
+    std::fs::create_dir_all(&log_dir).map_err(|e| format!("mkdir {}: {e}", log_dir.display()))?;
+    mounts::make(&MountInput { pod, pod_dir: &pod_dir, env, hosts: &hosts, attempt, can_be_recursive }, spec)
+}

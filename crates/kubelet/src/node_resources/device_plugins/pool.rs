@@ -1,0 +1,411 @@
+//! Which devices there are and who has them. Pure but for its checkpoint.
+//!
+//! Source: `pkg/kubelet/cm/devicemanager` of upstream.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use serde::{Deserialize, Serialize};
+
+use super::api::{Device, HEALTHY};
+use crate::machine::nodes::Nodes;
+use crate::node_resources::topology::{Asker, Hint, Hints, hints_for};
+use crate::pod::admission::Rejection;
+use crate::pod::quantity;
+use crate::pod::requests::at_once;
+use crate::pod::roles::{Role, init_role};
+
+/// The checkpoint's name, as upstream's.
+const CHECKPOINT: &str = "kubelet_internal_checkpoint";
+
+/// Device ids by Pod uid, container and resource.
+type Assignments = BTreeMap<String, BTreeMap<String, BTreeMap<String, Vec<String>>>>;
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Checkpoint {
+    entries: Assignments,
+    /// What plugins have registered, also those that have not come back yet.
+    #[serde(default)]
+    registered: BTreeSet<String>,
+}
+
+/// One device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) is_healthy: bool,
+    /// The NUMA nodes that it is near; empty for no matter.
+    pub(super) nodes: Vec<i64>,
+}
+
+impl Known {
+    fn is_near(&self, nodes: Nodes) -> bool {
+        self.nodes.iter().any(|node| usize::try_from(*node).is_ok_and(|node| nodes.contains(node)))
+    }
+}
+
+/// See the module.
+pub(super) struct Pool {
+    path: PathBuf,
+    /// By resource and id.
+    devices: BTreeMap<String, BTreeMap<String, Known>>,
+    entries: Assignments,
+    /// Whose plugin is gone, and the how manieth loss that was.
+    lost: BTreeMap<String, u64>,
+    losses: u64,
+}
+
+impl Pool {
+    /// Takes up what the checkpoint in `folder` says. Blocking.
+    pub(super) fn open(folder: &Path) -> Self {
+        let path = folder.join(CHECKPOINT);
+        let read = crate::checkpoint::load::<Checkpoint>(&path);
+        let Checkpoint { entries, registered } = read.unwrap_or_default();
+        // There are none until their plugins are back, and nobody is run without them meanwhile.
+        let devices = registered.into_iter().map(|resource| (resource, BTreeMap::new())).collect();
+        Self { path, devices, entries, lost: BTreeMap::new(), losses: 0 }
+    }
+
+    /// What a plugin says it has. Whether that is new.
+    pub(super) fn set(&mut self, resource: &str, devices: &[Device]) -> bool {
+        let known = |device: &Device| Known {
+            is_healthy: device.health == HEALTHY,
+            nodes: device.topology.iter().flat_map(|info| &info.nodes).map(|node| node.id).collect(),
+        };
+        let now: BTreeMap<_, _> = devices.iter().map(|d| (d.id.clone(), known(d))).collect();
+        self.lost.remove(resource);
+        let before = self.devices.insert(resource.to_owned(), now);
+        if before.is_none() {
+            self.save();
+        }
+        before.as_ref() != self.devices.get(resource)
+    }
+
+    /// The plugin is gone: nobody can say that its devices are well. Gives what [`Pool::forget`] knows this loss by.
+    pub(super) fn lose(&mut self, resource: &str) -> u64 {
+        for device in self.devices.get_mut(resource).into_iter().flat_map(BTreeMap::values_mut) {
+            device.is_healthy = false;
+        }
+        self.losses += 1;
+        self.lost.insert(resource.to_owned(), self.losses);
+        self.losses
+    }
+
+    /// The plugin has not come back since: there are no such devices any more. Whether that is so.
+    pub(super) fn forget(&mut self, resource: &str, loss: u64) -> bool {
+        let is_lost = self.lost.get(resource) == Some(&loss);
+        if is_lost && let Some(devices) = self.devices.get_mut(resource) {
+            devices.clear();
+        }
+        is_lost
+    }
+
+    /// All devices, and those that can be given, by resource.
+    pub(super) fn counts(&self) -> BTreeMap<String, (i64, i64)> {
+        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let count = |devices: &BTreeMap<String, Known>| {
+            (number(devices.len()), number(devices.values().filter(|device| device.is_healthy).count()))
+        };
+        self.devices.iter().map(|(resource, devices)| (resource.clone(), count(devices))).collect()
+    }
+
+    /// Whether a plugin has ever said that it has such devices.
+    pub(super) fn knows(&self, resource: &str) -> bool {
+        self.devices.contains_key(resource)
+    }
+
+    /// Healthy ones that nobody has.
+    pub(super) fn free(&self, resource: &str) -> Vec<String> {
+        let taken: BTreeSet<&String> = self
+            .entries
+            .values()
+            .flat_map(BTreeMap::values)
+            .filter_map(|resources| resources.get(resource))
+            .flatten()
+            .collect();
+        let devices = self.devices.get(resource).into_iter().flatten();
+        let is_free = |(id, device): &(&String, &Known)| device.is_healthy && !taken.contains(id);
+        devices.filter(is_free).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// What is known of the devices that can be given, by resource and id.
+    pub(super) fn healthy(&self) -> impl Iterator<Item = (&String, &String, &Known)> {
+        let all = self.devices.iter();
+        all.flat_map(|(resource, devices)| devices.iter().map(move |(id, device)| (resource, id, device)))
+            .filter(|(_, _, device)| device.is_healthy)
+    }
+
+    /// The NUMA nodes that a device is near.
+    pub(super) fn nodes_of(&self, resource: &str, id: &str) -> &[i64] {
+        let device = self.devices.get(resource).and_then(|devices| devices.get(id));
+        device.map_or(&[], |device| &device.nodes)
+    }
+
+    /// Those that earlier init containers of the Pod have and no other container.
+    fn reusable(&self, uid: &str, spec: &PodSpec, resource: &str) -> Vec<String> {
+        let of = |container: &Container| -> Vec<String> {
+            let all = self.assigned(uid, &container.name);
+            all.and_then(|resources| resources.get(resource)).cloned().unwrap_or_default()
+        };
+        let init = || spec.init_containers.iter().flatten();
+        let kept = init().filter(|c| init_role(c) != Role::Init).chain(&spec.containers);
+        let kept: BTreeSet<String> = kept.flat_map(of).collect();
+        let mut had: Vec<String> = init().filter(|c| init_role(c) == Role::Init).flat_map(of).collect();
+        had.retain(|id| !kept.contains(id));
+        had.sort();
+        had.dedup();
+        had
+    }
+
+    /// From which NUMA nodes what is asked for can be had, where that matters.
+    pub(super) fn hints(&self, all: Nodes, uid: &str, spec: &PodSpec, asker: Asker<'_>) -> Hints {
+        let asked: BTreeMap<String, usize> = match asker {
+            Asker::Container(container) => asked(container).collect(),
+            Asker::Pod => asked_by_pod(spec),
+        };
+        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let mut hints = Hints::new();
+        for (resource, count) in asked {
+            let Some(devices) = self.devices.get(&resource) else { continue };
+            if devices.values().all(|device| device.nodes.is_empty()) {
+                hints.insert(resource, None);
+                continue;
+            }
+            let own: Option<Vec<String>> = match asker {
+                Asker::Container(c) => {
+                    self.assigned(uid, &c.name).and_then(|own| own.get(&resource)).cloned()
+                }
+                Asker::Pod => None,
+            };
+            let is_other_count = own.as_ref().is_some_and(|own| own.len() != count);
+            let (must_use, mut usable) = match own {
+                Some(own) => (Vec::new(), own),
+                None => (self.reusable(uid, spec, &resource), self.free(&resource)),
+            };
+            usable.extend(must_use.iter().cloned());
+            if usable.len() < count || is_other_count {
+                hints.insert(resource, Some(Vec::new()));
+                continue;
+            }
+            let near = |id: &String, nodes| devices.get(id).is_some_and(|device| device.is_near(nodes));
+            let has = |nodes| number(devices.values().filter(|device| device.is_near(nodes)).count());
+            let gives = |nodes| {
+                let is_whole = must_use.iter().all(|id| near(id, nodes));
+                is_whole.then(|| number(usable.iter().filter(|id| near(id, nodes)).count()))
+            };
+            let found = hints_for(all, number(count), has, gives);
+            hints.insert(resource, Some(found));
+        }
+        hints
+    }
+
+    /// Those that are near first, then those of which nobody says where they are, then the others.
+    fn order(&self, resource: &str, mut ids: Vec<String>, hint: &Hint) -> Vec<String> {
+        let Some(nodes) = hint.nodes else { return ids };
+        let rank = |id: &String| match self.devices.get(resource).and_then(|devices| devices.get(id)) {
+            Some(device) if device.is_near(nodes) => 0,
+            Some(device) if device.nodes.is_empty() => 1,
+            _ => 2,
+        };
+        ids.sort_by_key(rank);
+        ids
+    }
+
+    /// Gives the container what it asks for, near `hint` if that is possible.
+    ///
+    /// # Errors
+    /// In upstream's words: there are not so many.
+    pub(super) fn allocate(
+        &mut self,
+        uid: &str,
+        spec: &PodSpec,
+        container: &Container,
+        hint: &Hint,
+    ) -> Result<(), Rejection> {
+        let mut is_changed = false;
+        for (resource, count) in asked(container) {
+            let own = self.assigned(uid, &container.name);
+            if !self.knows(&resource) || own.is_some_and(|all| all.contains_key(&resource)) {
+                continue;
+            }
+            if self.devices.get(&resource).is_none_or(|all| all.values().all(|device| !device.is_healthy)) {
+                return Err(Rejection::unexpected(format_args!(
+                    "no healthy devices present; cannot allocate unhealthy devices {resource}"
+                )));
+            }
+            let reusable = self.reusable(uid, spec, &resource);
+            let mut ids = self.order(&resource, reusable, hint);
+            let free = self.free(&resource);
+            if ids.len() + free.len() < count {
+                return Err(Rejection::unexpected(format_args!(
+                    "requested number of devices unavailable for {resource}. Requested: {count}, Available: {}",
+                    ids.len() + free.len()
+                )));
+            }
+            ids.extend(self.order(&resource, free, hint));
+            ids.truncate(count);
+            self.assign(uid, &container.name, &resource, ids);
+            is_changed = true;
+        }
+        if is_changed {
+            self.save();
+        }
+        Ok(())
+    }
+
+    fn assign(&mut self, uid: &str, container: &str, resource: &str, ids: Vec<String>) {
+        let of_pod = self.entries.entry(uid.to_owned()).or_default();
+        of_pod.entry(container.to_owned()).or_default().insert(resource.to_owned(), ids);
+    }
+
+    /// Takes others of those that are free in place of what was given, as the plugin prefers.
+    pub(super) fn prefer(&mut self, (uid, container): (&str, &str), resource: &str, ids: Vec<String>) {
+        let own =
+            self.assigned(uid, container).and_then(|all| all.get(resource)).cloned().unwrap_or_default();
+        let mut allowed = self.free(resource);
+        allowed.extend(own.iter().cloned());
+        if ids.len() == own.len() && ids.iter().all(|id| allowed.contains(id)) {
+            self.assign(uid, container, resource, ids);
+            self.save();
+        }
+    }
+
+    /// What the container has, by resource.
+    pub(super) fn assigned(&self, uid: &str, container: &str) -> Option<&BTreeMap<String, Vec<String>>> {
+        self.entries.get(uid)?.get(container)
+    }
+
+    /// The Pod's containers that have devices.
+    pub(super) fn containers(&self, uid: &str) -> Vec<String> {
+        self.entries.get(uid).into_iter().flat_map(BTreeMap::keys).cloned().collect()
+    }
+
+    /// Takes back what a Pod has.
+    pub(super) fn release(&mut self, uid: &str) {
+        if self.entries.remove(uid).is_some() {
+            self.save();
+        }
+    }
+
+    /// Takes back what Pods have that are not among `uids`.
+    pub(super) fn keep_only(&mut self, uids: &BTreeSet<String>) {
+        let before = self.entries.len();
+        self.entries.retain(|uid, _| uids.contains(uid));
+        if self.entries.len() != before {
+            self.save();
+        }
+    }
+
+    fn save(&self) {
+        let registered = self.devices.keys().cloned().collect();
+        crate::checkpoint::save(&self.path, &Checkpoint { entries: self.entries.clone(), registered });
+    }
+}
+
+/// The most that the Pod's containers have at the same time.
+fn asked_by_pod(spec: &PodSpec) -> BTreeMap<String, usize> {
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let names: BTreeSet<String> = containers.flat_map(asked).map(|(name, _)| name).collect();
+    let of = |container: &Container, name: &str| {
+        let count = asked(container).find(|(other, _)| other == name).map_or(0, |(_, count)| count);
+        i64::try_from(count).unwrap_or(i64::MAX)
+    };
+    let most =
+        |name: &str| usize::try_from(at_once(spec, |container| of(container, name))).unwrap_or_default();
+    names.into_iter().map(|name| (name.clone(), most(&name))).collect()
+}
+
+/// Extended resources that a container asks for.
+fn asked(container: &Container) -> impl Iterator<Item = (String, usize)> {
+    let limits = container.resources.as_ref().and_then(|r| r.limits.clone()).unwrap_or_default();
+    limits.into_iter().filter(|(name, _)| name.contains('/')).filter_map(|(name, count)| {
+        let count = usize::try_from(quantity::whole(&count)).ok().filter(|count| *count > 0)?;
+        Some((name, count))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::api::{NumaNode, TopologyInfo};
+    use super::*;
+
+    const GPU: &str = "example.com/gpu";
+
+    fn spec(count: usize) -> PodSpec {
+        let text =
+            format!("{{containers: [{{name: a, resources: {{limits: {{example.com/gpu: {count}}}}}}}]}}");
+        serde_saphyr::from_str(&text).unwrap()
+    }
+
+    fn devices(ids: &[(&str, &str)]) -> Vec<Device> {
+        ids.iter()
+            .map(|(id, health)| Device { id: (*id).into(), health: (*health).into(), topology: None })
+            .collect()
+    }
+
+    fn give(pool: &mut Pool, uid: &str, count: usize, hint: &Hint) -> Result<(), String> {
+        let spec = spec(count);
+        pool.allocate(uid, &spec, &spec.containers[0], hint).map_err(|rejection| rejection.message)
+    }
+
+    #[test]
+    fn devices_are_given_once_and_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut pool = Pool::open(folder.path());
+        assert!(give(&mut pool, "early", 1, &Hint::ANY).is_ok(), "no plugin has them: not ours to judge");
+        let three = devices(&[("0", HEALTHY), ("1", "Unhealthy"), ("2", HEALTHY)]);
+        assert!(pool.set(GPU, &three) && !pool.set(GPU, &three));
+        assert_eq!(pool.counts()[GPU], (3, 2));
+        give(&mut pool, "one", 1, &Hint::ANY).unwrap();
+        assert_eq!(
+            give(&mut pool, "two", 2, &Hint::ANY).unwrap_err(),
+            "Allocate failed due to requested number of devices unavailable for example.com/gpu. Requested: 2, Available: 1, which is unexpected"
+        );
+        pool.prefer(("one", "a"), GPU, vec!["2".into()]);
+        pool.prefer(("one", "a"), GPU, vec!["1".into()]);
+        let mut pool = Pool::open(folder.path());
+        assert_eq!(pool.counts()[GPU], (0, 0), "its plugin has not come back");
+        let none = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices example.com/gpu, which is unexpected";
+        assert_eq!(give(&mut pool, "three", 1, &Hint::ANY).unwrap_err(), none);
+        pool.set(GPU, &three);
+        assert_eq!(pool.assigned("one", "a").unwrap()[GPU], ["2"]);
+        assert_eq!(pool.free(GPU), ["0"]);
+        let loss = pool.lose(GPU);
+        assert_eq!((pool.counts()[GPU], pool.free(GPU).len()), ((3, 0), 0));
+        assert_eq!(give(&mut pool, "three", 1, &Hint::ANY).unwrap_err(), none);
+        pool.set(GPU, &three);
+        let again = pool.lose(GPU);
+        assert!(!pool.forget(GPU, loss) && pool.counts()[GPU] == (3, 0), "it was back meanwhile");
+        assert!(pool.forget(GPU, again) && pool.counts()[GPU] == (0, 0));
+        pool.keep_only(&BTreeSet::new());
+        assert!(pool.assigned("one", "a").is_none());
+    }
+
+    #[test]
+    fn devices_are_given_where_they_are_near() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut pool = Pool::open(folder.path());
+        let device = |id: &str, nodes: &[i64]| Device {
+            id: id.into(),
+            health: HEALTHY.into(),
+            topology: Some(TopologyInfo { nodes: nodes.iter().map(|id| NumaNode { id: *id }).collect() }),
+        };
+        pool.set(GPU, &[device("0", &[0]), device("1", &[1]), device("2", &[1]), device("3", &[])]);
+        let all: Nodes = [0, 1].into_iter().collect();
+        let hints = |pool: &Pool, count: usize| {
+            let spec = spec(count);
+            let found = pool.hints(all, "u", &spec, Asker::Container(&spec.containers[0]));
+            let found = found[GPU].clone().unwrap();
+            found.iter().map(|h| format!("{:?}{}", h.nodes.unwrap(), h.is_preferred)).collect::<Vec<_>>()
+        };
+        assert_eq!(hints(&pool, 1), ["{0}true", "{1}true", "{0, 1}false"]);
+        assert_eq!(hints(&pool, 2), ["{1}true", "{0, 1}false"]);
+        let near = Hint { nodes: Some([1].into_iter().collect()), is_preferred: true };
+        give(&mut pool, "u", 2, &near).unwrap();
+        assert_eq!(pool.assigned("u", "a").unwrap()[GPU], ["1", "2"]);
+        assert_eq!(pool.nodes_of(GPU, "2"), [1]);
+        give(&mut pool, "v", 1, &near).unwrap();
+        assert_eq!(pool.assigned("v", "a").unwrap()[GPU], ["3"], "rather one that is near nothing");
+        assert_eq!(pool.healthy().count(), 4);
+    }
+}

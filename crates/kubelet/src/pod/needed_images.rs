@@ -1,0 +1,87 @@
+//! Which images a container needs: its own, and those that are its volumes.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
+
+use crate::pod::roles::ephemeral;
+
+/// What a runtime's error begins with. Source: `k8s.io/cri-api/pkg/errors`.
+pub(crate) const SPECIAL_ERRORS: [(&str, &str); 2] = [
+    ("RegistryUnavailable", "the registry is unavailable"),
+    ("SignatureValidationFailed", "the signature validation failed"),
+];
+
+/// Reasons of failures that turn into `ImagePullBackOff` while the next try is waited for.
+pub(crate) fn is_pull_failure(reason: &str) -> bool {
+    reason == "ErrImagePull" || SPECIAL_ERRORS.iter().any(|(name, _)| *name == reason)
+}
+
+/// The image of a volume and its pull policy. Source: `ImageVolumeSource`, core/v1; the policy's default is that of
+/// containers, which the API server has filled in.
+fn of_volume(volume: &Volume) -> Option<(String, String)> {
+    let source = volume.image.as_ref()?;
+    let policy = source.pull_policy.clone().filter(|it| !it.is_empty());
+    Some((source.reference.clone()?, policy.unwrap_or_else(|| "IfNotPresent".into())))
+}
+
+/// Images and pull policies: first the container's own, then those of the volumes that it mounts.
+pub(crate) fn needed_by(spec: &PodSpec, container: &Container) -> Vec<(String, String)> {
+    let policy = container.image_pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into());
+    let mut needed = vec![(container.image.clone().unwrap_or_default(), policy)];
+    let mounted: BTreeSet<&str> =
+        container.volume_mounts.iter().flatten().map(|it| it.name.as_str()).collect();
+    let volumes = spec.volumes.iter().flatten().filter(|volume| mounted.contains(volume.name.as_str()));
+    for image in volumes.filter_map(of_volume) {
+        if !needed.iter().any(|(name, _)| *name == image.0) {
+            needed.push(image);
+        }
+    }
+    needed
+}
+
+/// How many of a container's mounts are of images.
+pub(crate) fn image_mounts(pod: &Pod, container: &Container) -> usize {
+    let volumes = || pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let is_image = |name: &str| volumes().any(|volume| volume.name == name && volume.image.is_some());
+    container.volume_mounts.iter().flatten().filter(|mount| is_image(&mount.name)).count()
+}
+
+/// The images that are a Pod's volumes.
+pub(crate) fn in_volumes(pod: &Pod) -> impl Iterator<Item = String> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(of_volume).map(|(image, _)| image)
+}
+
+/// The first container that needs `image`.
+pub(crate) fn container_of(pod: &Pod, image: &str) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    let ephemeral = ephemeral(spec);
+    let mut all = spec.init_containers.iter().flatten().chain(&spec.containers).chain(&ephemeral);
+    let needs = |container: &&Container| needed_by(spec, container).iter().any(|(name, _)| name == image);
+    all.find(needs).map(|container| container.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_needs_its_image_and_those_of_its_volumes() {
+        let pod: Pod = serde_saphyr::from_str(
+            "spec: {containers: [{name: a, image: one, imagePullPolicy: Never, volumeMounts: [{name: v, mountPath: /v}, \
+             {name: w, mountPath: /w}]}, {name: b, image: two}], volumes: [{name: v, image: {reference: vol, \
+             pullPolicy: Always}}, {name: w, emptyDir: {}}, {name: x, image: {reference: unused}}]}",
+        )
+        .unwrap();
+        let spec = pod.spec.as_ref().unwrap();
+        let names = |n: usize| {
+            let needed = needed_by(spec, &spec.containers[n]);
+            needed.iter().map(|(image, policy)| format!("{image} {policy}")).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!((names(0).as_str(), names(1).as_str()), ("one Never, vol Always", "two IfNotPresent"));
+        assert_eq!(container_of(&pod, "vol").as_deref(), Some("a"));
+        assert_eq!(container_of(&pod, "two").as_deref(), Some("b"));
+        assert_eq!(in_volumes(&pod).collect::<Vec<_>>(), ["vol", "unused"]);
+    }
+}

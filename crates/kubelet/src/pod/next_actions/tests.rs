@@ -1,0 +1,256 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::pod::snapshot::{Exit, ProbeResults, Sandbox};
+
+/// A container in words: `name attempt state`, where the state is `created`, `running` or an exit code.
+fn container(text: &str) -> Container {
+    let mut words = text.split(' ');
+    let name = words.next().unwrap().to_owned();
+    let attempt = words.next().unwrap().parse().unwrap();
+    let state = match words.next().unwrap() {
+        "created" => ContainerState::Created,
+        "running" => ContainerState::Running { started_at: at(0) },
+        code => ContainerState::Exited(Exit {
+            code: code.parse().unwrap(),
+            finished_at: at(100),
+            ..Exit::default()
+        }),
+    };
+    Container {
+        id: format!("{name}-{attempt}"),
+        name,
+        sandbox_id: "sb".into(),
+        attempt,
+        state,
+        image: "img".into(),
+        image_ref: "ref".into(),
+        hash: String::new(),
+        user: None,
+        resources: None,
+        recursive_mounts: Vec::new(),
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn snapshot(pod: &str, containers: &[&str]) -> PodSnapshot {
+    PodSnapshot {
+        pod: Arc::new(serde_saphyr::from_str(pod).unwrap()),
+        sandboxes: vec![Sandbox {
+            id: "sb".into(),
+            is_ready: true,
+            ips: vec!["10.42.0.2".into()],
+            attempt: 0,
+        }],
+        containers: containers.iter().map(|text| container(text)).collect(),
+        volumes: Step::Ready(String::new()),
+        images: BTreeMap::from([("img".to_owned(), Step::Ready("ref".into()))]),
+        ..PodSnapshot::default()
+    }
+}
+
+/// Actions in short: their keys, with the attempt of starts and whom kills wait for.
+fn check(name: &str, snapshot: &PodSnapshot, expect: &[&str]) {
+    let actions: Vec<String> = next_actions(snapshot, at(100))
+        .iter()
+        .map(|action| match action {
+            PodAction::Start { name, attempt, .. } => format!("start/{name}/{attempt}"),
+            PodAction::WakeAt(time) => format!("wake/{}", time.as_second()),
+            PodAction::Kill { after, .. } if !after.is_empty() => {
+                format!("{} after {}", action.key(), after.join(" "))
+            }
+            other => other.key().to_string(),
+        })
+        .collect();
+    assert_eq!(actions, expect, "{name}");
+}
+
+const ONE: &str = "{metadata: {uid: u}, spec: {containers: [{name: a, image: img}]}}";
+const TWO: &str = "{metadata: {uid: u}, spec: {containers: [{name: a, image: img}, {name: b, image: img}]}}";
+const INIT: &str = "{metadata: {uid: u}, spec: {initContainers: [{name: i, image: img}, {name: s, image: img, restartPolicy: Always}],
+    containers: [{name: a, image: img}]}}";
+const ONCE: &str = "{metadata: {uid: u}, spec: {restartPolicy: Never, containers: [{name: a, image: img}]}}";
+const GONE: &str =
+    "{metadata: {uid: u, deletionTimestamp: '2026-01-01T00:00:00Z', deletionGracePeriodSeconds: 5},
+    spec: {initContainers: [{name: s, restartPolicy: Always}], containers: [{name: a}]}}";
+
+#[test]
+fn everything_is_prepared_at_once_and_containers_follow_in_order() {
+    let mut fresh = PodSnapshot { pod: snapshot(ONE, &[]).pod, ..PodSnapshot::default() };
+    check("a fresh pod", &fresh, &["volumes", "sandbox", "image/img"]);
+    fresh.busy = [JobKey::Volumes, JobKey::Sandbox, JobKey::Image("img".into())].into();
+    check("while all of that is under way", &fresh, &[]);
+    check("all is prepared", &snapshot(TWO, &[]), &["start/a/0"]);
+    let mut starting = snapshot(TWO, &[]);
+    starting.busy.insert(JobKey::Start("a".into()));
+    check("one at a time", &starting, &[]);
+    check("the second follows", &snapshot(TWO, &["a 0 running"]), &["start/b/0"]);
+    check("all is well", &snapshot(TWO, &["a 0 running", "b 0 running"]), &[]);
+}
+
+#[test]
+fn init_containers_run_one_after_the_other_and_sidecars_stay() {
+    check("the first", &snapshot(INIT, &[]), &["start/i/0"]);
+    check("it runs", &snapshot(INIT, &["i 0 running"]), &[]);
+    check("it failed", &snapshot(INIT, &["i 0 1"]), &["start/i/1"]);
+    check("it ended", &snapshot(INIT, &["i 0 0"]), &["start/s/0"]);
+    check("the sidecar is up", &snapshot(INIT, &["i 0 0", "s 0 running"]), &["start/a/0"]);
+    check("the sidecar ended", &snapshot(INIT, &["i 0 0", "s 0 0", "a 0 running"]), &["start/s/1"]);
+}
+
+#[test]
+fn ephemeral_containers_start_at_once_and_never_again() {
+    const DEBUG: &str = "{metadata: {uid: u}, spec: {initContainers: [{name: i, image: img}],
+        containers: [{name: a, image: img}], ephemeralContainers: [{name: e, image: img, targetContainerName: a}]}}";
+    check("beside an init container", &snapshot(DEBUG, &["i 0 running"]), &["start/e/0"]);
+    check("one that runs", &snapshot(DEBUG, &["i 0 0", "a 0 running", "e 0 running"]), &[]);
+    check("one that has ended", &snapshot(DEBUG, &["i 0 0", "a 0 running", "e 0 1"]), &[]);
+    let mut broken = snapshot(DEBUG, &["i 0 0", "a 0 1"]);
+    broken.crashes.entry("a".into()).or_default().restarted(at(90), at(90));
+    check("while its target waits", &broken, &["start/e/0"]);
+}
+
+#[test]
+fn restarts_follow_the_policy_and_back_off() {
+    check("the first restart is immediate", &snapshot(ONE, &["a 0 1"]), &["start/a/1"]);
+    let mut crashing = snapshot(ONE, &["a 0 1", "a 1 1"]);
+    crashing.crashes.entry("a".into()).or_default().restarted(at(90), at(90));
+    check("the second waits", &crashing, &["back-off/a-1", "wake/110"]);
+    check("a pod that ended is taken down", &snapshot(ONCE, &["a 0 1"]), &["stop/sb"]);
+    let mut ended = snapshot(ONCE, &["a 0 0"]);
+    ended.sandboxes[0].is_ready = false;
+    check("its volumes are taken back", &ended, &["release"]);
+    ended.busy.insert(JobKey::VolumeUpdate);
+    check("but not while they are made", &ended, &[]);
+    ended.busy.clear();
+    ended.is_released = true;
+    check("and stays down", &ended, &[]);
+    check("old containers go", &snapshot(ONE, &["a 0 1", "a 1 1", "a 2 running"]), &["remove/a-0"]);
+}
+
+#[test]
+fn a_lost_sandbox_is_replaced_after_its_containers_are_gone() {
+    let mut lost = snapshot(ONE, &["a 0 running"]);
+    lost.sandboxes[0].is_ready = false;
+    check("the survivors go first", &lost, &["kill/a-0/30"]);
+    lost.containers[0] = container("a 0 137");
+    check("then a new one comes", &lost, &["sandbox"]);
+}
+
+#[test]
+fn failed_probes_and_new_definitions_kill() {
+    let mut dead = snapshot(ONE, &["a 0 running"]);
+    let results =
+        ProbeResults { container_id: "a-0".into(), liveness: Some(false), ..ProbeResults::default() };
+    dead.probes.insert("a".into(), results);
+    check("liveness", &dead, &["kill/a-0/30"]);
+    let mut changed = snapshot(ONE, &["a 0 running"]);
+    changed.containers[0].hash = "other".into();
+    check("definition", &changed, &["kill/a-0/30"]);
+}
+
+#[test]
+fn who_fails_its_probe_is_told_whether_it_comes_back() {
+    let check = |policy: &str, name: &str, expect: &str| {
+        let pod = format!(
+            "{{metadata: {{uid: u}}, spec: {{restartPolicy: {policy}, containers: [{{name: a, image: img}}], \
+             initContainers: [{{name: s, image: img, restartPolicy: Always}}]}}}}"
+        );
+        let mut snapshot = snapshot(&pod, &["s 0 running", "a 0 running"]);
+        let container_id = format!("{name}-0");
+        let results = ProbeResults { container_id, liveness: Some(false), ..ProbeResults::default() };
+        snapshot.probes.insert(name.to_owned(), results);
+        let messages: Vec<_> = next_actions(&snapshot, at(100))
+            .into_iter()
+            .filter_map(|action| match action {
+                PodAction::Kill { message, .. } => Some(message),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(messages, [expect], "{policy}");
+    };
+    check("Always", "a", "Container a failed liveness probe, will be restarted");
+    check("OnFailure", "a", "Container a failed liveness probe, will be restarted");
+    check("Never", "a", "Container a failed liveness probe");
+    check("Always", "s", "Init container s failed liveness probe");
+}
+
+#[test]
+fn images_that_fail_are_tried_again_later() {
+    let mut missing = snapshot(ONE, &[]);
+    let failure = Failure {
+        reason: "ErrImagePull".into(),
+        message: "no".into(),
+        at: at(99),
+        delay: Duration::from_secs(10),
+    };
+    missing.images.insert("img".into(), Step::Failed(failure));
+    check("shown as failed, then as waiting, then tried", &missing, &["wake/101", "wake/109"]);
+}
+
+#[test]
+fn deletion_goes_from_containers_to_the_object() {
+    let whole = snapshot(GONE, &["s 0 running", "a 0 running"]);
+    check("all at once, the sidecar in its turn", &whole, &["kill/s-0/5 after a-0", "kill/a-0/5"]);
+    check("a sidecar that is alone", &snapshot(GONE, &["s 0 running", "a 0 0"]), &["kill/s-0/5"]);
+    let running = &["a 0 running"];
+    let by_force = |pod| PodSnapshot { removed_from_api: true, ..snapshot(pod, running) };
+    check("an object that goes by force leaves no time", &by_force(ONE), &["kill/a-0/1"]);
+    check("nor if there was some before", &by_force(GONE), &["kill/a-0/1"]);
+    const TWO_SIDECARS: &str =
+        "{metadata: {uid: u, deletionTimestamp: '2026-01-01T00:00:00Z', deletionGracePeriodSeconds: 5},
+        spec: {initContainers: [{name: s, restartPolicy: Always}, {name: t, restartPolicy: Always}], containers: [{name: a}]}}";
+    let all = snapshot(TWO_SIDECARS, &["s 0 running", "t 0 running", "a 0 running"]);
+    let turns = ["kill/s-0/5 after t-0 a-0", "kill/t-0/5 after a-0", "kill/a-0/5"];
+    check("the last sidecar goes before the first", &all, &turns);
+    let both = snapshot(TWO_SIDECARS, &["s 0 running", "t 0 running", "a 0 0"]);
+    check("without main containers", &both, &["kill/s-0/5 after t-0", "kill/t-0/5"]);
+    let mut down = snapshot(GONE, &["s 0 0", "a 0 0"]);
+    check("then the sandbox", &down, &["stop/sb"]);
+    down.sandboxes[0].is_ready = false;
+    check("then everything else", &down, &["cleanup"]);
+    down.is_cleaned = true;
+    check("the last status must be written", &down, &[]);
+    down.is_status_written = true;
+    check("then the object", &down, &["delete"]);
+    down.removed_from_api = true;
+    check("which may be gone already", &down, &[]);
+}
+
+#[test]
+fn claims_are_prepared_before_the_sandbox_and_taken_back_after_the_containers() {
+    const CLAIM: &str =
+        "{metadata: {uid: u}, spec: {restartPolicy: Never, containers: [{name: a, image: img}],
+        resourceClaims: [{name: gpu, resourceClaimName: c}]}}";
+    let fresh = PodSnapshot { pod: snapshot(CLAIM, &[]).pod, ..PodSnapshot::default() };
+    check("a fresh pod", &fresh, &["volumes", "claims", "image/img"]);
+    let with = |containers: &[&str]| PodSnapshot {
+        claims: Step::Ready(String::new()),
+        holds_claims: true,
+        ..snapshot(CLAIM, containers)
+    };
+    check("all is prepared", &with(&[]), &["start/a/0"]);
+    check("it runs", &with(&["a 0 running"]), &[]);
+    let ended = with(&["a 0 0"]);
+    check("it has ended", &ended, &["stop/sb", "claims"]);
+    let phase = |snapshot: &PodSnapshot| {
+        crate::pod::status::pod_status(snapshot, &crate::pod::status::NodeFacts::default(), at(100)).phase
+    };
+    assert_eq!(phase(&ended).as_deref(), Some("Pending"), "as the API has it, while devices are not back");
+    let back = PodSnapshot { holds_claims: false, ..ended };
+    assert_eq!(phase(&back).as_deref(), Some("Succeeded"));
+}
+
+#[test]
+fn a_container_that_was_made_and_never_started_is_started_without_a_restart() {
+    let mut made = snapshot(ONE, &["a 0 created"]);
+    made.containers[0].hash = crate::pod::identity::spec_hash(&made.spec().containers[0]);
+    check("a kubelet ended in between", &made, &["start/a/0"]);
+    made.containers[0].hash = "another".into();
+    check("its definition is another one now", &made, &["start/a/1"]);
+}

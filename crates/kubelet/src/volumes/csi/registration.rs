@@ -1,0 +1,200 @@
+//! Tells the API of this node's drivers: CSINode, and on the Node the driver's id for it and its place in the world.
+//!
+//! Source: `pkg/volume/csi/nodeinfomanager`.
+
+use controller::volume::migration::{self, MIGRATED_PLUGINS};
+use csi::v1;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::storage::v1::{CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Map, Value, json};
+
+use crate::volumes::Volumes;
+
+/// On the Node: what drivers call it, as JSON.
+const NODE_ID: &str = "csi.volume.kubernetes.io/nodeid";
+/// How often a write is tried that others have overtaken.
+const TRIES_MAX: usize = 8;
+
+/// Adds the driver to what the API knows of this node.
+///
+/// # Errors
+/// What the API server said.
+pub(crate) async fn add(
+    context: &Volumes,
+    driver: &str,
+    info: &v1::NodeGetInfoResponse,
+) -> Result<(), kube::Error> {
+    let _turn = context.csi.publishing.lock().await;
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let name = &context.config.node_name;
+    let node = nodes.get(name).await?;
+    let topology = info.accessible_topology.clone().unwrap_or_default().segments;
+    let patch = json!({"metadata": {
+        "annotations": {NODE_ID: with_id(&node, driver, Some(&info.node_id))},
+        "labels": topology,
+    }});
+    nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    let mut topology_keys: Vec<String> = topology.into_keys().collect();
+    topology_keys.sort();
+    let count = i32::try_from(info.max_volumes_per_node).ok().filter(|count| *count > 0);
+    let entry = CSINodeDriver {
+        name: driver.to_owned(),
+        node_id: info.node_id.clone(),
+        topology_keys: Some(topology_keys),
+        allocatable: count.map(|count| VolumeNodeResources { count: Some(count) }),
+    };
+    change(context, &node, |drivers| {
+        drivers.retain(|one| one.name != driver);
+        drivers.push(entry.clone());
+    })
+    .await?;
+    context.csi.upkeep.notify_one();
+    Ok(())
+}
+
+/// Says how many volumes of the driver the node can have by now. Source: KEP-4876.
+///
+/// # Errors
+/// What the API server said.
+pub(crate) async fn update_count(context: &Volumes, driver: &str, count: i64) -> Result<(), kube::Error> {
+    let _turn = context.csi.publishing.lock().await;
+    let count = i32::try_from(count).ok().filter(|count| *count > 0);
+    let allocatable = count.map(|count| VolumeNodeResources { count: Some(count) });
+    change(context, &context.node(), |drivers| {
+        for known in drivers.iter_mut().filter(|one| one.name == driver) {
+            known.allocatable.clone_from(&allocatable);
+        }
+    })
+    .await
+}
+
+/// Says on the CSINode how many bytes are left for volumes of the cluster's own driver, whose volumes stay here.
+///
+/// # Errors
+/// What the API server said.
+pub(crate) async fn update_room(context: &Volumes, driver: &str, bytes: i64) -> Result<(), kube::Error> {
+    let api: Api<CSINode> = Api::all(context.client.clone());
+    let key = format!("{driver}/available-bytes");
+    let Some(known) = api.get_opt(&context.config.node_name).await? else { return Ok(()) };
+    let said = known.metadata.annotations.as_ref().and_then(|all| all.get(&key)?.parse::<i64>().ok());
+    if said.is_some_and(|said| !is_news(said, bytes)) {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"annotations": {key: bytes.to_string()}}});
+    let name = &context.config.node_name;
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+}
+
+/// Whether so many bytes are worth telling: less by a thirty-second, or more by a sixteenth.
+fn is_news(said: i64, now: i64) -> bool {
+    now < said - said / 32 || now > said + said / 16
+}
+
+/// Takes the driver out of what the API knows of this node.
+///
+/// # Errors
+/// What the API server said.
+pub(crate) async fn remove(context: &Volumes, driver: &str) -> Result<(), kube::Error> {
+    let _turn = context.csi.publishing.lock().await;
+    if context.csi.get(driver).is_ok() {
+        // It has come back meanwhile.
+        return Ok(());
+    }
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let node = nodes.get(&context.config.node_name).await?;
+    change(context, &node, |drivers| drivers.retain(|one| one.name != driver)).await?;
+    let patch = json!({"metadata": {"annotations": {NODE_ID: with_id(&node, driver, None)}}});
+    nodes.patch(&context.config.node_name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+}
+
+/// The annotation with a driver's id in it, or without; `None` when nothing is left.
+fn with_id(node: &Node, driver: &str, id: Option<&str>) -> Option<String> {
+    let old = node.metadata.annotations.as_ref().and_then(|all| all.get(NODE_ID));
+    let mut ids: Map<String, Value> =
+        old.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    match id {
+        Some(id) => ids.insert(driver.to_owned(), id.into()),
+        None => ids.remove(driver),
+    };
+    (!ids.is_empty()).then(|| Value::Object(ids).to_string())
+}
+
+/// Changes the drivers of this node's CSINode, which is made if it is not there.
+async fn change(
+    context: &Volumes,
+    node: &Node,
+    change: impl Fn(&mut Vec<CSINodeDriver>),
+) -> Result<(), kube::Error> {
+    let api: Api<CSINode> = Api::all(context.client.clone());
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let written = match api.get_opt(&context.config.node_name).await? {
+            Some(mut object) => {
+                let before = object.clone();
+                note_migrated(&mut object.metadata);
+                change(&mut object.spec.drivers);
+                if object == before {
+                    return Ok(());
+                }
+                api.replace(&context.config.node_name, &PostParams::default(), &object).await
+            }
+            None => {
+                let mut object = empty(node);
+                change(&mut object.spec.drivers);
+                api.create(&PostParams::default(), &object).await
+            }
+        };
+        match written {
+            Err(kube::Error::Api(status)) if status.code == 409 && tries < TRIES_MAX => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+fn empty(node: &Node) -> CSINode {
+    let name = node.metadata.name.clone().unwrap_or_default();
+    let owner = OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: name.clone(),
+        uid: node.metadata.uid.clone().unwrap_or_default(),
+        ..OwnerReference::default()
+    };
+    let mut metadata =
+        ObjectMeta { name: Some(name), owner_references: Some(vec![owner]), ..ObjectMeta::default() };
+    note_migrated(&mut metadata);
+    CSINode { metadata, spec: CSINodeSpec { drivers: Vec::new() } }
+}
+
+/// Says which old plugins' volumes this kubelet leaves to drivers. Source: `setMigrationAnnotation`.
+fn note_migrated(metadata: &mut ObjectMeta) {
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(MIGRATED_PLUGINS.to_owned(), migration::plugins());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_news_when_it_has_changed_a_good_deal() {
+        for (said, now, expect) in
+            [(3200, 3200, false), (3200, 3101, false), (3200, 3099, true), (3200, 3401, true)]
+        {
+            assert_eq!(is_news(said, now), expect, "{said} {now}");
+        }
+    }
+
+    #[test]
+    fn a_node_has_an_id_for_each_driver() {
+        let mut node = Node::default();
+        assert_eq!(with_id(&node, "a", Some("1")).as_deref(), Some(r#"{"a":"1"}"#));
+        node.metadata.annotations = Some([(NODE_ID.to_owned(), r#"{"a":"1","b":"2"}"#.to_owned())].into());
+        assert_eq!(with_id(&node, "a", None).as_deref(), Some(r#"{"b":"2"}"#));
+        node.metadata.annotations = Some([(NODE_ID.to_owned(), r#"{"a":"1"}"#.to_owned())].into());
+        assert_eq!(with_id(&node, "a", None), None);
+    }
+}
