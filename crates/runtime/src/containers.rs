@@ -81,6 +81,8 @@ impl Inner {
         let devices = all_devices(&config, context.privileged, &edits, &user)?;
         check_spec(&id, &rootfs, sandbox, &config)?;
         let mut mounted = mounted(&dir, mapping.zip(userns.as_deref()), &config)?;
+        in_root::settle_parents(&rootfs, &mut mounted, |path| edits.mount_options.contains_key(path))
+            .map_err(internal)?;
         crate::declared_volumes::mount(&dir, &rootfs, mapping, &image.config, &mut mounted)
             .map_err(internal)?;
         self.drop_what_is_not_limited(&mut mounted);

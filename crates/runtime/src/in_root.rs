@@ -73,6 +73,26 @@ pub(crate) fn check_mounts(root: &Path, config: &v1::ContainerConfig) -> Result<
     Ok(())
 }
 
+/// Says where mounts lead that are asked for by way of `..`, but for those that are `named` elsewhere. The kernel does not go
+/// that way while anything is mounted or renamed anywhere. Source: EAGAIN of `openat2(2)`.
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn settle_parents(
+    root: &Path,
+    config: &mut v1::ContainerConfig,
+    named: impl Fn(&str) -> bool,
+) -> io::Result<()> {
+    for mount in &mut config.mounts {
+        let wanted = Path::new(&mount.container_path);
+        let has_parent = wanted.components().any(|part| part == Component::ParentDir);
+        if has_parent && wanted.is_absolute() && !named(&mount.container_path) {
+            mount.container_path = resolve(root, wanted)?.to_string_lossy().into_owned();
+        }
+    }
+    Ok(())
+}
+
 /// Where `path` leads below `root`.
 fn walk(root: &Path, path: &Path, missing: Missing) -> io::Result<PathBuf> {
     let mut left = names(path);
@@ -173,5 +193,16 @@ mod tests {
         check("/tmp", "/data/../proc/sys", Some("inside /proc"));
         check("/tmp", "/me/fd", Some("inside /proc"));
         check("/proc/uptime", "/proc/uptime", None);
+    }
+
+    #[test]
+    fn mounts_lead_through_no_parent() {
+        let root = root();
+        let of = |inside: &str| v1::Mount { container_path: inside.into(), ..Default::default() };
+        let asked = ["/data/../up/a", "/../../b", "/data/c", "/named/../d", "../e"];
+        let mut config = v1::ContainerConfig { mounts: asked.map(of).into(), ..Default::default() };
+        settle_parents(root.path(), &mut config, |path| path.starts_with("/named")).unwrap();
+        let found: Vec<&str> = config.mounts.iter().map(|mount| mount.container_path.as_str()).collect();
+        assert_eq!(found, ["/up/a", "/b", "/data/c", "/named/../d", "../e"]);
     }
 }

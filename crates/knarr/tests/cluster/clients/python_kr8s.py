@@ -52,7 +52,7 @@ def workload():
     assert (failed.returncode, failed.stderr) == (3, b"wrong\n"), failed
     for target in (pod, service):
         with target.portforward(remote_port=80, local_port="auto") as port:
-            assert httpx.get(f"http://127.0.0.1:{port}/").text == "page\n"
+            assert httpx.get(f"http://127.0.0.1:{port}/", timeout=60).text == "page\n"
     web.scale(2)
     web.wait("jsonpath='{.status.readyReplicas}'=2", timeout=60)
     assert service.ready()
