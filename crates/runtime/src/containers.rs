@@ -80,9 +80,7 @@ impl Inner {
         let (pid_namespace, shared_pid) = self.pid_namespace(sandbox, &context)?;
         let devices = all_devices(&config, context.privileged, &edits, &user)?;
         check_spec(&id, &rootfs, sandbox, &config)?;
-        let mut mounted = mounted(&dir, mapping.zip(userns.as_deref()), &config)?;
-        in_root::settle_parents(&rootfs, &mut mounted, |path| edits.mount_options.contains_key(path))
-            .map_err(internal)?;
+        let mut mounted = mounted(&dir, &rootfs, mapping.zip(userns.as_deref()), &config, &edits)?;
         crate::declared_volumes::mount(&dir, &rootfs, mapping, &image.config, &mut mounted)
             .map_err(internal)?;
         self.drop_what_is_not_limited(&mut mounted);
@@ -478,13 +476,17 @@ fn write_down(
     layout::write_json(&dir.join("container.json"), record)
 }
 
-/// The configuration with the sources of mounts as the users of the Pod see them.
+/// The configuration with the sources of mounts as the users of the Pod see them, and their places as the kernel finds them.
 fn mounted(
     dir: &Path,
+    rootfs: &Path,
     users: Option<(sys::userns::Mapping, &Path)>,
     config: &v1::ContainerConfig,
+    edits: &crate::cdi::Edits,
 ) -> CriResult<v1::ContainerConfig> {
     let mut mounted = config.clone();
+    let has_options = |path: &str| edits.mount_options.contains_key(path);
+    in_root::settle_parents(rootfs, &mut mounted, has_options).map_err(internal)?;
     if let Some((mapping, userns)) = users {
         crate::userns::mount_sources(dir, userns, mapping, &mut mounted).map_err(internal)?;
     }
