@@ -267,11 +267,12 @@ async fn host_ipc(subject: Arc<Subject>) {
         let pod = subject.run_with(|config| namespaces(config).ipc = mode as i32).await;
         let mut config = sleeping("main");
         security(&mut config).namespace_options.as_mut().unwrap().ipc = mode as i32;
-        let (text, _) =
-            pod.says(config.clone(), "readlink /proc/self/ns/ipc; touch /dev/shm/mark-$HOSTNAME").await;
+        // The host's is that of others, too, who do the same at the same time.
+        let mark = format!("/dev/shm/mark-{}", pod.id);
+        let (text, _) = pod.says(config.clone(), &format!("readlink /proc/self/ns/ipc; touch {mark}")).await;
         assert_eq!(text == own, is_host, "{mode:?}: {text} {own}");
         config.metadata.as_mut().unwrap().name = "second".into();
-        let (shared, code) = pod.says(config, "ls /dev/shm | grep mark; rm /dev/shm/mark-$HOSTNAME").await;
+        let (shared, code) = pod.says(config, &format!("ls {mark}; rm {mark}")).await;
         assert_eq!(code, 0, "{shared}");
         pod.remove().await;
     }
