@@ -198,7 +198,7 @@ fn choose(table: &mut Table, row: &Row, choice: Choice, targets: &[Target]) -> S
     let chain = chain_of(row, choice);
     let number = choice_number(row, choice);
     if let Some(timeout) = row.port.affinity {
-        choose_again(table, (&chain, number), row, timeout, targets);
+        choose_again(table, row, choice, timeout, targets);
         return chain;
     }
     if let [only] = targets {
@@ -236,14 +236,9 @@ fn pick(number: u32, targets: &[Target]) -> Rule {
 }
 
 /// Each endpoint has a set of the clients that it served, which they leave when they have been away for `timeout`.
-fn choose_again(
-    table: &mut Table,
-    (chain, number): (&str, u32),
-    row: &Row,
-    timeout: Duration,
-    targets: &[Target],
-) {
-    let (name, family) = (chain.trim_start_matches("endpoints/"), row.port.family);
+fn choose_again(table: &mut Table, row: &Row, choice: Choice, timeout: Duration, targets: &[Target]) {
+    let (chain, number, family) = (chain_of(row, choice), choice_number(row, choice), row.port.family);
+    let name = chain.trim_start_matches("endpoints/");
     // The kernel cannot change a set's timeout: one with another is another set.
     let clients = |to: &Target| format!("clients/{}/{name}/{}", timeout.as_secs(), SocketAddr::from(*to));
     let endpoint = |to: &Target| format!("endpoint/{name}/{}", SocketAddr::from(*to));
@@ -253,7 +248,7 @@ fn choose_again(
         rule.extend(lead_to(*to));
         table.rule(&endpoint(to), rule);
         let again = vec![source(family, Reg::R0), Expr::In(clients(to), Reg::R0), goto(endpoint(to))];
-        table.rule(chain, again);
+        table.rule(&chain, again);
     }
     let sticky = shard_of("sticky", row.number);
     for (index, to) in (0u32..).zip(targets) {
@@ -262,5 +257,5 @@ fn choose_again(
     }
     let mut rule = pick(number, targets);
     rule.push(Expr::VerdictMap(sticky, Reg::R0));
-    table.rule(chain, rule);
+    table.rule(&chain, rule);
 }
