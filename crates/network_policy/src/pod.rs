@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use controller::selector::Labels;
 use k8s_openapi::api::core::v1::ContainerPort;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::{Metadata, NamespaceResourceScope, Resource};
 use machinery::net::legacy_ip;
 use serde::{Deserialize, Deserializer};
 
@@ -21,8 +20,6 @@ pub struct Pod {
     spec: Option<Spec>,
     status: Option<Status>,
 }
-
-controller::decoded!(Pod);
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -69,26 +66,7 @@ fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     })
 }
 
-impl Resource for Pod {
-    const API_VERSION: &'static str = "v1";
-    const GROUP: &'static str = "";
-    const KIND: &'static str = "Pod";
-    const VERSION: &'static str = "v1";
-    const URL_PATH_SEGMENT: &'static str = "pods";
-    type Scope = NamespaceResourceScope;
-}
-
-impl Metadata for Pod {
-    type Ty = ObjectMeta;
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+controller::part_of!(Pod, k8s_openapi::api::core::v1::Pod);
 
 /// A port of a container that has a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

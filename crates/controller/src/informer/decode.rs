@@ -36,6 +36,36 @@ macro_rules! decoded {
     )+};
 }
 
+/// Makes a type the part of another that is known of its objects: of the same kind, with the metadata in its field of that name,
+/// and a decoder of its own.
+#[macro_export]
+macro_rules! part_of {
+    ($part:ty, $whole:ty) => {
+        $crate::decoded!($part);
+
+        impl ::k8s_openapi::Resource for $part {
+            const API_VERSION: &'static str = <$whole as ::k8s_openapi::Resource>::API_VERSION;
+            const GROUP: &'static str = <$whole as ::k8s_openapi::Resource>::GROUP;
+            const KIND: &'static str = <$whole as ::k8s_openapi::Resource>::KIND;
+            const VERSION: &'static str = <$whole as ::k8s_openapi::Resource>::VERSION;
+            const URL_PATH_SEGMENT: &'static str = <$whole as ::k8s_openapi::Resource>::URL_PATH_SEGMENT;
+            type Scope = <$whole as ::k8s_openapi::Resource>::Scope;
+        }
+
+        impl ::k8s_openapi::Metadata for $part {
+            type Ty = <$whole as ::k8s_openapi::Metadata>::Ty;
+
+            fn metadata(&self) -> &Self::Ty {
+                &self.metadata
+            }
+
+            fn metadata_mut(&mut self) -> &mut Self::Ty {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
 /// Decodes an object without what nobody reads: what [`decoded`](crate::decoded) is made of.
 ///
 /// # Errors

@@ -79,5 +79,4 @@ crate::decoded!(
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
     k8s_openapi::api::core::v1::Pod,
-    crate::pod::Pod,
 );
