@@ -427,7 +427,7 @@ fn acceptor(config: &Config, certificates: Arc<Certificates>) -> Result<TlsAccep
         .collect::<Result<Vec<_>, _>>()
         .map_err(|failure| failed(&failure))?;
     let key = PrivateKeyDer::from_pem_slice(&config.key_pem).map_err(|failure| failed(&failure))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = tls::provider();
     let mut server = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|failure| failed(&failure))?

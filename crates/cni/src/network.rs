@@ -26,7 +26,7 @@ use conflist::find_conflist;
 use follow::Judgement;
 use kept::{Kept, Results};
 
-use crate::types::{CniError, CniResult, NetworkConfigList, PortMapping, VERSION, describe};
+use crate::types::{CniError, CniResult, NetworkConfigList, PortMapping, VERSION};
 use crate::versions::{Answers, Stamp, stamp};
 
 /// The settings of the built-in network.
@@ -234,7 +234,7 @@ impl Network {
             if let Ok(chain) = &found {
                 tracing::info!(network = chain.name(), "the pod network is loaded");
             }
-            *loaded = Loaded { seen, chain: found.map(Arc::new).map_err(|error| describe(&error)) };
+            *loaded = Loaded { seen, chain: found.map(Arc::new).map_err(|error| base::error_chain(&error)) };
         }
         loaded.chain.clone().map_err(CniError::NotReady)
     }

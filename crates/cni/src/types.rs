@@ -39,12 +39,6 @@ pub struct NetworkConfigList {
     pub plugins: Vec<Value>,
 }
 
-/// An error with its causes.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |cause| cause.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
 /// Plugins in Go write `null` for empty lists.
 fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where

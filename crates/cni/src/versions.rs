@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::Deserialize;
 
 use crate::exec::ExecPlugin;
-use crate::types::{CniError, NetworkConfigList, VERSIONS, describe};
+use crate::types::{CniError, NetworkConfigList, VERSIONS};
 
 /// What a configuration that names no version is written in. Source: libcni.
 const UNNAMED: &str = "0.1.0";
@@ -43,7 +43,7 @@ impl Answers {
         let answer = match known.get(binary) {
             Some((then, answer)) if *then == now => answer.clone(),
             _ => {
-                let answer = plugin.versions().map_err(|error| describe(&error));
+                let answer = plugin.versions().map_err(|error| base::error_chain(&error));
                 known.retain(|path, _| path.exists());
                 known.insert(binary.to_owned(), (now, answer.clone()));
                 answer

@@ -29,8 +29,8 @@ use crate::pod::{is_active, is_terminating};
 use crate::pod_control;
 use controller::selector;
 
-/// Pods created or deleted by one plan. Source: upstream's `BurstReplicas` is 500; a plan is cheaper than that.
-const BURST_PODS_MAX: usize = 2_000;
+/// Pods created or deleted by one plan. Source: `BurstReplicas`.
+const BURST_PODS_MAX: usize = 500;
 
 /// The controller's row.
 pub const CONTROLLER: Controller = Controller {

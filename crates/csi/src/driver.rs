@@ -117,8 +117,7 @@ fn require(value: &str, what: &str) -> Result<(), Status> {
 }
 
 fn internal(error: impl std::error::Error) -> Status {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    Status::internal(causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}")))
+    Status::internal(base::error_chain(&error))
 }
 
 #[cfg(test)]

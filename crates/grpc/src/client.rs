@@ -31,7 +31,7 @@ pub async fn ready(channel: &Channel) -> Result<Grpc<Channel>, Status> {
     let mut grpc = Grpc::new(channel.clone())
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    grpc.ready().await.map_err(|failure| Status::unavailable(chain(&failure)))?;
+    grpc.ready().await.map_err(|failure| Status::unavailable(base::error_chain(&failure)))?;
     Ok(grpc)
 }
 
@@ -56,10 +56,4 @@ where
     let answer = tokio::time::timeout(limit.unwrap_or(Duration::MAX), answer).await;
     let expired = |_| Err(Status::deadline_exceeded("context deadline exceeded"));
     Ok(answer.unwrap_or_else(expired)?.into_inner())
-}
-
-/// A failure with its causes: the first names no socket.
-fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(error.source(), |error| error.source())
-        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -73,7 +73,7 @@ pub struct Port {
 /// # Errors
 /// If the provider of cryptography lacks what TLS needs.
 fn acceptor(plane: &Plane, entrance: Entrance) -> Result<TlsAcceptor, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = tls::provider();
     let builder =
         rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let at = At { certificates: Arc::clone(&plane.certificates), entrance };

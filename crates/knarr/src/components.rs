@@ -5,6 +5,7 @@
 
 mod addons;
 mod alone;
+mod api_client;
 mod api_options;
 mod audit_webhook;
 mod authentication;

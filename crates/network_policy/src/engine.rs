@@ -74,7 +74,7 @@ impl Engine {
         let rules = config.families.iter().map(|family| {
             let mut rules = Rules::new(&table, *family);
             if let Err(error) = rules.draft().own() {
-                tracing::warn!(error = %describe(&error), "others can flush the rules of network policies");
+                tracing::warn!(error = %base::error_chain(&error), "others can flush the rules of network policies");
             }
             (rules, InKernel::Unknown)
         });
@@ -142,8 +142,4 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

@@ -10,7 +10,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use sys::nftables::Flushes;
 use tokio::sync::watch;
 
-use crate::engine::{Batch, Config, Engine, News, describe};
+use crate::engine::{Batch, Config, Engine, News};
 use crate::pod::Pod;
 use crate::sandboxes::Sandboxes;
 
@@ -143,7 +143,7 @@ impl Follower<'_> {
                 Err(Failure::Lost) => return,
                 Err(Failure::Refused(error)) => {
                     let delay = backoff.next(self.informers.random());
-                    tracing::error!(error = %describe(&error), ?delay, "cannot program network policies, will try again");
+                    tracing::error!(error = %base::error_chain(&error), ?delay, "cannot program network policies, will try again");
                     tokio::time::sleep(delay).await;
                     continue;
                 }

@@ -232,7 +232,7 @@ impl Service<Uri> for Connector {
             };
             let by =
                 |error: &dyn std::fmt::Display| Failure::from(format!("proxy {}: {error}", proxy.authority));
-            let io = http.call(proxy.uri()?).await.map_err(|error| by(&chain(&error)))?;
+            let io = http.call(proxy.uri()?).await.map_err(|error| by(&base::error_chain(&error)))?;
             if target.scheme_str() != Some("https") {
                 return Ok(Stream { io, is_proxied: true });
             }
@@ -241,11 +241,6 @@ impl Service<Uri> for Connector {
             Ok(Stream { io, is_proxied: false })
         })
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    format!("{error}{cause}")
 }
 
 async fn tunnel(io: TokioIo<TcpStream>, target: &Uri, proxy: &Proxy) -> Result<TokioIo<TcpStream>, Failure> {

@@ -3,6 +3,7 @@
 //! A redirect to another host carries no credentials, and none leads from TLS to the clear.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tls::{Identity, Trust};
 
 use crate::config::{Registries, Tls};
 use crate::error::Error;
@@ -118,7 +118,7 @@ impl Transport {
                 "failed to do request: {} {}: {}",
                 ask.method,
                 shown(uri),
-                chain(&error)
+                base::error_chain(&error)
             ))),
             Err(_) => Err(Error::Unavailable(format!(
                 "failed to do request: {} {}: no answer within {} s",
@@ -186,74 +186,25 @@ pub(crate) fn shown(uri: &Uri) -> String {
     format!("{scheme}://{}{}", authority.map_or("", http::uri::Authority::as_str), uri.path())
 }
 
-fn client_config(tls: Option<&Tls>) -> Result<rustls::ClientConfig, String> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(path) = tls.and_then(|tls| tls.ca_file.as_ref()) {
-        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        let certificates = read.map_err(|error| format!("ca_file: read {}: {error}", path.display()))?;
-        for certificate in certificates {
-            roots.add(certificate).map_err(|error| format!("ca_file: {}: {error}", path.display()))?;
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    let builder = match tls.is_some_and(|tls| tls.insecure_skip_verify) {
-        true => builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustsAnyone(provider))),
-        false => builder.with_root_certificates(roots),
+fn client_config(settings: Option<&Tls>) -> Result<rustls::ClientConfig, String> {
+    let read = |name: &str, path: &Path| {
+        std::fs::read(path).map_err(|error| format!("{name}: read {}: {error}", path.display()))
     };
-    let Some((cert, key)) = tls.and_then(|tls| Some((tls.cert_file.as_ref()?, tls.key_file.as_ref()?)))
-    else {
-        return Ok(builder.with_no_client_auth());
+    let mut roots = tls::authorities_of_host();
+    if let Some(path) = settings.and_then(|tls| tls.ca_file.as_ref()) {
+        let wrong = |error: tls::Error| format!("ca_file: {}: {error}", path.display());
+        roots.extend(tls::authorities(&read("ca_file", path)?).map_err(wrong)?.roots);
+    }
+    let trust = match settings.is_some_and(|tls| tls.insecure_skip_verify) {
+        true => Trust::Anybody,
+        false => Trust::Authorities(roots),
     };
-    let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let chain = chain.map_err(|error| format!("cert_file: read {}: {error}", cert.display()))?;
-    let private =
-        PrivateKeyDer::from_pem_file(key).map_err(|e| format!("key_file: read {}: {e}", key.display()))?;
-    builder.with_client_auth_cert(chain, private).map_err(|error| format!("cert_file: {error}"))
-}
-
-/// What `insecure_skip_verify` asks for.
-#[derive(Debug)]
-struct TrustsAnyone(Arc<rustls::crypto::CryptoProvider>);
-
-impl rustls::client::danger::ServerCertVerifier for TrustsAnyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &rustls::pki_types::ServerName<'_>,
-        _: &[u8],
-        _: rustls::pki_types::UnixTime,
-    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
-        Ok(rustls::client::danger::ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+    let files = settings.and_then(|tls| Some((tls.cert_file.as_ref()?, tls.key_file.as_ref()?)));
+    let identity = files.map(|(chain, key)| {
+        let read = Identity::from_pem(&read("cert_file", chain)?, &read("key_file", key)?);
+        read.map_err(|error| format!("{}, {}: {error}", chain.display(), key.display()))
+    });
+    tls::client(trust, identity.transpose()?, &[]).map_err(|error| format!("cert_file: {error}"))
 }
 
 /// The next piece of a body; `None` at its end.
@@ -264,7 +215,7 @@ pub(crate) async fn next_piece(body: &mut Incoming, what: &str) -> Result<Option
         let frame = frame.map_err(|_| broken(format!("nothing came for {} s", SILENCE_MAX.as_secs())))?;
         match frame {
             None => return Ok(None),
-            Some(Err(error)) => return Err(broken(chain(&error))),
+            Some(Err(error)) => return Err(broken(base::error_chain(&error))),
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     return Ok(Some(data));
@@ -313,19 +264,6 @@ fn registry_message(body: &[u8]) -> Option<String> {
     let text = |key: &str| error.get(key).and_then(|it| it.as_str()).unwrap_or_default();
     let whole = format!("{}: {}", text("code"), text("message"));
     Some(whole.chars().filter(|c| !c.is_control()).take(300).collect())
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        if !text.ends_with(&cause) {
-            text = format!("{text}: {cause}");
-        }
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ fn credentials(name: &str, auth: v1::AuthConfig) -> CriResult<Option<Credentials
 }
 
 fn pull_error(error: &PullError) -> CriError {
-    let text = crate::error_chain(error);
+    let text = base::error_chain(error);
     match error {
         PullError::Name(..) => CriError::InvalidArgument(text),
         error if error.is_not_found() => CriError::NotFound(text),

@@ -43,18 +43,3 @@ mod zygote;
 pub use network::{PodNetwork, SandboxNetwork};
 pub use recovery::{layers_in_use, remove_remains, remove_sandboxes};
 pub use state::{Config, OpenError, Runtime};
-
-/// An error and what caused it, for a message: `a: b: c`. A cause that its effect repeats is not said twice.
-pub fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        if !text.ends_with(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-        source = error.source();
-    }
-    text
-}

@@ -18,7 +18,7 @@ pub(crate) fn check(config: &v1::ContainerConfig) -> Result<(), String> {
     if wanted.peek().is_none() {
         return Ok(());
     }
-    let mounts = sys::mount::mounts().map_err(|error| crate::error_chain(&error))?;
+    let mounts = sys::mount::mounts().map_err(|error| base::error_chain(&error))?;
     wanted.try_for_each(|mount| {
         let path = std::fs::canonicalize(&mount.host_path)
             .map_err(|error| format!("failed to resolve symlink {:?}: {error}", mount.host_path))?;

@@ -39,7 +39,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Some("zygote") => {
             take_name("knarr-zygote");
-            zygote::run().map_err(|error| crate::error_chain(&error))
+            zygote::run().map_err(|error| base::error_chain(&error))
         }
         Some("pack") => {
             take_name("knarr-pack");
@@ -62,6 +62,6 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// A process with the program's name works as well.
 fn take_name(name: &str) {
     if let Err(error) = sys::process::set_name(name) {
-        eprintln!("shim: {}", crate::error_chain(&error));
+        eprintln!("shim: {}", base::error_chain(&error));
     }
 }

@@ -331,7 +331,7 @@ pub(crate) fn sandboxes_dir(data_dir: &Path) -> PathBuf {
 }
 
 pub(crate) fn internal(error: impl std::error::Error) -> CriError {
-    CriError::Internal(crate::error_chain(&error))
+    CriError::Internal(base::error_chain(&error))
 }
 
 impl From<ShimError> for CriError {

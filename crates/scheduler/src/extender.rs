@@ -168,8 +168,8 @@ impl Client {
         let options = KubeConfigOptions::default();
         let config = kube::Config::from_custom_kubeconfig(kubeconfig(&extender), &options).await;
         let client = config
-            .map_err(|failure| chain(&failure))
-            .and_then(|config| kube::Client::try_from(config).map_err(|failure| chain(&failure)));
+            .map_err(|failure| base::error_chain(&failure))
+            .and_then(|config| kube::Client::try_from(config).map_err(|failure| base::error_chain(&failure)));
         Self { extender: Arc::new(extender), pods, client }
     }
 
@@ -359,7 +359,8 @@ impl Client {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(Body::from(question))
             .map_err(|failure| unreachable(failure.to_string()))?;
-        let answer = client.send(request).await.map_err(|failure| unreachable(chain(&failure)))?;
+        let answer =
+            client.send(request).await.map_err(|failure| unreachable(base::error_chain(&failure)))?;
         if answer.status() != http::StatusCode::OK {
             let code = answer.status().as_u16();
             return Err(Unheard::Refused { verb: verb.to_owned(), url: url.to_owned(), code });
@@ -369,12 +370,6 @@ impl Client {
         let body = body.map_err(|failure| senseless(failure.to_string()))?.to_bytes();
         serde_json::from_slice(&body).map_err(|failure| senseless(failure.to_string()))
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// The same as a kubeconfig says it.

@@ -13,12 +13,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::CryptoProvider;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls_pki_types::ServerName;
+use tls::Identity;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -27,7 +23,7 @@ use tunnel::Connection;
 
 use super::registration::{Target, Trust};
 use crate::api::Api;
-use crate::backend::{self, AnyCertificate};
+use crate::backend;
 use crate::body::Body;
 use crate::dial::Destination;
 use crate::options::ProxyClient;
@@ -90,7 +86,7 @@ enum Fresh {
 impl Link {
     /// The way to `target`, for which nothing is connected yet.
     pub fn new(target: Target, client: Option<&ProxyClient>) -> Self {
-        Self::by(tls(&target, client), target)
+        Self::by(both(&target, client), target)
     }
 
     /// A way that leads nowhere, and why.
@@ -136,7 +132,7 @@ impl Link {
                         self.shared.lock().retain(|one| !Arc::ptr_eq(&one.under_way, &under_way));
                         request = unsent;
                     }
-                    None => return Err(chain(&failure.into_error())),
+                    None => return Err(base::error_chain(&failure.into_error())),
                 },
             }
         }
@@ -146,7 +142,8 @@ impl Link {
                 *request.uri_mut() = absolute(&authority, &path)?;
                 *request.version_mut() = Version::HTTP_2;
                 request.headers_mut().remove(HOST);
-                let response = sender.send_request(request).await.map_err(|failure| chain(&failure))?;
+                let response =
+                    sender.send_request(request).await.map_err(|failure| base::error_chain(&failure))?;
                 Ok((response, Held::Stream(under_way)))
             }
             Fresh::Single(stream) => {
@@ -212,7 +209,7 @@ impl Link {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_MAX);
         let (sender, connection) =
-            builder.handshake(TokioIo::new(stream)).await.map_err(|failure| chain(&failure))?;
+            builder.handshake(TokioIo::new(stream)).await.map_err(|failure| base::error_chain(&failure))?;
         api.serving.spawn("aggregated connection", async move {
             if let Err(failure) = connection.await {
                 debug!(%failure, "connection to an aggregated API ended");
@@ -258,69 +255,27 @@ fn absolute(authority: &str, path: &Uri) -> Result<Uri, String> {
     uri.map_err(|failure| failure.to_string())
 }
 
-/// An error with all of its causes.
-fn chain(failure: &dyn std::error::Error) -> String {
-    let mut text = failure.to_string();
-    let mut cause = failure.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
-}
-
-fn tls(target: &Target, client: Option<&ProxyClient>) -> Result<Tls, String> {
+fn both(target: &Target, client: Option<&ProxyClient>) -> Result<Tls, String> {
     let name = target.service.server_name();
     let name = ServerName::try_from(name.clone()).map_err(|_| format!("{name:?} is no name of a server"))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = verifier(&target.trust, Arc::clone(&provider))?;
-    let config = |protocols: &[&[u8]]| -> Result<TlsConnector, String> {
-        let text = |failure: rustls::Error| failure.to_string();
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(text)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::clone(&verifier));
-        let mut config = match client {
-            None => builder.with_no_client_auth(),
-            Some(client) => {
-                let (chain, key) = identity(client)?;
-                builder.with_client_auth_cert(chain, key).map_err(text)?
-            }
-        };
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Ok(TlsConnector::from(Arc::new(config)))
+    let config = |protocols| -> Result<TlsConnector, String> {
+        let identity = client.map(|client| Identity::from_pem(&client.certificate_pem, &client.key_pem));
+        let identity = identity.transpose().map_err(|failure| failure.to_string())?;
+        tls::connector(trust(&target.trust)?, identity, protocols).map_err(|failure| failure.to_string())
     };
-    Ok(Tls { name, any: config(&[b"h2", b"http/1.1"])?, first: config(&[b"http/1.1"])? })
+    Ok(Tls { name, any: config(tls::HTTP2)?, first: config(tls::HTTP1)? })
 }
 
-fn verifier(trust: &Trust, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
-    let mut roots = RootCertStore::empty();
-    match trust {
-        Trust::Anybody => return Ok(Arc::new(AnyCertificate::new(provider))),
-        Trust::Authorities(pem) => {
-            let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
-            roots.add_parsable_certificates(certificates);
-        }
+fn trust(trust: &Trust) -> Result<tls::Trust, String> {
+    let (roots, without) = match trust {
+        Trust::Anybody => return Ok(tls::Trust::Anybody),
+        Trust::Authorities(pem) => (
+            tls::usable_authorities(pem),
+            "unable to load root certificates: unable to parse bytes as PEM block",
+        ),
         Trust::Host => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            (tls::authorities_of_host(), "the host has no certificate authorities, and caBundle names none")
         }
-    }
-    if roots.is_empty() {
-        let why = match trust {
-            Trust::Host => "the host has no certificate authorities, and caBundle names none",
-            _ => "unable to load root certificates: unable to parse bytes as PEM block",
-        };
-        return Err(why.to_owned());
-    }
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    let verifier = verifier.map_err(|failure| failure.to_string())?;
-    Ok(verifier)
-}
-
-fn identity(client: &ProxyClient) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
-    let chain = CertificateDer::pem_slice_iter(&client.certificate_pem).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|failure| failure.to_string())?;
-    let key = PrivateKeyDer::from_pem_slice(&client.key_pem).map_err(|failure| failure.to_string())?;
-    Ok((chain, key))
+    };
+    if roots.is_empty() { Err(without.to_owned()) } else { Ok(tls::Trust::Authorities(roots)) }
 }

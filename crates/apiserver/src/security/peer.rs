@@ -73,7 +73,7 @@ fn verifier(authorities: &[CertificateDer<'static>]) -> Result<Arc<dyn ClientCer
     for certificate in authorities {
         roots.add(certificate.clone()).map_err(|f| text(&f))?;
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = tls::provider();
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     builder.allow_unauthenticated().build().map_err(|f| text(&f))
 }

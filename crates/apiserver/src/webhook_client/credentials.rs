@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::HeaderValue;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
 use serde_json::Value;
+use tls::Identity;
 
 /// The users of a kubeconfig.
 #[derive(Clone, Debug, Default)]
@@ -124,8 +123,6 @@ pub(super) fn credential(
     Ok(credential)
 }
 
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
-
 impl Credential {
     /// The header that proves it.
     ///
@@ -152,10 +149,8 @@ impl Credential {
         if self.certificate_pem.is_empty() {
             return Ok(None);
         }
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate_pem).collect();
-        let chain = chain.map_err(|why| format!("client-certificate: {why}"))?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key_pem).map_err(|why| format!("client-key: {why}"))?;
-        Ok(Some((chain, key)))
+        let identity = Identity::from_pem(&self.certificate_pem, &self.key_pem);
+        identity.map(Some).map_err(|why| format!("client-certificate, client-key: {why}"))
     }
 }
 

@@ -14,7 +14,6 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::Network;
-use crate::types::describe;
 
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(10);
@@ -78,7 +77,7 @@ impl Network {
     /// Finds out whether Pods can be attached, and says so.
     pub(super) fn look(&self, judgement: Judgement) -> bool {
         self.answers.forget_failures();
-        let problem = self.status().err().map(|error| describe(&error));
+        let problem = self.status().err().map(|error| base::error_chain(&error));
         let is_ready = problem.is_none();
         if !is_ready && judgement == Judgement::OnlyGood {
             return false;

@@ -152,7 +152,7 @@ fn name_of(path: &Path) -> &str {
 
 fn read_or_warn(path: &Path) -> Option<Kept> {
     read(path).unwrap_or_else(|error| {
-        tracing::warn!(error = crate::types::describe(&error), "a kept network result is left out");
+        tracing::warn!(error = base::error_chain(&error), "a kept network result is left out");
         None
     })
 }

@@ -1,18 +1,13 @@
 //! A connection to an endpoint, and the version of HTTP that is spoken on it.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use base::Tasks;
+use base::{KeepAlive, Tasks};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use nix::sys::socket::{setsockopt, sockopt};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::ServerName;
+use tls::Trust;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -21,10 +16,8 @@ use super::body::Upload;
 use super::limits::{HEAD_BYTES_MAX, HEAD_LIST_BYTES_MAX, HEADERS_MAX, SEND_BUFFER_BYTES_MAX};
 use crate::table::{Protocol, Target};
 
-/// A connection on which nothing was heard for so long is probed, in seconds; then so often, and so many times.
-const SILENCE_SECONDS: u32 = 30;
-const PROBE_SECONDS: u32 = 10;
-const PROBES_MAX: u32 = 3;
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { idle_seconds: 30, every_seconds: 10, probes_max: 3, unconfirmed_max_ms: None };
 /// Over HTTP/2, how long nothing may be heard while something is asked.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
@@ -38,7 +31,7 @@ pub(super) enum ConnectError {
     #[error("the endpoint speaks no HTTP")]
     Handshake(#[source] hyper::Error),
     #[error("what the endpoint is verified by cannot be used")]
-    Authority(#[source] rustls::Error),
+    Authority(#[source] tls::Error),
 }
 
 /// How requests are sent on a connection.
@@ -62,10 +55,11 @@ impl Dialer {
         let tls = match &target.protocol {
             Protocol::Http1 | Protocol::H2c => None,
             Protocol::Tls { name, authority } => {
-                let config = client_config(authority.as_deref()).map_err(ConnectError::Authority)?;
+                let connector = connector(authority.as_deref()).map_err(ConnectError::Authority)?;
                 let name = ServerName::try_from(name.clone());
-                let name = name.map_err(|_| ConnectError::Authority(rustls::Error::UnsupportedNameType))?;
-                Some((TlsConnector::from(Arc::new(config)), name))
+                let name =
+                    name.map_err(|_| ConnectError::Authority(rustls::Error::UnsupportedNameType.into()))?;
+                Some((connector, name))
             }
         };
         Ok(Self { target, tls, patience, tasks })
@@ -131,76 +125,16 @@ impl Dialer {
 /// Notices when the other host is gone without a word.
 pub(super) fn set_up(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
-    setsockopt(&stream, sockopt::KeepAlive, &true)?;
-    setsockopt(&stream, sockopt::TcpKeepIdle, &SILENCE_SECONDS)?;
-    setsockopt(&stream, sockopt::TcpKeepInterval, &PROBE_SECONDS)?;
-    setsockopt(&stream, sockopt::TcpKeepCount, &PROBES_MAX)?;
+    KEEP_ALIVE.set(&stream)?;
     Ok(stream)
 }
 
-fn client_config(authority: Option<&[u8]>) -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let mut config = match authority {
-        Some(pem) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                let certificate = certificate.map_err(|error| rustls::Error::General(error.to_string()))?;
-                roots.add(certificate)?;
-            }
-            builder.with_root_certificates(roots).with_no_client_auth()
-        }
-        None => {
-            let anybody = Arc::new(Anybody::default());
-            builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth()
-        }
+/// Where its Service names no authority, every certificate is believed: the endpoint is known by its address, as it is
+/// without TLS.
+fn connector(authority: Option<&[u8]>) -> Result<TlsConnector, tls::Error> {
+    let trust = match authority {
+        Some(pem) => Trust::Authorities(tls::authorities(pem)?),
+        None => Trust::Anybody,
     };
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
-}
-
-/// Believes every certificate, where its Service names no authority: the endpoint is known by its address, as it is
-/// without TLS. Whoever shows a certificate must have its key all the same.
-#[derive(Debug)]
-pub(super) struct Anybody(Arc<CryptoProvider>);
-
-impl Default for Anybody {
-    fn default() -> Self {
-        Self(Arc::new(rustls::crypto::ring::default_provider()))
-    }
-}
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+    tls::connector(trust, None, tls::HTTP2)
 }

@@ -81,7 +81,10 @@ impl Endpoint {
         let dialled = match &self.dialer {
             Ok(dialer) => dialer.dial().await,
             // The authority of the Service is none; whoever reads the table again makes another endpoint.
-            Err(_) => Err(ConnectError::Authority(rustls::Error::General("no certificate in it".to_owned()))),
+            Err(_) => {
+                let why = rustls::Error::General("no certificate in it".to_owned());
+                Err(ConnectError::Authority(why.into()))
+            }
         };
         self.kept.lock().failed = dialled.is_err().then(Instant::now);
         let sender = match dialled {

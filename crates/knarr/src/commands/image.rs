@@ -65,7 +65,7 @@ fn pull(args: &ImagePullArgs) -> Result<()> {
         }
         Ok(pulled)
     });
-    let image = pulled.map_err(|error: Arc<PullError>| anyhow::anyhow!(runtime::error_chain(&*error)))?;
+    let image = pulled.map_err(|error: Arc<PullError>| anyhow::anyhow!(base::error_chain(&*error)))?;
     print(&[image], args.output)
 }
 

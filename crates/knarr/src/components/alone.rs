@@ -22,7 +22,7 @@ use super::cloud_controllers::{self, CloudControllers};
 use super::controller_options::ControllerOptions;
 use super::election::lead;
 use super::node::{self, Place};
-use super::{container_runtime, control_plane, credentials, serving};
+use super::{api_client, container_runtime, control_plane, credentials, serving};
 use crate::commands::trace;
 use crate::host;
 use crate::layout::Layout;
@@ -45,7 +45,7 @@ impl Connection {
     /// If the file cannot be read.
     pub(crate) async fn new(kubeconfig: &Path, agent: &'static str, tasks: &Tasks) -> Result<Self> {
         let config = trace::config(kubeconfig, agent).await?;
-        let client = kube::Client::try_from(config.clone())?;
+        let client = api_client::client(&config, &api_client::by_name())?;
         let (clock, random, metrics) = (Clock::system(), Random::from_system(), ClientMetrics::default());
         let informers = Informers::metered(client, tasks.clone(), clock, random, metrics.of_part(agent));
         informers.setting_or(|| AfterBurst(sys::process::give_memory_back));

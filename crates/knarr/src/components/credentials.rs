@@ -11,9 +11,11 @@ use http::{HeaderValue, Request, header};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, ObjectMeta, PostParams};
-use kube::client::{Body, ClientBuilder};
+use kube::client::Body;
 use tokio::sync::watch;
 use tower::util::MapRequestLayer;
+
+use super::api_client;
 
 const NAMESPACE: &str = "kube-system";
 const TOKEN_SECONDS: i64 = 3600;
@@ -40,7 +42,7 @@ pub(super) async fn client(
         request.headers_mut().insert(header::AUTHORIZATION, receiver.borrow().clone());
         request
     });
-    Ok(ClientBuilder::try_from(config)?.with_layer(&with_token).build())
+    Ok(api_client::builder(&config, &api_client::by_name())?.with_layer(&with_token).build())
 }
 
 async fn ensure(accounts: &Api<ServiceAccount>, name: &str) -> Result<()> {

@@ -175,7 +175,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, String> {
     match tokio::task::spawn_blocking(call).await {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(runtime::error_chain(&error)),
+        Ok(Err(error)) => Err(base::error_chain(&error)),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -15,28 +15,23 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use auth::pki;
+use base::KeepAlive;
 use controller::Informers;
 use http::Uri;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::client::{Body, ClientBuilder, ConfigExt};
-use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tower::{Service, ServiceBuilder};
+use tower::{Service, ServiceExt};
 
+use super::api_client::{self, Dial};
 use crate::layout::Layout;
 
 /// How long one server gets to take a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// A connection on which nothing was heard for so long is probed, in seconds.
-const IDLE_SECONDS: u32 = 10;
-/// Between probes, in seconds, and how many may be lost.
-const PROBE_SECONDS: u32 = 5;
-const PROBES_MAX: u32 = 2;
-/// How long what was sent may go unconfirmed, in milliseconds.
-const UNCONFIRMED_MAX: u32 = 20_000;
+/// A server that is gone is noticed while nothing is asked, and while something is.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { idle_seconds: 10, every_seconds: 5, probes_max: 2, unconfirmed_max_ms: Some(20_000) };
 const NAME: &str = "kubernetes";
 
 /// The servers. Cloning shares them.
@@ -88,15 +83,10 @@ impl Servers {
     /// # Errors
     /// If the configuration's keys cannot be used.
     pub(super) fn client(&self, config: &kube::Config) -> Result<kube::Client> {
-        let connector = config.rustls_https_connector_with_connector(self.clone())?;
-        let connections: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
-        let service = ServiceBuilder::new()
-            .layer(config.base_uri_layer())
-            .option_layer(config.auth_layer()?)
-            .layer(config.extra_headers_layer()?)
-            .map_err(tower::BoxError::from)
-            .service(connections);
-        Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+        // Whoever asks tries again by themselves.
+        let mut config = config.clone();
+        config.default_retry = false;
+        api_client::client(&config, &Dial::new(self.clone().map_err(Into::into)))
     }
 
     /// Learns for ever where servers are.
@@ -186,11 +176,7 @@ fn write(servers: &[SocketAddr], layout: &Layout) -> Result<()> {
 /// Notices when the other host is gone without a word.
 fn set_up(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
-    setsockopt(&stream, sockopt::KeepAlive, &true)?;
-    setsockopt(&stream, sockopt::TcpKeepIdle, &IDLE_SECONDS)?;
-    setsockopt(&stream, sockopt::TcpKeepInterval, &PROBE_SECONDS)?;
-    setsockopt(&stream, sockopt::TcpKeepCount, &PROBES_MAX)?;
-    setsockopt(&stream, sockopt::TcpUserTimeout, &UNCONFIRMED_MAX)?;
+    KEEP_ALIVE.set(&stream)?;
     Ok(stream)
 }
 

@@ -166,7 +166,7 @@ pub(super) fn tls(
     key: PrivateKeyDer<'static>,
     authorities: Option<Vec<CertificateDer<'static>>>,
 ) -> Result<rustls::ServerConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = tls::provider();
     let builder = rustls::ServerConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions()?;
     let builder = if let Some(authorities) = authorities {

@@ -186,7 +186,7 @@ async fn hold(shared: &Shared, server: SocketAddr) -> Result<String, Failure> {
     shared.told.tell(server, None);
     let guard: Arc<dyn Guard> = Arc::clone(&shared.guard) as Arc<dyn Guard>;
     let ended = tunnel::agent::serve(stream, guard, &shared.tasks).await;
-    Ok(ended.map_or_else(|error| chain(&error), |()| "the server has ended it".to_owned()))
+    Ok(ended.map_or_else(|error| base::error_chain(&error), |()| "the server has ended it".to_owned()))
 }
 
 async fn open(shared: &Shared, server: SocketAddr) -> Result<Upgraded, Failure> {
@@ -197,10 +197,10 @@ async fn open(shared: &Shared, server: SocketAddr) -> Result<Upgraded, Failure> 
         .header(UPGRADE, tunnel::PROTOCOL)
         .body(kube::client::Body::empty())
         .map_err(anyhow::Error::from)?;
-    let response = client.send(request).await.map_err(|error| Failure::Broken(chain(&error)))?;
+    let response = client.send(request).await.map_err(|error| Failure::Broken(base::error_chain(&error)))?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let switched = hyper::upgrade::on(response).await;
-        return switched.map_err(|error| Failure::Broken(chain(&error)));
+        return switched.map_err(|error| Failure::Broken(base::error_chain(&error)));
     }
     let (status, body) = (response.status(), response.into_body());
     let text = http_body_util::Limited::new(body, REFUSAL_BYTES_MAX).collect().await;
@@ -210,20 +210,6 @@ async fn open(shared: &Shared, server: SocketAddr) -> Result<Upgraded, Failure> 
     let why = message.unwrap_or_else(|| status.to_string());
     let is_final = status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS;
     Err(if is_final { Failure::Refused(why) } else { Failure::Broken(why) })
-}
-
-/// An error with all of its causes.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let next_text = next.to_string();
-        if !text.contains(&next_text) {
-            text = format!("{text}: {next_text}");
-        }
-        cause = next.source();
-    }
-    text
 }
 
 /// What is told of all tunnels: in the log when it changes, and in a file.

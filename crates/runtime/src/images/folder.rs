@@ -143,7 +143,7 @@ fn import_all(store: &ImageStore, folder: &Path, names: Option<&BTreeSet<OsStrin
                 Imported { stamp, images, error: None }
             }
             Err(error) => {
-                let error = crate::error_chain(&error);
+                let error = base::error_chain(&error);
                 tracing::warn!(path = %path.display(), error, "not imported");
                 Imported { stamp, images: Vec::new(), error: Some(error) }
             }

@@ -167,7 +167,7 @@ impl Engine {
         // The payload runs by now, or has said why not.
         built
             .map(nix_pid)
-            .map_err(|error| StartError::Exec(failure.said().unwrap_or_else(|| crate::error_chain(&error))))
+            .map_err(|error| StartError::Exec(failure.said().unwrap_or_else(|| base::error_chain(&error))))
     }
 
     /// Removes what libcontainer leaves of execs that have been started, or were cut off with an earlier shim.
@@ -251,7 +251,7 @@ impl Failure {
 
 /// libcontainer's innermost reason: the outer ones only say that something failed.
 fn create_error(error: libcontainer::error::LibcontainerError) -> StartError {
-    StartError::Create(crate::error_chain(&error))
+    StartError::Create(base::error_chain(&error))
 }
 
 fn nix_pid(pid: impl Into<i32>) -> i32 {

@@ -52,7 +52,7 @@ impl Executor for Payload {
         let (pid, shim) = &self.shim;
         if std::process::id() != *pid {
             sys::payload::depend_on_parent(shim, &self.sockets)
-                .map_err(|error| ExecutorValidationError::ArgValidationError(crate::error_chain(&error)))?;
+                .map_err(|error| ExecutorValidationError::ArgValidationError(base::error_chain(&error)))?;
         }
         let found = find(spec).map(drop);
         found
@@ -186,7 +186,7 @@ fn c_string(bytes: &[u8]) -> Result<CString, ExecutorError> {
 }
 
 fn boxed(error: impl std::error::Error + Send + Sync + 'static) -> ExecutorError {
-    ExecutorError::Other(crate::error_chain(&error))
+    ExecutorError::Other(base::error_chain(&error))
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ pub(super) fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(Fork::Parent) => ExitCode::SUCCESS,
         Ok(Fork::Child) => stay(),
         Err(error) => {
-            eprintln!("shim: cannot make the pause process: {}", crate::error_chain(&error));
+            eprintln!("shim: cannot make the pause process: {}", base::error_chain(&error));
             ExitCode::FAILURE
         }
     }

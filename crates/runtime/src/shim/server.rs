@@ -78,7 +78,7 @@ pub(super) fn run(sandbox: &Path, listener: OwnedFd, first: OwnedFd) -> Result<(
 
 /// Says why there will be no shim.
 pub(super) fn tell_failure(connection: BorrowedFd<'_>, error: &dyn std::error::Error) {
-    let message = Message::Failed { message: crate::error_chain(error) };
+    let message = Message::Failed { message: base::error_chain(error) };
     let sent = serde_json::to_vec(&message)
         .map_err(io::Error::from)
         .and_then(|bytes| descriptors::send(connection, &bytes, &[]));
@@ -226,7 +226,7 @@ impl Server {
     fn accept(&mut self) {
         match descriptors::accept(self.listener.as_fd()) {
             Ok(connection) => self.add_connection(connection),
-            Err(error) => eprintln!("shim: {}", crate::error_chain(&error)),
+            Err(error) => eprintln!("shim: {}", base::error_chain(&error)),
         }
     }
 
@@ -423,7 +423,7 @@ impl Server {
         because: Option<String>,
     ) -> Refused {
         if let Err(error) = self.engine.delete(container) {
-            eprintln!("shim: {}", crate::error_chain(&error));
+            eprintln!("shim: {}", base::error_chain(&error));
         }
         let mut refused = refused(error);
         if let Some(because) = because.filter(|_| matches!(error, container::StartError::Create(_))) {
@@ -442,7 +442,7 @@ impl Server {
             Ok(true) => return Ok(Done::Ok),
             Ok(false) => {}
             // youki has no signals for real-time use, and what cannot be stopped would stay for ever.
-            Err(error) => eprintln!("shim: {}", crate::error_chain(&error)),
+            Err(error) => eprintln!("shim: {}", base::error_chain(&error)),
         }
         it.signal(signal).map(|()| Done::Ok).map_err(refused)
     }
@@ -483,7 +483,7 @@ impl Server {
         for (id, it) in &self.containers {
             kill_cgroup(&it.plan.cgroup);
             if let Err(error) = self.engine.delete(id) {
-                eprintln!("shim: {}", crate::error_chain(&error));
+                eprintln!("shim: {}", base::error_chain(&error));
             }
         }
         if let Some(pause) = &mut self.pause {
@@ -513,12 +513,12 @@ fn exec_streams(wanted: [bool; 3], received: Vec<OwnedFd>) -> ExecStreams {
 fn kill_cgroup(path: &str) {
     let killed = sys::cgroup::Cgroups::detect().and_then(|cgroups| cgroups.kill(path, KILL_TIMEOUT));
     if let Err(error) = killed {
-        eprintln!("shim: {}", crate::error_chain(&error));
+        eprintln!("shim: {}", base::error_chain(&error));
     }
 }
 
 fn refused(error: impl std::error::Error) -> Refused {
-    Refused { not_found: false, message: crate::error_chain(&error) }
+    Refused { not_found: false, message: base::error_chain(&error) }
 }
 
 /// A wait status as a shell would say it.

@@ -114,7 +114,7 @@ impl Shim {
         super::take_name("knarr-shim");
         if let Err(error) = sys::process::set_arguments(&[crate::zygote::NAME, "shim", &sandbox]) {
             // It works under its parent's name, too.
-            eprintln!("shim: keeps the zygote's arguments: {}", crate::error_chain(&error));
+            eprintln!("shim: keeps the zygote's arguments: {}", base::error_chain(&error));
         }
         server::run(&self.sandbox, self.listener, self.connection)
     }

@@ -1,21 +1,14 @@
 //! Documents of issuers.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
-use rustls::RootCertStore;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// The longest document that is read.
 const DOCUMENT_BYTES_MAX: usize = 1 << 20;
-/// Where hosts keep the authorities that they trust.
-const HOST_AUTHORITIES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// GET of a document, over TLS only. `ca_pem` are the authorities that are trusted, the host's if it is empty; `token`
 /// says who asks.
@@ -59,16 +52,9 @@ pub(super) async fn get(ca_pem: &[u8], url: &str, token: Option<&str>) -> Result
 }
 
 fn connector(ca_pem: &[u8]) -> Result<TlsConnector, String> {
-    let text = |failure: &dyn std::fmt::Display| failure.to_string();
-    let of_host = || HOST_AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
-    let pem = if ca_pem.is_empty() { of_host() } else { ca_pem.to_vec() };
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|failure| text(&failure))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
+    let roots = match ca_pem.is_empty() {
+        true => tls::authorities_of_host(),
+        false => tls::usable_authorities(ca_pem),
+    };
+    tls::connector(tls::Trust::Authorities(roots), None, &[]).map_err(|failure| failure.to_string())
 }

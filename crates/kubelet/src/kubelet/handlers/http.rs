@@ -2,7 +2,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -144,7 +143,8 @@ async fn exchange(call: &HttpCall) -> Result<Answer, String> {
         return request(call, TokioIo::new(stream)).await;
     }
     let name = rustls::pki_types::ServerName::try_from(call.host.clone()).map_err(|e| e.to_string())?;
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(tls_config()));
+    // A probe asks whether the container answers, not who it is.
+    let connector = tls::connector(tls::Trust::Anybody, None, &[]).map_err(|e| e.to_string())?;
     let opening = Opening { stream, heard: Vec::new() };
     match connector.connect(name, opening).into_fallible().await {
         Ok(stream) => request(call, TokioIo::new(stream)).await,
@@ -200,20 +200,6 @@ where
     }
 }
 
-fn tls_config() -> rustls::ClientConfig {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = Arc::new(AnyCertificate(provider.clone()));
-    let builder =
-        rustls::ClientConfig::builder_with_provider(provider).with_protocol_versions(rustls::ALL_VERSIONS);
-    match builder {
-        Ok(builder) => builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth(),
-        // Both versions are compiled in, so this does not happen; the default checks more, never less.
-        Err(_) => rustls::ClientConfig::builder()
-            .with_root_certificates(rustls::RootCertStore::empty())
-            .with_no_client_auth(),
-    }
-}
-
 /// How an answer in HTTP begins.
 const HTTP: &[u8] = b"HTTP/";
 
@@ -249,45 +235,6 @@ impl AsyncWrite for Opening {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-/// Takes any certificate: a probe asks whether the container answers, not who it is.
-#[derive(Debug)]
-struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
-
-impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &rustls::pki_types::CertificateDer<'_>,
-        _intermediates: &[rustls::pki_types::CertificateDer<'_>],
-        _server_name: &rustls::pki_types::ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: rustls::pki_types::UnixTime,
-    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
-        Ok(rustls::client::danger::ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &rustls::pki_types::CertificateDer<'_>,
-        dss: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &rustls::pki_types::CertificateDer<'_>,
-        dss: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

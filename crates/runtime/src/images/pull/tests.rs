@@ -259,7 +259,7 @@ impl Node {
     async fn pull(&self, name: &str, password: &str) -> Result<Image, String> {
         let credentials = Credentials::from_parts("knarr", password, "", "", "").unwrap();
         let pulled = self.puller.pull(name, credentials, |_| {}).await;
-        pulled.map_err(|error| crate::error_chain(&*error))
+        pulled.map_err(|error| base::error_chain(&*error))
     }
 
     fn file(&self, image: &Image, name: &str) -> Vec<u8> {
@@ -332,7 +332,7 @@ async fn who_may_not_is_told_so_and_the_settings_can_change_while_it_runs() {
         )
     );
     let anonymous = node.puller.pull(&name, None, |_| {}).await.unwrap_err();
-    assert!(crate::error_chain(&*anonymous).ends_with("authorization failed: no basic auth credentials"));
+    assert!(base::error_chain(&*anonymous).ends_with("authorization failed: no basic auth credentials"));
     let settings =
         server.settings(&authority).replace("tls:", "auth: {username: knarr, password: secret}, tls:");
     fs::write(node.dir.path().join("registries.yaml"), settings).unwrap();
