@@ -146,3 +146,6 @@ fn is_lasting(request: &Request<Body>) -> bool {
     });
     is_followed || request.headers().contains_key(header::UPGRADE)
 }
+
+#[cfg(test)]
+mod tests;
