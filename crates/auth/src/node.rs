@@ -3,18 +3,18 @@
 //! Kept up to date Pod by Pod. An object is reachable from a node through a Pod there; a PersistentVolume through
 //! the claim it is bound to. Source: `plugin/pkg/auth/authorizer/node`, KEP-4601.
 
+mod objects;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use k8s_openapi::api::certificates::v1beta1::PodCertificateRequest;
-use k8s_openapi::api::core::v1::{Container, PersistentVolume, Pod};
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use k8s_openapi::api::resource::v1::ResourceSlice;
-use k8s_openapi::api::storage::v1::VolumeAttachment;
 use machinery::features::Feature;
 use serde_json::Value;
 
 use crate::rbac::allows;
 use crate::{Attributes, Decision, UserInfo};
+use objects::Container;
+pub use objects::{ForNode, PersistentVolume, Pod};
 
 /// Something that a Pod needs: a resource, and its key (`namespace/name`, or `name`).
 type Thing = (&'static str, String);
@@ -51,15 +51,13 @@ impl Default for NodeRules {
 impl NodeGraph {
     /// Adds a Pod, or replaces what was known of it.
     pub fn insert_pod(&mut self, pod: &Pod) {
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let name = pod.metadata.name.as_deref().unwrap_or_default();
-        self.remove_pod(namespace, name);
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        self.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
+        let node = pod.spec.node_name.clone();
         if node.is_empty() {
             return;
         }
-        let key = format!("{namespace}/{name}");
-        let mut things = needs(pod, namespace, name);
+        let key = pod.metadata.key();
+        let mut things = needs(pod);
         things.insert(("pods", key.clone()));
         for thing in &things {
             *self.needed.entry(thing.clone()).or_default().entry(node.clone()).or_default() += 1;
@@ -86,14 +84,13 @@ impl NodeGraph {
 
     /// Adds a volume, or replaces what was known of it.
     pub fn insert_volume(&mut self, volume: &PersistentVolume) {
-        let name = volume.metadata.name.clone().unwrap_or_default();
+        let name = volume.metadata.name.clone();
         self.remove_volume(&name);
-        let Some(spec) = &volume.spec else { return };
-        let Some(claim) = &spec.claim_ref else { return };
-        let namespace = claim.namespace.clone().unwrap_or_default();
-        let key = format!("{namespace}/{}", claim.name.clone().unwrap_or_default());
+        let Some(claim) = volume.spec.get("claimRef").filter(|claim| claim.is_object()) else { return };
+        let namespace = text(claim, "/namespace");
+        let key = format!("{namespace}/{}", text(claim, "/name"));
         let mut things = BTreeSet::new();
-        collect_secret_refs(&serde_json::to_value(spec).unwrap_or_default(), &namespace, &mut things);
+        collect_secret_refs(&volume.spec, namespace, &mut things);
         for thing in &things {
             self.of_volumes.entry(thing.clone()).or_default().insert(name.clone());
         }
@@ -114,9 +111,9 @@ impl NodeGraph {
     }
 
     /// Adds an attachment, or replaces what was known of it.
-    pub fn insert_attachment(&mut self, attachment: &VolumeAttachment) {
-        let name = attachment.metadata.name.clone().unwrap_or_default();
-        self.attachments.insert(name, attachment.spec.node_name.clone());
+    pub fn insert_attachment(&mut self, attachment: &ForNode) {
+        let node = attachment.spec.node_name.clone().unwrap_or_default();
+        self.attachments.insert(attachment.metadata.name.clone(), node);
     }
 
     /// Forgets an attachment.
@@ -125,8 +122,8 @@ impl NodeGraph {
     }
 
     /// Adds a slice of devices, or replaces what was known of it; only those of one node are a node's.
-    pub fn insert_slice(&mut self, slice: &ResourceSlice) {
-        let name = slice.metadata.name.clone().unwrap_or_default();
+    pub fn insert_slice(&mut self, slice: &ForNode) {
+        let name = slice.metadata.name.clone();
         match slice.spec.node_name.clone().filter(|node| !node.is_empty()) {
             Some(node) => drop(self.slices.insert(name, node)),
             None => self.remove_slice(&name),
@@ -139,10 +136,9 @@ impl NodeGraph {
     }
 
     /// Adds a request for a Pod's certificate; what it says never changes.
-    pub fn insert_certificate_request(&mut self, request: &PodCertificateRequest) {
-        let (namespace, name) = (request.metadata.namespace.as_deref(), request.metadata.name.as_deref());
-        let key = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
-        self.certificate_requests.insert(key, request.spec.node_name.clone());
+    pub fn insert_certificate_request(&mut self, request: &ForNode) {
+        let node = request.spec.node_name.clone().unwrap_or_default();
+        self.certificate_requests.insert(request.metadata.key(), node);
     }
 
     /// Forgets a request for a Pod's certificate.
@@ -379,63 +375,48 @@ fn selects(selector: &str, field: &str, value: &str) -> bool {
 
 /// The Secrets that a Pod names, by their keys.
 pub fn secrets_of(pod: &Pod) -> BTreeSet<String> {
-    let meta = &pod.metadata;
-    let all =
-        needs(pod, meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
+    let all = needs(pod);
     all.into_iter().filter(|(resource, _)| *resource == "secrets").map(|(_, key)| key).collect()
 }
 
 /// What a Pod needs. Mirror Pods need nothing: the node made them.
-fn needs(pod: &Pod, namespace: &str, name: &str) -> BTreeSet<Thing> {
+fn needs(pod: &Pod) -> BTreeSet<Thing> {
     let mut things = BTreeSet::new();
-    let is_mirror = pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR_ANNOTATION));
-    let Some(spec) = pod.spec.as_ref().filter(|_| !is_mirror) else { return things };
+    let Pod { metadata, spec, status } = pod;
+    if metadata.annotations.contains_key(MIRROR_ANNOTATION) {
+        return things;
+    }
+    let namespace = &metadata.namespace;
     let mut add = |resource: &'static str, name: &str| {
         if !name.is_empty() {
             things.insert((resource, format!("{namespace}/{name}")));
         }
     };
-    add("serviceaccounts", spec.service_account_name.as_deref().unwrap_or_default());
-    for secret in spec.image_pull_secrets.iter().flatten() {
+    add("serviceaccounts", &spec.service_account_name);
+    for secret in &spec.image_pull_secrets {
         add("secrets", &secret.name);
     }
-    for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
+    for container in spec.init_containers.iter().chain(&spec.containers).chain(&spec.ephemeral_containers) {
         container_needs(container, &mut add);
     }
-    for container in spec.ephemeral_containers.iter().flatten() {
-        let same = Container {
-            env: container.env.clone(),
-            env_from: container.env_from.clone(),
-            ..Container::default()
-        };
-        container_needs(&same, &mut add);
-    }
-    for claim in pod.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten()) {
+    for claim in status.resource_claim_statuses.iter().chain(&spec.resource_claims) {
         add("resourceclaims", claim.resource_claim_name.as_deref().unwrap_or_default());
     }
-    for claim in spec.resource_claims.iter().flatten() {
-        add("resourceclaims", claim.resource_claim_name.as_deref().unwrap_or_default());
-    }
-    for volume in spec.volumes.iter().flatten() {
-        if volume.ephemeral.is_some() {
-            add("persistentvolumeclaims", &format!("{name}-{}", volume.name));
+    for volume in &spec.volumes {
+        if volume.get("ephemeral").is_some_and(|source| !source.is_null()) {
+            add("persistentvolumeclaims", &format!("{}-{}", metadata.name, text(volume, "/name")));
         }
-        if let Some(claim) = &volume.persistent_volume_claim {
-            add("persistentvolumeclaims", &claim.claim_name);
-        }
-        if let Some(secret) = &volume.secret {
-            add("secrets", secret.secret_name.as_deref().unwrap_or_default());
-        }
-        if let Some(map) = &volume.config_map {
-            add("configmaps", &map.name);
-        }
-        for source in volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()) {
-            add("secrets", source.secret.as_ref().map_or("", |secret| &secret.name));
-            add("configmaps", source.config_map.as_ref().map_or("", |map| &map.name));
+        add("persistentvolumeclaims", text(volume, "/persistentVolumeClaim/claimName"));
+        add("secrets", text(volume, "/secret/secretName"));
+        add("configmaps", text(volume, "/configMap/name"));
+        let sources = volume.pointer("/projected/sources").and_then(Value::as_array);
+        for source in sources.into_iter().flatten() {
+            add("secrets", text(source, "/secret/name"));
+            add("configmaps", text(source, "/configMap/name"));
         }
     }
-    for volume in spec.volumes.iter().flatten() {
-        collect_secret_refs(&serde_json::to_value(volume).unwrap_or_default(), namespace, &mut things);
+    for volume in &spec.volumes {
+        collect_secret_refs(volume, namespace, &mut things);
     }
     things
 }
@@ -443,14 +424,19 @@ fn needs(pod: &Pod, namespace: &str, name: &str) -> BTreeSet<Thing> {
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 fn container_needs(container: &Container, add: &mut impl FnMut(&'static str, &str)) {
-    for source in container.env_from.iter().flatten() {
+    for source in &container.env_from {
         add("secrets", source.secret_ref.as_ref().map_or("", |secret| &secret.name));
         add("configmaps", source.config_map_ref.as_ref().map_or("", |map| &map.name));
     }
-    for source in container.env.iter().flatten().filter_map(|env| env.value_from.as_ref()) {
+    for source in container.env.iter().filter_map(|env| env.value_from.as_ref()) {
         add("secrets", source.secret_key_ref.as_ref().map_or("", |secret| &secret.name));
         add("configmaps", source.config_map_key_ref.as_ref().map_or("", |map| &map.name));
     }
+}
+
+/// The text at a JSON pointer; empty if there is none.
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Secrets that volume plugins name: every field of a source that ends in `secretRef`, and Azure's.

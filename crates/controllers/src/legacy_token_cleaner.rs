@@ -13,7 +13,7 @@ use controller::{Action, Change, Controller, Informers, Patch, Plan, Propagation
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod as WholePod, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use serde_json::json;
 
 use crate::object::{annotation, created, is_deleting, key, label, name, namespace, uid};
@@ -104,15 +104,18 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
     let account = informers.informer::<ServiceAccount>().get(&format!("{place}/{account}"));
     let tracking = informers.scoped::<ConfigMap>(tracking()).get(TRACKING);
     let pods = informers.informer::<Pod>().in_namespace(place);
-    let is_mounted = pods.iter().any(|pod| auth::node::secrets_of(&whole(pod)).contains(key));
+    let is_mounted = pods.iter().any(|pod| auth::node::secrets_of(&named_by(pod)).contains(key));
     let unused = signed(Options::of(informers).legacy_service_account_token_clean_up_period);
     Some(Snapshot { secret, account, tracking, is_mounted, unused })
 }
 
-/// What is known of the Pod, in upstream's type.
-fn whole(pod: &Pod) -> WholePod {
-    let spec = pod.spec.as_ref().and_then(|spec| serde_json::from_value(json!(spec)).ok());
-    WholePod { metadata: pod.metadata.clone(), spec, status: None }
+/// What the Pod names, as the Node authorizer reads it.
+fn named_by(pod: &Pod) -> auth::node::Pod {
+    let meta = &pod.metadata;
+    let annotations = meta.annotations.clone().unwrap_or_default();
+    let meta = json!({"name": name(meta), "namespace": namespace(meta), "annotations": annotations});
+    let spec = pod.spec.clone().unwrap_or_default();
+    serde_json::from_value(json!({"metadata": meta, "spec": spec})).unwrap_or_default()
 }
 
 /// Decides whether the token is marked, or goes.

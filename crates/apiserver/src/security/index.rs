@@ -2,6 +2,7 @@
 
 use auth::authorizer::Authorizer;
 use k8s_openapi::Resource;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use schema::walk::zeros;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -105,15 +106,29 @@ fn removal(prefix: &str, object: &CachedObject) -> Option<Update> {
 /// an old version what the new one may not mean.
 pub(super) fn insertion(prefix: &str, object: &CachedObject) -> Option<Update> {
     let added = match prefix {
-        CLUSTER_ROLES => with(object, |all, role| all.rbac_mut().insert_cluster_role(role)),
-        CLUSTER_ROLE_BINDINGS => with(object, |all, b| all.rbac_mut().insert_cluster_role_binding(b)),
-        ROLES => with(object, |all, role| all.rbac_mut().insert_role(role)),
-        ROLE_BINDINGS => with(object, |all, binding| all.rbac_mut().insert_role_binding(binding)),
-        PODS => with(object, |all, pod| all.nodes_mut().insert_pod(pod)),
-        VOLUMES => with(object, |all, volume| all.nodes_mut().insert_volume(volume)),
-        ATTACHMENTS => with(object, |all, attachment| all.nodes_mut().insert_attachment(attachment)),
-        SLICES => with(object, |all, slice| all.nodes_mut().insert_slice(slice)),
-        CERTIFICATE_REQUESTS => with(object, |all, r| all.nodes_mut().insert_certificate_request(r)),
+        CLUSTER_ROLES => with::<ClusterRole>(object, |all, role| all.rbac_mut().insert_cluster_role(role)),
+        CLUSTER_ROLE_BINDINGS => with::<ClusterRoleBinding>(object, |all, binding| {
+            all.rbac_mut().insert_cluster_role_binding(binding)
+        }),
+        ROLES => with::<Role>(object, |all, role| all.rbac_mut().insert_role(role)),
+        ROLE_BINDINGS => {
+            with::<RoleBinding>(object, |all, binding| all.rbac_mut().insert_role_binding(binding))
+        }
+        PODS => part(["", "v1", "Pod"], object, |all, pod| all.nodes_mut().insert_pod(pod)),
+        VOLUMES => part(["", "v1", "PersistentVolume"], object, |all, volume| {
+            all.nodes_mut().insert_volume(volume);
+        }),
+        ATTACHMENTS => part(["storage.k8s.io", "v1", "VolumeAttachment"], object, |all, attachment| {
+            all.nodes_mut().insert_attachment(attachment);
+        }),
+        SLICES => part(["resource.k8s.io", "v1", "ResourceSlice"], object, |all, slice| {
+            all.nodes_mut().insert_slice(slice);
+        }),
+        CERTIFICATE_REQUESTS => {
+            part(["certificates.k8s.io", "v1beta1", "PodCertificateRequest"], object, |all, request| {
+                all.nodes_mut().insert_certificate_request(request);
+            })
+        }
         _ => return None,
     };
     match added {
@@ -129,7 +144,16 @@ fn with<K: DeserializeOwned + Resource + 'static>(
     object: &CachedObject,
     take: impl FnOnce(&mut Authorizer, &K) + 'static,
 ) -> Result<Update, serde_json::Error> {
-    let typed: K = zeros::decode([K::GROUP, K::VERSION, K::KIND], &object.json)?;
+    part([K::GROUP, K::VERSION, K::KIND], object, take)
+}
+
+/// The same of a type that has a part of the kind's fields.
+fn part<K: DeserializeOwned + 'static>(
+    kind: [&str; 3],
+    object: &CachedObject,
+    take: impl FnOnce(&mut Authorizer, &K) + 'static,
+) -> Result<Update, serde_json::Error> {
+    let typed: K = zeros::decode(kind, &object.json)?;
     Ok(Box::new(move |authorizer| take(authorizer, &typed)))
 }
 

@@ -90,9 +90,10 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, connections: Arc<At
                     Ok::<_, Infallible>(Response::new(body))
                 }
             });
-            let _ = auto::Builder::new(TokioExecutor::new())
+            auto::Builder::new(TokioExecutor::new())
                 .serve_connection(TokioIo::new(stream), service)
-                .await;
+                .await
+                .ok();
         });
     }
 }
