@@ -17,7 +17,7 @@ mod pod_control;
 mod scale;
 mod selection;
 mod share;
-mod unread;
+mod transform;
 
 pub mod deployment;
 pub mod replica_set;
@@ -65,7 +65,7 @@ use controller::Controller;
 use machinery::features::Feature;
 
 pub use selection::Selection;
-pub use unread::leave_out;
+pub use transform::set_transforms;
 
 /// Every controller that may run: also those that somebody has to name.
 pub fn known() -> impl Iterator<Item = &'static Controller> {

@@ -76,11 +76,11 @@ pub const CONTROLLER: Controller = Controller {
     queue: "gateway",
     sources: |_| {
         vec![
-            Source::guest::<GatewayClass>(VERSIONS, |_, _| all(), |_| all()),
-            Source::guest::<Gateway>(VERSIONS, |_, _| all(), |_| all()),
-            Source::guest::<HttpRoute>(VERSIONS, |_, _| all(), |_| all()),
-            Source::guest::<GrpcRoute>(VERSIONS, |_, _| all(), |_| all()),
-            Source::guest::<ReferenceGrant>(VERSIONS, |_, _| all(), |_| all()),
+            Source::dynamic::<GatewayClass>(VERSIONS, |_, _| all(), |_| all()),
+            Source::dynamic::<Gateway>(VERSIONS, |_, _| all(), |_| all()),
+            Source::dynamic::<HttpRoute>(VERSIONS, |_, _| all(), |_| all()),
+            Source::dynamic::<GrpcRoute>(VERSIONS, |_, _| all(), |_| all()),
+            Source::dynamic::<ReferenceGrant>(VERSIONS, |_, _| all(), |_| all()),
             Source::of::<Service>(|_, informers| if_any(informers)),
             Source::of::<Namespace>(|_, informers| if_any(informers)),
             Source::of::<Ingress>(|_, informers| if_any(informers)),

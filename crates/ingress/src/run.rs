@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::informer::Unread;
+use controller::informer::Transform;
 use controller::{Informer, Informers, Scope};
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -48,9 +48,9 @@ struct Sources {
 impl Sources {
     fn of(informers: &Informers, ports: Ports) -> Self {
         // What is told of them is the control plane's.
-        informers.leave_out::<Gateway>(Unread::new([("", "status")]));
-        informers.leave_out::<HttpRoute>(Unread::new([("", "status")]));
-        informers.leave_out::<GrpcRoute>(Unread::new([("", "status")]));
+        informers.set_transform::<Gateway>(Transform::without([("", "status")]));
+        informers.set_transform::<HttpRoute>(Transform::without([("", "status")]));
+        informers.set_transform::<GrpcRoute>(Transform::without([("", "status")]));
         Self {
             ingresses: informers.informer(),
             classes: informers.informer(),

@@ -1,32 +1,32 @@
 //! The objects of these kinds that are known while they are served.
 
-use controller::{Guest, Informers};
+use controller::{DynamicKind, Informers};
 
 use super::object::{Gateway, GatewayClass, GrpcRoute, HttpRoute, ReferenceGrant, VERSIONS};
 
 /// All of them.
 pub struct Known {
     /// Classes.
-    pub classes: Guest<GatewayClass>,
+    pub classes: DynamicKind<GatewayClass>,
     /// Gateways.
-    pub gateways: Guest<Gateway>,
+    pub gateways: DynamicKind<Gateway>,
     /// HTTPRoutes.
-    pub http_routes: Guest<HttpRoute>,
+    pub http_routes: DynamicKind<HttpRoute>,
     /// GRPCRoutes.
-    pub grpc_routes: Guest<GrpcRoute>,
+    pub grpc_routes: DynamicKind<GrpcRoute>,
     /// ReferenceGrants.
-    pub grants: Guest<ReferenceGrant>,
+    pub grants: DynamicKind<ReferenceGrant>,
 }
 
 impl Known {
     /// Of these informers.
     pub fn of(informers: &Informers) -> Self {
         Self {
-            classes: Guest::of(informers, VERSIONS),
-            gateways: Guest::of(informers, VERSIONS),
-            http_routes: Guest::of(informers, VERSIONS),
-            grpc_routes: Guest::of(informers, VERSIONS),
-            grants: Guest::of(informers, VERSIONS),
+            classes: DynamicKind::of(informers, VERSIONS),
+            gateways: DynamicKind::of(informers, VERSIONS),
+            http_routes: DynamicKind::of(informers, VERSIONS),
+            grpc_routes: DynamicKind::of(informers, VERSIONS),
+            grants: DynamicKind::of(informers, VERSIONS),
         }
     }
 

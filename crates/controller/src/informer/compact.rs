@@ -3,7 +3,7 @@
 //! JSON does not say how long a list is, so a vector of items below 1 KiB is given room for four of them as soon as there
 //! is one. Most lists of a Pod have one item, of hundreds of bytes: half of the memory of a Pod would be such room. Here
 //! each list says that it has one item; vectors begin with room for it, and grow as ever if there are more. What nobody reads
-//! (`unread.rs`) is passed over.
+//! (`transform.rs`) is passed over.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
-use super::unread::Unread;
+use super::transform::Transform;
 
 /// Decodes JSON, without what nobody reads.
 ///
@@ -22,38 +22,38 @@ use super::unread::Unread;
 /// Those of `serde_json`.
 pub(super) fn decode<T: DeserializeOwned>(
     text: &str,
-    unread: Option<&Unread>,
+    transform: Option<&Transform>,
 ) -> Result<T, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_str(text);
-    let value = T::deserialize(Snug { inner: &mut json, unread })?;
+    let value = T::deserialize(Compact { inner: &mut json, transform })?;
     json.end()?;
     Ok(value)
 }
 
 /// A deserializer, or what it hands on, whose lists say that they have one item; without what nobody reads.
-struct Snug<'u, T> {
+struct Compact<'u, T> {
     inner: T,
-    unread: Option<&'u Unread>,
+    transform: Option<&'u Transform>,
 }
 
 /// The fields of an object.
 struct Fields<'u, A> {
     inner: A,
-    unread: Option<&'u Unread>,
+    transform: Option<&'u Transform>,
     /// Of the field whose name was read last.
-    of_field: Option<&'u Unread>,
+    of_field: Option<&'u Transform>,
 }
 
 /// Methods of a deserializer that hand a visitor on.
 macro_rules! deserialize {
     ($($method:ident($($argument:ident: $type:ty),*))*) => {$(
         fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, D::Error> {
-            self.inner.$method($($argument,)* Snug { inner: visitor, unread: self.unread })
+            self.inner.$method($($argument,)* Compact { inner: visitor, transform: self.transform })
         }
     )*};
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Snug<'_, D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Compact<'_, D> {
     type Error = D::Error;
 
     deserialize! {
@@ -86,7 +86,7 @@ macro_rules! visit {
     )*};
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Snug<'_, V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for Compact<'_, V> {
     type Value = V::Value;
 
     visit! {
@@ -111,19 +111,19 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Snug<'_, V> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, value: D) -> Result<V::Value, D::Error> {
-        self.inner.visit_some(Snug { inner: value, unread: self.unread })
+        self.inner.visit_some(Compact { inner: value, transform: self.transform })
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, value: D) -> Result<V::Value, D::Error> {
-        self.inner.visit_newtype_struct(Snug { inner: value, unread: self.unread })
+        self.inner.visit_newtype_struct(Compact { inner: value, transform: self.transform })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_seq(Snug { inner: items, unread: self.unread })
+        self.inner.visit_seq(Compact { inner: items, transform: self.transform })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_map(Fields { inner: fields, unread: self.unread, of_field: None })
+        self.inner.visit_map(Fields { inner: fields, transform: self.transform, of_field: None })
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
@@ -131,16 +131,16 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Snug<'_, V> {
     }
 }
 
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Snug<'_, A> {
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Compact<'_, A> {
     type Error = A::Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        let Some(unread) = self.unread.filter(|unread| unread.chooses()) else {
-            return self.inner.next_element_seed(Snug { inner: seed, unread: self.unread });
+        let Some(transform) = self.transform.filter(|transform| transform.chooses()) else {
+            return self.inner.next_element_seed(Compact { inner: seed, transform: self.transform });
         };
         while let Some(item) = self.inner.next_element::<&RawValue>()? {
-            if unread.keeps(item.get()) {
-                let kept = seed.deserialize(Snug { inner: item, unread: self.unread });
+            if transform.keeps(item.get()) {
+                let kept = seed.deserialize(Compact { inner: item, transform: self.transform });
                 return kept.map(Some).map_err(A::Error::custom);
             }
         }
@@ -149,7 +149,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Snug<'_, A> {
 
     fn size_hint(&self) -> Option<usize> {
         // Of a list that is chosen from perhaps nothing is kept.
-        let least = usize::from(!self.unread.is_some_and(Unread::chooses));
+        let least = usize::from(!self.transform.is_some_and(Transform::chooses));
         self.inner.size_hint().or(Some(least))
     }
 }
@@ -158,12 +158,12 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        let Some(unread) = self.unread else {
-            return self.inner.next_key_seed(Snug { inner: seed, unread: None });
+        let Some(transform) = self.transform else {
+            return self.inner.next_key_seed(Compact { inner: seed, transform: None });
         };
         while let Some(name) = self.inner.next_key_seed(Name)? {
-            self.of_field = unread.of(&name);
-            if !self.of_field.is_some_and(Unread::is_all) {
+            self.of_field = transform.of(&name);
+            if !self.of_field.is_some_and(Transform::is_all) {
                 return seed.deserialize(name.into_deserializer()).map(Some);
             }
             self.inner.next_value::<IgnoredAny>()?;
@@ -172,7 +172,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        self.inner.next_value_seed(Snug { inner: seed, unread: self.of_field })
+        self.inner.next_value_seed(Compact { inner: seed, transform: self.of_field })
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -180,11 +180,11 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
     }
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Snug<'_, S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Compact<'_, S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<S::Value, D::Error> {
-        self.inner.deserialize(Snug { inner: value, unread: self.unread })
+        self.inner.deserialize(Compact { inner: value, transform: self.transform })
     }
 }
 
@@ -244,17 +244,17 @@ mod tests {
         assert_eq!(rooms, [Some(1); 6]);
     }
 
-    fn unread(paths: &[&'static str]) -> Unread {
-        Unread::new(paths.iter().map(|path| ("", *path)))
+    fn transform(paths: &[&'static str]) -> Transform {
+        Transform::without(paths.iter().map(|path| ("", *path)))
     }
 
     fn check<T: DeserializeOwned + PartialEq + fmt::Debug>(text: &str) {
-        let (snug, plain) = (decode::<T>(text, None), serde_json::from_str::<T>(text));
+        let (compact, plain) = (decode::<T>(text, None), serde_json::from_str::<T>(text));
         let told = |error: serde_json::Error| error.to_string();
         let plain = plain.map_err(told);
-        assert_eq!(snug.map_err(told).as_ref(), plain.as_ref(), "{text}");
+        assert_eq!(compact.map_err(told).as_ref(), plain.as_ref(), "{text}");
         // Where something is left out that is not there, all is there.
-        let some = unread(&["spec.nothing", "spec.containers.nothing", "nothing[a]"]);
+        let some = transform(&["spec.nothing", "spec.containers.nothing", "nothing[a]"]);
         assert_eq!(decode::<T>(text, Some(&some)).map_err(told).as_ref(), plain.as_ref(), "{text}");
     }
 
@@ -285,8 +285,8 @@ mod tests {
         }
     }
 
-    fn check_unread(paths: &[&'static str], text: &str, expect: &str) {
-        let found: Pod = decode(text, Some(&unread(paths))).expect(text);
+    fn check_transform(paths: &[&'static str], text: &str, expect: &str) {
+        let found: Pod = decode(text, Some(&transform(paths))).expect(text);
         let expect: Pod = serde_json::from_str(expect).expect(expect);
         assert_eq!(found, expect, "{paths:?} of {text}");
     }
@@ -304,26 +304,26 @@ mod tests {
             "spec.volumes.secret.items",
             "status",
         ];
-        check_unread(
+        check_transform(
             &all,
             text,
             r#"{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"i"},{"name":"b"}],
                 "volumes":[{"name":"w","secret":{"secretName":"s"}}]}}"#,
         );
         // Only where it stands: names elsewhere are others.
-        check_unread(
+        check_transform(
             &["env", "containers", "name", "secret"],
             text.replace(",null]", "]").as_str(),
             &text.replace(",null]", "]"),
         );
         let found: Pod =
-            decode(r#"{"spec":{"containers":[],"volumes":[{"name":"a"}]}}"#, Some(&unread(&all))).unwrap();
+            decode(r#"{"spec":{"containers":[],"volumes":[{"name":"a"}]}}"#, Some(&transform(&all))).unwrap();
         assert_eq!(found.spec.unwrap().volumes.unwrap().capacity(), 0);
     }
 
     #[test]
     fn what_is_wrong_is_told_wherever_it_is_kept() {
-        let some = unread(&["spec.containers.env", "spec.volumes[secret]"]);
+        let some = transform(&["spec.containers.env", "spec.volumes[secret]"]);
         let is_good = |text: &str| decode::<Pod>(text, Some(&some)).is_ok();
         assert!(is_good(r#"{"spec":{"containers":[{"name":"a","env":7}],"volumes":[7]}}"#));
         for text in [

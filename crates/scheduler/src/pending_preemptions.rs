@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// The Pods that wait for victims to leave.
 #[derive(Debug, Default)]
-pub struct Departures {
+pub struct PendingPreemptions {
     waiting: HashMap<String, Waiting>,
     /// By the victim's uid: the keys of those who wait.
     victims: HashMap<String, BTreeSet<String>>,
@@ -19,7 +19,7 @@ struct Waiting {
     is_told: bool,
 }
 
-impl Departures {
+impl PendingPreemptions {
     /// These victims, by uid, are told to go for the Pod `key` from now on.
     pub fn begin(&mut self, key: &str, victims: impl Iterator<Item = String>) {
         self.end(key);
@@ -75,34 +75,38 @@ impl Departures {
 mod tests {
     use super::*;
 
-    fn two() -> Departures {
-        let mut departures = Departures::default();
-        departures.begin("p", ["a".to_owned(), "b".to_owned()].into_iter());
-        departures
+    fn two() -> PendingPreemptions {
+        let mut pending_preemptions = PendingPreemptions::default();
+        pending_preemptions.begin("p", ["a".to_owned(), "b".to_owned()].into_iter());
+        pending_preemptions
     }
 
     #[test]
     fn a_wait_ends_when_all_are_told_and_have_left_in_whatever_order() {
-        let mut departures = two();
-        assert!(departures.left("a").is_empty() && departures.left("b").is_empty());
-        assert!(departures.told("p"));
-        let mut departures = two();
-        assert!(!departures.told("p") && departures.left("b").is_empty() && departures.left("b").is_empty());
-        assert_eq!(departures.left("a"), ["p"]);
-        assert!(departures.waiting.is_empty() && departures.victims.is_empty());
+        let mut pending_preemptions = two();
+        assert!(pending_preemptions.left("a").is_empty() && pending_preemptions.left("b").is_empty());
+        assert!(pending_preemptions.told("p"));
+        let mut pending_preemptions = two();
+        assert!(
+            !pending_preemptions.told("p")
+                && pending_preemptions.left("b").is_empty()
+                && pending_preemptions.left("b").is_empty()
+        );
+        assert_eq!(pending_preemptions.left("a"), ["p"]);
+        assert!(pending_preemptions.waiting.is_empty() && pending_preemptions.victims.is_empty());
     }
 
     #[test]
     fn one_victim_may_be_waited_for_by_several() {
-        let mut departures = two();
-        departures.begin("q", std::iter::once("a".to_owned()));
-        assert!(!departures.told("q"));
-        assert_eq!(departures.left("a"), ["q"]);
-        departures.begin("q", std::iter::once("b".to_owned()));
-        departures.end("p");
-        assert!(!departures.told("q"));
-        assert_eq!(departures.left("b"), ["q"]);
-        assert!(departures.told("unknown") && departures.left("unknown").is_empty());
-        assert!(departures.waiting.is_empty() && departures.victims.is_empty());
+        let mut pending_preemptions = two();
+        pending_preemptions.begin("q", std::iter::once("a".to_owned()));
+        assert!(!pending_preemptions.told("q"));
+        assert_eq!(pending_preemptions.left("a"), ["q"]);
+        pending_preemptions.begin("q", std::iter::once("b".to_owned()));
+        pending_preemptions.end("p");
+        assert!(!pending_preemptions.told("q"));
+        assert_eq!(pending_preemptions.left("b"), ["q"]);
+        assert!(pending_preemptions.told("unknown") && pending_preemptions.left("unknown").is_empty());
+        assert!(pending_preemptions.waiting.is_empty() && pending_preemptions.victims.is_empty());
     }
 }

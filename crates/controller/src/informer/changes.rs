@@ -1,4 +1,5 @@
-//! The changes that a subscriber has yet to look at, one for each key.
+//! Changes of objects, and the subscriptions that tell of them: what a subscriber has not taken yet is coalesced, one change
+//! for each key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ impl<K> Change<K> {
 
 /// A subscription.
 pub struct Changes<K> {
-    inbox: Arc<Inbox<K>>,
+    pending: Arc<PendingChanges<K>>,
     // Keeps the informer alive, and with it the sender of what comes next.
     _objects: Arc<dyn Objects<K>>,
 }
@@ -38,15 +39,15 @@ pub struct Changes<K> {
 impl<K> Changes<K> {
     /// Everything that is there, and then what changes.
     pub(super) fn of(objects: &Arc<dyn Objects<K>>) -> Self {
-        let inbox = Arc::new(Inbox { pending: Mutex::default(), arrived: Notify::new() });
-        objects.join(&inbox);
-        Self { inbox, _objects: objects.clone() }
+        let pending = Arc::new(PendingChanges { by_key: Mutex::default(), arrived: Notify::new() });
+        objects.join(&pending);
+        Self { pending, _objects: objects.clone() }
     }
 
     /// Waits for changes and takes all that have gathered, in key order.
     pub async fn next(&mut self) -> Vec<Change<K>> {
         loop {
-            let arrived = self.inbox.arrived.notified();
+            let arrived = self.pending.arrived.notified();
             let changes = self.take();
             if !changes.is_empty() {
                 return changes;
@@ -57,29 +58,29 @@ impl<K> Changes<K> {
 
     /// Takes all changes that have gathered, in key order.
     pub fn take(&self) -> Vec<Change<K>> {
-        std::mem::take(&mut *self.inbox.pending.lock()).into_values().collect()
+        std::mem::take(&mut *self.pending.by_key.lock()).into_values().collect()
     }
 }
 
-/// See the module.
-pub(crate) struct Inbox<K> {
-    pending: Mutex<BTreeMap<String, Change<K>>>,
+/// The changes that a subscriber has not taken yet.
+pub(crate) struct PendingChanges<K> {
+    by_key: Mutex<BTreeMap<String, Change<K>>>,
     arrived: Notify,
 }
 
-impl<K> Inbox<K> {
+impl<K> PendingChanges<K> {
     pub(super) fn push(&self, change: Change<K>) {
-        let mut pending = self.pending.lock();
-        match pending.get_mut(&change.key) {
+        let mut by_key = self.by_key.lock();
+        match by_key.get_mut(&change.key) {
             Some(waiting) => {
                 waiting.new = change.new;
                 waiting.revision = change.revision;
             }
             None => {
-                pending.insert(change.key.clone(), change);
+                by_key.insert(change.key.clone(), change);
             }
         }
-        drop(pending);
+        drop(by_key);
         self.arrived.notify_one();
     }
 }

@@ -1,12 +1,12 @@
-//! A Pod is given to a Node, and it is known for certain whether it has it.
+//! The confirmation of a binding: a Pod is bound, and it is known for certain whether it is.
 //!
-//! An answer that is lost says nothing: the Pod may be bound, or be bound yet. Who took its room back then would give it to
-//! somebody else. Upstream does, and leaves it to the kubelet to refuse one of the two.
+//! An answer that is lost says nothing: the Pod may be bound, or be bound yet. Who took its resources back then would give them
+//! to somebody else. Upstream does, and leaves it to the kubelet to refuse one of the two.
 
 use std::time::Duration;
 
 use controller::pod::Pod;
-use controller::{Action, Hands, Undone};
+use controller::{Action, ActionExecutor, Undone};
 use kube::api::Api;
 use serde_json::json;
 
@@ -16,14 +16,14 @@ use super::super::{names, uid};
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 const LOOK_AFTER_MAX: Duration = Duration::from_secs(10);
 
-/// Where a Pod is.
+/// The Node of a Pod, compared with the one that it is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// On the Node that it was given to.
-    There,
-    /// On none.
-    Nowhere,
-    /// On another, or it is gone.
+enum Assignment {
+    /// It is that Node.
+    Bound,
+    /// It has none.
+    Unbound,
+    /// It is another, or the Pod is gone.
     Elsewhere,
 }
 
@@ -38,10 +38,15 @@ enum Step {
 ///
 /// # Errors
 /// Why it is not bound.
-pub(super) async fn give(client: &kube::Client, hands: &Hands, pod: &Pod, node: &str) -> Result<(), String> {
+pub(super) async fn bind(
+    client: &kube::Client,
+    executor: &ActionExecutor,
+    pod: &Pod,
+    node: &str,
+) -> Result<(), String> {
     let (namespace, name) = names(pod);
     let api = Api::<Pod>::namespaced(client.clone(), namespace);
-    let mut undone = match hands.attempt(binding(pod, node)).await {
+    let mut undone = match executor.attempt(binding(pod, node)).await {
         Ok(()) => return Ok(()),
         Err(Undone::Refused(why)) => return Err(why),
         Err(open) => open,
@@ -50,11 +55,11 @@ pub(super) async fn give(client: &kube::Client, hands: &Hands, pod: &Pod, node: 
     loop {
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LOOK_AFTER_MAX);
-        let Some(place) = place(api.get(name).await, uid(pod), node) else { continue };
-        if let Step::End(ended) = next(place, &undone) {
+        let Some(assignment) = assignment(api.get(name).await, uid(pod), node) else { continue };
+        if let Step::End(ended) = next(assignment, &undone) {
             return ended;
         }
-        match hands.attempt(binding(pod, node)).await {
+        match executor.attempt(binding(pod, node)).await {
             Ok(()) => return Ok(()),
             Err(again) => undone = again,
         }
@@ -62,27 +67,27 @@ pub(super) async fn give(client: &kube::Client, hands: &Hands, pod: &Pod, node: 
 }
 
 /// Nothing if the API server does not say.
-fn place(found: Result<Pod, kube::Error>, of: &str, node: &str) -> Option<Place> {
+fn assignment(found: Result<Pod, kube::Error>, of: &str, node: &str) -> Option<Assignment> {
     let pod = match found {
         Ok(pod) => pod,
-        Err(kube::Error::Api(status)) if status.code < 500 => return Some(Place::Elsewhere),
+        Err(kube::Error::Api(status)) if status.code < 500 => return Some(Assignment::Elsewhere),
         Err(_) => return None,
     };
     let on = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
     Some(match on {
-        _ if uid(&pod) != of => Place::Elsewhere,
-        "" => Place::Nowhere,
-        on if on == node => Place::There,
-        _ => Place::Elsewhere,
+        _ if uid(&pod) != of => Assignment::Elsewhere,
+        "" => Assignment::Unbound,
+        on if on == node => Assignment::Bound,
+        _ => Assignment::Elsewhere,
     })
 }
 
 /// A Pod without a Node may get it yet by the request that was not answered; by the next one for certain, or not at all.
-fn next(place: Place, undone: &Undone) -> Step {
-    match (place, undone) {
-        (Place::There, _) => Step::End(Ok(())),
-        (Place::Nowhere, Undone::Open(_)) => Step::TryAgain,
-        (Place::Nowhere | Place::Elsewhere, undone) => Step::End(Err(undone.to_string())),
+fn next(assignment: Assignment, undone: &Undone) -> Step {
+    match (assignment, undone) {
+        (Assignment::Bound, _) => Step::End(Ok(())),
+        (Assignment::Unbound, Undone::Open(_)) => Step::TryAgain,
+        (Assignment::Unbound | Assignment::Elsewhere, undone) => Step::End(Err(undone.to_string())),
     }
 }
 
@@ -114,13 +119,13 @@ mod tests {
 
     #[test]
     fn only_what_the_server_says_counts() {
-        let check = |found, expect| assert_eq!(place(found, "u", "n"), expect);
-        check(pod("u", Some("n")), Some(Place::There));
-        check(pod("u", None), Some(Place::Nowhere));
-        check(pod("u", Some("")), Some(Place::Nowhere));
-        check(pod("u", Some("m")), Some(Place::Elsewhere));
-        check(pod("other", Some("n")), Some(Place::Elsewhere));
-        check(answered(404), Some(Place::Elsewhere));
+        let check = |found, expect| assert_eq!(assignment(found, "u", "n"), expect);
+        check(pod("u", Some("n")), Some(Assignment::Bound));
+        check(pod("u", None), Some(Assignment::Unbound));
+        check(pod("u", Some("")), Some(Assignment::Unbound));
+        check(pod("u", Some("m")), Some(Assignment::Elsewhere));
+        check(pod("other", Some("n")), Some(Assignment::Elsewhere));
+        check(answered(404), Some(Assignment::Elsewhere));
         check(answered(500), None);
         check(answered(504), None);
         check(Err(kube::Error::LinesCodecMaxLineLengthExceeded), None);
@@ -130,14 +135,15 @@ mod tests {
     fn it_ends_when_it_is_known() {
         let (open, refused) = (Undone::Open("late".into()), Undone::Refused("no".into()));
         let failed = |why: &str| Step::End(Err(why.to_owned()));
-        let check =
-            |place, undone: &Undone, expect| assert_eq!(next(place, undone), expect, "{place:?} {undone:?}");
-        check(Place::There, &open, Step::End(Ok(())));
-        check(Place::Nowhere, &open, Step::TryAgain);
-        check(Place::Elsewhere, &open, failed("late"));
+        let check = |assignment, undone: &Undone, expect| {
+            assert_eq!(next(assignment, undone), expect, "{assignment:?} {undone:?}")
+        };
+        check(Assignment::Bound, &open, Step::End(Ok(())));
+        check(Assignment::Unbound, &open, Step::TryAgain);
+        check(Assignment::Elsewhere, &open, failed("late"));
         // The first request has arrived before the second, which was refused therefore.
-        check(Place::There, &refused, Step::End(Ok(())));
-        check(Place::Nowhere, &refused, failed("no"));
-        check(Place::Elsewhere, &refused, failed("no"));
+        check(Assignment::Bound, &refused, Step::End(Ok(())));
+        check(Assignment::Unbound, &refused, failed("no"));
+        check(Assignment::Elsewhere, &refused, failed("no"));
     }
 }

@@ -1,15 +1,16 @@
-//! What scheduling does not depend on of the Pods that it shares a type with controllers for (`controller::pod`): it is not
-//! kept. Extenders are sent whole Pods; where there are some, their informer has all, and nothing is left out here.
+//! The transform of the scheduler's informer of Pods. What scheduling does not depend on of the Pods that it shares a type with
+//! controllers for (`controller::pod`) is not kept. Extenders are sent whole Pods; where there are some, their informer has
+//! all, and nothing is left out here.
 //!
 //! Whoever comes to read one of these fields takes it from the list; until then tests see Pods without them.
 
-use controller::informer::Unread;
+use controller::informer::Transform;
 #[cfg(test)]
 use controller::pod::Pod;
 
 /// Of containers and init containers.
 const CONTAINER: [&str; 3] = ["env", "envFrom", "resources.limits"];
-/// Of their statuses: what they have, and were promised, counts.
+/// Of their statuses: what they have, and were allocated, counts.
 const STATUS: [&str; 2] = ["resources.limits", "state"];
 /// Elsewhere. Volumes count that have claims, that drivers have taken over, or that one Node has at a time; conditions that
 /// are not met, such as that the Pod has a Node, and two others.
@@ -31,15 +32,15 @@ const OTHERS: [&str; 14] = [
     "status.reason",
 ];
 
-/// What is left out of Pods.
-pub(crate) fn of_pods() -> Unread {
+/// The transform of Pods.
+pub(crate) fn of_pods() -> Transform {
     let in_all = |lists: [&'static str; 2], fields: &'static [&'static str]| {
         lists.into_iter().flat_map(move |list| fields.iter().map(move |field| (list, *field)))
     };
     let containers = in_all(["spec.containers", "spec.initContainers"], &CONTAINER);
     let statuses = in_all(["status.containerStatuses", "status.initContainerStatuses"], &STATUS);
     let others = OTHERS.iter().map(|path| ("", *path));
-    Unread::new(containers.chain(statuses).chain(others))
+    Transform::without(containers.chain(statuses).chain(others))
 }
 
 /// Reads YAML; of Pods what the scheduler knows of them.

@@ -1,8 +1,8 @@
-//! Those who are told of an informer's changes by one task, each in turn.
+//! The event handlers of an informer: one task calls each in turn with every change.
 //!
-//! Two dozen controllers follow Pods, and nearly all changes of a Pod mean nothing to most of them: a task each, woken for every
-//! change, would cost more than what all of them do. Whoever comes is told first of everything that is there; a change from
-//! just before may be told after that again.
+//! Two dozen controllers follow Pods, and nearly all changes of a Pod mean nothing to most of them: a task each, woken for
+//! every change, would cost more than what all of them do. Whoever comes is told first of everything that is there; a change
+//! from just before may be told after that again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,75 +15,75 @@ use super::{Change, Changes, Kind, Objects, key_of_object, revision_of};
 /// Changes that are told before others may run.
 const CHANGES_AT_ONCE: usize = 32;
 
-/// Whoever is told of changes. It must not wait for anything.
-pub(crate) type Ear<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+/// What is called with every change. It must not wait for anything.
+pub(crate) type EventHandler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 
 /// See the module.
-pub(crate) struct Audience<K> {
-    hall: Mutex<Hall<K>>,
+pub(crate) struct EventHandlers<K> {
+    state: Mutex<State<K>>,
     arrived: Notify,
 }
 
-struct Hall<K> {
-    newcomers: Vec<Ear<K>>,
-    has_speaker: bool,
+struct State<K> {
+    added: Vec<EventHandler<K>>,
+    has_task: bool,
 }
 
-impl<K> Default for Audience<K> {
+impl<K> Default for EventHandlers<K> {
     fn default() -> Self {
-        Self { hall: Mutex::new(Hall { newcomers: Vec::new(), has_speaker: false }), arrived: Notify::new() }
+        Self { state: Mutex::new(State { added: Vec::new(), has_task: false }), arrived: Notify::new() }
     }
 }
 
-impl<K> Audience<K> {
-    /// Takes one more; says whether nobody speaks to them yet.
-    pub(super) fn join(&self, ear: Ear<K>) -> bool {
-        let mut hall = self.hall.lock();
-        hall.newcomers.push(ear);
-        let is_first = !std::mem::replace(&mut hall.has_speaker, true);
-        drop(hall);
+impl<K> EventHandlers<K> {
+    /// Adds one more; says whether no task calls them yet.
+    pub(super) fn add(&self, handler: EventHandler<K>) -> bool {
+        let mut state = self.state.lock();
+        state.added.push(handler);
+        let is_first = !std::mem::replace(&mut state.has_task, true);
+        drop(state);
         self.arrived.notify_one();
         is_first
     }
 
-    fn newcomers(&self) -> Vec<Ear<K>> {
-        std::mem::take(&mut self.hall.lock().newcomers)
+    fn take_added(&self) -> Vec<EventHandler<K>> {
+        std::mem::take(&mut self.state.lock().added)
     }
 }
 
-/// Speaks to an informer's audience for ever.
-pub(super) async fn speak<K: Kind>(objects: Arc<dyn Objects<K>>) {
+/// Calls the event handlers of an informer for ever.
+pub(super) async fn distribute<K: Kind>(objects: Arc<dyn Objects<K>>) {
     let mut changes = Changes::of(&objects);
-    let audience = objects.audience();
-    let mut ears: Vec<Ear<K>> = Vec::new();
+    let all = objects.event_handlers();
+    let mut handlers: Vec<EventHandler<K>> = Vec::new();
     let mut news = Vec::new();
     loop {
-        // While nobody listens, what has changed is told by what is there.
-        tell(&mut ears, news).await;
-        let mut newcomers = audience.newcomers();
-        if !newcomers.is_empty() {
-            tell(&mut ears, changes.take()).await;
-            let all = objects.list().into_iter().map(|object| {
+        // While there is no handler, what has changed is told by what is there.
+        tell(&mut handlers, news).await;
+        let mut added = all.take_added();
+        if !added.is_empty() {
+            tell(&mut handlers, changes.take()).await;
+            let there = objects.list().into_iter().map(|object| {
                 let meta = object.metadata();
                 let (key, revision) = (key_of_object(meta), revision_of(meta));
                 Change { key, old: None, new: Some(object), revision }
             });
-            tell(&mut newcomers, all.collect()).await;
-            ears.extend(newcomers);
+            tell(&mut added, there.collect()).await;
+            handlers.extend(added);
         }
         news = tokio::select! {
             biased;
             news = changes.next() => news,
-            () = audience.arrived.notified() => Vec::new(),
+            () = all.arrived.notified() => Vec::new(),
         };
     }
 }
 
 /// Whoever panics is told nothing more, and nobody else hears of it.
-async fn tell<K>(ears: &mut Vec<Ear<K>>, changes: Vec<Change<K>>) {
+async fn tell<K>(handlers: &mut Vec<EventHandler<K>>, changes: Vec<Change<K>>) {
     for (number, change) in changes.into_iter().enumerate() {
-        ears.retain(|ear| {
-            let heard = catch_unwind(AssertUnwindSafe(|| ear(&change)));
+        handlers.retain(|handler| {
+            let heard = catch_unwind(AssertUnwindSafe(|| handler(&change)));
             if heard.is_err() {
                 tracing::error!(
                     key = change.key,
@@ -123,12 +123,12 @@ mod tests {
     ) {
         let heard = heard.clone();
         let part = |pod: &Option<Arc<Pod>>| pod.as_ref().map_or(0, |pod| revision_of(&pod.metadata));
-        let ear = move |change: &Change<Pod>| {
+        let handler = move |change: &Change<Pod>| {
             heard
                 .send(format!("{name}: {}>{}", part(&change.old), part(&change.new)))
                 .expect("somebody asks");
         };
-        informer.tell(tasks, Box::new(ear));
+        informer.add_event_handler(tasks, Box::new(handler));
     }
 
     async fn check(heard: &mut mpsc::UnboundedReceiver<String>, expect: &[&str]) {
@@ -163,7 +163,7 @@ mod tests {
         let informer = Informer { objects: shared.clone() };
         let (sender, mut heard) = mpsc::unbounded_channel();
         let tasks = Tasks::new();
-        informer.tell(&tasks, Box::new(|_| panic!("it is a bad day")));
+        informer.add_event_handler(&tasks, Box::new(|_| panic!("it is a bad day")));
         join(&informer, &tasks, "other", &sender);
         for revision in [2, 3] {
             shared.replace(vec![pod("a", revision)], Vec::new(), revision);

@@ -10,26 +10,26 @@ use base::Tasks;
 use tokio::sync::watch;
 
 use crate::discovery::{Served, Watcher};
-use crate::informer::{Informer, Informers, Kind, Room};
+use crate::informer::{DynamicReflector, Informer, Informers, Kind};
 use crate::resource_ref::ResourceRef;
 
 /// How long what a server told before a kind went may be on its way.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A kind that comes and goes, and what is known of its objects.
-pub struct Guest<K> {
+pub struct DynamicKind<K> {
     informer: Informer<K>,
     versions: &'static [&'static str],
     served: watch::Receiver<Arc<Served>>,
 }
 
-impl<K: Kind> Guest<K> {
+impl<K: Kind> DynamicKind<K> {
     /// The kind, in whichever of these versions the server names it.
     pub fn of(informers: &Informers, versions: &'static [&'static str]) -> Self {
         let served = Watcher::of(informers).subscribe();
-        let (informer, room) = informers.room::<K>();
-        if let Some(room) = room {
-            informers.tasks().spawn("guest", follow(room, versions, served.clone()));
+        let (informer, reflector) = informers.dynamic::<K>();
+        if let Some(reflector) = reflector {
+            informers.tasks().spawn("dynamic kind", follow(reflector, versions, served.clone()));
         }
         Self { informer, versions, served }
     }
@@ -74,7 +74,7 @@ fn named<K: Kind>(served: &Served, versions: &[&str]) -> Option<ResourceRef> {
 
 /// Fills an informer for ever, as long as there is something to fill it with.
 async fn follow<K: Kind>(
-    room: Room<K>,
+    reflector: DynamicReflector<K>,
     versions: &'static [&'static str],
     mut served: watch::Receiver<Arc<Served>>,
 ) {
@@ -88,7 +88,7 @@ async fn follow<K: Kind>(
                 tasks.stop();
             }
             followed = now.map(|resource| {
-                let tasks = room.fill(&resource);
+                let tasks = reflector.start(&resource);
                 (resource, tasks)
             });
         }
@@ -138,8 +138,8 @@ mod tests {
         }
     }
 
-    fn names(guest: &Guest<Pear>) -> Vec<String> {
-        guest.informer().list().iter().filter_map(|pear| pear.metadata.name.clone()).collect()
+    fn names(kind: &DynamicKind<Pear>) -> Vec<String> {
+        kind.informer().list().iter().filter_map(|pear| pear.metadata.name.clone()).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -147,38 +147,42 @@ mod tests {
         let mut state = State::default();
         state.serve("a.com/v1", &["apples"]);
         let (server, informers, _) = Server::start(state);
-        let guest = Guest::<Pear>::of(&informers, &["v1", "v1beta1"]);
-        assert!(!guest.is_settled(), "nobody has said what there is");
-        guest.settled().await;
+        let kind = DynamicKind::<Pear>::of(&informers, &["v1", "v1beta1"]);
+        assert!(!kind.is_settled(), "nobody has said what there is");
+        kind.settled().await;
         tokio::time::sleep(Duration::from_secs(600)).await;
-        assert_eq!((guest.resource(), server.requests("/apis/b.com/v1/pears")), (None, 0));
+        assert_eq!((kind.resource(), server.requests("/apis/b.com/v1/pears")), (None, 0));
 
         server.change(|state| {
             state.serve("b.com/v1", &["pears"]);
             state.put("b.com/v1", "pears", "green");
         });
         tokio::time::sleep(Duration::from_secs(40)).await;
-        assert!(guest.resource().is_some() && guest.is_settled());
-        assert_eq!(names(&Guest::of(&informers, &["v1", "v1beta1"])), ["green"], "there is one for all");
+        assert!(kind.resource().is_some() && kind.is_settled());
+        assert_eq!(
+            names(&DynamicKind::of(&informers, &["v1", "v1beta1"])),
+            ["green"],
+            "there is one for all"
+        );
         assert_eq!(server.watches("pears"), 1);
 
         server.change(|state| state.serve("b.com/v1", &["cherries"]));
         tokio::time::sleep(Duration::from_secs(40)).await;
-        assert_eq!((guest.resource(), server.watches("pears"), names(&guest).len()), (None, 0, 1));
+        assert_eq!((kind.resource(), server.watches("pears"), names(&kind).len()), (None, 0, 1));
 
         server.change(|state| {
             state.serve("b.com/v2", &["pears"]);
             state.put("b.com/v2", "pears", "new");
         });
         tokio::time::sleep(Duration::from_secs(40)).await;
-        assert_eq!((guest.resource(), names(&guest)), (None, vec!["green".to_owned()]), "nobody reads v2");
+        assert_eq!((kind.resource(), names(&kind)), (None, vec!["green".to_owned()]), "nobody reads v2");
         server.change(|state| {
             state.kinds.remove("b.com/v2");
             state.serve("b.com/v1beta1", &["pears"]);
             state.put("b.com/v1beta1", "pears", "old");
         });
         tokio::time::sleep(Duration::from_secs(40)).await;
-        assert_eq!(names(&guest), ["old"]);
+        assert_eq!(names(&kind), ["old"]);
     }
 
     /// The keys that were run, in order.
@@ -190,7 +194,7 @@ mod tests {
         queue: "tester",
         sources: |_| {
             let came = |_: &Informers| vec!["came".to_owned()];
-            vec![Source::guest::<Pear>(&["v1"], |change, _| vec![change.key.clone()], came)]
+            vec![Source::dynamic::<Pear>(&["v1"], |change, _| vec![change.key.clone()], came)]
         },
         reconcile: |informers, key, _| {
             informers.setting_or(Run::default).0.lock().push(key.to_owned());
@@ -199,7 +203,7 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn a_guest_wakes_keys_when_it_has_come_and_when_its_objects_change() {
+    async fn a_dynamic_kind_wakes_keys_when_it_has_come_and_when_its_objects_change() {
         let (server, informers, _) = Server::start(State::default());
         Engine::new(informers.clone(), "tester").start(ROW);
         let run = async || {

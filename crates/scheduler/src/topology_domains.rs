@@ -1,7 +1,7 @@
-//! The number of Pods of each kind in each place, kept up to date as Pods and Nodes come and go.
+//! The number of Pods of each kind in each topology domain, kept up to date as Pods and Nodes come and go.
 //!
 //! Pods are of one kind if other Pods cannot tell them apart: namespace, labels, what they ask of others, and whether they
-//! are on their way out. A place is a value of a Node's label, the topology key. What is kept are the topologies that
+//! are on their way out. A domain is a value of a Node's label, the topology key. What is kept are the topologies that
 //! placed Pods have asked about, a bounded number; others are counted when they are asked for.
 //! So a decision costs as much as there are kinds, not as there are Pods.
 
@@ -49,8 +49,8 @@ pub struct Kind {
     pub pod: Arc<Pod>,
     identity: Identity,
     nodes: Numbers,
-    /// By topology key and place.
-    places: HashMap<String, Numbers>,
+    /// By topology key and domain.
+    domains: HashMap<String, Numbers>,
 }
 
 /// The name of a kind.
@@ -58,18 +58,18 @@ pub type KindId = u64;
 
 /// All kinds, and the Nodes that they are on.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct TopologyDomains {
     kinds: BTreeMap<KindId, Kind>,
     ids: HashMap<Identity, KindId>,
     next: KindId,
     by_namespace: HashMap<String, BTreeSet<KindId>>,
     choosy: BTreeSet<KindId>,
     nodes: HashMap<String, Arc<Node>>,
-    /// How many Nodes each place has, by topology key.
+    /// How many Nodes each domain has, by topology key.
     topologies: BTreeMap<String, Numbers>,
 }
 
-impl Default for Places {
+impl Default for TopologyDomains {
     fn default() -> Self {
         Self {
             kinds: BTreeMap::new(),
@@ -83,7 +83,7 @@ impl Default for Places {
     }
 }
 
-impl Places {
+impl TopologyDomains {
     /// The kinds of a namespace.
     pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = (KindId, &Kind)> {
         let ids = self.by_namespace.get(namespace).into_iter().flatten();
@@ -100,7 +100,7 @@ impl Places {
         self.choosy.iter().filter_map(|id| Some((*id, self.kinds.get(id)?)))
     }
 
-    /// The number of Pods of these kinds in each place.
+    /// The number of Pods of these kinds in each domain.
     pub fn counts<'a>(&'a self, kinds: &[KindId], key: &str) -> Counts<'a> {
         let found = kinds.iter().filter_map(|id| self.kinds.get(id));
         if !self.topologies.contains_key(key) {
@@ -109,13 +109,13 @@ impl Places {
                 Some((labels.get(key)?.as_str(), *count))
             })));
         }
-        let mut kept = found.filter_map(|kind| kind.places.get(key));
+        let mut kept = found.filter_map(|kind| kind.domains.get(key));
         match (kept.next(), kept.next()) {
             (None, _) => Counts::Sum(HashMap::new()),
             (Some(only), None) => Counts::One(only),
             (Some(one), Some(two)) => {
                 let all = [one, two].into_iter().chain(kept).flatten();
-                Counts::Sum(sum(all.map(|(place, count)| (place.as_str(), *count))))
+                Counts::Sum(sum(all.map(|(domain, count)| (domain.as_str(), *count))))
             }
         }
     }
@@ -126,9 +126,9 @@ impl Places {
         sum(found.flat_map(|kind| &kind.nodes).map(|(node, count)| (node.as_str(), *count)))
     }
 
-    /// The number of places in a topology, and of Nodes in one; nothing if it is not kept.
+    /// The number of domains in a topology, and of Nodes in one; nothing if it is not kept.
     pub fn extent(&self, key: &str) -> Option<(usize, usize)> {
-        self.topologies.get(key).map(|places| (places.len(), places.values().sum()))
+        self.topologies.get(key).map(|domains| (domains.len(), domains.values().sum()))
     }
 
     /// Counts a Pod in; answers its kind.
@@ -157,8 +157,8 @@ impl Places {
             self.choosy.insert(id);
         }
         self.ids.insert(identity.clone(), id);
-        let (nodes, places) = (HashMap::new(), HashMap::new());
-        self.kinds.insert(id, Kind { pod: pod.clone(), identity, nodes, places });
+        let (nodes, domains) = (HashMap::new(), HashMap::new());
+        self.kinds.insert(id, Kind { pod: pod.clone(), identity, nodes, domains });
         id
     }
 
@@ -167,21 +167,21 @@ impl Places {
         if self.topologies.contains_key(key) || self.topologies.len() >= TOPOLOGIES_MAX {
             return;
         }
-        let mut places = Numbers::new();
+        let mut domains = Numbers::new();
         for node in self.nodes.values() {
             if let Some(value) = node.metadata.labels.as_ref().and_then(|labels| labels.get(key)) {
-                change(&mut places, value, 1, 0);
+                change(&mut domains, value, 1, 0);
             }
         }
         for kind in self.kinds.values_mut() {
             for (node, count) in &kind.nodes {
                 let labels = self.nodes.get(node).and_then(|node| node.metadata.labels.as_ref());
                 if let Some(value) = labels.and_then(|labels| labels.get(key)) {
-                    change(kind.places.entry(key.to_owned()).or_default(), value, *count, 0);
+                    change(kind.domains.entry(key.to_owned()).or_default(), value, *count, 0);
                 }
             }
         }
-        self.topologies.insert(key.to_owned(), places);
+        self.topologies.insert(key.to_owned(), domains);
     }
 
     /// Counts a Pod of this kind out.
@@ -226,12 +226,12 @@ impl Places {
     fn relabel(&mut self, name: &str, old: Option<&Node>, new: Option<&Node>) {
         let labels = |node: Option<&Node>| node.and_then(|node| node.metadata.labels.clone());
         let (old, new) = (labels(old), labels(new));
-        for (key, places) in &mut self.topologies {
+        for (key, domains) in &mut self.topologies {
             if let Some(value) = old.as_ref().and_then(|old| old.get(key)) {
-                change(places, value, 0, 1);
+                change(domains, value, 0, 1);
             }
             if let Some(value) = new.as_ref().and_then(|new| new.get(key)) {
-                change(places, value, 1, 0);
+                change(domains, value, 1, 0);
             }
         }
         for kind in self.kinds.values_mut() {
@@ -249,17 +249,17 @@ impl Places {
 impl Kind {
     fn count_in<'a>(&mut self, keys: impl Iterator<Item = &'a String>, labels: &Labels, count: usize) {
         for (key, value) in keys.filter_map(|key| Some((key, labels.get(key)?))) {
-            match self.places.get_mut(key) {
-                Some(places) => change(places, value, count, 0),
-                None => drop(self.places.insert(key.clone(), HashMap::from([(value.clone(), count)]))),
+            match self.domains.get_mut(key) {
+                Some(domains) => change(domains, value, count, 0),
+                None => drop(self.domains.insert(key.clone(), HashMap::from([(value.clone(), count)]))),
             }
         }
     }
 
     fn count_out<'a>(&mut self, keys: impl Iterator<Item = &'a String>, labels: &Labels, count: usize) {
         for (key, value) in keys.filter_map(|key| Some((key, labels.get(key)?))) {
-            if let Some(places) = self.places.get_mut(key) {
-                change(places, value, 0, count);
+            if let Some(domains) = self.domains.get_mut(key) {
+                change(domains, value, 0, count);
             }
         }
     }
@@ -287,7 +287,7 @@ fn sum<'a>(all: impl Iterator<Item = (&'a str, usize)>) -> HashMap<&'a str, usiz
     sums
 }
 
-/// The number of Pods in each place; places without any are left out.
+/// The number of Pods in each domain; domains without any are left out.
 #[derive(Clone, Debug)]
 pub enum Counts<'a> {
     /// Of one kind, as kept.
@@ -297,24 +297,24 @@ pub enum Counts<'a> {
 }
 
 impl Counts<'_> {
-    /// The number of Pods in a place.
-    pub fn get(&self, place: &str) -> usize {
+    /// The number of Pods in a domain.
+    pub fn get(&self, domain: &str) -> usize {
         let found = match self {
-            Self::One(counts) => counts.get(place),
-            Self::Sum(counts) => counts.get(place),
+            Self::One(counts) => counts.get(domain),
+            Self::Sum(counts) => counts.get(domain),
         };
         found.copied().unwrap_or(0)
     }
 
-    /// The number of places that have any.
-    pub fn places(&self) -> usize {
+    /// The number of domains that have any.
+    pub fn domains(&self) -> usize {
         match self {
             Self::One(counts) => counts.len(),
             Self::Sum(counts) => counts.len(),
         }
     }
 
-    /// The fewest that a place has that has any.
+    /// The fewest that a domain has that has any.
     pub fn fewest(&self) -> usize {
         let fewest = match self {
             Self::One(counts) => counts.values().min(),
@@ -380,73 +380,73 @@ mod tests {
         Arc::new(serde_saphyr::from_str(&text).expect("a node"))
     }
 
-    fn ids(places: &Places) -> Vec<KindId> {
-        places.all().map(|(id, _)| id).collect()
+    fn ids(domains: &TopologyDomains) -> Vec<KindId> {
+        domains.all().map(|(id, _)| id).collect()
     }
 
     /// Whether `key` is kept or not, the same is answered.
-    fn check(places: &Places, key: &str, expect: &[(&str, usize)]) {
-        let counts = places.counts(&ids(places), key);
-        for (place, count) in expect {
-            assert_eq!(counts.get(place), *count, "{key}={place}");
+    fn check(domains: &TopologyDomains, key: &str, expect: &[(&str, usize)]) {
+        let counts = domains.counts(&ids(domains), key);
+        for (domain, count) in expect {
+            assert_eq!(counts.get(domain), *count, "{key}={domain}");
         }
-        assert_eq!(counts.places(), expect.iter().filter(|(_, count)| *count > 0).count(), "{key}");
+        assert_eq!(counts.domains(), expect.iter().filter(|(_, count)| *count > 0).count(), "{key}");
     }
 
     #[test]
-    fn pods_are_counted_by_kind_and_place_however_often_they_move() {
+    fn pods_are_counted_by_kind_and_domain_however_often_they_move() {
         let spread = ", topologySpreadConstraints: [{topologyKey: rack, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}]";
         for key in ["rack", "row"] {
-            let mut places = Places::default();
-            let first = places.add(&pod("app: a", spread), "one");
-            check(&places, key, &[]);
-            places.set_node(&node("one", &format!("{key}: x")));
-            places.set_node(&node("two", &format!("{key}: y")));
-            check(&places, key, &[("x", 1), ("y", 0)]);
-            assert_eq!(places.add(&pod("app: a", spread), "two"), first, "they are alike");
-            let other = places.add(&pod("app: b", ""), "two");
+            let mut domains = TopologyDomains::default();
+            let first = domains.add(&pod("app: a", spread), "one");
+            check(&domains, key, &[]);
+            domains.set_node(&node("one", &format!("{key}: x")));
+            domains.set_node(&node("two", &format!("{key}: y")));
+            check(&domains, key, &[("x", 1), ("y", 0)]);
+            assert_eq!(domains.add(&pod("app: a", spread), "two"), first, "they are alike");
+            let other = domains.add(&pod("app: b", ""), "two");
             assert_ne!(other, first);
-            check(&places, key, &[("x", 1), ("y", 2)]);
-            places.set_node(&node("two", &format!("{key}: x")));
-            check(&places, key, &[("x", 3), ("y", 0)]);
-            assert_eq!(places.extent(key), (key == "rack").then_some((1, 2)));
-            places.remove_node("one");
-            check(&places, key, &[("x", 2)]);
-            places.remove(first, "two");
-            places.remove(first, "one");
-            places.remove(other, "two");
-            check(&places, key, &[]);
-            assert!(places.kinds.is_empty() && places.ids.is_empty() && places.by_namespace.is_empty());
+            check(&domains, key, &[("x", 1), ("y", 2)]);
+            domains.set_node(&node("two", &format!("{key}: x")));
+            check(&domains, key, &[("x", 3), ("y", 0)]);
+            assert_eq!(domains.extent(key), (key == "rack").then_some((1, 2)));
+            domains.remove_node("one");
+            check(&domains, key, &[("x", 2)]);
+            domains.remove(first, "two");
+            domains.remove(first, "one");
+            domains.remove(other, "two");
+            check(&domains, key, &[]);
+            assert!(domains.kinds.is_empty() && domains.ids.is_empty() && domains.by_namespace.is_empty());
         }
     }
 
     #[test]
     fn a_hostile_number_of_topologies_is_not_kept() {
-        let mut places = Places::default();
-        places.set_node(&node("one", "key-99: x"));
+        let mut domains = TopologyDomains::default();
+        domains.set_node(&node("one", "key-99: x"));
         for number in 0..100 {
             let spread = format!(
                 ", topologySpreadConstraints: [{{topologyKey: key-{number}, maxSkew: 1, whenUnsatisfiable: x}}]"
             );
-            places.add(&pod(&format!("app: a-{number}"), &spread), "one");
+            domains.add(&pod(&format!("app: a-{number}"), &spread), "one");
         }
-        assert_eq!(places.topologies.len(), TOPOLOGIES_MAX);
-        assert_eq!(places.extent("key-99"), None);
-        check(&places, "key-99", &[("x", 100)]);
+        assert_eq!(domains.topologies.len(), TOPOLOGIES_MAX);
+        assert_eq!(domains.extent("key-99"), None);
+        check(&domains, "key-99", &[("x", 100)]);
     }
 
     #[test]
     fn who_goes_and_who_asks_is_of_another_kind() {
-        let mut places = Places::default();
+        let mut domains = TopologyDomains::default();
         let far = ", affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: k}]}}";
-        places.add(&pod("app: a", ""), "one");
-        places.add(&pod("app: a", far), "one");
+        domains.add(&pod("app: a", ""), "one");
+        domains.add(&pod("app: a", far), "one");
         let mut going = (*pod("app: a", "")).clone();
         going.metadata.deletion_timestamp =
             Some(serde_saphyr::from_str("'2026-01-01T00:00:00Z'").expect("a time"));
-        places.add(&Arc::new(going), "one");
-        assert_eq!(ids(&places).len(), 3);
-        assert_eq!(places.choosy().count(), 1);
-        assert_eq!(places.per_node(&ids(&places)), HashMap::from([("one", 3)]));
+        domains.add(&Arc::new(going), "one");
+        assert_eq!(ids(&domains).len(), 3);
+        assert_eq!(domains.choosy().count(), 1);
+        assert_eq!(domains.per_node(&ids(&domains)), HashMap::from([("one", 3)]));
     }
 }

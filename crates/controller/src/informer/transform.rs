@@ -1,27 +1,26 @@
-//! The parts of a kind that nobody in a process reads: fields that are not kept, and items of lists of which nothing is
-//! needed.
+//! The transform of an informer: it keeps an object without the fields that nobody in the process reads, and without items of
+//! lists of which nothing is needed. Source: `SetTransform` of client-go's informers.
 //!
 //! Most of a Pod is what only its kubelet reads. Whoever leaves fields out must not write such objects back: requests that
 //! would replace one are refused (`engine/execute.rs`).
 
 use std::collections::BTreeMap;
 
-/// Fields that are left out, as a tree.
+/// The fields that are left out of a kind's objects, as a tree.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Unread {
-    fields: BTreeMap<&'static str, Unread>,
+pub struct Transform {
+    fields: BTreeMap<&'static str, Transform>,
     /// All of it is.
     is_all: bool,
     /// Of the items of this list, those are that have none of these fields, however deep.
     only_with: Vec<&'static str>,
 }
 
-impl Unread {
-    /// Of paths such as `spec.containers.env`: what is behind the last name is left out. Lists count as their items. With
-    /// names in brackets, `spec.volumes[secret|csi]`, only those items of a list are left out in which no field has one of
-    /// these names.
-    /// Each path stands in the object that the one before it leads to.
-    pub fn new(paths: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
+impl Transform {
+    /// The transform that leaves out these paths, such as `spec.containers.env`: what is behind the last name is left out.
+    /// Lists count as their items. With names in brackets, `spec.volumes[secret|csi]`, only those items of a list are left out
+    /// in which no field has one of these names. Each path stands in the object that the one before it leads to.
+    pub fn without(paths: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
         let mut root = Self::default();
         for (place, path) in paths {
             let (path, only_with) = match path.trim_end_matches(']').split_once('[') {
@@ -45,7 +44,7 @@ impl Unread {
         self
     }
 
-    /// What is left out of a field's value.
+    /// The transform of a field's value.
     pub(super) fn of(&self, field: &str) -> Option<&Self> {
         self.fields.get(field)
     }
@@ -75,21 +74,24 @@ mod tests {
 
     #[test]
     fn paths_are_a_tree() {
-        let unread = Unread::new([("", "a.b"), ("a", "c.d"), ("", "e[x|y]"), ("e", "f")]);
-        let of = |path: &str| path.split('.').try_fold(&unread, |of, name| of.of(name));
-        let is_all = |path: &str| of(path).map(Unread::is_all);
+        let transform = Transform::without([("", "a.b"), ("a", "c.d"), ("", "e[x|y]"), ("e", "f")]);
+        let of = |path: &str| path.split('.').try_fold(&transform, |of, name| of.of(name));
+        let is_all = |path: &str| of(path).map(Transform::is_all);
         assert_eq!(
             ["a", "a.b", "a.c", "a.c.d", "e", "e.f"].map(is_all),
             [Some(false), Some(true), Some(false), Some(true), Some(false), Some(true)]
         );
         assert_eq!(["b", "a.d", "a.b.c"].map(is_all), [None; 3]);
-        assert_eq!((of("e").map(Unread::chooses), of("a").map(Unread::chooses)), (Some(true), Some(false)));
+        assert_eq!(
+            (of("e").map(Transform::chooses), of("a").map(Transform::chooses)),
+            (Some(true), Some(false))
+        );
     }
 
     #[test]
     fn an_item_is_kept_if_it_has_a_field_of_the_names() {
-        let unread = Unread::new([("", "e[secret|csi]")]);
-        let keeps = |item: &str| unread.of("e").unwrap().keeps(item);
+        let transform = Transform::without([("", "e[secret|csi]")]);
+        let keeps = |item: &str| transform.of("e").unwrap().keeps(item);
         for item in [
             r#"{"name":"a","secret":{}}"#,
             r#"{ "csi" : null}"#,

@@ -1,10 +1,10 @@
-//! What no controller reads of the Pods that they share a type with the scheduler for (`controller::pod`): it is not kept. Nor
-//! is anything kept twice.
+//! The transforms of controllers' informers. What no controller reads of the Pods that they share a type with the scheduler for
+//! (`controller::pod`): it is not kept. Nor is anything kept twice.
 //!
 //! Whoever comes to read one of these fields takes it from the list; until then all tests see Pods without them.
 
 use controller::Informers;
-use controller::informer::Unread;
+use controller::informer::Transform;
 use controller::pod::Pod;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
@@ -54,14 +54,15 @@ const WHOLE: [Tell; 16] = [
     Informers::show_metadata_of::<StatefulSet>,
 ];
 
-/// Has the informers of all controllers leave out what none reads, and know nothing twice; to be said before they start.
-pub fn leave_out(informers: &Informers) {
-    informers.leave_out::<Pod>(of_pods());
+/// Sets the transforms of the informers of all controllers, which leave out what none reads, and has nothing known twice; to be
+/// called before they start.
+pub fn set_transforms(informers: &Informers) {
+    informers.set_transform::<Pod>(of_pods());
     WHOLE.iter().for_each(|tell| tell(informers));
 }
 
-/// What is left out of Pods.
-pub(crate) fn of_pods() -> Unread {
+/// The transform of Pods.
+pub(crate) fn of_pods() -> Transform {
     let in_all = |lists: &'static [&'static str], fields: &'static [&'static str]| {
         lists.iter().flat_map(move |list| fields.iter().map(move |field| (*list, *field)))
     };
@@ -69,7 +70,7 @@ pub(crate) fn of_pods() -> Unread {
         in_all(&["spec.containers", "spec.initContainers", "spec.ephemeralContainers"], &CONTAINER);
     let statuses = in_all(&["status.containerStatuses", "status.initContainerStatuses"], &STATUS);
     let others = OTHERS.iter().map(|path| ("", *path));
-    Unread::new(containers.chain(statuses).chain(others))
+    Transform::without(containers.chain(statuses).chain(others))
 }
 
 #[cfg(test)]
