@@ -1,9 +1,9 @@
 //! The aggregation layer: group-versions that servers elsewhere serve, as APIServices say.
 //!
-//! An APIService with a Service makes a [`Remote`](remote::Remote), which is looked up before kinds; one without leads to
-//! the catalogue. Whoever has made, changed or deleted one on this server finds it followed with the next request. What the
-//! others tell of themselves (`catalogue/{learned,specification}.rs`) is read here once in a while, never while somebody asks, and kept
-//! as it was when they do not answer: one that lies or hangs harms nobody but itself.
+//! An APIService with a Service makes a [`Remote`](remote::Remote), which is looked up before kinds; one without leads to the
+//! catalogue. Whoever has made, changed or deleted one on this server finds it followed with the next request. What the others
+//! tell of themselves (`catalogue/{learned,specification}.rs`) is read here once in a while, never while somebody asks, and
+//! kept as it was when they do not answer: one that lies or hangs harms nobody but itself.
 //!
 //! Source: `k8s.io/kube-aggregator`.
 
@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::api::Api;
-use crate::cache::interest::Interest;
+use crate::cache::watcher_index::IndexKey;
 use crate::catalogue::Delegate;
 use crate::catalogue::learned::Learned;
 use crate::catalogue::priorities::{OWN_GROUP, Priorities};
@@ -174,7 +174,7 @@ pub async fn follow(api: &Api, aggregation: &Aggregation) {
     let mut seen = Seen::default();
     loop {
         let revision = api.cache.revision();
-        let mut changes = kind.cache().watch(revision, Interest::Everything);
+        let mut changes = kind.cache().watch(revision, IndexKey::Everything);
         let listing = kind.cache().list(kind.prefix(), revision);
         seen.update(listing.objects, |object| Registration::of(&kind.value(object)));
         aggregation.apply(api, seen.all().flatten().cloned().collect()).await;

@@ -32,10 +32,10 @@ use tokio::sync::{Mutex, watch};
 
 use crate::cache::{Cache, Keys, ResourceCache, feed};
 use crate::conversion::Conversion;
-use crate::gate::Gate;
 use crate::kinds::Kind;
 pub use crate::kinds::Kinds;
 use crate::object::StoredForm;
+use crate::precondition::CreatePrecondition;
 use crate::request_info::ResourceInfo;
 pub use delegates::{Asked, Delegate, Told};
 use learned::Learned;
@@ -60,8 +60,8 @@ pub struct Offer {
 pub struct Custom {
     /// The form of its stored objects.
     pub form: StoredForm,
-    /// The gate that says whether more of them can be created.
-    pub gate: Arc<Gate>,
+    /// The precondition that says whether more of them can be created.
+    pub precondition: Arc<CreatePrecondition>,
     /// The webhook that converts them, if there is one.
     pub conversion: Option<Arc<Conversion>>,
 }
@@ -314,9 +314,10 @@ impl Catalogue {
         let mut all = kept;
         for offer in &offers {
             let cache = self.cache_of(offer, &offers, (&before, &all), &mut begun);
-            let gate = offer.custom.as_ref().map(|custom| Arc::clone(&custom.gate));
+            let precondition = offer.custom.as_ref().map(|custom| Arc::clone(&custom.precondition));
             let conversion = offer.custom.as_ref().and_then(|custom| custom.conversion.clone());
-            let kind = Kind::new(offer.row.clone(), offer.schema.clone(), cache).behind(gate, conversion);
+            let kind = Kind::new(offer.row.clone(), offer.schema.clone(), cache)
+                .with_definition(precondition, conversion);
             let at = place(&all, &before, &kind);
             all.insert(at, kind);
         }

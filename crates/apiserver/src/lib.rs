@@ -56,7 +56,7 @@ pub mod request;
 
 pub mod answer;
 pub mod cluster;
-pub mod place;
+pub mod request_scope;
 
 pub mod catalogue;
 
@@ -95,9 +95,9 @@ pub mod body;
 pub mod formats;
 
 pub mod deadline;
-pub mod gate;
 pub mod negotiate;
 pub mod notes;
+pub mod precondition;
 pub mod progress;
 pub mod request_info;
 pub mod rounds;

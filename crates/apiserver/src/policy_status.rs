@@ -17,7 +17,7 @@ use crate::answer::Answer;
 use crate::apart;
 use crate::api::Api;
 use crate::cache::CachedObject;
-use crate::cache::interest::Interest;
+use crate::cache::watcher_index::IndexKey;
 use crate::kinds::{Kind, Part};
 use crate::policies::GROUP;
 use crate::policies::typechecking::{self, Warning};
@@ -75,7 +75,7 @@ pub(crate) async fn follow(api: &Arc<Api>) {
 
 async fn follow_once(api: &Api, kind: &Kind, backoff: &mut Backoff) -> Result<()> {
     let revision = api.cache.revision();
-    let mut watcher = kind.cache().watch(revision, Interest::Everything);
+    let mut watcher = kind.cache().watch(revision, IndexKey::Everything);
     for object in kind.cache().read_list(kind.prefix(), revision)?.objects {
         check(api, kind, object.name()).await?;
     }

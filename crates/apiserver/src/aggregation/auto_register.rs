@@ -18,7 +18,7 @@ use tracing::warn;
 use super::seen::Seen;
 use crate::api::Api;
 use crate::bootstrap::platform::{MANAGED, ON_START, api_service, api_services};
-use crate::cache::interest::Interest;
+use crate::cache::watcher_index::IndexKey;
 use crate::catalogue::priorities::{DEFINED, OWN_GROUP};
 use crate::kinds::Part;
 use crate::request;
@@ -66,7 +66,7 @@ pub async fn follow(api: &Api) {
     loop {
         let revision = api.cache.revision();
         let mut changes =
-            [services, definitions].map(|kind| kind.cache().watch(revision, Interest::Everything));
+            [services, definitions].map(|kind| kind.cache().watch(revision, IndexKey::Everything));
         let list = |kind: &crate::kinds::Kind| kind.cache().list(kind.prefix(), revision).objects;
         defined.update(list(definitions), |definition| served(&definition.json));
         there.update(list(services), |service| service.part(&PARTS));

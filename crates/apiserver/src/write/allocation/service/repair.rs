@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use super::{Held, addresses, ports, ranges, services};
-use crate::cache::interest::Interest;
+use crate::cache::watcher_index::IndexKey;
 use crate::cache::{CacheEvent, EventType};
 use crate::status::{Error, Result};
 use crate::tree::text;
@@ -57,9 +57,9 @@ async fn follow_once(writer: &Writer) -> Result<()> {
         return Err(Error::internal("Services or IPAddresses are not served"));
     };
     let revision = writer.cache.revision();
-    let mut of_services = services.cache().watch(revision, Interest::Everything);
-    let mut of_addresses = addresses.cache().watch(revision, Interest::Everything);
-    let mut of_ports = writer.cache.resource(ports::PREFIX).watch(revision, Interest::Everything);
+    let mut of_services = services.cache().watch(revision, IndexKey::Everything);
+    let mut of_addresses = addresses.cache().watch(revision, IndexKey::Everything);
+    let mut of_ports = writer.cache.resource(ports::PREFIX).watch(revision, IndexKey::Everything);
     let mut suspects = Suspects::default();
     check_everything(writer, &mut suspects).await?;
     loop {

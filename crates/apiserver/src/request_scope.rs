@@ -1,8 +1,8 @@
 //! The scope of a resource: a path's scope fits its kind's, or nothing is there.
 //!
-//! Only [`Placed::new`] makes a [`Placed`], and a [`Request`](crate::request::Request) has one: no verb, no subresource and
-//! no stream is reached by a path that upstream does not route. That authorization was asked about one scope while
-//! another one answered was CVE-2019-11247.
+//! Only [`RequestScope::new`] makes a [`RequestScope`], and a [`Request`](crate::request::Request) has one: no verb, no
+//! subresource and no stream is reached by a path that upstream does not route. That authorization was asked about one scope
+//! while another one answered was CVE-2019-11247.
 //!
 //! Source: `registerResourceHandlers` of `k8s.io/apiserver/pkg/endpoints/installer.go`.
 
@@ -12,13 +12,13 @@ use crate::kinds::Kind;
 use crate::request_info::{ResourceInfo, Scope, Verb};
 use crate::status::{Error, Result};
 
-/// The resource part of a request, in a place where its kind is served.
+/// The resource part of a request, in a scope in which its kind is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct RequestScope {
     resource: ResourceInfo,
 }
 
-impl Placed {
+impl RequestScope {
     /// Checks that a kind is served where a path names it.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Placed {
     }
 }
 
-impl Deref for Placed {
+impl Deref for RequestScope {
     type Target = ResourceInfo;
 
     fn deref(&self) -> &ResourceInfo {
@@ -75,7 +75,7 @@ mod tests {
         let resource = RequestInfo::parse(&method, path, None).resource.unwrap();
         let kinds = crate::kinds::all::builtin();
         let kind = kinds.find(&resource.group, &resource.version, &resource.resource).unwrap();
-        let code = Placed::new(kind, resource).map_or_else(|error| error.code.as_u16(), |_| 200);
+        let code = RequestScope::new(kind, resource).map_or_else(|error| error.code.as_u16(), |_| 200);
         assert_eq!(code, expect, "{method} {path}");
     }
 

@@ -37,9 +37,9 @@ pub(super) struct Charge<'a> {
     pub(super) is_dry_run: bool,
 }
 
-/// All accounts.
+/// The usage of all namespaces with quotas, an account each.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct UsageCache {
     accounts: Mutex<HashMap<String, Account>>,
 }
 
@@ -72,7 +72,7 @@ struct Hold {
     is_written: bool,
 }
 
-impl Ledger {
+impl UsageCache {
     /// Charges, or says why not.
     pub(super) fn charge(
         &self,

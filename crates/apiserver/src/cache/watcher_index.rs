@@ -31,7 +31,7 @@ pub trait ReadFields: std::fmt::Debug + Send + Sync {
 
 /// The index term that a watcher can be found by.
 #[derive(Clone, Debug)]
-pub enum Interest {
+pub enum IndexKey {
     /// Nothing: it sees every event.
     Everything,
     /// The object under this key.
@@ -44,9 +44,9 @@ pub enum Interest {
     Namespace(String),
 }
 
-/// The watchers of one resource, by interest.
+/// The watchers of one resource, by index key.
 #[derive(Debug)]
-pub(super) struct Interests {
+pub(super) struct WatcherIndex {
     everyone: watch::Sender<Revision>,
     index: Mutex<Index>,
 }
@@ -57,7 +57,7 @@ struct Index {
     names: Group,
     namespaces: Group,
     fields: BTreeMap<String, Group>,
-    /// Reads the fields; set with the first interest in one.
+    /// Reads the fields; set with the first watcher of one.
     kind: Option<Arc<dyn ReadFields>>,
     since_all: usize,
 }
@@ -102,13 +102,13 @@ impl Group {
 }
 
 impl Index {
-    fn group(&mut self, interest: &Interest) -> Option<(&mut Group, String)> {
-        match interest {
-            Interest::Everything => None,
-            Interest::Key(key) => Some((&mut self.keys, key.clone())),
-            Interest::Name(name) => Some((&mut self.names, name.clone())),
-            Interest::Namespace(prefix) => Some((&mut self.namespaces, prefix.clone())),
-            Interest::Field(kind, field, value) => {
+    fn group(&mut self, index_key: &IndexKey) -> Option<(&mut Group, String)> {
+        match index_key {
+            IndexKey::Everything => None,
+            IndexKey::Key(key) => Some((&mut self.keys, key.clone())),
+            IndexKey::Name(name) => Some((&mut self.names, name.clone())),
+            IndexKey::Namespace(prefix) => Some((&mut self.namespaces, prefix.clone())),
+            IndexKey::Field(kind, field, value) => {
                 self.kind = Some(kind.clone());
                 Some((self.fields.entry(field.clone()).or_default(), value.clone()))
             }
@@ -137,24 +137,24 @@ impl Index {
     }
 }
 
-impl Interests {
+impl WatcherIndex {
     pub(super) fn new(revision: Revision) -> Self {
         Self { everyone: watch::Sender::new(revision), index: Mutex::default() }
     }
 
-    /// Adds a watcher; what it gets tells of every event that may concern it. [`Interests::leave`] must follow.
-    pub(super) fn join(&self, interest: &Interest) -> watch::Receiver<Revision> {
+    /// Adds a watcher; what it gets tells of every event that may concern it. [`WatcherIndex::leave`] must follow.
+    pub(super) fn join(&self, index_key: &IndexKey) -> watch::Receiver<Revision> {
         let revision = *self.everyone.borrow();
-        match self.index.lock().group(interest) {
+        match self.index.lock().group(index_key) {
             Some((group, value)) => group.join(&value, revision),
             None => self.everyone.subscribe(),
         }
     }
 
     /// Removes a watcher.
-    pub(super) fn leave(&self, interest: &Interest) {
+    pub(super) fn leave(&self, index_key: &IndexKey) {
         let mut index = self.index.lock();
-        if let Some((group, value)) = index.group(interest) {
+        if let Some((group, value)) = index.group(index_key) {
             group.leave(&value);
         }
         index.fields.retain(|_, group| !group.0.is_empty());
@@ -204,24 +204,24 @@ mod tests {
         CacheEvent { revision: object.revision, event_type: EventType::Modified, object, previous }
     }
 
-    fn interests() -> Vec<(&'static str, Interest)> {
+    fn index_keys() -> Vec<(&'static str, IndexKey)> {
         let kinds = crate::kinds::all::builtin();
         let pods = kinds.find("", "v1", "pods").unwrap();
-        let node = |value: &str| Interest::Field(pods.field_reader(), "spec.nodeName".into(), value.into());
+        let node = |value: &str| IndexKey::Field(pods.field_reader(), "spec.nodeName".into(), value.into());
         vec![
-            ("everything", Interest::Everything),
-            ("key a/x", Interest::Key("/registry/pods/a/x".into())),
-            ("name y", Interest::Name("y".into())),
+            ("everything", IndexKey::Everything),
+            ("key a/x", IndexKey::Key("/registry/pods/a/x".into())),
+            ("name y", IndexKey::Name("y".into())),
             ("node n1", node("n1")),
             ("node n2", node("n2")),
-            ("namespace a", Interest::Namespace("/registry/pods/a/".into())),
-            ("namespace b", Interest::Namespace("/registry/pods/b/".into())),
+            ("namespace a", IndexKey::Namespace("/registry/pods/a/".into())),
+            ("namespace b", IndexKey::Namespace("/registry/pods/b/".into())),
         ]
     }
 
     fn check(events: &[CacheEvent], expect: &[&str]) {
-        let all = Interests::new(0);
-        let mut watchers: Vec<_> = interests().into_iter().map(|(name, i)| (name, all.join(&i))).collect();
+        let all = WatcherIndex::new(0);
+        let mut watchers: Vec<_> = index_keys().into_iter().map(|(name, i)| (name, all.join(&i))).collect();
         all.wake(events, 9);
         let woken = watchers.iter_mut().filter(|(_, seen)| seen.has_changed().unwrap_or(false));
         assert_eq!(woken.map(|(name, _)| *name).collect::<Vec<_>>(), expect);
@@ -242,17 +242,17 @@ mod tests {
     #[test]
     fn everybody_wakes_before_the_ring_has_turned() {
         let far = vec![event(pod("z", "", 1), None); ALL_EVERY];
-        let all: Vec<&str> = interests().into_iter().map(|(name, _)| name).collect();
+        let all: Vec<&str> = index_keys().into_iter().map(|(name, _)| name).collect();
         check(&far, &all);
         check(&[event(pod("z", &"n".repeat(EVENTS_BYTES_MAX / 3), 1), None)], &all);
     }
 
     #[test]
     fn who_left_leaves_nothing_behind() {
-        let all = Interests::new(0);
-        for (_, interest) in interests() {
-            drop(all.join(&interest));
-            all.leave(&interest);
+        let all = WatcherIndex::new(0);
+        for (_, index_key) in index_keys() {
+            drop(all.join(&index_key));
+            all.leave(&index_key);
         }
         let index = all.index.lock();
         assert!(index.keys.0.is_empty() && index.names.0.is_empty() && index.fields.is_empty());
