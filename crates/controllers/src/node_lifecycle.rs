@@ -1,8 +1,8 @@
 //! The Node lifecycle controller: a node that is not heard of is Unknown, and taints say what is wrong with nodes.
 //!
-//! Silence is measured by this process's own clock, from when a lease or status last was another (`heard`): the clocks of
-//! nodes may be wrong, and any may leap. When no node at all is ready, nothing is evicted: then the fault is more likely here than there; and where
-//! some are, `zones` says how fast. Source: `pkg/controller/nodelifecycle`.
+//! Silence is measured by this process's own clock, from when a lease or status last was another (`heard`): the clocks of nodes
+//! may be wrong, and any may leap. When no node at all is ready, nothing is evicted: then the fault is more likely here than
+//! there; and where some are, `zones` says how fast. Source: `pkg/controller/nodelifecycle`.
 
 mod heard;
 mod known;
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use self::heard::Heard;
 use self::known::Known;
 use self::taints::Eviction;
-use self::zones::{Pace, Turns, Zones};
+use self::zones::{EvictionRate, Turns, Zones};
 use crate::object::{name, namespace, time, uid};
 use crate::options::Options;
 use crate::pod::{condition as pod_condition, is_finished, is_ready, node_name};
@@ -75,7 +75,7 @@ pub struct Snapshot {
     /// The time for which nothing was heard of it.
     pub silence: Duration,
     /// The rate at which Pods may be evicted from the nodes of its zone; only known when it is not ready.
-    pub pace: Pace,
+    pub eviction_rate: EvictionRate,
     /// The Pods on the node; only filled in when it is not ready.
     pub pods: Vec<Arc<Pod>>,
     /// The operators' options.
@@ -89,12 +89,18 @@ fn gather(informers: &Informers, key: &str, now: Instant) -> Option<Snapshot> {
     let silence = informers.setting_or(Heard::default).silence(key, now);
     let is_quiet = ready_status(&node) != Some("True") || silence >= grace(&node, &options);
     if !is_quiet {
-        return Some(Snapshot { node, silence, pace: Pace::Paused, pods: Vec::new(), options });
+        return Some(Snapshot {
+            node,
+            silence,
+            eviction_rate: EvictionRate::Paused,
+            pods: Vec::new(),
+            options,
+        });
     }
-    let pace = zones(informers).pace(&node, &options);
+    let eviction_rate = zones(informers).eviction_rate(&node, &options);
     let mut pods = informers.informer::<Pod>().list();
     pods.retain(|pod| node_name(pod) == key);
-    Some(Snapshot { node, silence, pace, pods, options })
+    Some(Snapshot { node, silence, eviction_rate, pods, options })
 }
 
 fn zones(informers: &Informers) -> Arc<Zones> {
@@ -165,17 +171,17 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp, take: impl FnOnce(Duration) -> 
     if !is_settled {
         return plan;
     }
-    let evicts = match snapshot.pace {
-        Pace::Stopped => Eviction::Withheld,
-        Pace::Paused => Eviction::NotBegun,
-        Pace::OneIn(period) if taints::begins_eviction(node, &conditions) => match take(period) {
+    let evicts = match snapshot.eviction_rate {
+        EvictionRate::Stopped => Eviction::Withheld,
+        EvictionRate::Paused => Eviction::NotBegun,
+        EvictionRate::OneIn(period) if taints::begins_eviction(node, &conditions) => match take(period) {
             None => Eviction::Allowed,
             Some(wait) => {
                 plan.requeue(wait);
                 Eviction::NotBegun
             }
         },
-        Pace::OneIn(_) => Eviction::Allowed,
+        EvictionRate::OneIn(_) => Eviction::Allowed,
     };
     if let Some(taints) = taints::changed(node, &conditions, evicts, now) {
         let meta = &node.metadata;

@@ -184,13 +184,13 @@ async fn check_service(writer: &Writer, seen: &Value) -> Result<()> {
         if let Some(fault) = found
             && has(of.0, of.1)
         {
-            mend(writer, seen, address, &fault).await?;
+            repair_address(writer, seen, address, &fault).await?;
         }
     }
     Ok(())
 }
 
-async fn mend(writer: &Writer, service: &Value, address: IpAddr, fault: &Fault) -> Result<()> {
+async fn repair_address(writer: &Writer, service: &Value, address: IpAddr, fault: &Fault) -> Result<()> {
     let of = (Metadata::of(service).namespace(), Metadata::of(service).name());
     let family = Family::of(address).as_str();
     let (namespace, name) = of;

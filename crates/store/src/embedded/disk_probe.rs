@@ -1,4 +1,4 @@
-//! A page beside the data: what the disk says to a write and a flush, asked without touching the data.
+//! The probe of the disk, a page beside the data: what the disk says to a write and a flush, asked without touching the data.
 //!
 //! The engine does not say which of its calls has failed, and says `EIO` where a full disk took a part of a write. A
 //! write that fails has changed nothing that is used; after a flush that fails nobody knows what is on disk, and the
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 const PAGE: [u8; 4096] = [0x5a; 4096];
 
-/// The page's file, opened when it is first asked.
-pub(super) struct Trial {
+/// The probe; its file is opened when it is first asked.
+pub(super) struct DiskProbe {
     path: PathBuf,
     file: Option<File>,
 }
@@ -34,7 +34,7 @@ impl Refusal {
     }
 }
 
-impl Trial {
+impl DiskProbe {
     /// A page in `dir`, which is not touched yet.
     pub(super) fn new(dir: &Path) -> Self {
         Self { path: dir.join("trial"), file: None }
@@ -48,7 +48,7 @@ impl Trial {
     }
 
     /// The same, and whether there is room for `bytes` more, which are given back.
-    pub(super) fn run_with_room(&mut self, bytes: u64) -> Result<(), Refusal> {
+    pub(super) fn run_with_free_space(&mut self, bytes: u64) -> Result<(), Refusal> {
         self.run()?;
         let file = self.opened().map_err(Refusal::Write)?;
         let end = PAGE.len() as u64 + bytes;

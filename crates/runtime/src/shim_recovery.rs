@@ -1,4 +1,4 @@
-//! A shim that died is replaced: its containers run on, and the next shim adopts them.
+//! The recovery of shims: one that died is replaced; its containers run on, and the next shim adopts them.
 //!
 //! The runtime learns of the death by the end of the connection. For this it holds a handle on each container's
 //! first process, by which the exit code is known later, and the container's input, which would close otherwise.
@@ -67,19 +67,19 @@ impl Inner {
             if tables.sandboxes.get(id).is_none_or(|sandbox| sandbox.shim.is_none()) {
                 return false;
             }
-            if !tables.mending.insert(id.to_owned()) {
+            if !tables.recovering.insert(id.to_owned()) {
                 return true;
             }
         }
         let id = id.to_owned();
-        self.config.tasks.spawn("lost shim", async move { this.mend_or_abandon(&id).await });
+        self.config.tasks.spawn("lost shim", async move { this.recover_or_abandon(&id).await });
         true
     }
 
     /// Sees to it that a shim looks after the sandbox, or that none of its containers runs. A runtime that stops
     /// does neither: the next one finds everything as it is.
-    pub(crate) async fn mend_or_abandon(self: &Arc<Self>, id: &str) {
-        let Err(error) = self.mend(id).await else { return };
+    pub(crate) async fn recover_or_abandon(self: &Arc<Self>, id: &str) {
+        let Err(error) = self.recover(id).await else { return };
         if self.config.tasks.is_stopping() {
             return;
         }
@@ -90,7 +90,7 @@ impl Inner {
     /// Connects to the shim if it lives, else to a new one, and has it adopt the containers that run.
     ///
     /// A shim that is killed on the way is replaced in its turn; one that ends by itself would do so again.
-    async fn mend(self: &Arc<Self>, id: &str) -> CriResult<()> {
+    async fn recover(self: &Arc<Self>, id: &str) -> CriResult<()> {
         let sandbox = self.sandbox(id)?;
         let Some(client) = sandbox.shim.clone() else {
             return Err(CriError::NotFound(format!("pod sandbox {id} is stopped")));
@@ -191,7 +191,7 @@ impl Inner {
                 self.kill_orphan(container).await;
             }
         }
-        self.tables.lock().mending.remove(id);
+        self.tables.lock().recovering.remove(id);
         client.publish(connected);
         Ok(())
     }
@@ -245,7 +245,7 @@ impl Inner {
     pub(crate) async fn abandon(self: &Arc<Self>, id: &str) {
         let shim = {
             let mut tables = self.tables.lock();
-            tables.mending.remove(id);
+            tables.recovering.remove(id);
             tables.sandboxes.get_mut(id).and_then(|sandbox| sandbox.shim.take())
         };
         if let Some(shim) = shim {

@@ -11,15 +11,15 @@ use tokio::time::Sleep;
 
 /// A stream whose writes are waited for so long.
 #[derive(Debug)]
-pub(super) struct Patient<S> {
+pub(super) struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
+    timeout: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S: Unpin> Patient<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, waiting: None }
+impl<S: Unpin> WriteTimeout<S> {
+    pub(super) fn new(stream: S, timeout: Duration) -> Self {
+        Self { stream, timeout, waiting: None }
     }
 
     fn write<T>(
@@ -32,14 +32,14 @@ impl<S: Unpin> Patient<S> {
             this.waiting = None;
             return Poll::Ready(written);
         }
-        let patience = this.patience;
-        let waiting = this.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let timeout = this.timeout;
+        let waiting = this.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         ready!(waiting.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -49,7 +49,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.write(context, |stream, context| stream.poll_write(context, bytes))
     }

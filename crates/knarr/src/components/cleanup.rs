@@ -62,7 +62,7 @@ async fn remove_sandbox(runtime: &Client, id: &str) -> Result<()> {
 /// Ends every Pod and removes containers, sandboxes, images and cgroups.
 pub(crate) fn remove_pods(layout: &Layout) -> Result<()> {
     let cgroups = sys::cgroup::Cgroups::detect()?;
-    Ok(runtime::remove_remains(&layout.runtime(), &cgroup_root(layout), &cgroups)?)
+    Ok(runtime::clean_up(&layout.runtime(), &cgroup_root(layout), &cgroups)?)
 }
 
 fn cgroup_root(layout: &Layout) -> String {

@@ -1,4 +1,4 @@
-//! Writes that the disk was spared: heartbeats that were replaced before they went there.
+//! Coalesced writes, which the disk was spared: heartbeats that were replaced before they went there.
 //!
 //! Of a key's relaxed records only the newest is written out; a Lease that is renewed every two seconds would otherwise
 //! be most of what an idle cluster writes. Whoever reads history or watches does not notice: what was left out is kept
@@ -17,9 +17,9 @@ const RECORDS_MAX: usize = 16_384;
 /// Bytes that are kept; what would be more is written to disk.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Records that stand for what the disk does not have, or has otherwise.
+/// The records that stand for what the disk does not have, or has otherwise.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Past {
+pub(super) struct Coalesced {
     records: BTreeMap<Revision, Kept>,
     bytes: usize,
 }
@@ -36,12 +36,12 @@ pub(super) struct Thinned {
     /// What is written, in order.
     pub(super) records: Vec<Arc<Record>>,
     /// What memory has from then on.
-    pub(super) past: Arc<Past>,
+    pub(super) coalesced: Arc<Coalesced>,
     /// History on disk is whole from here on; `None` if nothing was left out.
     pub(super) whole: Option<Revision>,
 }
 
-impl Past {
+impl Coalesced {
     pub(super) fn record(&self, revision: Revision) -> Option<&Arc<Record>> {
         self.records.get(&revision).map(|kept| &kept.record)
     }
@@ -76,11 +76,11 @@ impl Past {
 }
 
 /// Leaves out what is replaced within the overlay, as long as there is room to remember it.
-pub(super) fn thinned(overlay: &Overlay, past: &Arc<Past>) -> Thinned {
+pub(super) fn thinned(overlay: &Overlay, coalesced: &Arc<Coalesced>) -> Thinned {
     if overlay.records.len() == overlay.latest.len() {
-        return whole(overlay, past);
+        return whole(overlay, coalesced);
     }
-    let (mut records, mut begin, mut remembered) = (Vec::new(), None, Past::clone(past));
+    let (mut records, mut begin, mut remembered) = (Vec::new(), None, Coalesced::clone(coalesced));
     let mut before: HashMap<&str, Revision> = HashMap::new();
     for record in overlay.records.values() {
         let oldest = *before.entry(&record.key).or_insert(record.before);
@@ -99,15 +99,15 @@ pub(super) fn thinned(overlay: &Overlay, past: &Arc<Past>) -> Thinned {
         records.push(Arc::new(Record { before: oldest, ..Record::clone(record) }));
     }
     if remembered.records.len() > RECORDS_MAX || remembered.bytes > BYTES_MAX {
-        return whole(overlay, past);
+        return whole(overlay, coalesced);
     }
-    Thinned { records, past: Arc::new(remembered), whole: begin }
+    Thinned { records, coalesced: Arc::new(remembered), whole: begin }
 }
 
 /// Leaves out nothing.
-pub(super) fn whole(overlay: &Overlay, past: &Arc<Past>) -> Thinned {
+pub(super) fn whole(overlay: &Overlay, coalesced: &Arc<Coalesced>) -> Thinned {
     let records = overlay.records.values().cloned().collect();
-    Thinned { records, past: Arc::clone(past), whole: None }
+    Thinned { records, coalesced: Arc::clone(coalesced), whole: None }
 }
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
     fn check(rows: &[&str], on_disk: &str, in_memory: &str, whole: Option<Revision>) {
         let thinned = thinned(&overlay(rows), &Arc::default());
         assert_eq!(text(thinned.records.iter()), on_disk, "on disk of {rows:?}");
-        assert_eq!(text(thinned.past.newer(0)), in_memory, "in memory of {rows:?}");
+        assert_eq!(text(thinned.coalesced.newer(0)), in_memory, "in memory of {rows:?}");
         assert_eq!(thinned.whole, whole, "{rows:?}");
     }
 
@@ -163,11 +163,11 @@ mod tests {
     fn compaction_keeps_what_is_seen_at_its_revision() {
         let check = |to: Revision, expected: &str| {
             let rows = ["a:5<2", "a:6<5-", "b:7<0", "a:8<6", "b:9<7", "a:10<8"];
-            let mut past = Past::clone(&thinned(&overlay(&rows), &Arc::default()).past);
-            past.compact(to);
-            assert_eq!(text(past.newer(0)), expected, "compacted to {to}");
-            let bytes: usize = past.newer(0).map(|record| record.bytes()).sum();
-            assert_eq!(past.bytes, bytes);
+            let mut coalesced = Coalesced::clone(&thinned(&overlay(&rows), &Arc::default()).coalesced);
+            coalesced.compact(to);
+            assert_eq!(text(coalesced.newer(0)), expected, "compacted to {to}");
+            let bytes: usize = coalesced.newer(0).map(|record| record.bytes()).sum();
+            assert_eq!(coalesced.bytes, bytes);
         };
         check(4, "a:5<2 a:6<5- b:7<0 a:8<6 b:9<7 a:10<8");
         check(5, "a:5<2 a:6<5- b:7<0 a:8<6 b:9<7 a:10<8");
@@ -182,6 +182,9 @@ mod tests {
         let rows: Vec<String> = (1..=RECORDS_MAX + 1).map(|n| format!("a:{n}<{}", n - 1)).collect();
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
         let all = thinned(&overlay(&rows), &Arc::default());
-        assert_eq!((all.records.len(), all.past.records.is_empty(), all.whole), (rows.len(), true, None));
+        assert_eq!(
+            (all.records.len(), all.coalesced.records.is_empty(), all.whole),
+            (rows.len(), true, None)
+        );
     }
 }
