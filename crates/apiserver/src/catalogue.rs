@@ -15,8 +15,8 @@ pub mod delegates;
 pub mod discovery;
 pub mod openapi;
 
-pub mod learned;
 pub mod priorities;
+pub mod remote_discovery;
 pub mod specification;
 
 use std::ops::Deref;
@@ -38,8 +38,8 @@ use crate::object::StoredForm;
 use crate::precondition::CreatePrecondition;
 use crate::request_info::ResourceInfo;
 pub use delegates::{Asked, Delegate, Told};
-use learned::Learned;
 use priorities::Priorities;
+use remote_discovery::RemoteDiscovery;
 
 /// How long a request waits for an APIService that was written before it.
 const FOLLOWED_MAX: Duration = Duration::from_secs(3);
@@ -206,13 +206,15 @@ impl Snapshot {
     }
 
     /// The knowledge of a group-version that is served elsewhere.
-    pub fn learned(&self, group: &str, version: &str) -> Option<&Learned> {
-        self.delegate(group, version).and_then(|delegate| delegate.learned())
+    pub fn remote_discovery(&self, group: &str, version: &str) -> Option<&RemoteDiscovery> {
+        self.delegate(group, version).and_then(|delegate| delegate.discovery())
     }
 
     /// All group-versions that are served elsewhere, and what is known of them.
-    pub fn elsewhere(&self) -> impl Iterator<Item = ((&str, &str), &Learned)> {
-        self.delegates.serving().filter_map(|delegate| Some((delegate.group_version(), delegate.learned()?)))
+    pub fn elsewhere(&self) -> impl Iterator<Item = ((&str, &str), &RemoteDiscovery)> {
+        self.delegates
+            .serving()
+            .filter_map(|delegate| Some((delegate.group_version(), delegate.discovery()?)))
     }
 
     /// The groups that are served, in discovery's order, and the versions of each, best first.

@@ -17,7 +17,7 @@ use schema::made::Made;
 use schema::{Schema, SchemaRef};
 use serde_json::{Map, Value};
 
-use crate::apart;
+use crate::blocking;
 use crate::cache::{CachedObject, ReadFields, ResourceCache};
 use crate::conversion::Conversion;
 use crate::object::{Fields, encode_stored, form};
@@ -296,7 +296,7 @@ impl Kind {
 
     /// Checks by rules that may take long, while other tasks of this thread go on elsewhere, where there is another one.
     fn apart<T>(&self, check: impl FnOnce() -> T) -> T {
-        apart::when(self.0.row.strategy.rules.as_ref().is_some_and(|rules| rules.may_take_long()), check)
+        blocking::when(self.0.row.strategy.rules.as_ref().is_some_and(|rules| rules.may_take_long()), check)
     }
 
     /// The life of objects, if not for ever.

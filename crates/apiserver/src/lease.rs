@@ -21,7 +21,7 @@ use crate::api::Api;
 use crate::cache::IndexKey;
 use crate::object::encode_stored;
 use crate::status::{Error, Result};
-use crate::write::own::put;
+use crate::write::loopback::put;
 
 /// How long a server that says nothing counts as alive. Source: `DefaultEndpointReconcilerTTL`.
 const TTL_SECONDS: u32 = 15;

@@ -90,7 +90,7 @@ pub mod cache;
 pub mod at_rest;
 pub mod object;
 
-mod apart;
+mod blocking;
 pub mod body;
 pub mod formats;
 
@@ -99,8 +99,8 @@ pub mod negotiate;
 pub mod notes;
 pub mod precondition;
 pub mod progress;
+pub mod reinvocation;
 pub mod request_info;
-pub mod rounds;
 pub mod scale;
 pub mod status;
 pub mod tree;

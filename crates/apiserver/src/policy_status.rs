@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::answer::Answer;
-use crate::apart;
 use crate::api::Api;
+use crate::blocking;
 use crate::cache::CachedObject;
 use crate::cache::watcher_index::IndexKey;
 use crate::kinds::{Kind, Part};
@@ -97,7 +97,7 @@ async fn check(api: &Api, kind: &Kind, name: &str) -> Result<()> {
         return Ok(());
     }
     let catalogue = api.catalogue.current();
-    let warnings = apart::when(true, || typechecking::warnings(&policy, &catalogue));
+    let warnings = blocking::when(true, || typechecking::warnings(&policy, &catalogue));
     match write(api, name, (&policy, generation), &warnings).await {
         // What somebody else has made of it is told by an event of its own.
         Err(error) if error.reason == "Conflict" || error.reason == "NotFound" => Ok(()),

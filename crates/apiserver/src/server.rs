@@ -28,7 +28,7 @@ use crate::api::Api;
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
 use crate::authorization_config::{Authorization, Read};
-use crate::body::held::WhileBody;
+use crate::body::while_body::WhileBody;
 use crate::cache::{Cache, CacheEvent, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
 use crate::cluster::Cluster;
@@ -405,7 +405,7 @@ fn spawn_aggregation(api: &Arc<Api>) {
     api.serving.spawn("api-services", async move { aggregation::follow(&followed, &known).await });
     let attended = Arc::clone(api);
     api.serving.spawn("aggregated apis", async move {
-        aggregation::attend::follow(&attended, &aggregation).await;
+        aggregation::servers::follow(&attended, &aggregation).await;
     });
     let own = Arc::clone(api);
     api.serving.spawn("autoregister", async move { aggregation::auto_register::follow(&own).await });

@@ -427,10 +427,10 @@ fn told_elsewhere(catalogue: &Snapshot, info: &RequestInfo) -> Option<Arc<dyn De
         _ => return None,
     };
     let delegate = catalogue.delegate(group, version)?;
-    let learned = delegate.learned()?;
+    let discovery = delegate.discovery()?;
     let is_meant = || {
         let wanted = info.query.get("hash");
-        learned.third.as_deref().is_some_and(|hash| wanted.is_none_or(|wanted| wanted == hash))
+        discovery.third.as_deref().is_some_and(|hash| wanted.is_none_or(|wanted| wanted == hash))
     };
     (!is_document || is_meant()).then(|| Arc::clone(delegate))
 }

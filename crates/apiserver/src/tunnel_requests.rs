@@ -169,7 +169,7 @@ pub(crate) async fn follow(api: &Api) {
             for event in events {
                 match event.event_type {
                     EventType::Deleted => api.tunnels.forget(event.object.name()),
-                    _ => api.tunnels.learn(event.object.name(), ranges(&event.object)),
+                    _ => api.tunnels.set_discovery(event.object.name(), ranges(&event.object)),
                 }
             }
         }

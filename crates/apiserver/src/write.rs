@@ -33,8 +33,8 @@ pub mod validation;
 pub mod commit;
 pub mod door;
 
+pub mod loopback;
 pub mod options;
-pub mod own;
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 //! through things in a fixed order. The engine (`controller`) carries plans out. No controller knows another:
 //! they meet in the API only.
 
-mod backends;
 mod claim;
 mod history;
+mod int_or_percent;
 mod kinds;
 pub mod metrics;
 mod names;
@@ -16,7 +16,7 @@ mod pod;
 mod pod_control;
 mod scale;
 mod selection;
-mod share;
+mod service_pods;
 mod transform;
 
 pub mod deployment;

@@ -4,8 +4,8 @@
 //! may be wrong, and any may leap. When no node at all is ready, nothing is evicted: then the fault is more likely here than
 //! there; and where some are, `zones` says how fast. Source: `pkg/controller/nodelifecycle`.
 
-mod heard;
-mod known;
+mod heartbeats;
+mod seen_nodes;
 mod taints;
 #[cfg(test)]
 mod tests;
@@ -22,8 +22,8 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, PodCondition};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::heard::Heard;
-use self::known::Known;
+use self::heartbeats::Heartbeats;
+use self::seen_nodes::SeenNodes;
 use self::taints::Eviction;
 use self::zones::{EvictionRate, Turns, Zones};
 use crate::object::{name, namespace, time, uid};
@@ -44,7 +44,7 @@ pub const CONTROLLER: Controller = Controller {
             Source::of::<Node>(nodes_of_node),
             // A renewed lease is noted, and wakes nobody.
             Source::scoped::<Lease>(leases(), |change, informers| {
-                informers.setting_or(Heard::default).lease(change, Instant::now());
+                informers.setting_or(Heartbeats::default).lease(change, Instant::now());
                 Vec::new()
             }),
             Source::of::<Pod>(|_, _| Vec::new()),
@@ -53,7 +53,7 @@ pub const CONTROLLER: Controller = Controller {
     reconcile: |informers, key, now| {
         let turns = informers.setting_or(Turns::default);
         let seen = gather(informers, key, Instant::now());
-        let told = informers.setting_or(Known::default).tell(key, seen.as_ref().map(|seen| &*seen.node));
+        let told = informers.setting_or(SeenNodes::default).tell(key, seen.as_ref().map(|seen| &*seen.node));
         let mut plan = seen.map_or_else(Plan::nothing, |seen| {
             plan(&seen, now, |period| turns.take(&seen.node, period, now))
         });
@@ -86,7 +86,7 @@ fn gather(informers: &Informers, key: &str, now: Instant) -> Option<Snapshot> {
     let nodes = informers.informer::<Node>();
     let node = nodes.get(key)?;
     let options = Options::of(informers);
-    let silence = informers.setting_or(Heard::default).silence(key, now);
+    let silence = informers.setting_or(Heartbeats::default).silence(key, now);
     let is_quiet = ready_status(&node) != Some("True") || silence >= grace(&node, &options);
     if !is_quiet {
         return Some(Snapshot {
@@ -109,7 +109,7 @@ fn zones(informers: &Informers) -> Arc<Zones> {
 
 /// A node wakes itself; when it becomes ready or stops being it, all others too.
 fn nodes_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
-    informers.setting_or(Heard::default).node(change, Instant::now());
+    informers.setting_or(Heartbeats::default).node(change, Instant::now());
     zones(informers).note(&change.key, change.new.as_deref());
     let status = |node: &Option<Arc<Node>>| {
         node.as_ref().and_then(|node| ready_status(node).map(|status| status == "True"))

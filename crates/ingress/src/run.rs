@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::certificates::Checked;
-use crate::gateway::{Gateway, GrpcRoute, HttpRoute, Known};
+use crate::gateway::{Gateway, GatewayInformers, GrpcRoute, HttpRoute};
 use crate::matching::Patterns;
 use crate::plan::{GatewayObjects, Ports, SECRET_TYPE, Snapshot, by_key, by_service, plan};
 use crate::scheme::Scheme;
@@ -39,7 +39,7 @@ struct Sources {
     slices: Informer<EndpointSlice>,
     secrets: Informer<Secret>,
     namespaces: Informer<Namespace>,
-    gateways: Known,
+    gateways: GatewayInformers,
     ports: Ports,
     checked: Checked,
     patterns: Patterns,
@@ -58,7 +58,7 @@ impl Sources {
             slices: informers.informer(),
             secrets: informers.scoped(certificates_scope()),
             namespaces: informers.informer(),
-            gateways: Known::of(informers),
+            gateways: GatewayInformers::of(informers),
             ports,
             checked: Checked::default(),
             patterns: Patterns::default(),

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::agent::{Guard, serve};
-use crate::own::Refusal;
+use crate::destinations::Refusal;
 use crate::*;
 
 /// Everything may wait so long, on a busy machine.

@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use super::Aggregation;
-use super::attend::Served;
 use super::registration::{Registration, condition};
 use super::remote;
+use super::servers::Served;
 use crate::api::Api;
 use crate::cache::Watcher;
 use crate::cache::watcher_index::IndexKey;

@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tunnel::agent::{Guard, serve};
-use tunnel::own::Refusal;
+use tunnel::destinations::Refusal;
 
 /// Where the Node says that it is: nobody is there (RFC 5737), and nothing is sent there.
 const NODE_IP: &str = "192.0.2.77";

@@ -21,7 +21,7 @@ use crate::cache::{CacheEvent, EventType};
 use crate::status::{Error, Result};
 use crate::tree::text;
 use crate::write::Writer;
-use crate::write::own::ensure;
+use crate::write::loopback::ensure;
 
 /// Longer than any request may take.
 const UNDER_WAY: SignedDuration = SignedDuration::from_secs(60);

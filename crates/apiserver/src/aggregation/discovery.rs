@@ -17,11 +17,11 @@ use serde_json::Value;
 use tracing::{debug, warn};
 
 use super::Aggregation;
-use super::attend::Served;
 use super::availability::aggregator;
 use super::remote;
+use super::servers::Served;
 use crate::api::Api;
-use crate::catalogue::learned::{self, Learned};
+use crate::catalogue::remote_discovery::{self, RemoteDiscovery};
 use crate::catalogue::specification::Specification;
 use crate::tree::text;
 
@@ -71,27 +71,27 @@ pub(super) async fn keep(api: &Api, aggregation: &Aggregation, served: &Served) 
 /// Asks once; says whether the answer is stale. `tag` is that of the OpenAPI document that is known.
 async fn ask(api: &Api, aggregation: &Aggregation, served: &Served, tag: &mut Option<String>) -> bool {
     let name = &served.registration.name;
-    let before = aggregation.learned(name);
-    let mut learned = Learned::clone(&before);
+    let before = aggregation.discovery(name);
+    let mut discovery = RemoteDiscovery::clone(&before);
     {
         let Ok(_permit) = aggregation.asking.acquire().await else { return true };
         match tokio::time::timeout(DISCOVERY_MAX, resources((api, aggregation), served, &before)).await {
             Ok(Ok(found)) => {
-                (learned.resources, learned.etag, learned.is_stale) = (Some(found.0), found.1, false);
+                (discovery.resources, discovery.etag, discovery.is_stale) = (Some(found.0), found.1, false);
             }
             Ok(Err(failure)) => {
                 debug!(api = name, failure, "an aggregated API did not tell what it serves");
-                learned.is_stale = true;
+                discovery.is_stale = true;
             }
-            Err(_) => learned.is_stale = true,
+            Err(_) => discovery.is_stale = true,
         }
     }
     // Discovery does not wait for documents that take their time.
-    aggregation.learn(api, &served.link, name, learned.clone()).await;
-    let is_stale = learned.is_stale;
+    aggregation.set_discovery(api, &served.link, name, discovery.clone()).await;
+    let is_stale = discovery.is_stale;
     if !is_stale {
-        documents((api, aggregation), served, tag, &mut learned).await;
-        aggregation.learn(api, &served.link, name, learned).await;
+        documents((api, aggregation), served, tag, &mut discovery).await;
+        aggregation.set_discovery(api, &served.link, name, discovery).await;
     }
     is_stale
 }
@@ -101,17 +101,17 @@ async fn documents(
     (api, aggregation): (&Api, &Aggregation),
     served: &Served,
     tag: &mut Option<String>,
-    learned: &mut Learned,
+    discovery: &mut RemoteDiscovery,
 ) {
     let name = &served.registration.name;
     let Ok(_permit) = aggregation.documents.acquire().await else { return };
     match tokio::time::timeout(DISCOVERY_MAX, third((api, aggregation), served)).await {
-        Ok(Ok(hash)) => learned.third = hash,
+        Ok(Ok(hash)) => discovery.third = hash,
         Ok(Err(failure)) => debug!(api = name, failure, "no index of OpenAPI documents"),
         Err(_) => debug!(api = name, "the index of OpenAPI documents took too long"),
     }
     match tokio::time::timeout(DOCUMENT_MAX, second((api, aggregation), served, tag)).await {
-        Ok(Ok(Some(found))) => learned.second = Some(found),
+        Ok(Ok(Some(found))) => discovery.second = Some(found),
         Ok(Ok(None)) => {}
         Ok(Err(failure)) => debug!(api = name, failure, "no OpenAPI document of version 2"),
         Err(_) => warn!(api = name, "the OpenAPI document of version 2 took too long"),
@@ -122,7 +122,7 @@ async fn documents(
 async fn resources(
     (api, aggregation): (&Api, &Aggregation),
     served: &Served,
-    before: &Learned,
+    before: &RemoteDiscovery,
 ) -> Result<(Arc<Vec<Value>>, Option<String>), Failure> {
     let (group, version) = (&served.registration.group, &served.registration.version);
     let known = before.etag.as_deref().zip(before.resources.as_ref());
@@ -137,7 +137,7 @@ async fn resources(
         {
             let etag = header(&answer, ETAG).map(str::to_owned);
             let (group, version) = (group.clone(), version.clone());
-            let read = move |document: Value| learned::of_aggregated(&document, &group, &version);
+            let read = move |document: Value| remote_discovery::of_aggregated(&document, &group, &version);
             let found = parsed(aggregation, answer.into_body(), read).await?.ok_or_else(other_document)?;
             return Ok((Arc::new(found), etag));
         }
@@ -149,7 +149,7 @@ async fn resources(
         return Err(format!("it answered {}", answer.status()));
     }
     let (group, version) = (group.clone(), version.clone());
-    let read = move |document: Value| learned::of_resource_list(&document, &group, &version);
+    let read = move |document: Value| remote_discovery::of_resource_list(&document, &group, &version);
     let found = parsed(aggregation, answer.into_body(), read).await?.ok_or_else(other_document)?;
     Ok((Arc::new(found), None))
 }

@@ -30,7 +30,7 @@ pub(super) struct Id {
 }
 
 /// What was converted.
-pub(super) struct Memo {
+pub(super) struct ConversionCache {
     kept: Arc<Mutex<Generations>>,
     tasks: Tasks,
 }
@@ -77,7 +77,7 @@ impl Generations {
     }
 }
 
-impl Memo {
+impl ConversionCache {
     pub(super) fn new(tasks: Tasks) -> Self {
         Self { kept: Arc::default(), tasks }
     }
@@ -163,7 +163,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_kept_is_forgotten_after_a_while_and_the_task_ends() {
-        let memo = Memo::new(Tasks::new());
+        let memo = ConversionCache::new(Tasks::new());
         memo.keep(id(0, 1), &object(10));
         tokio::time::sleep(GENERATION + Duration::from_secs(1)).await;
         assert!(memo.get(&id(0, 1)).is_some());

@@ -12,7 +12,7 @@ use super::pods::{IndexFailures, Role, has_finalizer, is_indexed, last_failures,
 use crate::object::uid;
 use crate::pod::{is_ready, is_terminating};
 
-pub(super) struct Picture<'a> {
+pub(super) struct JobState<'a> {
     pub(super) job: &'a Job,
     pub(super) spec: &'a JobSpec,
     pub(super) status: JobStatus,
@@ -31,7 +31,7 @@ pub(super) struct Picture<'a> {
     pub(super) last_failures: BTreeMap<i32, Arc<Pod>>,
 }
 
-impl<'a> Picture<'a> {
+impl<'a> JobState<'a> {
     pub(super) fn of(job: &'a Job, spec: &'a JobSpec, pods: Vec<Arc<Pod>>) -> Self {
         let mut pods: Vec<(Arc<Pod>, Role)> = pods
             .into_iter()
@@ -44,7 +44,7 @@ impl<'a> Picture<'a> {
             // Of more than are counted at once, the lowest indexes come first.
             pods.sort_by_cached_key(|(pod, _)| completion_index(pod));
         }
-        let mut picture = Self {
+        let mut state = Self {
             job,
             spec,
             status: job.status.clone().unwrap_or_default(),
@@ -56,11 +56,11 @@ impl<'a> Picture<'a> {
             failed_indexes: None,
             last_failures: BTreeMap::new(),
         };
-        picture.count();
+        state.count();
         if is_indexed(spec) {
-            picture.count_indexes();
+            state.count_indexes();
         }
-        picture
+        state
     }
 
     fn count(&mut self) {

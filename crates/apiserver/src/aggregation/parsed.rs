@@ -9,15 +9,15 @@ use crate::cache::CachedObject;
 
 /// What was read of each object, by its key.
 #[derive(Debug)]
-pub(super) struct Seen<T>(BTreeMap<Arc<str>, (Revision, T)>);
+pub(super) struct Parsed<T>(BTreeMap<Arc<str>, (Revision, T)>);
 
-impl<T> Default for Seen<T> {
+impl<T> Default for Parsed<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T> Seen<T> {
+impl<T> Parsed<T> {
     /// Takes in the objects that there are now. Those that are new or changed are read.
     pub(super) fn update(&mut self, objects: Vec<Arc<CachedObject>>, read: impl Fn(&CachedObject) -> T) {
         let mut before = std::mem::take(&mut self.0);
@@ -46,7 +46,7 @@ mod tests {
             let stored = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
             Arc::new(CachedObject::from_stored(name.into(), stored.as_bytes(), revision).unwrap())
         };
-        let mut seen = Seen::default();
+        let mut seen = Parsed::default();
         let mut check = |objects: Vec<Arc<CachedObject>>, expect_read: &[&str], expect: &[&str]| {
             let read = RefCell::new(Vec::new());
             seen.update(objects, |object| {

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::link::Link;
 use super::registration::Registration;
-use super::{Aggregation, availability, learn};
+use super::{Aggregation, availability, discovery};
 use crate::api::Api;
 
 /// Somebody to attend to.
@@ -67,5 +67,5 @@ pub async fn follow(api: &Api, aggregation: &Aggregation) {
 }
 
 async fn attend((api, aggregation): (&Api, &Aggregation), served: Served) {
-    tokio::join!(availability::keep(api, aggregation, &served), learn::keep(api, aggregation, &served));
+    tokio::join!(availability::keep(api, aggregation, &served), discovery::keep(api, aggregation, &served));
 }

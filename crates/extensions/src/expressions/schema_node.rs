@@ -1,4 +1,4 @@
-//! A schema as rules see it: what stands where, of which type and how large, and which rules are about it.
+//! A schema as rules see it, a tree of nodes: what stands where, of which type and how large, and which rules are about it.
 //!
 //! Rules see what has a type. A field without one is not there for them, nor is a list or a map of such; unknown fields
 //! that are kept are not either.
@@ -16,9 +16,9 @@ use super::rule::{Rule, Work};
 /// What a whole resource has, whatever its schema says: each a text, apart from the metadata.
 const OWN: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// One place of a schema, with those below it.
+/// A node of a schema, with those below it.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct SchemaNode {
     /// The type in JSON; empty if none is said.
     pub(super) ty: Box<str>,
     /// The type in CEL; `None` if rules see nothing here.
@@ -43,14 +43,14 @@ pub(super) struct Place {
     parts: usize,
 }
 
-/// Whether a place is that of a whole resource, which has a kind and metadata.
+/// Whether a node is that of a whole resource, which has a kind and metadata.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Root {
     Resource,
     Part,
 }
 
-impl Place {
+impl SchemaNode {
     /// The places of a schema that is structural, and so not too deep.
     pub(super) fn of(schema: &Value, root: Root) -> Self {
         let part = |schema: &Value| {
@@ -60,7 +60,7 @@ impl Place {
         };
         let object = |name: &str| schema.get(name).filter(|value| value.is_object());
         let properties = object("properties").and_then(Value::as_object).into_iter().flatten();
-        let mut place = Self {
+        let mut node = Self {
             ty: text(schema, "type").into(),
             properties: properties.map(|(name, schema)| (name.clone(), part(schema))).collect(),
             items: object("items").map(|schema| Box::new(part(schema))),
@@ -71,10 +71,10 @@ impl Place {
             rules: rules(schema),
             ..Self::default()
         };
-        place.declared = place.declare(schema, root);
-        place.has_rules = !place.rules.is_empty() || place.below().any(|part| part.has_rules);
-        place.parts = place.below().fold(1, |sum, part| sum.saturating_add(part.parts));
-        place
+        node.declared = node.declare(schema, root);
+        node.has_rules = !node.rules.is_empty() || node.below().any(|part| part.has_rules);
+        node.parts = node.below().fold(1, |sum, part| sum.saturating_add(part.parts));
+        node
     }
 
     /// The places right below.

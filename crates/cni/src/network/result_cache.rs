@@ -19,7 +19,7 @@ pub(super) const UNFINISHED: &str = ".new";
 
 /// An attachment, and by which network it was made.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct CachedResult {
     pub(super) attachment: Attachment,
     pub(super) network: String,
     /// `None` if an earlier knarr kept it, which did not write that down.
@@ -62,9 +62,9 @@ enum Stored {
 
 /// The folder of results.
 #[derive(Debug)]
-pub(super) struct Results(PathBuf);
+pub(super) struct ResultCache(PathBuf);
 
-impl Results {
+impl ResultCache {
     pub(super) fn open(folder: PathBuf) -> Result<Self, CniError> {
         fs::create_dir_all(&folder).map_err(CniError::state(&folder))?;
         Ok(Self(folder))
@@ -95,12 +95,12 @@ impl Results {
 
     /// By whatever network it was attached. `None` also for what a power cut has left unreadable: like libcni, a DEL then
     /// goes on without the result of the ADD.
-    pub(super) fn find(&self, container_id: &str, ifname: &str) -> Result<Option<Kept>, CniError> {
+    pub(super) fn find(&self, container_id: &str, ifname: &str) -> Result<Option<CachedResult>, CniError> {
         Ok(self.file_of(container_id, ifname)?.and_then(|path| read_or_warn(&path)))
     }
 
     /// All that can be read.
-    pub(super) fn all(&self) -> Result<Vec<Kept>, CniError> {
+    pub(super) fn all(&self) -> Result<Vec<CachedResult>, CniError> {
         Ok(self.files()?.iter().filter_map(|path| read_or_warn(path)).collect())
     }
 
@@ -150,14 +150,14 @@ fn name_of(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-fn read_or_warn(path: &Path) -> Option<Kept> {
+fn read_or_warn(path: &Path) -> Option<CachedResult> {
     read(path).unwrap_or_else(|error| {
         tracing::warn!(error = base::error_chain(&error), "a kept network result is left out");
         None
     })
 }
 
-fn read(path: &Path) -> Result<Option<Kept>, CniError> {
+fn read(path: &Path) -> Result<Option<CachedResult>, CniError> {
     let text = match fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(CniError::state(path))?,
@@ -170,13 +170,13 @@ fn read(path: &Path) -> Result<Option<Kept>, CniError> {
                 STANDARD.decode(&cached.config).map_err(|error| invalid(std::io::Error::other(error)))?;
             let conflist = serde_json::from_slice(&config).map_err(|error| invalid(error.into()))?;
             let (network, result) = (cached.network_name.clone(), cached.result.clone());
-            Kept { attachment: attachment(*cached), network, conflist: Some(conflist), result }
+            CachedResult { attachment: attachment(*cached), network, conflist: Some(conflist), result }
         }
         Stored::Former(former) => {
             let Former { attachment, result } = *former;
             let end = format!("-{}-{}", attachment.container_id, attachment.ifname);
             let network = name_of(path).strip_suffix(&end).unwrap_or_default().to_owned();
-            Kept { attachment, network, conflist: None, result }
+            CachedResult { attachment, network, conflist: None, result }
         }
     };
     Ok(Some(kept))

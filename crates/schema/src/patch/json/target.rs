@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// A field of an object or a place in a list, whether something is there or not.
-pub(super) struct Place<'a> {
+pub(super) struct Target<'a> {
     container: Container<'a>,
     key: String,
 }
@@ -15,7 +15,7 @@ enum Container<'a> {
 
 /// The place that a path leads to; `None` if what it should be in is not there. What is before the first slash does not
 /// count.
-pub(super) fn find<'a>(target: &'a mut Value, path: &str) -> Option<Place<'a>> {
+pub(super) fn find<'a>(target: &'a mut Value, path: &str) -> Option<Target<'a>> {
     let mut parts = path.split('/').skip(1).map(decoded);
     let mut key = parts.next()?;
     let mut at = target;
@@ -35,7 +35,7 @@ pub(super) fn find<'a>(target: &'a mut Value, path: &str) -> Option<Place<'a>> {
         Value::Array(list) => Container::List(list),
         _ => return None,
     };
-    Some(Place { container, key })
+    Some(Target { container, key })
 }
 
 fn decoded(part: &str) -> String {
@@ -52,7 +52,7 @@ pub(super) fn depth(value: &Value) -> usize {
     }
 }
 
-impl Place<'_> {
+impl Target<'_> {
     /// The last step to it.
     pub(super) fn key(&self) -> &str {
         &self.key

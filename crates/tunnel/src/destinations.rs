@@ -9,7 +9,7 @@ use machinery::net::Cidr;
 
 /// The addresses that belong to a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct Destinations {
     /// The Node's name.
     pub name: String,
     /// The Node's addresses.
@@ -34,7 +34,7 @@ pub enum Refusal {
     Host,
 }
 
-impl Own {
+impl Destinations {
     /// The address to which a connection to `host` and `port` goes. `is_of_host` says which addresses the host has.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn check(host: &str, port: u16, expect: Result<&str, Refusal>) {
-        let own = Own {
+        let own = Destinations {
             name: "host-1".into(),
             addresses: vec!["192.0.2.7".parse().unwrap(), "fd00::7".parse().unwrap()],
             kubelet: "192.0.2.7:10250".parse().unwrap(),

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// The memory of the first round for the second.
 #[derive(Debug, Default)]
-pub struct Rounds {
+pub struct Reinvocation {
     is_second: bool,
     is_changed: bool,
     /// The policies' part.
@@ -41,7 +41,7 @@ struct Asked {
     left: Option<Value>,
 }
 
-impl Rounds {
+impl Reinvocation {
     /// `true` if this is the second round.
     pub fn is_second(&self) -> bool {
         self.is_second

@@ -1,40 +1,19 @@
-//! The objects of a new cluster beside namespaces, roles and the `kubernetes` Service: the range of service addresses
-//! and a record of each group and version that is served.
+//! The default ServiceCIDR of a new cluster: the range of service addresses.
 
 use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::api::Api;
-use crate::catalogue::priorities::PRIORITIES;
 use crate::kinds::Part;
 use crate::request::of_server;
 use crate::request_info::Verb;
 use crate::status::Result;
 use crate::write::Decoded;
 use crate::write::change::change;
-use crate::write::own::ensure;
+use crate::write::loopback::ensure;
 
 const DEFAULT: &str = "kubernetes";
-
-/// Says which APIServices are this server's own.
-pub(crate) const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
-/// Its value where they are put right when the server starts.
-pub(crate) const ON_START: &str = "onstart";
-
-/// A resource and an object of it.
-type Row = ((&'static str, &'static str, &'static str), Value);
-
-/// Creates what is missing.
-///
-/// # Errors
-/// When the store or the cache fail.
-pub(super) async fn run(api: &Api) -> Result<()> {
-    let created = rows()
-        .into_iter()
-        .map(|((group, version, resource), object)| ensure(api, group, version, resource, "", object));
-    futures::future::try_join_all(created).await.map(drop)
-}
 
 const SERVICE_CIDRS: (&str, &str, &str) = ("networking.k8s.io", "v1", "servicecidrs");
 
@@ -125,30 +104,6 @@ async fn tell_of_difference(api: &Api, range: &Value, has: &[&str], ranges: &[St
     if let Err(failure) = ensure(api, "events.k8s.io", "v1", "events", "default", event).await {
         warn!(%failure, "the event could not be recorded");
     }
-}
-
-fn rows() -> Vec<Row> {
-    api_services().map(|object| (("apiregistration.k8s.io", "v1", "apiservices"), object)).collect()
-}
-
-/// The APIServices of built-in group-versions.
-pub(crate) fn api_services() -> impl Iterator<Item = Value> {
-    PRIORITIES.iter().map(|(group, version, of_group, of_version)| {
-        api_service((group, version), (*of_group, *of_version), ON_START)
-    })
-}
-
-/// The APIService of a group-version that this server serves.
-pub(crate) fn api_service((group, version): (&str, &str), priorities: (i64, i64), managed: &str) -> Value {
-    json!({
-        "metadata": {"name": format!("{version}.{group}"), "labels": {MANAGED: managed}},
-        "spec": {
-            "group": group,
-            "version": version,
-            "groupPriorityMinimum": priorities.0,
-            "versionPriority": priorities.1,
-        },
-    })
 }
 
 async fn service_range_is_ready(api: &Api, range: Value) -> Result<()> {

@@ -4,9 +4,9 @@ use crate::rows::{Message, Schemas, Type};
 
 /// For each message of an arena, whether a walk finds something there or below.
 #[derive(Clone, Debug)]
-pub(crate) struct Reach(Vec<bool>);
+pub(crate) struct Reachable(Vec<bool>);
 
-impl Reach {
+impl Reachable {
     /// All messages that `applies` to, and those from which one can be reached.
     pub(crate) fn of(schemas: &Schemas, applies: impl Fn(usize, &Message) -> bool) -> Self {
         let messages = schemas.messages.iter().enumerate();

@@ -17,9 +17,9 @@ use super::condition;
 
 /// By the names of nodes.
 #[derive(Debug, Default)]
-pub(super) struct Heard(Mutex<BTreeMap<String, Instant>>);
+pub(super) struct Heartbeats(Mutex<BTreeMap<String, Instant>>);
 
-impl Heard {
+impl Heartbeats {
     /// Notes a lease that was renewed.
     pub(super) fn lease(&self, change: &Change<Lease>, now: Instant) {
         let renewed = |lease: &Option<Arc<Lease>>| lease.as_ref()?.spec.as_ref()?.renew_time.clone();
@@ -75,7 +75,7 @@ mod tests {
     /// The times that a kubelet writes say nothing: a clock of before 2000, or of tomorrow, is as good as any.
     #[test]
     fn silence_is_since_something_else_was_written() {
-        let (heard, begun) = (Heard::default(), Instant::now());
+        let (heard, begun) = (Heartbeats::default(), Instant::now());
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
         let silence = |seconds: u64| heard.silence("one", at(seconds)).as_secs();
         assert_eq!((silence(0), silence(10)), (0, 10), "the first look counts");

@@ -11,9 +11,9 @@ use crate::object::uid;
 
 /// The uids of nodes, by name.
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<BTreeMap<String, String>>);
+pub(super) struct SeenNodes(Mutex<BTreeMap<String, String>>);
 
-impl Known {
+impl SeenNodes {
     /// What is to be told of the node of this name, as it is now.
     pub(super) fn tell(&self, name: &str, node: Option<&Node>) -> Vec<Action> {
         let mut known = self.0.lock();
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn nodes_are_told_of_once_when_they_come_and_when_they_go() {
-        let known = Known::default();
+        let known = SeenNodes::default();
         for (uid, expect) in [
             (None, ""),
             (Some("a"), "a RegisteredNode: Registered Node one in Controller"),

@@ -16,7 +16,7 @@ const RESOURCES_MAX: usize = 4096;
 
 /// The knowledge of whoever serves a group-version.
 #[derive(Clone, Debug, Default)]
-pub struct Learned {
+pub struct RemoteDiscovery {
     /// Its resources, as aggregated discovery has them; nothing before it has told.
     pub resources: Option<Arc<Vec<Value>>>,
     /// `true` if it did not answer when it was last asked.
@@ -29,7 +29,7 @@ pub struct Learned {
     pub second: Option<Arc<Specification>>,
 }
 
-impl Learned {
+impl RemoteDiscovery {
     /// The version in aggregated discovery.
     pub fn aggregated(&self, version: &str) -> Value {
         let freshness = match self.is_stale || self.resources.is_none() {
@@ -257,12 +257,12 @@ mod tests {
 
     #[test]
     fn what_nobody_has_told_is_stale() {
-        let mut learned = Learned::default();
-        assert_eq!(learned.aggregated("v1"), json!({"version": "v1", "freshness": "Stale"}));
-        learned.resources = Some(Arc::new(vec![json!({"resource": "things"})]));
+        let mut discovery = RemoteDiscovery::default();
+        assert_eq!(discovery.aggregated("v1"), json!({"version": "v1", "freshness": "Stale"}));
+        discovery.resources = Some(Arc::new(vec![json!({"resource": "things"})]));
         let current = json!({"version": "v1", "freshness": "Current", "resources": [{"resource": "things"}]});
-        assert_eq!(learned.aggregated("v1"), current);
-        learned.is_stale = true;
-        assert_eq!(learned.aggregated("v1")["freshness"], "Stale");
+        assert_eq!(discovery.aggregated("v1"), current);
+        discovery.is_stale = true;
+        assert_eq!(discovery.aggregated("v1")["freshness"], "Stale");
     }
 }

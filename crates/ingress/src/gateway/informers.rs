@@ -5,7 +5,7 @@ use controller::{DynamicKind, Informers};
 use super::object::{Gateway, GatewayClass, GrpcRoute, HttpRoute, ReferenceGrant, VERSIONS};
 
 /// All of them.
-pub struct Known {
+pub struct GatewayInformers {
     /// Classes.
     pub classes: DynamicKind<GatewayClass>,
     /// Gateways.
@@ -18,7 +18,7 @@ pub struct Known {
     pub grants: DynamicKind<ReferenceGrant>,
 }
 
-impl Known {
+impl GatewayInformers {
     /// Of these informers.
     pub fn of(informers: &Informers) -> Self {
         Self {

@@ -21,7 +21,7 @@ pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A Service and what its endpoints follow from.
-pub struct Backing {
+pub struct ServicePods {
     /// The Service.
     pub service: Arc<Service>,
     /// The Pods that its selector selects, in key order.
@@ -32,7 +32,7 @@ pub struct Backing {
     pub revision: u64,
 }
 
-impl Backing {
+impl ServicePods {
     /// Nothing for a Service whose endpoints are somebody else's: without a selector, or ExternalName.
     pub(crate) fn gather(informers: &Informers, key: &str) -> Option<Self> {
         let service = informers.informer::<Service>().get(key).filter(|service| is_selecting(service))?;

@@ -64,7 +64,7 @@ impl Certified {
 }
 
 /// Who is asked, and what needs no asking.
-pub(super) struct Gate {
+pub(super) struct PortAccess {
     access: Access,
     authentication: Option<kube::Client>,
     authorization: Option<kube::Client>,
@@ -77,7 +77,7 @@ enum ClientAuthority {
     LookedUp(Informer<ConfigMap>),
 }
 
-impl Gate {
+impl PortAccess {
     /// # Errors
     /// If a file cannot be read.
     pub(super) async fn new(args: &ServingArgs, tasks: &Tasks) -> Result<Self> {

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 /// A digest of a question.
 pub(super) type Key = [u8; 32];
 
-/// Answers by question. The ones that were asked for longest ago make room.
+/// AnswerCache by question. The ones that were asked for longest ago make room.
 #[derive(Debug)]
-pub(super) struct Answers<V> {
+pub(super) struct AnswerCache<V> {
     kept: Mutex<Generations<V>>,
     entries_max: usize,
 }
@@ -28,7 +28,7 @@ struct Kept<V> {
     until: Instant,
 }
 
-impl<V: Clone> Answers<V> {
+impl<V: Clone> AnswerCache<V> {
     /// No answers; never more than this many.
     pub(super) fn new(entries_max: usize) -> Self {
         let kept = Generations { young: HashMap::new(), old: HashMap::new() };
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn an_answer_counts_until_its_time_is_over() {
-        let (answers, now) = (Answers::new(8), Instant::now());
+        let (answers, now) = (AnswerCache::new(8), Instant::now());
         let second = Duration::from_secs(1);
         answers.put(key(1), 'a', now + second);
         assert_eq!(answers.get(&key(1), now), Some('a'));
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn there_are_never_too_many_and_what_is_asked_for_stays() {
-        let (answers, now) = (Answers::new(100), Instant::now());
+        let (answers, now) = (AnswerCache::new(100), Instant::now());
         let until = now + Duration::from_secs(1);
         answers.put(key(0), 0, until);
         for number in 1..1000 {
