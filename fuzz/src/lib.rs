@@ -6,7 +6,7 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use apiserver::catalogue::learned;
+use apiserver::catalogue::remote_discovery;
 use apiserver::catalogue::specification::Specification;
 use apiserver::negotiate::{Accept, content_format};
 use apiserver::request_info::{Query, RequestInfo};
@@ -248,8 +248,8 @@ fn frames(bytes: &[u8], piece: usize) -> (Vec<String>, usize) {
 /// whole refers to nothing that it does not have.
 pub fn aggregated(bytes: &[u8]) {
     let Ok(told) = text::json(bytes, Room::Schemas, FieldValidation::Ignore) else { return };
-    let _ = learned::of_aggregated(&told.value, "example.com", "v1");
-    let _ = learned::of_resource_list(&told.value, "example.com", "v1");
+    let _ = discovery::of_aggregated(&told.value, "example.com", "v1");
+    let _ = discovery::of_resource_list(&told.value, "example.com", "v1");
     let Ok(found) = Specification::of(told.value, "example.com", "v1") else { return };
     let ours = serde_json::json!({"paths": {"/api/v1/pods": {}}, "definitions": {"Pod": {}, "Thing": {"type": "integer"}}});
     let mut whole = ours.clone();

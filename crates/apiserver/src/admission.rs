@@ -38,7 +38,7 @@ pub mod policy_params;
 pub mod deny_external_ips;
 pub mod external_addresses;
 
-mod about;
+mod attributes;
 pub mod policies;
 pub mod webhooks;
 
@@ -56,8 +56,8 @@ use crate::cluster::Cluster;
 use crate::deadline;
 use crate::kinds::Part;
 use crate::options::PluginChoice;
+use crate::reinvocation::Reinvocation;
 use crate::request::Authorized;
-use crate::rounds::Rounds;
 use crate::status::{Error, Result};
 pub(crate) use crate::tree::{child, text};
 
@@ -187,7 +187,7 @@ pub enum Mutate {
     /// Perhaps later: it may wait for others, and for as long as the request does.
     Later(for<'a> fn(&'a Context<'a>, &'a mut Value) -> Step<'a>),
     /// As `Later`; what it changes all mutating plugins see once more, in a second round, and nothing after that.
-    InRounds(for<'a> fn(&'a Context<'a>, &'a mut Value, &'a mut Rounds) -> Step<'a>),
+    InRounds(for<'a> fn(&'a Context<'a>, &'a mut Value, &'a mut Reinvocation) -> Step<'a>),
 }
 
 /// Refuses the object, or lets it pass.
@@ -402,7 +402,7 @@ pub fn is_on(chosen: &PluginChoice, name: &str) -> bool {
 /// # Errors
 /// What the first plugin that refuses says; 504 if one takes longer than the request may.
 pub async fn mutate(context: &Context<'_>, object: &mut Value) -> Result<()> {
-    let mut rounds = Rounds::default();
+    let mut rounds = Reinvocation::default();
     mutate_once(context, object, &mut rounds).await?;
     if rounds.needs_second() {
         rounds.begin_second();
@@ -411,7 +411,7 @@ pub async fn mutate(context: &Context<'_>, object: &mut Value) -> Result<()> {
     Ok(())
 }
 
-async fn mutate_once(context: &Context<'_>, object: &mut Value, rounds: &mut Rounds) -> Result<()> {
+async fn mutate_once(context: &Context<'_>, object: &mut Value, rounds: &mut Reinvocation) -> Result<()> {
     let chosen = &context.cluster.config.options.admission_plugins;
     for plugin in PLUGINS {
         match plugin.mutate {

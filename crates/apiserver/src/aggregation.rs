@@ -1,20 +1,20 @@
 //! The aggregation layer: group-versions that servers elsewhere serve, as APIServices say.
 //!
-//! An APIService with a Service makes a [`Remote`](remote::Remote), which is looked up before kinds; one without leads to
-//! the catalogue. Whoever has made, changed or deleted one on this server finds it followed with the next request. What the
-//! others tell of themselves (`catalogue/{learned,specification}.rs`) is read here once in a while, never while somebody asks, and kept
-//! as it was when they do not answer: one that lies or hangs harms nobody but itself.
+//! An APIService with a Service makes a [`Remote`](remote::Remote), which is looked up before kinds; one without leads to the
+//! catalogue. Whoever has made, changed or deleted one on this server finds it followed with the next request. What the others
+//! tell of themselves (`catalogue/{remote_discovery,specification}.rs`) is read here once in a while, never while somebody
+//! asks, and kept as it was when they do not answer: one that lies or hangs harms nobody but itself.
 //!
 //! Source: `k8s.io/kube-aggregator`.
 
-pub mod attend;
 pub mod auto_register;
 pub mod availability;
-pub mod learn;
+pub mod discovery;
 pub mod link;
+mod parsed;
 pub mod registration;
 pub mod remote;
-mod seen;
+pub mod servers;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -23,15 +23,15 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::api::Api;
-use crate::cache::interest::Interest;
+use crate::cache::watcher_index::IndexKey;
 use crate::catalogue::Delegate;
-use crate::catalogue::learned::Learned;
 use crate::catalogue::priorities::{OWN_GROUP, Priorities};
+use crate::catalogue::remote_discovery::RemoteDiscovery;
 use crate::kinds::Kind;
 use link::Link;
+use parsed::Parsed;
 use registration::{Registration, Target};
 use remote::Remote;
-use seen::Seen;
 
 /// How many servers elsewhere are looked at at a time, how many tell what they serve, and how many how it looks: whoever
 /// takes long for one thing keeps nobody from another.
@@ -60,7 +60,7 @@ pub struct Aggregation {
 #[derive(Default)]
 struct Known {
     links: BTreeMap<String, Arc<Link>>,
-    learned: BTreeMap<String, Arc<Learned>>,
+    discovery: BTreeMap<String, Arc<RemoteDiscovery>>,
 }
 
 impl Aggregation {
@@ -85,14 +85,14 @@ impl Aggregation {
     }
 
     /// Takes over what a server elsewhere has told; says so to clients if it is something else than before.
-    async fn learn(&self, api: &Api, link: &Arc<Link>, name: &str, learned: Learned) {
+    async fn set_discovery(&self, api: &Api, link: &Arc<Link>, name: &str, discovery: RemoteDiscovery) {
         {
             let mut known = self.known.lock();
             if !known.links.get(name).is_some_and(|current| Arc::ptr_eq(current, link)) {
                 return;
             }
-            let before = known.learned.insert(name.to_owned(), Arc::new(learned.clone()));
-            if before.is_some_and(|before| before.is_same(&learned)) {
+            let before = known.discovery.insert(name.to_owned(), Arc::new(discovery.clone()));
+            if before.is_some_and(|before| before.is_same(&discovery)) {
                 return;
             }
         }
@@ -100,8 +100,8 @@ impl Aggregation {
     }
 
     /// What is known of whoever serves what a registration is about.
-    fn learned(&self, name: &str) -> Arc<Learned> {
-        self.known.lock().learned.get(name).cloned().unwrap_or_default()
+    fn discovery(&self, name: &str) -> Arc<RemoteDiscovery> {
+        self.known.lock().discovery.get(name).cloned().unwrap_or_default()
     }
 
     /// Takes over what APIServices say.
@@ -126,7 +126,7 @@ impl Aggregation {
                 let pair = before.get(name).zip(links.get(name));
                 pair.is_some_and(|(before, now)| Arc::ptr_eq(before, now))
             };
-            known.learned.retain(|name, _| is_same(name));
+            known.discovery.retain(|name, _| is_same(name));
             known.links = links;
         }
         self.registrations.send_replace(Arc::new(registrations));
@@ -141,8 +141,8 @@ impl Aggregation {
             let known = self.known.lock();
             let made = registrations.iter().filter_map(|one| {
                 let link = Arc::clone(known.links.get(&one.name)?);
-                let learned = known.learned.get(&one.name).cloned().unwrap_or_default();
-                let remote = Remote::new(self.api.clone(), one.clone(), link, learned);
+                let discovery = known.discovery.get(&one.name).cloned().unwrap_or_default();
+                let remote = Remote::new(self.api.clone(), one.clone(), link, discovery);
                 Some(Arc::new(remote) as Arc<dyn Delegate>)
             });
             made.collect()
@@ -171,10 +171,10 @@ fn kind(api: &Api) -> Option<&Kind> {
 /// Follows APIServices for ever.
 pub async fn follow(api: &Api, aggregation: &Aggregation) {
     let Some(kind) = kind(api) else { return };
-    let mut seen = Seen::default();
+    let mut seen = Parsed::default();
     loop {
         let revision = api.cache.revision();
-        let mut changes = kind.cache().watch(revision, Interest::Everything);
+        let mut changes = kind.cache().watch(revision, IndexKey::Everything);
         let listing = kind.cache().list(kind.prefix(), revision);
         seen.update(listing.objects, |object| Registration::of(&kind.value(object)));
         aggregation.apply(api, seen.all().flatten().cloned().collect()).await;

@@ -1,7 +1,7 @@
 //! Bodies and plain responses: what is there at once, and values in the formats that there are.
 
 pub mod finish;
-pub mod held;
+pub mod while_body;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};

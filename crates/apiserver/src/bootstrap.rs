@@ -2,9 +2,10 @@
 //!
 //! Everything is created as clients create it, as `system:apiserver`; what is there already is left alone.
 
+pub(crate) mod api_services;
 pub(crate) mod flow;
-pub(crate) mod platform;
 mod rbac;
+mod service_cidr;
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::api::Api;
 use crate::status::{Error, Result};
-use crate::write::own::{ensure, put};
+use crate::write::loopback::{ensure, put};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
@@ -30,7 +31,7 @@ pub async fn run(api: &Api) -> Result<()> {
         priority_classes().map(|class| ensure(api, "scheduling.k8s.io", "v1", "priorityclasses", "", class));
     try_join_all(classes).await?;
     try_join_all(rbac::defaults()?.into_iter().map(|wanted| rbac::reconcile(api, wanted))).await?;
-    platform::service_range(api).await?;
+    service_cidr::service_range(api).await?;
     kubernetes_service(api).await?;
     let ca = String::from_utf8_lossy(&api.config.client_ca_pem).into_owned();
     let mut authentication = json!({
@@ -42,7 +43,7 @@ pub async fn run(api: &Api) -> Result<()> {
     }
     put(api, "", "v1", "configmaps", "kube-system", authentication).await?;
     flow::maintain(api).await?;
-    platform::run(api).await?;
+    api_services::run(api).await?;
     token_tracking(api).await?;
     api.bootstrapped();
     info!("bootstrap objects are there");

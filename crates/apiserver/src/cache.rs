@@ -6,8 +6,8 @@
 //! ring of recent events, so a slow one holds nothing up and costs nothing. Bytes are encoded once and shared.
 
 pub mod feed;
-pub mod interest;
 pub mod resource;
+pub mod watcher_index;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,8 +22,8 @@ use tokio::sync::{Mutex, watch};
 use crate::at_rest::AtRest;
 pub use crate::object::{CachedObject, Keys};
 use crate::status::{Error, Result};
-pub use interest::{Interest, ReadFields};
 pub use resource::{CacheEvent, EventType, Listing, ResourceCache, Watcher};
+pub use watcher_index::{IndexKey, ReadFields};
 
 /// The time for which a read waits for the cache to reach the revision it needs.
 pub const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);

@@ -15,8 +15,8 @@ pub mod delegates;
 pub mod discovery;
 pub mod openapi;
 
-pub mod learned;
 pub mod priorities;
+pub mod remote_discovery;
 pub mod specification;
 
 use std::ops::Deref;
@@ -32,14 +32,14 @@ use tokio::sync::{Mutex, watch};
 
 use crate::cache::{Cache, Keys, ResourceCache, feed};
 use crate::conversion::Conversion;
-use crate::gate::Gate;
 use crate::kinds::Kind;
 pub use crate::kinds::Kinds;
 use crate::object::StoredForm;
+use crate::precondition::CreatePrecondition;
 use crate::request_info::ResourceInfo;
 pub use delegates::{Asked, Delegate, Told};
-use learned::Learned;
 use priorities::Priorities;
+use remote_discovery::RemoteDiscovery;
 
 /// How long a request waits for an APIService that was written before it.
 const FOLLOWED_MAX: Duration = Duration::from_secs(3);
@@ -60,8 +60,8 @@ pub struct Offer {
 pub struct Custom {
     /// The form of its stored objects.
     pub form: StoredForm,
-    /// The gate that says whether more of them can be created.
-    pub gate: Arc<Gate>,
+    /// The precondition that says whether more of them can be created.
+    pub precondition: Arc<CreatePrecondition>,
     /// The webhook that converts them, if there is one.
     pub conversion: Option<Arc<Conversion>>,
 }
@@ -206,13 +206,15 @@ impl Snapshot {
     }
 
     /// The knowledge of a group-version that is served elsewhere.
-    pub fn learned(&self, group: &str, version: &str) -> Option<&Learned> {
-        self.delegate(group, version).and_then(|delegate| delegate.learned())
+    pub fn remote_discovery(&self, group: &str, version: &str) -> Option<&RemoteDiscovery> {
+        self.delegate(group, version).and_then(|delegate| delegate.discovery())
     }
 
     /// All group-versions that are served elsewhere, and what is known of them.
-    pub fn elsewhere(&self) -> impl Iterator<Item = ((&str, &str), &Learned)> {
-        self.delegates.serving().filter_map(|delegate| Some((delegate.group_version(), delegate.learned()?)))
+    pub fn elsewhere(&self) -> impl Iterator<Item = ((&str, &str), &RemoteDiscovery)> {
+        self.delegates
+            .serving()
+            .filter_map(|delegate| Some((delegate.group_version(), delegate.discovery()?)))
     }
 
     /// The groups that are served, in discovery's order, and the versions of each, best first.
@@ -314,9 +316,10 @@ impl Catalogue {
         let mut all = kept;
         for offer in &offers {
             let cache = self.cache_of(offer, &offers, (&before, &all), &mut begun);
-            let gate = offer.custom.as_ref().map(|custom| Arc::clone(&custom.gate));
+            let precondition = offer.custom.as_ref().map(|custom| Arc::clone(&custom.precondition));
             let conversion = offer.custom.as_ref().and_then(|custom| custom.conversion.clone());
-            let kind = Kind::new(offer.row.clone(), offer.schema.clone(), cache).behind(gate, conversion);
+            let kind = Kind::new(offer.row.clone(), offer.schema.clone(), cache)
+                .with_definition(precondition, conversion);
             let at = place(&all, &before, &kind);
             all.insert(at, kind);
         }

@@ -2,7 +2,7 @@
 //!
 //! Objects stay in the cache in the version in which they are stored. Whoever reads them in another one has them converted
 //! then: in batches, each object once at a time however many ask for it, and once at all as long as the result is kept
-//! (`memo.rs`).
+//! (`cache.rs`).
 //!
 //! Invariants:
 //! - Nothing waits for a webhook but requests that need what it makes: caches, controllers of this process and requests for
@@ -15,8 +15,8 @@
 
 pub mod at_hand;
 
+mod cache;
 mod check;
-mod memo;
 mod metrics;
 mod review;
 
@@ -41,7 +41,7 @@ use crate::object::{CachedObject, encode_stored};
 use crate::status::{Error, Result};
 use crate::webhook_client::{Address, CALL_MAX, Client, Clients, Config, Credentials, Dial};
 pub use at_hand::AtHand;
-use memo::{Id, Memo};
+use cache::{ConversionCache, Id};
 use metrics::{ConversionMetrics, FailureType};
 use review::ReviewVersion;
 
@@ -66,7 +66,7 @@ type Flight = watch::Receiver<Option<Outcome>>;
 /// The state that all conversions of a server share.
 pub struct Converters {
     clients: Clients,
-    memo: Memo,
+    memo: ConversionCache,
     metrics: Arc<ConversionMetrics>,
     random: Random,
     made: AtomicU64,
@@ -77,7 +77,7 @@ impl Converters {
     pub fn new(dial: &Arc<dyn Dial>, tasks: &Tasks, random: &Random, registry: &Registry) -> Self {
         Self {
             clients: Clients::new(Arc::clone(dial), Credentials::default(), tasks.clone()),
-            memo: Memo::new(tasks.clone()),
+            memo: ConversionCache::new(tasks.clone()),
             metrics: registry.part(ConversionMetrics::new),
             random: random.clone(),
             made: AtomicU64::new(0),

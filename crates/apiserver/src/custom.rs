@@ -24,7 +24,7 @@ use tracing::warn;
 use crate::answer::Answer;
 use crate::api::Api;
 use crate::cache::CachedObject;
-use crate::cache::interest::Interest;
+use crate::cache::watcher_index::IndexKey;
 use crate::cluster::Cluster;
 use crate::conversion::Converters;
 use crate::kinds::Kinds;
@@ -122,7 +122,7 @@ impl Definitions {
     async fn follow_once(&mut self, api: &Arc<Api>, backoff: &mut Backoff) -> Result<()> {
         let kind = find(&api.builtin).ok_or_else(|| Error::internal("definitions are not served"))?.clone();
         let revision = api.cache.revision();
-        let mut watcher = kind.cache().watch(revision, Interest::Everything);
+        let mut watcher = kind.cache().watch(revision, IndexKey::Everything);
         let listing = kind.cache().read_list(kind.prefix(), revision)?;
         let there = listing.objects.iter().map(|object| object.name().to_owned());
         let names: BTreeSet<String> = there.chain(self.served.keys().cloned()).collect();

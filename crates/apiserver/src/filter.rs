@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use machinery::{fields, labels};
 
-use crate::cache::{CachedObject, Interest};
+use crate::cache::{CachedObject, IndexKey};
 use crate::kinds::Kind;
 use crate::request_info::{Query, ResourceInfo};
 use crate::status::{Error, Result};
@@ -80,22 +80,22 @@ impl Filter {
     }
 
     /// The index terms that a watcher with this filter can be found by.
-    pub fn interest(&self) -> Interest {
+    pub fn index_key(&self) -> IndexKey {
         if let Some(key) = &self.exact_key {
-            return Interest::Key(key.clone());
+            return IndexKey::Key(key.clone());
         }
         if let Some(name) = self.fields.required("metadata.name") {
-            return Interest::Name(name.to_owned());
+            return IndexKey::Name(name.to_owned());
         }
         let own = |field: &str| !field.starts_with("metadata.");
         let term = self.fields.terms.iter().find(|term| !term.is_negated && own(&term.field));
         match term {
             // The fields of objects that are stored in another form are not at hand.
             Some(term) if self.kind.is_stored_form() && self.kind.conversion().is_none() => {
-                Interest::Field(self.kind.field_reader(), term.field.clone(), term.value.clone())
+                IndexKey::Field(self.kind.field_reader(), term.field.clone(), term.value.clone())
             }
-            _ if self.prefix == self.kind.collection("") => Interest::Everything,
-            _ => Interest::Namespace(self.prefix.clone()),
+            _ if self.prefix == self.kind.collection("") => IndexKey::Everything,
+            _ => IndexKey::Namespace(self.prefix.clone()),
         }
     }
 

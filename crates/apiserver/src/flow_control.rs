@@ -22,7 +22,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::cache::interest::Interest;
+use crate::cache::watcher_index::IndexKey;
 use crate::cluster::Cluster;
 use crate::request_info::RequestInfo;
 use crate::status::Error;
@@ -164,8 +164,8 @@ impl FlowControl {
         loop {
             let revision = cluster.cache.revision();
             let (mut schemas, mut levels) = (
-                schemas.cache().watch(revision, Interest::Everything),
-                levels.cache().watch(revision, Interest::Everything),
+                schemas.cache().watch(revision, IndexKey::Everything),
+                levels.cache().watch(revision, IndexKey::Everything),
             );
             self.load(cluster);
             if let Err(failure) = maintain().await {

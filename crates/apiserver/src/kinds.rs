@@ -17,11 +17,11 @@ use schema::made::Made;
 use schema::{Schema, SchemaRef};
 use serde_json::{Map, Value};
 
-use crate::apart;
+use crate::blocking;
 use crate::cache::{CachedObject, ReadFields, ResourceCache};
 use crate::conversion::Conversion;
-use crate::gate::Gate;
 use crate::object::{Fields, encode_stored, form};
+use crate::precondition::CreatePrecondition;
 use crate::request_info::Verb;
 use crate::status::{Error, Result, Subject};
 pub use all::Kinds;
@@ -51,7 +51,7 @@ struct Served {
     api_version: String,
     schema: Option<Schema>,
     cache: Arc<ResourceCache>,
-    gate: Option<Arc<Gate>>,
+    precondition: Option<Arc<CreatePrecondition>>,
     conversion: Option<Arc<Conversion>>,
 }
 
@@ -69,14 +69,18 @@ impl Kind {
     /// stored has one that stays empty.
     pub fn new(row: Resource, schema: Option<Schema>, cache: Arc<ResourceCache>) -> Self {
         let api_version = row.api_version();
-        Self(Arc::new(Served { row, api_version, schema, cache, gate: None, conversion: None }))
+        Self(Arc::new(Served { row, api_version, schema, cache, precondition: None, conversion: None }))
     }
 
-    /// The kind, whose objects are created through a gate, if there is one, and converted by a webhook, if there is one.
+    /// The kind, whose objects are created under a precondition, if there is one, and converted by a webhook, if there is one.
     #[must_use]
-    pub(crate) fn behind(mut self, gate: Option<Arc<Gate>>, conversion: Option<Arc<Conversion>>) -> Self {
+    pub(crate) fn with_definition(
+        mut self,
+        precondition: Option<Arc<CreatePrecondition>>,
+        conversion: Option<Arc<Conversion>>,
+    ) -> Self {
         if let Some(served) = Arc::get_mut(&mut self.0) {
-            served.gate = gate;
+            served.precondition = precondition;
             served.conversion = conversion;
         }
         self
@@ -88,9 +92,9 @@ impl Kind {
         self.0.conversion.as_ref()
     }
 
-    /// The gate for new objects, if the kind can go.
-    pub fn gate(&self) -> Option<&Gate> {
-        self.0.gate.as_deref()
+    /// The precondition for new objects, if the kind can go.
+    pub fn precondition(&self) -> Option<&CreatePrecondition> {
+        self.0.precondition.as_deref()
     }
 
     /// `true` if a CustomResourceDefinition made it.
@@ -292,7 +296,7 @@ impl Kind {
 
     /// Checks by rules that may take long, while other tasks of this thread go on elsewhere, where there is another one.
     fn apart<T>(&self, check: impl FnOnce() -> T) -> T {
-        apart::when(self.0.row.strategy.rules.as_ref().is_some_and(|rules| rules.may_take_long()), check)
+        blocking::when(self.0.row.strategy.rules.as_ref().is_some_and(|rules| rules.may_take_long()), check)
     }
 
     /// The life of objects, if not for ever.

@@ -18,10 +18,10 @@ use tracing::{info, warn};
 
 use crate::addresses::{PREFIX, alive, key};
 use crate::api::Api;
-use crate::cache::Interest;
+use crate::cache::IndexKey;
 use crate::object::encode_stored;
 use crate::status::{Error, Result};
-use crate::write::own::put;
+use crate::write::loopback::put;
 
 /// How long a server that says nothing counts as alive. Source: `DefaultEndpointReconcilerTTL`.
 const TTL_SECONDS: u32 = 15;
@@ -63,7 +63,7 @@ async fn keep(api: &Api) {
     let leases = api.cache.resource(PREFIX);
     let mut due = Instant::now() + RENEW_EVERY;
     loop {
-        let mut watcher = leases.watch(api.cache.revision(), Interest::Everything);
+        let mut watcher = leases.watch(api.cache.revision(), IndexKey::Everything);
         loop {
             if let Err(failure) = publish(api, &alive(api)).await {
                 warn!(%failure, "the addresses of the API servers cannot be written");

@@ -56,7 +56,7 @@ pub mod request;
 
 pub mod answer;
 pub mod cluster;
-pub mod place;
+pub mod request_scope;
 
 pub mod catalogue;
 
@@ -90,17 +90,17 @@ pub mod cache;
 pub mod at_rest;
 pub mod object;
 
-mod apart;
+mod blocking;
 pub mod body;
 pub mod formats;
 
 pub mod deadline;
-pub mod gate;
 pub mod negotiate;
 pub mod notes;
+pub mod precondition;
 pub mod progress;
+pub mod reinvocation;
 pub mod request_info;
-pub mod rounds;
 pub mod scale;
 pub mod status;
 pub mod tree;

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::answer::Answer;
-use crate::apart;
 use crate::api::Api;
+use crate::blocking;
 use crate::cache::CachedObject;
-use crate::cache::interest::Interest;
+use crate::cache::watcher_index::IndexKey;
 use crate::kinds::{Kind, Part};
 use crate::policies::GROUP;
 use crate::policies::typechecking::{self, Warning};
@@ -75,7 +75,7 @@ pub(crate) async fn follow(api: &Arc<Api>) {
 
 async fn follow_once(api: &Api, kind: &Kind, backoff: &mut Backoff) -> Result<()> {
     let revision = api.cache.revision();
-    let mut watcher = kind.cache().watch(revision, Interest::Everything);
+    let mut watcher = kind.cache().watch(revision, IndexKey::Everything);
     for object in kind.cache().read_list(kind.prefix(), revision)?.objects {
         check(api, kind, object.name()).await?;
     }
@@ -97,7 +97,7 @@ async fn check(api: &Api, kind: &Kind, name: &str) -> Result<()> {
         return Ok(());
     }
     let catalogue = api.catalogue.current();
-    let warnings = apart::when(true, || typechecking::warnings(&policy, &catalogue));
+    let warnings = blocking::when(true, || typechecking::warnings(&policy, &catalogue));
     match write(api, name, (&policy, generation), &warnings).await {
         // What somebody else has made of it is told by an event of its own.
         Err(error) if error.reason == "Conflict" || error.reason == "NotFound" => Ok(()),

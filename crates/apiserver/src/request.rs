@@ -19,8 +19,8 @@ use crate::conversion::AtHand;
 use crate::kinds::Kind;
 use crate::negotiate::{Accept, Format, View};
 use crate::notes::Notes;
-use crate::place::Placed;
 use crate::request_info::{Query, RequestInfo, ResourceInfo, Scope, Verb, cut};
+use crate::request_scope::RequestScope;
 use crate::security::Permit;
 use crate::status::{Error, Result, Subject};
 
@@ -36,7 +36,7 @@ pub struct Request {
     /// Method, path and query.
     pub info: RequestInfo,
     /// The resource part.
-    pub resource: Placed,
+    pub resource: RequestScope,
     /// The kinds as they are for this request, whatever changes meanwhile.
     pub catalogue: Arc<Snapshot>,
     /// The one that it is about.
@@ -158,9 +158,9 @@ impl Authorized {
     /// The same client asking for something else, for what one request does on behalf of another.
     ///
     /// # Errors
-    /// As [`Placed::new`].
+    /// As [`RequestScope::new`].
     pub fn with_resource(&self, kind: &Kind, resource: ResourceInfo) -> Result<Self> {
-        let resource = Placed::new(kind, resource)?;
+        let resource = RequestScope::new(kind, resource)?;
         Ok(Self {
             permit: self.permit.clone(),
             request: Request { kind: kind.clone(), resource, ..self.request.clone() },
@@ -171,9 +171,9 @@ impl Authorized {
 /// The request to a delegate, for a kind that this server knows, without its body.
 ///
 /// # Errors
-/// 404 and 405 as [`Placed::new`], 406 for what the client does not take.
+/// 404 and 405 as [`RequestScope::new`], 406 for what the client does not take.
 pub fn of_delegate(asked: Asked, kind: &Kind, now: jiff::Timestamp) -> Result<Authorized> {
-    let resource = Placed::new(kind, asked.resource)?;
+    let resource = RequestScope::new(kind, asked.resource)?;
     let (parts, _) = asked.http.into_parts();
     let accept = accepted(kind, &resource, asked.accept, &parts.headers)?;
     let request = Request {
@@ -239,7 +239,7 @@ pub(crate) fn of_server_for(
     headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("kube-apiserver"));
     let request = Request {
         info,
-        resource: Placed::new(kind, resource).ok()?,
+        resource: RequestScope::new(kind, resource).ok()?,
         catalogue: cluster.catalogue.current(),
         kind: kind.clone(),
         origin: None,
@@ -261,7 +261,7 @@ pub(crate) fn of_server_for(
 /// 406 if that is nothing.
 pub fn accepted(
     kind: &Kind,
-    resource: &Placed,
+    resource: &RequestScope,
     accept: Option<Accept>,
     headers: &http::HeaderMap,
 ) -> Result<Accept> {

@@ -22,7 +22,7 @@ mod chain;
 mod index;
 mod webhook_authorizer;
 
-mod answers;
+mod answer_cache;
 mod reloads;
 mod reviewed;
 

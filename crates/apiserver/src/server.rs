@@ -28,7 +28,7 @@ use crate::api::Api;
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
 use crate::authorization_config::{Authorization, Read};
-use crate::body::held::WhileBody;
+use crate::body::while_body::WhileBody;
 use crate::cache::{Cache, CacheEvent, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
 use crate::cluster::Cluster;
@@ -54,7 +54,7 @@ use crate::webhooks::Webhooks;
 use crate::webhooks::client::Dial;
 use crate::webhooks::conditions::Compile;
 use crate::write::Writer;
-use crate::write::allocation::quota::Ledger;
+use crate::write::allocation::quota::UsageCache;
 use crate::write::allocation::service::{self, NodePorts};
 use crate::write::door::Door;
 
@@ -226,7 +226,7 @@ pub async fn start(
     let trace = Arc::new(Trace::new(clock.clone()));
     let file = config.options.trace_file.clone();
     tasks.spawn("trace", Arc::clone(&trace).remember(file, Arc::clone(&cache), cache.revision()));
-    let quota = Arc::new(Ledger::default());
+    let quota = Arc::new(UsageCache::default());
     let (catalogue, security) = (Arc::clone(&cluster.catalogue), Arc::clone(&cluster.security));
     let followers =
         Followers { catalogue, trace: Arc::clone(&trace), security, quota: Arc::clone(&quota), clock };
@@ -321,7 +321,7 @@ struct Followers {
     catalogue: Arc<Catalogue>,
     trace: Arc<Trace>,
     security: Arc<Security>,
-    quota: Arc<Ledger>,
+    quota: Arc<UsageCache>,
     clock: Clock,
 }
 
@@ -405,7 +405,7 @@ fn spawn_aggregation(api: &Arc<Api>) {
     api.serving.spawn("api-services", async move { aggregation::follow(&followed, &known).await });
     let attended = Arc::clone(api);
     api.serving.spawn("aggregated apis", async move {
-        aggregation::attend::follow(&attended, &aggregation).await;
+        aggregation::servers::follow(&attended, &aggregation).await;
     });
     let own = Arc::clone(api);
     api.serving.spawn("autoregister", async move { aggregation::auto_register::follow(&own).await });

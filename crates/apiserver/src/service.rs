@@ -36,9 +36,9 @@ use crate::kinds::Kind;
 use crate::metrics::{Label, RequestLabels, VerbLabels};
 use crate::negotiate::{Accept, Format};
 use crate::notes::Notes;
-use crate::place::Placed;
 use crate::request::{self, Authorized, CAUSE_HEADER, Request};
 use crate::request_info::{RequestInfo, ResourceInfo, Verb};
+use crate::request_scope::RequestScope;
 use crate::respond::{self, Body, BoxError};
 use crate::security::{Peer, Permit, Proof};
 use crate::status::{Error, Result};
@@ -307,7 +307,7 @@ async fn serve(
         }
         None => return nowhere(&catalogue, &info.path),
     };
-    let resource = Placed::new(&kind, resource)?;
+    let resource = RequestScope::new(&kind, resource)?;
     let accept = request::accepted(&kind, &resource, passage.accept, http.headers())?;
     let cause = header(http.headers(), CAUSE_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
     let is_stream = crate::streams::is_stream(&resource);
@@ -427,10 +427,10 @@ fn told_elsewhere(catalogue: &Snapshot, info: &RequestInfo) -> Option<Arc<dyn De
         _ => return None,
     };
     let delegate = catalogue.delegate(group, version)?;
-    let learned = delegate.learned()?;
+    let discovery = delegate.discovery()?;
     let is_meant = || {
         let wanted = info.query.get("hash");
-        learned.third.as_deref().is_some_and(|hash| wanted.is_none_or(|wanted| wanted == hash))
+        discovery.third.as_deref().is_some_and(|hash| wanted.is_none_or(|wanted| wanted == hash))
     };
     (!is_document || is_meant()).then(|| Arc::clone(delegate))
 }

@@ -21,7 +21,7 @@ use tracing::{debug, info};
 use tunnel::Tunnel;
 
 use crate::api::Api;
-use crate::cache::{CachedObject, EventType, Interest, ResourceCache};
+use crate::cache::{CachedObject, EventType, IndexKey, ResourceCache};
 use crate::respond::{Body, full, json as answer_json};
 use crate::security::Peer;
 use crate::status::{Error, Result};
@@ -161,7 +161,7 @@ pub(crate) async fn follow(api: &Api) {
     let Some(nodes) = api.kind("", "v1", "nodes") else { return };
     loop {
         let revision = api.cache.revision();
-        let mut changes = nodes.cache().watch(revision, Interest::Everything);
+        let mut changes = nodes.cache().watch(revision, IndexKey::Everything);
         let all = nodes.cache().list(nodes.prefix(), revision).objects;
         api.tunnels.learn_all(all.iter().map(|node| (node.name().to_owned(), ranges(node))).collect());
         // What falls behind reads all again.
@@ -169,7 +169,7 @@ pub(crate) async fn follow(api: &Api) {
             for event in events {
                 match event.event_type {
                     EventType::Deleted => api.tunnels.forget(event.object.name()),
-                    _ => api.tunnels.learn(event.object.name(), ranges(&event.object)),
+                    _ => api.tunnels.set_discovery(event.object.name(), ranges(&event.object)),
                 }
             }
         }

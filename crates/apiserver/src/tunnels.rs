@@ -159,7 +159,7 @@ impl Tunnels {
     }
 
     /// Notes the ranges that a Node has.
-    pub fn learn(&self, node: &str, ranges: Vec<Cidr>) {
+    pub fn set_discovery(&self, node: &str, ranges: Vec<Cidr>) {
         let mut held = self.held.lock();
         match ranges.is_empty() {
             true => held.ranges.remove(node),
@@ -342,7 +342,7 @@ mod tests {
         ] {
             let tunnels = of_mode(mode);
             let _place = tunnels.begin("a", tunnel().await, None, Timestamp::UNIX_EPOCH);
-            tunnels.learn("a", ranges(&["10.42.1.0/24"]));
+            tunnels.set_discovery("a", ranges(&["10.42.1.0/24"]));
             assert_eq!(tunnels.to_kubelet("a").is_some(), kubelet, "{mode:?}");
             assert_eq!(tunnels.to_pod("10.42.1.9".parse().unwrap()).is_some(), pod, "{mode:?}");
             assert!(tunnels.to_kubelet("b").is_none());
@@ -359,8 +359,8 @@ mod tests {
         let check = |address: &str, expect: bool| {
             assert_eq!(tunnels.to_pod(address.parse().unwrap()).is_some(), expect, "{address}");
         };
-        tunnels.learn("a", ranges(&["10.42.1.0/24", "fd42:1::/64"]));
-        tunnels.learn("b", ranges(&["10.42.2.0/24"]));
+        tunnels.set_discovery("a", ranges(&["10.42.1.0/24", "fd42:1::/64"]));
+        tunnels.set_discovery("b", ranges(&["10.42.2.0/24"]));
         for (address, expect) in [
             ("10.42.1.9", true),
             ("::ffff:10.42.1.9", true),
@@ -374,11 +374,11 @@ mod tests {
         }
         // A Node that names what others have gets nothing of theirs, with a wider range or with a narrower one.
         for wrong in ["10.42.0.0/16", "10.42.1.8/29", "0.0.0.0/0"] {
-            tunnels.learn("thief", ranges(&[wrong]));
+            tunnels.set_discovery("thief", ranges(&[wrong]));
             check("10.42.1.9", false);
             check("10.42.2.9", false);
         }
-        tunnels.learn("thief", Vec::new());
+        tunnels.set_discovery("thief", Vec::new());
         check("10.42.1.9", true);
     }
 

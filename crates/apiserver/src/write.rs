@@ -33,13 +33,13 @@ pub mod validation;
 pub mod commit;
 pub mod door;
 
+pub mod loopback;
 pub mod options;
-pub mod own;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-use self::allocation::quota::Ledger;
+use self::allocation::quota::UsageCache;
 use self::allocation::service::NodePorts;
 use crate::cluster::Cluster;
 pub use decoding::Decoded;
@@ -59,7 +59,7 @@ pub struct Writer {
     /// The node ports that are given out.
     pub node_ports: NodePorts,
     /// The usage of namespaces with quotas.
-    pub quota: Arc<Ledger>,
+    pub quota: Arc<UsageCache>,
 }
 
 impl Deref for Writer {

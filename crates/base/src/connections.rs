@@ -4,7 +4,7 @@
 //! a part of that, and the oldest gives way to the newest: whoever fills it up keeps out nobody who is quick. Those who
 //! are known have a share too, and the cluster's own parts one that nobody else can take.
 
-mod kept;
+mod stream;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use kept::Kept;
+pub use stream::Kept;
 
 /// What one source has at least, however few there are.
 const SHARE_MIN: usize = 8;

@@ -15,7 +15,7 @@ use nix::sys::socket::{setsockopt, shutdown, sockopt};
 use sys::netns::NetNs;
 
 /// Longer nobody waits for the other end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Given and taken at once.
 const CHUNK_BYTES: usize = 128 << 10;
 
@@ -56,7 +56,7 @@ fn accept(listener: &TcpListener) {
 }
 
 fn serve(mut client: TcpStream, chunk: &mut [u8]) -> io::Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_read_timeout(Some(TIMEOUT))?;
     client.set_nodelay(true)?;
     let mut is_first = true;
     while client.read(chunk)? > 0 {
@@ -115,9 +115,9 @@ pub(crate) fn stream(namespace: &NetNs, to: SocketAddr, bytes: usize) -> Result<
 }
 
 fn connect(to: SocketAddr) -> sys::Result<TcpStream> {
-    let stream = doing("connect", TcpStream::connect_timeout(&to, PATIENCE))?;
-    doing("set a time-out", stream.set_read_timeout(Some(PATIENCE)))?;
-    doing("set a time-out", stream.set_write_timeout(Some(PATIENCE)))?;
+    let stream = doing("connect", TcpStream::connect_timeout(&to, TIMEOUT))?;
+    doing("set a time-out", stream.set_read_timeout(Some(TIMEOUT)))?;
+    doing("set a time-out", stream.set_write_timeout(Some(TIMEOUT)))?;
     doing("set nodelay", stream.set_nodelay(true))?;
     Ok(stream)
 }

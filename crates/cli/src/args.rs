@@ -1,14 +1,14 @@
 //! Commands and flags. Names are k3s' and upstream's where they have one.
 
 mod cloud;
+mod components;
 mod images;
+mod inspect;
 mod keys;
-mod looks;
 mod network;
 mod node;
 mod node_ip;
 pub mod one_or_many;
-mod parts;
 mod proxy;
 mod server;
 
@@ -21,17 +21,17 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::backup::{BackupArgs, RestoreArgs};
 pub use cloud::{CloudArgs, CloudControllerManagerArgs, CloudOptionArgs, ProviderEndpoint};
+pub use components::{
+    ControllerManagerArgs, LeaderElectionArgs, NodeIpamArgs, PartArgs, SchedulerArg, SchedulerArgs,
+    ServingArgs, SigningArgs,
+};
 pub use images::{ImageArgs, ImageCommand, ImagePullArgs, default_private_registry};
+pub use inspect::{ClusterArgs, Output, StatusArgs, TraceArgs, WhyArgs, object};
 pub use keys::{ReencryptArgs, SecretsArgs, SecretsCommand, TokenArgs, TokenCommand};
-pub use looks::{ClusterArgs, Output, StatusArgs, TraceArgs, WhyArgs, object};
 pub use network::{NetworkArgs, NetworkBackend};
 pub use node::{
     AgentArgs, CsiHostpathArgs, IngressArgs, KubeletArgs, NodePortArgs, ProxyArgs, ProxyMode, ProxyModeArgs,
     RuntimeArgs,
-};
-pub use parts::{
-    ControllerManagerArgs, LeaderElectionArgs, NodeIpamArgs, PartArgs, SchedulerArg, SchedulerArgs,
-    ServingArgs, SigningArgs,
 };
 pub use server::{DatastoreArgs, DoctorArgs, Part, RegistrationArgs, Secret, ServerArgs};
 

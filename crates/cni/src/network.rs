@@ -2,12 +2,12 @@
 //!
 //! The configuration is what lies in its folder when a Pod is attached: what was put there meanwhile, or the binary that
 //! was missing, is found without a restart. Whether Pods can be attached is found out when a folder changes or a plugin
-//! has failed ([`follow`]). Results of ADD are kept on disk ([`kept`]) until DEL: DEL and CHECK get them
+//! has failed ([`follow`]). ResultCache of ADD are kept on disk ([`kept`]) until DEL: DEL and CHECK get them
 //! back, and use the configuration that the Pod was attached by. DEL of what was never added, or twice, is no error.
 
 mod conflist;
 mod follow;
-mod kept;
+mod result_cache;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +24,7 @@ use crate::chain::Chain;
 use crate::plugins::{Attached, Kind};
 use conflist::find_conflist;
 use follow::Judgement;
-use kept::{Kept, Results};
+use result_cache::{CachedResult, ResultCache};
 
 use crate::types::{CniError, CniResult, NetworkConfigList, PortMapping, VERSION};
 use crate::versions::{Answers, Stamp, stamp};
@@ -167,7 +167,7 @@ impl Attachment {
 pub struct Network {
     conf_dir: PathBuf,
     builtin: BuiltinConfig,
-    results: Results,
+    results: ResultCache,
     loaded: Mutex<Loaded>,
     answers: Answers,
     readiness: watch::Sender<Option<String>>,
@@ -194,7 +194,7 @@ impl Network {
     /// # Errors
     /// The folder of results cannot be used.
     pub fn load(conf_dir: &Path, builtin: BuiltinConfig) -> Result<Self, CniError> {
-        let results = Results::open(builtin.state_dir.join("results"))?;
+        let results = ResultCache::open(builtin.state_dir.join("results"))?;
         let loaded = Mutex::new(Loaded { seen: Vec::new(), chain: Err(String::new()) });
         let (conf_dir, readiness) = (conf_dir.to_owned(), watch::Sender::new(None));
         let (answers, doubt) = (Answers::default(), Notify::new());
@@ -254,7 +254,7 @@ impl Network {
     }
 
     /// The plugins that a Pod was attached by.
-    fn chain_of(&self, kept: &Kept) -> Result<Arc<Chain>, CniError> {
+    fn chain_of(&self, kept: &CachedResult) -> Result<Arc<Chain>, CniError> {
         let now = self.chain();
         match (&kept.conflist, now) {
             (Some(conflist), Ok(chain)) if chain.conflist() == conflist => Ok(chain),
@@ -379,7 +379,7 @@ pub fn detach_foreign(builtin: &BuiltinConfig) -> Result<usize, CniError> {
     if !folder.exists() {
         return Ok(0);
     }
-    let results = Results::open(folder)?;
+    let results = ResultCache::open(folder)?;
     let own = builtin.conflist();
     let (mut count, mut outcome) = (0, Ok(()));
     for kept in results.all()? {
@@ -421,7 +421,7 @@ fn seen(conf_dir: &Path) -> Vec<Seen> {
 /// A file that is there is whole: written beside and renamed.
 pub(crate) fn write_whole(path: &Path, text: &[u8]) -> Result<(), CniError> {
     let mut beside = path.as_os_str().to_owned();
-    beside.push(kept::UNFINISHED);
+    beside.push(result_cache::UNFINISHED);
     let beside = PathBuf::from(beside);
     fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).map_err(CniError::state(path))
 }

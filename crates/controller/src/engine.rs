@@ -14,14 +14,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::informer::Informers;
-use crate::notes::Notes;
 use crate::plan::Plan;
 use crate::record::{Recorder, component_of};
+use crate::request_metrics::RequestMetrics;
 pub use crate::workqueue::Retries;
 use crate::workqueue::WorkQueue;
 use crate::{cause, plan::Action};
 pub use execute::AfterBurst;
-use execute::Executor;
+use execute::PlanExecutor;
 pub use following::Following;
 pub use source::{Source, owner_key};
 
@@ -49,7 +49,7 @@ pub struct Engine {
     recorder: Recorder,
     workers: BTreeMap<&'static str, usize>,
     retries: BTreeMap<&'static str, Retries>,
-    notes: Option<Notes>,
+    request_metrics: Option<RequestMetrics>,
 }
 
 impl Engine {
@@ -57,7 +57,13 @@ impl Engine {
     /// that no controller records.
     pub fn new(informers: Informers, component: &'static str) -> Self {
         let recorder = Recorder::start(&informers, component);
-        Self { informers, recorder, workers: BTreeMap::new(), retries: BTreeMap::new(), notes: None }
+        Self {
+            informers,
+            recorder,
+            workers: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            request_metrics: None,
+        }
     }
 
     /// The same, with other numbers of runs at a time for the controllers of these names.
@@ -72,10 +78,10 @@ impl Engine {
         Self { retries, ..self }
     }
 
-    /// The same, which notes what controllers have had done.
+    /// The same, which counts the requests of controllers by these metrics.
     #[must_use]
-    pub fn with_notes(self, notes: Notes) -> Self {
-        Self { notes: Some(notes), ..self }
+    pub fn with_request_metrics(self, request_metrics: RequestMetrics) -> Self {
+        Self { request_metrics: Some(request_metrics), ..self }
     }
 
     /// Starts a controller that writes through the informers' client.
@@ -92,8 +98,8 @@ impl Engine {
         }
         let informers = self.informers.clone();
         let recorder = self.recorder.of(component_of(controller.name));
-        let counting = self.notes.map(|notes| (controller.name, notes));
-        let executor = Executor::new(informers.clone(), client, recorder, counting);
+        let request_metrics = self.request_metrics.map(|of_request| (controller.name, of_request));
+        let executor = PlanExecutor::new(informers.clone(), client, recorder, request_metrics);
         let tasks = informers.tasks().clone();
         let workers = self.workers.get(controller.name).copied().unwrap_or(WORKERS_PER_CONTROLLER);
         self.informers.tasks().spawn(controller.name, async move {
@@ -120,7 +126,7 @@ struct Worker {
     controller: Controller,
     queue: Arc<WorkQueue>,
     informers: Informers,
-    executor: Executor,
+    executor: PlanExecutor,
 }
 
 impl Worker {
@@ -187,13 +193,13 @@ impl Worker {
 
 /// Carries out single actions for those who decide outside of a controller row (the scheduler).
 #[derive(Clone)]
-pub struct Hands(Executor);
+pub struct ActionExecutor(PlanExecutor);
 
-impl Hands {
-    /// Hands that use the informers' client.
+impl ActionExecutor {
+    /// An executor that uses the informers' client.
     pub fn new(informers: Informers, recorder: Recorder) -> Self {
         let client = informers.client().clone();
-        Self(Executor::new(informers, client, recorder, None))
+        Self(PlanExecutor::new(informers, client, recorder, None))
     }
 
     /// Carries out one action.

@@ -6,17 +6,17 @@
 
 mod reflector;
 
-mod audience;
+mod changes;
+mod compact;
 mod decode;
+mod dynamic;
+mod event_handlers;
 mod follower;
 mod held;
-mod inbox;
 mod kinds;
 mod metadata;
-mod room;
 mod shared;
-mod snug;
-mod unread;
+mod transform;
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, btree_map};
@@ -36,21 +36,21 @@ use crate::plan::EventType;
 use crate::record::Recorder;
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::sender::Sender;
-use audience::Audience;
-pub(crate) use audience::Ear;
+use changes::PendingChanges;
+pub use changes::{Change, Changes};
 use decode::Identity;
 pub use decode::{Decode, known, object};
+pub(crate) use dynamic::DynamicReflector;
+pub(crate) use event_handlers::EventHandler;
+use event_handlers::EventHandlers;
 use follower::Follower;
 pub(crate) use follower::Followers;
 pub use follower::STALLED_AFTER;
 pub use held::Held;
-use inbox::Inbox;
-pub use inbox::{Change, Changes};
 use metadata::MetadataOf;
 use reflector::{Form, Reflector};
-pub(crate) use room::Room;
 use shared::Shared;
-pub use unread::Unread;
+pub use transform::Transform;
 
 /// The reason of the events on objects that a part of ours cannot decode.
 pub const UNDECODABLE: &str = "FailedDecoding";
@@ -120,8 +120,8 @@ pub(crate) struct Factory {
     /// Informers that stop when nobody holds them any more.
     held: Mutex<BTreeMap<ResourceRef, Weak<Held>>>,
     settings: Mutex<Settings>,
-    /// What of some resources nobody here reads.
-    unread: Mutex<BTreeMap<ResourceRef, Arc<Unread>>>,
+    /// By resource, of those of which nobody here reads all.
+    transforms: Mutex<BTreeMap<ResourceRef, Arc<Transform>>>,
     /// Whose objects are known whole anyway, so that their metadata are not asked for.
     whole: Mutex<BTreeMap<ResourceRef, StartWhole>>,
     /// Tells of objects that cannot be decoded; made when there is the first.
@@ -169,10 +169,10 @@ pub(crate) trait Objects<K>: Progress {
     fn orphans(&self, namespace: &str) -> Vec<Arc<K>>;
     fn dependents_of(&self, uid: &str) -> Vec<Arc<K>>;
     fn len(&self) -> usize;
-    /// Puts everything that is there into an inbox, and then what changes.
-    fn join(&self, inbox: &Arc<Inbox<K>>);
-    /// Those who are told of changes by one task.
-    fn audience(&self) -> &Audience<K>;
+    /// Subscribes: puts everything that is there into `pending`, and then what changes.
+    fn join(&self, pending: &Arc<PendingChanges<K>>);
+    /// The handlers that one task calls with changes.
+    fn event_handlers(&self) -> &EventHandlers<K>;
 }
 
 impl Informers {
@@ -190,7 +190,7 @@ impl Informers {
         metrics: ClientMetrics,
     ) -> Self {
         let (running, held, settings) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (unread, whole, recorder) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        let (transforms, whole, recorder) = (Mutex::default(), Mutex::default(), OnceLock::new());
         let factory = Factory {
             client,
             tasks,
@@ -200,7 +200,7 @@ impl Informers {
             running,
             held,
             settings,
-            unread,
+            transforms,
             whole,
             recorder,
         };
@@ -258,10 +258,10 @@ impl Informers {
         setting(&self.0.settings.lock())
     }
 
-    /// Keeps no more of the objects of a kind than whoever stands on these informers reads: to be said before the first is
-    /// asked for. They are not to be replaced by what is known of them then, and cannot be.
-    pub fn leave_out<K: Kind>(&self, unread: Unread) {
-        self.0.unread.lock().insert(ResourceRef::of::<K>(), Arc::new(unread.and_managed_fields()));
+    /// Keeps the objects of a kind without what the transform leaves out: to be said before the first is asked for. They are
+    /// not to be replaced by what is known of them then, and cannot be.
+    pub fn set_transform<K: Kind>(&self, transform: Transform) {
+        self.0.transforms.lock().insert(ResourceRef::of::<K>(), Arc::new(transform.and_managed_fields()));
     }
 
     /// Shows the metadata of a kind's objects by what is known of them whole: to be said before the first is asked for.
@@ -273,7 +273,7 @@ impl Informers {
 
     /// Whether not all of a resource's objects is known.
     pub(crate) fn knows_in_part(&self, resource: &ResourceRef) -> bool {
-        self.0.unread.lock().contains_key(resource)
+        self.0.transforms.lock().contains_key(resource)
     }
 
     /// The metrics of the client.
@@ -355,9 +355,9 @@ impl Informers {
         if scope.namespace.is_none() {
             self.0.metrics.followers().add(&follower);
         }
-        let unread = self.0.unread.lock().get(resource).cloned();
-        let unread = unread.filter(|_| form == Form::Whole);
-        let shared = Arc::new(Shared::<K>::new(follower.clone(), unread));
+        let transform = self.0.transforms.lock().get(resource).cloned();
+        let transform = transform.filter(|_| form == Form::Whole);
+        let shared = Arc::new(Shared::<K>::new(follower.clone(), transform));
         let reflector = Reflector::new(self.sender(), resource, scope, form, (shared.clone(), follower));
         self.0.tasks.spawn("informer", reflector.run(self.0.random.clone()));
         shared
@@ -489,11 +489,11 @@ impl<K: Kind> Informer<K> {
         Changes::of(&self.objects)
     }
 
-    /// Tells `ear` of everything that is there, and then of what changes, coalesced per key: in one task with all others who
-    /// are told.
-    pub(crate) fn tell(&self, tasks: &Tasks, ear: Ear<K>) {
-        if self.objects.audience().join(ear) {
-            tasks.spawn("source", audience::speak(self.objects.clone()));
+    /// Calls `handler` with everything that is there, and then with what changes, coalesced per key: in one task with all
+    /// other handlers.
+    pub(crate) fn add_event_handler(&self, tasks: &Tasks, handler: EventHandler<K>) {
+        if self.objects.event_handlers().add(handler) {
+            tasks.spawn("source", event_handlers::distribute(self.objects.clone()));
         }
     }
 }

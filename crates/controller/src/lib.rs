@@ -11,22 +11,22 @@
 pub mod access;
 pub mod cause;
 pub mod discovery;
+pub mod dynamic_kind;
 pub mod engine;
 #[cfg(test)]
 mod fake;
 mod flushed;
-pub mod guest;
 pub mod informer;
 
 pub mod lease;
 pub mod load_balancer;
 pub mod metrics;
-pub mod notes;
 pub mod placement;
 pub mod plan;
 pub mod pod;
 pub mod question;
 pub mod record;
+pub mod request_metrics;
 pub mod resource_claim;
 pub mod resource_ref;
 pub mod selector;
@@ -37,9 +37,9 @@ pub mod volume;
 pub mod workqueue;
 
 pub use discovery::{Discovered, Discovery};
-pub use engine::{AfterBurst, Controller, Engine, Following, Hands, Retries, Source, Undone};
+pub use dynamic_kind::DynamicKind;
+pub use engine::{ActionExecutor, AfterBurst, Controller, Engine, Following, Retries, Source, Undone};
 pub use flushed::FlushedRules;
-pub use guest::Guest;
 pub use informer::{Change, Changes, Held, Informer, Informers, Kind, PartialObject, Scope};
 pub use metrics::ClientMetrics;
 pub use plan::{Action, Errand, EventType, Failed, Outcome, Patch, Plan, Propagation};

@@ -3,7 +3,7 @@
 //! There are as many Pods as there is of nothing else, and most of what upstream's types of a Pod and its containers take up
 //! is room for what only a kubelet reads: 2.4 and 2.1 kB before the first text. Names are upstream's; what stands in a field
 //! is of upstream's type where it is rarely there, and in a box where it is large. What one reads and the other does not is
-//! left out by lists (`unread.rs` of each). Whoever comes to read a field adds it here.
+//! left out by lists (`transform.rs` of each). Whoever comes to read a field adds it here.
 //!
 //! A Pod that is known in part cannot be written: it is not [`Serialize`]. What is made of a template is upstream's type.
 

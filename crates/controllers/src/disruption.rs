@@ -20,9 +20,9 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatu
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::int_or_percent::{Rounding, resolve};
 use crate::object::{controller_of, is_deleting, key, name, namespace, time};
 use crate::pod::is_ready;
-use crate::share::{Rounding, resolve};
 use controller::selector::selects;
 
 /// How long an eviction counts although its Pod is not seen to go.

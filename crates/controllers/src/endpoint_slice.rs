@@ -19,11 +19,11 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 
-use crate::backends::{self, Backing, HEADLESS, TRIGGER_TIME};
 use crate::names::{generate_name, names};
 use crate::object::{controller_reference, is_deleting, key, label, name, namespace, uid};
 use crate::options::Options;
 use crate::pod::{is_finished, is_ready, node_name};
+use crate::service_pods::{self, HEADLESS, ServicePods, TRIGGER_TIME};
 use fill::fill;
 
 /// Names the Service of a slice. Source: discovery/v1.
@@ -40,7 +40,7 @@ pub const CONTROLLER: Controller = Controller {
         vec![
             Source::itself::<Service>(),
             Source::of::<EndpointSlice>(service_of_slice),
-            Source::of::<Pod>(backends::services_of_pod),
+            Source::of::<Pod>(service_pods::services_of_pod),
             Source::of::<Node>(services_of_node),
         ]
     },
@@ -78,7 +78,7 @@ impl Sharing {
 /// The input of a decision about one Service's slices.
 pub struct Snapshot {
     /// The Service and its Pods.
-    pub backing: Backing,
+    pub service_pods: ServicePods,
     /// The slices of the Service that this controller keeps, in key order.
     pub slices: Vec<Arc<EndpointSlice>>,
     /// The share of all CPUs that zones have; filled in where it matters.
@@ -90,27 +90,27 @@ pub struct Snapshot {
 }
 
 fn gather(informers: &Informers, key: &str, sharing: &Sharing) -> Option<Snapshot> {
-    let backing = Backing::gather(informers, key)?;
-    let mut slices = informers.informer::<EndpointSlice>().owned_by(uid(&backing.service.metadata));
+    let service_pods = ServicePods::gather(informers, key)?;
+    let mut slices = informers.informer::<EndpointSlice>().owned_by(uid(&service_pods.service.metadata));
     slices.retain(|slice| label(&slice.metadata, MANAGED_BY) == Some(MANAGER));
-    let shares = match hints::wants_shares(&backing.service) {
+    let shares = match hints::wants_shares(&service_pods.service) {
         true => hints::shares(&informers.informer::<Node>().list()),
         false => None,
     };
     let endpoints_max = Options::of(informers).max_endpoints_per_slice;
-    Some(Snapshot { backing, slices, shares, had_shares: sharing.has(key), endpoints_max })
+    Some(Snapshot { service_pods, slices, shares, had_shares: sharing.has(key), endpoints_max })
 }
 
-/// Services with endpoints when a Node comes, goes or changes its zone; when it becomes ready or stops being it, those whose endpoints
-/// are shared out.
+/// Services with endpoints when a Node comes, goes or changes its zone; when it becomes ready or stops being it, those whose
+/// endpoints are shared out.
 fn services_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
-    let keys = backends::services_of_node(change, informers);
+    let keys = service_pods::services_of_node(change, informers);
     let ready = |node: &Option<Arc<Node>>| node.as_deref().is_some_and(hints::is_ready);
     if !keys.is_empty() || ready(&change.old) == ready(&change.new) {
         return keys;
     }
     let services = informers.informer::<Service>().list();
-    let shared = services.iter().filter(|one| backends::is_selecting(one) && hints::wants_shares(one));
+    let shared = services.iter().filter(|one| service_pods::is_selecting(one) && hints::wants_shares(one));
     shared.map(|service| key(&service.metadata)).collect()
 }
 
@@ -150,20 +150,20 @@ impl Wanted {
 
 /// Decides what to do about one Service's slices; and whether zones have their shares of its endpoints then.
 pub fn decide(snapshot: &Snapshot, _: Timestamp) -> (Plan, bool) {
-    let service = &*snapshot.backing.service;
+    let service = &*snapshot.service_pods.service;
     let mut plan = Plan::nothing();
     let mut has_shares = snapshot.had_shares;
     if is_deleting(&service.metadata) {
         return (plan, has_shares);
     }
-    let families = backends::families(service);
+    let families = service_pods::families(service);
     let (slices, obsolete): (Vec<_>, Vec<_>) =
         snapshot.slices.iter().cloned().partition(|slice| families.contains(&slice.address_type.as_str()));
     let taken = snapshot.slices.iter().map(|slice| name(&slice.metadata).to_owned()).collect();
-    let mut names = names(&service.metadata, taken, snapshot.backing.revision);
+    let mut names = names(&service.metadata, taken, snapshot.service_pods.revision);
     let (mut actions, mut events) = (Vec::new(), Vec::new());
     for family in families {
-        let groups = endpoints_by_ports(&snapshot.backing, family);
+        let groups = endpoints_by_ports(&snapshot.service_pods, family);
         let own = slices.iter().filter(|slice| slice.address_type == family).cloned().collect();
         let (mut wanted, surplus) = fill(groups, own, snapshot.endpoints_max);
         let told;
@@ -171,8 +171,8 @@ pub fn decide(snapshot: &Snapshot, _: Timestamp) -> (Plan, bool) {
         let event = |(event_type, reason, message)| Action::event(service, event_type, reason, message);
         events.extend(told.map(event));
         actions.extend(wanted.into_iter().filter_map(|wanted| match &wanted.slice {
-            Some(slice) => change(&snapshot.backing, slice, &wanted),
-            None => Some(create(&snapshot.backing, family, wanted, names.next()?)),
+            Some(slice) => change(&snapshot.service_pods, slice, &wanted),
+            None => Some(create(&snapshot.service_pods, family, wanted, names.next()?)),
         }));
         actions.extend(surplus.iter().map(delete));
     }
@@ -184,11 +184,11 @@ pub fn decide(snapshot: &Snapshot, _: Timestamp) -> (Plan, bool) {
 }
 
 /// The endpoints of one address type, grouped by the ports that their Pods really have.
-fn endpoints_by_ports(backing: &Backing, family: &str) -> Vec<(Ports, Vec<Endpoint>)> {
+fn endpoints_by_ports(service_pods: &ServicePods, family: &str) -> Vec<(Ports, Vec<Endpoint>)> {
     let mut groups: Vec<(Ports, Vec<Endpoint>)> = Vec::new();
-    for pod in backing.pods.iter().filter(|pod| !is_finished(pod) && is_somewhere(backing, pod)) {
-        let Some(endpoint) = endpoint(backing, pod, family) else { continue };
-        let ports = resolved_ports(&backing.service, pod);
+    for pod in service_pods.pods.iter().filter(|pod| !is_finished(pod) && is_somewhere(service_pods, pod)) {
+        let Some(endpoint) = endpoint(service_pods, pod, family) else { continue };
+        let ports = resolved_ports(&service_pods.service, pod);
         match groups.iter_mut().find(|(known, _)| *known == ports) {
             Some((_, endpoints)) => endpoints.push(endpoint),
             None => groups.push((ports, vec![endpoint])),
@@ -199,14 +199,15 @@ fn endpoints_by_ports(backing: &Backing, family: &str) -> Vec<(Ports, Vec<Endpoi
 
 /// Whether a Pod's Node is there: one that is left of a Node that is gone answers nobody, until it is collected. Source:
 /// `reconcileByAddressType` of `k8s.io/endpointslice`.
-fn is_somewhere(backing: &Backing, pod: &Pod) -> bool {
-    backing.nodes.contains_key(node_name(pod)) || backends::publishes_not_ready(&backing.service)
+fn is_somewhere(service_pods: &ServicePods, pod: &Pod) -> bool {
+    service_pods.nodes.contains_key(node_name(pod))
+        || service_pods::publishes_not_ready(&service_pods.service)
 }
 
-fn endpoint(backing: &Backing, pod: &Pod, family: &str) -> Option<Endpoint> {
-    let addresses: Vec<String> = backends::addresses(pod)
+fn endpoint(service_pods: &ServicePods, pod: &Pod, family: &str) -> Option<Endpoint> {
+    let addresses: Vec<String> = service_pods::addresses(pod)
         .iter()
-        .filter(|address| backends::family(address) == family)
+        .filter(|address| service_pods::family(address) == family)
         .map(ToString::to_string)
         .collect();
     if addresses.is_empty() {
@@ -217,24 +218,26 @@ fn endpoint(backing: &Backing, pod: &Pod, family: &str) -> Option<Endpoint> {
     Some(Endpoint {
         addresses,
         conditions: Some(EndpointConditions {
-            ready: Some(backends::publishes_not_ready(&backing.service) || (is_serving && !is_terminating)),
+            ready: Some(
+                service_pods::publishes_not_ready(&service_pods.service) || (is_serving && !is_terminating),
+            ),
             serving: Some(is_serving),
             terminating: Some(is_terminating),
         }),
-        hostname: backends::hostname(&backing.service, pod),
+        hostname: service_pods::hostname(&service_pods.service, pod),
         node_name: (!node.is_empty()).then(|| node.to_owned()),
-        target_ref: Some(backends::target(pod)),
-        zone: backing.nodes.get(node).cloned().flatten(),
+        target_ref: Some(service_pods::target(pod)),
+        zone: service_pods.nodes.get(node).cloned().flatten(),
         ..Endpoint::default()
     })
 }
 
 fn resolved_ports(service: &Service, pod: &Pod) -> Ports {
-    let resolved = backends::ports(service).iter().filter_map(|port| {
+    let resolved = service_pods::ports(service).iter().filter_map(|port| {
         Some(EndpointPort {
             name: Some(port.name.clone().unwrap_or_default()),
-            port: Some(backends::resolve(port, pod)?),
-            protocol: Some(backends::protocol(port).to_owned()),
+            port: Some(service_pods::resolve(port, pod)?),
+            protocol: Some(service_pods::protocol(port).to_owned()),
             app_protocol: port.app_protocol.clone(),
         })
     });
@@ -242,21 +245,21 @@ fn resolved_ports(service: &Service, pod: &Pod) -> Ports {
 }
 
 fn labels(service: &Service) -> BTreeMap<String, String> {
-    let mut labels = backends::copied_labels(service);
+    let mut labels = service_pods::copied_labels(service);
     labels.insert(SERVICE_NAME.to_owned(), name(&service.metadata).to_owned());
     labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
     labels
 }
 
-fn create(backing: &Backing, family: &str, wanted: Wanted, name: String) -> Action {
-    let service = &*backing.service;
+fn create(service_pods: &ServicePods, family: &str, wanted: Wanted, name: String) -> Action {
+    let service = &*service_pods.service;
     Action::create(&EndpointSlice {
         metadata: ObjectMeta {
             name: Some(name),
             generate_name: Some(generate_name(&service.metadata)),
             namespace: service.metadata.namespace.clone(),
             labels: Some(labels(service)),
-            annotations: Some([(TRIGGER_TIME.to_owned(), backing.trigger_time())].into()),
+            annotations: Some([(TRIGGER_TIME.to_owned(), service_pods.trigger_time())].into()),
             owner_references: Some(vec![controller_reference(service)]),
             ..ObjectMeta::default()
         },
@@ -267,10 +270,10 @@ fn create(backing: &Backing, family: &str, wanted: Wanted, name: String) -> Acti
 }
 
 /// The update that makes `slice` what is wanted, or nothing when it is so already. Annotations and labels of others stay.
-fn change(backing: &Backing, slice: &EndpointSlice, wanted: &Wanted) -> Option<Action> {
+fn change(service_pods: &ServicePods, slice: &EndpointSlice, wanted: &Wanted) -> Option<Action> {
     let mut all = slice.metadata.labels.clone().unwrap_or_default();
     all.remove(HEADLESS);
-    all.extend(labels(&backing.service));
+    all.extend(labels(&service_pods.service));
     let is_same = slice.endpoints == wanted.endpoints
         && slice.ports.as_deref().unwrap_or_default() == wanted.ports
         && slice.metadata.labels.as_ref() == Some(&all);
@@ -278,7 +281,7 @@ fn change(backing: &Backing, slice: &EndpointSlice, wanted: &Wanted) -> Option<A
         return None;
     }
     let mut annotations = slice.metadata.annotations.clone().unwrap_or_default();
-    annotations.insert(TRIGGER_TIME.to_owned(), backing.trigger_time());
+    annotations.insert(TRIGGER_TIME.to_owned(), service_pods.trigger_time());
     Some(Action::update(&EndpointSlice {
         metadata: ObjectMeta { labels: Some(all), annotations: Some(annotations), ..slice.metadata.clone() },
         address_type: slice.address_type.clone(),

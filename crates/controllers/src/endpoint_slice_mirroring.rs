@@ -17,10 +17,10 @@ use k8s_openapi::api::core::v1::{EndpointAddress, Endpoints, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::backends::{TRIGGER_TIME, family};
 use crate::names::{generate_name, names};
 use crate::object::{annotation, controller_reference, is_deleting, label, name, namespace, split_key, uid};
 use crate::options::Options;
+use crate::service_pods::{TRIGGER_TIME, family};
 use repack::{Subset, repack};
 
 /// Names the Service of a slice. Source: discovery/v1.

@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::backends::{self, Backing, HEADLESS, TRIGGER_TIME};
 use crate::object::{is_deleting, label, split_key, uid};
 use crate::pod::{is_finished, is_ready, node_name};
+use crate::service_pods::{self, HEADLESS, ServicePods, TRIGGER_TIME};
 
 /// Addresses in one object; more are left out, which an annotation says. Source: core/v1.
 const ADDRESSES_MAX: usize = 1_000;
@@ -31,7 +31,7 @@ pub const CONTROLLER: Controller = Controller {
         vec![
             Source::itself::<Service>(),
             Source::itself::<Endpoints>(),
-            Source::of::<Pod>(backends::services_of_pod),
+            Source::of::<Pod>(service_pods::services_of_pod),
         ]
     },
     reconcile: |informers, key, now| plan(&gather(informers, key), key, now),
@@ -40,7 +40,7 @@ pub const CONTROLLER: Controller = Controller {
 /// The input of a decision about one Service's Endpoints.
 pub struct Snapshot {
     /// The Service and its Pods; none if there is no such Service, or its endpoints are not made here.
-    pub backing: Option<Backing>,
+    pub service_pods: Option<ServicePods>,
     /// `true` if there is a Service of that name at all.
     pub has_service: bool,
     /// The object as it is.
@@ -49,7 +49,7 @@ pub struct Snapshot {
 
 fn gather(informers: &Informers, key: &str) -> Snapshot {
     Snapshot {
-        backing: Backing::gather(informers, key),
+        service_pods: ServicePods::gather(informers, key),
         has_service: informers.informer::<Service>().get(key).is_some(),
         endpoints: informers.informer::<Endpoints>().get(key),
     }
@@ -59,7 +59,7 @@ fn gather(informers: &Informers, key: &str) -> Snapshot {
 pub fn plan(snapshot: &Snapshot, key: &str, _: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let existing = snapshot.endpoints.as_deref();
-    let Some(backing) = &snapshot.backing else {
+    let Some(service_pods) = &snapshot.service_pods else {
         if let Some(left) = existing.filter(|_| !snapshot.has_service)
             && label(&left.metadata, MANAGED_BY) == Some(MANAGER)
         {
@@ -68,10 +68,10 @@ pub fn plan(snapshot: &Snapshot, key: &str, _: Timestamp) -> Plan {
         }
         return plan;
     };
-    if is_deleting(&backing.service.metadata) {
+    if is_deleting(&service_pods.service.metadata) {
         return plan;
     }
-    let wanted = endpoints(backing);
+    let wanted = endpoints(service_pods);
     match existing {
         None => plan.push(Action::create(&wanted)),
         Some(existing) => plan.push_step(change(existing, wanted).into_iter().collect()),
@@ -79,13 +79,13 @@ pub fn plan(snapshot: &Snapshot, key: &str, _: Timestamp) -> Plan {
     plan
 }
 
-fn endpoints(backing: &Backing) -> Endpoints {
-    let service = &*backing.service;
-    let (subsets, is_truncated) = truncate(subsets(backing), ADDRESSES_MAX);
-    let mut labels = backends::copied_labels(service);
+fn endpoints(service_pods: &ServicePods) -> Endpoints {
+    let service = &*service_pods.service;
+    let (subsets, is_truncated) = truncate(subsets(service_pods), ADDRESSES_MAX);
+    let mut labels = service_pods::copied_labels(service);
     labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
-    let mut annotations = backends::copied_annotations(service);
-    annotations.insert(TRIGGER_TIME.to_owned(), backing.trigger_time());
+    let mut annotations = service_pods::copied_annotations(service);
+    annotations.insert(TRIGGER_TIME.to_owned(), service_pods.trigger_time());
     if is_truncated {
         annotations.insert(OVER_CAPACITY.to_owned(), "truncated".to_owned());
     }
@@ -102,17 +102,17 @@ fn endpoints(backing: &Backing) -> Endpoints {
 }
 
 /// Pods with the same ports form a subset.
-fn subsets(backing: &Backing) -> Vec<EndpointSubset> {
-    let service = &*backing.service;
-    let takes_unready = backends::publishes_not_ready(service);
+fn subsets(service_pods: &ServicePods) -> Vec<EndpointSubset> {
+    let service = &*service_pods.service;
+    let takes_unready = service_pods::publishes_not_ready(service);
     let mut subsets: Vec<EndpointSubset> = Vec::new();
-    for pod in backing.pods.iter().filter(|pod| !is_finished(pod)) {
+    for pod in service_pods.pods.iter().filter(|pod| !is_finished(pod)) {
         let Some(address) = address(service, pod).filter(|_| takes_unready || !is_deleting(&pod.metadata))
         else {
             continue;
         };
         let ports = resolved_ports(service, pod);
-        if ports.is_empty() && !backends::ports(service).is_empty() {
+        if ports.is_empty() && !service_pods::ports(service).is_empty() {
             continue;
         }
         let ports = (!ports.is_empty()).then_some(ports);
@@ -137,24 +137,25 @@ fn subsets(backing: &Backing) -> Vec<EndpointSubset> {
 }
 
 fn address(service: &Service, pod: &Pod) -> Option<EndpointAddress> {
-    let families = backends::families(service);
-    let found =
-        backends::addresses(pod).into_iter().find(|ip| families.first() == Some(&backends::family(ip)))?;
+    let families = service_pods::families(service);
+    let found = service_pods::addresses(pod)
+        .into_iter()
+        .find(|ip| families.first() == Some(&service_pods::family(ip)))?;
     let node = node_name(pod);
     Some(EndpointAddress {
         ip: found.to_string(),
-        hostname: backends::hostname(service, pod),
+        hostname: service_pods::hostname(service, pod),
         node_name: (!node.is_empty()).then(|| node.to_owned()),
-        target_ref: Some(backends::target(pod)),
+        target_ref: Some(service_pods::target(pod)),
     })
 }
 
 fn resolved_ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
-    let resolved = backends::ports(service).iter().filter_map(|port| {
+    let resolved = service_pods::ports(service).iter().filter_map(|port| {
         Some(EndpointPort {
             name: port.name.clone().filter(|name| !name.is_empty()),
-            port: backends::resolve(port, pod)?,
-            protocol: Some(backends::protocol(port).to_owned()),
+            port: service_pods::resolve(port, pod)?,
+            protocol: Some(service_pods::protocol(port).to_owned()),
             app_protocol: port.app_protocol.clone(),
         })
     });

@@ -18,7 +18,7 @@ pub(crate) fn parse<T: DeserializeOwned + 'static>(yaml: &str) -> T {
     let value: serde_json::Value = serde_saphyr::from_str(yaml).unwrap();
     let (kind, pods) = (TypeId::of::<T>(), [TypeId::of::<Pod>(), TypeId::of::<Vec<Pod>>()]);
     if pods.contains(&kind) {
-        return known(&value.to_string(), &crate::unread::of_pods()).unwrap();
+        return known(&value.to_string(), &crate::transform::of_pods()).unwrap();
     }
     serde_json::from_value(value).unwrap()
 }

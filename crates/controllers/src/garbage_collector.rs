@@ -4,11 +4,11 @@
 //! - Foreground: the owner stays, with a finalizer, until no dependent blocks it any more.
 //! - Orphan: the owner stays, with a finalizer, until its dependents have forgotten it.
 //!
-//! It knows metadata only, of every stored resource: built-in ones, and those that discovery names as long as it does.
-//! The watches of two resources do not wait for each other, so an owner counts as gone only when its informer is as new as
-//! the dependent; otherwise the server is asked. Revisions of kinds that came may be of another store: there the server is
-//! always asked, unless the owner was seen to go, and its kind after it (`memory.rs`). So it is for owners of kinds that no informer knows
-//! (`foreign.rs`). Where the server cannot say, nothing goes: a kind that is out of sight takes nobody with it.
+//! It knows metadata only, of every stored resource: built-in ones, and those that discovery names as long as it does. The
+//! watches of two resources do not wait for each other, so an owner counts as gone only when its informer is as new as the
+//! dependent; otherwise the server is asked. Revisions of kinds that came may be of another store: there the server is always
+//! asked, unless the owner was seen to go, and its kind after it (`memory.rs`). So it is for owners of kinds that no informer
+//! knows (`foreign.rs`). Where the server cannot say, nothing goes: a kind that is out of sight takes nobody with it.
 
 mod foreign;
 mod memory;
@@ -58,7 +58,7 @@ pub const CONTROLLER: Controller = Controller {
 
 /// Kinds that come and go.
 const GUESTS: Following = Following {
-    wants: kinds::is_guest,
+    wants: kinds::is_dynamic,
     changed: |change, resource, informers| {
         let replaced = |old: &&Arc<PartialObject>| {
             change.new.as_ref().map(|new| uid(&new.metadata)) != Some(uid(&old.metadata))
@@ -164,7 +164,7 @@ fn look_up(
     if let Some(resource) = kinds::by_kind(group, kind) {
         return Ok(see(resource, &informers.metadata(resource), owner, dependent));
     }
-    match followed.guest_by_kind(group, kind) {
+    match followed.dynamic_by_kind(group, kind) {
         Some((resource, informer)) if informer.is_synced() => Ok(see(&resource, &informer, owner, dependent)),
         // Nobody can be asked any more.
         None if !followed.knows(group, kind) && Memory::of(informers).has_gone(group, kind, &owner.uid) => {
@@ -256,8 +256,8 @@ fn woken(change: &Change<PartialObject>, resource: &ResourceRef, informers: &Inf
         let owners = meta.owner_references.iter().flatten();
         keys.extend(owners.filter_map(|owner| {
             let (group, kind) = kind_of(owner);
-            let guest = || followed.guest_by_kind(group, kind).map(|(resource, _)| resource);
-            let resource = kinds::by_kind(group, kind).cloned().or_else(guest)?;
+            let dynamic = || followed.dynamic_by_kind(group, kind).map(|(resource, _)| resource);
+            let resource = kinds::by_kind(group, kind).cloned().or_else(dynamic)?;
             Some(key_of(&resource, &owner_key(&resource, namespace(meta), owner)))
         }));
     }

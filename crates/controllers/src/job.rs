@@ -10,8 +10,8 @@ mod failure_policy;
 mod indexes;
 mod metrics;
 mod orphans;
-mod picture;
 mod pods;
+mod state;
 mod success_policy;
 #[cfg(test)]
 mod tests;
@@ -29,7 +29,7 @@ use machinery::features::Feature;
 use crate::object::{controller_of, is_deleting, key, namespace, time, uid};
 use backoff::{Endings, Memory};
 use ending::{Ending, Outcome, set_condition};
-use picture::{AtWork, Picture};
+use state::{AtWork, JobState};
 use tracking::Tracked;
 use work::Work;
 
@@ -98,33 +98,33 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     let own = pods::own(job, spec, snapshot.pods.clone());
-    let picture = Picture::of(job, spec, own.pods);
-    let mut ending = ending::reached(&picture, now);
+    let state = JobState::of(job, spec, own.pods);
+    let mut ending = ending::reached(&state, now);
     let mut work = match &ending {
-        Some(_) => work::stop(&picture),
-        None if is_deleting(&job.metadata) => Work::nothing(&picture),
-        None => work::go_on(&picture, snapshot, now),
+        Some(_) => work::stop(&state),
+        None if is_deleting(&job.metadata) => Work::nothing(&state),
+        None => work::go_on(&state, snapshot, now),
     };
     if ending.is_none() {
-        ending = ending::completed(&picture, work.after.active);
+        ending = ending::completed(&state, work.after.active);
         if ending.is_some() {
-            work = work::stop(&picture);
+            work = work::stop(&state);
         }
     }
     let mut plan = Plan::nothing();
     plan.push_step(own.actions);
     let is_going_on = ending.is_none() && !is_deleting(&job.metadata);
-    let tracked = tracking::track(&picture, ending.as_ref());
-    let deadline = ending::deadline(&picture, now).filter(|_| is_going_on);
+    let tracked = tracking::track(&state, ending.as_ref());
+    let deadline = ending::deadline(&state, now).filter(|_| is_going_on);
     deadline.into_iter().chain(work.wait).for_each(|delay| plan.requeue(delay));
-    let decision = Decision { picture, ending, work, tracked, is_going_on };
+    let decision = Decision { state, ending, work, tracked, is_going_on };
     decision.carry_out(&mut plan, now);
     plan
 }
 
 /// What a plan is made of.
 struct Decision<'a> {
-    picture: Picture<'a>,
+    state: JobState<'a>,
     ending: Option<Ending>,
     work: Work,
     tracked: Tracked,
@@ -138,9 +138,9 @@ impl Decision<'_> {
         told.extend(self.end(now));
         told.extend(metrics::of_status(&self));
         let [made, not_made] = metrics::of_creates(&self);
-        plan.measured = Some(metrics::measured(self.picture.spec, self.work.kind));
-        let (job, first) = (self.picture.job, plan.steps.len());
-        let (before, after) = (self.picture.at_work(), self.work.after);
+        plan.measured = Some(metrics::measured(self.state.spec, self.work.kind));
+        let (job, first) = (self.state.job, plan.steps.len());
+        let (before, after) = (self.state.at_work(), self.work.after);
         let status = |at_work: AtWork| write(job, at_work.put_into(self.tracked.status.clone()));
         let (releases, mut steps) = (self.tracked.releases, self.work.steps);
         steps.extend(made.map(|made| vec![made]));
@@ -166,7 +166,7 @@ impl Decision<'_> {
 
     /// Whether anything has been counted.
     fn has_news(&self) -> bool {
-        let (old, new) = (&self.picture.status, &self.tracked.status);
+        let (old, new) = (&self.state.status, &self.tracked.status);
         let uncounted = old.uncounted_terminated_pods.clone().unwrap_or_default();
         new.uncounted_terminated_pods.as_ref() != Some(&uncounted)
             || (new.succeeded, new.failed) != (old.succeeded, old.failed)
@@ -178,7 +178,7 @@ impl Decision<'_> {
     /// Writes when the Job began, and whether it is suspended; answers what is told of that.
     fn start_or_suspend(&mut self, now: Timestamp) -> Vec<Action> {
         let status = &mut self.tracked.status;
-        let is_suspended = self.picture.spec.suspend == Some(true);
+        let is_suspended = self.state.spec.suspend == Some(true);
         if status.start_time.is_none() && !is_suspended {
             status.start_time = Some(time(now));
         }
@@ -203,7 +203,7 @@ impl Decision<'_> {
         } else if Feature::MutableSchedulingDirectivesForSuspendedJobs.is_on() {
             status.start_time = None;
         }
-        vec![Action::event(self.picture.job, EventType::Normal, event, message)]
+        vec![Action::event(self.state.job, EventType::Normal, event, message)]
     }
 
     /// Writes what is aimed at, and that it is reached once nobody works and all are counted; answers what is told then.
@@ -227,7 +227,7 @@ impl Decision<'_> {
             // A clock may have been set back since the Job began.
             status.completion_time = status.start_time.clone().max(Some(time(now)));
         }
-        farewell(self.picture.job, self.picture.spec, ending, status)
+        farewell(self.state.job, self.state.spec, ending, status)
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn is_built_in(resource: &ResourceRef) -> bool {
 
 /// Whether the objects of a discovered resource can be followed and deleted as those of built-in ones are.
 /// Source: `GetDeletableResources`, and what the garbage collector ignores.
-pub(crate) fn is_guest(found: &Discovered) -> bool {
+pub(crate) fn is_dynamic(found: &Discovered) -> bool {
     found.allows(&["delete", "list", "watch"]) && !is_event(&found.resource) && !is_built_in(&found.resource)
 }
 
@@ -85,12 +85,12 @@ impl<'a> Followed<'a> {
     /// What is built in, and then what is served beside it.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Cow<'static, ResourceRef>, Informer<PartialObject>)> {
         let built_in = built_in().map(|one| (Cow::Borrowed(one), self.informers.metadata(one)));
-        let guests = self.guests().into_iter();
-        built_in.chain(guests.map(|held| (Cow::Owned(held.resource().clone()), held.informer().clone())))
+        let dynamic = self.dynamic().into_iter();
+        built_in.chain(dynamic.map(|held| (Cow::Owned(held.resource().clone()), held.informer().clone())))
     }
 
     /// What is followed beside what is built in.
-    pub(crate) fn guests(&self) -> Vec<Arc<Held>> {
+    pub(crate) fn dynamic(&self) -> Vec<Arc<Held>> {
         let mut all = self.informers.all_held();
         all.retain(|held| self.served.has(held.resource()) && !is_built_in(held.resource()));
         all
@@ -105,16 +105,16 @@ impl<'a> Followed<'a> {
         if let Some(found) = by_plural(group, plural) {
             return Some((found.clone(), self.informers.metadata(found)));
         }
-        self.guest(self.served.by_plural(group, plural)?)
+        self.find_dynamic(self.served.by_plural(group, plural)?)
     }
 
     /// The resource of this group and kind that came, and its objects.
-    pub(crate) fn guest_by_kind(
+    pub(crate) fn dynamic_by_kind(
         &self,
         group: &str,
         kind: &str,
     ) -> Option<(ResourceRef, Informer<PartialObject>)> {
-        self.guest(self.served.by_kind(group, kind)?)
+        self.find_dynamic(self.served.by_kind(group, kind)?)
     }
 
     /// Whether a kind is served, as far as is known.
@@ -122,7 +122,7 @@ impl<'a> Followed<'a> {
         self.served.by_kind(group, kind).is_some()
     }
 
-    fn guest(&self, found: &Discovered) -> Option<(ResourceRef, Informer<PartialObject>)> {
+    fn find_dynamic(&self, found: &Discovered) -> Option<(ResourceRef, Informer<PartialObject>)> {
         let held = self.informers.find_held(&found.resource)?;
         Some((found.resource.clone(), held.informer().clone()))
     }
@@ -135,7 +135,7 @@ impl<'a> Followed<'a> {
                 self.served.by_plural(&one.group, &one.plural).is_some()
                     && !self.informers.metadata(one).is_synced()
             })
-            || self.guests().iter().any(|held| !held.informer().is_synced() && !is_late(held))
+            || self.dynamic().iter().any(|held| !held.informer().is_synced() && !is_late(held))
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_are_what_can_be_followed_and_deleted_and_is_not_built_in() {
+    fn dynamic_kinds_are_what_can_be_followed_and_deleted_and_is_not_built_in() {
         let found = |group: &str, plural: &str, verbs: &[&str]| Discovered {
             resource: ResourceRef {
                 group: group.into(),
@@ -180,7 +180,7 @@ mod tests {
             (found("events.k8s.io", "events", &all), false),
             (found("apps", "deployments", &all), false),
         ] {
-            assert_eq!(is_guest(&found), expect, "{found:?}");
+            assert_eq!(is_dynamic(&found), expect, "{found:?}");
         }
     }
 }

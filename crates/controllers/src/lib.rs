@@ -4,9 +4,9 @@
 //! through things in a fixed order. The engine (`controller`) carries plans out. No controller knows another:
 //! they meet in the API only.
 
-mod backends;
 mod claim;
 mod history;
+mod int_or_percent;
 mod kinds;
 pub mod metrics;
 mod names;
@@ -16,8 +16,8 @@ mod pod;
 mod pod_control;
 mod scale;
 mod selection;
-mod share;
-mod unread;
+mod service_pods;
+mod transform;
 
 pub mod deployment;
 pub mod replica_set;
@@ -65,7 +65,7 @@ use controller::Controller;
 use machinery::features::Feature;
 
 pub use selection::Selection;
-pub use unread::leave_out;
+pub use transform::set_transforms;
 
 /// Every controller that may run: also those that somebody has to name.
 pub fn known() -> impl Iterator<Item = &'static Controller> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use controller::Informers;
 use controller::metrics::GaugeRow;
-use controller::notes::Noted;
 use controller::plan::{ApiRequest, Verb};
+use controller::request_metrics::RequestMetric;
 use controller::tally::{CounterRow, Labels, SecondsRow, Tally};
 use controller::volume::claim_class;
 use jiff::Timestamp;
@@ -246,7 +246,12 @@ enum When {
 }
 
 /// The metrics of a request of `controller` that has been done or refused.
-pub fn notes(controller: &'static str, request: &ApiRequest, is_done: bool, now: Timestamp) -> Vec<Noted> {
+pub fn request_metrics(
+    controller: &'static str,
+    request: &ApiRequest,
+    is_done: bool,
+    now: Timestamp,
+) -> Vec<RequestMetric> {
     let counts = |row: &&Counted| {
         row.controller == controller
             && row.plural == request.resource.plural
@@ -255,7 +260,7 @@ pub fn notes(controller: &'static str, request: &ApiRequest, is_done: bool, now:
             && (row.when == When::Asked || is_done == (row.when == When::Done))
     };
     let tally = |row: &'static Counted| {
-        Noted::Counts(Tally { counter: &row.counter, labels: (row.labels)(request, is_done), by: 1 })
+        RequestMetric::Count(Tally { counter: &row.counter, labels: (row.labels)(request, is_done), by: 1 })
     };
     COUNTED.iter().filter(counts).map(tally).chain(skew(controller, request, is_done, now)).collect()
 }
@@ -268,11 +273,11 @@ static SKEW: SecondsRow = SecondsRow {
 };
 
 /// How late a Job of a CronJob is.
-fn skew(controller: &str, request: &ApiRequest, is_done: bool, now: Timestamp) -> Option<Noted> {
+fn skew(controller: &str, request: &ApiRequest, is_done: bool, now: Timestamp) -> Option<RequestMetric> {
     let is_job = controller == "cronjob-controller" && request.verb == Verb::Create && is_done;
     let annotations = request.body.pointer("/metadata/annotations").filter(|_| is_job)?;
     let at: Timestamp = annotations.get(crate::cron_job::SCHEDULED)?.as_str()?.parse().ok()?;
-    Some(Noted::Took(&SKEW, Duration::try_from(now.duration_since(at)).unwrap_or_default()))
+    Some(RequestMetric::Seconds(&SKEW, Duration::try_from(now.duration_since(at)).unwrap_or_default()))
 }
 
 static COUNTED: &[Counted] = &[
@@ -369,12 +374,12 @@ mod tests {
 
     fn check(controller: &'static str, action: Action, is_done: bool, expect: &str) {
         let Action::Request(request) = action else { panic!("no request") };
-        let told = notes(controller, &request, is_done, noon());
+        let told = request_metrics(controller, &request, is_done, noon());
         let told: Vec<String> = told
             .iter()
             .map(|noted| match noted {
-                Noted::Counts(one) => format!("{} {:?}", one.counter.name, one.labels),
-                Noted::Took(row, took) => format!("{} {took:?}", row.name),
+                RequestMetric::Count(one) => format!("{} {:?}", one.counter.name, one.labels),
+                RequestMetric::Seconds(row, took) => format!("{} {took:?}", row.name),
             })
             .collect();
         assert_eq!(told.join("; "), expect);

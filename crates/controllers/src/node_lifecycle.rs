@@ -1,11 +1,11 @@
 //! The Node lifecycle controller: a node that is not heard of is Unknown, and taints say what is wrong with nodes.
 //!
-//! Silence is measured by this process's own clock, from when a lease or status last was another (`heard`): the clocks of
-//! nodes may be wrong, and any may leap. When no node at all is ready, nothing is evicted: then the fault is more likely here than there; and where
-//! some are, `zones` says how fast. Source: `pkg/controller/nodelifecycle`.
+//! Silence is measured by this process's own clock, from when a lease or status last was another (`heard`): the clocks of nodes
+//! may be wrong, and any may leap. When no node at all is ready, nothing is evicted: then the fault is more likely here than
+//! there; and where some are, `zones` says how fast. Source: `pkg/controller/nodelifecycle`.
 
-mod heard;
-mod known;
+mod heartbeats;
+mod seen_nodes;
 mod taints;
 #[cfg(test)]
 mod tests;
@@ -22,10 +22,10 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, PodCondition};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::heard::Heard;
-use self::known::Known;
+use self::heartbeats::Heartbeats;
+use self::seen_nodes::SeenNodes;
 use self::taints::Eviction;
-use self::zones::{Pace, Turns, Zones};
+use self::zones::{EvictionRate, Turns, Zones};
 use crate::object::{name, namespace, time, uid};
 use crate::options::Options;
 use crate::pod::{condition as pod_condition, is_finished, is_ready, node_name};
@@ -44,7 +44,7 @@ pub const CONTROLLER: Controller = Controller {
             Source::of::<Node>(nodes_of_node),
             // A renewed lease is noted, and wakes nobody.
             Source::scoped::<Lease>(leases(), |change, informers| {
-                informers.setting_or(Heard::default).lease(change, Instant::now());
+                informers.setting_or(Heartbeats::default).lease(change, Instant::now());
                 Vec::new()
             }),
             Source::of::<Pod>(|_, _| Vec::new()),
@@ -53,7 +53,7 @@ pub const CONTROLLER: Controller = Controller {
     reconcile: |informers, key, now| {
         let turns = informers.setting_or(Turns::default);
         let seen = gather(informers, key, Instant::now());
-        let told = informers.setting_or(Known::default).tell(key, seen.as_ref().map(|seen| &*seen.node));
+        let told = informers.setting_or(SeenNodes::default).tell(key, seen.as_ref().map(|seen| &*seen.node));
         let mut plan = seen.map_or_else(Plan::nothing, |seen| {
             plan(&seen, now, |period| turns.take(&seen.node, period, now))
         });
@@ -75,7 +75,7 @@ pub struct Snapshot {
     /// The time for which nothing was heard of it.
     pub silence: Duration,
     /// The rate at which Pods may be evicted from the nodes of its zone; only known when it is not ready.
-    pub pace: Pace,
+    pub eviction_rate: EvictionRate,
     /// The Pods on the node; only filled in when it is not ready.
     pub pods: Vec<Arc<Pod>>,
     /// The operators' options.
@@ -86,15 +86,21 @@ fn gather(informers: &Informers, key: &str, now: Instant) -> Option<Snapshot> {
     let nodes = informers.informer::<Node>();
     let node = nodes.get(key)?;
     let options = Options::of(informers);
-    let silence = informers.setting_or(Heard::default).silence(key, now);
+    let silence = informers.setting_or(Heartbeats::default).silence(key, now);
     let is_quiet = ready_status(&node) != Some("True") || silence >= grace(&node, &options);
     if !is_quiet {
-        return Some(Snapshot { node, silence, pace: Pace::Paused, pods: Vec::new(), options });
+        return Some(Snapshot {
+            node,
+            silence,
+            eviction_rate: EvictionRate::Paused,
+            pods: Vec::new(),
+            options,
+        });
     }
-    let pace = zones(informers).pace(&node, &options);
+    let eviction_rate = zones(informers).eviction_rate(&node, &options);
     let mut pods = informers.informer::<Pod>().list();
     pods.retain(|pod| node_name(pod) == key);
-    Some(Snapshot { node, silence, pace, pods, options })
+    Some(Snapshot { node, silence, eviction_rate, pods, options })
 }
 
 fn zones(informers: &Informers) -> Arc<Zones> {
@@ -103,7 +109,7 @@ fn zones(informers: &Informers) -> Arc<Zones> {
 
 /// A node wakes itself; when it becomes ready or stops being it, all others too.
 fn nodes_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
-    informers.setting_or(Heard::default).node(change, Instant::now());
+    informers.setting_or(Heartbeats::default).node(change, Instant::now());
     zones(informers).note(&change.key, change.new.as_deref());
     let status = |node: &Option<Arc<Node>>| {
         node.as_ref().and_then(|node| ready_status(node).map(|status| status == "True"))
@@ -165,17 +171,17 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp, take: impl FnOnce(Duration) -> 
     if !is_settled {
         return plan;
     }
-    let evicts = match snapshot.pace {
-        Pace::Stopped => Eviction::Withheld,
-        Pace::Paused => Eviction::NotBegun,
-        Pace::OneIn(period) if taints::begins_eviction(node, &conditions) => match take(period) {
+    let evicts = match snapshot.eviction_rate {
+        EvictionRate::Stopped => Eviction::Withheld,
+        EvictionRate::Paused => Eviction::NotBegun,
+        EvictionRate::OneIn(period) if taints::begins_eviction(node, &conditions) => match take(period) {
             None => Eviction::Allowed,
             Some(wait) => {
                 plan.requeue(wait);
                 Eviction::NotBegun
             }
         },
-        Pace::OneIn(_) => Eviction::Allowed,
+        EvictionRate::OneIn(_) => Eviction::Allowed,
     };
     if let Some(taints) = taints::changed(node, &conditions, evicts, now) {
         let meta = &node.metadata;

@@ -67,7 +67,7 @@ pub const CONTROLLER: Controller = Controller {
 /// Kinds that come and go. Source: `GetQuotableResources`.
 const GUESTS: Following = Following {
     wants: |found| {
-        kinds::is_guest(found)
+        kinds::is_dynamic(found)
             && found.resource.namespaced
             && found.allows(&["create", "delete", "list", "watch"])
     },

@@ -8,8 +8,8 @@
 //! Source: `cloud-provider/controllers/service` for finalizer and events; k3s' servicelb for what users see.
 
 mod nodes;
-mod places;
 mod pool;
+mod port_owners;
 #[cfg(test)]
 mod tests;
 
@@ -27,9 +27,9 @@ use machinery::address_range::AddressRange;
 use machinery::net::Family;
 use serde_json::json;
 
-use crate::backends;
 use crate::object::{created, is_deleting, key, label, name, namespace, time, uid};
-use places::{HostPort, Places};
+use crate::service_pods;
+use port_owners::{HostPort, PortOwners};
 
 /// Keeps a Service until its load balancer is gone. Source: `servicehelper.LoadBalancerCleanupFinalizer`.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -82,7 +82,7 @@ fn wake(is_news: bool) -> Vec<String> {
 fn of_service(change: &Change<Service>, _: &Informers) -> Vec<String> {
     let both = [&change.old, &change.new];
     let is_concerned = |service: &&Arc<Service>| is_balanced(service) || condition(service).is_some();
-    let ports = |service: &Option<Arc<Service>>| service.as_deref().map(places::node_ports);
+    let ports = |service: &Option<Arc<Service>>| service.as_deref().map(port_owners::node_ports);
     wake(both.into_iter().flatten().any(|one| is_concerned(&one)) || ports(&change.old) != ports(&change.new))
 }
 
@@ -100,7 +100,7 @@ fn of_slice(change: &Change<EndpointSlice>, informers: &Informers) -> Vec<String
 }
 
 fn of_pod(change: &Change<Pod>, _: &Informers) -> Vec<String> {
-    let ports = |pod: &Option<Arc<Pod>>| pod.as_deref().map(places::host_ports).unwrap_or_default();
+    let ports = |pod: &Option<Arc<Pod>>| pod.as_deref().map(port_owners::host_ports).unwrap_or_default();
     wake(ports(&change.old) != ports(&change.new))
 }
 
@@ -115,7 +115,7 @@ fn gather(informers: &Informers, settings: Arc<Settings>) -> Snapshot {
     let pods = if settings.pool.is_empty() { informers.informer::<Pod>().list() } else { Vec::new() };
     Snapshot {
         slices: slices.into_iter().filter(is_of_local).collect(),
-        host_ports: pods.iter().flat_map(|pod| places::host_ports(pod)).collect(),
+        host_ports: pods.iter().flat_map(|pod| port_owners::host_ports(pod)).collect(),
         nodes: informers.informer::<Node>().list(),
         services: all,
         settings,
@@ -158,7 +158,7 @@ fn ingress(service: &Service) -> Vec<IpAddr> {
 
 /// The families that a Service has addresses of, the first one first.
 fn families(service: &Service) -> Vec<Family> {
-    backends::families(service).into_iter().filter_map(Family::parse).collect()
+    service_pods::families(service).into_iter().filter_map(Family::parse).collect()
 }
 
 /// What a Service gets.
@@ -189,11 +189,11 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         let has_address = condition(service).is_some() && !ingress(service).is_empty();
         (!has_address, created(&service.metadata), key(&service.metadata))
     });
-    let mut places = Places::of(snapshot);
+    let mut owners = PortOwners::of(snapshot);
     let mut taken = pool::Taken::of(snapshot);
     for service in ours {
         let decided = match snapshot.settings.pool.as_slice() {
-            [] => nodes::give(service, snapshot, &mut places),
+            [] => nodes::give(service, snapshot, &mut owners),
             pool => taken.give(service, pool),
         };
         told.extend(tell(service, decided, now));

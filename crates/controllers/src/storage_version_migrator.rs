@@ -55,7 +55,7 @@ pub const CONTROLLER: Controller = Controller {
 };
 
 const GUESTS: Following = Following {
-    wants: kinds::is_guest,
+    wants: kinds::is_dynamic,
     changed: |_: &Change<PartialObject>, _, _| Vec::new(),
     came: |resource, informers| {
         let target = Target { group: resource.group.clone(), plural: resource.plural.clone() };

@@ -1,8 +1,8 @@
 //! The rules in CEL that schemas of custom kinds have (`x-kubernetes-validations`): what of them a definition may say, and
 //! what they say of objects.
 //!
-//! A schema becomes a tree of places (`place.rs`), whose rules are compiled once (`rule.rs`): when a definition is written,
-//! to see what is wrong with them and what they could cost (`check.rs`), and when an object of a served kind is first
+//! A schema becomes a tree of places (`schema_node.rs`), whose rules are compiled once (`rule.rs`): when a definition is
+//! written, to see what is wrong with them and what they could cost (`check.rs`), and when an object of a served kind is first
 //! written, to be evaluated (`evaluate.rs`) over what is new and what stood in its place before (`correlation.rs`).
 //!
 //! Whoever writes a rule runs it in this process. What rules can cost is bounded before they are stored and while they are
@@ -13,9 +13,9 @@
 mod check;
 mod correlation;
 mod evaluate;
-mod place;
+mod messages;
 mod rule;
-mod told;
+mod schema_node;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -29,8 +29,8 @@ use schema::made::Made;
 use serde_json::Value;
 
 pub use check::Cel;
-use place::{Place, Root};
 use rule::Work;
+use schema_node::{Root, SchemaNode};
 
 /// The row of definitions with rules that look into their expressions; every other row as it is.
 #[must_use]
@@ -72,33 +72,33 @@ impl Rules for Definitions {
 /// The expressions of a kind. They are compiled when they are first asked for: most kinds are never written to.
 pub(crate) struct KindExpressions {
     schema: Schema,
-    place: OnceLock<Place>,
+    node: OnceLock<SchemaNode>,
 }
 
 impl fmt::Debug for KindExpressions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("KindExpressions").field("is_compiled", &self.place.get().is_some()).finish()
+        formatter.debug_struct("KindExpressions").field("is_compiled", &self.node.get().is_some()).finish()
     }
 }
 
 impl KindExpressions {
     /// Those of a schema that can be served.
     pub(crate) fn of(schema: Schema) -> Self {
-        Self { schema, place: OnceLock::new() }
+        Self { schema, node: OnceLock::new() }
     }
 
-    fn place(&self) -> &Place {
-        self.place.get_or_init(|| {
+    fn node(&self) -> &SchemaNode {
+        self.node.get_or_init(|| {
             let written = self.schema.made().map(Made::written).unwrap_or_default();
-            let mut place = Place::of(&written, Root::Resource);
-            place.compile(&mut Work::default());
-            place
+            let mut node = SchemaNode::of(&written, Root::Resource);
+            node.compile(&mut Work::default());
+            node
         })
     }
 
     /// What they say of an object, which may have been another one before.
     pub(crate) fn check(&self, new: &Value, old: Option<&Value>) -> FieldErrors {
-        evaluate::object(self.place(), new, old)
+        evaluate::object(self.node(), new, old)
     }
 }
 

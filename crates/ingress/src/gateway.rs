@@ -4,11 +4,11 @@
 //! definition lets through that its text forbids must do no harm.
 //! Source: gateway.networking.k8s.io/v1, standard channel.
 
-mod known;
+mod informers;
 mod object;
 mod spec;
 
-pub use known::Known;
+pub use informers::GatewayInformers;
 pub use object::{
     GROUP, Gateway, GatewayClass, GrpcRoute, HttpRoute, Object, ReferenceGrant, Spec, VERSIONS,
 };

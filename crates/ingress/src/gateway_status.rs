@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use crate::CLASS;
 use crate::certificates::Checked;
 use crate::gateway::{
-    CONTROLLER_NAME, GROUP, Gateway, GatewayClass, GrpcRoute, HttpRoute, Known, Object, ReferenceGrant, Spec,
-    VERSIONS,
+    CONTROLLER_NAME, GROUP, Gateway, GatewayClass, GatewayInformers, GrpcRoute, HttpRoute, Object,
+    ReferenceGrant, Spec, VERSIONS,
 };
 use crate::matching::Patterns;
 use crate::plan::{
@@ -76,11 +76,11 @@ pub const CONTROLLER: Controller = Controller {
     queue: "gateway",
     sources: |_| {
         vec![
-            Source::guest::<GatewayClass>(VERSIONS, |_, _| all(), |_| all()),
-            Source::guest::<Gateway>(VERSIONS, |_, _| all(), |_| all()),
-            Source::guest::<HttpRoute>(VERSIONS, |_, _| all(), |_| all()),
-            Source::guest::<GrpcRoute>(VERSIONS, |_, _| all(), |_| all()),
-            Source::guest::<ReferenceGrant>(VERSIONS, |_, _| all(), |_| all()),
+            Source::dynamic::<GatewayClass>(VERSIONS, |_, _| all(), |_| all()),
+            Source::dynamic::<Gateway>(VERSIONS, |_, _| all(), |_| all()),
+            Source::dynamic::<HttpRoute>(VERSIONS, |_, _| all(), |_| all()),
+            Source::dynamic::<GrpcRoute>(VERSIONS, |_, _| all(), |_| all()),
+            Source::dynamic::<ReferenceGrant>(VERSIONS, |_, _| all(), |_| all()),
             Source::of::<Service>(|_, informers| if_any(informers)),
             Source::of::<Namespace>(|_, informers| if_any(informers)),
             Source::of::<Ingress>(|_, informers| if_any(informers)),
@@ -93,7 +93,7 @@ pub const CONTROLLER: Controller = Controller {
         ]
     },
     reconcile: |informers, _, now| {
-        let known = Known::of(informers);
+        let known = GatewayInformers::of(informers);
         if !known.is_settled() {
             return Plan::nothing();
         }
@@ -118,11 +118,11 @@ fn all() -> Vec<String> {
 
 /// What concerns Gateways concerns nobody where there is none.
 fn if_any(informers: &Informers) -> Vec<String> {
-    let known = Known::of(informers);
+    let known = GatewayInformers::of(informers);
     if known.gateways.informer().is_empty() { Vec::new() } else { all() }
 }
 
-fn snapshot(informers: &Informers, known: &Known, memory: &Memory) -> Snapshot {
+fn snapshot(informers: &Informers, known: &GatewayInformers, memory: &Memory) -> Snapshot {
     let secrets = informers.scoped::<Secret>(certificates_scope());
     Snapshot {
         ingresses: informers.informer::<Ingress>().list(),
@@ -158,7 +158,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(known: &Known) -> Self {
+    fn of(known: &GatewayInformers) -> Self {
         Self {
             classes: known.classes.resource(),
             gateways: known.gateways.resource(),

@@ -1,7 +1,8 @@
 //! The content of Ingresses, Gateways and their routes, as one table.
 //!
-//! Of Ingresses, rows of the oldest Ingress win, then those of the first by name. What cannot be followed is a finding of its Ingress, and
-//! stops nothing else: a row whose Service is missing is there and leads to nobody, so that no other rule gets its requests.
+//! Of Ingresses, rows of the oldest Ingress win, then those of the first by name. What cannot be followed is a finding of its
+//! Ingress, and stops nothing else: a row whose Service is missing is there and leads to nobody, so that no other rule gets its
+//! requests.
 
 mod annotations;
 mod backend;
@@ -25,7 +26,7 @@ use crate::filters::Edits;
 use crate::host::Host;
 use crate::matching::When;
 use crate::path::PathMatch;
-use crate::table::{Action, Entrance, Forward, Listener, Patience, Plain, Route, Row, Table, Weighted};
+use crate::table::{Action, Entrance, Forward, Listener, Plain, Route, Row, Table, Timeouts, Weighted};
 use annotations::Wishes;
 use backend::Backends;
 use claims::{Claim, Rank, claims, tls_claims};
@@ -144,10 +145,10 @@ fn take(
             let (backend, found) = backends.resolve(key, &backend);
             add(findings, key, found);
             let plain = if has_tls { wishes.plain } else { Plain::Served };
-            let patience = Patience { response: Some(wishes.response_timeout), ..Patience::default() };
+            let timeouts = Timeouts { response: Some(wishes.response_timeout), ..Timeouts::default() };
             let backends = vec![Weighted { weight: 1, edits: Edits::default(), backend }];
             let action = Action::Forward(Forward { backends, ..Forward::default() });
-            let route = Route { of: key.to_owned(), plain, patience, edits: Edits::default(), action };
+            let route = Route { of: key.to_owned(), plain, timeouts, edits: Edits::default(), action };
             let row = Row { listener: None, host, path, when: When::default(), route: Arc::new(route) };
             place.insert((rank, row));
         }

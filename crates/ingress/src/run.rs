@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::informer::Unread;
+use controller::informer::Transform;
 use controller::{Informer, Informers, Scope};
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::certificates::Checked;
-use crate::gateway::{Gateway, GrpcRoute, HttpRoute, Known};
+use crate::gateway::{Gateway, GatewayInformers, GrpcRoute, HttpRoute};
 use crate::matching::Patterns;
 use crate::plan::{GatewayObjects, Ports, SECRET_TYPE, Snapshot, by_key, by_service, plan};
 use crate::scheme::Scheme;
@@ -39,7 +39,7 @@ struct Sources {
     slices: Informer<EndpointSlice>,
     secrets: Informer<Secret>,
     namespaces: Informer<Namespace>,
-    gateways: Known,
+    gateways: GatewayInformers,
     ports: Ports,
     checked: Checked,
     patterns: Patterns,
@@ -48,9 +48,9 @@ struct Sources {
 impl Sources {
     fn of(informers: &Informers, ports: Ports) -> Self {
         // What is told of them is the control plane's.
-        informers.leave_out::<Gateway>(Unread::new([("", "status")]));
-        informers.leave_out::<HttpRoute>(Unread::new([("", "status")]));
-        informers.leave_out::<GrpcRoute>(Unread::new([("", "status")]));
+        informers.set_transform::<Gateway>(Transform::without([("", "status")]));
+        informers.set_transform::<HttpRoute>(Transform::without([("", "status")]));
+        informers.set_transform::<GrpcRoute>(Transform::without([("", "status")]));
         Self {
             ingresses: informers.informer(),
             classes: informers.informer(),
@@ -58,7 +58,7 @@ impl Sources {
             slices: informers.informer(),
             secrets: informers.scoped(certificates_scope()),
             namespaces: informers.informer(),
-            gateways: Known::of(informers),
+            gateways: GatewayInformers::of(informers),
             ports,
             checked: Checked::default(),
             patterns: Patterns::default(),

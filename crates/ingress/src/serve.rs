@@ -13,9 +13,9 @@ mod headers;
 mod limits;
 mod live;
 mod mirror;
-mod patient;
 mod plane;
 mod tunnel;
+mod write_timeout;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -43,8 +43,8 @@ use limits::{
     CONNECTION_WINDOW_BYTES, HEAD_BYTES_MAX, HEAD_LIST_BYTES_MAX, HEADERS_MAX, RESETS_MAX,
     SEND_BUFFER_BYTES_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX,
 };
-use patient::Patient;
 pub use plane::{Options, Plane};
+use write_timeout::WriteTimeout;
 
 /// After a connection that could not be taken, most likely for want of descriptors.
 const ACCEPT_RETRY_FIRST: Duration = Duration::from_millis(5);
@@ -160,7 +160,7 @@ async fn connection(
 ) {
     let _counted = plane.metrics.connection(from.scheme.as_str());
     let stream = match connect::set_up(stream) {
-        Ok(stream) => Patient::new(stream, plane.limits.download),
+        Ok(stream) => WriteTimeout::new(stream, plane.limits.download),
         Err(error) => return tracing::debug!(%error, %address, "a connection was gone at once"),
     };
     let Some(tls) = tls else { return serve(plane, stream, (address, from), place, held).await };

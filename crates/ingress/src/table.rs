@@ -86,7 +86,7 @@ pub struct Route {
     /// The treatment of requests without TLS.
     pub plain: Plain,
     /// The time-outs.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// The changes of requests and answers.
     pub edits: Edits,
     /// The action.
@@ -95,7 +95,7 @@ pub struct Route {
 
 /// The time that a request may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// To begin an answer, once nothing more comes from the client.
     pub response: Option<Duration>,
     /// To begin an answer, from the request's own beginning on.

@@ -12,6 +12,7 @@ mod authentication;
 mod authorities;
 mod authorization;
 mod changes;
+mod cleanup;
 mod cloud_controllers;
 mod configurations;
 mod confine;
@@ -36,7 +37,6 @@ mod node_role;
 mod pod_cidr;
 mod pod_network;
 mod pod_routes;
-mod remains;
 mod scheduler_config;
 mod servers;
 mod service_accounts;
@@ -58,6 +58,10 @@ pub(crate) use alone::{
     start_controllers, start_kubelet, start_proxy, start_scheduler,
 };
 pub(crate) use authorities::FILES as AUTHORITY_FILES;
+pub(crate) use cleanup::{
+    detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
+    take_back_of_parts,
+};
 pub(crate) use conflicts::{mac_text, place_of};
 pub(crate) use control_plane::control_plane;
 pub(crate) use identity::{CONTROL_PLANE_UID, prepare};
@@ -76,10 +80,6 @@ pub(crate) use node::node;
 pub(crate) use node::proxy_mode;
 pub(crate) use pod_cidr::first_ranges;
 pub(crate) use pod_routes::{PodRoute, missing as missing_pod_routes, read as wanted_pod_routes};
-pub(crate) use remains::{
-    detach_pods, release_volumes, remove_foreign_pods, remove_mounts, remove_network, remove_pods,
-    take_back_of_parts,
-};
 pub(crate) use servers::seed as seed_servers;
 pub(crate) use settings::{Known, Settings};
 pub(crate) use shared::authority_hash;

@@ -109,7 +109,7 @@ impl Kernel {
     /// The kernel refuses.
     pub(crate) fn tend(&mut self) -> sys::Result<Tended> {
         let tended = self.backend.tend()?;
-        self.mend(tended)
+        self.repair(tended)
     }
 
     /// Tells when somebody else has taken something from the kernel: then [`Self::after_flush`] is due.
@@ -123,10 +123,10 @@ impl Kernel {
     /// The kernel refuses; the next change makes everything anew.
     pub(crate) fn after_flush(&mut self) -> sys::Result<Tended> {
         let tended = self.backend.after_flush()?;
-        self.mend(tended)
+        self.repair(tended)
     }
 
-    fn mend(&mut self, tended: Tended) -> sys::Result<Tended> {
+    fn repair(&mut self, tended: Tended) -> sys::Result<Tended> {
         if tended != Tended::Fine {
             self.is_current = false;
             self.program(Changed::default())?;

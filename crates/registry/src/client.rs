@@ -60,7 +60,7 @@ impl Client {
         self: &Arc<Self>,
         reference: Reference,
         credentials: Option<Credentials>,
-        patience: Patience,
+        retry_policy: RetryPolicy,
     ) -> Result<Session, Error> {
         let mut places = Vec::new();
         for endpoint in self.registries.endpoints(&reference) {
@@ -75,13 +75,13 @@ impl Client {
             };
             places.push(Place { endpoint, credentials, authorization: Mutex::new(authorization) });
         }
-        Ok(Session { client: Arc::clone(self), reference, places, patience })
+        Ok(Session { client: Arc::clone(self), reference, places, retry_policy })
     }
 }
 
-/// The manner in which silence and passing errors are met.
+/// The reaction to silence and passing errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum RetryPolicy {
     /// With a few more tries.
     Usual,
     /// Not at all.
@@ -100,7 +100,7 @@ pub struct Session {
     pub(crate) client: Arc<Client>,
     pub(crate) reference: Reference,
     pub(crate) places: Vec<Place>,
-    patience: Patience,
+    retry_policy: RetryPolicy,
 }
 
 /// An image for a platform.
@@ -316,7 +316,7 @@ struct Tour<'a> {
 impl<'a> Tour<'a> {
     async fn next(&mut self) -> Option<&'a Place> {
         let session = self.session;
-        let tries = if session.patience == Patience::Usual { TRIES } else { 1 };
+        let tries = if session.retry_policy == RetryPolicy::Usual { TRIES } else { 1 };
         if self.next == session.places.len() && self.round < tries {
             if !self.last.as_ref().is_some_and(Error::is_transient) {
                 return None;

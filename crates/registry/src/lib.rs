@@ -19,7 +19,7 @@ mod error;
 mod transport;
 
 pub use auth::Credentials;
-pub use client::{Client, Patience, Resolved, Session};
+pub use client::{Client, Resolved, RetryPolicy, Session};
 pub use config::Registries;
 pub use digest::Digest;
 pub use error::Error;

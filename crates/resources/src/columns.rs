@@ -10,8 +10,8 @@ mod metrics;
 mod networking;
 mod node;
 mod pod;
+mod policy;
 mod rbac;
-mod rest;
 mod storage;
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use machinery::labels::Selector;
 use machinery::metadata::Metadata;
 use serde_json::{Map, Value};
 
-use crate::shared::{Text, set};
+use crate::row_values::{Text, set};
 
 pub use apps::*;
 pub use core::*;
@@ -33,8 +33,8 @@ pub use metrics::{NODE_METRICS, POD_METRICS};
 pub use networking::*;
 pub use node::NODE;
 pub use pod::POD;
+pub use policy::*;
 pub use rbac::*;
-pub use rest::*;
 pub use storage::*;
 
 /// One column of a Table.

@@ -6,10 +6,14 @@
 //! Source: `k8s.io/kubernetes/pkg/apis/*/v1/defaults.go`, and `+default` markers of `k8s.io/api`.
 
 mod apps;
+mod authn;
 mod core;
+mod extension;
+mod networking;
 mod pod;
-mod rest;
+mod policy;
 mod service;
+mod storage;
 
 use std::sync::LazyLock;
 
@@ -19,8 +23,20 @@ use serde_json::{Map, Value};
 /// Type name and the function that fills in its defaults.
 pub type Row = (&'static str, fn(&mut Map<String, Value>));
 
-static ROWS: LazyLock<Vec<Row>> =
-    LazyLock::new(|| [pod::ROWS, core::ROWS, service::ROWS, apps::ROWS, rest::ROWS].concat());
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    [
+        pod::ROWS,
+        core::ROWS,
+        service::ROWS,
+        apps::ROWS,
+        authn::ROWS,
+        extension::ROWS,
+        networking::ROWS,
+        policy::ROWS,
+        storage::ROWS,
+    ]
+    .concat()
+});
 
 /// Every row.
 pub fn rows() -> &'static [Row] {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::resource::Resource;
-use crate::shared::Text;
+use crate::row_values::Text;
 
 /// A field that a selector may name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ pub mod fields;
 pub mod flow_control;
 pub mod match_conditions;
 pub mod policy_expressions;
+pub mod row_values;
 pub mod rows;
-pub mod shared;
 pub mod strategies;
 pub mod strategy;
 pub mod validation;
@@ -27,7 +27,7 @@ pub mod sysctls;
 pub use resource::{
     Deletion, Generation, NameRule, Propagation, Resource, ScalePaths, Scope, StatusMetadata, Subresource,
 };
-pub use shared::{Names, Shared, Text};
+pub use row_values::{Names, Shared, Text};
 pub use strategies::{PartialStrategy, partial};
 pub use strategy::{Rules, Strategy, Unowned};
 pub use table::{by_kind, find, storage_version, table};

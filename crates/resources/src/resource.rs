@@ -5,7 +5,7 @@ use machinery::features::Feature;
 use crate::columns::Column;
 use crate::conversion::Conversion;
 use crate::fields::SelectableField;
-use crate::shared::{Names, Shared, Text, set};
+use crate::row_values::{Names, Shared, Text, set};
 use crate::strategy::{GENERIC, Strategy};
 
 /// The scope of a kind's objects.

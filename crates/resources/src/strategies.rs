@@ -1,21 +1,29 @@
 //! The strategies of the kinds that have rules of their own.
 
+mod authn;
 mod certificate;
 mod claim;
 mod daemon_set;
+mod extension;
+mod flow_control;
 pub mod gated;
 mod heartbeat;
 mod label_keys;
+mod networking;
 mod partial;
-mod platform;
 mod prepare;
 mod service;
+mod storage;
 mod volume;
 
+pub use authn::*;
 pub use certificate::{approve, validate_approval};
+pub use extension::*;
+pub use flow_control::*;
+pub use networking::*;
 pub use partial::{PartialStrategy, partial};
-pub use platform::*;
 pub use prepare::qos_class;
+pub use storage::*;
 
 use crate::resource::{Deletion, Generation, NameRule, Propagation, StatusMetadata};
 use crate::strategy::{FREE_STATUS_ONLY, GENERIC, SPEC, SPEC_AND_FREE_STATUS, Strategy, VIRTUAL};

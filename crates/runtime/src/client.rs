@@ -1,7 +1,7 @@
 //! The node process's end of a shim: requests out, answers and exits in.
 //!
 //! One task owns the connection. When it ends, everyone who waits for an answer is told, and the runtime learns that
-//! the shim is gone. While the runtime replaces it ([`crate::mending`]), new requests wait.
+//! the shim is gone. While the runtime replaces it ([`crate::shim_recovery`]), new requests wait.
 
 use std::collections::HashMap;
 use std::io;

@@ -99,7 +99,7 @@ impl Runtime {
         }
         let inner = Arc::clone(inner);
         let removed = tokio::task::spawn_blocking(move || {
-            remove_remains(&inner.config.data_dir, &inner.config.cgroup_root, &inner.cgroups)
+            clean_up(&inner.config.data_dir, &inner.config.cgroup_root, &inner.cgroups)
         });
         removed
             .await
@@ -111,11 +111,7 @@ impl Runtime {
 ///
 /// # Errors
 /// The first thing that could not be removed.
-pub fn remove_remains(
-    data_dir: &Path,
-    cgroup_root: &str,
-    cgroups: &sys::cgroup::Cgroups,
-) -> Result<(), OpenError> {
+pub fn clean_up(data_dir: &Path, cgroup_root: &str, cgroups: &sys::cgroup::Cgroups) -> Result<(), OpenError> {
     remove_sandboxes(data_dir, cgroup_root, cgroups)?;
     let data_dir = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
     remove_folder(&data_dir.join("images"))
@@ -289,7 +285,7 @@ impl Inner {
             tables.sandboxes.insert(id.clone(), sandbox);
             tables.containers.extend(containers);
             if shim.is_some() {
-                tables.mending.insert(id.clone());
+                tables.recovering.insert(id.clone());
             }
         }
         if shim.is_some() {
@@ -300,7 +296,7 @@ impl Inner {
             self.take_down_stopped(&id).await;
             return;
         };
-        self.mend_or_abandon(&id).await;
+        self.recover_or_abandon(&id).await;
         for container in self.containers_of(&id) {
             let status = container.status.borrow().clone();
             if let Status::Running(started) = status {

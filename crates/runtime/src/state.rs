@@ -18,10 +18,10 @@ use crate::client::{ShimClient, ShimError};
 use crate::handlers::Handlers;
 use crate::images::pull::{Puller, PullerConfig};
 use crate::images::{ImageError, ImageStore};
-use crate::mending::Held;
 use crate::names::Name;
 use crate::network::PodNetwork;
 use crate::shim::layout::{Exited, Started};
+use crate::shim_recovery::Held;
 use crate::zygote::Zygote;
 
 /// Events that a slow listener may be behind.
@@ -118,7 +118,7 @@ pub(crate) struct Tables {
     /// By id of a container that runs.
     pub(crate) held: BTreeMap<String, Held>,
     /// Sandboxes whose shim is being replaced.
-    pub(crate) mending: BTreeSet<String>,
+    pub(crate) recovering: BTreeSet<String>,
     /// By name, the id of what is not in the tables above yet.
     pub(crate) being_made: BTreeMap<Name, String>,
 }

@@ -6,34 +6,34 @@ use std::sync::Arc;
 
 use controller::pod::Pod;
 use controller::resource_claim::{self, FINALIZER, is_allocated};
-use controller::{Action, EventType, Hands, Patch, cause};
+use controller::{Action, ActionExecutor, EventType, Patch, cause};
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
 use kube::api::Api;
 use serde_json::json;
 
-use crate::devices::{Promise, claim_key};
+use crate::devices::{PodClaims, claim_key};
 use crate::profile::event;
 
 /// How often a write is tried that others have overtaken. Source: client-go's `DefaultRetry`.
 pub(crate) const TRIES_MAX: usize = 5;
 
-/// Writes what was promised; `written` has the claims as the API server has answered them, also after a failure.
+/// Writes the Pod's claims; `written` has the claims as the API server has answered them, also after a failure.
 ///
 /// # Errors
 /// A text for the log; the Pod has been told by an event.
 pub(crate) async fn reserve(
     client: &kube::Client,
-    hands: &Hands,
-    (pod, promise): (&Pod, &Promise),
+    executor: &ActionExecutor,
+    (pod, pod_claims): (&Pod, &PodClaims),
     written: &mut Vec<Arc<ResourceClaim>>,
 ) -> Result<(), String> {
-    for (claim, allocation) in &promise.claims {
+    for (claim, allocation) in &pod_claims.claims {
         match bind_one(client, pod, claim, allocation.as_ref()).await {
             Ok(claim) => written.push(Arc::new(claim)),
             Err(why) => {
                 let text = format!("running PreBind plugin \"DynamicResources\": {why}");
                 let told = event(pod, pod, EventType::Warning, "FailedScheduling", text.clone());
-                hands.carry_out(told).await?;
+                executor.carry_out(told).await?;
                 return Err(text);
             }
         }
@@ -110,7 +110,7 @@ async fn send(client: &kube::Client, action: Action, what: &str) -> Result<Resou
 }
 
 /// The Pod does not use these claims after all; they keep their devices for whoever is next.
-pub(crate) async fn unreserve(hands: &Hands, pod: &Pod, claims: &[Arc<ResourceClaim>]) {
+pub(crate) async fn unreserve(executor: &ActionExecutor, pod: &Pod, claims: &[Arc<ResourceClaim>]) {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     for claim in claims {
         let meta = &claim.metadata;
@@ -120,7 +120,7 @@ pub(crate) async fn unreserve(hands: &Hands, pod: &Pod, claims: &[Arc<ResourceCl
         }));
         let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-        let patched = hands.carry_out(Action::patch_status::<ResourceClaim>(namespace, name, patch)).await;
+        let patched = executor.carry_out(Action::patch_status::<ResourceClaim>(namespace, name, patch)).await;
         if let Err(error) = patched {
             tracing::info!(error, claim = claim_key(claim), "a claim stays reserved");
         }

@@ -35,9 +35,9 @@ pub struct Choice {
     /// The Node.
     pub node: String,
     /// The volumes that it is to have, if that is not settled.
-    pub volumes: Option<storage::Promise>,
+    pub volumes: Option<storage::PodVolumes>,
     /// The devices that its claims are to have, if any.
-    pub devices: Option<devices::Promise>,
+    pub devices: Option<devices::PodClaims>,
 }
 
 impl Choice {
@@ -45,28 +45,28 @@ impl Choice {
     fn of(candidate: &Candidate<'_>, node: &NodeInfo) -> Self {
         Self {
             node: node.name().to_owned(),
-            volumes: candidate.promise(node),
-            devices: candidate.promise_devices(node),
+            volumes: candidate.pod_volumes(node),
+            devices: candidate.pod_claims(node),
         }
     }
 }
 
-/// Chooses a Node for `pod`. `kin` selects the Pods that it is spread with if it says nothing about that itself;
+/// Chooses a Node for `pod`. `default_selector` selects the Pods that it is spread with if it says nothing about that itself;
 /// `chance` (any number) says where the search begins, and picks one of equally good Nodes.
 ///
 /// In a large cluster the search ends when [`enough`] Nodes can take the Pod. `told` learns why.
 pub fn decide(
     pod: &Pod,
-    kin: Option<&LabelSelector>,
+    default_selector: Option<&LabelSelector>,
     snapshot: &Snapshot,
     chance: u64,
     told: &mut Diagnosis,
 ) -> Decision {
-    let mut search = match Search::begin(pod, kin, snapshot, chance, told) {
+    let mut search = match Search::begin(pod, default_selector, snapshot, chance, told) {
         Ok(search) => search,
         Err(decision) => return decision,
     };
-    if search.look_where_promised() {
+    if search.look_at_nominated_node() {
         return search.choose(&[], told);
     }
     match search.look_everywhere(told) {
@@ -89,7 +89,7 @@ impl<'a> Search<'a> {
     /// It is decided already: no Node will do.
     pub(crate) fn begin(
         pod: &'a Pod,
-        kin: Option<&LabelSelector>,
+        default_selector: Option<&LabelSelector>,
         snapshot: &'a Snapshot,
         chance: u64,
         told: &mut Diagnosis,
@@ -98,7 +98,7 @@ impl<'a> Search<'a> {
             told.refuse_all(NO_NODE, NO_NODES, 0);
             return Err(Decision::Unschedulable(NO_NODES.to_owned()));
         }
-        let candidate = Candidate::new(pod, kin, snapshot);
+        let candidate = Candidate::new(pod, default_selector, snapshot);
         if let Some((plugin, why)) = candidate.refused() {
             told.refuse_all(plugin, why, snapshot.len());
             return Err(Decision::Unschedulable(available(snapshot.len(), why)));
@@ -107,9 +107,9 @@ impl<'a> Search<'a> {
     }
 
     /// Looks at the Node from which others went so that the Pod fits there; says whether it does.
-    pub(crate) fn look_where_promised(&mut self) -> bool {
-        let promised = nominated(self.candidate.pod).and_then(|name| self.snapshot.node(name));
-        self.feasible.extend(promised.filter(|node| self.candidate.refusal(node).is_none()));
+    pub(crate) fn look_at_nominated_node(&mut self) -> bool {
+        let nominated_node = nominated(self.candidate.pod).and_then(|name| self.snapshot.node(name));
+        self.feasible.extend(nominated_node.filter(|node| self.candidate.refusal(node).is_none()));
         !self.feasible.is_empty()
     }
 
@@ -256,23 +256,24 @@ mod tests {
 
     use super::*;
     use crate::preemption::preempt;
-    use crate::unread::parse;
+    use crate::transform::parse;
     use expect_test::{Expect, expect};
     use k8s_openapi::api::core::v1::Node;
 
     /// `nodes` and `pod` in YAML; Pods in `placed` are on a Node already.
     fn check(nodes: &[&str], placed: &[(&str, &str)], pod: &str, expected: Expect) {
-        check_kin(nodes, placed, (pod, None), expected);
+        check_default_selector(nodes, placed, (pod, None), expected);
     }
 
     /// The same for a Pod that is spread with others.
-    fn check_kin(
+    fn check_default_selector(
         nodes: &[&str],
         placed: &[(&str, &str)],
-        (pod, kin): (&str, Option<&str>),
+        (pod, default_selector): (&str, Option<&str>),
         expected: Expect,
     ) {
-        let kin: Option<LabelSelector> = kin.map(|kin| serde_saphyr::from_str(kin).expect("a selector"));
+        let default_selector: Option<LabelSelector> = default_selector
+            .map(|default_selector| serde_saphyr::from_str(default_selector).expect("a selector"));
         let mut snapshot = Snapshot::default();
         for node in nodes {
             snapshot.set_node(Arc::new(serde_saphyr::from_str::<Node>(node).expect("a node")));
@@ -283,7 +284,8 @@ mod tests {
             snapshot.place(&Arc::new(pod), node);
         }
         let pod: Pod = parse(pod);
-        let decision = match decide(&pod, kin.as_ref(), &snapshot, 0, &mut Diagnosis::default()) {
+        let decision = match decide(&pod, default_selector.as_ref(), &snapshot, 0, &mut Diagnosis::default())
+        {
             Decision::Unschedulable(why) => {
                 let preemption = preempt(&pod, &mut snapshot, &[], 0);
                 Decision::Unschedulable(explain(&why, &AboutClaims::Nothing, &preemption, snapshot.len()))
@@ -444,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_group_needs_no_company_but_a_place() {
+    fn the_first_of_a_group_needs_no_company_but_a_domain() {
         let group = with_affinity("podAffinity", "web");
         check(&ZONES[1..], &[], &group, expect![[r#"Bind("b")"#]]);
     }
@@ -491,13 +493,28 @@ mod tests {
         let (a, b, c) = (node("a", "x"), node("b", "x"), node("c", "y"));
         let nodes = [a.as_str(), b.as_str(), c.as_str()];
         let web = "{metadata: {name: p, labels: {app: web}}, spec: {containers: [{name: c}]}}";
-        let kin = Some("{matchLabels: {app: web}}");
+        let default_selector = Some("{matchLabels: {app: web}}");
         // Hosts first, then zones: the zone of `a` has one already.
-        check_kin(&nodes, &[("a", web)], (web, kin), expect![[r#"Bind("c")"#]]);
-        check_kin(&nodes, &[("a", web), ("c", web)], (web, kin), expect![[r#"Bind("b")"#]]);
-        check_kin(&nodes, &[("b", web), ("c", web)], (web, kin), expect![[r#"Bind("a")"#]]);
+        check_default_selector(&nodes, &[("a", web)], (web, default_selector), expect![[r#"Bind("c")"#]]);
+        check_default_selector(
+            &nodes,
+            &[("a", web), ("c", web)],
+            (web, default_selector),
+            expect![[r#"Bind("b")"#]],
+        );
+        check_default_selector(
+            &nodes,
+            &[("b", web), ("c", web)],
+            (web, default_selector),
+            expect![[r#"Bind("a")"#]],
+        );
         // A Node without the labels is not out of the question.
         let bare = "{metadata: {name: z}, status: {allocatable: {cpu: '8', memory: 32Gi, pods: 9}}}";
-        check_kin(&[&a, bare], &[("a", web)], (web, kin), expect![[r#"Bind("z")"#]]);
+        check_default_selector(
+            &[&a, bare],
+            &[("a", web)],
+            (web, default_selector),
+            expect![[r#"Bind("z")"#]],
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! The scheduler's knowledge of devices: claims, classes, slices, and what is promised to Pods whose binding is under
-//! way.
+//! The scheduler's knowledge of devices: claims, classes, slices, and the allocations that are assumed for Pods whose binding
+//! is under way.
 //!
-//! A device is taken if a claim's allocation names it, or a promise does. What the scheduler has written itself counts at
+//! A device is taken if a claim's allocation names it, or an assumed one does. What the scheduler has written itself counts at
 //! once, before the informer tells of it: nothing is given twice. Source: `dra_manager.go`, `allocateddevices.go` of the
 //! DynamicResources plugin; KEP-4381.
 
@@ -49,14 +49,14 @@ pub struct Devices {
     /// Names of the slices of one Node's devices, by Node; under the empty name those of all others.
     by_node: BTreeMap<String, BTreeSet<String>>,
     /// By the Pod's uid: what its binding will take.
-    promised: BTreeMap<String, Promise>,
+    assumed: BTreeMap<String, PodClaims>,
     /// Compiled expressions.
     pub selectors: Selectors,
 }
 
-/// The writes to claims before a Pod is bound.
+/// The claims of a Pod that are written before it is bound.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Promise {
+pub struct PodClaims {
     /// Claims that the Pod has not reserved yet, with the devices that they are to get if they have none.
     pub claims: Vec<(Arc<ResourceClaim>, Option<AllocationResult>)>,
 }
@@ -110,8 +110,8 @@ impl Devices {
         apply(&mut self.slices, changes);
     }
 
-    /// Counts a claim as the API server has just answered it.
-    pub fn assume(&mut self, claim: Arc<ResourceClaim>) {
+    /// Counts a claim as the API server has just answered it. Source: `AssumeClaimAfterAPICall`.
+    pub fn assume_written(&mut self, claim: Arc<ResourceClaim>) {
         let key = claim_key(&claim);
         // One that is gone stays gone.
         if let Some(known) = self.claims.get_mut(&key)
@@ -163,7 +163,7 @@ impl Devices {
 
     /// `true` if devices for the claim are being written down for another Pod.
     pub fn is_being_allocated(&self, claim: &ResourceClaim) -> bool {
-        let mut all = self.promised.values().flat_map(|promise| &promise.claims);
+        let mut all = self.assumed.values().flat_map(|pod_claims| &pod_claims.claims);
         all.any(|(other, allocation)| allocation.is_some() && other.metadata.uid == claim.metadata.uid)
     }
 
@@ -171,19 +171,19 @@ impl Devices {
     pub fn taken(&self) -> BTreeSet<DeviceId> {
         let written = self.claims.values().filter(|claim| is_allocated(claim));
         let written = written.filter_map(|claim| claim.status.as_ref()?.allocation.as_ref());
-        let promised = self.promised.values().flat_map(|promise| &promise.claims);
-        let promised = promised.filter_map(|(_, allocation)| allocation.as_ref());
-        written.chain(promised).flat_map(devices_of).collect()
+        let assumed = self.assumed.values().flat_map(|pod_claims| &pod_claims.claims);
+        let assumed = assumed.filter_map(|(_, allocation)| allocation.as_ref());
+        written.chain(assumed).flat_map(devices_of).collect()
     }
 
-    /// Keeps what a Pod will have from others.
-    pub fn promise(&mut self, uid: &str, promise: Promise) {
-        self.promised.insert(uid.to_owned(), promise);
+    /// Keeps what a Pod will have from others. Source: `SignalClaimPendingAllocation`.
+    pub fn assume(&mut self, uid: &str, pod_claims: PodClaims) {
+        self.assumed.insert(uid.to_owned(), pod_claims);
     }
 
     /// The binding has come to an end: what became of it is in the claims.
     pub fn settle(&mut self, uid: &str) {
-        self.promised.remove(uid);
+        self.assumed.remove(uid);
     }
 }
 

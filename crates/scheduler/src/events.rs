@@ -202,7 +202,7 @@ pub fn is_scaled_down(old: &Pod, new: &Pod) -> bool {
         || before.scalar.iter().any(|(name, amount)| *amount > left(name))
 }
 
-/// Whether the containers have, and were promised, what they had before.
+/// Whether the containers have, and were allocated, what they had before.
 fn has_same(old: &Pod, new: &Pod) -> bool {
     fn of(pod: &Pod) -> impl Iterator<Item = (Option<&ResourceRequirements>, Option<&Pairs<Quantity>>)> {
         let status = pod.status.iter();

@@ -25,7 +25,7 @@ use kube::config::{
 use serde_json::{Value, json};
 
 use crate::node_info::{NodeInfo, Snapshot};
-use crate::preemption::{Room, priority};
+use crate::preemption::{PreemptionCandidate, priority};
 use wire::{field, list, text};
 
 /// An answer has no more bytes than this, beside twice the question's: it is a part of that, with reasons.
@@ -248,19 +248,22 @@ impl Client {
         }))
     }
 
-    /// Which of `rooms` it agrees with, and who goes there.
+    /// Which of `candidates` it agrees with, and who goes there.
     pub(crate) async fn preempt(
         &self,
         pod: &Pod,
-        rooms: &[Room],
+        candidates: &[PreemptionCandidate],
         snapshot: &Snapshot,
-    ) -> Result<Vec<Room>, Unheard> {
-        let Some(verb) = &self.extender.verbs.preempt else { return Ok(rooms.to_vec()) };
+    ) -> Result<Vec<PreemptionCandidate>, Unheard> {
+        let Some(verb) = &self.extender.verbs.preempt else { return Ok(candidates.to_vec()) };
         let mut by_node = BTreeMap::new();
-        for room in rooms {
-            let pods = join_all(room.victims.iter().map(|victim| self.victim(victim))).await;
+        for candidate in candidates {
+            let pods = join_all(candidate.victims.iter().map(|victim| self.victim(victim))).await;
             let pods = pods.into_iter().collect::<Result<Vec<_>, _>>()?;
-            by_node.insert(room.node.as_str(), json!({ "Pods": pods, "NumPDBViolations": room.violations }));
+            by_node.insert(
+                candidate.node.as_str(),
+                json!({ "Pods": pods, "NumPDBViolations": candidate.violations }),
+            );
         }
         let (whole, short) = match self.extender.has_node_cache {
             true => (Value::Null, json!(by_node)),
@@ -285,7 +288,7 @@ impl Client {
                 true => {
                     return Err(Unheard::Said(format!("expected at least one victim pod on node {node:?}")));
                 }
-                false => agreed.push(Room { node: node.clone(), victims, violations }),
+                false => agreed.push(PreemptionCandidate { node: node.clone(), victims, violations }),
             }
         }
         Ok(agreed)

@@ -1,7 +1,7 @@
 //! Gangs: Pods that go to Nodes together or not at all, as the Workloads that they name say.
 //!
 //! A gang is the Pods of one namespace that name the same Workload, group and replica. Kept here is which of them have a Node,
-//! which are promised one, and which want one; what follows from that is `plugins/gang_scheduling.rs`'s affair.
+//! which are assumed to have one, and which want one; what follows from that is `plugins/gang_scheduling.rs`'s affair.
 //! Source: KEP-4671 and `pkg/scheduler/backend/workloadmanager` at v1.35.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use controller::pod::Pod;
 use jiff::Timestamp;
 use k8s_openapi::api::scheduling::v1alpha1::{PodGroupPolicy, Workload};
 
-/// How long the first of a gang that is promised a Node waits for the others. Source: `DefaultSchedulingTimeoutDuration`.
+/// How long the first of a gang that is assumed on a Node waits for the others. Source: `DefaultSchedulingTimeoutDuration`.
 const TOGETHER_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// The identity of a gang: what its Pods have in common.
@@ -71,11 +71,11 @@ pub struct Gangs {
 struct Members {
     /// Those that want a Node.
     unscheduled: BTreeMap<String, String>,
-    /// Those that are promised one.
+    /// Those that are assumed to have one.
     assumed: BTreeMap<String, String>,
     /// Those that have one.
     assigned: BTreeSet<String>,
-    /// When those that are promised one have waited for too long.
+    /// When those that are assumed to have one have waited for too long.
     deadline: Option<Timestamp>,
 }
 
@@ -126,14 +126,14 @@ impl Gangs {
         members.assigned.insert(uid);
     }
 
-    /// A Pod is promised a Node. Source: `AssumePod`.
+    /// A Pod is assumed on a Node. Source: `AssumePod`.
     pub fn assume(&mut self, gang: &GangKey, key: &str, pod: &Pod) {
         let (uid, members) = (uid(pod), self.pods.entry(gang.clone()).or_default());
         members.unscheduled.remove(&uid);
         members.assumed.insert(uid, key.to_owned());
     }
 
-    /// A Pod does not get what it was promised. Source: `ForgetPod`.
+    /// A Pod does not get the Node that it was assumed on. Source: `ForgetPod`.
     pub fn forget(&mut self, pod: &Pod) {
         let Some(members) = GangKey::of(pod).and_then(|gang| self.pods.get_mut(&gang)) else { return };
         if let Some((uid, key)) = members.assumed.remove_entry(&uid(pod)) {
@@ -159,12 +159,12 @@ impl Gangs {
         self.pods.get(gang).map_or(0, Members::known)
     }
 
-    /// The number of Pods of the gang that have a Node or are promised one.
+    /// The number of Pods of the gang that have a Node or are assumed to have one.
     pub fn placed(&self, gang: &GangKey) -> usize {
         self.pods.get(gang).map_or(0, |members| members.assumed.len() + members.assigned.len())
     }
 
-    /// The keys of those that are promised a Node.
+    /// The keys of those that are assumed on one.
     pub fn assumed(&self, gang: &GangKey) -> Vec<String> {
         self.pods.get(gang).map(|members| members.assumed.values().cloned().collect()).unwrap_or_default()
     }
@@ -174,7 +174,7 @@ impl Gangs {
         self.pods.get(gang).map(|members| members.unscheduled.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// Until when those that are promised a Node wait for the others: all until the same time, or, if that is over, a new one.
+    /// Until when those that are assumed on one wait for the others: all until the same time, or, if that is over, a new one.
     /// Source: `SchedulingTimeout`.
     pub fn deadline(&mut self, gang: &GangKey, now: Timestamp) -> Timestamp {
         let members = self.pods.entry(gang.clone()).or_default();
@@ -192,7 +192,7 @@ impl Members {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unread::parse;
+    use crate::transform::parse;
 
     fn pod(name: &str, of: &str) -> Pod {
         parse(&format!(
@@ -218,7 +218,7 @@ mod tests {
         assert_ne!(key(GANG), GangKey::of(&other), "of another namespace");
     }
 
-    /// What becomes of three Pods of a gang: how many there are, and have a Node or the promise of one.
+    /// What becomes of three Pods of a gang: how many there are, and have a Node or are assumed on one.
     #[test]
     fn a_pod_is_counted_once_whatever_becomes_of_it() {
         let (a, b) = (pod("a", GANG), pod("b", GANG));

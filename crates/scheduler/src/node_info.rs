@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::Node;
 use crate::allowed::Allowed;
 use crate::devices::Devices;
 use crate::gangs::Gangs;
-use crate::places::{KindId, Places};
 use crate::profile::Profiles;
 use crate::resource::{Resources, pod_requests, pod_requests_non_zero};
 use crate::storage::Storage;
+use crate::topology_domains::{KindId, TopologyDomains};
 
 /// A host port in use: address, protocol, port.
 pub type HostPort = (String, String, i32);
@@ -151,8 +151,8 @@ pub struct Snapshot {
     placed: HashMap<String, Placed>,
     /// Pods on Nodes that are not known (yet, or any more), by Node.
     homeless: HashMap<String, BTreeSet<String>>,
-    /// The number of Pods of each kind in each place.
-    pub places: Places,
+    /// The number of Pods of each kind in each topology domain.
+    pub domains: TopologyDomains,
     /// The labels of each namespace.
     namespaces: HashMap<String, BTreeMap<String, String>>,
     /// How many Nodes have an image, by its name.
@@ -223,7 +223,7 @@ impl Snapshot {
 
     /// Adds or replaces a Node; Pods that were placed on it stay.
     pub fn set_node(&mut self, node: Arc<Node>) {
-        self.places.set_node(&node);
+        self.domains.set_node(&node);
         let mut info = NodeInfo::new(node);
         let name = info.name().to_owned();
         for image in info.images.keys() {
@@ -255,7 +255,7 @@ impl Snapshot {
     pub fn remove_node(&mut self, name: &str) {
         let Some(at) = self.index.remove(name) else { return };
         self.allowed.forget();
-        self.places.remove_node(name);
+        self.domains.remove_node(name);
         self.order.retain(|other| *other != at);
         let old = self.nodes.swap_remove(at);
         let last = self.nodes.len();
@@ -314,8 +314,8 @@ impl Snapshot {
         if let Some(known) = self.placed.get_mut(uid).filter(|known| same(known)) {
             // Whether it is on its way out, and why, is news to preemption.
             if is_going(&known.pod) != is_going(pod) {
-                self.places.remove(known.kind, node);
-                known.kind = self.places.add(pod, node);
+                self.domains.remove(known.kind, node);
+                known.kind = self.domains.add(pod, node);
             }
             known.pod = pod.clone();
             if let Some(here) = self.node_mut(node).and_then(|info| info.pods.get_mut(uid)) {
@@ -328,7 +328,7 @@ impl Snapshot {
             Some(info) => info.add(uid, pod, &need),
             None => drop(self.homeless.entry(node.to_owned()).or_default().insert(uid.to_owned())),
         }
-        let kind = self.places.add(pod, node);
+        let kind = self.domains.add(pod, node);
         let placed = Placed { node: node.to_owned(), need, pod: pod.clone(), kind };
         self.placed.insert(uid.to_owned(), placed);
         true
@@ -337,7 +337,7 @@ impl Snapshot {
     /// Takes the Pod `uid` away; returns whether it was placed.
     pub fn remove(&mut self, uid: &str) -> bool {
         let Some(Placed { node, need, kind, .. }) = self.placed.remove(uid) else { return false };
-        self.places.remove(kind, &node);
+        self.domains.remove(kind, &node);
         if let Some(info) = self.node_mut(&node) {
             info.remove(uid, &need);
         } else if let Some(pods) = self.homeless.get_mut(&node) {

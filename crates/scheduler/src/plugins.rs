@@ -27,7 +27,7 @@ use crate::allowed::Verdicts;
 use crate::devices::{self, Devices};
 use crate::node_info::{NodeInfo, PodNeed, Snapshot};
 use crate::profile::{Point, Profile};
-use crate::storage::{Promise, Storage};
+use crate::storage::{PodVolumes, Storage};
 
 /// The best score that a plugin can give.
 pub const SCORE_MAX: i64 = 100;
@@ -58,15 +58,15 @@ pub struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    /// A Pod that wants one of the Nodes of `snapshot`, away from those that `kin` selects.
-    pub fn new(pod: &'a Pod, kin: Option<&LabelSelector>, snapshot: &'a Snapshot) -> Self {
+    /// A Pod that wants one of the Nodes of `snapshot`, away from those that `default_selector` selects.
+    pub fn new(pod: &'a Pod, default_selector: Option<&LabelSelector>, snapshot: &'a Snapshot) -> Self {
         let mut candidate = Self {
             pod,
             need: PodNeed::of(pod),
             profile: snapshot.profiles.of(pod),
             images: image_locality::State::new(pod, snapshot),
             near: inter_pod_affinity::State::new(pod, snapshot),
-            spread: pod_topology_spread::State::new(pod, kin, snapshot),
+            spread: pod_topology_spread::State::new(pod, default_selector, snapshot),
             storage: &snapshot.storage,
             volumes: volume_binding::State::new(pod, snapshot),
             zones: volume_zone::State::new(pod, &snapshot.storage),
@@ -115,9 +115,9 @@ impl<'a> Candidate<'a> {
     }
 
     /// The writes to the Pod's claims before it is bound to `node`, which can take it. Source: `Reserve`.
-    pub fn promise_devices(&self, node: &NodeInfo) -> Option<devices::Promise> {
-        let promise = dynamic_resources::promise(&self.claims, self.pod, self.devices, node);
-        (!promise.claims.is_empty()).then_some(promise)
+    pub fn pod_claims(&self, node: &NodeInfo) -> Option<devices::PodClaims> {
+        let pod_claims = dynamic_resources::pod_claims(&self.claims, self.pod, self.devices, node);
+        (!pod_claims.claims.is_empty()).then_some(pod_claims)
     }
 
     /// The remedy for claims when no Node will do. Source: `PostFilter`.
@@ -133,8 +133,10 @@ impl<'a> Candidate<'a> {
     }
 
     /// The steps for the Pod's volumes on `node`, which can take it. Source: `Reserve`.
-    pub fn promise(&self, node: &NodeInfo) -> Option<Promise> {
-        volume_binding::settle(&self.volumes, self.storage, node).ok().filter(|promise| !promise.is_empty())
+    pub fn pod_volumes(&self, node: &NodeInfo) -> Option<PodVolumes> {
+        volume_binding::settle(&self.volumes, self.storage, node)
+            .ok()
+            .filter(|pod_volumes| !pod_volumes.is_empty())
     }
 
     /// Learns which Nodes are in question, before they are scored. Source: `PreScore`.
@@ -231,7 +233,7 @@ pub enum Normalize {
     ByMaxReversed,
     /// The smallest becomes 0, the largest [`SCORE_MAX`].
     ByRange,
-    /// As Pods are spread over places: what weighs nothing becomes [`SCORE_MAX`].
+    /// As Pods are spread over topology domains: what weighs nothing becomes [`SCORE_MAX`].
     Spread,
 }
 
@@ -350,7 +352,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Node;
 
     use super::*;
-    use crate::unread::parse;
+    use crate::transform::parse;
 
     /// Two Nodes that differ in all that plugins look at; nobody who is not asked about `pod` would say anything.
     fn check(pod: &str, filters: &[&str], scores: &[&str]) {

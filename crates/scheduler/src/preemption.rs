@@ -24,9 +24,9 @@ pub const REASON: &str = "PreemptionByScheduler";
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 
-/// A Node where room can be made, and the victims.
+/// A Node that the Pod fits on if these victims go. Source: `Candidate` of `framework/preemption`.
 #[derive(Clone, Debug)]
-pub struct Room {
+pub struct PreemptionCandidate {
     /// The Node.
     pub node: String,
     /// The victims, most important first.
@@ -41,7 +41,7 @@ pub enum Preemption {
     /// Nobody is to go for Pods of this profile.
     NotAsked,
     /// These Pods go.
-    Possible(Room),
+    Possible(PreemptionCandidate),
     /// Nobody's going helps; per Node why, as users read it.
     Useless(Vec<String>),
     /// The Pod may not ask for it, or has already.
@@ -58,34 +58,35 @@ pub fn nominated(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.nominated_node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Looks for room for `pod`, which no Node takes. `chance` (any number) says at which Node the search begins.
+/// Looks for a Node that takes `pod` if others go; none takes it as things are. `chance` (any number) says at which Node the
+/// search begins.
 pub fn preempt(
     pod: &Pod,
     snapshot: &mut Snapshot,
     budgets: &[Arc<PodDisruptionBudget>],
     chance: u64,
 ) -> Preemption {
-    match rooms(pod, snapshot, budgets, chance) {
-        Ok((rooms, reasons)) => choose(rooms, reasons),
+    match candidates(pod, snapshot, budgets, chance) {
+        Ok((candidates, reasons)) => choose(candidates, reasons),
         Err(preemption) => preemption,
     }
 }
 
-/// The room whose loss is smallest; `reasons` if there is none.
-pub(crate) fn choose(rooms: Vec<Room>, reasons: Vec<String>) -> Preemption {
-    rooms.into_iter().min_by_key(loss).map_or(Preemption::Useless(reasons), Preemption::Possible)
+/// The candidate whose loss is smallest; `reasons` if there is none.
+pub(crate) fn choose(candidates: Vec<PreemptionCandidate>, reasons: Vec<String>) -> Preemption {
+    candidates.into_iter().min_by_key(loss).map_or(Preemption::Useless(reasons), Preemption::Possible)
 }
 
-/// Rooms to choose from, and what is said of Nodes that have none.
+/// The candidates to choose from, and what is said of the other Nodes.
 ///
 /// # Errors
 /// None is looked for.
-pub(crate) fn rooms(
+pub(crate) fn candidates(
     pod: &Pod,
     snapshot: &mut Snapshot,
     budgets: &[Arc<PodDisruptionBudget>],
     chance: u64,
-) -> Result<(Vec<Room>, Vec<String>), Preemption> {
+) -> Result<(Vec<PreemptionCandidate>, Vec<String>), Preemption> {
     let profile = snapshot.profiles.of(pod).clone();
     if !profile.asks("DefaultPreemption", Point::PostFilter) {
         return Err(Preemption::NotAsked);
@@ -94,7 +95,7 @@ pub(crate) fn rooms(
         return Err(Preemption::NotEligible("not eligible due to preemptionPolicy=Never."));
     }
     let (nodes, mut reasons) = helpful(pod, snapshot);
-    if is_room_coming(pod, snapshot, &nodes) {
+    if is_preemption_running(pod, snapshot, &nodes) {
         let why = "not eligible due to a terminating pod on the nominated node.";
         return Err(Preemption::NotEligible(why));
     }
@@ -105,48 +106,49 @@ pub(crate) fn rooms(
     if is_alone {
         let candidate = Candidate::new(pod, None, snapshot);
         for node in nodes.filter_map(|node| snapshot.node(name(node))) {
-            let trial = Alone { candidate: &candidate, node: node.clone(), snapshot };
-            search.take(victims_on(pod, trial, budgets), &mut reasons);
+            let dry_run = NodeDryRun { candidate: &candidate, node: node.clone(), snapshot };
+            search.take(victims_on(pod, dry_run, budgets), &mut reasons);
             if search.is_over() {
                 break;
             }
         }
     } else {
         for node in nodes {
-            let trial = Whole { pod, node: name(node), snapshot: &mut *snapshot };
-            search.take(victims_on(pod, trial, budgets), &mut reasons);
+            let dry_run = ClusterDryRun { pod, node: name(node), snapshot: &mut *snapshot };
+            search.take(victims_on(pod, dry_run, budgets), &mut reasons);
             if search.is_over() {
                 break;
             }
         }
     }
-    Ok((search.rooms, reasons))
+    Ok((search.candidates, reasons))
 }
 
 /// Filters that look at the Pods of other Nodes too; without them a Node can be judged alone.
 const FAR_SIGHTED: [&str; 3] = ["InterPodAffinity", "PodTopologySpread", "VolumeRestrictions"];
 
-/// The rooms that were found so far.
+/// The candidates that were found so far.
 struct Search {
-    rooms: Vec<Room>,
+    candidates: Vec<PreemptionCandidate>,
     enough: usize,
 }
 
 impl Search {
     /// Among so many Nodes. Source: `GetOffsetAndNumCandidates`.
     fn new(nodes: usize, Candidates { percentage, absolute }: &Candidates) -> Self {
-        Self { rooms: Vec::new(), enough: (nodes * percentage / 100).max(*absolute) }
+        Self { candidates: Vec::new(), enough: (nodes * percentage / 100).max(*absolute) }
     }
 
-    fn take(&mut self, found: Result<Room, Vec<String>>, reasons: &mut Vec<String>) {
+    fn take(&mut self, found: Result<PreemptionCandidate, Vec<String>>, reasons: &mut Vec<String>) {
         match found {
-            Ok(room) => self.rooms.push(room),
+            Ok(candidate) => self.candidates.push(candidate),
             Err(why) => reasons.extend(why),
         }
     }
 
     fn is_over(&self) -> bool {
-        self.rooms.len() >= self.enough && self.rooms.iter().any(|room| room.violations == 0)
+        self.candidates.len() >= self.enough
+            && self.candidates.iter().any(|candidate| candidate.violations == 0)
     }
 }
 
@@ -168,7 +170,7 @@ fn name(node: &Node) -> &str {
 }
 
 /// Whether victims of this Pod are still on their way out of its nominated Node.
-fn is_room_coming(pod: &Pod, snapshot: &Snapshot, helpful: &[Arc<Node>]) -> bool {
+fn is_preemption_running(pod: &Pod, snapshot: &Snapshot, helpful: &[Arc<Node>]) -> bool {
     let Some(node) = nominated(pod).filter(|node| helpful.iter().any(|other| name(other) == *node)) else {
         return false;
     };
@@ -183,28 +185,28 @@ fn is_room_coming(pod: &Pod, snapshot: &Snapshot, helpful: &[Arc<Node>]) -> bool
     snapshot.node(node).is_some_and(|node| node.pods.values().any(is_victim))
 }
 
-/// A Node on which it is tried out who must go.
-trait Trial {
+/// A Node on which it is tried out who must go. Source: `DryRunPreemption`.
+trait DryRun {
     /// Which Node it is.
     fn node(&self) -> &str;
     /// Who is there.
     fn pods(&self) -> Vec<Arc<Pod>>;
     /// Takes a Pod away.
-    fn leave(&mut self, pod: &Arc<Pod>);
+    fn remove_pod(&mut self, pod: &Arc<Pod>);
     /// Puts it back.
-    fn come(&mut self, pod: &Arc<Pod>);
+    fn add_pod(&mut self, pod: &Arc<Pod>);
     /// Why the Node cannot take the new Pod as things are.
     fn refusal(&self) -> Option<Vec<String>>;
 }
 
 /// A copy of one Node, judged by what is known of all others.
-struct Alone<'a> {
+struct NodeDryRun<'a> {
     candidate: &'a Candidate<'a>,
     node: NodeInfo,
     snapshot: &'a Snapshot,
 }
 
-impl Trial for Alone<'_> {
+impl DryRun for NodeDryRun<'_> {
     fn node(&self) -> &str {
         self.node.name()
     }
@@ -213,13 +215,13 @@ impl Trial for Alone<'_> {
         self.node.pods.values().cloned().collect()
     }
 
-    fn leave(&mut self, pod: &Arc<Pod>) {
+    fn remove_pod(&mut self, pod: &Arc<Pod>) {
         if let Some(need) = self.snapshot.need(uid(pod)) {
             self.node.remove(uid(pod), need);
         }
     }
 
-    fn come(&mut self, pod: &Arc<Pod>) {
+    fn add_pod(&mut self, pod: &Arc<Pod>) {
         if let Some(need) = self.snapshot.need(uid(pod)) {
             self.node.add(uid(pod), pod, need);
         }
@@ -231,13 +233,13 @@ impl Trial for Alone<'_> {
 }
 
 /// A Node among all others, which are summed up anew after each step.
-struct Whole<'a> {
+struct ClusterDryRun<'a> {
     pod: &'a Pod,
     node: &'a str,
     snapshot: &'a mut Snapshot,
 }
 
-impl Trial for Whole<'_> {
+impl DryRun for ClusterDryRun<'_> {
     fn node(&self) -> &str {
         self.node
     }
@@ -246,11 +248,11 @@ impl Trial for Whole<'_> {
         self.snapshot.node(self.node).map(|node| node.pods.values().cloned().collect()).unwrap_or_default()
     }
 
-    fn leave(&mut self, pod: &Arc<Pod>) {
+    fn remove_pod(&mut self, pod: &Arc<Pod>) {
         self.snapshot.remove(uid(pod));
     }
 
-    fn come(&mut self, pod: &Arc<Pod>) {
+    fn add_pod(&mut self, pod: &Arc<Pod>) {
         self.snapshot.place(pod, self.node);
     }
 
@@ -263,36 +265,36 @@ impl Trial for Whole<'_> {
 /// Who must go, or why that would not help. Everyone is back afterwards.
 fn victims_on(
     pod: &Pod,
-    mut trial: impl Trial,
+    mut dry_run: impl DryRun,
     budgets: &[Arc<PodDisruptionBudget>],
-) -> Result<Room, Vec<String>> {
-    let mut lesser = trial.pods();
+) -> Result<PreemptionCandidate, Vec<String>> {
+    let mut lesser = dry_run.pods();
     lesser.retain(|other| priority(other) < priority(pod));
     if lesser.is_empty() {
         return Err(vec![NO_VICTIMS.to_owned()]);
     }
     lesser.sort_by_key(|other| importance(other));
-    lesser.iter().for_each(|other| trial.leave(other));
-    if let Some(why) = trial.refusal() {
-        lesser.iter().for_each(|other| trial.come(other));
+    lesser.iter().for_each(|other| dry_run.remove_pod(other));
+    if let Some(why) = dry_run.refusal() {
+        lesser.iter().for_each(|other| dry_run.add_pod(other));
         return Err(why);
     }
     let (protected, free) = by_budgets(&lesser, budgets);
-    let mut victims = reprieve(&mut trial, &protected);
+    let mut victims = reprieve(&mut dry_run, &protected);
     let violations = victims.len();
-    victims.extend(reprieve(&mut trial, &free));
-    victims.iter().for_each(|other| trial.come(other));
+    victims.extend(reprieve(&mut dry_run, &free));
+    victims.iter().for_each(|other| dry_run.add_pod(other));
     victims.sort_by_key(|other| importance(other));
-    Ok(Room { node: trial.node().to_owned(), victims, violations })
+    Ok(PreemptionCandidate { node: dry_run.node().to_owned(), victims, violations })
 }
 
 /// Lets everyone stay who can, in order; gives those who cannot.
-fn reprieve(trial: &mut impl Trial, candidates: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+fn reprieve(dry_run: &mut impl DryRun, candidates: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
     let mut victims = Vec::new();
     for other in candidates {
-        trial.come(other);
-        if trial.refusal().is_some() {
-            trial.leave(other);
+        dry_run.add_pod(other);
+        if dry_run.refusal().is_some() {
+            dry_run.remove_pod(other);
             victims.push(other.clone());
         }
     }
@@ -346,20 +348,20 @@ fn protects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
 
 /// What a Node's choice costs; the least is chosen: broken budgets, the highest priority that is hit, the sum of
 /// priorities, the number of victims, and how long the most important ones have been running.
-fn loss(room: &Room) -> (usize, i32, i64, usize, Reverse<Timestamp>) {
-    let priorities = || room.victims.iter().map(|pod| priority(pod));
+fn loss(candidate: &PreemptionCandidate) -> (usize, i32, i64, usize, Reverse<Timestamp>) {
+    let priorities = || candidate.victims.iter().map(|pod| priority(pod));
     let highest = priorities().max().unwrap_or(i32::MIN);
     // Every victim counts, those of negative priority too.
     let sum = priorities().map(|priority| i64::from(priority) + i64::from(i32::MAX) + 1).sum();
-    let most_important = room.victims.iter().filter(|pod| priority(pod) == highest);
+    let most_important = candidate.victims.iter().filter(|pod| priority(pod) == highest);
     let earliest = most_important.map(|pod| started(pod)).min().unwrap_or(Timestamp::MAX);
-    (room.violations, highest, sum, room.victims.len(), Reverse(earliest))
+    (candidate.violations, highest, sum, candidate.victims.len(), Reverse(earliest))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unread::parse;
+    use crate::transform::parse;
     use expect_test::{Expect, expect};
 
     /// A Pod of `cpu` and `priority`; `more` joins its status.
@@ -393,9 +395,10 @@ mod tests {
         let before = used(&snapshot);
         let budgets: Vec<_> = budgets.iter().map(|budget| Arc::new(parse(budget))).collect();
         let text = match preempt(&pod("vip", cpu, 10, ""), &mut snapshot, &budgets, 0) {
-            Preemption::Possible(room) => {
-                let names: Vec<_> = room.victims.iter().flat_map(|pod| pod.metadata.name.clone()).collect();
-                format!("{}: {}", room.node, names.join(" "))
+            Preemption::Possible(candidate) => {
+                let names: Vec<_> =
+                    candidate.victims.iter().flat_map(|pod| pod.metadata.name.clone()).collect();
+                format!("{}: {}", candidate.node, names.join(" "))
             }
             Preemption::Useless(reasons) => reasons.join(", "),
             Preemption::NotEligible(why) => why.to_owned(),

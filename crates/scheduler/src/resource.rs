@@ -91,7 +91,7 @@ impl Resources {
 /// sidecars started before it, whichever is more; or what the Pod as a whole says; plus the overhead of its runtime
 /// class.
 ///
-/// Of a container that is being resized the most counts of what it wants, has and was promised. Source: `PodRequests`
+/// Of a container that is being resized the most counts of what it wants, has and was allocated. Source: `PodRequests`
 /// with `UseStatusResources`.
 pub fn pod_requests(pod: &Pod) -> Resources {
     sum(pod, |_, _| {})
@@ -239,11 +239,11 @@ mod tests {
 
     #[test]
     fn a_container_that_is_resized_takes_up_the_most_of_what_it_wants_and_has() {
-        let of = |wants: &str, has: &str, promised: &str, why: &str| {
+        let of = |wants: &str, has: &str, allocated: &str, why: &str| {
             milli_cpu(&format!(
                 "{{spec: {{containers: [{{name: a, resources: {{requests: {{cpu: {wants}}}}}}}]}}, status: {{\
                  containerStatuses: [{{name: a, image: i, imageID: i, ready: true, restartCount: 0, \
-                 resources: {{requests: {{cpu: {has}}}}}, allocatedResources: {{cpu: {promised}}}}}], \
+                 resources: {{requests: {{cpu: {has}}}}}, allocatedResources: {{cpu: {allocated}}}}}], \
                  conditions: [{{type: PodResizePending, status: 'True', reason: {why}}}]}}}}"
             ))
         };

@@ -17,7 +17,7 @@ use base::{Clock, Random, Tasks};
 use controller::informer::Changes;
 use controller::pod::Pod;
 use controller::trace::Reporter;
-use controller::{Hands, Informer, Informers, Recorder};
+use controller::{ActionExecutor, Informer, Informers, Recorder};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -26,23 +26,23 @@ use tokio::sync::mpsc;
 
 use crate::configuration::Configuration;
 use crate::decide::{Decision, decide, explain};
-use crate::departures::Departures;
+use crate::default_selector::DefaultSelectors;
 use crate::devices::changes::DeviceChanges;
 use crate::diagnosis::Diagnosis;
 use crate::extender;
 use crate::extender::asking::{decide_with, interested, preempt_with};
 use crate::gangs::GangKey;
-use crate::kin::Groups;
 use crate::metrics::{self, SchedulerMetrics};
 use crate::node_info::Snapshot;
 use crate::nominations::Nominations;
+use crate::pending_preemptions::PendingPreemptions;
 use crate::plugins::Candidate;
 use crate::preemption::{Preemption, preempt};
 use crate::profile::scheduler_name;
 use crate::queue::Queue;
-use crate::storage::Promise;
+use crate::storage::PodVolumes;
 use crate::storage::changes::StorageChanges;
-use crate::unread;
+use crate::transform;
 use crate::volumes::Waiting;
 use binding::{Job, Progress};
 use permits::Permits;
@@ -56,7 +56,7 @@ const DECISIONS_MAX: usize = 128;
 /// Runs a scheduler until its task is dropped.
 pub async fn run(configuration: Configuration, informers: Informers, reporter: Reporter, tasks: Tasks) {
     if configuration.extenders.is_empty() {
-        informers.leave_out::<Pod>(unread::of_pods());
+        informers.set_transform::<Pod>(transform::of_pods());
     }
     let (pods, nodes) = (informers.informer::<Pod>(), informers.informer::<Node>());
     let namespaces = informers.informer::<Namespace>();
@@ -67,14 +67,14 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
     let mut storage = StorageChanges::synced(&informers).await;
     let mut devices = DeviceChanges::new(&informers);
     let mut workloads = Feature::GangScheduling.is_on().then(|| informers.informer().subscribe());
-    let groups = Groups::new(&informers);
-    groups.synced().await;
+    let default_selectors = DefaultSelectors::new(&informers);
+    default_selectors.synced().await;
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
     let recorder = Recorder::start(&informers, "default-scheduler");
     let mut scheduler = Scheduler {
         metrics: informers.metrics().registry().part(SchedulerMetrics::new),
         extenders: extender::clients(configuration.extenders, &informers).await,
-        hands: Hands::new(informers.clone(), recorder),
+        executor: ActionExecutor::new(informers.clone(), recorder),
         client: informers.client().clone(),
         clock: informers.clock().clone(),
         random: informers.random().clone(),
@@ -89,9 +89,9 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
         incomplete: BTreeMap::new(),
         permits: Permits::default(),
         nominations: Nominations::default(),
-        departures: Departures::default(),
+        pending_preemptions: PendingPreemptions::default(),
         budgets,
-        groups,
+        default_selectors,
         waiting: Waiting::default(),
         ready: VecDeque::new(),
         at_work: 0,
@@ -151,7 +151,7 @@ async fn sleep_until(due: Option<Timestamp>, clock: &Clock) {
 struct Scheduler {
     extenders: Vec<extender::Client>,
     metrics: Arc<SchedulerMetrics>,
-    hands: Hands,
+    executor: ActionExecutor,
     client: kube::Client,
     clock: Clock,
     random: Random,
@@ -174,13 +174,13 @@ struct Scheduler {
     /// Pods that wait for a certain Node.
     nominations: Nominations,
     /// Pods for which others are being made to go.
-    departures: Departures,
+    pending_preemptions: PendingPreemptions,
     budgets: Informer<PodDisruptionBudget>,
-    groups: Groups,
+    default_selectors: DefaultSelectors,
     /// Pods that are assumed and whose volumes are on their way.
     waiting: Waiting<Job>,
-    /// Pods that need not wait any more, and go on as soon as one may: their volumes are settled, or are still to be promised.
-    ready: VecDeque<(Job, Option<Promise>)>,
+    /// Pods that need not wait any more, and go on as soon as one may: their volumes are settled, or are still to be written.
+    ready: VecDeque<(Job, Option<PodVolumes>)>,
     /// How many bindings are at work.
     at_work: usize,
     /// How many Pods were unschedulable when they were last counted.
@@ -218,14 +218,16 @@ impl Scheduler {
         let start = self.clock.now();
         let aside = self.nominations.step_aside(key, &pod, &mut self.snapshot);
         let chance = self.random.below(u64::MAX);
-        let kin = self.groups.kin(&pod);
+        let default_selector = self.default_selectors.of(&pod);
         let mut told = Diagnosis::default();
         let extenders = interested(&self.extenders, &pod);
         let mut decision = match extenders.as_slice() {
-            [] => decide(&pod, kin.as_ref(), &self.snapshot, chance, &mut told),
-            some => decide_with(some, (&pod, kin.as_ref()), &self.snapshot, chance, &mut told).await,
+            [] => decide(&pod, default_selector.as_ref(), &self.snapshot, chance, &mut told),
+            some => {
+                decide_with(some, (&pod, default_selector.as_ref()), &self.snapshot, chance, &mut told).await
+            }
         };
-        let mut room = None;
+        let mut preempted = None;
         if let Decision::Unschedulable(why) = &mut decision {
             let about = Candidate::new(&pod, None, &self.snapshot).after_refusal(&self.snapshot);
             self.metrics.preempting();
@@ -238,7 +240,7 @@ impl Scheduler {
                 Ok(preemption) => explain(why, &about, preemption, self.snapshot.len()),
                 Err(unheard) => format!("{why} {unheard}"),
             };
-            room = preemption.ok();
+            preempted = preemption.ok();
             self.give_back(&about, revision);
         }
         self.nominations.come_back(&aside, &mut self.snapshot);
@@ -266,10 +268,10 @@ impl Scheduler {
             Decision::Unschedulable(why) => {
                 self.metrics.attempted(&pod, metrics::Outcome::unschedulable, start, end);
                 self.queue.unschedulable(key, told.rejectors(), start);
-                let node = self.nominate(key, &pod, room.as_ref());
+                let node = self.nominate(key, &pod, preempted.as_ref());
                 self.say_why(&pod, revision, ("Unschedulable", why), node);
-                if let Some(Preemption::Possible(room)) = room {
-                    self.make_room(key, &pod, revision, (room, start));
+                if let Some(Preemption::Possible(candidate)) = preempted {
+                    self.evict_victims(key, &pod, revision, (candidate, start));
                 }
             }
         }

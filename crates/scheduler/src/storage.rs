@@ -1,5 +1,5 @@
-//! The scheduler's knowledge of persistent storage: claims, volumes, classes, drivers of nodes, and what is promised to
-//! Pods whose binding is under way.
+//! The scheduler's knowledge of persistent storage: claims, volumes, classes, drivers of nodes, and the volumes that are
+//! assumed for Pods whose binding is under way.
 
 pub(crate) mod changes;
 
@@ -34,12 +34,12 @@ pub struct Storage {
     /// The volumes that are attached to Nodes, or on their way there or back.
     pub attachments: ByKey<VolumeAttachment>,
     /// By the Pod's uid: what its binding will take.
-    promised: BTreeMap<String, Promise>,
+    assumed: BTreeMap<String, PodVolumes>,
 }
 
-/// The volumes that a Pod will have once it is bound.
+/// The volumes that a Pod will have once it is bound. Source: `PodVolumes` of the VolumeBinding plugin.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Promise {
+pub struct PodVolumes {
     /// The Node.
     pub node: String,
     /// Volume and claim that are to be bound.
@@ -48,7 +48,7 @@ pub struct Promise {
     pub provision: Vec<Arc<PersistentVolumeClaim>>,
 }
 
-impl Promise {
+impl PodVolumes {
     /// `true` if nothing has to be done before the Pod is bound.
     pub fn is_empty(&self) -> bool {
         self.bind.is_empty() && self.provision.is_empty()
@@ -79,27 +79,27 @@ impl Storage {
     }
 
     /// Keeps what a Pod will have from others.
-    pub fn promise(&mut self, uid: &str, promise: Promise) {
-        self.promised.insert(uid.to_owned(), promise);
+    pub fn assume(&mut self, uid: &str, pod_volumes: PodVolumes) {
+        self.assumed.insert(uid.to_owned(), pod_volumes);
     }
 
     /// The binding has come to an end: what became of it is in the objects.
     pub fn settle(&mut self, uid: &str) {
-        self.promised.remove(uid);
+        self.assumed.remove(uid);
     }
 
     /// The binding that a claim will have because of another Pod: the Node, and the volume unless one is to be made.
-    pub fn promised(&self, claim: &str) -> Option<(&str, Option<&Arc<PersistentVolume>>)> {
-        self.promised.values().find_map(|promise| {
-            let bound = promise.bind.iter().find(|(_, one)| claim_key(one) == claim);
+    pub fn assumed(&self, claim: &str) -> Option<(&str, Option<&Arc<PersistentVolume>>)> {
+        self.assumed.values().find_map(|pod_volumes| {
+            let bound = pod_volumes.bind.iter().find(|(_, one)| claim_key(one) == claim);
             let bound = bound.map(|(volume, _)| Some(volume));
-            let made = || promise.provision.iter().any(|one| claim_key(one) == claim).then_some(None);
-            bound.or_else(made).map(|volume| (promise.node.as_str(), volume))
+            let made = || pod_volumes.provision.iter().any(|one| claim_key(one) == claim).then_some(None);
+            bound.or_else(made).map(|volume| (pod_volumes.node.as_str(), volume))
         })
     }
 
-    fn is_promised(&self, name: Option<&str>) -> bool {
-        let mut bound = self.promised.values().flat_map(|promise| promise.bind.iter());
+    fn is_assumed(&self, name: Option<&str>) -> bool {
+        let mut bound = self.assumed.values().flat_map(|one| one.bind.iter());
         bound.any(|(volume, _)| volume.metadata.name.as_deref() == name)
     }
 
@@ -113,7 +113,7 @@ impl Storage {
         let name = |volume: &Arc<PersistentVolume>| volume.metadata.name.clone();
         let is_free = |volume: &&Arc<PersistentVolume>| {
             !taken.iter().any(|other| name(other) == name(volume))
-                && !self.is_promised(volume.metadata.name.as_deref())
+                && !self.is_assumed(volume.metadata.name.as_deref())
         };
         matching::find(claim, self.volumes.values().filter(is_free), matching::Search::On(labels))
     }

@@ -1,4 +1,4 @@
-//! Brings about what a Pod's volumes were promised, before the Pod is bound: volumes are set aside for claims, and
+//! Binds and provisions a Pod's volumes, before the Pod is bound: volumes are set aside for claims, and
 //! provisioners are told where to make others.
 //!
 //! Writing is a binding's work; waiting is nobody's: a Pod whose volumes are on their way is an entry here, which is
@@ -15,35 +15,35 @@ use kube::api::Api;
 use serde::de::DeserializeOwned;
 
 use crate::claims::TRIES_MAX;
-use crate::storage::{Promise, Storage, claim_key};
+use crate::storage::{PodVolumes, Storage, claim_key};
 
 /// Most Pods that wait for their volumes; more are tried again later.
 pub(crate) const WAITING_MAX: usize = 8192;
 
-/// Makes a promise known: volumes name their claims, claims their Node. Whoever shares a claim may have written the same, and
-/// controllers something else meanwhile: then it goes on from what is there now.
+/// Writes what is to become of a Pod's volumes: volumes name their claims, claims their Node. Whoever shares a claim may have
+/// written the same, and controllers something else meanwhile: then it goes on from what is there now.
 ///
 /// # Errors
 /// Why that cannot be any more, or what the API server said.
-pub(crate) async fn write(client: &kube::Client, promise: &Promise) -> Result<(), String> {
-    for (volume, claim) in &promise.bind {
+pub(crate) async fn write(client: &kube::Client, pod_volumes: &PodVolumes) -> Result<(), String> {
+    for (volume, claim) in &pod_volumes.bind {
         let api = Api::<PersistentVolume>::all(client.clone());
-        keep(client, &api, volume, |volume| giving(volume, claim)).await?;
+        keep(client, &api, volume, |volume| with_claim_ref(volume, claim)).await?;
     }
-    for claim in &promise.provision {
+    for claim in &pod_volumes.provision {
         let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
         let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
         let uid = claim.metadata.uid.as_deref();
-        keep(client, &api, claim, |claim| choosing(claim, uid, &promise.node)).await?;
+        keep(client, &api, claim, |claim| with_selected_node(claim, uid, &pod_volumes.node)).await?;
     }
     Ok(())
 }
 
-/// What makes an object so that a promise holds; nothing if it is so, or why it cannot be.
+/// The write that makes an object so; nothing if it is so already, or why it cannot be.
 type Write = Result<Option<Action>, String>;
 
-/// Has a volume be for a claim.
-fn giving(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Write {
+/// Sets the claim that a volume is for.
+fn with_claim_ref(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Write {
     match claim_ref(volume) {
         Some(known) if known.uid == claim.metadata.uid => Ok(None),
         Some(_) if !is_for(volume, claim) => {
@@ -54,8 +54,8 @@ fn giving(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Write {
     }
 }
 
-/// Has the volume of the claim with that uid be made for a Node.
-fn choosing(claim: &PersistentVolumeClaim, uid: Option<&str>, node: &str) -> Write {
+/// Sets the Node that the volume of the claim with that uid is made for.
+fn with_selected_node(claim: &PersistentVolumeClaim, uid: Option<&str>, node: &str) -> Write {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     if claim.metadata.uid.as_deref() != uid {
         return Err(format!("persistentvolumeclaim \"{name}\" not found"));
@@ -112,7 +112,7 @@ pub(crate) struct Waiting<T> {
 }
 
 struct Entry<T> {
-    promise: Promise,
+    pod_volumes: PodVolumes,
     /// Claims that were seen with the Node that was chosen: our own writes may not have come back yet.
     chosen: BTreeSet<String>,
     deadline: Timestamp,
@@ -125,8 +125,13 @@ impl<T> Default for Waiting<T> {
     }
 }
 
-fn claims_of(promise: &Promise) -> impl Iterator<Item = String> {
-    promise.bind.iter().map(|(_, claim)| claim).chain(&promise.provision).map(|claim| claim_key(claim))
+fn claims_of(pod_volumes: &PodVolumes) -> impl Iterator<Item = String> {
+    pod_volumes
+        .bind
+        .iter()
+        .map(|(_, claim)| claim)
+        .chain(&pod_volumes.provision)
+        .map(|claim| claim_key(claim))
 }
 
 impl<T> Waiting<T> {
@@ -135,19 +140,19 @@ impl<T> Waiting<T> {
     }
 
     /// The Pod waits from now on. Its claims may be there already: ask [`Waiting::over`].
-    pub(crate) fn add(&mut self, key: &str, promise: Promise, deadline: Timestamp, then: T) {
-        for claim in claims_of(&promise) {
+    pub(crate) fn add(&mut self, key: &str, pod_volumes: PodVolumes, deadline: Timestamp, then: T) {
+        for claim in claims_of(&pod_volumes) {
             self.by_claim.entry(claim).or_default().insert(key.to_owned());
         }
         self.due.insert((deadline, key.to_owned()));
-        self.pods.insert(key.to_owned(), Entry { promise, chosen: BTreeSet::new(), deadline, then });
+        self.pods.insert(key.to_owned(), Entry { pod_volumes, chosen: BTreeSet::new(), deadline, then });
     }
 
     /// The Pod waits no longer.
     pub(crate) fn remove(&mut self, key: &str) -> Option<T> {
         let entry = self.pods.remove(key)?;
         self.due.remove(&(entry.deadline, key.to_owned()));
-        for claim in claims_of(&entry.promise) {
+        for claim in claims_of(&entry.pod_volumes) {
             if let Some(pods) = self.by_claim.get_mut(&claim) {
                 pods.remove(key);
                 if pods.is_empty() {
@@ -208,13 +213,13 @@ fn outcome<T>(entry: &mut Entry<T>, storage: &Storage) -> Option<Result<(), Stri
         found.ok_or_else(|| format!("persistentvolumeclaim \"{name}\" not found"))
     };
     let mut is_done = true;
-    for (_, claim) in &entry.promise.bind {
+    for (_, claim) in &entry.pod_volumes.bind {
         match known(claim) {
             Ok(now) => is_done &= is_claim_bound(now),
             Err(why) => return Some(Err(why)),
         }
     }
-    for claim in &entry.promise.provision {
+    for claim in &entry.pod_volumes.provision {
         let now = match known(claim) {
             Ok(now) => now,
             Err(why) => return Some(Err(why)),
@@ -223,7 +228,7 @@ fn outcome<T>(entry: &mut Entry<T>, storage: &Storage) -> Option<Result<(), Stri
             continue;
         }
         is_done = false;
-        if annotation(&now.metadata, SELECTED_NODE) == Some(&entry.promise.node) {
+        if annotation(&now.metadata, SELECTED_NODE) == Some(&entry.pod_volumes.node) {
             entry.chosen.insert(claim_key(claim));
         } else if entry.chosen.contains(&claim_key(claim)) {
             // The provisioner has given up there.
@@ -256,9 +261,9 @@ mod tests {
 
     fn waiting(claims: &[&str]) -> Waiting<()> {
         let provision = claims.iter().map(|name| claim(name, "")).collect();
-        let promise = Promise { node: "one".into(), provision, ..Promise::default() };
+        let pod_volumes = PodVolumes { node: "one".into(), provision, ..PodVolumes::default() };
         let mut waiting = Waiting::default();
-        waiting.add("d/p", promise, Timestamp::UNIX_EPOCH + BIND_MAX, ());
+        waiting.add("d/p", pod_volumes, Timestamp::UNIX_EPOCH + BIND_MAX, ());
         waiting
     }
 
@@ -291,7 +296,7 @@ mod tests {
             Ok(Some(_)) => "written".to_owned(),
             Err(why) => why,
         };
-        let choose = |more: &str, node: &str| said(choosing(&claim("a", more), Some("a"), node));
+        let choose = |more: &str, node: &str| said(with_selected_node(&claim("a", more), Some("a"), node));
         assert_eq!(choose("", "one"), "written");
         assert_eq!(choose(CHOSEN, "one"), "nothing");
         assert_eq!(
@@ -299,11 +304,11 @@ mod tests {
             "selectedNode annotation value \"one\" not set to scheduled node \"two\""
         );
         assert_eq!(choose(BOUND, "two"), "nothing");
-        let other = said(choosing(&claim("a", ""), Some("b"), "one"));
+        let other = said(with_selected_node(&claim("a", ""), Some("b"), "one"));
         assert_eq!(other, "persistentvolumeclaim \"a\" not found");
         let give = |reference: &str| {
             let volume = format!("{{metadata: {{name: v}}, spec: {{{reference}}}}}");
-            said(giving(&serde_saphyr::from_str(&volume).unwrap(), &claim("a", "")))
+            said(with_claim_ref(&serde_saphyr::from_str(&volume).unwrap(), &claim("a", "")))
         };
         assert_eq!(give(""), "written");
         assert_eq!(give("claimRef: {namespace: d, name: a}"), "written");

@@ -6,7 +6,7 @@ pub mod decode;
 pub mod default;
 pub mod nulls;
 pub(crate) mod path;
-mod reach;
+mod reachable;
 pub(crate) mod stack;
 pub mod validate;
 pub mod visit;

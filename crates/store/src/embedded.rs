@@ -1,13 +1,15 @@
 //! The embedded store: LMDB below, one writer thread, group commit.
 //!
 //! Invariants: a synced write is acknowledged after its group's flush; relaxed writes are a tail of the same log
-//! that only a crash can cut off, never out of its middle, and of which the disk gets each key's newest ([`past`]);
+//! that only a crash can cut off, never out of its middle, and of which the disk gets each key's newest ([`coalesced`]);
 //! revisions are never given out twice, also over a crash
 //! (what may have been lost answers [`StoreError::Compacted`], so that watchers list again); reads see whole
 //! revisions only. What can block does so in a blocking task or in the writer's thread. Opening what is there writes
 //! nothing, so that a disk that is full or takes no writes still serves. What is read back is checked ([`sealed`]);
 //! what is damaged is never served. What a failing disk means is decided in [`writer`].
 
+mod coalesced;
+mod disk_probe;
 mod fanout;
 mod format;
 mod free_pages;
@@ -16,13 +18,11 @@ mod lock;
 pub mod offline;
 mod opening;
 mod overlay;
-mod past;
 mod record;
 mod sealed;
 mod snapshots;
 mod stage;
 mod tables;
-mod trial;
 mod view;
 mod writer;
 

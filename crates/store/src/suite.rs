@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use crate::{Change, Durability, Event, Expect, Revision, Store, StoreError, Unchanged, Watch, Write};
 
 /// How long a case waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One promise.
 pub struct Case {
@@ -75,7 +75,7 @@ pub fn relaxed(write: Write) -> Write {
 pub async fn events(watch: &mut Watch, count: usize) -> Vec<Event> {
     let mut out: Vec<Event> = Vec::new();
     while out.len() < count {
-        let batch = tokio::time::timeout(PATIENCE, watch.batches.recv()).await.unwrap();
+        let batch = tokio::time::timeout(TIMEOUT, watch.batches.recv()).await.unwrap();
         let batch = batch.unwrap().unwrap();
         out.extend(batch.events);
     }

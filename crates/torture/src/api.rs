@@ -116,7 +116,7 @@ impl Client {
     }
 
     /// The newest revision, as soon as the server can say it; it always serves namespaces.
-    async fn newest(&self, patience: Duration) -> Result<Revision, Failure> {
+    async fn newest(&self, timeout: Duration) -> Result<Revision, Failure> {
         let asked = async {
             loop {
                 let answer = self.ask(Method::GET, "/api/v1/namespaces", None).await;
@@ -126,7 +126,7 @@ impl Client {
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
         };
-        Ok(tokio::time::timeout(patience, asked).await?)
+        Ok(tokio::time::timeout(timeout, asked).await?)
     }
 
     async fn outcome(&self, call: Call, recorder: &Recorder) -> Outcome {
@@ -188,7 +188,7 @@ impl Target for Client {
 /// If the server cannot be reached at the beginning or at the end.
 pub async fn run(client: &Client, plan: &Plan, recorder: &Recorder) -> Result<(), Failure> {
     let tasks = Tasks::new();
-    let start = client.newest(plan.patience).await?;
+    let start = client.newest(plan.timeout).await?;
     let watchers: Vec<_> = (0..plan.watchers)
         .map(|number| watcher::spawn(client, recorder, &tasks, watcher::Manner::of(number), start))
         .collect();
@@ -201,7 +201,7 @@ pub async fn run(client: &Client, plan: &Plan, recorder: &Recorder) -> Result<()
     let newest = mark(client, plan, recorder).await?;
     workload::read_everything(client, plan.world, recorder).await;
     for watcher in watchers {
-        watcher.finish(newest, plan.patience, recorder).await;
+        watcher.finish(newest, plan.timeout, recorder).await;
     }
     tasks.stop_and_wait().await;
     Ok(())
@@ -225,6 +225,6 @@ async fn mark(client: &Client, plan: &Plan, recorder: &Recorder) -> Result<Revis
         }
         0
     };
-    let marked = tokio::time::timeout(plan.patience, tried).await;
+    let marked = tokio::time::timeout(plan.timeout, tried).await;
     marked.map_err(|_| format!("the last write is not taken: {last}").into())
 }

@@ -14,16 +14,16 @@ use std::fmt;
 
 use crate::history::{Call, History, Operation};
 
-/// Rules may be wider where less is promised.
+/// The guarantees that a history is checked for: rules are wider where less is guaranteed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Promise {
+pub enum Guarantees {
     /// What the store's trait says.
     Store,
     /// What the API says: it may forget history when it likes.
     Api,
 }
 
-/// A promise that was not kept.
+/// A guarantee that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
     /// Which rule.
@@ -86,14 +86,14 @@ impl Breaches {
 
 /// Everything that is wrong with a history; nothing, if it may have happened.
 #[must_use]
-pub fn check(history: &History, promise: Promise) -> Vec<Breach> {
+pub fn check(history: &History, guarantees: Guarantees) -> Vec<Breach> {
     let operations = history.operations();
     let mut breaches = Breaches::default();
     let log = log::Log::of(history, &operations, &mut breaches);
     order::check(history, &operations, &mut breaches);
     forms::check(history, &mut breaches);
-    lists::check(&log, &operations, promise, &mut breaches);
-    watches::check(history, &log, &operations, promise, &mut breaches);
+    lists::check(&log, &operations, guarantees, &mut breaches);
+    watches::check(history, &log, &operations, guarantees, &mut breaches);
     for (key, operations) in by_key(&operations) {
         register::check(key, &operations, &log, &mut breaches);
     }

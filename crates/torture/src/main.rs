@@ -28,7 +28,7 @@ const ERRORS_OF_A_KIND: u64 = 10;
 const COMPACT_PERCENT: u64 = 10;
 
 /// How long watchers get at the end; a machine with much else to do needs seconds where one is the rule.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Injects faults into stores and checks that they never lose and never lie.
 #[derive(Parser)]
@@ -188,9 +188,9 @@ impl Child {
         let start = workload::take_stock(&store, &recorder).await.context("take stock")?;
         let name = format!("p{}", self.last_id);
         if self.operations > 0 {
-            let (operations, patience) = (self.operations, PATIENCE);
+            let (operations, timeout) = (self.operations, TIMEOUT);
             let plan =
-                Plan { name, operations, patience, compact_percent: COMPACT_PERCENT, ..Plan::new(self.seed) };
+                Plan { name, operations, timeout, compact_percent: COMPACT_PERCENT, ..Plan::new(self.seed) };
             workload::run(&store, &plan, start, &recorder).await;
         } else {
             workload::write_once(&store, &name, &recorder).await;

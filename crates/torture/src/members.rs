@@ -30,7 +30,7 @@ const MEMBERS: u8 = 3;
 /// Answers that clients must get during each trouble, and after it.
 const ANSWERS: u64 = 100;
 /// What must come gets this long.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// Between two operations of a client: they last as long as the troubles do.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How much later each flush of a slow disk is.
@@ -103,7 +103,7 @@ async fn work_through(
         operations: u64::MAX,
         pause: PAUSE,
         is_loose: false,
-        patience: PATIENCE,
+        timeout: TIMEOUT,
         ..Plan::new(seed)
     };
     let start = store.newest().await?;
@@ -140,7 +140,7 @@ async fn connect_to_each(urls: &[String]) -> Result<Vec<Arc<dyn Store>>> {
         let store = loop {
             match Etcd::connect(options.clone()).await {
                 Ok(store) => break store,
-                Err(ConnectError::Unreachable(_)) if started.elapsed() < PATIENCE => {}
+                Err(ConnectError::Unreachable(_)) if started.elapsed() < TIMEOUT => {}
                 Err(error) => return Err(error.into()),
             }
         };
@@ -153,10 +153,10 @@ async fn connect_to_each(urls: &[String]) -> Result<Vec<Arc<dyn Store>>> {
 async fn answers(recorder: &Recorder, more: u64) -> Result<(), String> {
     let mut answers = recorder.answers();
     let enough = *answers.borrow() + more;
-    let wait = tokio::time::timeout(PATIENCE, answers.wait_for(|count| *count >= enough)).await;
+    let wait = tokio::time::timeout(TIMEOUT, answers.wait_for(|count| *count >= enough)).await;
     match wait {
         Ok(_) => Ok(()),
-        Err(_) => Err(format!("clients got fewer than {more} answers in {PATIENCE:?}")),
+        Err(_) => Err(format!("clients got fewer than {more} answers in {TIMEOUT:?}")),
     }
 }
 
@@ -216,7 +216,7 @@ impl Cluster<'_> {
         loop {
             match self.servers.leader() {
                 Ok(leader) => return Ok(leader),
-                Err(error) if started.elapsed() > PATIENCE => return Err(error),
+                Err(error) if started.elapsed() > TIMEOUT => return Err(error),
                 Err(_) => {}
             }
         }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use base::Random;
 use store::embedded::Threads;
 
-use crate::check::{Breach, Promise, Rule};
+use crate::check::{Breach, Guarantees, Rule};
 use crate::disk::{Disk, NEW, Power, Step, Trace};
 use crate::history::{Call, History, Line, Outcome};
 use crate::mutants::Lie;
@@ -105,7 +105,7 @@ impl Report {
     pub(crate) fn judge(&mut self, place: &str, history: &History) {
         self.acknowledged += history.acknowledged();
         self.compactions += history.compactions();
-        let found = crate::check(history, Promise::Store);
+        let found = crate::check(history, Guarantees::Store);
         self.breaches.extend(found.into_iter().map(|breach| (place.to_owned(), breach)));
     }
 

@@ -110,7 +110,7 @@ pub struct Plan {
     /// Of a hundred operations, how many compact the history.
     pub compact_percent: u64,
     /// How long what must come may take.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Clients end when it is set, whatever they still had to do.
     pub is_over: Arc<AtomicBool>,
 }
@@ -130,7 +130,7 @@ impl Plan {
             pause: Duration::ZERO,
             is_loose: true,
             compact_percent: 2,
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
             is_over: Arc::default(),
         }
     }
@@ -157,7 +157,7 @@ pub async fn run(store: &Arc<dyn Store>, plan: &Plan, start: Revision, recorder:
     read_everything(store, plan.world, recorder).await;
     let newest = settled(store).await;
     for watcher in watchers {
-        watcher.finish(newest, plan.patience, recorder).await;
+        watcher.finish(newest, plan.timeout, recorder).await;
     }
     tasks.stop_and_wait().await;
 }

@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::own::Refusal;
+use crate::destinations::Refusal;
 
 /// How long a connection may take; less than a server waits, so that it is told.
 const CONNECT_MAX: Duration = Duration::from_secs(20);

@@ -7,14 +7,14 @@
 
 pub mod agent;
 pub mod connection;
-pub mod own;
+pub mod destinations;
 pub mod server;
 
 use std::io;
 use std::time::Duration;
 
 pub use connection::Connection;
-pub use own::Own;
+pub use destinations::Destinations;
 pub use server::Tunnel;
 
 /// The path at which a Node asks for its tunnel.

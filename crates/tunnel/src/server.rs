@@ -41,7 +41,7 @@ impl Tunnel {
     where
         T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     {
-        let own = Own(tasks.child());
+        let own = Destinations(tasks.child());
         let mut builder = http2::Builder::new(Spawner(own.0.clone()));
         builder
             .timer(TokioTimer::new())
@@ -93,9 +93,9 @@ impl Tunnel {
 }
 
 /// Tasks that end with their tunnel.
-struct Own(Tasks);
+struct Destinations(Tasks);
 
-impl Drop for Own {
+impl Drop for Destinations {
     fn drop(&mut self) {
         self.0.stop();
     }

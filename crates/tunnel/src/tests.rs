@@ -17,11 +17,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::agent::{Guard, serve};
-use crate::own::Refusal;
+use crate::destinations::Refusal;
 use crate::*;
 
 /// Everything may wait so long, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const LINK_BYTES: usize = 64 << 10;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -140,11 +140,11 @@ async fn streams_that_nobody_reads_take_little_and_hold_no_other_up() {
         stream.write_all(b"f").await.unwrap();
         unread.push(stream);
     }
-    let stopped = timeout(PATIENCE, stalled.wait_for(Option::is_some)).await.unwrap();
+    let stopped = timeout(TIMEOUT, stalled.wait_for(Option::is_some)).await.unwrap();
     let taken = stopped.unwrap().unwrap();
     // A window, and what the kernel keeps for the two ends of a connection on one host.
     assert!((1..32 << 20).contains(&taken), "{taken} bytes");
-    assert_eq!(timeout(PATIENCE, count(&tunnel, 2 << 20)).await.unwrap(), (2 << 20).to_string());
+    assert_eq!(timeout(TIMEOUT, count(&tunnel, 2 << 20)).await.unwrap(), (2 << 20).to_string());
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn there_are_so_many_streams_and_no_more() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, again).await.unwrap();
+    timeout(TIMEOUT, again).await.unwrap();
 }
 
 #[tokio::test]
@@ -193,10 +193,10 @@ async fn what_goes_through_a_tunnel_ends_with_it() {
     stream.write_all(b"w").await.unwrap();
     assert_eq!(stream.read_u8().await.unwrap(), b'w');
     server.abort();
-    let left = timeout(PATIENCE, stream.read(&mut [0; 16])).await.unwrap();
+    let left = timeout(TIMEOUT, stream.read(&mut [0; 16])).await.unwrap();
     assert!(matches!(left, Ok(0) | Err(_)), "{left:?}");
-    timeout(PATIENCE, ended.wait_for(Option::is_some)).await.unwrap().unwrap();
-    timeout(PATIENCE, agent).await.unwrap().unwrap().ok();
+    timeout(TIMEOUT, ended.wait_for(Option::is_some)).await.unwrap().unwrap();
+    timeout(TIMEOUT, agent).await.unwrap().unwrap().ok();
     let refused = tunnel.connect("10.42.1.9", 80).await.unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::NotConnected);
 }
@@ -288,8 +288,8 @@ async fn garbage_ends_the_servers_end_and_nothing_else() {
             far.read_to_end(&mut Vec::new()).await.ok();
         });
         assert!(tunnel.connect("10.42.1.9", 80).await.is_err(), "{name}");
-        assert!(timeout(PATIENCE, carrying).await.unwrap().unwrap().is_err(), "{name}");
-        timeout(PATIENCE, sent).await.unwrap().unwrap();
+        assert!(timeout(TIMEOUT, carrying).await.unwrap().unwrap().is_err(), "{name}");
+        timeout(TIMEOUT, sent).await.unwrap().unwrap();
     }
 }
 
@@ -306,7 +306,7 @@ async fn garbage_ends_the_agents_end_and_nothing_else() {
             near.write_all(&bytes).await.ok();
             near.read_to_end(&mut Vec::new()).await.ok();
         });
-        assert!(timeout(PATIENCE, agent).await.unwrap().unwrap().is_err(), "{name}");
-        timeout(PATIENCE, sent).await.unwrap().unwrap();
+        assert!(timeout(TIMEOUT, agent).await.unwrap().unwrap().is_err(), "{name}");
+        timeout(TIMEOUT, sent).await.unwrap().unwrap();
     }
 }

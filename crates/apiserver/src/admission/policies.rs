@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::about::{About, asking, is_asked_about, unready};
+use super::attributes::{About, asking, is_asked_about, unready};
 use super::{Context, Step};
 use crate::cluster::Cluster;
 use crate::policies::is_exempt_kind;
@@ -13,8 +13,8 @@ use crate::policies::policy::{Evaluator, Hook};
 use crate::policies::source::{Hooks, Source};
 use crate::policies::validation::Validations;
 use crate::policies::{mutating, validating};
+use crate::reinvocation::Reinvocation;
 use crate::request::Authorized;
-use crate::rounds::Rounds;
 use crate::status::Result;
 use crate::webhooks::attributes::Attributes;
 
@@ -27,7 +27,7 @@ pub const VALIDATING: &str = "ValidatingAdmissionPolicy";
 pub(super) fn mutate<'a>(
     context: &'a Context<'a>,
     object: &'a mut Value,
-    rounds: &'a mut Rounds,
+    rounds: &'a mut Reinvocation,
 ) -> Step<'a> {
     let found = current(context, &context.cluster.policies.mutating);
     asking(found, |hooks| {
@@ -53,7 +53,7 @@ pub(super) async fn change(
     (cluster, request): (&Cluster, &Authorized),
     hooks: &[Hook<Mutations>],
     attributes: &Attributes<'_>,
-    (object, rounds): (&mut Option<Value>, &mut Rounds),
+    (object, rounds): (&mut Option<Value>, &mut Reinvocation),
 ) -> Result<()> {
     let environment = mutating::Environment {
         metrics: &cluster.policies.mutations,

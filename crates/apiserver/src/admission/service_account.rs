@@ -10,7 +10,7 @@ use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
 use super::{Context, Operation, Step, child, text};
-use crate::cache::Interest;
+use crate::cache::IndexKey;
 use crate::filter::Filter;
 use crate::status::Result;
 
@@ -184,7 +184,7 @@ async fn wait(context: &Context<'_>, pod: &Value) -> Result<()> {
     if name != DEFAULT_NAME {
         return Ok(());
     }
-    let mut watcher = cache.watch(revision, Interest::Key(key.clone()));
+    let mut watcher = cache.watch(revision, IndexKey::Key(key.clone()));
     let filter = Filter::collection(kind, namespace);
     let arrival = async {
         while cache.get(&key).is_none() {

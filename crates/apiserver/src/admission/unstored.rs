@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use serde_json::Value;
 
-use super::about::{About, sent_as, unready, write_options};
+use super::attributes::{About, sent_as, unready, write_options};
 use super::webhooks::{MUTATING, VALIDATING, environment};
 use super::{Context, Effect, policies};
 use crate::cluster::Cluster;
@@ -14,8 +14,8 @@ use crate::deadline;
 use crate::policies::mutation::Mutations;
 use crate::policies::source::Hooks as Policies;
 use crate::policies::validation::Validations;
+use crate::reinvocation::Reinvocation;
 use crate::request::Authorized;
-use crate::rounds::Rounds;
 use crate::status::Result;
 use crate::webhooks::attributes::Attributes;
 use crate::webhooks::hooks::Hook;
@@ -135,7 +135,7 @@ impl All {
     ) -> Result<Option<Value>> {
         let environment = environment(cluster, request);
         let asking = async {
-            let mut rounds = Rounds::default();
+            let mut rounds = Reinvocation::default();
             self.change((cluster, request), attributes, (&mut object, &mut rounds)).await?;
             if rounds.needs_second() {
                 rounds.begin_second();
@@ -157,7 +157,7 @@ impl All {
         &self,
         (cluster, request): (&Cluster, &Authorized),
         attributes: &Attributes<'_>,
-        (object, rounds): (&mut Option<Value>, &mut Rounds),
+        (object, rounds): (&mut Option<Value>, &mut Reinvocation),
     ) -> Result<()> {
         if let Some(hooks) = self.changing.as_ref().filter(|_| attributes.operation != Asked::Delete) {
             let changing =

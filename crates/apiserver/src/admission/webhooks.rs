@@ -9,11 +9,11 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::about::{About, asking, is_asked_about, unready};
+use super::attributes::{About, asking, is_asked_about, unready};
 use super::{Context, Step};
 use crate::cluster::Cluster;
+use crate::reinvocation::Reinvocation;
 use crate::request::Authorized;
-use crate::rounds::Rounds;
 use crate::status::Result;
 use crate::webhooks::call::Environment;
 use crate::webhooks::hooks::{Hook, Hooks};
@@ -29,7 +29,7 @@ pub const VALIDATING: &str = "ValidatingAdmissionWebhook";
 pub(super) fn mutate<'a>(
     context: &'a Context<'a>,
     object: &'a mut Value,
-    rounds: &'a mut Rounds,
+    rounds: &'a mut Reinvocation,
 ) -> Step<'a> {
     let found = to_ask(context, &context.cluster.webhooks.mutating);
     asking(found, |hooks| {

@@ -15,10 +15,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::seen::Seen;
+use super::parsed::Parsed;
 use crate::api::Api;
-use crate::bootstrap::platform::{MANAGED, ON_START, api_service, api_services};
-use crate::cache::interest::Interest;
+use crate::bootstrap::api_services::{MANAGED, ON_START, api_service, api_services};
+use crate::cache::watcher_index::IndexKey;
 use crate::catalogue::priorities::{DEFINED, OWN_GROUP};
 use crate::kinds::Part;
 use crate::request;
@@ -27,8 +27,8 @@ use crate::status::Result;
 use crate::write::Decoded;
 use crate::write::change::change;
 use crate::write::delete;
+use crate::write::loopback::ensure;
 use crate::write::options::DeleteOptions;
-use crate::write::own::ensure;
 
 /// Put right always.
 const ALWAYS: &str = "true";
@@ -62,11 +62,11 @@ pub async fn follow(api: &Api) {
     let (Some(services), Some(definitions)) = kinds else { return };
     let mut backoff = Backoff::new(RETRY.0, RETRY.1, 0.0);
     let mut moment = Moment::Start;
-    let (mut defined, mut there) = (Seen::default(), Seen::default());
+    let (mut defined, mut there) = (Parsed::default(), Parsed::default());
     loop {
         let revision = api.cache.revision();
         let mut changes =
-            [services, definitions].map(|kind| kind.cache().watch(revision, Interest::Everything));
+            [services, definitions].map(|kind| kind.cache().watch(revision, IndexKey::Everything));
         let list = |kind: &crate::kinds::Kind| kind.cache().list(kind.prefix(), revision).objects;
         defined.update(list(definitions), |definition| served(&definition.json));
         there.update(list(services), |service| service.part(&PARTS));

@@ -20,12 +20,12 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use super::Aggregation;
-use super::attend::Served;
 use super::registration::{Registration, condition};
 use super::remote;
+use super::servers::Served;
 use crate::api::Api;
 use crate::cache::Watcher;
-use crate::cache::interest::Interest;
+use crate::cache::watcher_index::IndexKey;
 use crate::catalogue::priorities::OWN_GROUP;
 use crate::kinds::Part;
 use crate::request;
@@ -117,9 +117,9 @@ impl Wakers {
         let revision = api.cache.revision();
         let (registrations, services) = (super::kind(api)?, api.kind("", "v1", "services")?);
         let slices = service_reference::endpoint_slices(api).ok()?;
-        let key = |key: String| Interest::Key(key);
+        let key = |key: String| IndexKey::Key(key);
         let service = key(services.key(&reference.namespace, &reference.name));
-        let of_namespace = Interest::Namespace(slices.collection(&reference.namespace));
+        let of_namespace = IndexKey::Namespace(slices.collection(&reference.namespace));
         Some(Self {
             registration: registrations.cache().watch(revision, key(registrations.key("", name))),
             service: services.cache().watch(revision, service),

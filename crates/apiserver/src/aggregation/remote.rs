@@ -20,9 +20,9 @@ use super::link::{Held, Link};
 use super::registration::{Registration, Target};
 use crate::api::Api;
 use crate::backend;
-use crate::body::held::WhileBody;
+use crate::body::while_body::WhileBody;
 use crate::body::{self, Body};
-use crate::catalogue::learned::Learned;
+use crate::catalogue::remote_discovery::RemoteDiscovery;
 use crate::catalogue::{Asked, Delegate, Told};
 use crate::kinds::Kind;
 use crate::status::{Error, Result};
@@ -36,13 +36,18 @@ pub struct Remote {
     api: Weak<Api>,
     registration: Registration,
     link: Arc<Link>,
-    learned: Arc<Learned>,
+    discovery: Arc<RemoteDiscovery>,
 }
 
 impl Remote {
     /// Of an APIService with a Service, what is known of whoever is behind it.
-    pub fn new(api: Weak<Api>, registration: Registration, link: Arc<Link>, learned: Arc<Learned>) -> Self {
-        Self { api, registration, link, learned }
+    pub fn new(
+        api: Weak<Api>,
+        registration: Registration,
+        link: Arc<Link>,
+        discovery: Arc<RemoteDiscovery>,
+    ) -> Self {
+        Self { api, registration, link, discovery }
     }
 
     async fn pass(
@@ -112,8 +117,8 @@ impl Delegate for Remote {
         Vec::new()
     }
 
-    fn learned(&self) -> Option<&Learned> {
-        Some(&self.learned)
+    fn discovery(&self) -> Option<&RemoteDiscovery> {
+        Some(&self.discovery)
     }
 
     fn tell(&self, told: Told) -> BoxFuture<'_, Result<Response<Body>>> {

@@ -18,8 +18,8 @@ use crate::status::Result;
 use crate::write::Decoded;
 use crate::write::change::change;
 use crate::write::delete;
+use crate::write::loopback::ensure;
 use crate::write::options::DeleteOptions;
-use crate::write::own::ensure;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 

@@ -16,7 +16,7 @@ use crate::request_info::Verb;
 use crate::status::{Error, Result};
 use crate::write::Decoded;
 use crate::write::change::change;
-use crate::write::own::ensure;
+use crate::write::loopback::ensure;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use store::Revision;
 use tokio::sync::watch;
 
-use super::interest::{Interest, Interests};
+use super::watcher_index::{IndexKey, WatcherIndex};
 use crate::at_rest::Unreadable;
 use crate::object::{CachedObject, Keys};
 use crate::status::{Error, Result};
@@ -75,7 +75,7 @@ pub struct ResourceCache {
     state: RwLock<State>,
     /// How often the state has changed, for those who only want to know whether it has.
     changes: AtomicU64,
-    interests: Interests,
+    watchers: WatcherIndex,
 }
 
 /// A cache begins, serves, and ends; it never goes back.
@@ -245,7 +245,7 @@ impl ResourceCache {
 
     fn of(keys: Keys, life: Life, revision: Revision) -> Self {
         let state = RwLock::new(State::new(life, revision));
-        Self { keys, state, changes: AtomicU64::new(0), interests: Interests::new(revision) }
+        Self { keys, state, changes: AtomicU64::new(0), watchers: WatcherIndex::new(revision) }
     }
 
     /// The keys of the objects that it has.
@@ -306,7 +306,7 @@ impl ResourceCache {
             state.revision
         };
         self.changed();
-        self.interests.wake_all(revision);
+        self.watchers.wake_all(revision);
     }
 
     /// The object under `key` now.
@@ -397,10 +397,10 @@ impl ResourceCache {
         Ok(Listing { objects: objects.into_values().collect(), revision })
     }
 
-    /// A watcher of the events after `revision`: certainly of those that `interest` is about, perhaps of others.
-    pub fn watch(self: &Arc<Self>, revision: Revision, interest: Interest) -> Watcher {
-        let changed = self.interests.join(&interest);
-        Watcher { cache: Arc::clone(self), cursor: revision, changed, interest }
+    /// A watcher of the events after `revision`: certainly of those with that index key, perhaps of others.
+    pub fn watch(self: &Arc<Self>, revision: Revision, index_key: IndexKey) -> Watcher {
+        let changed = self.watchers.join(&index_key);
+        Watcher { cache: Arc::clone(self), cursor: revision, changed, index_key }
     }
 
     /// Starts over with what was read from the store: watchers behind it are cut.
@@ -415,7 +415,7 @@ impl ResourceCache {
             state.set(loaded);
         }
         self.changed();
-        self.interests.wake_all(revision);
+        self.watchers.wake_all(revision);
     }
 
     /// Takes one change and answers it. What cannot be read cuts watchers: they will be told why when they list again.
@@ -434,7 +434,7 @@ impl ResourceCache {
         };
         self.changed();
         if is_lost {
-            self.interests.wake_all(revision);
+            self.watchers.wake_all(revision);
         }
         event
     }
@@ -446,7 +446,7 @@ impl ResourceCache {
             let announced = std::mem::replace(&mut state.announced, revision);
             state.ring.iter().rev().take_while(|event| event.revision > announced).cloned().collect()
         };
-        self.interests.wake(&events, revision);
+        self.watchers.wake(&events, revision);
     }
 }
 
@@ -470,12 +470,12 @@ pub struct Watcher {
     cache: Arc<ResourceCache>,
     cursor: Revision,
     changed: watch::Receiver<Revision>,
-    interest: Interest,
+    index_key: IndexKey,
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.cache.interests.leave(&self.interest);
+        self.cache.watchers.leave(&self.index_key);
     }
 }
 
@@ -569,7 +569,7 @@ mod tests {
         let cache = Arc::new(ResourceCache::new(Keys::below("/registry/pods/"), 0));
         put(&cache, "x", 1);
         put(&cache, "y", 2);
-        let mut watcher = cache.watch(2, Interest::Everything);
+        let mut watcher = cache.watch(2, IndexKey::Everything);
         let key = "/registry/pods/a/y";
         cache.apply(key, 3, Change::Lose(Unreadable("no key".into())));
         assert_eq!(watcher.next().await.unwrap_err().reason, "Expired");
@@ -613,8 +613,8 @@ mod tests {
     #[tokio::test]
     async fn a_slow_watcher_holds_nobody_up_and_keeps_nothing() {
         let cache = Arc::new(ResourceCache::new(Keys::below("/registry/pods/"), 0));
-        let mut slow = cache.watch(0, Interest::Everything);
-        let mut fast = cache.watch(0, Interest::Everything);
+        let mut slow = cache.watch(0, IndexKey::Everything);
+        let mut fast = cache.watch(0, IndexKey::Everything);
         let all = EVENTS_MAX as u64 + 100;
         let mut seen = 0;
         for revision in 1..=all {
@@ -624,7 +624,7 @@ mod tests {
         assert_eq!(seen, all);
         assert_eq!(cache.state.read().ring.len(), EVENTS_MAX, "what is kept does not depend on watchers");
         assert_eq!(slow.next().await.unwrap_err().reason, "Expired");
-        let mut late = cache.watch(all - 300, Interest::Everything);
+        let mut late = cache.watch(all - 300, IndexKey::Everything);
         assert_eq!(late.next().await.unwrap().len(), BATCH_EVENTS_MAX, "a little at a time");
         assert_eq!(late.next().await.unwrap().len(), 300 - BATCH_EVENTS_MAX);
     }
@@ -632,7 +632,7 @@ mod tests {
     #[tokio::test]
     async fn a_watcher_sees_every_event_once_or_is_cut() {
         let cache = Arc::new(ResourceCache::new(Keys::below("/registry/pods/"), 0));
-        let mut watcher = cache.watch(0, Interest::Everything);
+        let mut watcher = cache.watch(0, IndexKey::Everything);
         put(&cache, "x", 1);
         put(&cache, "x", 2);
         let seen: Vec<_> = watcher.next().await.unwrap().iter().map(|e| e.revision).collect();
@@ -679,7 +679,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_gone_tells_what_is_left_and_ends() {
         let cache = Arc::new(ResourceCache::new(Keys::below("/registry/pods/"), 0));
-        let mut watcher = cache.watch(0, Interest::Everything);
+        let mut watcher = cache.watch(0, IndexKey::Everything);
         put(&cache, "x", 1);
         cache.end();
         put(&cache, "y", 2);

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use http::Response;
 
 use super::Snapshot;
-use super::learned::Learned;
+use super::remote_discovery::RemoteDiscovery;
 use crate::body::Body;
 use crate::kinds::Kind;
 use crate::negotiate::Accept;
@@ -31,7 +31,7 @@ pub trait Delegate: Send + Sync {
     fn openapi(&self) -> Vec<u8>;
 
     /// What is known of whoever serves it elsewhere, for one that passes requests on: then the two above are empty.
-    fn learned(&self) -> Option<&Learned> {
+    fn discovery(&self) -> Option<&RemoteDiscovery> {
         None
     }
 

@@ -256,8 +256,8 @@ fn aggregated_group(
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
-            if let Some(learned) = snapshot.learned(group, version) {
-                return learned.aggregated(version);
+            if let Some(discovery) = snapshot.remote_discovery(group, version) {
+                return discovery.aggregated(version);
             }
             json!({"version": version, "freshness": "Current", "resources": resources(group, version)})
         })

@@ -154,13 +154,14 @@ impl Documents {
         // Nobody who asks for version 2 looks for what others serve.
         let own = |kind: &&Kind| snapshot.delegate(kind.group(), kind.version()).is_none();
         let kinds: Vec<Kind> = snapshot.iter().filter(own).cloned().collect();
-        let others: Vec<_> = snapshot.elsewhere().filter_map(|(_, learned)| learned.second.clone()).collect();
+        let others: Vec<_> =
+            snapshot.elsewhere().filter_map(|(_, discovery)| discovery.second.clone()).collect();
         let hash = others.iter().fold(hash_of(("", ""), &kinds), |hash, other| {
             hex(&digest(&SHA256, format!("{hash} {}", other.hash()).as_bytes()))
         });
         let second = Second { kinds, plain, others, hash, json: OnceLock::new(), protobuf: OnceLock::new() };
-        let elsewhere = snapshot.elsewhere().filter_map(|((group, version), learned)| {
-            Some((root_path(group, version), learned.third.clone()?))
+        let elsewhere = snapshot.elsewhere().filter_map(|((group, version), discovery)| {
+            Some((root_path(group, version), discovery.third.clone()?))
         });
         Self { third, elsewhere: elsewhere.collect(), second }
     }
@@ -281,7 +282,8 @@ pub fn document(
     }
 }
 
-/// The index, which is JSON always, or a document. Who names the document's hash may keep it; who names another is sent to the right one.
+/// The index, which is JSON always, or a document. Who names the document's hash may keep it; who names another is sent to the
+/// right one.
 fn third(
     documents: &Documents,
     path: &str,

@@ -1,6 +1,6 @@
 //! The end of a definition: its objects are deleted, with their finalizers respected, and when the last is gone it goes too.
 //!
-//! No create is made after the definition's end was written (`gate.rs`): what is found after that is all.
+//! No create is made after the definition's end was written (`precondition.rs`): what is found after that is all.
 //! Source: `k8s.io/apiextensions-apiserver/pkg/controller/finalizer`.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::{DEFINITIONS, find, said, write_status};
 use crate::api::Api;
 use crate::cache::CachedObject;
-use crate::cache::interest::Interest;
+use crate::cache::watcher_index::IndexKey;
 use crate::kinds::{Kind, Part};
 use crate::request;
 use crate::request_info::Verb;
@@ -84,7 +84,7 @@ impl Cleanup {
             return Err(Error::internal("its objects are not served"));
         };
         let revision = self.api.cache.fresh().await?;
-        let mut watcher = kind.cache().watch(revision, Interest::Everything);
+        let mut watcher = kind.cache().watch(revision, IndexKey::Everything);
         let mut failures = Vec::new();
         for object in kind.cache().read_list(kind.prefix(), revision)?.objects {
             failures.extend(self.delete(&kind, &object).await.err());

@@ -16,9 +16,9 @@ use crate::api::Api;
 use crate::cache::CachedObject;
 use crate::catalogue::{Catalogue, ChangeError, Custom, Name, Offer};
 use crate::conversion::{Conversion, Converters};
-use crate::gate::Gate;
 use crate::object::StoredForm;
 use crate::object::form::Versions;
+use crate::precondition::CreatePrecondition;
 use crate::status::{Error, Result};
 
 /// How often the store is asked for the objects of a definition before its author is answered all the same.
@@ -34,7 +34,7 @@ pub(super) struct Served {
     kinds: Vec<CustomKind>,
     /// Group, version and plural of what is in the catalogue.
     offered: Vec<(String, String, String)>,
-    gate: Arc<Gate>,
+    precondition: Arc<CreatePrecondition>,
     conversion: Option<Arc<Conversion>>,
     /// Whether its objects are being deleted.
     is_cleaning: bool,
@@ -80,14 +80,28 @@ impl Served {
         }
         let kinds = kinds::kinds(definition, &[])?;
         let conversion = conversion(definition, &kinds, None, converters);
-        let gate = Arc::new(Gate::new(&object.key));
-        Ok(Some(Self { conversion, ..Self::of(object, definition, kinds, gate) }))
+        let precondition = Arc::new(CreatePrecondition::new(&object.key));
+        Ok(Some(Self { conversion, ..Self::of(object, definition, kinds, precondition) }))
     }
 
-    fn of(object: Arc<CachedObject>, definition: &Value, kinds: Vec<CustomKind>, gate: Arc<Gate>) -> Self {
+    fn of(
+        object: Arc<CachedObject>,
+        definition: &Value,
+        kinds: Vec<CustomKind>,
+        precondition: Arc<CreatePrecondition>,
+    ) -> Self {
         let summary = Arc::new(summary(definition));
         let offered = Vec::new();
-        Self { object, summary, kinds, offered, gate, conversion: None, is_cleaning: false, is_behind: false }
+        Self {
+            object,
+            summary,
+            kinds,
+            offered,
+            precondition,
+            conversion: None,
+            is_cleaning: false,
+            is_behind: false,
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -132,9 +146,9 @@ impl Served {
     /// Lets creates through as long as the definition is what is served, and none once it is being deleted.
     pub(super) fn attend_gate(&self) {
         if Metadata::of(&self.summary).is_terminating() {
-            self.gate.close();
+            self.precondition.end();
         } else if !self.is_behind {
-            self.gate.follow(self.object.revision);
+            self.precondition.follow(self.object.revision);
         }
     }
 
@@ -168,7 +182,7 @@ impl Served {
         let served = self.kinds.iter().filter(|kind| kind.is_served);
         let custom = || Custom {
             form: form.clone(),
-            gate: Arc::clone(&self.gate),
+            precondition: Arc::clone(&self.precondition),
             conversion: self.conversion.clone(),
         };
         let offer = |kind: &CustomKind| Offer {
@@ -192,7 +206,7 @@ impl Served {
         if let Err(failure) = api.catalogue.remove(&names).await {
             warn!(%failure, name = self.name(), "a kind cannot be withdrawn");
         }
-        self.gate.close();
+        self.precondition.end();
     }
 }
 
@@ -206,9 +220,9 @@ impl Step {
         {
             return before_with(before, object, &definition);
         }
-        let gate = match &before {
-            Some(before) => Arc::clone(&before.gate),
-            None => Arc::new(Gate::new(&object.key)),
+        let precondition = match &before {
+            Some(before) => Arc::clone(&before.precondition),
+            None => Arc::new(CreatePrecondition::new(&object.key)),
         };
         let kinds = match kinds::is_served(&definition) {
             true => made(definition.clone(), before.as_ref()).await,
@@ -219,13 +233,13 @@ impl Step {
             Err(why) => {
                 warn!(%why, name, "a definition cannot be served");
                 let Some(before) = before else {
-                    return Served::of(object, &definition, Vec::new(), gate);
+                    return Served::of(object, &definition, Vec::new(), precondition);
                 };
                 return before_with(&before, object, &definition);
             }
         };
         let conversion = conversion(&definition, &kinds, before.as_ref(), &api.converters);
-        let mut served = Served { conversion, ..Served::of(object, &definition, kinds, gate) };
+        let mut served = Served { conversion, ..Served::of(object, &definition, kinds, precondition) };
         served.is_cleaning = before.as_ref().is_some_and(|before| before.is_cleaning);
         let offers = served.offers();
         let gone = before.as_ref().map(|before| before.offered.clone()).unwrap_or_default();
@@ -264,7 +278,7 @@ fn before_with(before: &Served, object: Arc<CachedObject>, definition: &Value) -
         summary: Arc::new(summary(definition)),
         kinds: before.kinds.clone(),
         offered: before.offered.clone(),
-        gate: Arc::clone(&before.gate),
+        precondition: Arc::clone(&before.precondition),
         conversion: before.conversion.clone(),
         is_cleaning: before.is_cleaning,
         is_behind: before.is_behind,

@@ -17,8 +17,8 @@ use crate::request::of_server;
 use crate::request_info::Verb;
 use crate::status::Result;
 use crate::write::delete;
+use crate::write::loopback::put;
 use crate::write::options::DeleteOptions;
-use crate::write::own::put;
 
 const NAMESPACE: &str = "kube-system";
 const RESOURCE: (&str, &str, &str) = ("coordination.k8s.io", "v1", "leases");

@@ -17,7 +17,7 @@ use super::policy::{FailurePolicy, Hook, Policy};
 use super::view::{self, Beside, View};
 use crate::codec::FieldValidation;
 use crate::expression_authorizer::ExpressionAuthorizer;
-use crate::rounds::{Phase, Rounds};
+use crate::reinvocation::{Phase, Reinvocation};
 use crate::security::Security;
 use crate::status::{Error, Result};
 use crate::webhooks::attributes::Attributes;
@@ -49,7 +49,7 @@ pub async fn admit(
     hooks: &[Hook<Mutations>],
     attributes: &Attributes<'_>,
     object: &mut Option<Value>,
-    rounds: &mut Rounds,
+    rounds: &mut Reinvocation,
 ) -> Result<()> {
     if is_exempt(attributes) {
         return Ok(());
@@ -90,7 +90,7 @@ struct Run<'a, 'r> {
     environment: &'a Environment<'a>,
     attributes: &'a Attributes<'a>,
     authorizer: Arc<ExpressionAuthorizer>,
-    rounds: &'r mut Rounds,
+    rounds: &'r mut Reinvocation,
     /// What all of them see, apart from parameters.
     beside: Beside<'a>,
     /// Whether any mutation has been applied.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::matching::Constraints;
-use crate::apart;
+use crate::blocking;
 pub use crate::webhooks::hooks::FailurePolicy;
 
 /// An expression, compiled, or why it cannot be.
@@ -160,7 +160,7 @@ impl<E: Evaluator> Policy<E> {
     /// Evaluates; of what has taken long once others do not have to wait for it any more.
     pub fn evaluate<T>(&self, evaluation: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
-        let found = apart::when(self.is_slow.load(Ordering::Relaxed), evaluation);
+        let found = blocking::when(self.is_slow.load(Ordering::Relaxed), evaluation);
         if begun.elapsed() > LONG {
             self.is_slow.store(true, Ordering::Relaxed);
         }

@@ -23,7 +23,7 @@ use ring::rand::SystemRandom;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::answers::{Answers, Key};
+use super::answer_cache::{AnswerCache, Key};
 use super::token_review::{self, Known};
 use crate::authentication_config::TokenWebhook;
 use crate::webhook_client::retry::{Retries, Retry};
@@ -45,7 +45,7 @@ pub(super) struct WebhookAuthenticator(Arc<Inner>);
 struct Inner {
     config: TokenWebhook,
     client: Arc<Client>,
-    answers: Answers<Option<Arc<Known>>>,
+    answers: AnswerCache<Option<Arc<Known>>>,
     questions: Mutex<HashMap<Key, WeakShared<BoxFuture<'static, Answer>>>>,
     key: hmac::Key,
     metrics: Arc<TokenMetrics>,
@@ -67,7 +67,7 @@ impl WebhookAuthenticator {
         Ok(Self(Arc::new(Inner {
             client: config.target.client(tasks)?,
             config,
-            answers: Answers::new(ANSWERS_MAX),
+            answers: AnswerCache::new(ANSWERS_MAX),
             questions: Mutex::default(),
             key: key.map_err(|_| "there are no random numbers".to_owned())?,
             metrics: registry.part(TokenMetrics::new),

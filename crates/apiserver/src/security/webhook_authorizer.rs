@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::access_review::{self, Status};
-use super::answers::{Answers, Key};
+use super::answer_cache::{AnswerCache, Key};
 use super::authorization_metrics::{AuthorizationMetrics, CallResult};
 use super::chain::Verdict;
 use crate::authorization_config::{FailurePolicy, Webhook};
@@ -28,7 +28,7 @@ const ANSWERS_MAX: usize = 8192;
 pub(super) struct WebhookAuthorizer {
     config: Webhook,
     client: Arc<Client>,
-    answers: Answers<Status>,
+    answers: AnswerCache<Status>,
     metrics: Arc<AuthorizationMetrics>,
     random: Random,
 }
@@ -41,7 +41,7 @@ impl WebhookAuthorizer {
         metrics: Arc<AuthorizationMetrics>,
         random: Random,
     ) -> Self {
-        Self { config: config.clone(), client, answers: Answers::new(ANSWERS_MAX), metrics, random }
+        Self { config: config.clone(), client, answers: AnswerCache::new(ANSWERS_MAX), metrics, random }
     }
 
     /// What it says, or is taken to say.

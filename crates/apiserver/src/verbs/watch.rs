@@ -69,10 +69,10 @@ pub async fn watch(api: &Api, request: &Authorized) -> Result<Answer> {
                 revision: listing.revision,
                 is_marked: send_initial == Some(true) && bookmarks,
             };
-            cache.watch(listing.revision, filter.interest())
+            cache.watch(listing.revision, filter.index_key())
         }
-        (Some(false), "" | "0") => cache.watch(api.cache.fresh().await?, filter.interest()),
-        (_, text) => cache.watch(super::list::parse_revision(text)?, filter.interest()),
+        (Some(false), "" | "0") => cache.watch(api.cache.fresh().await?, filter.index_key()),
+        (_, text) => cache.watch(super::list::parse_revision(text)?, filter.index_key()),
     };
     let seconds = query.number("timeoutSeconds")?.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0);
     let chance = Duration::from_secs(api.random.below(DURATION_DEFAULT.as_secs()));

@@ -12,7 +12,7 @@ use super::matching;
 use super::metrics::About;
 use super::review::{Duty, Verdict};
 use crate::codec::FieldValidation;
-use crate::rounds::{Phase, Rounds};
+use crate::reinvocation::{Phase, Reinvocation};
 use crate::status::{Error, Result};
 
 const PATCHED: &str = "patch.webhook.admission.k8s.io/";
@@ -28,7 +28,7 @@ pub async fn admit(
     hooks: &[std::sync::Arc<Hook>],
     attributes: &Attributes<'_>,
     object: &mut Option<Value>,
-    rounds: &mut Rounds,
+    rounds: &mut Reinvocation,
 ) -> Result<()> {
     if attributes.is_exempt() {
         return Ok(());

@@ -65,17 +65,17 @@ impl Door {
     /// # Errors
     /// As [`Refusal`].
     pub async fn create(&self, admitted: &Admitted, cause: Bytes) -> Result<Committed, Refusal> {
-        let Some(gate) = admitted.kind().gate() else {
+        let Some(precondition) = admitted.kind().precondition() else {
             let committed = self.put(admitted, (Expect::Absent, None), cause).await?;
             return committed.ok_or(Refusal::Conflict(None));
         };
         for _ in 0..OVERTAKEN_MAX {
-            let pass = gate.pass().ok_or_else(|| Refusal::Failed(Error::ending("create")))?;
-            let condition = (Expect::Absent, Some(pass.clone()));
+            let expected = precondition.current().ok_or_else(|| Refusal::Failed(Error::ending("create")))?;
+            let condition = (Expect::Absent, Some(expected.clone()));
             if let Some(committed) = self.put(admitted, condition, cause.clone()).await? {
                 return Ok(committed);
             }
-            if !gate.passed_on(&pass).await {
+            if !precondition.changed(&expected).await {
                 break;
             }
         }

@@ -360,7 +360,7 @@ async fn a_kind_that_comes_while_others_write_misses_nothing() {
         let snapshot = catalogue.current();
         let kind = snapshot.find(GROUP, "v1", "widgets").unwrap();
         let first = agrees(&*store, kind).await;
-        let mut watcher = kind.cache().watch(first, apiserver::cache::Interest::Everything);
+        let mut watcher = kind.cache().watch(first, apiserver::cache::IndexKey::Everything);
         let mut last = first;
         while last < first + 40 {
             for event in watcher.next().await.unwrap() {

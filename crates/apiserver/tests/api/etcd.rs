@@ -13,7 +13,7 @@ use store::etcd::{ConnectError, Etcd, Options};
 use testkit::etcd::{Etcd as Member, Security};
 use torture::api::definition::{self, Course, Definition, Servers};
 use torture::api::{self, Body, Client, Failure, Server};
-use torture::check::Promise;
+use torture::check::Guarantees;
 use torture::workload::Plan;
 use torture::{Recorder, check};
 
@@ -30,7 +30,7 @@ const DEATHS: usize = 2;
 /// For how long.
 const DEAD: Duration = Duration::from_millis(300);
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Every request goes to the next server.
 struct Spread(Vec<Inside>, AtomicUsize);
@@ -58,7 +58,7 @@ async fn connect(member: &Member<'_>) -> Arc<dyn Store> {
             }
         }
     };
-    Arc::new(tokio::time::timeout(PATIENCE, connected).await.unwrap())
+    Arc::new(tokio::time::timeout(TIMEOUT, connected).await.unwrap())
 }
 
 async fn start(member: &Member<'_>) -> TestServer {
@@ -95,7 +95,7 @@ async fn live(
     client.prepare(recorder).await.unwrap();
     let plan = Plan { world: client.world(), ..plan };
     let life = Duration::from_millis(random.below(LIFE_MAX_MILLIS));
-    let end = if is_last { 10 * PATIENCE } else { life };
+    let end = if is_last { 10 * TIMEOUT } else { life };
     tokio::select! {
         ran = api::run(&client, &plan, recorder) => ran.unwrap(),
         () = trouble(member, random), if is_last => {}
@@ -117,7 +117,7 @@ fn check_all(count: usize, servers: Servers) {
             operations: 80,
             watchers: 3,
             pause: Duration::from_millis(60),
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             ..Plan::new(random.below(u64::MAX))
         };
         // What is left in the runtime when a life ends goes with it: a crash.
@@ -127,7 +127,7 @@ fn check_all(count: usize, servers: Servers) {
         runtime.block_on(live((count, is_last), &mut member, &definition, (plan, &random), &recorder));
     }
     let history = recorder.history();
-    let breaches = check(&history, Promise::Api);
+    let breaches = check(&history, Guarantees::Api);
     assert!(breaches.is_empty(), "KNARR_TEST_SEED={seed}: {} (and {} more)", breaches[0], breaches.len() - 1);
     eprintln!("{} acknowledged writes, {} ends of the kind", history.acknowledged(), history.ends());
     assert!(history.acknowledged() > 50 && history.ends() > 0);

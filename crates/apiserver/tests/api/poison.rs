@@ -13,7 +13,7 @@ use crate::nothing::{self, Step, changes};
 use crate::server::{TestServer, admin, start_without_flow_control};
 use base::health::Checks;
 use base::{Clock, Random};
-use controller::informer::{self, Decode, Unread};
+use controller::informer::{self, Decode, Transform};
 use controller::trace::Reporter;
 use controller::{ClientMetrics, Engine, Informers, ResourceRef};
 use futures::future::BoxFuture;
@@ -39,8 +39,8 @@ struct Typed {
 struct Followed<K>(K);
 
 impl<K: Resource + DeserializeOwned> Decode for Followed<K> {
-    fn decode(text: &str, unread: &Unread) -> Result<Self, serde_json::Error> {
-        informer::object(text, unread).map(Self)
+    fn decode(text: &str, transform: &Transform) -> Result<Self, serde_json::Error> {
+        informer::object(text, transform).map(Self)
     }
 }
 

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use torture::api::definition::{self, Course, Definition, Servers};
 use torture::api::liar::{self, Liar};
 use torture::api::{self, Body, Client, Failure, Server};
-use torture::check::{Breach, Promise, Rule};
+use torture::check::{Breach, Guarantees, Rule};
 use torture::flaky::Flaky;
 use torture::mutants;
 use torture::workload::{self, Plan};
@@ -96,7 +96,7 @@ fn told(trouble: Trouble) -> Told {
     }
     let history = recorder.history();
     let (acknowledged, ends) = (history.acknowledged(), history.ends());
-    Told { breaches: check(&history, Promise::Api), acknowledged, ends }
+    Told { breaches: check(&history, Guarantees::Api), acknowledged, ends }
 }
 
 /// One life: answers the folder, and what the clock said at its end.
@@ -132,7 +132,7 @@ async fn live(
         world: client.world(),
         watchers: 6,
         pause: Duration::from_millis(60),
-        patience: Duration::from_secs(200),
+        timeout: Duration::from_secs(200),
         ..Plan::new(random.below(u64::MAX))
     };
     let end = match life == trouble.lives {

@@ -21,12 +21,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tunnel::agent::{Guard, serve};
-use tunnel::own::Refusal;
+use tunnel::destinations::Refusal;
 
 /// Where the Node says that it is: nobody is there (RFC 5737), and nothing is sent there.
 const NODE_IP: &str = "192.0.2.77";
 const UPGRADE: [(&str, &str); 2] = [("connection", "Upgrade"), ("upgrade", tunnel::PROTOCOL)];
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Leads to what stands in for a kubelet and for a Pod.
 struct Rows(Vec<(&'static str, u16, SocketAddr)>);
@@ -114,7 +114,7 @@ async fn wait_for(server: &TestServer, count: usize) {
         if told["tunnels"].as_array().unwrap().len() == count {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "{count} tunnels: {told}");
+        assert!(begun.elapsed() < TIMEOUT, "{count} tunnels: {told}");
         tokio::task::yield_now().await;
     }
 }
@@ -195,7 +195,7 @@ async fn a_kubelet_and_its_pods_are_reached_through_the_tunnel() {
 
     // What goes with the Node.
     must(&server, ("DELETE", "/api/v1/nodes/n1"), "").await;
-    tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap();
+    tokio::time::timeout(TIMEOUT, served).await.unwrap().unwrap();
     wait_for(&server, 0).await;
     server.stop().await;
 }
@@ -284,7 +284,7 @@ async fn a_tunnel_ends_with_its_certificate() {
     let served = agent(open(&server, Some(&n1), &UPGRADE).await.unwrap(), Vec::new());
     wait_for(&server, 1).await;
     clock.set(end + SignedDuration::from_secs(1));
-    tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap();
+    tokio::time::timeout(TIMEOUT, served).await.unwrap().unwrap();
     wait_for(&server, 0).await;
     server.stop().await;
 }

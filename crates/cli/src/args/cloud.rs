@@ -9,7 +9,7 @@ use machinery::duration::GoDuration;
 use machinery::net::Cidrs;
 use serde::{Deserialize, Serialize};
 
-use super::parts::{LeaderElectionArgs, PartArgs, ServingArgs};
+use super::components::{LeaderElectionArgs, PartArgs, ServingArgs};
 
 /// Where a provider of the contract `knarr.cloud.v1` listens: an absolute path, or `unix://` before one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

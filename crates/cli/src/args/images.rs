@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::DataDirArgs;
-use super::looks::Output;
+use super::inspect::Output;
 use super::server::Secret;
 
 /// `knarr image`.

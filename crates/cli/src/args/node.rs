@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use machinery::net::{Cidr, Cidrs};
 use serde::{Deserialize, Serialize};
 
+use super::components::PartArgs;
 use super::images::{DEFAULT_PRIVATE_REGISTRY, default_private_registry};
-use super::parts::PartArgs;
 use super::server::{RegistrationArgs, Secret};
 use crate::duration::duration;
 use crate::validate::UsageError;

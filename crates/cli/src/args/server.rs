@@ -9,7 +9,7 @@ use machinery::net::Cidrs;
 use serde::{Deserialize, Serialize};
 
 use super::cloud::CloudArgs;
-use super::looks::Output;
+use super::inspect::Output;
 use super::network::NetworkArgs;
 use super::node::{IngressArgs, NodePortArgs, ProxyModeArgs, RuntimeArgs};
 use crate::cloud_provider::CloudProvider;

@@ -410,10 +410,10 @@ fn who_has_sent_to_a_udp_port_of_the_host_before_reaches_the_pod_that_has_it_now
     let network = host.load();
     let client = host.pod("client");
     host.on(|| network.add(&client)).unwrap();
-    let patience = Duration::from_secs(60);
+    let timeout = Duration::from_secs(60);
     let socket = inside(&client, || {
         let socket = UdpSocket::bind("0.0.0.0:5000").unwrap();
-        socket.set_read_timeout(Some(patience)).unwrap();
+        socket.set_read_timeout(Some(timeout)).unwrap();
         socket.connect("10.42.0.1:9053").unwrap();
         socket
     });

@@ -180,8 +180,8 @@ fn host_ports_change_sources_as_far_as_they_are_told() {
     let ask = |to: &str, expect: &str| {
         let to: SocketAddr = to.parse().unwrap();
         let mut answer = String::new();
-        let patience = Duration::from_secs(if expect == "timed out" { 2 } else { 60 });
-        match TcpStream::connect_timeout(&to, patience) {
+        let timeout = Duration::from_secs(if expect == "timed out" { 2 } else { 60 });
+        match TcpStream::connect_timeout(&to, timeout) {
             Ok(mut stream) => stream.read_to_string(&mut answer).map(|_| answer).unwrap(),
             Err(error) => error.kind().to_string(),
         }

@@ -13,10 +13,10 @@ use serde::Deserialize;
 
 use crate::discovery::Watcher;
 use crate::informer::{Informers, PartialObject};
-use crate::notes::{Noted, Notes};
 use crate::plan::{Action, ApiRequest, Errand, Failed, Outcome, Plan, Verb};
 use crate::question::{self, Answers, Question};
 use crate::record::Recorder;
+use crate::request_metrics::{RequestMetric, RequestMetrics};
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::sender::Sender;
 
@@ -26,11 +26,11 @@ const CONCURRENT_REQUESTS_MAX: usize = 64;
 const BURST_ACTIONS: usize = 1_000;
 
 #[derive(Clone)]
-pub(super) struct Executor {
+pub(super) struct PlanExecutor {
     informers: Informers,
     sender: Sender,
     recorder: Recorder,
-    counting: Option<(&'static str, Notes)>,
+    request_metrics: Option<(&'static str, RequestMetrics)>,
 }
 
 /// What a run wrote, and why it stopped if it did.
@@ -116,15 +116,15 @@ enum Seen {
 /// is kept of them.
 pub struct AfterBurst(pub fn());
 
-impl Executor {
+impl PlanExecutor {
     pub(super) fn new(
         informers: Informers,
         client: kube::Client,
         recorder: Recorder,
-        counting: Option<(&'static str, Notes)>,
+        request_metrics: Option<(&'static str, RequestMetrics)>,
     ) -> Self {
         let sender = Sender::new(client, informers.metrics().clone());
-        Self { informers, sender, recorder, counting }
+        Self { informers, sender, recorder, request_metrics }
     }
 
     pub(super) async fn carry_out(&self, mut plan: Plan) -> Done {
@@ -211,12 +211,14 @@ impl Executor {
             Action::Errand(errand) => return self.go(errand).await,
             Action::Request(request) => {
                 let sent = self.send(&request).await;
-                if let Some((controller, notes)) = self.counting {
+                if let Some((controller, of_request)) = self.request_metrics {
                     let (metrics, now) = (self.informers.metrics(), self.informers.clock().now());
-                    for noted in notes(controller, &request, sent.is_ok(), now) {
-                        match noted {
-                            Noted::Counts(tally) => metrics.tally(&tally),
-                            Noted::Took(seconds, took) => metrics.observe(seconds, &Vec::new(), took),
+                    for metric in of_request(controller, &request, sent.is_ok(), now) {
+                        match metric {
+                            RequestMetric::Count(tally) => metrics.tally(&tally),
+                            RequestMetric::Seconds(seconds, took) => {
+                                metrics.observe(seconds, &Vec::new(), took)
+                            }
                         }
                     }
                 }
@@ -373,7 +375,7 @@ mod tests {
         let (_server, informers, _) = Server::start(State::default());
         let recorder = Recorder::start(&informers, "tester");
         let client = informers.client().clone();
-        Executor::new(informers, client, recorder, None).carry_out(plan).await
+        PlanExecutor::new(informers, client, recorder, None).carry_out(plan).await
     }
 
     #[tokio::test]
@@ -425,7 +427,7 @@ mod tests {
         let (_server, informers, _) = Server::start(State::default());
         informers.setting_or(|| AfterBurst(|| _ = DONE.fetch_add(1, Ordering::Relaxed)));
         let (recorder, client) = (Recorder::start(&informers, "tester"), informers.client().clone());
-        let executor = Executor::new(informers, client, recorder, None);
+        let executor = PlanExecutor::new(informers, client, recorder, None);
         for count in [BURST_ACTIONS - 1, BURST_ACTIONS] {
             let all = (0..count).map(|_| errand(&Log::default(), "one", |_| Outcome::default()));
             executor.carry_out(plan(all.collect())).await;

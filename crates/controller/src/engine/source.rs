@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::Following;
-use crate::guest::Guest;
+use crate::dynamic_kind::DynamicKind;
 use crate::informer::{Change, Informers, Kind, PartialObject, Scope};
 use crate::resource_ref::ResourceRef;
 use crate::workqueue::WorkQueue;
@@ -36,7 +36,7 @@ impl Source {
                 let wake = move |change: &Change<K>| {
                     keys(change, &known).into_iter().for_each(|key| queue.add(key, change.revision));
                 };
-                informers.scoped::<K>(scope).tell(informers.tasks(), Box::new(wake));
+                informers.scoped::<K>(scope).add_event_handler(informers.tasks(), Box::new(wake));
             }),
             synced: Box::new(move |informers| {
                 let informer = informers.scoped::<K>(of);
@@ -72,7 +72,7 @@ impl Source {
                     let keys = keys(change, &resource, &known);
                     keys.into_iter().for_each(|key| queue.add(key, change.revision));
                 };
-                informer.tell(informers.tasks(), Box::new(wake));
+                informer.add_event_handler(informers.tasks(), Box::new(wake));
             }),
             synced: Box::new(move |informers| {
                 let informer = informers.metadata(&of);
@@ -87,22 +87,22 @@ impl Source {
 
     /// Changes of `K`, which comes and goes, mapped to the keys that they wake; `came` is what wakes when its objects are at
     /// hand.
-    pub fn guest<K: Kind>(
+    pub fn dynamic<K: Kind>(
         versions: &'static [&'static str],
         keys: fn(&Change<K>, &Informers) -> Vec<String>,
         came: fn(&Informers) -> Vec<String>,
     ) -> Self {
         Self {
             start: Box::new(move |informers, queue| {
-                let (guest, known) = (Guest::<K>::of(&informers, versions), informers.clone());
-                let mut changes = guest.informer().subscribe();
+                let (kind, known) = (DynamicKind::<K>::of(&informers, versions), informers.clone());
+                let mut changes = kind.informer().subscribe();
                 informers.tasks().spawn("source", async move {
                     let mut is_synced = false;
                     loop {
                         tokio::select! {
-                            () = guest.informer().synced(), if !is_synced => {
+                            () = kind.informer().synced(), if !is_synced => {
                                 is_synced = true;
-                                let revision = guest.informer().revision();
+                                let revision = kind.informer().revision();
                                 came(&known).into_iter().for_each(|key| queue.add(key, revision));
                             }
                             all = changes.next() => for change in all {

@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::snug;
-use super::unread::Unread;
+use super::compact;
+use super::transform::Transform;
 use crate::resource_ref::key_of;
 
 /// A type with one decoder, which is compiled where [`decoded`](crate::decoded) names it, and not once more in each crate that
@@ -18,7 +18,7 @@ pub trait Decode: Sized {
     ///
     /// # Errors
     /// What the decoder says of an object that Go would not read either.
-    fn decode(text: &str, unread: &Unread) -> Result<Self, serde_json::Error>;
+    fn decode(text: &str, transform: &Transform) -> Result<Self, serde_json::Error>;
 }
 
 /// Makes a decoder of each of these types, by its `Deserialize`.
@@ -28,16 +28,16 @@ macro_rules! decoded {
         impl $crate::informer::Decode for $kind {
             fn decode(
                 text: &str,
-                unread: &$crate::informer::Unread,
+                transform: &$crate::informer::Transform,
             ) -> ::std::result::Result<Self, ::serde_json::Error> {
-                $crate::informer::object(text, unread)
+                $crate::informer::object(text, transform)
             }
         }
     )+};
 }
 
-/// Makes a type the part of another that is known of its objects: of the same kind, with the metadata in its field of that name,
-/// and a decoder of its own.
+/// Makes a type the part of another that is known of its objects: of the same kind, with the metadata in its field of that
+/// name, and a decoder of its own.
 #[macro_export]
 macro_rules! part_of {
     ($part:ty, $whole:ty) => {
@@ -70,9 +70,12 @@ macro_rules! part_of {
 ///
 /// # Errors
 /// As [`Decode::decode`].
-pub fn object<K: Resource + DeserializeOwned>(text: &str, unread: &Unread) -> Result<K, serde_json::Error> {
+pub fn object<K: Resource + DeserializeOwned>(
+    text: &str,
+    transform: &Transform,
+) -> Result<K, serde_json::Error> {
     let filled = || schema::walk::zeros::filled([K::GROUP, K::VERSION, K::KIND], text.as_bytes());
-    snug::decode(text, Some(unread)).or_else(|_| snug::decode(&filled()?, Some(unread)))
+    compact::decode(text, Some(transform)).or_else(|_| compact::decode(&filled()?, Some(transform)))
 }
 
 /// Takes an event of a watch apart: its type, and its object as text. What is read is what servers write; nothing if it is
@@ -87,8 +90,8 @@ pub(super) fn event(line: &[u8]) -> Option<(&str, &str)> {
 ///
 /// # Errors
 /// What the decoder says.
-pub fn known<T: DeserializeOwned>(text: &str, unread: &Unread) -> Result<T, serde_json::Error> {
-    snug::decode(text, Some(unread))
+pub fn known<T: DeserializeOwned>(text: &str, transform: &Transform) -> Result<T, serde_json::Error> {
+    compact::decode(text, Some(transform))
 }
 
 /// What is known even of an object that cannot be decoded.
@@ -142,7 +145,7 @@ mod tests {
             r#"{"metadata":{"name":"a","labels":{"b":null},"creationTimestamp":null},"future":[null],
                 "spec":{"ports":[null],"selector":null},
                 "status":{"conditions":[{"type":"X","lastTransitionTime":null},{"type":"Y"}]}}"#,
-            &Unread::default(),
+            &Transform::default(),
         )
         .expect("what Go takes");
         let conditions = service.status.and_then(|status| status.conditions).unwrap_or_default();
@@ -154,12 +157,12 @@ mod tests {
 
     #[test]
     fn managed_fields_are_left_out_of_what_only_go_takes_too() {
-        let unread = Unread::default().and_managed_fields();
+        let transform = Transform::default().and_managed_fields();
         for ports in ["null", "[null]"] {
             let text = format!(
                 r#"{{"metadata":{{"name":"a","managedFields":[{{"manager":"m"}}],"uid":"u"}},"spec":{{"ports":{ports}}}}}"#
             );
-            let meta = object::<Service>(&text, &unread).expect(&text).metadata;
+            let meta = object::<Service>(&text, &transform).expect(&text).metadata;
             assert_eq!((meta.managed_fields, meta.uid.as_deref()), (None, Some("u")));
         }
     }
@@ -194,7 +197,7 @@ mod tests {
             (r#"{"spec":7}"#, None),
             ("7", None),
         ] {
-            assert!(object::<Pod>(text, &Unread::default()).is_err(), "{text}");
+            assert!(object::<Pod>(text, &Transform::default()).is_err(), "{text}");
             let found = Identity::of(text);
             let found = found.as_ref().map(|found| (found.key(), found.uid.as_deref(), found.revision));
             assert_eq!(found, identity.map(|(key, uid, revision)| (key.to_owned(), uid, revision)), "{text}");

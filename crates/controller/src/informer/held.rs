@@ -1,6 +1,6 @@
 //! Informers of kinds that come and go: each runs as long as somebody holds it.
 //!
-//! With the last holder go its connection, its objects and its index. Such a kind is a guest: that it cannot be followed is
+//! With the last holder go its connection, its objects and its index. Such a kind is dynamic: that it cannot be followed is
 //! in the log, and no reason to call the part that follows it unwell.
 
 use std::sync::{Arc, Weak};

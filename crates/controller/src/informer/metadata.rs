@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::audience::Audience;
-use super::inbox::Inbox;
+use super::changes::PendingChanges;
+use super::event_handlers::EventHandlers;
 use super::shared::Shared;
 use super::{Kind, Objects, PartialObject, Progress, controller_uid};
 
 /// See the module.
 pub(super) struct MetadataOf<K> {
     shared: Arc<Shared<K>>,
-    audience: Audience<PartialObject>,
+    event_handlers: EventHandlers<PartialObject>,
 }
 
 impl<K: Kind> MetadataOf<K> {
     pub(super) fn new(shared: Arc<Shared<K>>) -> Self {
-        Self { shared, audience: Audience::default() }
+        Self { shared, event_handlers: EventHandlers::default() }
     }
 }
 
@@ -61,12 +61,12 @@ impl<K: Kind> Objects<PartialObject> for MetadataOf<K> {
         state.objects.len() + strange.count()
     }
 
-    fn join(&self, inbox: &Arc<Inbox<PartialObject>>) {
-        self.shared.tell_of_metadata(inbox);
+    fn join(&self, pending: &Arc<PendingChanges<PartialObject>>) {
+        self.shared.tell_of_metadata(pending);
     }
 
-    fn audience(&self) -> &Audience<PartialObject> {
-        &self.audience
+    fn event_handlers(&self) -> &EventHandlers<PartialObject> {
+        &self.event_handlers
     }
 }
 

@@ -12,12 +12,12 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::audience::Audience;
+use super::changes::{Change, PendingChanges};
 use super::decode::{self, Decode, Identity};
+use super::event_handlers::EventHandlers;
 use super::follower::Follower;
-use super::inbox::{Change, Inbox};
 use super::reflector::{Sink, SinkError, WatchStep};
-use super::unread::Unread;
+use super::transform::Transform;
 use super::{
     Kind, Objects, PartialObject, Progress, controller_uid, in_namespace, key_of_object, keys_in, revision_of,
 };
@@ -28,8 +28,8 @@ pub(super) struct Shared<K> {
     revisions: watch::Sender<u64>,
     follower: Arc<Follower>,
     /// What of the objects is not kept.
-    unread: Arc<Unread>,
-    audience: Audience<K>,
+    transform: Arc<Transform>,
+    event_handlers: EventHandlers<K>,
 }
 
 pub(super) struct State<K> {
@@ -37,9 +37,9 @@ pub(super) struct State<K> {
     /// The metadata of objects that cannot be decoded, as they are now.
     pub(super) undecoded: BTreeMap<Arc<str>, Arc<PartialObject>>,
     indexes: Indexes,
-    inboxes: Vec<Weak<Inbox<K>>>,
+    subscribers: Vec<Weak<PendingChanges<K>>>,
     /// Of those who ask for metadata alone.
-    pub(super) metadata_inboxes: Vec<Weak<Inbox<PartialObject>>>,
+    pub(super) metadata_subscribers: Vec<Weak<PendingChanges<PartialObject>>>,
 }
 
 /// Keys by what is asked for; each index is kept once somebody has asked.
@@ -58,17 +58,23 @@ pub(super) struct LeftOut {
 }
 
 impl<K: Kind> Shared<K> {
-    pub(super) fn new(follower: Arc<Follower>, unread: Option<Arc<Unread>>) -> Self {
+    pub(super) fn new(follower: Arc<Follower>, transform: Option<Arc<Transform>>) -> Self {
         let state = State {
             objects: BTreeMap::new(),
             undecoded: BTreeMap::new(),
             indexes: Indexes::default(),
-            inboxes: Vec::new(),
-            metadata_inboxes: Vec::new(),
+            subscribers: Vec::new(),
+            metadata_subscribers: Vec::new(),
         };
         let revisions = watch::Sender::new(0);
-        let unread = unread.unwrap_or_else(|| Arc::new(Unread::default().and_managed_fields()));
-        Self { state: RwLock::new(state), revisions, follower, unread, audience: Audience::default() }
+        let transform = transform.unwrap_or_else(|| Arc::new(Transform::default().and_managed_fields()));
+        Self {
+            state: RwLock::new(state),
+            revisions,
+            follower,
+            transform,
+            event_handlers: EventHandlers::default(),
+        }
     }
 
     pub(super) fn state(&self) -> RwLockReadGuard<'_, State<K>> {
@@ -83,14 +89,14 @@ impl<K: Kind> Shared<K> {
         self.state.read()
     }
 
-    /// Has an inbox told of the metadata of what is there, and of what changes from then on.
-    pub(super) fn tell_of_metadata(&self, inbox: &Arc<Inbox<PartialObject>>) {
+    /// Subscribes `pending` to the metadata of what is there, and of what changes from then on.
+    pub(super) fn tell_of_metadata(&self, pending: &Arc<PendingChanges<PartialObject>>) {
         let mut state = self.state.write();
         for (key, object) in state.metadata_in(None) {
             let revision = revision_of(&object.metadata);
-            inbox.push(Change { key: key.to_string(), old: None, new: Some(object), revision });
+            pending.push(Change { key: key.to_string(), old: None, new: Some(object), revision });
         }
-        state.metadata_inboxes.push(Arc::downgrade(inbox));
+        state.metadata_subscribers.push(Arc::downgrade(pending));
     }
 
     /// Makes `objects` the whole content, as of `revision`; of those that were left out, the last version that is known.
@@ -160,7 +166,7 @@ impl<K: Kind> State<K> {
             None => self.objects.remove(key),
         };
         let undecoded = self.undecoded.remove(key);
-        if !self.metadata_inboxes.is_empty() {
+        if !self.metadata_subscribers.is_empty() {
             let before = undecoded.or_else(|| old.as_deref().map(partial));
             self.push_metadata(key, (before, new.as_deref().map(partial)), revision);
         }
@@ -168,9 +174,9 @@ impl<K: Kind> State<K> {
             return;
         }
         self.indexes.move_on(&kept, old.as_deref().map(K::metadata), new.as_deref().map(K::metadata));
-        self.inboxes.retain(|inbox| {
-            let Some(inbox) = inbox.upgrade() else { return false };
-            inbox.push(Change { key: key.to_owned(), old: old.clone(), new: new.clone(), revision });
+        self.subscribers.retain(|subscriber| {
+            let Some(pending) = subscriber.upgrade() else { return false };
+            pending.push(Change { key: key.to_owned(), old: old.clone(), new: new.clone(), revision });
             true
         });
     }
@@ -201,9 +207,9 @@ impl<K: Kind> State<K> {
         if old.is_none() && new.is_none() {
             return;
         }
-        self.metadata_inboxes.retain(|inbox| {
-            let Some(inbox) = inbox.upgrade() else { return false };
-            inbox.push(Change { key: key.to_owned(), old: old.clone(), new: new.clone(), revision });
+        self.metadata_subscribers.retain(|subscriber| {
+            let Some(pending) = subscriber.upgrade() else { return false };
+            pending.push(Change { key: key.to_owned(), old: old.clone(), new: new.clone(), revision });
             true
         });
     }
@@ -306,17 +312,17 @@ impl<K: Kind> Objects<K> for Shared<K> {
         self.state().objects.len()
     }
 
-    fn join(&self, inbox: &Arc<Inbox<K>>) {
+    fn join(&self, pending: &Arc<PendingChanges<K>>) {
         let mut state = self.state.write();
         for (key, object) in &state.objects {
             let revision = revision_of(object.metadata());
-            inbox.push(Change { key: key.to_string(), old: None, new: Some(object.clone()), revision });
+            pending.push(Change { key: key.to_string(), old: None, new: Some(object.clone()), revision });
         }
-        state.inboxes.push(Arc::downgrade(inbox));
+        state.subscribers.push(Arc::downgrade(pending));
     }
 
-    fn audience(&self) -> &Audience<K> {
-        &self.audience
+    fn event_handlers(&self) -> &EventHandlers<K> {
+        &self.event_handlers
     }
 }
 
@@ -351,10 +357,12 @@ impl<K: Kind> Sink for Shared<K> {
         let revision = revision.ok_or(SinkError::NoRevision)?;
         let (mut objects, mut left_out) = (Vec::new(), Vec::new());
         for item in list.items.into_iter().flatten() {
-            match K::decode(item.get(), &self.unread) {
+            match K::decode(item.get(), &self.transform) {
                 Ok(object) => objects.push(object),
                 Err(cause) => {
-                    let Some(found) = LeftOut::of(item.get(), &self.unread) else { return Err(cause.into()) };
+                    let Some(found) = LeftOut::of(item.get(), &self.transform) else {
+                        return Err(cause.into());
+                    };
                     self.follower.leave_out(&found.identity, &cause);
                     left_out.push(found);
                 }
@@ -369,7 +377,7 @@ impl<K: Kind> Sink for Shared<K> {
     fn take_event(&self, line: &[u8]) -> Result<WatchStep, SinkError> {
         // Nearly every event is one of these, and is gone through once.
         if let Some(("ADDED" | "MODIFIED", object)) = decode::event(line)
-            && let Ok(object) = K::decode(object, &self.unread)
+            && let Ok(object) = K::decode(object, &self.transform)
         {
             self.change(object);
             return Ok(WatchStep::Seen(self.revision()));
@@ -383,9 +391,9 @@ impl<K: Kind> Sink for Shared<K> {
         let event: Event<'_> = serde_json::from_slice(line)?;
         let object = event.object.get();
         match event.r#type {
-            "ADDED" | "MODIFIED" => match K::decode(object, &self.unread) {
+            "ADDED" | "MODIFIED" => match K::decode(object, &self.transform) {
                 Ok(object) => self.change(object),
-                Err(cause) => match LeftOut::of(object, &self.unread) {
+                Err(cause) => match LeftOut::of(object, &self.transform) {
                     Some(found) => self.leave_out(found, &cause),
                     None => return Err(cause.into()),
                 },
@@ -403,8 +411,8 @@ impl<K: Kind> Sink for Shared<K> {
 
 impl LeftOut {
     /// `None` if the object has no name.
-    fn of(text: &str, unread: &Unread) -> Option<Self> {
-        let metadata = PartialObject::decode(text, unread).ok().map(Arc::new);
+    fn of(text: &str, transform: &Transform) -> Option<Self> {
+        let metadata = PartialObject::decode(text, transform).ok().map(Arc::new);
         Some(Self { identity: Identity::of(text)?, metadata })
     }
 }

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::*;
-use crate::fixture::world::{Hands, Life, Trouble, World};
+use crate::fixture::world::{FaultyExecutor, Life, Trouble, World};
 use crate::fixture::{list, parse, render};
 
 const MADE: &str = "2026-01-01T09:30:00Z";
@@ -468,15 +468,15 @@ fn of_uneven_times_the_last_is_found() {
 #[test]
 fn each_time_has_one_job_whoever_is_killed() {
     for policy in ["Allow", "Forbid", "Replace"] {
-        let requests = survive(policy, Hands::default());
+        let requests = survive(policy, FaultyExecutor::default());
         for trouble in (0..=requests).flat_map(|at| [Trouble::KilledAfter(at), Trouble::AnswerLost(at)]) {
-            survive(policy, Hands::with(trouble));
+            survive(policy, FaultyExecutor::with(trouble));
         }
     }
 }
 
 /// Runs until nothing is left to do, beginning anew after a death; how many requests that took.
-fn survive(policy: &str, mut hands: Hands) -> usize {
+fn survive(policy: &str, mut executor: FaultyExecutor) -> usize {
     let mut world = World::default();
     let now = "2026-01-01T11:00:01Z";
     world.put("cronjobs", json!(*cron_job(&format!("concurrencyPolicy: {policy}"), KNOWN)));
@@ -502,10 +502,10 @@ fn survive(policy: &str, mut hands: Hands) -> usize {
             assert_eq!((&names, &active), (&expect, &expect), "{policy}");
             return requests;
         }
-        if hands.carry_out(&mut world, plan) == Life::Dead {
-            hands = Hands::default();
+        if executor.carry_out(&mut world, plan) == Life::Dead {
+            executor = FaultyExecutor::default();
         }
-        requests = requests.max(hands.requests());
+        requests = requests.max(executor.requests());
     }
     panic!("it never comes to rest");
 }

@@ -15,10 +15,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::nodes::{Verdict, judge};
 use super::{Snapshot, pod};
 use crate::history::CONTROLLER_REVISION_HASH;
+use crate::int_or_percent::{Rounding, resolve};
 use crate::names::names;
 use crate::object::{created, is_deleting, label, name, namespace, uid};
 use crate::pod::{Availability, availability, is_finished, is_ready, node_name, phase, since_until};
-use crate::share::{Rounding, resolve};
 
 /// Pods made or removed by one plan. Source: upstream's `BurstReplicas`.
 const BURST_PODS_MAX: usize = 250;

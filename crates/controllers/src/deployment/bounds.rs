@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::DeploymentSpec;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::share::{Rounding, resolve};
+use crate::int_or_percent::{Rounding, resolve};
 
 /// What a rollout may do, in Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

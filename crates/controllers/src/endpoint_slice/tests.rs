@@ -13,8 +13,9 @@ fn snapshot(spec: &str, pods: &str, slices: &str) -> Snapshot {
          spec: {{selector: {{app: web}}, ipFamilies: [IPv4], {spec}}}}}"
     );
     let nodes = [("one".to_owned(), Some("z".to_owned()))].into();
-    let backing = Backing { service: Arc::new(parse(&service)), pods: list(pods), nodes, revision: 3 };
-    Snapshot { backing, slices: list(slices), shares: None, had_shares: false, endpoints_max: 100 }
+    let service_pods =
+        ServicePods { service: Arc::new(parse(&service)), pods: list(pods), nodes, revision: 3 };
+    Snapshot { service_pods, slices: list(slices), shares: None, had_shares: false, endpoints_max: 100 }
 }
 
 fn created(spec: &str, pods: &str, expect: &Expect) {
@@ -82,7 +83,7 @@ fn a_terminating_pod_serves_but_is_not_ready() {
 fn a_pod_whose_node_is_gone_is_not_published() {
     let check = |spec: &str, node: &str, expect: &[&str]| {
         let pods = pod("a", "10.42.0.2", true, "").replace("nodeName: one", node);
-        let groups = endpoints_by_ports(&snapshot(spec, &pods, "[]").backing, "IPv4");
+        let groups = endpoints_by_ports(&snapshot(spec, &pods, "[]").service_pods, "IPv4");
         let all = groups.iter().flat_map(|(_, endpoints)| endpoints);
         let found: Vec<_> = all.map(|one| one.zone.as_deref().unwrap_or("nowhere")).collect();
         assert_eq!(found, expect, "{spec} {node}");
@@ -184,7 +185,7 @@ fn each_family_of_a_service_has_slices_of_its_own() {
         + &slice("six", &[("a", "'fd42::2'", true)]).replace("addressType: IPv4", "addressType: IPv6");
     let check = |families: &[&str], slices: &str, expect: &[&str]| {
         let mut snapshot = snapshot(PORT, &pods, slices);
-        let spec = Arc::make_mut(&mut snapshot.backing.service).spec.as_mut().unwrap();
+        let spec = Arc::make_mut(&mut snapshot.service_pods.service).spec.as_mut().unwrap();
         spec.ip_families = Some(families.iter().map(|family| (*family).to_owned()).collect());
         let plan = decide(&snapshot, noon()).0;
         let told = plan.actions().filter_map(|action| match action {

@@ -6,10 +6,14 @@ use crate::fixture::{list, noon, parse, render};
 fn check(pods: &str, existing: Option<&str>, expect: &Expect) {
     let service = "{metadata: {name: web, namespace: default, uid: s1, labels: {tier: front}}, \
                    spec: {selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}}";
-    let backing =
-        Backing { service: Arc::new(parse(service)), pods: list(pods), nodes: BTreeMap::new(), revision: 3 };
+    let service_pods = ServicePods {
+        service: Arc::new(parse(service)),
+        pods: list(pods),
+        nodes: BTreeMap::new(),
+        revision: 3,
+    };
     let endpoints = existing.map(|yaml| Arc::new(parse(yaml)));
-    let snapshot = Snapshot { backing: Some(backing), has_service: true, endpoints };
+    let snapshot = Snapshot { service_pods: Some(service_pods), has_service: true, endpoints };
     let plan = plan(&snapshot, "default/web", noon());
     let bodies = plan.actions().filter_map(|action| match action {
         Action::Request(request) => Some(format!("{:?} {}\n", request.verb, request.body)),
@@ -59,7 +63,8 @@ fn only_what_changed_is_written() {
 fn endpoints_go_with_their_service() {
     let left = "{metadata: {name: web, namespace: default, uid: e1, labels: {endpoints.kubernetes.io/managed-by: endpoint-controller}}}";
     for (yaml, expect) in [(left, "step\n  delete endpoints web\n"), ("{metadata: {name: web}}", "")] {
-        let snapshot = Snapshot { backing: None, has_service: false, endpoints: Some(Arc::new(parse(yaml))) };
+        let snapshot =
+            Snapshot { service_pods: None, has_service: false, endpoints: Some(Arc::new(parse(yaml))) };
         assert_eq!(render(&plan(&snapshot, "default/web", noon())), expect);
     }
 }
@@ -82,13 +87,13 @@ fn endpoints_are_of_the_services_first_family() {
         let service = format!(
             "{{metadata: {{name: web, namespace: default}}, spec: {{selector: {{app: web}}, {spec}}}}}"
         );
-        let backing = Backing {
+        let service_pods = ServicePods {
             service: Arc::new(parse(&service)),
             pods: list(&pods),
             nodes: BTreeMap::new(),
             revision: 3,
         };
-        let ips: Vec<String> = subsets(&backing)
+        let ips: Vec<String> = subsets(&service_pods)
             .iter()
             .flat_map(|subset| subset.addresses.iter().flatten().map(|address| address.ip.clone()))
             .collect();

@@ -58,7 +58,7 @@ pub(super) fn measured(spec: &JobSpec, kind: Kind) -> Measured {
 
 /// What is counted when the status has been written.
 pub(super) fn of_status(decision: &Decision<'_>) -> Vec<Action> {
-    let (spec, old, new) = (decision.picture.spec, &decision.picture.status, &decision.tracked.status);
+    let (spec, old, new) = (decision.state.spec, &decision.state.status, &decision.tracked.status);
     let mut all = vec![
         tally(&PODS_FINISHED, [mode(spec), text("result", "succeeded")], grown(old.succeeded, new.succeeded)),
         tally(&PODS_FINISHED, [mode(spec), text("result", "failed")], grown(old.failed, new.failed)),
@@ -98,10 +98,10 @@ fn of_indexes(spec: &JobSpec, old: &JobStatus, new: &JobStatus) -> [Option<Actio
 /// What is counted when `created` Pods have been made, or one has not.
 pub(super) fn of_creates(decision: &Decision<'_>) -> [Option<Action>; 2] {
     let Kind::Creates(made @ 1..) = decision.work.kind else { return [None, None] };
-    let picture = &decision.picture;
-    let reason = if picture.failed > 0 && picture.spec.pod_replacement_policy.as_deref() == Some("Failed") {
+    let state = &decision.state;
+    let reason = if state.failed > 0 && state.spec.pod_replacement_policy.as_deref() == Some("Failed") {
         "recreate_failed"
-    } else if picture.failed > 0 || picture.at_work().terminating > 0 {
+    } else if state.failed > 0 || state.at_work().terminating > 0 {
         "recreate_terminating_or_failed"
     } else {
         "new"

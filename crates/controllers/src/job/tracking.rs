@@ -15,8 +15,8 @@ use k8s_openapi::api::batch::v1::{JobStatus, UncountedTerminatedPods};
 use super::ending::{Ending, Outcome};
 use super::failure_policy::judge;
 use super::indexes::{Indexes, completion_index};
-use super::picture::{Picture, number};
 use super::pods::{Role, has_finalizer, is_indexed, release};
+use super::state::{JobState, number};
 use crate::object::{is_deleting, uid};
 
 /// Pods that are counted by one plan: the uids of more would not fit into a status. Source: `MaxUncountedPods`.
@@ -41,28 +41,28 @@ impl Tracked {
 }
 
 /// Counts what has ended.
-pub(super) fn track(picture: &Picture<'_>, ending: Option<&Ending>) -> Tracked {
-    let mut status = picture.status.clone();
-    count_released(picture, &mut status);
+pub(super) fn track(state: &JobState<'_>, ending: Option<&Ending>) -> Tracked {
+    let mut status = state.status.clone();
+    count_released(state, &mut status);
     let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
     let known = |list: &Option<Vec<String>>| list.iter().flatten().cloned().collect::<HashSet<String>>();
     let (known_succeeded, known_failed) = (known(&uncounted.succeeded), known(&uncounted.failed));
     let (mut releases, mut judged, mut indexes) = (Vec::new(), Vec::new(), Vec::new());
-    for (pod, role) in picture.pods.iter().filter(|(pod, _)| has_finalizer(pod)) {
-        if !is_over(picture, ending, pod, *role) {
+    for (pod, role) in state.pods.iter().filter(|(pod, _)| has_finalizer(pod)) {
+        if !is_over(state, ending, pod, *role) {
             continue;
         }
         let id = uid(&pod.metadata);
         releases.push(release(pod));
         if *role == Role::Succeeded && !known_failed.contains(id) {
-            match completion_index(pod).filter(|_| is_indexed(picture.spec)) {
-                Some(index) if picture.has_place(pod) => indexes.push(index),
+            match completion_index(pod).filter(|_| is_indexed(state.spec)) {
+                Some(index) if state.has_place(pod) => indexes.push(index),
                 Some(_) => {}
-                None if is_indexed(picture.spec) || known_succeeded.contains(id) => {}
+                None if is_indexed(state.spec) || known_succeeded.contains(id) => {}
                 None => uncounted.succeeded.get_or_insert_default().push(id.to_owned()),
             }
-        } else if counts_as_failed(ending, *role) && !known_failed.contains(id) && picture.has_place(pod) {
-            let verdict = judge(picture.spec.pod_failure_policy.as_ref(), pod);
+        } else if counts_as_failed(ending, *role) && !known_failed.contains(id) && state.has_place(pod) {
+            let verdict = judge(state.spec.pod_failure_policy.as_ref(), pod);
             judged.extend(verdict.action());
             if verdict.counts() {
                 uncounted.failed.get_or_insert_default().push(id.to_owned());
@@ -72,8 +72,8 @@ pub(super) fn track(picture: &Picture<'_>, ending: Option<&Ending>) -> Tracked {
             break;
         }
     }
-    if is_indexed(picture.spec) {
-        write_indexes(picture, indexes, &mut status);
+    if is_indexed(state.spec) {
+        write_indexes(state, indexes, &mut status);
     }
     Tracked { status, releases, judged }
 }
@@ -84,8 +84,8 @@ fn count(uncounted: &UncountedTerminatedPods) -> usize {
 }
 
 /// Counts those whose finalizers are gone.
-fn count_released(picture: &Picture<'_>, status: &mut JobStatus) {
-    let held = picture.pods.iter().filter(|(pod, _)| has_finalizer(pod)).map(|(pod, _)| uid(&pod.metadata));
+fn count_released(state: &JobState<'_>, status: &mut JobStatus) {
+    let held = state.pods.iter().filter(|(pod, _)| has_finalizer(pod)).map(|(pod, _)| uid(&pod.metadata));
     let held: HashSet<&str> = held.collect();
     let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
     let take = |list: &mut Option<Vec<String>>, counter: &mut Option<i32>| {
@@ -105,12 +105,12 @@ fn count_released(picture: &Picture<'_>, status: &mut JobStatus) {
 }
 
 /// Whether a Pod is of no more use: it has ended, or its Job has.
-fn is_over(picture: &Picture<'_>, ending: Option<&Ending>, pod: &Arc<Pod>, role: Role) -> bool {
-    if ending.is_some() || is_deleting(&picture.job.metadata) || role == Role::Succeeded {
+fn is_over(state: &JobState<'_>, ending: Option<&Ending>, pod: &Arc<Pod>, role: Role) -> bool {
+    if ending.is_some() || is_deleting(&state.job.metadata) || role == Role::Succeeded {
         return true;
     }
     let is_held = || {
-        let held = completion_index(pod).and_then(|index| picture.last_failures.get(&index));
+        let held = completion_index(pod).and_then(|index| state.last_failures.get(&index));
         held.is_some_and(|held| held.metadata.uid == pod.metadata.uid)
     };
     role == Role::Failed && !is_held()
@@ -121,9 +121,9 @@ fn counts_as_failed(ending: Option<&Ending>, role: Role) -> bool {
     role == Role::Failed || ending.is_some_and(|ending| ending.outcome == Outcome::Failure)
 }
 
-fn write_indexes(picture: &Picture<'_>, new: Vec<i32>, status: &mut JobStatus) {
-    let succeeded = picture.succeeded_before.union(&new.into_iter().collect::<Indexes>());
+fn write_indexes(state: &JobState<'_>, new: Vec<i32>, status: &mut JobStatus) {
+    let succeeded = state.succeeded_before.union(&new.into_iter().collect::<Indexes>());
     status.succeeded = Some(succeeded.total()).filter(|count| *count > 0);
     status.completed_indexes = Some(succeeded.to_string()).filter(|text| !text.is_empty());
-    status.failed_indexes = picture.failed_indexes.as_ref().map(Indexes::to_string);
+    status.failed_indexes = state.failed_indexes.as_ref().map(Indexes::to_string);
 }

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use super::Snapshot;
 use super::backoff;
 use super::indexes::{Indexes, completion_index};
-use super::picture::{AtWork, Picture};
 use super::pods::{IndexFailures, Maker, is_indexed, release, replaces_failed_only};
+use super::state::{AtWork, JobState};
 use crate::object::{created, name, uid};
 use crate::pod::{is_ready, is_terminating, node_name, phase_rank, ready_since, restarts_max};
 use crate::pod_control;
@@ -41,87 +41,87 @@ pub(super) enum Kind {
 }
 
 impl Work {
-    pub(super) fn nothing(picture: &Picture<'_>) -> Self {
-        Self { steps: Vec::new(), after: picture.at_work(), failure: None, wait: None, kind: Kind::Nothing }
+    pub(super) fn nothing(state: &JobState<'_>) -> Self {
+        Self { steps: Vec::new(), after: state.at_work(), failure: None, wait: None, kind: Kind::Nothing }
     }
 
-    fn wait(picture: &Picture<'_>, wait: Duration) -> Self {
-        Self { wait: Some(wait), kind: Kind::Creates(0), ..Self::nothing(picture) }
+    fn wait(state: &JobState<'_>, wait: Duration) -> Self {
+        Self { wait: Some(wait), kind: Kind::Creates(0), ..Self::nothing(state) }
     }
 
-    fn delete(picture: &Picture<'_>, pods: &[Arc<Pod>]) -> Self {
+    fn delete(state: &JobState<'_>, pods: &[Arc<Pod>]) -> Self {
         Self {
-            steps: pod_control::delete(picture.job, pods),
-            after: picture.at_work().without(pods),
-            failure: Some(pod_control::delete_failed(picture.job)),
+            steps: pod_control::delete(state.job, pods),
+            after: state.at_work().without(pods),
+            failure: Some(pod_control::delete_failed(state.job)),
             wait: None,
             kind: Kind::Deletes,
         }
     }
 
     /// Takes Pods away that shall not count: without their finalizers first.
-    fn take_away(picture: &Picture<'_>, pods: &[Arc<Pod>]) -> Self {
-        let mut work = Self::delete(picture, pods);
+    fn take_away(state: &JobState<'_>, pods: &[Arc<Pod>]) -> Self {
+        let mut work = Self::delete(state, pods);
         work.steps.insert(0, pods.iter().map(|pod| release(pod)).collect());
         work
     }
 }
 
 /// Ends all that work: the Job has come to its end.
-pub(super) fn stop(picture: &Picture<'_>) -> Work {
-    Work::delete(picture, &picture.active())
+pub(super) fn stop(state: &JobState<'_>) -> Work {
+    Work::delete(state, &state.active())
 }
 
 /// What brings a Job that goes on to the number of Pods it should have.
-pub(super) fn go_on(picture: &Picture<'_>, snapshot: &Snapshot, now: Timestamp) -> Work {
-    let (spec, at_work) = (picture.spec, picture.at_work());
+pub(super) fn go_on(state: &JobState<'_>, snapshot: &Snapshot, now: Timestamp) -> Work {
+    let (spec, at_work) = (state.spec, state.at_work());
     if spec.suspend == Some(true) {
-        let active = picture.active();
-        return if active.is_empty() { Work::nothing(picture) } else { Work::take_away(picture, &active) };
+        let active = state.active();
+        return if active.is_empty() { Work::nothing(state) } else { Work::take_away(state, &active) };
     }
-    let wanted = wanted(picture, at_work.active);
-    let surplus = surplus(picture, at_work.active.saturating_sub(wanted));
+    let wanted = wanted(state, at_work.active);
+    let surplus = surplus(state, at_work.active.saturating_sub(wanted));
     if !surplus.is_empty() {
-        return Work::take_away(picture, &surplus);
+        return Work::take_away(state, &surplus);
     }
     let leaving = if replaces_failed_only(spec) { at_work.terminating } else { 0 };
     let missing = wanted.saturating_sub(at_work.active + leaving).min(PODS_MAX);
     if missing == 0 {
-        return Work::nothing(picture);
+        return Work::nothing(state);
     }
     if spec.backoff_limit_per_index.is_none()
         && let Some(wait) = snapshot.endings.remaining(now)
     {
-        return Work::wait(picture, wait);
+        return Work::wait(state, wait);
     }
-    create(picture, snapshot, missing, now)
+    create(state, snapshot, missing, now)
 }
 
 /// How many Pods should work.
-fn wanted(picture: &Picture<'_>, active: usize) -> usize {
+fn wanted(state: &JobState<'_>, active: usize) -> usize {
     let size = |number: i32| usize::try_from(number).unwrap_or(0);
-    let parallelism = size(picture.spec.parallelism.unwrap_or(1));
-    match picture.spec.completions {
-        Some(completions) => size(completions.saturating_sub(picture.succeeded)).min(parallelism),
+    let parallelism = size(state.spec.parallelism.unwrap_or(1));
+    match state.spec.completions {
+        Some(completions) => size(completions.saturating_sub(state.succeeded)).min(parallelism),
         // One success is enough; those that work may go on.
-        None if picture.succeeded > 0 => active,
+        None if state.succeeded > 0 => active,
         None => parallelism,
     }
 }
 
 /// At least `count` Pods, and all that have no index of their own.
-fn surplus(picture: &Picture<'_>, count: usize) -> Vec<Arc<Pod>> {
-    let mut active = picture.active();
+fn surplus(state: &JobState<'_>, count: usize) -> Vec<Arc<Pod>> {
+    let mut active = state.active();
     active.sort_by_cached_key(|pod| loss(pod));
     let mut chosen = Vec::new();
-    if is_indexed(picture.spec) {
+    if is_indexed(state.spec) {
         // Of those with the same index, the one that is lost most stays.
         let mut seen = std::collections::HashSet::new();
         let (mut left, mut rest) = (Vec::new(), active);
         rest.reverse();
         for pod in rest {
             let is_first =
-                picture.has_place(&pod) && completion_index(&pod).is_some_and(|index| seen.insert(index));
+                state.has_place(&pod) && completion_index(&pod).is_some_and(|index| seen.insert(index));
             if is_first {
                 left.push(pod)
             } else {
@@ -151,52 +151,52 @@ fn loss(pod: &Pod) -> impl Ord + use<> {
     )
 }
 
-fn create(picture: &Picture<'_>, snapshot: &Snapshot, count: usize, now: Timestamp) -> Work {
-    let indexes: Vec<Option<i32>> = if is_indexed(picture.spec) {
-        let missing = missing_indexes(picture, count);
-        let (due, wait) = due(picture, missing, now);
+fn create(state: &JobState<'_>, snapshot: &Snapshot, count: usize, now: Timestamp) -> Work {
+    let indexes: Vec<Option<i32>> = if is_indexed(state.spec) {
+        let missing = missing_indexes(state, count);
+        let (due, wait) = due(state, missing, now);
         match wait {
-            Some(wait) if due.is_empty() => return Work::wait(picture, wait),
+            Some(wait) if due.is_empty() => return Work::wait(state, wait),
             _ => due.into_iter().map(Some).collect(),
         }
     } else {
         vec![None; count]
     };
-    let (mut after, made) = (picture.at_work(), indexes.len());
+    let (mut after, made) = (state.at_work(), indexes.len());
     after.active += made;
     let taken = snapshot.pods.iter().map(|pod| name(&pod.metadata).to_owned()).collect();
-    let mut maker = Maker::new(picture.job, picture.spec, taken, snapshot.revision);
+    let mut maker = Maker::new(state.job, state.spec, taken, snapshot.revision);
     let pods = indexes.into_iter().map(|index| {
-        let replaced = index.and_then(|index| picture.last_failures.get(&index));
+        let replaced = index.and_then(|index| state.last_failures.get(&index));
         maker.make(index, replaced.map(|pod| &**pod))
     });
     Work {
-        steps: pod_control::create(picture.job, pods),
+        steps: pod_control::create(state.job, pods),
         after,
-        failure: Some(pod_control::create_failed(picture.job)),
+        failure: Some(pod_control::create_failed(state.job)),
         wait: None,
         kind: Kind::Creates(made),
     }
 }
 
 /// The lowest indexes on which nobody works, and which have not ended.
-fn missing_indexes(picture: &Picture<'_>, count: usize) -> Vec<i32> {
-    let is_leaving = |pod: &Pod| replaces_failed_only(picture.spec) && is_terminating(pod);
+fn missing_indexes(state: &JobState<'_>, count: usize) -> Vec<i32> {
+    let is_leaving = |pod: &Pod| replaces_failed_only(state.spec) && is_terminating(pod);
     let at_work =
-        picture.pods.iter().filter(|(pod, role)| *role == super::pods::Role::Active || is_leaving(pod));
+        state.pods.iter().filter(|(pod, role)| *role == super::pods::Role::Active || is_leaving(pod));
     let at_work: Indexes = at_work.filter_map(|(pod, _)| completion_index(pod)).collect();
-    let mut settled = picture.succeeded_indexes.union(&at_work);
-    if let Some(failed) = &picture.failed_indexes {
+    let mut settled = state.succeeded_indexes.union(&at_work);
+    if let Some(failed) = &state.failed_indexes {
         settled = settled.union(failed);
     }
-    settled.missing(count, picture.completions())
+    settled.missing(count, state.completions())
 }
 
 /// Those of `indexes` that need not wait, and how long the first of the others has to.
-fn due(picture: &Picture<'_>, indexes: Vec<i32>, now: Timestamp) -> (Vec<i32>, Option<Duration>) {
+fn due(state: &JobState<'_>, indexes: Vec<i32>, now: Timestamp) -> (Vec<i32>, Option<Duration>) {
     let (mut due, mut first) = (Vec::new(), None::<Duration>);
     for index in indexes {
-        let left = picture.last_failures.get(&index).and_then(|pod| {
+        let left = state.last_failures.get(&index).and_then(|pod| {
             backoff::remaining(IndexFailures::before(pod).total() + 1, backoff::finished(pod), now)
         });
         match left {

@@ -3,15 +3,15 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::fixture::{list, noon, parse, render};
 
-const PEER: Pace = Pace::OneIn(Duration::from_secs(10));
-const ALONE: Pace = Pace::Stopped;
+const PEER: EvictionRate = EvictionRate::OneIn(Duration::from_secs(10));
+const ALONE: EvictionRate = EvictionRate::Stopped;
 
-fn check(spec: &str, ready: &str, renewed: &str, pace: Pace, expect: &Expect) {
-    let snapshot = snapshot(spec, ready, renewed, pace);
+fn check(spec: &str, ready: &str, renewed: &str, eviction_rate: EvictionRate, expect: &Expect) {
+    let snapshot = snapshot(spec, ready, renewed, eviction_rate);
     expect.assert_eq(&render(&plan(&snapshot, noon(), |_| None)));
 }
 
-fn snapshot(spec: &str, ready: &str, renewed: &str, pace: Pace) -> Snapshot {
+fn snapshot(spec: &str, ready: &str, renewed: &str, eviction_rate: EvictionRate) -> Snapshot {
     let conditions = if ready.is_empty() {
         String::new()
     } else {
@@ -32,7 +32,7 @@ fn snapshot(spec: &str, ready: &str, renewed: &str, pace: Pace) -> Snapshot {
     Snapshot {
         node: Arc::new(parse(&node)),
         silence: noon().duration_since(renewed).try_into().unwrap(),
-        pace,
+        eviction_rate,
         pods: list(pods),
         options: Arc::default(),
     }
@@ -148,32 +148,34 @@ fn who_has_never_said_anything_has_its_own_time() {
 
 #[test]
 fn pods_are_driven_off_when_it_is_the_nodes_turn() {
-    let check = |taints: &str, pace: Pace, wait: Option<u64>, expect: (&[&str], Option<u64>)| {
-        let snapshot = snapshot(&format!("taints: [{taints}]"), "Unknown", "11:00:00", pace);
-        let plan = plan(&snapshot, noon(), |_| wait.map(Duration::from_secs));
-        let written = plan.actions().find_map(|action| match action {
-            Action::Request(request) if request.resource.plural == "nodes" => {
-                Some(request.body["spec"]["taints"].clone())
-            }
-            _ => None,
-        });
-        let text = |taint: &Value| format!("{}:{}", taint["key"], taint["effect"]).replace('"', "");
-        let found: Vec<String> = written.iter().flat_map(|all| all.as_array().unwrap()).map(text).collect();
-        let found: Vec<&str> =
-            found.iter().map(|text| text.trim_start_matches("node.kubernetes.io/")).collect();
-        let again = plan.requeue_after.map(|delay| delay.as_secs());
-        assert_eq!((found.as_slice(), again), expect, "{taints} {pace:?} {wait:?}");
-    };
+    let check =
+        |taints: &str, eviction_rate: EvictionRate, wait: Option<u64>, expect: (&[&str], Option<u64>)| {
+            let snapshot = snapshot(&format!("taints: [{taints}]"), "Unknown", "11:00:00", eviction_rate);
+            let plan = plan(&snapshot, noon(), |_| wait.map(Duration::from_secs));
+            let written = plan.actions().find_map(|action| match action {
+                Action::Request(request) if request.resource.plural == "nodes" => {
+                    Some(request.body["spec"]["taints"].clone())
+                }
+                _ => None,
+            });
+            let text = |taint: &Value| format!("{}:{}", taint["key"], taint["effect"]).replace('"', "");
+            let found: Vec<String> =
+                written.iter().flat_map(|all| all.as_array().unwrap()).map(text).collect();
+            let found: Vec<&str> =
+                found.iter().map(|text| text.trim_start_matches("node.kubernetes.io/")).collect();
+            let again = plan.requeue_after.map(|delay| delay.as_secs());
+            assert_eq!((found.as_slice(), again), expect, "{taints} {eviction_rate:?} {wait:?}");
+        };
     let (gone, both) =
         ("unreachable:NoSchedule", ["unreachable:NoSchedule", "unreachable:NoExecute"].as_slice());
     check("", PEER, None, (both, None));
     check("", PEER, Some(7), (&[gone], Some(7)));
-    check("", Pace::Paused, None, (&[gone], None));
+    check("", EvictionRate::Paused, None, (&[gone], None));
     check("", ALONE, None, (&[gone], None));
     // It has begun: another taint takes the place of the one that is there.
     let begun = "{key: node.kubernetes.io/not-ready, effect: NoExecute}";
     check(begun, PEER, Some(7), (both, None));
-    check(begun, Pace::Paused, Some(7), (both, None));
+    check(begun, EvictionRate::Paused, Some(7), (both, None));
     check(begun, ALONE, Some(7), (&[gone], None));
     let done = "{key: node.kubernetes.io/unreachable, effect: NoSchedule}, {key: node.kubernetes.io/unreachable, effect: NoExecute}";
     check(done, PEER, Some(7), (&[], None));

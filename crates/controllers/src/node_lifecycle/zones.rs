@@ -23,7 +23,7 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
 /// The rate at which Pods may be driven off nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum EvictionRate {
     /// One node in so much time.
     OneIn(Duration),
     /// No more nodes than those that it has happened to.
@@ -107,12 +107,12 @@ impl Zones {
     }
 
     /// How fast Pods may be driven off the nodes of the zone of `node`.
-    pub(super) fn pace(&self, node: &Node, options: &Options) -> Pace {
+    pub(super) fn eviction_rate(&self, node: &Node, options: &Options) -> EvictionRate {
         let zones = &self.0.lock().zones;
         if !zones.is_empty() && zones.values().all(|count| count.ready == 0) {
-            return Pace::Stopped;
+            return EvictionRate::Stopped;
         }
-        pace(zones.get(&owned(zone_of(node))).copied().unwrap_or_default(), options)
+        eviction_rate(zones.get(&owned(zone_of(node))).copied().unwrap_or_default(), options)
     }
 }
 
@@ -120,7 +120,7 @@ fn owned((region, zone): (&str, &str)) -> Zone {
     (region.to_owned(), zone.to_owned())
 }
 
-fn pace(zone: Count, options: &Options) -> Pace {
+fn eviction_rate(zone: Count, options: &Options) -> EvictionRate {
     let Count { ready, unready } = zone;
     let all = ready + unready;
     let unready_share = unready as f64 / all.max(1) as f64;
@@ -128,16 +128,16 @@ fn pace(zone: Count, options: &Options) -> Pace {
         ready > 0 && unready > UNREADY_NODES_MAX && unready_share >= options.unhealthy_zone_threshold;
     match is_unhealthy {
         true if all > options.large_cluster_size_threshold => of_rate(options.secondary_node_eviction_rate),
-        true => Pace::Paused,
+        true => EvictionRate::Paused,
         false => of_rate(options.node_eviction_rate),
     }
 }
 
 /// Of so many nodes a second.
-fn of_rate(rate: f64) -> Pace {
+fn of_rate(rate: f64) -> EvictionRate {
     match Duration::try_from_secs_f64(1.0 / rate) {
-        Ok(period) if rate > 0.0 => Pace::OneIn(period),
-        _ => Pace::Paused,
+        Ok(period) if rate > 0.0 => EvictionRate::OneIn(period),
+        _ => EvictionRate::Paused,
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     /// Zones by how many of their nodes are ready and are not; the node is one of the first that is not.
-    fn check(what: &str, zones: &[(&str, usize, usize)], expect: Pace) {
+    fn check(what: &str, zones: &[(&str, usize, usize)], expect: EvictionRate) {
         let of = |(zone, ready, unready): &(&str, usize, usize)| {
             let mut nodes = vec![node(zone, "True"); *ready];
             nodes.extend(vec![node(zone, "Unknown"); *unready]);
@@ -194,30 +194,30 @@ mod tests {
         };
         let own = node(zones[0].0, "Unknown");
         let zones = numbered(zones.iter().flat_map(of));
-        assert_eq!(zones.pace(&own, &Options::default()), expect, "{what}");
+        assert_eq!(zones.eviction_rate(&own, &Options::default()), expect, "{what}");
     }
 
     #[test]
     fn the_more_of_a_zone_is_gone_the_less_is_believed() {
-        check("one of many", &[("a", 9, 1)], Pace::OneIn(PERIOD));
-        check("most, but few", &[("a", 1, 2)], Pace::OneIn(PERIOD));
-        check("less than the threshold", &[("a", 50, 50)], Pace::OneIn(PERIOD));
-        check("a small zone", &[("a", 22, 28)], Pace::Paused);
-        check("at the threshold", &[("a", 9, 11)], Pace::Paused);
-        check("a large zone", &[("a", 22, 29)], Pace::OneIn(SLOW_PERIOD));
-        check("a whole zone", &[("a", 0, 3), ("b", 1, 0)], Pace::OneIn(PERIOD));
-        check("beside a broken zone", &[("b", 9, 1), ("a", 0, 9)], Pace::OneIn(PERIOD));
-        check("all zones", &[("a", 0, 3), ("b", 0, 1)], Pace::Stopped);
-        check("the only one", &[("", 0, 1)], Pace::Stopped);
+        check("one of many", &[("a", 9, 1)], EvictionRate::OneIn(PERIOD));
+        check("most, but few", &[("a", 1, 2)], EvictionRate::OneIn(PERIOD));
+        check("less than the threshold", &[("a", 50, 50)], EvictionRate::OneIn(PERIOD));
+        check("a small zone", &[("a", 22, 28)], EvictionRate::Paused);
+        check("at the threshold", &[("a", 9, 11)], EvictionRate::Paused);
+        check("a large zone", &[("a", 22, 29)], EvictionRate::OneIn(SLOW_PERIOD));
+        check("a whole zone", &[("a", 0, 3), ("b", 1, 0)], EvictionRate::OneIn(PERIOD));
+        check("beside a broken zone", &[("b", 9, 1), ("a", 0, 9)], EvictionRate::OneIn(PERIOD));
+        check("all zones", &[("a", 0, 3), ("b", 0, 1)], EvictionRate::Stopped);
+        check("the only one", &[("", 0, 1)], EvictionRate::Stopped);
     }
 
     #[test]
     fn rates_are_periods_and_no_rate_is_none() {
         for (rate, expect) in [
-            (0.1, Pace::OneIn(Duration::from_secs(10))),
-            (2.0, Pace::OneIn(Duration::from_millis(500))),
-            (0.0, Pace::Paused),
-            (f64::MIN_POSITIVE, Pace::Paused),
+            (0.1, EvictionRate::OneIn(Duration::from_secs(10))),
+            (2.0, EvictionRate::OneIn(Duration::from_millis(500))),
+            (0.0, EvictionRate::Paused),
+            (f64::MIN_POSITIVE, EvictionRate::Paused),
         ] {
             assert_eq!(of_rate(rate), expect, "{rate}");
         }
@@ -228,10 +228,10 @@ mod tests {
         let mut excluded = node("a", "Unknown");
         excluded.metadata.labels.get_or_insert_default().insert(EXCLUDED.to_owned(), String::new());
         let alone = numbered([excluded.clone()]);
-        assert_eq!(alone.pace(&excluded, &Options::default()), Pace::OneIn(PERIOD));
+        assert_eq!(alone.eviction_rate(&excluded, &Options::default()), EvictionRate::OneIn(PERIOD));
         let others = [node("a", "Unknown"), node("b", "True")];
         let zones = numbered(vec![excluded.clone(); 3].into_iter().chain(others));
-        assert_eq!(zones.pace(&excluded, &Options::default()), Pace::OneIn(PERIOD));
+        assert_eq!(zones.eviction_rate(&excluded, &Options::default()), EvictionRate::OneIn(PERIOD));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use controller::load_balancer::{NODE_ADDRESSES, is_candidate, is_ready};
 use k8s_openapi::api::core::v1::{Node, Service};
 use machinery::net::Family;
 
-use super::places::Places;
+use super::port_owners::PortOwners;
 use super::{Given, Refusal, Snapshot, families, ingress, is_local, service_of, spec_of};
 use crate::object::{key, name};
 
@@ -59,15 +59,19 @@ fn nodes_with_endpoints<'a>(service: &Service, snapshot: &'a Snapshot) -> BTreeS
 }
 
 /// Gives the addresses of Nodes, and takes the Service's ports there.
-pub(super) fn give(service: &Service, snapshot: &Snapshot, places: &mut Places) -> Result<Given, Refusal> {
+pub(super) fn give(
+    service: &Service,
+    snapshot: &Snapshot,
+    owners: &mut PortOwners,
+) -> Result<Given, Refusal> {
     let mut nodes = candidates(&snapshot.nodes);
     if nodes.is_empty() {
         return Err(Refusal::NoNodes);
     }
-    if let Some(conflict) = places.conflict(service) {
+    if let Some(conflict) = owners.conflict(service) {
         return Err(Refusal::Failed(conflict));
     }
-    places.take(service);
+    owners.take(service);
     if is_local(service) {
         let with_endpoints = nodes_with_endpoints(service, snapshot);
         nodes.retain(|node| with_endpoints.contains(name(&node.metadata)));
@@ -81,7 +85,7 @@ pub(super) fn give(service: &Service, snapshot: &Snapshot, places: &mut Places) 
     nodes.retain(|node| {
         let has = |kind| addresses(node, kind, &families).iter().any(|ip| current.contains(ip));
         // Who was there first stays.
-        let conflict = places
+        let conflict = owners
             .conflict_on(service, name(&node.metadata))
             .filter(|_| !has("InternalIP") && !has("ExternalIP"));
         let is_free = conflict.is_none();

@@ -282,7 +282,7 @@ fn a_node_whose_port_a_pod_has_is_left_out_unless_the_service_was_there_first() 
           {metadata: {namespace: p, name: udp}, spec: {nodeName: b, containers: [{name: c, ports: [{containerPort: 1, hostPort: 80, protocol: UDP}]}]}}]",
     );
     let with_pods = |service: &str, nodes: &str| Snapshot {
-        host_ports: pods.iter().flat_map(|pod| places::host_ports(pod)).collect(),
+        host_ports: pods.iter().flat_map(|pod| port_owners::host_ports(pod)).collect(),
         ..snapshot(service, nodes, "")
     };
     let new = service("web", 0, ["", PORT_80, ""]);

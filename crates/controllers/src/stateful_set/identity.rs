@@ -75,8 +75,8 @@ pub(super) fn pod(
     WholePod { metadata, spec: Some(pod_spec), status: None }
 }
 
-/// Gives `pod` the identity that it should have; nothing if it has it. Not all of the Pod is known here (`unread.rs`), so only
-/// what is to be otherwise is written.
+/// Gives `pod` the identity that it should have; nothing if it has it. Not all of the Pod is known here (`transform.rs`), so
+/// only what is to be otherwise is written.
 pub(super) fn correction(
     set: &StatefulSet,
     spec: &StatefulSetSpec,

@@ -11,9 +11,9 @@ use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::Pod as WholePod;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
+use crate::int_or_percent::{Rounding, resolve};
 use crate::object::{is_deleting, name, namespace, uid};
 use crate::pod::{Availability, is_finished, phase};
-use crate::share::{Rounding, resolve};
 use crate::stateful_set::claims::{Blocked, PodClaims};
 use crate::stateful_set::identity::{correction, ordinal, pod, pod_name, revision, start};
 use crate::stateful_set::status::running;

@@ -11,9 +11,9 @@ use schema::rules::Validation;
 use serde::Serialize;
 
 use super::evaluate;
-use super::place::{Place, Root};
+use super::messages::Told;
 use super::rule::{Compiled, Rule, Work};
-use super::told::Told;
+use super::schema_node::{Root, SchemaNode};
 
 /// What one rule may cost by estimate.
 const RULE_COST_MAX: u64 = 10_000_000;
@@ -29,12 +29,12 @@ pub struct Cel;
 impl Expressions for Cel {
     fn check(&self, version: &VersionSchema<'_>) -> FieldErrors {
         let path = Path::new(version.path);
-        let mut place = Place::of(version.schema, Root::Resource);
-        if !place.has_rules {
+        let mut node = SchemaNode::of(version.schema, Root::Resource);
+        if !node.has_rules {
             return FieldErrors::new();
         }
         let mut work = Work::default();
-        place.compile(&mut work);
+        node.compile(&mut work);
         let mut told = Told::default();
         if work.is_too_much() {
             let why = "the x-kubernetes-validations of the schema take too long to compile: have fewer, or at fewer places above one another";
@@ -42,10 +42,10 @@ impl Expressions for Cel {
             return told.into_errors();
         }
         // Whether all have been looked at is told by the errors.
-        let (Some(_) | None) = defaults(&place, &path, RUNTIME_BUDGET, &mut told);
+        let (Some(_) | None) = defaults(&node, &path, RUNTIME_BUDGET, &mut told);
         if told.is_empty() {
             let mut check = Check { told, is_unchanged: version.is_unchanged, total: 0, most: Vec::new() };
-            check.place(&place, &path, Context { times_max: Some(1), apart: None });
+            check.node(&node, &path, Context { times_max: Some(1), apart: None });
             check.all(&path);
             told = check.told;
         }
@@ -54,24 +54,24 @@ impl Expressions for Cel {
 }
 
 /// Whether defaults keep the rules about them; nothing is filled into the values of maps. What is left of the budget.
-fn defaults(place: &Place, path: &Path, budget: u64, told: &mut Told) -> Option<u64> {
+fn defaults(node: &SchemaNode, path: &Path, budget: u64, told: &mut Told) -> Option<u64> {
     let mut left = budget;
-    if !place.has_rules {
+    if !node.has_rules {
         return Some(left);
     }
-    if let Some(value) = &place.default {
-        left = evaluate::default(place, &path.child("default"), value, left, told)?;
+    if let Some(value) = &node.default {
+        left = evaluate::default(node, &path.child("default"), value, left, told)?;
     }
-    if let Some(items) = &place.items {
+    if let Some(items) = &node.items {
         left = defaults(items, &path.child("items"), left, told)?;
     }
-    for (name, part) in &place.properties {
+    for (name, part) in &node.properties {
         left = defaults(part, &path.child("properties").key(name), left, told)?;
     }
     Some(left)
 }
 
-/// What there is to know of a place beside itself.
+/// What there is to know of a node beside itself.
 #[derive(Clone, Copy)]
 struct Context<'c> {
     /// How often it can be there; `None` if nobody says.
@@ -92,39 +92,39 @@ struct Check {
 
 impl Check {
     /// What is below comes first, as upstream tells it.
-    fn place(&mut self, place: &Place, path: &Path, context: Context<'_>) {
-        if !place.has_rules {
+    fn node(&mut self, node: &SchemaNode, path: &Path, context: Context<'_>) {
+        if !node.has_rules {
             return;
         }
-        let times_max = match (context.times_max, place.times_max) {
+        let times_max = match (context.times_max, node.times_max) {
             (Some(times), Some(each)) => Some(times.saturating_mul(each)),
             _ => None,
         };
         let below = Context { times_max, ..context };
-        if let Some(values) = &place.values {
-            self.place(values, &path.child("additionalProperties"), below);
+        if let Some(values) = &node.values {
+            self.node(values, &path.child("additionalProperties"), below);
         }
-        for (name, part) in &place.properties {
-            self.place(part, &path.child("properties").key(name), below);
+        for (name, part) in &node.properties {
+            self.node(part, &path.child("properties").key(name), below);
         }
-        if let Some(items) = &place.items {
-            let apart = if place.keys.is_some() { below.apart } else { below.apart.or(Some(path)) };
-            self.place(items, &path.child("items"), Context { apart, ..below });
+        if let Some(items) = &node.items {
+            let apart = if node.keys.is_some() { below.apart } else { below.apart.or(Some(path)) };
+            self.node(items, &path.child("items"), Context { apart, ..below });
         }
-        self.rules(place, path, context);
+        self.rules(node, path, context);
     }
 
-    fn rules(&mut self, place: &Place, path: &Path, context: Context<'_>) {
-        if place.rules.is_empty() {
+    fn rules(&mut self, node: &SchemaNode, path: &Path, context: Context<'_>) {
+        if node.rules.is_empty() {
             return;
         }
         let all = path.child("x-kubernetes-validations");
-        let Some(declared) = &place.declared else {
+        let Some(declared) = &node.declared else {
             let why = "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
             self.told.push(|| FieldError::internal(&all, why));
             return;
         };
-        for (index, rule) in place.rules.iter().enumerate() {
+        for (index, rule) in node.rules.iter().enumerate() {
             let path = all.index(index);
             match &rule.outcome {
                 Some(Ok(compiled)) => self.compiled(rule, compiled, &path, (declared, context)),

@@ -9,24 +9,24 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::place::Place;
+use super::schema_node::SchemaNode;
 
 /// A value, and what stood in its place before.
 #[derive(Debug)]
 pub(super) struct Pair<'v> {
-    place: &'v Place,
+    node: &'v SchemaNode,
     new: &'v Value,
     old: &'v Value,
     is_same: OnceCell<bool>,
 }
 
 impl<'v> Pair<'v> {
-    pub(super) fn new(place: &'v Place, new: &'v Value, old: &'v Value) -> Self {
-        Self { place, new, old, is_same: OnceCell::new() }
+    pub(super) fn new(node: &'v SchemaNode, new: &'v Value, old: &'v Value) -> Self {
+        Self { node, new, old, is_same: OnceCell::new() }
     }
 
     fn is_same(&self) -> bool {
-        *self.is_same.get_or_init(|| is_same(Some(self.place), self.new, self.old))
+        *self.is_same.get_or_init(|| is_same(Some(self.node), self.new, self.old))
     }
 }
 
@@ -67,8 +67,8 @@ pub(super) struct OldElements<'v> {
 
 impl<'v> OldElements<'v> {
     /// Those of a list whose elements can be told apart. Of several with the same keys the first one counts.
-    pub(super) fn of(place: &'v Place, old: Option<&'v Value>) -> Option<Self> {
-        let keys = place.keys.as_deref()?;
+    pub(super) fn of(node: &'v SchemaNode, old: Option<&'v Value>) -> Option<Self> {
+        let keys = node.keys.as_deref()?;
         let mut elements = HashMap::new();
         for element in old?.as_array()? {
             if let Some(object) = element.as_object() {
@@ -95,14 +95,14 @@ fn key(keys: &[String], element: &Map<String, Value>) -> String {
 }
 
 /// Whether two values are the same. What the schema does not have is never known to be.
-fn is_same(place: Option<&Place>, new: &Value, old: &Value) -> bool {
+fn is_same(node: Option<&SchemaNode>, new: &Value, old: &Value) -> bool {
     match (new, old) {
         (Value::Array(new_elements), Value::Array(old_elements)) => {
             if new_elements.len() != old_elements.len() {
                 return false;
             }
-            let Some(place) = place else { return new == old };
-            match (OldElements::of(place, Some(old)), place.items.as_deref()) {
+            let Some(node) = node else { return new == old };
+            match (OldElements::of(node, Some(old)), node.items.as_deref()) {
                 (Some(known), Some(items)) => new_elements.iter().all(|element| {
                     known.of_element(element).is_some_and(|old| is_same(Some(items), element, old))
                 }),
@@ -111,8 +111,8 @@ fn is_same(place: Option<&Place>, new: &Value, old: &Value) -> bool {
         }
         (Value::Object(new), Value::Object(old)) => {
             let part = |name: &str| {
-                let place = place?;
-                place.properties.get(name).or(place.values.as_deref())
+                let node = node?;
+                node.properties.get(name).or(node.values.as_deref())
             };
             new.len() == old.len()
                 && new.iter().all(|(name, value)| {

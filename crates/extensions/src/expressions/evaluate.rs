@@ -11,9 +11,9 @@ use machinery::field::{FieldError, FieldErrors, Path};
 use serde_json::{Map, Value};
 
 use super::correlation::{Correlation, OldElements, Pair};
-use super::place::Place;
+use super::messages::Told;
 use super::rule::{Compiled, Rule};
-use super::told::Told;
+use super::schema_node::SchemaNode;
 
 /// Bytes of a message that is computed.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
@@ -25,19 +25,19 @@ const NO_TYPE: &str =
 const TOO_MUCH: &str = "rule compile error: the rules of the schema take too long to compile";
 
 /// What the rules say of a whole object.
-pub(super) fn object(place: &Place, new: &Value, old: Option<&Value>) -> FieldErrors {
+pub(super) fn object(node: &SchemaNode, new: &Value, old: Option<&Value>) -> FieldErrors {
     let mut run = Run { budget: Budget::new(RUNTIME_BUDGET), told: Told::default() };
-    let pair = old.map(|old| Pair::new(place, new, old));
+    let pair = old.map(|old| Pair::new(node, new, old));
     // Whether all has been looked at is told by the errors.
     let (ControlFlow::Continue(()) | ControlFlow::Break(())) =
-        run.visit(place, &Path::default(), Seen { new, old }, Correlation::root(pair.as_ref()));
+        run.visit(node, &Path::default(), Seen { new, old }, Correlation::root(pair.as_ref()));
     run.told.into_errors()
 }
 
 /// What the rules say of a default, where it was already and where there was nothing before; and what is left of the budget,
 /// `None` if no more rules may be run.
 pub(super) fn default(
-    place: &Place,
+    node: &SchemaNode,
     path: &Path,
     value: &Value,
     budget: u64,
@@ -46,7 +46,7 @@ pub(super) fn default(
     let (mut left, before) = (budget, told.count());
     for old in [Some(value), None] {
         let mut run = Run { budget: Budget::new(budget), told: std::mem::take(told) };
-        let flow = run.visit(place, path, Seen { new: value, old }, Correlation::default());
+        let flow = run.visit(node, path, Seen { new: value, old }, Correlation::default());
         *told = run.told;
         if flow.is_break() {
             return None;
@@ -75,31 +75,31 @@ struct Run {
 impl Run {
     fn visit(
         &mut self,
-        place: &Place,
+        node: &SchemaNode,
         path: &Path,
         seen: Seen<'_>,
         correlation: Correlation<'_>,
     ) -> ControlFlow<()> {
-        if !place.has_rules || seen.new.is_null() {
+        if !node.has_rules || seen.new.is_null() {
             return ControlFlow::Continue(());
         }
-        self.rules(place, path, seen, correlation)?;
+        self.rules(node, path, seen, correlation)?;
         match seen.new {
-            Value::Array(elements) => self.elements(place, path, (elements, seen.old), correlation),
-            Value::Object(fields) => self.fields(place, path, (fields, seen.old), correlation),
+            Value::Array(elements) => self.elements(node, path, (elements, seen.old), correlation),
+            Value::Object(fields) => self.fields(node, path, (fields, seen.old), correlation),
             _ => ControlFlow::Continue(()),
         }
     }
 
     fn elements(
         &mut self,
-        place: &Place,
+        node: &SchemaNode,
         path: &Path,
         (elements, old): (&[Value], Option<&Value>),
         correlation: Correlation<'_>,
     ) -> ControlFlow<()> {
-        let Some(items) = place.items.as_deref() else { return ControlFlow::Continue(()) };
-        let known = OldElements::of(place, old);
+        let Some(items) = node.items.as_deref() else { return ControlFlow::Continue(()) };
+        let known = OldElements::of(node, old);
         for (index, new) in elements.iter().enumerate() {
             let old = known.as_ref().and_then(|known| known.of_element(new));
             let pair = old.map(|old| Pair::new(items, new, old));
@@ -110,26 +110,26 @@ impl Run {
 
     fn fields(
         &mut self,
-        place: &Place,
+        node: &SchemaNode,
         path: &Path,
         (fields, old): (&Map<String, Value>, Option<&Value>),
         correlation: Correlation<'_>,
     ) -> ControlFlow<()> {
         for (name, new) in fields {
             let old = old.and_then(|old| old.get(name));
-            let visit = |run: &mut Self, part: &Place, path: &Path| {
+            let visit = |run: &mut Self, part: &SchemaNode, path: &Path| {
                 let pair = old.map(|old| Pair::new(part, new, old));
                 let is_kind = correlation.is_root() && matches!(name.as_str(), "apiVersion" | "kind");
                 let correlation =
                     if is_kind { Correlation::default() } else { correlation.part(pair.as_ref()) };
                 run.visit(part, path, Seen { new, old }, correlation)
             };
-            if let Some(values) = place.values.as_deref().filter(|values| values.has_rules) {
+            if let Some(values) = node.values.as_deref().filter(|values| values.has_rules) {
                 visit(self, values, &path.key(name))?;
             }
             // What rules cannot see has none that are evaluated, either.
-            let is_visible = |part: &&Place| part.declared.is_some() || escape(name).is_none();
-            if let Some(part) = place.properties.get(name).filter(|part| part.has_rules).filter(is_visible) {
+            let is_visible = |part: &&SchemaNode| part.declared.is_some() || escape(name).is_none();
+            if let Some(part) = node.properties.get(name).filter(|part| part.has_rules).filter(is_visible) {
                 visit(self, part, &path.child(name))?;
             }
         }
@@ -138,20 +138,20 @@ impl Run {
 
     fn rules(
         &mut self,
-        place: &Place,
+        node: &SchemaNode,
         path: &Path,
         seen: Seen<'_>,
         correlation: Correlation<'_>,
     ) -> ControlFlow<()> {
-        if place.rules.is_empty() {
+        if node.rules.is_empty() {
             return ControlFlow::Continue(());
         }
-        let Some(declared) = &place.declared else {
-            self.told.push(|| FieldError::invalid(path, &*place.ty, NO_TYPE));
+        let Some(declared) = &node.declared else {
+            self.told.push(|| FieldError::invalid(path, &*node.ty, NO_TYPE));
             return ControlFlow::Continue(());
         };
         if self.budget.remaining() == 0 {
-            self.told.push(|| FieldError::invalid(path, &*place.ty, NO_BUDGET));
+            self.told.push(|| FieldError::invalid(path, &*node.ty, NO_BUDGET));
             return ControlFlow::Break(());
         }
         let old = seen.old.filter(|old| !old.is_null()).map(|old| CelValue::declared(old, declared));
@@ -163,18 +163,18 @@ impl Run {
             Some(old) => new.with("oldSelf", old),
             None => new,
         };
-        let at = At { place, path, new: seen.new, correlation, values: &plain };
-        for rule in &place.rules {
+        let at = At { node, path, new: seen.new, correlation, values: &plain };
+        for rule in &node.rules {
             let compiled = match &rule.outcome {
                 Some(Ok(compiled)) => compiled,
                 Some(Err(why)) => {
                     let why = || format!("rule compile error: {why}");
-                    self.told.push(|| FieldError::invalid(path, &*place.ty, &why()));
+                    self.told.push(|| FieldError::invalid(path, &*node.ty, &why()));
                     continue;
                 }
                 None if rule.validation.rule.trim().is_empty() => continue,
                 None => {
-                    self.told.push(|| FieldError::invalid(path, &*place.ty, TOO_MUCH));
+                    self.told.push(|| FieldError::invalid(path, &*node.ty, TOO_MUCH));
                     return ControlFlow::Break(());
                 }
             };
@@ -197,7 +197,7 @@ impl Run {
             Ok(CelValue::Bool(true)) => return ControlFlow::Continue(()),
             Ok(_) => return self.broken(at, rule, compiled),
             Err(EvalError::Budget) => {
-                self.told.push(|| FieldError::invalid(at.path, &*at.place.ty, NO_BUDGET));
+                self.told.push(|| FieldError::invalid(at.path, &*at.node.ty, NO_BUDGET));
                 return ControlFlow::Break(());
             }
             Err(why @ EvalError::CostLimit) => {
@@ -205,7 +205,7 @@ impl Run {
                     "'{why}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
                     rule.shown()
                 );
-                self.told.push(|| FieldError::invalid(at.path, &*at.place.ty, &detail));
+                self.told.push(|| FieldError::invalid(at.path, &*at.node.ty, &detail));
                 return ControlFlow::Break(());
             }
             Err(why) => {
@@ -218,7 +218,7 @@ impl Run {
                 }
             }
         };
-        self.told.push(|| FieldError::invalid(at.path, &*at.place.ty, &detail));
+        self.told.push(|| FieldError::invalid(at.path, &*at.node.ty, &detail));
         ControlFlow::Continue(())
     }
 
@@ -242,7 +242,7 @@ impl Run {
             Ok(None) if rule.validation.message.is_empty() => format!("failed rule: {}", rule.shown()),
             Ok(None) => rule.shown().to_owned(),
             Err(why) => {
-                self.told.push(|| FieldError::invalid(&path, &*at.place.ty, &why));
+                self.told.push(|| FieldError::invalid(&path, &*at.node.ty, &why));
                 return ControlFlow::Break(());
             }
         };
@@ -253,7 +253,7 @@ impl Run {
 
 /// Where a rule is evaluated.
 struct At<'r> {
-    place: &'r Place,
+    node: &'r SchemaNode,
     path: &'r Path,
     new: &'r Value,
     correlation: Correlation<'r>,
@@ -263,7 +263,7 @@ struct At<'r> {
 
 fn of_reason(path: &Path, at: &At<'_>, detail: &str, reason: &str) -> FieldError {
     // What has parts is not shown: it may be very large.
-    let is_shown = !matches!(&*at.place.ty, "object" | "array");
+    let is_shown = !matches!(&*at.node.ty, "object" | "array");
     match reason {
         "FieldValueForbidden" => FieldError::forbidden(path, detail),
         "FieldValueRequired" => FieldError::required(path, detail),

@@ -36,7 +36,7 @@ impl Work {
     }
 }
 
-/// A rule of a place.
+/// A rule of a node.
 #[derive(Debug)]
 pub(super) struct Rule {
     /// As it is written.
@@ -73,7 +73,7 @@ impl Rule {
         if message.is_empty() { rule.trim() } else { message.trim() }
     }
 
-    /// Compiles the rules of a place whose values are of a type.
+    /// Compiles the rules of a node whose values are of a type.
     pub(super) fn compile_all(rules: &mut [Self], declared: &Declared, work: &mut Work) {
         if work.is_too_much() {
             return;

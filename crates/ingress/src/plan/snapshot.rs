@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::ports::Ports;
 use crate::certificates::Checked;
-use crate::gateway::{Gateway, GatewayClass, GrpcRoute, HttpRoute, Known, ReferenceGrant};
+use crate::gateway::{Gateway, GatewayClass, GatewayInformers, GrpcRoute, HttpRoute, ReferenceGrant};
 use crate::matching::Patterns;
 
 /// What names the Service of an EndpointSlice.
@@ -60,7 +60,7 @@ pub struct GatewayObjects {
 
 impl GatewayObjects {
     /// The snapshot of what is known now.
-    pub fn of(known: &Known, namespaces: Vec<Arc<Namespace>>) -> Self {
+    pub fn of(known: &GatewayInformers, namespaces: Vec<Arc<Namespace>>) -> Self {
         let named = namespaces.into_iter().map(|one| (one.metadata.name.clone().unwrap_or_default(), one));
         Self {
             classes: known.classes.informer().list(),

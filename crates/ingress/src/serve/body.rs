@@ -32,10 +32,10 @@ impl Progress {
     }
 
     /// Ends when nothing went on for so long.
-    pub(super) async fn stalls(&self, patience: Duration) {
+    pub(super) async fn stalls(&self, timeout: Duration) {
         loop {
             let last = *self.0.lock();
-            tokio::time::sleep_until(last + patience).await;
+            tokio::time::sleep_until(last + timeout).await;
             if *self.0.lock() == last {
                 return;
             }
@@ -56,7 +56,7 @@ pub(super) enum UploadError {
 pub(super) struct Upload {
     from: Origin,
     progress: Progress,
-    patience: Duration,
+    timeout: Duration,
     /// Waits for the next piece; `None` while one is there.
     waiting: Option<Pin<Box<Sleep>>>,
     copies: Vec<mpsc::Sender<Piece>>,
@@ -76,8 +76,8 @@ enum Origin {
 }
 
 impl Upload {
-    pub(super) fn new(from: Incoming, progress: Progress, patience: Duration) -> Self {
-        Self { from: Origin::Client(from), progress, patience, waiting: None, copies: Vec::new() }
+    pub(super) fn new(from: Incoming, progress: Progress, timeout: Duration) -> Self {
+        Self { from: Origin::Client(from), progress, timeout, waiting: None, copies: Vec::new() }
     }
 
     /// The same body once more, as it comes.
@@ -85,9 +85,9 @@ impl Upload {
         let (sender, pieces) = mpsc::channel(COPY_PIECES_MAX);
         let (size, is_over) = (self.size_hint(), self.is_end_stream());
         self.copies.push(sender);
-        let (progress, patience) = (Progress::begin(), self.patience);
+        let (progress, timeout) = (Progress::begin(), self.timeout);
         let from = Origin::Copy { pieces, size, is_over };
-        Self { from, progress, patience, waiting: None, copies: Vec::new() }
+        Self { from, progress, timeout, waiting: None, copies: Vec::new() }
     }
 
     /// Whether nobody knows how long it is.
@@ -150,8 +150,8 @@ impl Body for Upload {
             }
             return Poll::Ready(frame);
         }
-        let patience = this.patience;
-        let waiting = this.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let timeout = this.timeout;
+        let waiting = this.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         // While the client is waited for, the backend is not.
         this.progress.goes_on();
         waiting.as_mut().poll(context).map(|()| Some(Err(UploadError::Slow)))

@@ -46,12 +46,12 @@ pub(super) enum Sender {
 pub(super) struct Dialer {
     target: Target,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    patience: Duration,
+    timeout: Duration,
     tasks: Tasks,
 }
 
 impl Dialer {
-    pub(super) fn new(target: Target, patience: Duration, tasks: Tasks) -> Result<Self, ConnectError> {
+    pub(super) fn new(target: Target, timeout: Duration, tasks: Tasks) -> Result<Self, ConnectError> {
         let tls = match &target.protocol {
             Protocol::Http1 | Protocol::H2c => None,
             Protocol::Tls { name, authority } => {
@@ -62,12 +62,12 @@ impl Dialer {
                 Some((connector, name))
             }
         };
-        Ok(Self { target, tls, patience, tasks })
+        Ok(Self { target, tls, timeout, tasks })
     }
 
-    /// Connects, all in one stretch of patience.
+    /// Connects, all within one time-out.
     pub(super) async fn dial(&self) -> Result<Sender, ConnectError> {
-        let dialled = tokio::time::timeout(self.patience, self.connect()).await;
+        let dialled = tokio::time::timeout(self.timeout, self.connect()).await;
         dialled.unwrap_or(Err(ConnectError::Slow))
     }
 

@@ -52,8 +52,8 @@ enum Tried {
 }
 
 impl Endpoint {
-    pub(super) fn new(target: Target, patience: Duration, tasks: &Tasks) -> Self {
-        let dialer = Dialer::new(target.clone(), patience, tasks.clone());
+    pub(super) fn new(target: Target, timeout: Duration, tasks: &Tasks) -> Self {
+        let dialer = Dialer::new(target.clone(), timeout, tasks.clone());
         Self { target, dialer, tasks: tasks.clone(), kept: Mutex::default() }
     }
 

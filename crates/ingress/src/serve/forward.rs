@@ -25,7 +25,7 @@ use crate::filters::{Came, Redirect};
 use crate::matching::Facts;
 use crate::router::Question;
 use crate::scheme::Scheme;
-use crate::table::{Action, Entrance, Forward, Patience, Plain, Weighted};
+use crate::table::{Action, Entrance, Forward, Plain, Timeouts, Weighted};
 
 /// Where a request came in.
 #[derive(Clone, Debug)]
@@ -180,7 +180,7 @@ async fn forward(
     if chosen.pool.endpoints.is_empty() {
         return text(chosen.backend.backend.absent, "the service has no ready endpoints");
     }
-    let (began, patience) = (Instant::now(), &chosen.live.route.patience);
+    let (began, timeouts) = (Instant::now(), &chosen.live.route.timeouts);
     let switching = (asked.switch == Switch::WebSocket).then(|| hyper::upgrade::on(&mut request));
     if change(chosen, from, asked, &mut request).is_err() {
         return text(StatusCode::BAD_REQUEST, "the path is not valid");
@@ -189,14 +189,14 @@ async fn forward(
         headers::switch_to_web_socket(request.headers_mut());
     }
     let progress = Progress::begin();
-    let upload = if patience.is_stream { UPLOAD_OF_STREAM } else { plane.limits.upload };
+    let upload = if timeouts.is_stream { UPLOAD_OF_STREAM } else { plane.limits.upload };
     let mut request = request.map(|body| Upload::new(body, progress.clone(), upload));
     if switching.is_none() {
         mirror::copy(plane, (&chosen.forward.mirrors, chosen.live.mirrors()), &mut request);
     }
     let sent = tokio::select! {
         sent = send(plane, chosen.pool, request, entry) => sent,
-        () = ends(&progress, patience, began) => {
+        () = ends(&progress, timeouts, began) => {
             return text(StatusCode::GATEWAY_TIMEOUT, "the service did not answer in time");
         }
     };
@@ -250,16 +250,16 @@ fn change(
 }
 
 /// Ends when an answer is not waited for any more.
-async fn ends(progress: &Progress, patience: &Patience, began: Instant) {
+async fn ends(progress: &Progress, timeouts: &Timeouts, began: Instant) {
     let stalls = async {
-        match patience.response {
-            Some(patience) => progress.stalls(patience).await,
+        match timeouts.response {
+            Some(timeout) => progress.stalls(timeout).await,
             None => std::future::pending().await,
         }
     };
     let is_late = async {
-        match patience.request {
-            Some(patience) => tokio::time::sleep_until(began + patience).await,
+        match timeouts.request {
+            Some(timeout) => tokio::time::sleep_until(began + timeout).await,
             None => std::future::pending().await,
         }
     };

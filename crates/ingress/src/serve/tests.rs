@@ -24,7 +24,7 @@ use crate::matching::When;
 use crate::metrics::Metrics;
 use crate::path::PathMatch;
 use crate::table::{
-    Action, Backend, Entrance, Forward, Listener, Patience, Plain, Protocol, Route, Row, Table, Target,
+    Action, Backend, Entrance, Forward, Listener, Plain, Protocol, Route, Row, Table, Target, Timeouts,
     Weighted,
 };
 
@@ -95,7 +95,7 @@ fn row(host: &str, protocol: &Protocol, endpoints: &[SocketAddr]) -> Row {
     let route = Route {
         of: format!("test/{host}"),
         plain: Plain::Served,
-        patience: Patience { response: Some(Duration::from_secs(20)), ..Patience::default() },
+        timeouts: Timeouts { response: Some(Duration::from_secs(20)), ..Timeouts::default() },
         edits: Edits::default(),
         action: Action::Forward(Forward { backends, ..Forward::default() }),
     };

@@ -32,10 +32,10 @@ impl ControllerOptions {
     /// An engine for controllers that do as these options say.
     pub(super) fn engine(&self, informers: Informers) -> Engine {
         informers.setting_or(|| self.options.clone());
-        controllers::leave_out(&informers);
+        controllers::set_transforms(&informers);
         Engine::new(informers, "controllermanager")
             .with_workers(self.workers.clone())
-            .with_notes(controllers::metrics::notes)
+            .with_request_metrics(controllers::metrics::request_metrics)
     }
 
     /// Waits until the controller may start, if it is to run; what there is of its objects is shown from then on.

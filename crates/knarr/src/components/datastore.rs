@@ -23,7 +23,7 @@ const FILES: [&str; 3] = ["tls/etcd-ca.crt", "tls/etcd-client.crt", "tls/etcd-cl
 const MADE: &str = "db.made";
 
 /// How long an etcd cluster that does not answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Copies what the control plane will need of the user's files into its own folder.
 ///
@@ -73,7 +73,7 @@ pub(super) async fn connect_early(args: &DatastoreArgs, random: &Random) -> Resu
     let endpoints = args.datastore_endpoint.as_deref().unwrap_or_default();
     let files = args.files().map(|(_, given)| given);
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2), 0.5);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let failed = match connect(endpoints, files, random).await {
             Ok(etcd) => return Ok(etcd),

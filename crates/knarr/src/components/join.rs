@@ -40,7 +40,7 @@ pub(crate) const TOKEN_GROUP: &str = "system:bootstrappers:knarr:default-node-to
 /// What all servers' certificates are for, whatever their address.
 const SERVER_NAME: &str = "kubernetes";
 /// How long a server that does not answer is asked.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a certificate may take.
 const SIGNING_MAX: Duration = Duration::from_secs(60);
 
@@ -335,7 +335,7 @@ enum Proof<'a> {
 
 /// Tries until it works or the time is over; what the server refuses is final.
 async fn again<T>(attempt: impl AsyncFn() -> Result<T>) -> Result<T> {
-    let (random, deadline) = (Random::from_system(), tokio::time::Instant::now() + PATIENCE);
+    let (random, deadline) = (Random::from_system(), tokio::time::Instant::now() + TIMEOUT);
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(3), 0.3);
     loop {
         let error = match attempt().await {

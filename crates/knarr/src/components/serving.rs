@@ -3,7 +3,7 @@
 //! Certificates and bearer tokens say who asks, the API server says whether they may; some paths are everybody's.
 //! Source: `k8s.io/controller-manager/app/serve.go`, `DelegatingAuthenticationOptions`, `DelegatingAuthorizationOptions`.
 
-mod gate;
+mod access;
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -30,7 +30,7 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use gate::{Certified, Gate, Refusal};
+use access::{Certified, PortAccess, Refusal};
 
 /// How long a handshake may take, and how long a connection may wait for a request.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ type Answer = Response<Full<Bytes>>;
 
 /// The port.
 struct Port {
-    gate: Gate,
+    access: PortAccess,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     /// The authority of clients, as it was last, and what follows from it.
@@ -66,14 +66,14 @@ pub(super) async fn start(args: &ServingArgs, default_port: u16, informers: &Inf
         return Ok(());
     }
     let address = SocketAddr::new(args.bind_address, port);
-    let gate = Gate::new(args, informers.tasks()).await?;
+    let access = PortAccess::new(args, informers.tasks()).await?;
     let (chain, key) = identity(args, informers)?;
     let registry = informers.metrics().registry();
     base::metrics::process::register(registry);
     let (name, help, labels) = machinery::version::build_info();
     registry.info(name, help, &labels);
     let tls = Mutex::new(None);
-    let port = Arc::new(Port { gate, chain, key, tls, informers: informers.clone() });
+    let port = Arc::new(Port { access, chain, key, tls, informers: informers.clone() });
     // A certificate that cannot be used is told of now.
     port.tls()?;
     let listener = base::listen::everywhere(address);
@@ -188,7 +188,7 @@ pub(super) fn tls(
 impl Port {
     /// TLS with the authority of clients as it is now.
     fn tls(&self) -> Result<Arc<rustls::ServerConfig>> {
-        let authority = self.gate.client_authority();
+        let authority = self.access.client_authority();
         let mut known = self.tls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, config)) = &*known
             && *of == authority
@@ -247,7 +247,7 @@ async fn answer(
     let now = port.informers.clock().now();
     // A connection may outlive the certificate that it began with.
     let certified = certified.filter(|certified| certified.is_valid(now));
-    match port.gate.pass(certified, (method, path, request.headers())).await {
+    match port.access.pass(certified, (method, path, request.headers())).await {
         Err(refusal) => return refused(&refusal),
         Ok(is_known) if is_known => place.prove(Standing::Known),
         Ok(_) => {}

@@ -22,9 +22,9 @@ use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tracing::{info, warn};
-use tunnel::Own;
+use tunnel::Destinations;
 use tunnel::agent::Guard;
-use tunnel::own::Refusal;
+use tunnel::destinations::Refusal;
 
 use super::servers::Servers;
 use crate::commands::trace;
@@ -259,7 +259,7 @@ struct NodeGuard {
 impl Guard for NodeGuard {
     fn find(&self, host: &str, port: u16) -> Result<SocketAddr, Refusal> {
         let ranges = self.nodes.get(&self.name).and_then(|node| node.spec.as_ref()?.pod_cidrs.clone());
-        let own = Own {
+        let own = Destinations {
             name: self.name.clone(),
             addresses: self.addresses.clone(),
             kubelet: self.kubelet,

@@ -2,11 +2,11 @@
 //!
 //! A finding is one line: what is wrong and why, and what to do about it. Looking changes nothing that stays.
 
+mod capacity;
 mod conflicts;
 mod firewall;
 mod kernel;
 mod parts;
-mod room;
 mod routes;
 mod tunnels;
 
@@ -79,11 +79,11 @@ const CHECKS: &[Check] = &[
 
 /// What only `doctor` looks at: nothing here stops a cluster from starting.
 const ADVICE: &[Check] = &[
-    Check { name: "kernel", part: None, look: room::release },
-    Check { name: "disk", part: None, look: room::disk },
-    Check { name: "memory", part: None, look: room::memory },
-    Check { name: "inotify", part: Some(Part::Kubelet), look: room::inotify },
-    Check { name: "connections", part: Some(Part::Kubelet), look: room::connections },
+    Check { name: "kernel", part: None, look: capacity::release },
+    Check { name: "disk", part: None, look: capacity::disk },
+    Check { name: "memory", part: None, look: capacity::memory },
+    Check { name: "inotify", part: Some(Part::Kubelet), look: capacity::inotify },
+    Check { name: "connections", part: Some(Part::Kubelet), look: capacity::connections },
     Check { name: "ingress ports", part: Some(Part::Ingress), look: ingress_ports },
     Check { name: "data directory", part: None, look: data_directory },
     Check { name: "landlock", part: None, look: kernel::landlock },
@@ -93,7 +93,7 @@ const ADVICE: &[Check] = &[
     Check { name: "image archives", part: Some(Part::Kubelet), look: image_archives },
     Check { name: "pod routes", part: Some(Part::Kubelet), look: routes::look },
     Check { name: "tunnels", part: Some(Part::Kubelet), look: tunnels::look },
-    Check { name: "remains", part: None, look: remains },
+    Check { name: "remains", part: None, look: leftovers },
     Check { name: "parts", part: None, look: parts::look },
 ];
 
@@ -314,7 +314,7 @@ fn image_archives(subject: &Subject<'_>) -> Finding {
     }
 }
 
-fn remains(_: &Subject<'_>) -> Finding {
+fn leftovers(_: &Subject<'_>) -> Finding {
     let (running, vanished): (Vec<_>, Vec<_>) =
         data_dir::vanished().into_iter().partition(|folder| has_processes(folder));
     let Some(first) = vanished.first() else {

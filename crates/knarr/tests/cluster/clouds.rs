@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use crate::must;
 
 /// Whatever the cloud is waited for takes less.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The cloud, listening at `cloud.sock` in the cluster's scratch folder.
 struct Played {
@@ -67,7 +67,7 @@ fn poked(says: &str) -> String {
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_millis(20));

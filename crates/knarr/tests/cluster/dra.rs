@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use crate::{cluster, must};
 
 /// Whatever a driver waits for takes less.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads the devices of a claim from the API, as drivers do.
 fn lookup(cluster: &Cluster) -> Lookup {
@@ -36,7 +36,7 @@ fn lookup(cluster: &Cluster) -> Lookup {
 }
 
 fn until_registered(runtime: &Runtime, driver: &Driver, times: usize) {
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, driver.registered(times)).await }).unwrap();
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, driver.registered(times)).await }).unwrap();
 }
 
 fn kill_node(cluster: &Cluster) {

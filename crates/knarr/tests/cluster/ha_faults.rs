@@ -17,7 +17,7 @@ use testkit::etcd::{Etcd, Security};
 use testkit::{Lan, lan};
 use torture::api::definition::{Course, Definition, Servers};
 use torture::api::{self, Body, Failure};
-use torture::check::{Breach, Promise};
+use torture::check::{Breach, Guarantees};
 use torture::workload::Plan;
 use torture::{History, Recorder};
 
@@ -83,7 +83,7 @@ async fn work(target: api::Client, seed: u64, recorder: Recorder) -> History {
         operations: 250,
         watchers: 3,
         pause: Duration::from_millis(200),
-        patience: Duration::from_secs(90),
+        timeout: Duration::from_secs(90),
         ..Plan::new(seed)
     };
     api::run(&target, &plan, &recorder).await.unwrap();
@@ -124,7 +124,7 @@ fn whatever_dies_what_all_servers_tell_fits_together() {
     }
     for working in working {
         let history = runtime.block_on(working).unwrap();
-        let breaches: Vec<Breach> = torture::check(&history, Promise::Api);
+        let breaches: Vec<Breach> = torture::check(&history, Guarantees::Api);
         assert!(breaches.is_empty(), "seed {seed}: {}", breaches[0]);
         let (writes, ends) = (history.acknowledged(), history.ends());
         eprintln!("many: {writes} writes in a linearizable history, with {ends} ends of its kind");

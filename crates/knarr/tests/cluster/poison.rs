@@ -6,7 +6,7 @@ use std::slice::from_ref as one;
 use std::sync::Arc;
 
 use controller::Kind;
-use controller::informer::Unread;
+use controller::informer::Transform;
 use hickory_proto::rr::{Name, RecordType};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -19,7 +19,7 @@ mod nothing;
 
 /// As informers decode.
 fn typed<K: Kind>(object: &Value) -> Option<Arc<K>> {
-    K::decode(&object.to_string(), &Unread::default()).ok().map(Arc::new)
+    K::decode(&object.to_string(), &Transform::default()).ok().map(Arc::new)
 }
 
 /// Every change of a sound object and of one that says nothing else, and what each comes to.

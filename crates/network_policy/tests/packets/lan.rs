@@ -273,15 +273,15 @@ impl Lan {
     }
 
     /// All at once; whether each got an answer.
-    pub(crate) fn try_all(&self, probes: &[Probe], patience: Duration) -> Vec<bool> {
+    pub(crate) fn try_all(&self, probes: &[Probe], timeout: Duration) -> Vec<bool> {
         std::thread::scope(|scope| {
             let probing = probes.iter().map(|probe| {
                 let (from, to) =
                     (&self.pods[probe.from.2], SocketAddr::new(self.pods[probe.to.2].ip, probe.port));
                 scope.spawn(move || {
                     self.inside(from, || match probe.protocol {
-                        Protocol::Tcp => TcpStream::connect_timeout(&to, patience).is_ok(),
-                        Protocol::Udp => is_echoed(to, patience),
+                        Protocol::Tcp => TcpStream::connect_timeout(&to, timeout).is_ok(),
+                        Protocol::Udp => is_echoed(to, timeout),
                     })
                 })
             });
@@ -531,10 +531,10 @@ fn serve(netns: &NetNs) {
     });
 }
 
-fn is_echoed(to: SocketAddr, patience: Duration) -> bool {
+fn is_echoed(to: SocketAddr, timeout: Duration) -> bool {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).unwrap();
-    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.set_read_timeout(Some(timeout)).unwrap();
     socket.send_to(b"?", to).is_ok() && socket.recv_from(&mut [0; 8]).is_ok()
 }
 

@@ -18,13 +18,13 @@ use machinery::net::Family;
 
 const BOTH: [Family; 2] = [Family::V4, Family::V6];
 /// So long does a packet take that is let through, at first.
-const PATIENCE: [Duration; 3] = [Duration::from_millis(100), Duration::from_secs(2), Duration::from_secs(20)];
+const TIMEOUT: [Duration; 3] = [Duration::from_millis(100), Duration::from_secs(2), Duration::from_secs(20)];
 
 /// Every probe does what is expected: what arrives must not is a failure at once; what should is tried again for longer.
 fn check(lan: &Lan, name: &str, allows: impl Fn(&Probe) -> bool) {
     let mut left = lan.probes();
-    for patience in PATIENCE {
-        let arrived = lan.try_all(&left, patience);
+    for timeout in TIMEOUT {
+        let arrived = lan.try_all(&left, timeout);
         let results: Vec<(Probe, bool)> = left.into_iter().zip(arrived).collect();
         let leaked: Vec<&Probe> = results
             .iter()
@@ -115,8 +115,8 @@ fn end_connections(mut lan: Lan) {
     let (client, server) = (lan.pod("x", "b"), lan.pod("x", "a"));
     let mut stream = lan.inside(client, || TcpStream::connect((server.ip, 7)).unwrap());
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut ask = |patience| {
-        stream.set_read_timeout(Some(patience)).unwrap();
+    let mut ask = |timeout| {
+        stream.set_read_timeout(Some(timeout)).unwrap();
         stream.write_all(b"x").unwrap();
         stream.read(&mut [0; 1]).is_ok_and(|read| read == 1)
     };

@@ -140,8 +140,12 @@ pub(super) fn namespace_update(new: &mut Value, old: &Value) {
 
 /// A new VolumeAttachment is not attached.
 pub(super) fn not_attached(object: &mut Value) {
+    set_status(object, json!({"attached": false}));
+}
+
+pub(super) fn set_status(object: &mut Value, status: Value) {
     if let Some(map) = object.as_object_mut() {
-        map.insert("status".to_owned(), json!({"attached": false}));
+        map.insert("status".to_owned(), status);
     }
 }
 

@@ -6,7 +6,7 @@ use machinery::field::FieldErrors;
 use machinery::names;
 use serde_json::{Value, json};
 
-use super::shared::same;
+use super::fields::same;
 use super::{At, internal, pod, selector};
 
 pub(crate) use status::{

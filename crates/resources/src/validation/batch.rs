@@ -12,7 +12,7 @@ use machinery::labels::Selector;
 use machinery::names;
 use serde_json::{Map, Value};
 
-use super::shared::same;
+use super::fields::same;
 use super::{At, internal, pod, selector};
 
 pub(crate) use cron::{cron_job, cron_job_update};

@@ -96,7 +96,7 @@ fn object_meta(value: &Value) -> Vec<(String, Tree)> {
         "ownerReferences",
         "finalizers",
     ];
-    let is_shown = |value: &&Value| !super::shared::same(value, &Value::Null);
+    let is_shown = |value: &&Value| !super::fields::same(value, &Value::Null);
     let found = ORDER.iter().filter_map(|name| Some((*name, value.get(name).filter(is_shown)?)));
     found.map(|(name, value)| (name.to_owned(), Tree::Leaf(value.clone()))).collect()
 }

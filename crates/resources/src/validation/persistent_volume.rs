@@ -7,7 +7,7 @@ use machinery::names;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::shared::same;
+use super::fields::same;
 use super::storage::OLD_LABELS;
 use super::volume::{self, legacy};
 use super::{At, internal, scheduling};

@@ -3,8 +3,8 @@
 use machinery::field::{FieldError, FieldErrors, Path};
 use serde_json::Value;
 
+use super::fields::same;
 use super::pod_annotations::{self, MIRROR};
-use super::shared::same;
 use super::{At, internal, pod};
 
 /// A write to `/ephemeralcontainers`; only `spec.ephemeralContainers` may differ.

@@ -3,8 +3,8 @@
 use machinery::field::{FieldError, FieldErrors, Path};
 use serde_json::{Value, json};
 
+use super::fields::same;
 use super::pod_annotations::MIRROR;
-use super::shared::same;
 use super::{At, pod};
 use crate::strategies::qos_class;
 

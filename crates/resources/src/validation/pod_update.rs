@@ -3,7 +3,7 @@
 use machinery::field::FieldErrors;
 use serde_json::{Map, Value};
 
-use super::shared::same;
+use super::fields::same;
 use super::{At, container, internal, pod, pod_annotations};
 
 const ONLY: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";

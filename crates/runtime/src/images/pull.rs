@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use registry::document::{Descriptor, Platform};
-use registry::{Client, Credentials, Digest, Patience, Reference, Registries, Session};
+use registry::{Client, Credentials, Digest, Reference, Registries, RetryPolicy, Session};
 use tokio::sync::{Semaphore, watch};
 
 use super::import::{ImageDocument, add_layer};
@@ -28,7 +28,7 @@ const LAYERS_AT_ONCE: usize = 3;
 /// How often a pull begins anew because somebody removed layers meanwhile.
 const ROUNDS_MAX: usize = 3;
 /// How long a registry is waited for that has a newer version, perhaps, of what was imported.
-const IMPORTED_PATIENCE: Duration = Duration::from_secs(3);
+const IMPORTED_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a registry that did not answer then is not asked again for what was imported.
 const SILENCE_REMEMBERED: Duration = Duration::from_secs(60);
 /// Largest sum of an image's compressed layers.
@@ -208,18 +208,19 @@ impl Inner {
         let known = self.store.find(&full);
         let imported = known.filter(|image| image.names.contains(&full) && !image.pulled.contains(&full));
         let client = self.client().map_err(from_registry)?;
-        let session =
-            |credentials, patience| client.session(reference.clone(), credentials, patience).map(Arc::new);
+        let session = |credentials, retry_policy| {
+            client.session(reference.clone(), credentials, retry_policy).map(Arc::new)
+        };
         let (session, found) = match imported {
             Some(image) => {
-                let session = session(credentials, Patience::None).map_err(from_registry)?;
+                let session = session(credentials, RetryPolicy::None).map_err(from_registry)?;
                 match self.newer_than_imported(&session).await {
                     Some(found) => (session, found),
                     None => return Ok(image),
                 }
             }
             None => {
-                let session = session(credentials, Patience::Usual).map_err(from_registry)?;
+                let session = session(credentials, RetryPolicy::Usual).map_err(from_registry)?;
                 let found = session.digest().await;
                 (session, found)
             }
@@ -253,7 +254,7 @@ impl Inner {
         if silent_since.is_some_and(|since| now.duration_since(since).unsigned_abs() < SILENCE_REMEMBERED) {
             return None;
         }
-        match tokio::time::timeout(IMPORTED_PATIENCE, session.digest()).await {
+        match tokio::time::timeout(IMPORTED_TIMEOUT, session.digest()).await {
             Ok(Ok(digest)) => Some(Ok(digest)),
             Ok(Err(error)) if !error.is_transient() => Some(Err(error)),
             silence => {

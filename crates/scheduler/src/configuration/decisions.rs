@@ -32,9 +32,10 @@ fn check(profile: &str, pod: &str, expect: &str) {
                [{topologyKey: zone, labelSelector: {matchLabels: {app: friend}}}]}}}}";
     snapshot.place(&Arc::new(serde_saphyr::from_str::<Pod>(web).expect("a pod")), "a");
     let pod: Pod = serde_saphyr::from_str(pod).expect("a pod");
-    let kin: LabelSelector = serde_saphyr::from_str("{matchLabels: {app: web}}").expect("a selector");
-    let kin = Some(&kin).filter(|_| pod.metadata.name.as_deref() == Some("kin"));
-    let text = match decide(&pod, kin, &snapshot, 0, &mut Diagnosis::default()) {
+    let default_selector: LabelSelector =
+        serde_saphyr::from_str("{matchLabels: {app: web}}").expect("a selector");
+    let default_selector = Some(&default_selector).filter(|_| pod.metadata.name.as_deref() == Some("served"));
+    let text = match decide(&pod, default_selector, &snapshot, 0, &mut Diagnosis::default()) {
         Decision::Bind(choice) => choice.node,
         Decision::Unschedulable(why) => {
             let preemption = preempt(&pod, &mut snapshot, &[], 0);
@@ -110,23 +111,23 @@ fn every_pod_is_held_to_what_the_profile_adds() {
 
 #[test]
 fn pods_without_constraints_are_spread_as_the_list_says() {
-    let kin = "{metadata: {name: kin, namespace: d, labels: {app: web}}, spec: {nodeSelector: {zone: x}, containers: [{name: c}]}}";
+    let served = "{metadata: {name: served, namespace: d, labels: {app: web}}, spec: {nodeSelector: {zone: x}, containers: [{name: c}]}}";
     let spread = |max_skew: i32, action: &str| {
         format!(
             "pluginConfig: [{{name: PodTopologySpread, args: {{defaultingType: List, defaultConstraints: [{{maxSkew: {max_skew}, topologyKey: zone, whenUnsatisfiable: {action}, nodeAffinityPolicy: Ignore}}]}}}}]"
         )
     };
-    check("", kin, "a");
-    check(&spread(1, "ScheduleAnyway"), kin, "a");
-    check(&spread(2, "DoNotSchedule"), kin, "a");
+    check("", served, "a");
+    check(&spread(1, "ScheduleAnyway"), served, "a");
+    check(&spread(2, "DoNotSchedule"), served, "a");
     check(
         &spread(1, "DoNotSchedule"),
-        kin,
+        served,
         "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) didn't match pod topology \
          spread constraints. no new claims to deallocate, preemption: 0/2 nodes are available: 1 No preemption victims found \
          for incoming pod, 1 Preemption is not helpful for scheduling.",
     );
-    check("plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}", kin, "a");
+    check("plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}", served, "a");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::allocate::{Refused, allocate};
 use super::*;
-use crate::unread::parse;
+use crate::transform::parse;
 
 fn added<K>(key: &str, object: K) -> Change<K> {
     Change { key: key.to_owned(), old: None, new: Some(Arc::new(object)), revision: 1 }
@@ -255,10 +255,10 @@ fn what_is_promised_or_written_is_taken_before_the_informer_tells() {
     let names = |devices: &Devices| devices.taken().into_iter().map(|id| id.device).collect::<Vec<_>>();
     assert!(devices.claims_changed(vec![added("d/c", free.clone())]));
     let allocation = allocated("7", "g0").status.and_then(|status| status.allocation);
-    devices.promise("pod", Promise { claims: vec![(Arc::new(free.clone()), allocation)] });
+    devices.assume("pod", PodClaims { claims: vec![(Arc::new(free.clone()), allocation)] });
     assert!(devices.is_being_allocated(&free));
     assert_eq!(names(&devices), ["g0"]);
-    devices.assume(Arc::new(allocated("7", "g0")));
+    devices.assume_written(Arc::new(allocated("7", "g0")));
     devices.settle("pod");
     assert!(!devices.is_being_allocated(&free));
     assert_eq!(names(&devices), ["g0"], "it is written");

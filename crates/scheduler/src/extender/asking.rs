@@ -24,16 +24,16 @@ pub(crate) fn interested<'a>(extenders: &'a [Client], pod: &Pod) -> Vec<&'a Clie
 /// As [`crate::decide()`], with `extenders`.
 pub(crate) async fn decide_with(
     extenders: &[&Client],
-    (pod, kin): (&Pod, Option<&LabelSelector>),
+    (pod, default_selector): (&Pod, Option<&LabelSelector>),
     snapshot: &Snapshot,
     chance: u64,
     told: &mut Diagnosis,
 ) -> Decision {
-    let mut search = match Search::begin(pod, kin, snapshot, chance, told) {
+    let mut search = match Search::begin(pod, default_selector, snapshot, chance, told) {
         Ok(search) => search,
         Err(decision) => return decision,
     };
-    if search.look_where_promised() {
+    if search.look_at_nominated_node() {
         // What is said of this one counts only if all are asked about.
         let mut unsaid = Diagnosis::default();
         match filter(extenders, pod, &mut search, &mut unsaid).await {
@@ -103,7 +103,7 @@ async fn prioritize(extenders: &[&Client], pod: &Pod, search: &Search<'_>) -> Ve
     sums
 }
 
-/// As [`preemption::preempt`], with `extenders`: each leaves of the rooms what it agrees with. Source: `callExtenders`.
+/// As [`preemption::preempt`], with `extenders`: each leaves the candidates that it agrees with. Source: `callExtenders`.
 ///
 /// # Errors
 /// One that is needed gives no answer that counts.
@@ -114,23 +114,23 @@ pub(crate) async fn preempt_with(
     budgets: &[Arc<PodDisruptionBudget>],
     chance: u64,
 ) -> Result<Preemption, Unheard> {
-    let (mut rooms, reasons) = match preemption::rooms(pod, snapshot, budgets, chance) {
+    let (mut candidates, reasons) = match preemption::candidates(pod, snapshot, budgets, chance) {
         Ok(found) => found,
         Err(preemption) => return Ok(preemption),
     };
     for client in extenders.iter().filter(|client| client.extender.verbs.preempt.is_some()) {
-        if rooms.is_empty() {
+        if candidates.is_empty() {
             break;
         }
-        match client.preempt(pod, &rooms, snapshot).await {
-            Ok(left) => rooms = left,
+        match client.preempt(pod, &candidates, snapshot).await {
+            Ok(left) => candidates = left,
             Err(unheard) if client.extender.is_ignorable => {
                 tracing::info!(%unheard, "an extender is ignored");
             }
             Err(unheard) => return Err(unheard),
         }
     }
-    Ok(preemption::choose(rooms, reasons))
+    Ok(preemption::choose(candidates, reasons))
 }
 
 /// Has the extender bind the Pod that does so; says whether there was one. Source: `extendersBinding`.

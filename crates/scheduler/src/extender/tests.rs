@@ -319,7 +319,7 @@ async fn check_preemption(answer: fn(&str, &Value) -> Value, tell: fn(&mut Exten
     snapshot.place(&Arc::new(pod("peer", 10)), "c");
     let wants = pod("vip", 10);
     let text = match preempt_with(&interested(&clients, &wants), &wants, &mut snapshot, &[], 0).await {
-        Ok(Preemption::Possible(room)) => format!("{} from {}", room.victims.len(), room.node),
+        Ok(Preemption::Possible(candidate)) => format!("{} from {}", candidate.victims.len(), candidate.node),
         Ok(_) => "nobody".to_owned(),
         Err(unheard) => unheard.to_string().replace(&url, "URL"),
     };

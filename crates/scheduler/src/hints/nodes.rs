@@ -77,11 +77,11 @@ pub(super) fn ports(event: &Event, pod: &Pod, snapshot: &Snapshot) -> bool {
         && PodNeed::of(pod).ports.iter().any(|wanted| had.iter().any(|used| conflicts(wanted, used)))
 }
 
-/// Room was made: a Pod has gone or asks for less, or a Node has more.
+/// Resources became free: a Pod has gone or asks for less, or a Node has more.
 pub(super) fn resources_fit(event: &Event, pod: &Pod, _: &Snapshot) -> bool {
     match event {
         Event::Pod(Turn { old: Some(_), new: None }) => true,
-        Event::Pod(turn) => turn.both().is_some_and(|(old, new)| gives_room(pod, old, new)),
+        Event::Pod(turn) => turn.both().is_some_and(|(old, new)| frees_resources(pod, old, new)),
         Event::Wish(turn) => {
             turn.both().is_some_and(|(old, new)| uid(new) == uid(pod) && is_scaled_down(old, new))
         }
@@ -90,7 +90,7 @@ pub(super) fn resources_fit(event: &Event, pod: &Pod, _: &Snapshot) -> bool {
     }
 }
 
-fn gives_room(pod: &Pod, old: &Pod, new: &Pod) -> bool {
+fn frees_resources(pod: &Pod, old: &Pod, new: &Pod) -> bool {
     if !is_scaled_down(old, new) {
         return false;
     }
@@ -101,12 +101,12 @@ fn gives_room(pod: &Pod, old: &Pod, new: &Pod) -> bool {
 
 /// Whether the Node would have room for the Pod if it were empty, and not so before, or less.
 fn has_more(pod: &Pod, old: Option<&Node>, new: &Node) -> bool {
-    let room = |node: &Node| {
+    let allocatable = |node: &Node| {
         Resources::from_list(node.status.as_ref().and_then(|status| status.allocatable.as_ref()))
     };
-    let (wanted, now) = (PodNeed::of(pod).requests, room(new));
+    let (wanted, now) = (PodNeed::of(pod).requests, allocatable(new));
     let fits = now.pods > 0 && !wants(&wanted, |of| amount(&wanted, of) > amount(&now, of));
-    let Some(before) = old.map(room) else { return fits };
+    let Some(before) = old.map(allocatable) else { return fits };
     fits && (now.pods > before.pods || wants(&wanted, |of| amount(&now, of) > amount(&before, of)))
 }
 

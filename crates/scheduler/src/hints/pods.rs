@@ -46,7 +46,7 @@ fn is_hated(terms: &[&PodAffinityTerm], owner: &Pod, other: &Pod, all: &Snapshot
     terms.iter().any(|term| matches(term, owner, other, all))
 }
 
-/// Whether a Node is in another place than before: others may have something against this Pod in places of theirs.
+/// Whether a Node is in another topology domain than before: others may have something against this Pod in domains of theirs.
 fn moves(near: &[&PodAffinityTerm], far: &[&PodAffinityTerm], old: Option<&Node>, new: &Node) -> bool {
     let Some(old) = old else {
         let labels = new.metadata.labels.as_ref();
@@ -57,7 +57,7 @@ fn moves(near: &[&PodAffinityTerm], far: &[&PodAffinityTerm], old: Option<&Node>
     old.metadata.labels != new.metadata.labels
 }
 
-/// Places have become more even, or there are others.
+/// Topology domains have become more even, or there are others.
 pub(super) fn topology_spread(event: &Event, pod: &Pod, _: &Snapshot) -> bool {
     let constraints = pod.spec.as_ref().and_then(|spec| spec.topology_spread_constraints.as_deref());
     let constraints = constraints.unwrap_or_default();
@@ -69,7 +69,7 @@ pub(super) fn topology_spread(event: &Event, pod: &Pod, _: &Snapshot) -> bool {
             relabels(turn, pod) || constraints.iter().any(honours) && is_more_tolerant(turn, pod)
         }
         Event::Pod(turn) => is_of_kind(constraints, turn, pod),
-        Event::Node(turn) => is_other_place(constraints, turn, pod),
+        Event::Node(turn) => is_other_domain(constraints, turn, pod),
         _ => false,
     }
 }
@@ -92,7 +92,7 @@ fn is_of_kind(constraints: &[TopologySpreadConstraint], turn: &Turn<Pod>, pod: &
     constraints.iter().any(|constraint| counts(constraint, old) != counts(constraint, new))
 }
 
-fn is_other_place(constraints: &[TopologySpreadConstraint], turn: &Turn<Node>, pod: &Pod) -> bool {
+fn is_other_domain(constraints: &[TopologySpreadConstraint], turn: &Turn<Node>, pod: &Pod) -> bool {
     let label =
         |node: &Node, key: &String| node.metadata.labels.as_ref().and_then(|all| all.get(key)).cloned();
     let is_place = |node: &Node| {

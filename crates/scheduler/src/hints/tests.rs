@@ -9,7 +9,7 @@ use super::*;
 use crate::decide::{Decision, decide};
 use crate::diagnosis::Diagnosis;
 use crate::events::Turn;
-use crate::unread::parse;
+use crate::transform::parse;
 
 fn turn<T: serde::de::DeserializeOwned + 'static>(old: &str, new: &str) -> Turn<T> {
     let object = |yaml: &str| (!yaml.is_empty()).then(|| Arc::new(parse(yaml)));
@@ -42,7 +42,7 @@ const TAINTED: &str = "}, spec: {taints: [{key: k, effect: NoExecute}]}}";
 const ZONE: &str = ", labels: {zone: a}}}";
 const OTHER_ZONE: &str = ", labels: {zone: b}}}";
 
-fn room(cpu: &str, more: &str) -> String {
+fn allocatable(cpu: &str, more: &str) -> String {
     format!("}}, status: {{allocatable: {{cpu: '{cpu}', pods: '9'{more}}}}}}}")
 }
 
@@ -96,12 +96,15 @@ fn room_helps_whom_it_is_enough_for() {
         "NodeResourcesFit",
         wants,
         &[
-            (of_node("", &room("4", gpu)), true),
-            (of_node("", &room("4", "")), false),
-            (of_node("", &room("3", gpu)), false),
-            (of_node(&room("4", gpu), &room("5", gpu)), true),
-            (of_node(&room("5", gpu), &room("4", gpu)), false),
-            (of_node(&room("4", gpu), &room("4", ", example.com/gpu: '1', memory: 5Gi")), false),
+            (of_node("", &allocatable("4", gpu)), true),
+            (of_node("", &allocatable("4", "")), false),
+            (of_node("", &allocatable("3", gpu)), false),
+            (of_node(&allocatable("4", gpu), &allocatable("5", gpu)), true),
+            (of_node(&allocatable("5", gpu), &allocatable("4", gpu)), false),
+            (
+                of_node(&allocatable("4", gpu), &allocatable("4", ", example.com/gpu: '1', memory: 5Gi")),
+                false,
+            ),
             (of_pod(&other("x", "", ""), ""), true),
             (of_pod("", &other("x", "", "")), false),
             (of_pod(&other("x", "", ""), &other("x", "a: b", "")), false),
@@ -168,7 +171,7 @@ fn company_helps_whom_it_was_missing_or_in_the_way_of() {
 }
 
 #[test]
-fn a_spread_is_helped_by_its_kind_and_by_places() {
+fn a_spread_is_helped_by_its_kind_and_by_topology_domains() {
     let spread = "topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}]";
     let (web, db) = (other("w", "app: web", ""), other("w", "app: db", ""));
     let going = web.replace("uid: w", "uid: w, deletionTimestamp: '2026-01-01T00:00:00Z'");

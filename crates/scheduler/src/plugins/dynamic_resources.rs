@@ -12,7 +12,7 @@ use k8s_openapi::api::resource::v1::{AllocationResult, DeviceRequest, ResourceCl
 
 use super::{Candidate, Refusal};
 use crate::devices::allocate::{Refused, allocate};
-use crate::devices::{DeviceId, Devices, Promise, claim_key};
+use crate::devices::{DeviceId, Devices, PodClaims, claim_key};
 use crate::node_info::{NodeInfo, Snapshot};
 
 /// How many alternatives a request has at most. Source: `FirstAvailableDeviceRequestMaxSize`.
@@ -162,19 +162,19 @@ fn settle(state: &State, devices: &Devices, node: &NodeInfo) -> Result<Vec<Alloc
 }
 
 /// What has to be written to claims so that the Pod finds its devices on the Node.
-pub(super) fn promise(state: &State, pod: &Pod, devices: &Devices, node: &NodeInfo) -> Promise {
+pub(super) fn pod_claims(state: &State, pod: &Pod, devices: &Devices, node: &NodeInfo) -> PodClaims {
     let mut allocations = match state.pending.is_empty() {
         true => Vec::new(),
         // The filter has found them before.
         false => settle(state, devices, node).unwrap_or_default(),
     }
     .into_iter();
-    let mut promise = Promise::default();
+    let mut pod_claims = PodClaims::default();
     for claim in &state.claims {
         let allocation = if is_allocated(claim) { None } else { allocations.next() };
         if !is_reserved_for(pod, claim) {
-            promise.claims.push((claim.clone(), allocation));
+            pod_claims.claims.push((claim.clone(), allocation));
         }
     }
-    promise
+    pod_claims
 }

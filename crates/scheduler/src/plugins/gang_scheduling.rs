@@ -24,7 +24,7 @@ pub(crate) enum Permit {
     Wait {
         /// For how long.
         until: Timestamp,
-        /// How many have a Node or are promised one, and how many are needed.
+        /// How many have a Node or are assumed on one, and how many are needed.
         count: (usize, usize),
     },
 }
@@ -45,8 +45,8 @@ pub(crate) fn refusal(gang: &GangKey, gangs: &Gangs) -> Option<String> {
         .then(|| "waiting for minCount pods from a gang to appear in scheduling queue".to_owned())
 }
 
-/// Whether a Pod is bound that found a Node and counts among those of its gang that are promised one; nothing if it belongs to
-/// no gang.
+/// Whether a Pod is bound that found a Node and counts among those of its gang that are assumed on one; nothing if it belongs
+/// to no gang.
 ///
 /// # Errors
 /// What the Pod names is gone.
@@ -86,7 +86,7 @@ mod tests {
     use k8s_openapi::api::scheduling::v1alpha1::Workload;
 
     use super::*;
-    use crate::unread::parse;
+    use crate::transform::parse;
 
     const WORKLOADS: [&str; 2] = [
         "{metadata: {name: gang, namespace: d}, spec: {podGroups: \
@@ -109,16 +109,16 @@ mod tests {
         ))
     }
 
-    /// What is said to `1-a` or another first Pod: `known` are there, `promised` have found a Node before it, `bound` have one.
-    fn check(first: &str, workloads: &[&str], known: &[&str], promised: &[&str], expect: &str) {
-        check_with_bound(first, workloads, known, (promised, &[]), expect);
+    /// What is said to `1-a` or another first Pod: `known` are there, `assumed` have found a Node before it, `bound` have one.
+    fn check(first: &str, workloads: &[&str], known: &[&str], assumed: &[&str], expect: &str) {
+        check_with_bound(first, workloads, known, (assumed, &[]), expect);
     }
 
     fn check_with_bound(
         first: &str,
         workloads: &[&str],
         known: &[&str],
-        (promised, bound): (&[&str], &[&str]),
+        (assumed, bound): (&[&str], &[&str]),
         expect: &str,
     ) {
         let now = Timestamp::UNIX_EPOCH;
@@ -136,7 +136,7 @@ mod tests {
         for name in bound {
             gangs.has(&GangKey::of(&pod(name)).unwrap(), &pod(name));
         }
-        for name in promised.iter().chain([&first]) {
+        for name in assumed.iter().chain([&first]) {
             let pod = pod(name);
             let Some(gang) = GangKey::of(&pod) else { break };
             if let Some(why) = refusal(&gang, &gangs) {
@@ -154,7 +154,7 @@ mod tests {
             }
             Err(why) => why,
         };
-        assert_eq!(found, expect, "{first} {known:?} {promised:?}");
+        assert_eq!(found, expect, "{first} {known:?} {assumed:?}");
     }
 
     /// Source: the cases of `TestGangSchedulingFlow`.

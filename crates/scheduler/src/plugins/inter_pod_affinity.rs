@@ -1,6 +1,6 @@
 //! Pods that want to be near others, or far from them. Source: `core/v1.PodAffinity` and `PodAntiAffinity`.
 //!
-//! Near and far are by topology: Nodes whose label `topologyKey` has the same value are one place. What each place
+//! Near and far are by topology: Nodes whose label `topologyKey` has the same value are one domain. What each domain
 //! holds is kept by kinds of Pods, which are asked instead of their Pods; a Node is then judged by its labels.
 
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm, WeightedPodAffinityT
 use super::{Candidate, Refusal};
 use crate::arguments::Near;
 use crate::node_info::{NodeInfo, Snapshot};
-use crate::places::{Counts, KindId};
+use crate::topology_domains::{Counts, KindId};
 
-/// What is known about places for one Pod.
+/// What is known about topology domains for one Pod.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State<'a> {
     near: Vec<&'a PodAffinityTerm>,
@@ -27,7 +27,7 @@ pub(super) struct State<'a> {
     forbidden: Vec<(&'a str, Counts<'a>)>,
     /// The Pod matches its own `near`: it may be the first of its group.
     matches_itself: bool,
-    /// What each Pod in a place counts, by topology key.
+    /// What each Pod in a domain counts, by topology key.
     wishes: Vec<(&'a str, i64, Counts<'a>)>,
 }
 
@@ -40,7 +40,7 @@ impl<'a> State<'a> {
         state.matches_itself = matches_all(&state.near, pod, pod, all);
         let (mut forbidden, mut wishes_of) = (Kinds::new(), Kinds::new());
         let arguments = &all.profiles.of(pod).arguments.near;
-        for (id, kind) in all.places.choosy() {
+        for (id, kind) in all.domains.choosy() {
             hear(pod, (id, &kind.pod), (all, arguments), (&mut forbidden, &mut wishes_of));
         }
         if arguments.ignores_wishes_of_others && wishes(pod).next().is_none() {
@@ -49,18 +49,18 @@ impl<'a> State<'a> {
         if !state.near.is_empty() {
             let group = kinds(pod, &state.near, all, |other| matches_all(&state.near, pod, other, all));
             state.wanted =
-                state.near.iter().map(|term| all.places.counts(&group, &term.topology_key)).collect();
+                state.near.iter().map(|term| all.domains.counts(&group, &term.topology_key)).collect();
         }
         let about = |term: &PodAffinityTerm| kinds(pod, &[term], all, |other| matches(term, pod, other, all));
         state.unwanted =
-            state.far.iter().map(|term| all.places.counts(&about(term), &term.topology_key)).collect();
+            state.far.iter().map(|term| all.domains.counts(&about(term), &term.topology_key)).collect();
         for (term, weight) in wishes(pod) {
             wishes_of.entry((&term.topology_key, weight)).or_default().extend(about(term));
         }
         let counted = |kinds: Kinds<'a>| {
             let counts =
-                kinds.into_iter().map(|((key, weight), ids)| (key, weight, all.places.counts(&ids, key)));
-            counts.filter(|(_, _, counts)| counts.places() > 0).collect::<Vec<_>>()
+                kinds.into_iter().map(|((key, weight), ids)| (key, weight, all.domains.counts(&ids, key)));
+            counts.filter(|(_, _, counts)| counts.domains() > 0).collect::<Vec<_>>()
         };
         state.forbidden = counted(forbidden).into_iter().map(|(key, _, counts)| (key, counts)).collect();
         state.wishes = counted(wishes_of);
@@ -68,10 +68,11 @@ impl<'a> State<'a> {
     }
 
     fn is_near(&self, node: &NodeInfo) -> bool {
-        let places: Option<Vec<&str>> = self.near.iter().map(|term| node.label(&term.topology_key)).collect();
-        let Some(places) = places else { return false };
-        self.wanted.iter().zip(places).all(|(counts, place)| counts.get(place) > 0)
-            || (self.wanted.iter().all(|counts| counts.places() == 0) && self.matches_itself)
+        let domains: Option<Vec<&str>> =
+            self.near.iter().map(|term| node.label(&term.topology_key)).collect();
+        let Some(domains) = domains else { return false };
+        self.wanted.iter().zip(domains).all(|(counts, domain)| counts.get(domain) > 0)
+            || (self.wanted.iter().all(|counts| counts.domains() == 0) && self.matches_itself)
     }
 }
 
@@ -103,10 +104,10 @@ fn kinds(
         term.namespace_selector.is_none() && term.namespaces.as_ref().is_none_or(Vec::is_empty)
     };
     if terms.iter().all(is_home) {
-        let here = all.places.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
+        let here = all.domains.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
         return here.filter(|(_, kind)| is_meant(&kind.pod)).map(|(id, _)| id).collect();
     }
-    all.places.all().filter(|(_, kind)| is_meant(&kind.pod)).map(|(id, _)| id).collect()
+    all.domains.all().filter(|(_, kind)| is_meant(&kind.pod)).map(|(id, _)| id).collect()
 }
 
 /// Whether somebody requires something, the Pod or another of it.
@@ -125,7 +126,8 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     if !state.is_near(node) {
         return Some(Refusal::lasting("node(s) didn't match pod affinity rules"));
     }
-    let has_any = |key: &str, counts: &Counts<'_>| node.label(key).is_some_and(|place| counts.get(place) > 0);
+    let has_any =
+        |key: &str, counts: &Counts<'_>| node.label(key).is_some_and(|domain| counts.get(domain) > 0);
     if state.far.iter().zip(&state.unwanted).any(|(term, counts)| has_any(&term.topology_key, counts)) {
         return Some(Refusal::passing("node(s) didn't match pod anti-affinity rules"));
     }
@@ -135,7 +137,7 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     None
 }
 
-/// The weights of all wishes that the Node's places fulfil.
+/// The weights of all wishes that the Node's domains fulfil.
 pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
     let here = candidate.near.wishes.iter().filter_map(|(key, weight, counts)| {
         let count = counts.get(node.label(key)?);
@@ -171,7 +173,7 @@ pub(crate) fn required(pod: &Pod, of: fn(&Affinity) -> Option<Terms<'_>>) -> Vec
     affinity.and_then(of).and_then(|(required, _)| required).unwrap_or_default().iter().collect()
 }
 
-/// Preferred terms with their weights; those to be far from count against a place.
+/// Preferred terms with their weights; those to be far from count against a domain.
 fn wishes(pod: &Pod) -> impl Iterator<Item = (&PodAffinityTerm, i64)> {
     let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_deref());
     let both: [(Direction, i64); 2] = [(near_of, 1), (far_of, -1)];

@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
     use crate::node_info::Snapshot;
-    use crate::unread::parse;
+    use crate::transform::parse;
 
     /// The Nodes that the wish allows, as they are in the snapshot.
     fn allowed(snapshot: &Snapshot, wish: &str) -> String {

@@ -1,9 +1,9 @@
-//! Pods of one kind spread over places. Source: `core/v1.TopologySpreadConstraint`.
+//! Pods of one kind spread over topology domains. Source: `core/v1.TopologySpreadConstraint`.
 //!
-//! Places are the values of a Node label. What each holds is kept by kinds of Pods; it is counted for a Pod alone only if
-//! not every Node counts for it: those do that have every label that the constraints name and that the Pod could be on at
-//! all. A Pod that says nothing about it is spread all the same, a little over hosts and less over zones, if it has kin:
-//! Pods of the same Services and of the same owner. Source: upstream's system default constraints.
+//! Topology domains are the values of a Node label. What each holds is kept by kinds of Pods; it is counted for a Pod alone
+//! only if not every Node counts for it: those do that have every label that the constraints name and that the Pod could be on
+//! at all. A Pod that says nothing about it is spread all the same, a little over hosts and less over zones, if it has a
+//! default selector: Pods of the same Services and of the same owner. Source: upstream's system default constraints.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,16 +18,16 @@ use super::{Candidate, Refusal, SCORE_MAX};
 use crate::allowed::Verdicts;
 use crate::arguments::Spread as Defaults;
 use crate::node_info::{NodeInfo, Snapshot};
-use crate::places::{Counts, KindId};
+use crate::topology_domains::{Counts, KindId};
 
-/// The label by which a Node is a place of its own.
+/// The label by which a Node is a domain of its own.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const SOFT: &str = "ScheduleAnyway";
 /// How uneven Pods without constraints may lie before it counts: by key.
 const DEFAULTS: [(&str, i32); 2] = [(HOSTNAME, 3), (ZONE, 5)];
 
-/// What is known about places for one Pod.
+/// What is known about topology domains for one Pod.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State<'a> {
     /// Constraints that must hold.
@@ -44,22 +44,24 @@ struct Spread<'a> {
     max_skew: i64,
     /// Whether the Pod counts itself.
     own: i64,
-    /// Matching Pods in each place.
+    /// Matching Pods in each domain.
     counts: Counts<'a>,
-    /// The fewest in any place; 0 while there are fewer places than there should be.
+    /// The fewest in any domain; 0 while there are fewer domains than there should be.
     fewest: i64,
-    /// What a Pod in the same place counts: the more places, the more.
+    /// What a Pod in the same domain counts: the more domains, the more.
     weight: f64,
 }
 
 impl<'a> State<'a> {
-    /// `kin` selects the Pods that `pod` is spread with if it says nothing itself.
-    pub(super) fn new(pod: &Pod, kin: Option<&LabelSelector>, all: &'a Snapshot) -> Self {
+    /// `default_selector` selects the Pods that `pod` is spread with if it says nothing itself.
+    pub(super) fn new(pod: &Pod, default_selector: Option<&LabelSelector>, all: &'a Snapshot) -> Self {
         let own = pod.spec.as_ref().and_then(|spec| spec.topology_spread_constraints.as_deref());
         let own = own.unwrap_or_default();
         let arguments = &all.profiles.of(pod).arguments.spread;
-        let kin = kin.filter(|_| own.is_empty());
-        let defaults = kin.map(|kin| by_default(arguments, kin)).unwrap_or_default();
+        let default_selector = default_selector.filter(|_| own.is_empty());
+        let defaults = default_selector
+            .map(|default_selector| by_default(arguments, default_selector))
+            .unwrap_or_default();
         let needs_all_labels = !own.is_empty() || *arguments != Defaults::System;
         let of = |action: &str| -> Vec<Spread<'a>> {
             let chosen: Vec<_> =
@@ -70,14 +72,14 @@ impl<'a> State<'a> {
         Self { hard: of("DoNotSchedule"), soft: of(SOFT), needs_all_labels }
     }
 
-    /// Weighs the soft constraints by the number of places among the Nodes in question.
+    /// Weighs the soft constraints by the number of domains among the Nodes in question.
     ///
     /// Source: `topologyNormalizingWeight`.
     pub(super) fn weigh(&mut self, feasible: &[&NodeInfo]) {
         let counted: Vec<_> = feasible.iter().filter(|node| !self.is_ignored(node)).copied().collect();
         for spread in &mut self.soft {
-            let places: HashSet<_> = counted.iter().filter_map(|node| node.label(&spread.key)).collect();
-            let count = if spread.key == HOSTNAME { counted.len() } else { places.len() };
+            let domains: HashSet<_> = counted.iter().filter_map(|node| node.label(&spread.key)).collect();
+            let count = if spread.key == HOSTNAME { counted.len() } else { domains.len() };
             #[expect(clippy::cast_precision_loss, reason = "a weight needs no more than 52 bits")]
             let count = count as f64;
             spread.weight = (count + 2.0).ln();
@@ -89,9 +91,9 @@ impl<'a> State<'a> {
     }
 }
 
-fn by_default(arguments: &Defaults, kin: &LabelSelector) -> Vec<TopologySpreadConstraint> {
+fn by_default(arguments: &Defaults, default_selector: &LabelSelector) -> Vec<TopologySpreadConstraint> {
     let with_kin = |constraint: &TopologySpreadConstraint| TopologySpreadConstraint {
-        label_selector: Some(kin.clone()),
+        label_selector: Some(default_selector.clone()),
         ..constraint.clone()
     };
     if let Defaults::List(constraints) = arguments {
@@ -101,7 +103,7 @@ fn by_default(arguments: &Defaults, kin: &LabelSelector) -> Vec<TopologySpreadCo
         topology_key: (*key).to_owned(),
         max_skew: *max_skew,
         when_unsatisfiable: SOFT.to_owned(),
-        label_selector: Some(kin.clone()),
+        label_selector: Some(default_selector.clone()),
         ..TopologySpreadConstraint::default()
     });
     constraints.collect()
@@ -113,32 +115,32 @@ fn spread<'a>(
     pod: &Pod,
     all: &'a Snapshot,
 ) -> Spread<'a> {
-    let here = all.places.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
+    let here = all.domains.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
     let same = here.filter(|(_, kind)| {
         kind.pod.metadata.deletion_timestamp.is_none() && counts_pod(constraint, pod, &kind.pod)
     });
     let same: Vec<KindId> = same.map(|(id, _)| id).collect();
     let key = constraint.topology_key.as_str();
-    let (counts, places, fewest) =
-        match all.places.extent(key).filter(|_| counts_all(constraint, together, pod, all)) {
-            Some((places, _)) => {
-                let counts = all.places.counts(&same, key);
-                let fewest = if counts.places() < places { 0 } else { counts.fewest() };
-                (counts, places, fewest)
+    let (counts, domains, fewest) =
+        match all.domains.extent(key).filter(|_| counts_all(constraint, together, pod, all)) {
+            Some((domains, _)) => {
+                let counts = all.domains.counts(&same, key);
+                let fewest = if counts.domains() < domains { 0 } else { counts.fewest() };
+                (counts, domains, fewest)
             }
             None => {
                 let counts = count(constraint, together, pod, (all, &same));
-                let (places, fewest) = (counts.len(), counts.values().copied().min().unwrap_or(0));
-                (Counts::Sum(counts), places, fewest)
+                let (domains, fewest) = (counts.len(), counts.values().copied().min().unwrap_or(0));
+                (Counts::Sum(counts), domains, fewest)
             }
         };
-    let places_min = constraint.min_domains.and_then(|places| usize::try_from(places).ok()).unwrap_or(1);
+    let domains_min = constraint.min_domains.and_then(|domains| usize::try_from(domains).ok()).unwrap_or(1);
     Spread {
         key: constraint.topology_key.clone(),
         max_skew: i64::from(constraint.max_skew),
         own: i64::from(is_same_kind(constraint, pod, pod)),
         counts,
-        fewest: if places < places_min { 0 } else { signed(fewest) },
+        fewest: if domains < domains_min { 0 } else { signed(fewest) },
         weight: 1.0,
     }
 }
@@ -152,21 +154,21 @@ fn counts_all(
 ) -> bool {
     let is_on_all = |other: &&TopologySpreadConstraint| {
         other.topology_key == constraint.topology_key
-            || all.places.extent(&other.topology_key).is_some_and(|(_, nodes)| nodes == all.len())
+            || all.domains.extent(&other.topology_key).is_some_and(|(_, nodes)| nodes == all.len())
     };
     (constraint.node_affinity_policy.as_deref() == Some("Ignore") || !is_restricted(pod))
         && constraint.node_taints_policy.as_deref() != Some("Honor")
         && together.iter().all(is_on_all)
 }
 
-/// How many Pods of these kinds each place has, of the Nodes that count; 0 for places without.
+/// How many Pods of these kinds each domain has, of the Nodes that count; 0 for domains without.
 fn count<'a>(
     constraint: &TopologySpreadConstraint,
     together: &[&TopologySpreadConstraint],
     pod: &Pod,
     (all, same): (&'a Snapshot, &[KindId]),
 ) -> HashMap<&'a str, usize> {
-    let (per_node, allowed) = (all.places.per_node(same), all.allowed.of(pod, all.len()));
+    let (per_node, allowed) = (all.domains.per_node(same), all.allowed.of(pod, all.len()));
     let mut counts = HashMap::new();
     for node in all.nodes() {
         let has_labels = together.iter().all(|other| node.label(&other.topology_key).is_some());
@@ -238,7 +240,7 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     None
 }
 
-/// What the Pods of the kind in the Node's places weigh; below 0 for a Node that is no place at all.
+/// What the Pods of the kind in the Node's domains weigh; below 0 for a Node that is no domain at all.
 ///
 /// Source: `scoreForCount`.
 pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
@@ -259,7 +261,7 @@ pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
 /// The score of a Node that lacks a label, before normalizing; 0 afterwards.
 const IGNORED: i64 = -1;
 
-/// The emptier, the better; 0 for Nodes that are no place. Source: `PodTopologySpread.NormalizeScore`.
+/// The emptier, the better; 0 for Nodes that are no domain. Source: `PodTopologySpread.NormalizeScore`.
 pub(super) fn normalize(scores: &mut [i64]) {
     let counted = || scores.iter().copied().filter(|score| *score != IGNORED);
     let (min, max) = (counted().min().unwrap_or(0), counted().max().unwrap_or(0));

@@ -15,12 +15,12 @@ use machinery::quantity::Quantity;
 
 use super::{Candidate, Refusal, Remedy};
 use crate::node_info::{NodeInfo, Snapshot};
-use crate::storage::{Promise, Storage, claim_key};
+use crate::storage::{PodVolumes, Storage, claim_key};
 
 const UNBOUND: &str = "pod has unbound immediate PersistentVolumeClaims";
 const AFFINITY: &str = "node(s) didn't match PersistentVolume's node affinity";
 const NOTHING_FOUND: &str = "node(s) didn't find available persistent volumes to bind";
-const NO_ROOM: &str = "node(s) did not have enough free storage";
+const NOT_ENOUGH_SPACE: &str = "node(s) did not have enough free storage";
 const NOT_THERE: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
 /// What a Pod's volumes ask of a Node.
@@ -119,25 +119,25 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
 }
 
 /// What has to be done so that the Pod finds its volumes on the Node.
-pub(super) fn settle(state: &State, storage: &Storage, node: &NodeInfo) -> Result<Promise, &'static str> {
+pub(super) fn settle(state: &State, storage: &Storage, node: &NodeInfo) -> Result<PodVolumes, &'static str> {
     let labels = node.node.metadata.labels.as_ref();
-    let mut promise = Promise { node: node.name().to_owned(), ..Promise::default() };
+    let mut pod_volumes = PodVolumes { node: node.name().to_owned(), ..PodVolumes::default() };
     let mut taken = Vec::new();
     for claim in &state.unbound {
         let selected = annotation(&claim.metadata, SELECTED_NODE);
-        let promised = storage.promised(&claim_key(claim));
-        let elsewhere = promised.map(|(node, _)| node).or(selected);
+        let assumed = storage.assumed(&claim_key(claim));
+        let elsewhere = assumed.map(|(node, _)| node).or(selected);
         if elsewhere.is_some_and(|other| other != node.name()) {
             return Err(NOTHING_FOUND);
         }
         // A Pod that shares the claim has what the other has.
-        match promised {
+        match assumed {
             Some((_, Some(volume))) => {
-                promise.bind.push((volume.clone(), claim.clone()));
+                pod_volumes.bind.push((volume.clone(), claim.clone()));
                 continue;
             }
             Some((_, None)) => {
-                promise.provision.push(claim.clone());
+                pod_volumes.provision.push(claim.clone());
                 continue;
             }
             None => {}
@@ -146,7 +146,7 @@ pub(super) fn settle(state: &State, storage: &Storage, node: &NodeInfo) -> Resul
             && let Some(volume) = storage.find(claim, labels, &taken)
         {
             taken.push(volume.clone());
-            promise.bind.push((volume.clone(), claim.clone()));
+            pod_volumes.bind.push((volume.clone(), claim.clone()));
             continue;
         }
         let Some(class) = storage.class_of(claim) else { return Err(NOTHING_FOUND) };
@@ -155,12 +155,12 @@ pub(super) fn settle(state: &State, storage: &Storage, node: &NodeInfo) -> Resul
         if class.provisioner == NO_PROVISIONER || !is_allowed {
             return Err(NOTHING_FOUND);
         }
-        if !has_room(storage, class, requested(claim), node) {
-            return Err(NO_ROOM);
+        if !has_capacity(storage, class, requested(claim), node) {
+            return Err(NOT_ENOUGH_SPACE);
         }
-        promise.provision.push(claim.clone());
+        pod_volumes.provision.push(claim.clone());
     }
-    Ok(promise)
+    Ok(pod_volumes)
 }
 
 fn holds(term: &TopologySelectorTerm, node: &NodeInfo) -> bool {
@@ -169,8 +169,8 @@ fn holds(term: &TopologySelectorTerm, node: &NodeInfo) -> bool {
         .all(|one| node.label(&one.key).is_some_and(|value| one.values.iter().any(|wanted| wanted == value)))
 }
 
-/// Whether the driver says that it has room, if it says anything. Source: KEP-1472.
-fn has_room(storage: &Storage, class: &StorageClass, size: Quantity, node: &NodeInfo) -> bool {
+/// Whether the driver says that it has capacity, if it says anything. Source: KEP-1472.
+fn has_capacity(storage: &Storage, class: &StorageClass, size: Quantity, node: &NodeInfo) -> bool {
     let driver = storage.drivers.get(&class.provisioner);
     if driver.is_none_or(|driver| driver.spec.storage_capacity != Some(true)) {
         return true;

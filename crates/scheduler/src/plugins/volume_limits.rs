@@ -41,7 +41,10 @@ pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     let drivers = &candidate.storage.csi_nodes.get(node.name())?.spec.drivers;
     let State { wanted, attached } = &candidate.attached;
-    if drivers.iter().all(|driver| driver.allocatable.as_ref().is_none_or(|room| room.count.is_none())) {
+    if drivers
+        .iter()
+        .all(|driver| driver.allocatable.as_ref().is_none_or(|allocatable| allocatable.count.is_none()))
+    {
         return None;
     }
     let mut there: BTreeSet<_> = node.pods.values().flat_map(|pod| volumes(pod, candidate.storage)).collect();

@@ -1,14 +1,15 @@
-//! From a decision to a Pod on its Node: promises are written, volumes waited for, devices reserved, and the Pod bound.
+//! From a decision to a Pod on its Node: what its volumes are bound to is written, volumes waited for, devices reserved, and
+//! the Pod bound.
 //!
 //! Writing is done in tasks of which there is a bounded number; a Pod that waits for its volumes has none. While nobody knows
 //! whether a Pod was bound, its room is nobody else's.
 
-mod giving;
+mod confirmation;
 
 use std::sync::Arc;
 
 use controller::pod::Pod;
-use controller::{Action, EventType, Hands, Patch, cause};
+use controller::{Action, ActionExecutor, EventType, Patch, cause};
 use jiff::Timestamp;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use serde_json::json;
@@ -23,7 +24,7 @@ use crate::events::{Event, Turn};
 use crate::preemption::{nominated, priority};
 use crate::profile::event;
 use crate::queue::History;
-use crate::storage::Promise;
+use crate::storage::PodVolumes;
 use crate::volumes::{self, Over, WAITING_MAX};
 use crate::{claims, devices, extender, metrics};
 
@@ -34,7 +35,7 @@ pub(super) struct Job {
     pub(super) pod: Arc<Pod>,
     pub(super) node: String,
     /// What the Pod's claims of devices are to have.
-    pub(super) devices: Option<devices::Promise>,
+    pub(super) devices: Option<devices::PodClaims>,
     pub(super) revision: u64,
     /// When the attempt began.
     pub(super) start: Timestamp,
@@ -76,8 +77,8 @@ impl Job {
 
 /// What somebody at work has come to.
 pub(super) enum Progress {
-    /// What the Pod's volumes were promised is written.
-    Promised(Job, Promise),
+    /// What the Pod's volumes are bound to is written.
+    VolumesWritten(Job, PodVolumes),
     /// The binding is over.
     Finished(Outcome),
     /// The victims of a preemption are told to go: key and uid of whoever they go for.
@@ -109,8 +110,8 @@ impl Scheduler {
         revision: u64,
         (choice, start): (Choice, Timestamp),
     ) {
-        let Choice { node, volumes: promise, devices } = choice;
-        if promise.is_some() && self.waiting.len() >= WAITING_MAX {
+        let Choice { node, volumes: pod_volumes, devices } = choice;
+        if pod_volumes.is_some() && self.waiting.len() >= WAITING_MAX {
             tracing::warn!(pod = key, "too many pods wait for their volumes; this one is tried again later");
             return self.queue.back_off(key, start);
         }
@@ -118,38 +119,39 @@ impl Scheduler {
         self.snapshot.place(pod, &node);
         self.binding.insert(key.to_owned(), uid(pod).to_owned());
         if let Some(devices) = &devices {
-            self.snapshot.devices.promise(uid(pod), devices.clone());
+            self.snapshot.devices.assume(uid(pod), devices.clone());
         }
         let history = self.queue.history(key);
         let (key, pod) = (key.to_owned(), pod.clone());
         let job = Job { key, pod, node, devices, revision, start, history, is_nominated: false };
-        if let Some(promise) = &promise {
-            self.snapshot.storage.promise(uid(&job.pod), promise.clone());
+        if let Some(pod_volumes) = &pod_volumes {
+            self.snapshot.storage.assume(uid(&job.pod), pod_volumes.clone());
         }
-        self.permit(job, promise);
+        self.permit(job, pod_volumes);
     }
 
-    /// Has what the Pod's volumes are promised written, or, if they are settled, the Pod bound.
-    pub(super) fn go_on(&mut self, job: Job, promise: Option<Promise>) {
-        match promise {
-            Some(promise) => self.write_promise(job, promise),
+    /// Has what the Pod's volumes are bound to written, or, if they are settled, the Pod bound.
+    pub(super) fn go_on(&mut self, job: Job, pod_volumes: Option<PodVolumes>) {
+        match pod_volumes {
+            Some(pod_volumes) => self.write_volumes(job, pod_volumes),
             None => self.write_binding(job),
         }
     }
 
     /// Says what the Pod's volumes are to be.
-    fn write_promise(&mut self, mut job: Job, promise: Promise) {
+    fn write_volumes(&mut self, mut job: Job, pod_volumes: PodVolumes) {
         self.at_work += 1;
-        let (client, hands, finished) = (self.client.clone(), self.hands.clone(), self.finished.clone());
+        let (client, executor, finished) =
+            (self.client.clone(), self.executor.clone(), self.finished.clone());
         let nomination = job.nominate();
-        self.tasks.spawn("promise", async move {
-            tell_all(&hands, job.revision, nomination).await;
-            let written = cause::with(job.revision, volumes::write(&client, &promise));
+        self.tasks.spawn("volumes", async move {
+            tell_all(&executor, job.revision, nomination).await;
+            let written = cause::with(job.revision, volumes::write(&client, &pod_volumes));
             let progress = match written.await {
-                Ok(()) => Progress::Promised(job, promise),
+                Ok(()) => Progress::VolumesWritten(job, pod_volumes),
                 Err(why) => {
                     let why = volumes::failure(&why);
-                    tell_all(&hands, job.revision, [job.failed(&why)]).await;
+                    tell_all(&executor, job.revision, [job.failed(&why)]).await;
                     Progress::Finished(job.outcome(Some(why)))
                 }
             };
@@ -160,27 +162,28 @@ impl Scheduler {
     /// Reserves the Pod's devices and binds it.
     fn write_binding(&mut self, mut job: Job) {
         self.at_work += 1;
-        let (client, hands, finished) = (self.client.clone(), self.hands.clone(), self.finished.clone());
+        let (client, executor, finished) =
+            (self.client.clone(), self.executor.clone(), self.finished.clone());
         let extenders = self.extenders.clone();
         let event = scheduled_event(&job.pod, &job.key, &job.node);
         let nomination = if job.devices.is_some() { job.nominate() } else { None };
         self.tasks.spawn("bind", async move {
-            tell_all(&hands, job.revision, nomination).await;
+            tell_all(&executor, job.revision, nomination).await;
             let mut written = Vec::new();
             let bound = async {
                 if let Some(devices) = &job.devices {
-                    claims::reserve(&client, &hands, (&job.pod, devices), &mut written).await?;
+                    claims::reserve(&client, &executor, (&job.pod, devices), &mut written).await?;
                 }
                 let bound = extender::asking::bind(&extenders, &job.pod, &job.node).await;
                 if bound.map_err(|unheard| unheard.to_string())? {
                     return Ok(());
                 }
-                giving::give(&client, &hands, &job.pod, &job.node).await
+                confirmation::bind(&client, &executor, &job.pod, &job.node).await
             };
             let failure = cause::with(job.revision, bound).await.err();
             match &failure {
-                None => tell_all(&hands, job.revision, [event]).await,
-                Some(_) => cause::with(job.revision, claims::unreserve(&hands, &job.pod, &written)).await,
+                None => tell_all(&executor, job.revision, [event]).await,
+                Some(_) => cause::with(job.revision, claims::unreserve(&executor, &job.pod, &written)).await,
             }
             report(&finished, Progress::Finished(job.outcome_with(failure, written))).await;
         });
@@ -192,19 +195,19 @@ impl Scheduler {
             Progress::Said => {}
             Progress::Preempted(key, uid, done) => self.preempted(&key, &uid, done),
             Progress::Finished(outcome) => self.bound(outcome),
-            Progress::Promised(job, promise) => self.promised(job, promise),
+            Progress::VolumesWritten(job, pod_volumes) => self.wait_for_volumes(job, pod_volumes),
         }
         self.bind_ready();
     }
 
     /// Has the Pod wait for its volumes, at nobody's cost.
-    fn promised(&mut self, job: Job, promise: Promise) {
+    fn wait_for_volumes(&mut self, job: Job, pod_volumes: PodVolumes) {
         if self.pods.get(&job.key).is_none_or(|(pod, _)| uid(pod) != uid(&job.pod)) {
             return self.bound(job.outcome(Some("the pod is gone".to_owned())));
         }
         let key = job.key.clone();
-        let patience = self.snapshot.profiles.of(&job.pod).arguments.volumes.bind_timeout;
-        self.waiting.add(&key, promise, self.clock.now() + patience, job);
+        let timeout = self.snapshot.profiles.of(&job.pod).arguments.volumes.bind_timeout;
+        self.waiting.add(&key, pod_volumes, self.clock.now() + timeout, job);
         if let Some(over) = self.waiting.over_of(&self.snapshot.storage, &key) {
             self.waited(over);
         }
@@ -230,8 +233,8 @@ impl Scheduler {
 
     fn tell_apart(&self, revision: u64, action: Option<Action>) {
         let Some(action) = action else { return };
-        let hands = self.hands.clone();
-        self.tasks.spawn("explain", async move { tell_all(&hands, revision, [action]).await });
+        let executor = self.executor.clone();
+        self.tasks.spawn("explain", async move { tell_all(&executor, revision, [action]).await });
     }
 
     pub(super) fn waited_too_long(&mut self) {
@@ -244,9 +247,9 @@ impl Scheduler {
     /// Has those go on that need not wait any more, as many as may be at work.
     pub(super) fn bind_ready(&mut self) {
         while self.at_work < BINDINGS_MAX
-            && let Some((job, promise)) = self.ready.pop_front()
+            && let Some((job, pod_volumes)) = self.ready.pop_front()
         {
-            self.go_on(job, promise);
+            self.go_on(job, pod_volumes);
         }
     }
 
@@ -258,7 +261,7 @@ impl Scheduler {
         for claim in outcome.claims {
             let old = self.snapshot.devices.claim(&claim_key(&claim)).cloned();
             events.push(Event::DeviceClaim(Turn { old, new: Some(claim.clone()) }));
-            self.snapshot.devices.assume(claim);
+            self.snapshot.devices.assume_written(claim);
         }
         self.snapshot.devices.settle(of);
         let now = self.clock.now();
@@ -295,9 +298,9 @@ impl Scheduler {
 }
 
 /// Tells of a Pod what nothing hangs on.
-async fn tell_all(hands: &Hands, revision: u64, actions: impl IntoIterator<Item = Action>) {
+async fn tell_all(executor: &ActionExecutor, revision: u64, actions: impl IntoIterator<Item = Action>) {
     for action in actions {
-        if let Err(error) = cause::with(revision, hands.carry_out(action)).await {
+        if let Err(error) = cause::with(revision, executor.carry_out(action)).await {
             tracing::debug!(error, "what the scheduler says of a pod was not recorded");
         }
     }

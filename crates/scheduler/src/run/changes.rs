@@ -237,7 +237,7 @@ impl Scheduler {
         }
         self.gated.remove(key);
         self.claimless.remove(key);
-        self.departures.end(key);
+        self.pending_preemptions.end(key);
         let freed = self.nominations.remove(key, &mut self.snapshot);
         events.extend(freed.map(|pod| Event::Pod(Turn { old: Some(pod), new: None })));
         events

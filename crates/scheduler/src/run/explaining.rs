@@ -22,13 +22,13 @@ impl Scheduler {
         node: Option<Option<String>>,
     ) {
         self.at_work += 1;
-        let (hands, pod, now) = (self.hands.clone(), pod.clone(), self.clock.now());
+        let (executor, pod, now) = (self.executor.clone(), pod.clone(), self.clock.now());
         let finished = self.finished.clone();
         self.tasks.spawn("explain", async move {
             let mut actions = explanations(&pod, why, now);
             actions.extend(node.map(|node| nominating(&pod, node.as_deref())));
             for action in actions {
-                if let Err(error) = cause::with(revision, hands.carry_out(action)).await {
+                if let Err(error) = cause::with(revision, executor.carry_out(action)).await {
                     tracing::info!(error, "could not say why a pod is unschedulable");
                 }
             }

@@ -23,7 +23,7 @@ use crate::plugins::gang_scheduling::{self, NAME, Permit};
 use crate::preemption::{nominated, priority};
 use crate::profile::Point;
 use crate::queue::Rejectors;
-use crate::storage::Promise;
+use crate::storage::PodVolumes;
 
 /// Whose victims may still wait for others.
 const PREEMPTION: &str = "DefaultPreemption";
@@ -40,7 +40,7 @@ pub(super) struct Permits {
 struct Waiting {
     job: Job,
     /// What its volumes are to be.
-    promise: Option<Promise>,
+    pod_volumes: Option<PodVolumes>,
     since: Timestamp,
     until: Timestamp,
 }
@@ -159,22 +159,22 @@ impl Scheduler {
     }
 
     /// A Pod that found a Node goes on to it, or waits there for others of its gang.
-    pub(super) fn permit(&mut self, mut job: Job, promise: Option<Promise>) {
+    pub(super) fn permit(&mut self, mut job: Job, pod_volumes: Option<PodVolumes>) {
         let profile = self.snapshot.profiles.of(&job.pod).clone();
         if let Some(gang) = GangKey::of(&job.pod).filter(|_| profile.asks(NAME, Point::Reserve)) {
             self.snapshot.gangs.assume(&gang, &job.key, &job.pod);
         }
         if !profile.asks(NAME, Point::Permit) {
-            return self.go_on(job, promise);
+            return self.go_on(job, pod_volumes);
         }
         let now = self.clock.now();
         match gang_scheduling::permit(&job.pod, &mut self.snapshot.gangs, now) {
-            Ok(None) => self.go_on(job, promise),
+            Ok(None) => self.go_on(job, pod_volumes),
             Ok(Some(Permit::Go { with })) => {
-                self.go_on(job, promise);
+                self.go_on(job, pod_volumes);
                 for waiting in with.iter().filter_map(|key| self.permits.remove(key)) {
                     self.metrics.permitted("Success", waiting.since, now);
-                    self.ready.push_back((waiting.job, waiting.promise));
+                    self.ready.push_back((waiting.job, waiting.pod_volumes));
                 }
                 self.bind_ready();
             }
@@ -187,7 +187,7 @@ impl Scheduler {
                 );
                 self.tell(WAIT, (&job.key, job.revision), &why);
                 self.say_node(&mut job);
-                self.permits.add(Waiting { job, promise, since: now, until });
+                self.permits.add(Waiting { job, pod_volumes, since: now, until });
             }
             Err(why) => {
                 self.explain_failure(&job, &why);

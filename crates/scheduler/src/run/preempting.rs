@@ -12,7 +12,7 @@ use super::binding::{Progress, report};
 use super::{Scheduler, names, uid};
 use crate::claims;
 use crate::plugins::AboutClaims;
-use crate::preemption::{Preemption, REASON, Room, nominated};
+use crate::preemption::{Preemption, PreemptionCandidate, REASON, nominated};
 use crate::profile::event;
 
 /// Victims of one Pod that are sent away at once. Source: the default of `parallelism`, KubeSchedulerConfiguration.
@@ -22,9 +22,9 @@ impl Scheduler {
     /// Takes the devices from a claim that keeps its Pod from the Nodes that would take it.
     pub(super) fn give_back(&self, about: &AboutClaims, revision: u64) {
         let AboutClaims::GiveBack(claim) = about else { return };
-        let (hands, action) = (self.hands.clone(), claims::give_back(claim));
+        let (executor, action) = (self.executor.clone(), claims::give_back(claim));
         self.tasks.spawn("give devices back", async move {
-            if let Err(error) = cause::with(revision, hands.carry_out(action)).await {
+            if let Err(error) = cause::with(revision, executor.carry_out(action)).await {
                 tracing::info!(error, "a claim kept its devices");
             }
         });
@@ -38,7 +38,7 @@ impl Scheduler {
         preemption: Option<&Preemption>,
     ) -> Option<Option<String>> {
         let node = match preemption {
-            Some(Preemption::Possible(room)) => Some(room.node.clone()),
+            Some(Preemption::Possible(candidate)) => Some(candidate.node.clone()),
             Some(Preemption::Useless(_)) => None,
             Some(Preemption::NotEligible(_) | Preemption::NotAsked) | None => return None,
         };
@@ -51,35 +51,38 @@ impl Scheduler {
 
     /// Sends the victims away, in the background; meanwhile the Pod is not tried. Whoever waited for the same Node and is
     /// less important waits no longer.
-    pub(super) fn make_room(
+    pub(super) fn evict_victims(
         &mut self,
         key: &str,
         pod: &Arc<Pod>,
         revision: u64,
-        (room, start): (Room, Timestamp),
+        (candidate, start): (PreemptionCandidate, Timestamp),
     ) {
-        self.metrics.victims(room.victims.len());
+        self.metrics.victims(candidate.victims.len());
         let mut rows = Vec::new();
-        for other in self.nominations.lesser_on(&room.node, pod) {
+        for other in self.nominations.lesser_on(&candidate.node, pod) {
             let other = self.nominations.remove(&other, &mut self.snapshot);
             rows.extend(other.map(|pod| vec![nominating(&pod, None)]));
         }
         let staying = |victim: &&Arc<Pod>| victim.metadata.deletion_timestamp.is_none();
         let is_held = |victim: &&Arc<Pod>| self.permits.has(&key_of(victim));
-        let (held, victims): (Vec<_>, Vec<_>) = room.victims.iter().filter(staying).partition(is_held);
-        rows.extend(held.iter().map(|victim| vec![preempted_event(victim, pod, &room.node)]));
-        rows.extend(victims.iter().map(|victim| eviction(victim, pod, &room.node, self.clock.now()).into()));
+        let (held, victims): (Vec<_>, Vec<_>) = candidate.victims.iter().filter(staying).partition(is_held);
+        rows.extend(held.iter().map(|victim| vec![preempted_event(victim, pod, &candidate.node)]));
+        rows.extend(
+            victims.iter().map(|victim| eviction(victim, pod, &candidate.node, self.clock.now()).into()),
+        );
         if rows.is_empty() {
             return;
         }
         self.queue.hold(key);
-        self.departures.begin(key, victims.iter().map(|victim| uid(victim).to_owned()));
+        self.pending_preemptions.begin(key, victims.iter().map(|victim| uid(victim).to_owned()));
         held.iter().for_each(|victim| self.reject_for_preemption(&key_of(victim)));
         self.at_work += 1;
-        let (hands, finished, metrics) = (self.hands.clone(), self.finished.clone(), self.metrics.clone());
+        let (executor, finished, metrics) =
+            (self.executor.clone(), self.finished.clone(), self.metrics.clone());
         let (key, uid, clock) = (key.to_owned(), uid(pod).to_owned(), self.clock.clone());
         self.tasks.spawn("preempt", async move {
-            let act = |action| cause::with(revision, hands.carry_out(action));
+            let act = |action| cause::with(revision, executor.carry_out(action));
             let done = carry_out(rows, act).await;
             metrics.preempted(done.is_ok(), start, clock.now());
             report(&finished, Progress::Preempted(key, uid, done)).await;
@@ -93,11 +96,11 @@ impl Scheduler {
         }
         let now = self.clock.now();
         match done {
-            Ok(()) if !self.departures.told(key) => {}
+            Ok(()) if !self.pending_preemptions.told(key) => {}
             Ok(()) => self.queue.let_go(key, now),
             Err(error) => {
                 tracing::info!(pod = key, error, "preemption failed");
-                self.departures.end(key);
+                self.pending_preemptions.end(key);
                 self.queue.let_go(key, now);
                 if !self.binding.contains_key(key) {
                     self.queue.back_off(key, now);
@@ -108,7 +111,7 @@ impl Scheduler {
 
     /// This Pod is on its way out, or gone: perhaps the last whom another waits for.
     pub(super) fn leaves(&mut self, pod: &Pod) {
-        for key in self.departures.left(uid(pod)) {
+        for key in self.pending_preemptions.left(uid(pod)) {
             self.queue.let_go(&key, self.clock.now());
         }
     }

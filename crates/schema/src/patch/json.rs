@@ -4,13 +4,13 @@
 //! of a field that is not there sets it, and what is not there is null to `test` and `copy`. The texts are its own.
 //! Source: `gopkg.in/evanphx/json-patch.v4`.
 
-mod place;
+mod target;
 
 use super::PatchError;
 use crate::walk::budget::{Room, fits};
 use crate::walk::decode::{DecodeError, FieldValidation};
-use place::{depth, find};
 use serde_json::Value;
+use target::{depth, find};
 
 /// How many operations one patch may have; upstream's bound.
 const OPERATIONS_MAX: usize = 10_000;

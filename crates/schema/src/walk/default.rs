@@ -5,7 +5,7 @@
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Schemas, Type};
-use crate::walk::reach::Reach;
+use crate::walk::reachable::Reachable;
 use serde_json::Value;
 
 /// Fills in the defaults of one object.
@@ -14,7 +14,7 @@ pub type Row = fn(&mut Object);
 /// Rows by message, resolved against one arena.
 pub struct Defaults {
     rows: Vec<Vec<Row>>,
-    reach: Reach,
+    reach: Reachable,
 }
 
 impl Defaults {
@@ -27,7 +27,8 @@ impl Defaults {
                 rows.push(*row);
             }
         }
-        let reach = Reach::of(schemas, |index, _| resolved.get(index).is_some_and(|rows| !rows.is_empty()));
+        let reach =
+            Reachable::of(schemas, |index, _| resolved.get(index).is_some_and(|rows| !rows.is_empty()));
         Self { rows: resolved, reach }
     }
 

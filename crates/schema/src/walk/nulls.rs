@@ -8,7 +8,7 @@
 
 use std::sync::LazyLock;
 
-use super::reach::Reach;
+use super::reachable::Reachable;
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Schemas, Type};
@@ -19,7 +19,7 @@ static BUILTIN: LazyLock<Nulls> = LazyLock::new(|| Nulls::new(crate::builtin()))
 /// The walk over one arena.
 #[derive(Debug)]
 pub struct Nulls {
-    reach: Reach,
+    reach: Reachable,
 }
 
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ impl Nulls {
     pub fn new(schemas: &Schemas) -> Self {
         let has_some =
             |_: usize, message: &crate::rows::Message| message.fields.iter().any(Field::is_null_unset);
-        Self { reach: Reach::of(schemas, has_some) }
+        Self { reach: Reachable::of(schemas, has_some) }
     }
 
     /// The walk over the built-in kinds.

@@ -1,13 +1,13 @@
 //! Writes that are visible and not yet on disk: the relaxed tail of the log.
 //!
 //! Its records are newer than everything on disk, and go there together with the next synced group, those that were
-//! replaced meanwhile left out ([`Past`]); so a crash can only cut the tail off. Readers share it as an `Arc` and lay
+//! replaced meanwhile left out ([`Coalesced`]); so a crash can only cut the tail off. Readers share it as an `Arc` and lay
 //! it over a disk snapshot taken later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::past::Past;
+use super::coalesced::Coalesced;
 use super::record::Record;
 use super::tables::Pointer;
 use crate::Revision;
@@ -26,24 +26,24 @@ pub(super) struct Overlay {
     pub(super) expiry: BTreeMap<(i64, Revision), String>,
     bytes: usize,
     /// What was left out when earlier tails went to disk.
-    pub(super) past: Arc<Past>,
+    pub(super) coalesced: Arc<Coalesced>,
 }
 
 impl Overlay {
-    /// Nothing, after `past`.
-    pub(super) fn after(past: Arc<Past>) -> Self {
-        Self { past, ..Self::default() }
+    /// Nothing, after `coalesced`.
+    pub(super) fn after(coalesced: Arc<Coalesced>) -> Self {
+        Self { coalesced, ..Self::default() }
     }
 
     /// The record of `revision`, if it is not to be read from disk.
     pub(super) fn record(&self, revision: Revision) -> Option<&Arc<Record>> {
-        self.records.get(&revision).or_else(|| self.past.record(revision))
+        self.records.get(&revision).or_else(|| self.coalesced.record(revision))
     }
 
     /// Records after `after` up to `to` that are not to be read from disk, in order.
     pub(super) fn log(&self, after: Revision, to: Revision) -> impl Iterator<Item = &Arc<Record>> {
         let tail = self.records.range(after.saturating_add(1)..).map(|(_, record)| record);
-        self.past.newer(after).chain(tail).take_while(move |record| record.revision <= to)
+        self.coalesced.newer(after).chain(tail).take_while(move |record| record.revision <= to)
     }
 
     /// Adds a record newer than all others.

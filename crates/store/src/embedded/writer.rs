@@ -21,13 +21,13 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::sweep::{History, Sweep};
+use super::coalesced::Coalesced;
+use super::disk_probe::DiskProbe;
 use super::give_back::{GiveBack, Left};
 use super::overlay::Overlay;
-use super::past::Past;
 use super::record::Record;
 use super::stage::{Refused, Stage, Staged, write_bytes};
 use super::tables::Gap;
-use super::trial::Trial;
 use super::{Core, DATA};
 use crate::{Entry, Event, Revision, StoreError, Write};
 
@@ -60,7 +60,7 @@ pub(super) struct Writer {
     pub(super) heartbeat_flush_us: i64,
     /// A `put` is refused when more than this is used.
     pub(super) used_bytes_max: u64,
-    trial: Trial,
+    disk_probe: DiskProbe,
     give_back: GiveBack,
     state: State,
 }
@@ -73,7 +73,7 @@ struct State {
     /// History on disk begins here: after a restart nothing older is answered.
     begin_on_disk: Revision,
     /// What the disk was spared.
-    past: Arc<Past>,
+    coalesced: Arc<Coalesced>,
     /// Expiry up to here is done.
     expired: (i64, Revision),
     /// The expiry table begins after this.
@@ -151,7 +151,7 @@ impl Writer {
             reserved: start.reserved,
             compacted: start.swept.min(start.compacted),
             begin_on_disk: start.compacted,
-            past: Arc::default(),
+            coalesced: Arc::default(),
             expired: (0, 0),
             expired_on_disk: (0, 0),
             next_expiry: Some(0),
@@ -171,7 +171,7 @@ impl Writer {
             relaxed_flush_us: microseconds(options.relaxed_flush),
             heartbeat_flush_us: microseconds(options.heartbeat_flush),
             used_bytes_max: options.bytes_max,
-            trial: Trial::new(dir),
+            disk_probe: DiskProbe::new(dir),
             give_back: GiveBack::new(dir.join(DATA), options.slack_bytes_min),
             state,
         }
@@ -323,7 +323,7 @@ impl Writer {
             true => {
                 self.state.flush_at = None;
                 if !shared.overlay.is_empty() {
-                    shared.overlay = Arc::new(Overlay::after(Arc::clone(&self.state.past)));
+                    shared.overlay = Arc::new(Overlay::after(Arc::clone(&self.state.coalesced)));
                 }
             }
             false if stage.items.is_empty() => {}
@@ -332,8 +332,8 @@ impl Writer {
                 self.state.flush_at = Some(self.state.flush_at.map_or(at, |sooner| sooner.min(at)));
             }
         }
-        if !Arc::ptr_eq(&shared.overlay.past, &self.state.past) {
-            Arc::make_mut(&mut shared.overlay).past = Arc::clone(&self.state.past);
+        if !Arc::ptr_eq(&shared.overlay.coalesced, &self.state.coalesced) {
+            Arc::make_mut(&mut shared.overlay).coalesced = Arc::clone(&self.state.coalesced);
         }
         for Staged { record, previous, reply } in stage.items {
             events.push(event(&record, previous));

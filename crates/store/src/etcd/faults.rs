@@ -15,7 +15,7 @@ use super::{Core, api};
 /// How long an answer is good for.
 const KNOWN_FOR: Duration = Duration::from_secs(2);
 /// How long the cluster gets to answer. Source: `--etcd-readycheck-timeout`.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The last answer.
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl Core {
     async fn look(&self) -> Vec<String> {
         let request = api::AlarmRequest {};
         let ask = self.members.ask("/etcdserverpb.Maintenance/Alarm", &request);
-        let answer: Result<api::AlarmResponse, Status> = match tokio::time::timeout(PATIENCE, ask).await {
+        let answer: Result<api::AlarmResponse, Status> = match tokio::time::timeout(TIMEOUT, ask).await {
             Ok(attempt) => attempt.result,
             Err(_) => return vec!["etcd does not answer".to_owned()],
         };

@@ -107,13 +107,13 @@ impl Members {
         self.ask_for(REQUEST_TIMEOUT, path, request).await
     }
 
-    /// Asks every member at least once, and goes on for `patience`.
-    async fn ask_for<Q, A>(&self, patience: Duration, path: &'static str, request: &Q) -> Attempt<A>
+    /// Asks every member at least once, and goes on for `timeout`.
+    async fn ask_for<Q, A>(&self, timeout: Duration, path: &'static str, request: &Q) -> Attempt<A>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
-        let deadline = tokio::time::Instant::now() + patience;
+        let deadline = tokio::time::Instant::now() + timeout;
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1), 0.5);
         let (mut failures, mut is_repeated) = (0, false);
         loop {

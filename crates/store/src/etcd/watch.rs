@@ -28,7 +28,7 @@ pub(super) const BATCHES_MAX: usize = 64;
 /// Requests on a stream that wait to be sent.
 const REQUESTS_MAX: usize = 4;
 /// How long a revision that somebody waits for may take to arrive by itself.
-const PATIENCE: Duration = Duration::from_millis(10);
+const TIMEOUT: Duration = Duration::from_millis(10);
 /// How long a member may say nothing while somebody waits for a revision: then another one is asked.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
@@ -139,7 +139,7 @@ async fn read(
                 }
                 Err(_) => return End::Unread,
             },
-            () = tokio::time::sleep(PATIENCE), if is_behind && pressing.is_none() => {
+            () = tokio::time::sleep(TIMEOUT), if is_behind && pressing.is_none() => {
                 pressing = Some(press(core, requests, version).boxed());
                 continue;
             }

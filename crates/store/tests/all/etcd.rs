@@ -14,7 +14,7 @@ use testkit::etcd::{Etcd as Servers, Security, pretend};
 use tokio::sync::watch;
 
 /// How long what must come may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn servers(security: Security, flags: &[&str]) -> Servers<'static> {
     Servers::on_loopback(1, security, flags).unwrap()
@@ -26,7 +26,7 @@ async fn connect(servers: &Servers<'_>) -> Etcd {
 
 /// Connects as soon as a member answers.
 async fn connect_to(options: Options) -> Etcd {
-    tokio::time::timeout(PATIENCE, async {
+    tokio::time::timeout(TIMEOUT, async {
         loop {
             match Etcd::connect(options.clone()).await {
                 Ok(store) => return store,
@@ -86,7 +86,7 @@ async fn watches_reach_a_revision_that_a_stranger_made() {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, reached).await.unwrap();
+    tokio::time::timeout(TIMEOUT, reached).await.unwrap();
 }
 
 #[tokio::test]
@@ -259,7 +259,7 @@ async fn told_of(
             }
         }
     };
-    (gone, tokio::time::timeout(PATIENCE, told).await.unwrap())
+    (gone, tokio::time::timeout(TIMEOUT, told).await.unwrap())
 }
 
 #[tokio::test]

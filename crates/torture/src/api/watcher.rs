@@ -56,9 +56,9 @@ pub(super) fn spawn(
 }
 
 impl Watching {
-    pub(super) async fn finish(mut self, newest: Revision, patience: Duration, recorder: &Recorder) {
+    pub(super) async fn finish(mut self, newest: Revision, timeout: Duration, recorder: &Recorder) {
         let seen = self.0.wait_for(|(_, upto)| *upto >= newest);
-        if tokio::time::timeout(patience, seen).await.is_err() {
+        if tokio::time::timeout(timeout, seen).await.is_err() {
             let (watch, _) = *self.0.borrow();
             recorder.note(Line::Due(watch, newest));
         }

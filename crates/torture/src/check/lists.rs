@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 use store::Revision;
 
 use super::log::Log;
-use super::{Breaches, Promise, Rule};
+use super::{Breaches, Guarantees, Rule};
 use crate::history::{Call, Operation, Outcome, State};
 
-pub(super) fn check(log: &Log, operations: &[Operation], promise: Promise, breaches: &mut Breaches) {
+pub(super) fn check(log: &Log, operations: &[Operation], guarantees: Guarantees, breaches: &mut Breaches) {
     for operation in operations {
         let Call::List { start, end, at, limit } = &operation.call else { continue };
         match &operation.outcome {
@@ -29,7 +29,7 @@ pub(super) fn check(log: &Log, operations: &[Operation], promise: Promise, breac
                     breaches.add(Rule::ListsAreWhole, what);
                 }
             }
-            Outcome::Gone if promise == Promise::Store => {
+            Outcome::Gone if guarantees == Guarantees::Store => {
                 let now = operation.returned.unwrap_or(usize::MAX);
                 if at.is_none_or(|at| !may_be_gone(log, operations, at, now)) {
                     let what = format!("a list at {at:?} was refused, and nobody had compacted");

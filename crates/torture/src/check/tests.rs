@@ -48,7 +48,7 @@ fn together(operations: Vec<(Call, Outcome)>) -> Vec<Line> {
 }
 
 fn check(lines: Vec<Line>, expect: &[Rule]) {
-    let breaches = super::check(&History { lines }, Promise::Store);
+    let breaches = super::check(&History { lines }, Guarantees::Store);
     let mut rules: Vec<Rule> = breaches.iter().map(|breach| breach.rule).collect();
     rules.sort_unstable();
     rules.dedup();

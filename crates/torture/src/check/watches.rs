@@ -6,7 +6,7 @@ use store::Revision;
 
 use super::lists::{is_same, may_be_gone};
 use super::log::Log;
-use super::{Breaches, Promise, Rule};
+use super::{Breaches, Guarantees, Rule};
 use crate::history::{Event, History, Id, Line, Operation};
 
 /// Where a watcher is.
@@ -25,7 +25,7 @@ pub(super) fn check(
     history: &History,
     log: &Log,
     operations: &[Operation],
-    promise: Promise,
+    guarantees: Guarantees,
     breaches: &mut Breaches,
 ) {
     let mut watchers: BTreeMap<Id, Watcher<'_>> = BTreeMap::new();
@@ -49,7 +49,7 @@ pub(super) fn check(
             Line::Cut(watch) => {
                 let Some(watcher) = watchers.get_mut(watch) else { continue };
                 watcher.is_cut = true;
-                if promise == Promise::Store && !may_be_gone(log, operations, watcher.complete, now) {
+                if guarantees == Guarantees::Store && !may_be_gone(log, operations, watcher.complete, now) {
                     let what =
                         format!("watch {watch} was cut at {}, and nobody had compacted", watcher.complete);
                     breaches.add(Rule::HistoryIsKept, what);

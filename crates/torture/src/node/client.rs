@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 /// The namespace that everything is in.
 pub(super) const NAMESPACE: &str = "torture";
 /// Anything gets this long to become true while processes are killed.
-pub(super) const PATIENCE: Duration = Duration::from_secs(240);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(240);
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 /// Before a server that could not be reached is asked again.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(50);
@@ -132,7 +132,7 @@ impl Api {
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
         };
-        let answered = tokio::time::timeout(PATIENCE, tried).await;
+        let answered = tokio::time::timeout(TIMEOUT, tried).await;
         answered.map_err(|_| anyhow::anyhow!("{method} {path} did not succeed in time: {last}"))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::client::{AGAIN_AFTER, Api, NAMESPACE, PATIENCE};
+use super::client::{AGAIN_AFTER, Api, NAMESPACE, TIMEOUT};
 use super::oracle::is_ready;
 use super::shapes::STEADY;
 use super::view::View;
@@ -83,7 +83,7 @@ async fn end_kind(api: &Api) -> Result<()> {
         }
         Ok(())
     };
-    tokio::time::timeout(PATIENCE, gone).await.context("its kind does not go")?
+    tokio::time::timeout(TIMEOUT, gone).await.context("its kind does not go")?
 }
 
 fn definition() -> Value {

@@ -11,7 +11,7 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::client::{AGAIN_AFTER, Api, Client, PATIENCE};
+use super::client::{AGAIN_AFTER, Api, Client, TIMEOUT};
 use super::oracle::{is_ready, restarts, shared_addresses, unsteady};
 use super::report::Stage;
 use super::shapes;
@@ -122,7 +122,7 @@ impl View {
                 }
             }
         };
-        match tokio::time::timeout(PATIENCE, found).await {
+        match tokio::time::timeout(TIMEOUT, found).await {
             Ok(found) => Ok(found),
             Err(_) => anyhow::bail!("{what} did not happen in time: {}", describe(&self.state.lock().pods)),
         }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::Setup;
-use super::client::{AGAIN_AFTER, Api, Client, NAMESPACE, PATIENCE};
+use super::client::{AGAIN_AFTER, Api, Client, NAMESPACE, TIMEOUT};
 use super::oracle::is_reached;
 use super::shapes::{self, MOVING, Shape, Visit};
 use super::view::View;
@@ -79,7 +79,7 @@ impl Workload {
                 }
                 Ok(())
             };
-            tokio::time::timeout(PATIENCE, gone).await.context("volumes of claims that are gone are left")?
+            tokio::time::timeout(TIMEOUT, gone).await.context("volumes of claims that are gone are left")?
         })?;
         Ok(self.lived.load(Ordering::Relaxed))
     }

@@ -49,9 +49,9 @@ pub(super) fn spawn(
 
 impl Watching {
     /// Waits until it has seen everything up to `newest`; says so if it does not come.
-    pub(super) async fn finish(mut self, newest: Revision, patience: Duration, recorder: &Recorder) {
+    pub(super) async fn finish(mut self, newest: Revision, timeout: Duration, recorder: &Recorder) {
         let seen = self.at.wait_for(|(_, upto)| *upto >= newest);
-        if tokio::time::timeout(patience, seen).await.is_err() {
+        if tokio::time::timeout(timeout, seen).await.is_err() {
             let watch = self.at.borrow().0;
             recorder.note(Line::Due(watch, newest));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use store::Store;
 use store::embedded::{Embedded, Options};
-use torture::check::{Breach, Promise, Rule};
+use torture::check::{Breach, Guarantees, Rule};
 use torture::mutants::{Liar, Lie};
 use torture::workload::{self, Plan};
 use torture::{Recorder, check};
@@ -20,12 +20,12 @@ fn breaches(lie: Lie, seed: u64) -> Vec<Breach> {
         let options = Options { relaxed_flush: Duration::from_millis(20), ..Options::default() };
         let inner = Arc::new(Embedded::open(dir.path(), options).unwrap());
         let store: Arc<dyn Store> = Arc::new(Liar::new(inner, lie));
-        let patience = Duration::from_secs(if lie == Lie::StuckWatch { 1 } else { 30 });
+        let timeout = Duration::from_secs(if lie == Lie::StuckWatch { 1 } else { 30 });
         let recorder = Recorder::in_memory();
         let start = store.revision();
-        workload::run(&store, &Plan { patience, ..Plan::new(seed) }, start, &recorder).await;
+        workload::run(&store, &Plan { timeout, ..Plan::new(seed) }, start, &recorder).await;
         store.close().await.unwrap();
-        check(&recorder.history(), Promise::Store)
+        check(&recorder.history(), Guarantees::Store)
     })
 }
 

@@ -1,6 +1,6 @@
 //! The embedded store in virtual time, from a seed.
 
-use torture::check::{Breach, Promise, Rule};
+use torture::check::{Breach, Guarantees, Rule};
 use torture::mutants::Lie;
 use torture::simulation::Simulation;
 use torture::{History, check};
@@ -12,7 +12,7 @@ const LIES: std::ops::Range<u64> = 0..4;
 
 fn breaches(simulation: Simulation) -> (History, Vec<Breach>) {
     let history = simulation.run().unwrap();
-    let breaches = check(&history, Promise::Store);
+    let breaches = check(&history, Guarantees::Store);
     (history, breaches)
 }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::unit_arg, reason = "a row changes one thing, and says in one line what")]
 
 use torture::History;
-use torture::check::{Promise, Rule, check};
+use torture::check::{Guarantees, Rule, check};
 use torture::history::{Call, Event, Line, Outcome, State};
 use torture::simulation::Simulation;
 
@@ -17,7 +17,7 @@ type Spoil = fn(&History, &Line) -> Option<Vec<Line>>;
 /// An honest history with a crash in it.
 fn honest() -> History {
     let history = Simulation { lives: 2, ..Simulation::new(5) }.run().unwrap();
-    assert_eq!(check(&history, Promise::Store), []);
+    assert_eq!(check(&history, Guarantees::Store), []);
     history
 }
 
@@ -319,7 +319,7 @@ fn every_spoiled_line_is_found_by_the_rule_that_it_breaks() {
         let caught = places.into_iter().filter(|(at, lines)| {
             let mut spoiled = history.clone();
             spoiled.lines.splice(*at..=*at, lines.iter().cloned());
-            check(&spoiled, Promise::Store).iter().any(|breach| rules.contains(&breach.rule))
+            check(&spoiled, Guarantees::Store).iter().any(|breach| rules.contains(&breach.rule))
         });
         let caught = caught.count();
         eprintln!("{name}: found in {caught} of {count} places");

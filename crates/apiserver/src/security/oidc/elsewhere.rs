@@ -15,7 +15,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::answers::{Answers, Key};
+use super::super::answer_cache::{AnswerCache, Key};
 use super::fetch::get;
 use super::keys::RemoteKeys;
 use crate::authentication_config::JwtAuthenticator;
@@ -36,7 +36,7 @@ pub(super) struct Elsewhere {
     /// What tokens there must be like, but for whose they are.
     like: Issuer,
     keys: Mutex<HashMap<String, Arc<RemoteKeys>>>,
-    answers: Answers<Value>,
+    answers: AnswerCache<Value>,
     tasks: Tasks,
 }
 
@@ -47,7 +47,7 @@ impl Elsewhere {
             claim: authenticator.mapping.groups_claim().map(str::to_owned),
             like: authenticator.issuer.clone(),
             keys: Mutex::default(),
-            answers: Answers::new(ANSWERS_MAX),
+            answers: AnswerCache::new(ANSWERS_MAX),
             tasks,
         }
     }

@@ -5,8 +5,8 @@
 //! `status.used` ([`record`]), so that no number of API servers on one store can either.
 //! Source: `k8s.io/apiserver/pkg/admission/plugin/resourcequota`.
 
-mod ledger;
 mod record;
+mod usage_cache;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::Writer;
 use crate::admission::{Context, Effect, Operation, resource_quota};
 use crate::status::Result;
-pub use ledger::Ledger;
+pub use usage_cache::UsageCache;
 
 /// The share that a write holds of its namespace's quotas, until it is seen in the watch cache.
 #[derive(Debug)]
@@ -54,10 +54,10 @@ fn hold(writer: &Writer, context: &Context<'_>, object: &Value) -> Result<()> {
     let kind = &context.request.kind;
     let Some(quotas) = writer.kind("", "v1", "resourcequotas") else { return Ok(()) };
     let namespace = context.request.resource.namespace.as_str();
-    let ledger = &writer.quota;
+    let usage_cache = &writer.quota;
     let stored = quotas.cache().list(&quotas.collection(namespace), 0).objects;
     if stored.is_empty() {
-        ledger.forget(namespace);
+        usage_cache.forget(namespace);
         return Ok(());
     }
     let now = writer.clock.now();
@@ -68,7 +68,7 @@ fn hold(writer: &Writer, context: &Context<'_>, object: &Value) -> Result<()> {
         _ => None,
     };
     let name = Metadata::of(object).name();
-    let charge = ledger::Charge {
+    let charge = usage_cache::Charge {
         resource: (kind.group(), kind.resource()),
         key: kind.key(namespace, name),
         object,
@@ -76,7 +76,7 @@ fn hold(writer: &Writer, context: &Context<'_>, object: &Value) -> Result<()> {
         before,
         is_dry_run: context.effect == Effect::DryRun,
     };
-    let charged = ledger.charge(writer, namespace, &stored, &charge);
+    let charged = usage_cache.charge(writer, namespace, &stored, &charge);
     charged.map_err(|why| context.forbidden(name, &why))
 }
 
@@ -91,10 +91,10 @@ async fn record(writer: &Writer, context: &Context<'_>, object: &Value) -> Resul
     }
     let namespace = context.request.resource.namespace.as_str();
     let name = Metadata::of(object).name();
-    let (ledger, key) = (&writer.quota, kind.key(namespace, name));
-    let Some(turn) = ledger.turn(namespace, &key) else { return Ok(None) };
+    let (usage_cache, key) = (&writer.quota, kind.key(namespace, name));
+    let Some(turn) = usage_cache.turn(namespace, &key) else { return Ok(None) };
     let turn = turn.lock().await;
-    let unwritten = ledger.unwritten(namespace);
+    let unwritten = usage_cache.unwritten(namespace);
     let is_mine = unwritten.values().flatten().any(|entry| entry.key == key);
     // Otherwise somebody who came earlier has written it already.
     if is_mine {
@@ -105,15 +105,15 @@ async fn record(writer: &Writer, context: &Context<'_>, object: &Value) -> Resul
             match record::write(writer, namespace, &quota, &entries).await {
                 Ok(more) => refused.extend(more),
                 Err(failure) => {
-                    ledger.release(namespace, &key);
+                    usage_cache.release(namespace, &key);
                     return Err(failure);
                 }
             }
         }
-        ledger.settle(namespace, &keys, &refused);
+        usage_cache.settle(namespace, &keys, &refused);
     }
     drop(turn);
-    match ledger.take_refusal(namespace, &key) {
+    match usage_cache.take_refusal(namespace, &key) {
         Some(why) => Err(context.forbidden(name, &why)),
         None => Ok(Some(Charged { namespace: namespace.to_owned(), key })),
     }

@@ -254,7 +254,7 @@ struct Part {
 }
 
 fn begin_controllers(informers: &Informers) {
-    controllers::leave_out(informers);
+    controllers::set_transforms(informers);
     let engine = Engine::new(informers.clone(), "controllermanager");
     CONTROLLERS.into_iter().for_each(|row| engine.start(row));
 }

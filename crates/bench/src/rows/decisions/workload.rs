@@ -144,13 +144,13 @@ fn node_name(number: usize) -> String {
 fn node(number: usize) -> Value {
     let name = node_name(number);
     let zone = format!("moon-{}", number % 3 + 1);
-    let room = json!({ "pods": "110", "cpu": "4", "memory": "32Gi" });
+    let allocatable = json!({ "pods": "110", "cpu": "4", "memory": "32Gi" });
     json!({
         "metadata": {
             "name": name,
             "labels": { "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone },
         },
-        "status": { "capacity": room, "allocatable": room },
+        "status": { "capacity": allocatable, "allocatable": allocatable },
     })
 }
 
@@ -192,8 +192,8 @@ impl Workload {
             snapshot.place(pod, &node_name(number % nodes));
         }
         let shape = measured();
-        let kin = self.is_served.then(|| json!({ "matchLabels": shape.labels }));
-        let kin: Option<LabelSelector> = kin.map(serde_json::from_value).transpose()?;
+        let selector = self.is_served.then(|| json!({ "matchLabels": shape.labels }));
+        let selector: Option<LabelSelector> = selector.map(serde_json::from_value).transpose()?;
         let pods = pods(self.pods / part, "measured", &shape)?;
         let mut outcome =
             Outcome { snapshot, victims: 0, took: Vec::with_capacity(pods.len()), cpu: Duration::ZERO };
@@ -201,7 +201,7 @@ impl Workload {
         for (pod, chance) in pods.iter().zip(0..) {
             let started = Instant::now();
             // Neighbours in numbers are far from each other in chance.
-            outcome.schedule(pod, kin.as_ref(), u64::wrapping_mul(chance, 0x9E37_79B9_7F4A_7C15))?;
+            outcome.schedule(pod, selector.as_ref(), u64::wrapping_mul(chance, 0x9E37_79B9_7F4A_7C15))?;
             outcome.took.push(started.elapsed());
         }
         outcome.cpu = cpu()? - before;
@@ -210,13 +210,13 @@ impl Workload {
 }
 
 impl Outcome {
-    fn schedule(&mut self, pod: &Arc<Pod>, kin: Option<&LabelSelector>, chance: u64) -> Result<()> {
-        let choose = |snapshot: &Snapshot| decide(pod, kin, snapshot, chance, &mut Diagnosis::default());
+    fn schedule(&mut self, pod: &Arc<Pod>, selector: Option<&LabelSelector>, chance: u64) -> Result<()> {
+        let choose = |snapshot: &Snapshot| decide(pod, selector, snapshot, chance, &mut Diagnosis::default());
         let mut decision = choose(&self.snapshot);
         if matches!(decision, Decision::Unschedulable(_))
-            && let Preemption::Possible(room) = preempt(pod, &mut self.snapshot, &[], chance)
+            && let Preemption::Possible(candidate) = preempt(pod, &mut self.snapshot, &[], chance)
         {
-            for victim in &room.victims {
+            for victim in &candidate.victims {
                 self.snapshot.remove(victim.metadata.uid.as_deref().context("a victim without uid")?);
                 self.victims += 1;
             }

@@ -6,7 +6,7 @@ use base::Random;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::world::{Hands, Life, Trouble, World};
+use crate::fixture::world::{FaultyExecutor, Life, Trouble, World};
 
 /// A run ends long before that.
 const ROUNDS_MAX: usize = 400;
@@ -76,16 +76,16 @@ impl Run {
     }
 
     fn finish(mut self, bad: f64, trouble: Option<Trouble>) -> (End, Self) {
-        let mut hands = trouble.map(Hands::with).unwrap_or_default();
+        let mut executor = trouble.map(FaultyExecutor::with).unwrap_or_default();
         let mut requests = 0;
         for round in 1..ROUNDS_MAX {
             let Some(snapshot) = self.snapshot(round) else { break };
             let planned = plan(&snapshot, noon());
             // What is decided on is older than what it is done to.
             self.live(bad);
-            if hands.carry_out(&mut self.world, planned) == Life::Dead {
-                requests += hands.requests();
-                hands = Hands::default();
+            if executor.carry_out(&mut self.world, planned) == Life::Dead {
+                requests += executor.requests();
+                executor = FaultyExecutor::default();
                 self.endings = Endings::default();
             }
         }
@@ -97,7 +97,7 @@ impl Run {
             condition: condition["type"].as_str().unwrap().to_owned(),
             succeeded: number("succeeded"),
             failed: number("failed"),
-            requests: requests + hands.requests(),
+            requests: requests + executor.requests(),
         };
         (end, self)
     }

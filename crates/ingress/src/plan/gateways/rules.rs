@@ -21,7 +21,7 @@ use crate::plan::backend::{Asked, Backends};
 use crate::plan::finding::Finding;
 use crate::plan::report::Refusal;
 use crate::plan::snapshot::Snapshot;
-use crate::table::{self, Action, Backend, Forward, Mirror, Patience, Plain, Protocol, Target, Weighted};
+use crate::table::{self, Action, Backend, Forward, Mirror, Plain, Protocol, Target, Timeouts, Weighted};
 
 /// Unless somebody says, as for Ingresses.
 const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
@@ -142,7 +142,7 @@ impl<'a> Resolver<'a> {
         let mut lead = table::Route {
             of: route.name().to_string(),
             plain: Plain::Served,
-            patience: Patience { response: None, request: None, is_stream: route.kind == RouteKind::Grpc },
+            timeouts: Timeouts { response: None, request: None, is_stream: route.kind == RouteKind::Grpc },
             edits: Edits::default(),
             action: Action::Refuse(absent),
         };
@@ -155,8 +155,8 @@ impl<'a> Resolver<'a> {
             }
         };
         if route.kind == RouteKind::Http {
-            match patience(rule.timeouts) {
-                Ok(patience) => lead.patience = patience,
+            match timeouts_of(rule.timeouts) {
+                Ok(timeouts) => lead.timeouts = timeouts,
                 Err(why) => {
                     unsupported(why);
                     return lead;
@@ -282,7 +282,7 @@ fn depends_on_prefix(action: &Action) -> bool {
 }
 
 /// The shorter of both counts; none is for ever.
-fn patience(timeouts: Option<&RouteTimeouts>) -> Result<Patience, String> {
+fn timeouts_of(timeouts: Option<&RouteTimeouts>) -> Result<Timeouts, String> {
     let given = timeouts.into_iter().flat_map(|timeouts| [&timeouts.request, &timeouts.backend_request]);
     let mut all = Vec::new();
     for text in given.flatten() {
@@ -290,7 +290,7 @@ fn patience(timeouts: Option<&RouteTimeouts>) -> Result<Patience, String> {
     }
     let response = all.is_empty().then_some(RESPONSE_TIMEOUT);
     let request = all.into_iter().filter(|duration| !duration.is_zero()).min();
-    Ok(Patience { response, request, is_stream: false })
+    Ok(Timeouts { response, request, is_stream: false })
 }
 
 /// Source: GEP-2257: up to four numbers of up to five digits with units.
@@ -343,8 +343,9 @@ mod tests {
             request: request.map(str::to_owned),
             backend_request: backend.map(str::to_owned),
         };
-        let waits =
-            |timeouts: &RouteTimeouts| patience(Some(timeouts)).map(|found| (found.response, found.request));
+        let waits = |timeouts: &RouteTimeouts| {
+            timeouts_of(Some(timeouts)).map(|found| (found.response, found.request))
+        };
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(waits(&timeouts(None, None)), Ok((seconds(60), None)));
         assert_eq!(waits(&timeouts(Some("3s"), None)), Ok((None, seconds(3))));

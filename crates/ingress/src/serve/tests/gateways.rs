@@ -126,7 +126,7 @@ async fn a_route_waits_as_long_as_it_says_whatever_the_client_does() {
     let running = start(Limits::default()).await;
     let silent = silent().await;
     let slow = changed(&row("a.example", &Protocol::Http1, &[silent.address]), |route| {
-        route.patience = Patience { request: Some(Duration::from_millis(200)), ..Patience::default() };
+        route.timeouts = Timeouts { request: Some(Duration::from_millis(200)), ..Timeouts::default() };
     });
     running.serve(&[slow]);
     assert_eq!(status(&get(running.http, "a.example", "/").await), "504");

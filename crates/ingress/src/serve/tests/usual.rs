@@ -82,7 +82,7 @@ async fn a_backend_that_does_not_answer_in_time_is_a_504() {
     let silent = silent().await;
     let slow = row("a.example", &Protocol::Http1, &[silent.address]);
     running.serve(&[changed(&slow, |route| {
-        route.patience.response = Some(Duration::from_millis(200));
+        route.timeouts.response = Some(Duration::from_millis(200));
     })]);
     assert_eq!(status(&get(running.http, "a.example", "/").await), "504");
 }

@@ -392,8 +392,8 @@ mod tests {
         for (at, ip, from) in [(&host, "2001:db8::1", &network), (&network, "fd44::2", &host)] {
             let listener = at.run(|| Ok(TcpListener::bind((ip, 80)).unwrap())).unwrap();
             let to = listener.local_addr().unwrap();
-            let patience = std::time::Duration::from_secs(30);
-            let reached = from.run(|| Ok(TcpStream::connect_timeout(&to, patience).is_ok())).unwrap();
+            let timeout = std::time::Duration::from_secs(30);
+            let reached = from.run(|| Ok(TcpStream::connect_timeout(&to, timeout).is_ok())).unwrap();
             assert!(reached, "{ip}");
         }
     }

@@ -28,7 +28,7 @@ use crate::{cluster, must};
 const NAMESPACE: &str = "rust-kube";
 const FINALIZER: &str = "operator.test/finalizer";
 /// Anything that is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn the_rust_client_does_its_work_from_outside() {
@@ -71,7 +71,7 @@ async fn until<K>(api: &Api<K>, name: &str, condition: impl Condition<K>) -> Res
 where
     K: Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
 {
-    let found = tokio::time::timeout(PATIENCE, await_condition(api.clone(), name, condition)).await;
+    let found = tokio::time::timeout(TIMEOUT, await_condition(api.clone(), name, condition)).await;
     Ok(found.with_context(|| format!("{name} never became what was wanted"))??)
 }
 
@@ -141,7 +141,7 @@ async fn reflected(client: &Client, config: watcher::Config) -> Result<()> {
         }
         Ok::<_, anyhow::Error>(())
     };
-    tokio::time::timeout(PATIENCE, work).await.context("the watch stands still")??;
+    tokio::time::timeout(TIMEOUT, work).await.context("the watch stands still")??;
     ensure!(seen == ["before", "after", "before", "after"], "{seen:?}");
     let stored: Vec<_> = reader.state().iter().map(|map| map.name_any()).collect();
     ensure!(stored == ["before"], "{stored:?}");

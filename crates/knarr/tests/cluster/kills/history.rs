@@ -11,7 +11,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use torture::api::definition::{Course, Definition, Servers};
 use torture::api::{self, Body, Failure, Server};
-use torture::check::{Breach, Promise};
+use torture::check::{Breach, Guarantees};
 use torture::workload::Plan;
 use torture::{History, Recorder};
 
@@ -54,7 +54,7 @@ fn listen_to(client: &Client, seed: u64, target: api::Client) -> Told {
         operations: 150,
         watchers: 3,
         pause: Duration::from_millis(200),
-        patience: Duration::from_secs(90),
+        timeout: Duration::from_secs(90),
         ..Plan::new(seed)
     };
     client.spawn(async move {
@@ -73,7 +73,7 @@ impl Told {
     /// Waits for the end, and checks all of it.
     pub(crate) fn check(self) {
         let history = self.result.recv().unwrap().unwrap();
-        let breaches: Vec<Breach> = torture::check(&history, Promise::Api);
+        let breaches: Vec<Breach> = torture::check(&history, Guarantees::Api);
         assert!(breaches.is_empty(), "seed {}: {}", self.seed, breaches[0]);
         let (writes, ends) = (history.acknowledged(), history.ends());
         eprintln!("kills: {writes} writes in a linearizable history, with {ends} ends of its kind");

@@ -152,16 +152,16 @@ impl Cluster {
     }
 
     /// What somebody hears within so long.
-    fn asked(&self, net: &NetNs, to: &str, patience: Duration) -> String {
-        net.run(|| Ok(ask(self.socket(to), patience))).unwrap()
+    fn asked(&self, net: &NetNs, to: &str, timeout: Duration) -> String {
+        net.run(|| Ok(ask(self.socket(to), timeout))).unwrap()
     }
 
     fn asked_by_pod(&self, n: usize, to: &str) -> String {
-        self.asked(&self.pods[n], to, PATIENCE)
+        self.asked(&self.pods[n], to, TIMEOUT)
     }
 
     fn asked_by_host(&self, to: &str) -> String {
-        self.asked(&self.host, to, PATIENCE)
+        self.asked(&self.host, to, TIMEOUT)
     }
 
     /// What one who waits a moment hears.
@@ -174,7 +174,7 @@ impl Cluster {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn inside(net: &NetNs, act: impl FnOnce() + Send) {
     let acted = || {
@@ -270,9 +270,9 @@ fn serve(n: usize, pod: &NetNs) {
     });
 }
 
-fn ask(to: SocketAddr, patience: Duration) -> String {
+fn ask(to: SocketAddr, timeout: Duration) -> String {
     let mut answer = String::new();
-    match TcpStream::connect_timeout(&to, patience) {
+    match TcpStream::connect_timeout(&to, timeout) {
         Ok(mut stream) => stream.read_to_string(&mut answer).unwrap(),
         Err(error) => return error.kind().to_string(),
     };
@@ -392,7 +392,8 @@ fn a_udp_client_with_one_socket_moves_on_when_its_endpoint_is_gone(mode: Mode) {
         // The flow is tracked: without forgetting it, it would stay.
         cluster.apply(&states[1]);
         assert_eq!(ask(), "pod1");
-        // Known to be wrong: by IPVS, under the kernel that this is tried with, a datagram in pieces gets no answer. Why is not known.
+        // Known to be wrong: by IPVS, under the kernel that this is tried with, a datagram in pieces gets no answer. Why is not
+        // known.
         if matches!(mode, Mode::Ipvs(_)) {
             continue;
         }
@@ -479,7 +480,7 @@ fn traffic_that_must_stay_here_is_dropped_where_nothing_is_here_but_for_pods_and
         cluster.apply(&BALANCED.replace("MORE", "externalTrafficPolicy: Local"));
         let seen = cluster.told("pod1 to 198.18.0.2");
         // The first packets of all may be lost.
-        assert_eq!(cluster.asked(&outside, node, PATIENCE), seen, "the client: {}", cluster.listing());
+        assert_eq!(cluster.asked(&outside, node, TIMEOUT), seen, "the client: {}", cluster.listing());
         cluster.apply(&elsewhere.replace("MORE", "externalTrafficPolicy: Local"));
         assert_eq!(asked(&outside, node), "timed out");
         for to in [node, "192.0.2.77:80"] {
@@ -572,7 +573,7 @@ fn each_family_of_a_service_has_a_life_of_its_own(mode: Mode) {
         ["10.43.0.5:80", "192.0.2.1:30080"].map(|to| {
             BOTH.map(|family| {
                 let to = socket(family, to);
-                [&cluster.pods[0], &cluster.host].map(|net| net.run(|| Ok(ask(to, PATIENCE))).unwrap())
+                [&cluster.pods[0], &cluster.host].map(|net| net.run(|| Ok(ask(to, TIMEOUT))).unwrap())
             })
         })
     };
@@ -624,7 +625,7 @@ fn neighbours_find_an_address_of_the_pool(mode: Mode) {
         };
         program(changed(family, yaml));
         assert_eq!(
-            cluster.asked(&outside, "198.18.0.77:80", PATIENCE),
+            cluster.asked(&outside, "198.18.0.77:80", TIMEOUT),
             cluster.told("pod1 to 10.42.0.1"),
             "{}",
             cluster.listing()

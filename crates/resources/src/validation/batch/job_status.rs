@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::is_indexed;
 use super::policies::without_value;
-use crate::validation::shared::same;
+use crate::validation::fields::same;
 use crate::validation::{At, internal};
 
 /// Inclusive.

@@ -6,9 +6,9 @@ use super::*;
 use crate::gangs::GangKey;
 use crate::plugins::gang_scheduling::{NAME, Permit, permit, refusal};
 
-/// A Pod's place: nowhere, seen without a Node, or on one.
+/// A Pod's phase: not there, seen without a Node, or on one.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Phase {
     Gone,
     Wanting,
     Placed,
@@ -20,7 +20,7 @@ struct Gang {
     random: Random,
     snapshot: Snapshot,
     workload: Option<Arc<Workload>>,
-    places: [Place; PODS.len()],
+    phases: [Phase; PODS.len()],
 }
 
 fn member(name: &str) -> Arc<Pod> {
@@ -66,20 +66,20 @@ impl Gang {
         let at = self.below(PODS.len());
         let pod = member(PODS[at]);
         let gang = GangKey::of(&pod).expect("it names one");
-        let (next, event) = match self.places[at] {
-            Place::Gone if self.below(2) == 0 => {
-                (Place::Placed, Event::Pod(Turn { old: None, new: Some(pod.clone()) }))
+        let (next, event) = match self.phases[at] {
+            Phase::Gone if self.below(2) == 0 => {
+                (Phase::Placed, Event::Pod(Turn { old: None, new: Some(pod.clone()) }))
             }
-            Place::Gone => (Place::Wanting, Event::Newcomer(pod.clone())),
-            Place::Wanting => (Place::Placed, Event::Pod(Turn { old: None, new: Some(pod.clone()) })),
-            Place::Placed => (Place::Gone, Event::Pod(Turn { old: Some(pod.clone()), new: None })),
+            Phase::Gone => (Phase::Wanting, Event::Newcomer(pod.clone())),
+            Phase::Wanting => (Phase::Placed, Event::Pod(Turn { old: None, new: Some(pod.clone()) })),
+            Phase::Placed => (Phase::Gone, Event::Pod(Turn { old: Some(pod.clone()), new: None })),
         };
         match next {
-            Place::Gone => self.snapshot.gangs.remove(&pod),
-            Place::Wanting => drop(self.snapshot.gangs.wants(&gang, "d/x", &pod)),
-            Place::Placed => self.snapshot.gangs.has(&gang, &pod),
+            Phase::Gone => self.snapshot.gangs.remove(&pod),
+            Phase::Wanting => drop(self.snapshot.gangs.wants(&gang, "d/x", &pod)),
+            Phase::Placed => self.snapshot.gangs.has(&gang, &pod),
         }
-        self.places[at] = next;
+        self.phases[at] = next;
         event
     }
 }
@@ -90,7 +90,7 @@ fn whoever_of_a_gang_may_go_after_something_happened_was_told_of_it() {
         random: Random::seeded(7),
         snapshot: Snapshot::default(),
         workload: None,
-        places: [Place::Gone; 5],
+        phases: [Phase::Gone; 5],
     };
     let pod = member("p");
     gang.snapshot.gangs.wants(&GangKey::of(&pod).expect("it names one"), "d/p", &pod);

@@ -3,7 +3,7 @@ use k8s_openapi::api::core::v1::Node;
 use super::*;
 use crate::decide::{Choice, Decision, decide};
 use crate::diagnosis::Diagnosis;
-use crate::unread::parse;
+use crate::transform::parse;
 
 const CLASSES: &str = "[
     {metadata: {name: now}, provisioner: p, volumeBindingMode: Immediate},
@@ -36,8 +36,8 @@ fn check(claims: &[&str], placed: &[(&str, &str)], expect: &str) {
         "counted".into(),
         Arc::new(parse("{metadata: {name: counted}, spec: {storageCapacity: true}}")),
     );
-    let room = "{metadata: {name: r}, storageClassName: roomy, capacity: 5Gi, nodeTopology: {matchLabels: {zone: w}}}";
-    storage.capacities.insert("x/r".into(), Arc::new(parse(room)));
+    let capacity = "{metadata: {name: r}, storageClassName: roomy, capacity: 5Gi, nodeTopology: {matchLabels: {zone: w}}}";
+    storage.capacities.insert("x/r".into(), Arc::new(parse(capacity)));
     let few = "{metadata: {name: b}, spec: {drivers: [{name: few, nodeID: b, allocatable: {count: 1}}]}}";
     storage.csi_nodes.insert("b".into(), Arc::new(parse(few)));
     let mut volumes = Vec::new();
@@ -250,15 +250,15 @@ fn what_is_promised_to_one_pod_is_not_promised_to_another() {
         unbound: vec![Arc::new(parse(&claim(class, "").replace("NAME", name)))],
         ..State::default()
     };
-    let promise = settle(&state("one", "manual"), &storage, &node).unwrap();
-    assert_eq!((promise.bind.len(), promise.provision.len()), (1, 0));
-    storage.promise("u", promise);
+    let pod_volumes = settle(&state("one", "manual"), &storage, &node).unwrap();
+    assert_eq!((pod_volumes.bind.len(), pod_volumes.provision.len()), (1, 0));
+    storage.assume("u", pod_volumes);
     assert_eq!(settle(&state("two", "manual"), &storage, &node), Err(NOTHING_FOUND));
     let shared = settle(&state("one", "manual"), &storage, &node).unwrap();
     assert_eq!(shared.bind.len(), 1, "a Pod that shares the claim has the same volume");
-    let promise = settle(&state("three", "late"), &storage, &node).unwrap();
-    assert_eq!(promise.provision.len(), 1);
-    storage.promise("v", promise);
+    let pod_volumes = settle(&state("three", "late"), &storage, &node).unwrap();
+    assert_eq!(pod_volumes.provision.len(), 1);
+    storage.assume("v", pod_volumes);
     let shared = settle(&state("three", "late"), &storage, &node).unwrap();
     assert_eq!((shared.bind.len(), shared.provision.len()), (0, 1));
     let elsewhere = NodeInfo::new(Arc::new(parse("{metadata: {name: b}}")));

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 
 use super::Writer;
 use super::sweep::SWEEP_RECORDS;
-use crate::embedded::past::{self, Thinned};
+use crate::embedded::coalesced::{self, Thinned};
+use crate::embedded::disk_probe::Refusal;
 use crate::embedded::sealed::of_disk;
 use crate::embedded::stage::Stage;
 use crate::embedded::tables::Counter;
-use crate::embedded::trial::Refusal;
 use crate::{Revision, StoreError};
 
 /// Revisions that may be visible before they are on disk.
@@ -24,7 +24,7 @@ impl Writer {
     /// [`Self::commit`], if the disk can be trusted, and what its failure means.
     pub(super) fn try_commit(&mut self, stage: &Stage, is_over: bool) -> Result<(), StoreError> {
         if self.state.is_disk_doubtful {
-            self.trial.run().map_err(|refusal| match of_disk(refusal.error()) {
+            self.disk_probe.run().map_err(|refusal| match of_disk(refusal.error()) {
                 StoreError::Failed(why) => StoreError::Refused(why),
                 other => other,
             })?;
@@ -54,7 +54,7 @@ impl Writer {
         }
         self.state.is_disk_doubtful = true;
         match error {
-            StoreError::Failed(why) => match self.trial.run_with_room(bytes) {
+            StoreError::Failed(why) => match self.disk_probe.run_with_free_space(bytes) {
                 Err(Refusal::Write(error)) => match of_disk(&error) {
                     StoreError::NoSpace => StoreError::NoSpace,
                     _ => StoreError::Refused(why),
@@ -73,8 +73,8 @@ impl Writer {
         let last = stage.next - 1;
         let reserved = reserved(last, self.state.reserved, is_over);
         // Who stops in order leaves a whole history.
-        let thin = if is_over { past::whole } else { past::thinned };
-        let Thinned { records, past, whole } = thin(&overlay, &self.state.past);
+        let thin = if is_over { coalesced::whole } else { coalesced::thinned };
+        let Thinned { records, coalesced, whole } = thin(&overlay, &self.state.coalesced);
         let mut txn = tables.write()?;
         if let Some(lost) = self.state.lost {
             tables.add_gap(&mut txn, lost)?;
@@ -103,9 +103,9 @@ impl Writer {
             swept => swept.transpose()?,
         };
         tables.commit(txn)?;
-        (self.state.past, self.state.begin_on_disk) = (past, begin);
+        (self.state.coalesced, self.state.begin_on_disk) = (coalesced, begin);
         if whole.is_some() {
-            Arc::make_mut(&mut self.state.past).compact(self.core.compacted.load(Ordering::Acquire));
+            Arc::make_mut(&mut self.state.coalesced).compact(self.core.compacted.load(Ordering::Acquire));
         }
         (self.state.reserved, self.state.expired_on_disk, self.state.lost) = (reserved, expired, None);
         self.state.is_over_bound = tables.high_water_bytes() > self.used_bytes_max

@@ -121,7 +121,7 @@ impl Writer {
             tracing::warn!(%error, "pages may stay in use for readers that are gone");
         }
         self.core.compacted.fetch_max(target, Ordering::AcqRel);
-        Arc::make_mut(&mut self.state.past).compact(target);
+        Arc::make_mut(&mut self.state.coalesced).compact(target);
         let swept = self.state.compacted;
         let fresh = || Sweep { target, swept, replies: Vec::new(), can_wait: true };
         let mut sweep = self.state.sweep.take().unwrap_or_else(fresh);

@@ -22,7 +22,7 @@ const WRITERS: usize = 8;
 /// Writes that must be acknowledged during each fault.
 const WRITES_PER_FAULT: u64 = 200;
 /// Within that time.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// A key is made, changed so often, and removed.
 const CHANGES: u64 = 3;
 
@@ -115,7 +115,7 @@ async fn more(writing: &Writing, what: &str) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("no writes while {what}"));
+    tokio::time::timeout(TIMEOUT, wait).await.unwrap_or_else(|_| panic!("no writes while {what}"));
     let mut book = writing.book.lock().unwrap();
     let longest = std::mem::take(&mut book.longest);
     println!("{what}: {WRITES_PER_FAULT} writes in {:.1?}, longest pause {longest:.1?}", begun.elapsed());
@@ -130,7 +130,7 @@ async fn leader(servers: &Servers<'_>) -> usize {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait).await.expect("a leader")
+    tokio::time::timeout(TIMEOUT, wait).await.expect("a leader")
 }
 
 /// One writer: makes, changes and removes one key, over and over; what became of each write goes to the book.

@@ -15,7 +15,7 @@ use resources::pod_resources::{add_all, amounts};
 use resources::quota::{self, Amounts};
 use serde_json::{Value, json};
 
-use super::ledger::exceeded;
+use super::usage_cache::exceeded;
 use crate::kinds::Part;
 use crate::request;
 use crate::request_info::Verb;

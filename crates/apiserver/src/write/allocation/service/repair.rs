@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use super::{Held, addresses, ports, ranges, services};
-use crate::cache::interest::Interest;
+use crate::cache::watcher_index::IndexKey;
 use crate::cache::{CacheEvent, EventType};
 use crate::status::{Error, Result};
 use crate::tree::text;
 use crate::write::Writer;
-use crate::write::own::ensure;
+use crate::write::loopback::ensure;
 
 /// Longer than any request may take.
 const UNDER_WAY: SignedDuration = SignedDuration::from_secs(60);
@@ -57,9 +57,9 @@ async fn follow_once(writer: &Writer) -> Result<()> {
         return Err(Error::internal("Services or IPAddresses are not served"));
     };
     let revision = writer.cache.revision();
-    let mut of_services = services.cache().watch(revision, Interest::Everything);
-    let mut of_addresses = addresses.cache().watch(revision, Interest::Everything);
-    let mut of_ports = writer.cache.resource(ports::PREFIX).watch(revision, Interest::Everything);
+    let mut of_services = services.cache().watch(revision, IndexKey::Everything);
+    let mut of_addresses = addresses.cache().watch(revision, IndexKey::Everything);
+    let mut of_ports = writer.cache.resource(ports::PREFIX).watch(revision, IndexKey::Everything);
     let mut suspects = Suspects::default();
     check_everything(writer, &mut suspects).await?;
     loop {
@@ -184,13 +184,13 @@ async fn check_service(writer: &Writer, seen: &Value) -> Result<()> {
         if let Some(fault) = found
             && has(of.0, of.1)
         {
-            mend(writer, seen, address, &fault).await?;
+            repair_address(writer, seen, address, &fault).await?;
         }
     }
     Ok(())
 }
 
-async fn mend(writer: &Writer, service: &Value, address: IpAddr, fault: &Fault) -> Result<()> {
+async fn repair_address(writer: &Writer, service: &Value, address: IpAddr, fault: &Fault) -> Result<()> {
     let of = (Metadata::of(service).namespace(), Metadata::of(service).name());
     let family = Family::of(address).as_str();
     let (namespace, name) = of;

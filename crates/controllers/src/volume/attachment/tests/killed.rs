@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::fixture::world::{Hands, Life, Trouble, World};
+use crate::fixture::world::{FaultyExecutor, Life, Trouble, World};
 
 const ATTACHMENTS: &str = "volumeattachments";
 const NODES: [&str; 2] = ["one", "two"];
@@ -63,10 +63,10 @@ fn mount(world: &mut World, wanted: Option<&str>) {
     }
 }
 
-fn settle(world: &mut World, wanted: Option<&str>, hands: &mut Hands) {
+fn settle(world: &mut World, wanted: Option<&str>, executor: &mut FaultyExecutor) {
     for _ in 0..ROUNDS_MAX {
         let before = world.clone();
-        if hands.carry_out(world, plan(&seen(world, wanted), noon())) == Life::Dead {
+        if executor.carry_out(world, plan(&seen(world, wanted), noon())) == Life::Dead {
             return;
         }
         mount(world, wanted);
@@ -96,16 +96,16 @@ fn a_kill_at_any_request_leaves_a_volume_where_it_is_wanted() {
     for way in 0..PLACES.len().pow(3) {
         let [from, to, then] = [way % 3, way / 3 % 3, way / 9].map(|at| PLACES[at]);
         let mut start = world();
-        settle(&mut start, from, &mut Hands::default());
+        settle(&mut start, from, &mut FaultyExecutor::default());
         check_end(&start, from, "at first");
-        let mut calm = Hands::default();
+        let mut calm = FaultyExecutor::default();
         settle(&mut start.clone(), to, &mut calm);
         assert_eq!(calm.requests() > 0, from != to, "{from:?} to {to:?}");
         for at in 0..=calm.requests() {
             for trouble in [Trouble::KilledAfter(at), Trouble::AnswerLost(at)] {
                 let mut world = start.clone();
-                settle(&mut world, to, &mut Hands::with(trouble));
-                settle(&mut world, then, &mut Hands::default());
+                settle(&mut world, to, &mut FaultyExecutor::with(trouble));
+                settle(&mut world, then, &mut FaultyExecutor::default());
                 check_end(&world, then, &format!("{from:?} to {to:?}, {trouble:?}, then {then:?}"));
             }
         }

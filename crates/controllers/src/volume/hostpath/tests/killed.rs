@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::fixture::world::{Hands, Life, Trouble, World};
+use crate::fixture::world::{FaultyExecutor, Life, Trouble, World};
 use crate::volume::binder;
 
 const CLAIMS: &str = "persistentvolumeclaims";
@@ -76,7 +76,7 @@ fn waits(class: &StorageClass) -> bool {
 }
 
 /// Runs everybody until nothing changes; each plan is of what there is when its turn comes.
-fn settle(world: &mut World, hands: &mut Hands) -> Life {
+fn settle(world: &mut World, executor: &mut FaultyExecutor) -> Life {
     let mut now = noon();
     for _ in 0..ROUNDS_MAX {
         let before = world.clone();
@@ -85,7 +85,7 @@ fn settle(world: &mut World, hands: &mut Hands) -> Life {
         for at in 0..plans(world, now).len() {
             let Some(plan) = plans(world, now).into_iter().nth(at) else { break };
             pause = pause.max(plan.requeue_after);
-            if hands.carry_out(world, plan) == Life::Dead {
+            if executor.carry_out(world, plan) == Life::Dead {
                 return Life::Dead;
             }
         }
@@ -164,7 +164,7 @@ fn check_end(world: &World, told: &str) {
 /// Does `deed`, has the trouble come at every request that follows from it, and `then` what happens before somebody starts
 /// anew. Says how many requests there are.
 fn try_all(start: &World, deed: Deed, then: Deed) -> usize {
-    let mut calm = Hands::default();
+    let mut calm = FaultyExecutor::default();
     let mut whole = start.clone();
     act(&mut whole, deed);
     settle(&mut whole, &mut calm);
@@ -173,9 +173,9 @@ fn try_all(start: &World, deed: Deed, then: Deed) -> usize {
         for trouble in [Trouble::KilledAfter(at), Trouble::AnswerLost(at)] {
             let mut world = start.clone();
             act(&mut world, deed);
-            settle(&mut world, &mut Hands::with(trouble));
+            settle(&mut world, &mut FaultyExecutor::with(trouble));
             act(&mut world, then);
-            settle(&mut world, &mut Hands::default());
+            settle(&mut world, &mut FaultyExecutor::default());
             check_end(&world, &format!("{deed:?}, {trouble:?}, then {then:?}"));
         }
     }
@@ -196,7 +196,7 @@ fn a_kill_at_any_request_leaves_one_volume_or_none() {
                 assert!(try_all(&start, deed, then) > 1, "{deed:?} takes requests");
             }
             act(&mut start, deed);
-            settle(&mut start, &mut Hands::default());
+            settle(&mut start, &mut FaultyExecutor::default());
         }
         assert!(start.made.is_empty() && start.all::<PersistentVolume>(VOLUMES).is_empty());
     }
@@ -210,7 +210,7 @@ fn nodes_without_room_are_passed_over_whoever_chooses() {
             act(&mut start, Deed::Fill);
             assert!(try_all(&start, Deed::Claim, then) > 1);
             act(&mut start, Deed::Claim);
-            settle(&mut start, &mut Hands::default());
+            settle(&mut start, &mut FaultyExecutor::default());
             assert_eq!(start.made.keys().map(|(node, _)| node.as_str()).collect::<Vec<_>>(), ["three"]);
         }
     }

@@ -1,0 +1,36 @@
+//! `storage` and `resource`.
+
+use serde_json::{Map, Value, json};
+
+use super::{Row, absent, text, unset};
+
+/// The rows of this file.
+pub(super) const ROWS: &[Row] = &[
+    ("io.k8s.api.storage.v1.StorageClass", storage_class),
+    ("io.k8s.api.storage.v1.CSIDriverSpec", csi_driver),
+    ("io.k8s.api.resource.v1.ExactDeviceRequest", device_request),
+    ("io.k8s.api.resource.v1.DeviceSubRequest", device_request),
+    ("io.k8s.api.resource.v1.DeviceToleration", |m| unset(m, "operator", "Equal")),
+];
+
+fn storage_class(class: &mut Map<String, Value>) {
+    absent(class, "reclaimPolicy", "Delete");
+    absent(class, "volumeBindingMode", "Immediate");
+}
+
+fn csi_driver(spec: &mut Map<String, Value>) {
+    absent(spec, "attachRequired", true);
+    absent(spec, "podInfoOnMount", false);
+    absent(spec, "storageCapacity", false);
+    absent(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    absent(spec, "volumeLifecycleModes", json!(["Persistent"]));
+    absent(spec, "requiresRepublish", false);
+    absent(spec, "seLinuxMount", false);
+}
+
+fn device_request(request: &mut Map<String, Value>) {
+    unset(request, "allocationMode", "ExactCount");
+    if text(request, "allocationMode") == "ExactCount" {
+        unset(request, "count", 1);
+    }
+}
