@@ -271,3 +271,6 @@ pub(super) fn normalize(scores: &mut [i64]) {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;
