@@ -357,6 +357,9 @@ fn loss(room: &Room) -> (usize, i32, i64, usize, Reverse<Timestamp>) {
 }
 
 #[cfg(test)]
+mod upstream;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::unread::parse;

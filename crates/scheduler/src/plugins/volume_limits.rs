@@ -96,3 +96,6 @@ fn volumes(pod: &Pod, storage: &Storage) -> BTreeSet<Volume> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests;
