@@ -14,6 +14,8 @@ pub mod devices;
 pub mod diagnosis;
 pub mod events;
 pub mod extender;
+#[cfg(test)]
+mod fixtures;
 pub mod gangs;
 pub mod hints;
 mod metrics;

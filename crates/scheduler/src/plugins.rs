@@ -17,6 +17,7 @@ mod volume_limits;
 pub(crate) mod volume_restrictions;
 mod volume_zone;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use controller::pod::Pod;
@@ -51,6 +52,8 @@ pub struct Candidate<'a> {
     is_claim_taken: bool,
     /// Which Nodes its selector and affinity allow, as far as that is known.
     allowed: Verdicts,
+    /// The only Nodes that it may be on, if it names them.
+    named: Option<BTreeSet<&'a str>>,
     devices: &'a Devices,
     claims: dynamic_resources::State,
     /// Those of the profile's filters that may have something against a Node.
@@ -73,10 +76,14 @@ impl<'a> Candidate<'a> {
             attached: volume_limits::State::new(pod, &snapshot.storage),
             is_claim_taken: volume_restrictions::is_taken(pod, snapshot),
             allowed: snapshot.allowed.of(pod, snapshot.len()),
+            named: None,
             devices: &snapshot.devices,
             claims: dynamic_resources::State::new(pod, snapshot),
             filters: Vec::new(),
         };
+        if candidate.profile.asks("NodeAffinity", Point::PreFilter) {
+            candidate.named = node_affinity::named(pod);
+        }
         let names = candidate.profile.plugins(Point::Filter);
         let filters = names.iter().filter_map(|name| FILTERS.iter().find(|row| row.name == *name));
         candidate.filters = filters.filter(|plugin| (plugin.concerns)(&candidate)).collect();
@@ -90,6 +97,9 @@ impl<'a> Candidate<'a> {
 
     /// The same, with the plugin that says so.
     pub fn refusal_by(&self, node: &NodeInfo) -> Option<(&'static str, Refusal)> {
+        if self.named.as_ref().is_some_and(|names| !names.contains(node.name())) {
+            return Some(("NodeAffinity", Refusal::lasting(node_affinity::NOT_NAMED)));
+        }
         self.filters.iter().find_map(|plugin| Some((plugin.name, (plugin.filter)(self, node)?)))
     }
 
@@ -109,9 +119,14 @@ impl<'a> Candidate<'a> {
 
     /// The plugin that refuses every Node, whatever it is like, and the reason. Source: `PreFilter`.
     pub fn refused(&self) -> Option<(&'static str, &str)> {
-        let refusals = [("VolumeBinding", &self.volumes.refused), ("DynamicResources", &self.claims.refused)];
+        let is_conflict = self.named.as_ref().is_some_and(BTreeSet::is_empty);
+        let refusals = [
+            ("NodeAffinity", is_conflict.then_some(node_affinity::CONFLICT)),
+            ("VolumeBinding", self.volumes.refused.as_deref()),
+            ("DynamicResources", self.claims.refused.as_deref()),
+        ];
         let mut asked = refusals.into_iter().filter(|(name, _)| self.profile.asks(name, Point::PreFilter));
-        asked.find_map(|(name, why)| Some((name, why.as_deref()?)))
+        asked.find_map(|(name, why)| Some((name, why?)))
     }
 
     /// The writes to the Pod's claims before it is bound to `node`, which can take it. Source: `Reserve`.

@@ -359,6 +359,9 @@ fn loss(candidate: &PreemptionCandidate) -> (usize, i32, i64, usize, Reverse<Tim
 }
 
 #[cfg(test)]
+mod upstream;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::transform::parse;

@@ -49,3 +49,6 @@ fn used_share(used: i64, all: i64) -> Option<f64> {
 fn percent(share: f64) -> i64 {
     (share * SCORE_MAX as f64) as i64
 }
+
+#[cfg(test)]
+mod tests;

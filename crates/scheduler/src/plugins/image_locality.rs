@@ -60,3 +60,6 @@ fn with_tag(image: &str) -> String {
     let last = image.rsplit('/').next().unwrap_or(image);
     if last.contains([':', '@']) { image.to_owned() } else { format!("{image}:latest") }
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,3 +203,6 @@ pub(crate) fn matches(term: &PodAffinityTerm, owner: &Pod, other: &Pod, all: &Sn
     let labels = other.metadata.labels.as_ref();
     is_in_namespace && term.label_selector.as_ref().is_some_and(|wanted| selector::selects(wanted, labels))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,11 @@
 //! Node selector and node affinity: the Pod's own, and what the profile adds. Source: `core/v1.NodeSelectorTerm`,
 //! `NodeAffinityArgs.addedAffinity`.
 
+use std::collections::BTreeSet;
+
 use controller::placement::{self, Target};
 use controller::pod::Pod;
-use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, PreferredSchedulingTerm};
+use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, NodeSelectorTerm, PreferredSchedulingTerm};
 
 use super::{Candidate, Refusal};
 use crate::allowed::Verdicts;
@@ -20,6 +22,25 @@ pub(super) fn is_restricted(pod: &Pod) -> bool {
     let required = affinity(pod).map(|own| &own.required_during_scheduling_ignored_during_execution);
     spec.node_selector.as_ref().is_some_and(|wanted| !wanted.is_empty())
         || required.is_some_and(Option::is_some)
+}
+
+/// The reason why a Pod goes nowhere whose terms each name Nodes, and none of them together.
+pub(super) const CONFLICT: &str = "pod affinity terms conflict";
+/// The reason why a Pod that names its Nodes does not go to another, whatever that is like.
+pub(super) const NOT_NAMED: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+
+/// The Nodes that the Pod names, if each term of its affinity does: no filter is asked about others, as of a DaemonSet's
+/// Pods. Source: `PreFilterResult`.
+pub(super) fn named<'a>(pod: &'a Pod) -> Option<BTreeSet<&'a str>> {
+    let of_term = |term: &'a NodeSelectorTerm| -> Option<BTreeSet<&'a str>> {
+        let fields = term.match_fields.iter().flatten();
+        let by_name = fields.filter(|field| field.key == "metadata.name" && field.operator == "In");
+        let names = by_name.map(|field| field.values.iter().flatten().map(String::as_str).collect());
+        names.reduce(|one: BTreeSet<_>, other| &one & &other)
+    };
+    let required = affinity(pod)?.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let terms: Option<Vec<_>> = required.node_selector_terms.iter().map(of_term).collect();
+    terms.filter(|terms| !terms.is_empty()).map(|terms| terms.into_iter().flatten().collect())
 }
 
 /// Whether the Pod would rather be on some Nodes.
@@ -71,6 +92,9 @@ fn enforced<'a>(candidate: &Candidate<'a>) -> Option<&'a NodeSelector> {
 fn affinity(pod: &Pod) -> Option<&NodeAffinity> {
     pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()
 }
+
+#[cfg(test)]
+mod upstream;
 
 #[cfg(test)]
 mod tests {

@@ -23,3 +23,6 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
 pub(crate) fn conflicts(a: &HostPort, b: &HostPort) -> bool {
     a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || a.0 == ANY || b.0 == ANY)
 }
+
+#[cfg(test)]
+mod tests;

@@ -273,3 +273,6 @@ pub(super) fn normalize(scores: &mut [i64]) {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;

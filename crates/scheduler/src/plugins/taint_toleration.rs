@@ -32,3 +32,6 @@ pub(super) fn tolerates(pod: &Pod, taint: &Taint) -> bool {
     let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
     tolerations.into_iter().any(|toleration| placement::tolerates(toleration, taint))
 }
+
+#[cfg(test)]
+mod tests;

@@ -99,3 +99,6 @@ fn volumes(pod: &Pod, storage: &Storage) -> BTreeSet<Volume> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,3 +57,6 @@ fn newer(label: &str) -> &str {
         same => same,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,5 @@
+mod upstream;
+
 use std::sync::Arc;
 
 use controller::pod::Pod;
