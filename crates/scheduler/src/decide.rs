@@ -10,6 +10,8 @@ use crate::hints::NO_NODE;
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::plugins::{AboutClaims, Candidate, Refusal, Remedy, normalize};
 use crate::preemption::{Preemption, nominated};
+use crate::profile::Point;
+use crate::timings::Code;
 use crate::{devices, storage};
 
 /// What extenders together are called. Source: `ExtenderName`.
@@ -98,11 +100,17 @@ impl<'a> Search<'a> {
             told.refuse_all(NO_NODE, NO_NODES, 0);
             return Err(Decision::Unschedulable(NO_NODES.to_owned()));
         }
+        let start = told.timings.start();
         let candidate = Candidate::new(pod, default_selector, snapshot);
+        for plugin in candidate.profile.plugins(Point::PreFilter) {
+            told.timings.evaluated(Point::PreFilter, plugin, 1);
+        }
         if let Some((plugin, why)) = candidate.refused() {
+            told.timings.point(Point::PreFilter, Code::UnschedulableAndUnresolvable, start);
             told.refuse_all(plugin, why, snapshot.len());
             return Err(Decision::Unschedulable(available(snapshot.len(), why)));
         }
+        told.timings.point(Point::PreFilter, Code::Success, start);
         Ok(Self { candidate, snapshot, chance, feasible: Vec::new() })
     }
 
@@ -115,17 +123,38 @@ impl<'a> Search<'a> {
 
     /// Looks at as many Nodes as are enough. What the Pod names may turn out to be broken.
     pub(crate) fn look_everywhere(&mut self, told: &mut Diagnosis) -> Option<Decision> {
+        let start = told.timings.start();
+        let mut refused = Vec::new();
+        let failed = self.filter(told, &mut refused);
+        let code = match &failed {
+            Some(_) => Code::Error,
+            None if self.feasible.is_empty() => Code::Unschedulable,
+            None => Code::Success,
+        };
+        told.timings.point(Point::Filter, code, start);
+        // A plugin is asked about a Node if none before it refuses that.
+        let mut left = self.feasible.len() + refused.len();
+        for plugin in self.candidate.asked() {
+            told.timings.evaluated(Point::Filter, plugin, left);
+            left -= refused.iter().filter(|by| **by == plugin).count();
+        }
+        failed
+    }
+
+    fn filter(&mut self, told: &mut Diagnosis, refused: &mut Vec<&'static str>) -> Option<Decision> {
         let enough = enough(self.candidate.profile.percentage_of_nodes_to_score, self.snapshot.len());
         self.feasible.reserve(enough);
         for node in self.snapshot.nodes_from(self.chance) {
-            match self.candidate.refusal_by(node) {
+            match self.candidate.refusal_by(node, &mut told.timings) {
                 None => self.feasible.push(node),
-                Some((plugin, refusal)) if refusal.remedy == Remedy::Repair => {
-                    let why = failed(&refusal);
+                Some((plugin, refusal)) => {
+                    refused.push(plugin);
+                    let fatal = (refusal.remedy == Remedy::Repair).then(|| failed(&refusal));
                     told.refuse(node.name(), plugin, refusal);
-                    return Some(Decision::Failed(why));
+                    if let Some(why) = fatal {
+                        return Some(Decision::Failed(why));
+                    }
                 }
-                Some((plugin, refusal)) => told.refuse(node.name(), plugin, refusal),
             }
             if self.feasible.len() == enough {
                 break;
@@ -136,10 +165,22 @@ impl<'a> Search<'a> {
 
     /// Takes the best of the Nodes; `more` is added to their scores, in their order.
     pub(crate) fn choose(mut self, more: &[i64], told: &mut Diagnosis) -> Decision {
-        self.candidate.settle(&self.feasible);
+        self.prepare_scores(told);
         match best(&self.candidate, &self.feasible, (more, self.chance), told) {
             Some(node) => Decision::Bind(Choice::of(&self.candidate, node)),
             None => Decision::Unschedulable(available(self.snapshot.len(), &told.reasons())),
+        }
+    }
+
+    fn prepare_scores(&mut self, told: &mut Diagnosis) {
+        let start = told.timings.start();
+        self.candidate.settle(&self.feasible);
+        // One Node needs no score.
+        if self.feasible.len() > 1 {
+            told.timings.point(Point::PreScore, Code::Success, start);
+            for plugin in self.candidate.profile.plugins(Point::PreScore) {
+                told.timings.evaluated(Point::PreScore, plugin, 1);
+            }
         }
     }
 }
@@ -192,10 +233,16 @@ fn best<'a>(
         told.choose(1, std::iter::once(Scored { node: only.name().to_owned(), scores: Vec::new() }));
         return Some(only);
     }
+    let start = told.timings.start();
     let mut totals = vec![0; feasible.len()];
     let mut weighed: Vec<(&'static str, Vec<i64>)> = Vec::new();
     for (plugin, weight) in candidate.scores() {
-        let mut scores: Vec<i64> = feasible.iter().map(|node| (plugin.score)(candidate, node)).collect();
+        told.timings.evaluated(Point::Score, plugin.name, feasible.len());
+        let mut score = |node: &&NodeInfo| {
+            let ask = || (plugin.score)(candidate, node);
+            told.timings.plugin(Point::Score, plugin.name, ask, |_| Code::Success)
+        };
+        let mut scores: Vec<i64> = feasible.iter().map(&mut score).collect();
         normalize(&mut scores, plugin.normalize);
         for (total, score) in totals.iter_mut().zip(&mut scores) {
             *score *= weight;
@@ -208,6 +255,7 @@ fn best<'a>(
         weighed.push((EXTENDER, more.to_vec()));
     }
     let top = totals.iter().copied().max()?;
+    told.timings.point(Point::Score, Code::Success, start);
     let winners = || totals.iter().enumerate().filter(|(_, total)| **total == top).map(|(at, _)| at);
     let pick = usize::try_from(chance % u64::try_from(winners().count()).ok()?).ok()?;
     let chosen = winners().nth(pick)?;

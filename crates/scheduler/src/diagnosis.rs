@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 use crate::plugins::Refusal;
 use crate::queue::Rejectors;
+use crate::timings::Timings;
 
 /// Nodes that are named for each reason.
 const NAMES_MAX: usize = 3;
@@ -25,6 +26,8 @@ pub struct Diagnosis {
     /// How many Nodes can take the Pod, of those that were looked at.
     feasible: usize,
     scored: Vec<Scored>,
+    /// How long it took.
+    pub(crate) timings: Timings,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -43,6 +46,11 @@ pub struct Scored {
 }
 
 impl Diagnosis {
+    /// One that learns how long the decision takes, too.
+    pub(crate) fn timed(timings: Timings) -> Self {
+        Self { timings, ..Self::default() }
+    }
+
     /// A plugin refuses a Node.
     pub fn refuse(&mut self, node: &str, plugin: &'static str, refusal: Refusal) {
         for reason in refusal.reasons {

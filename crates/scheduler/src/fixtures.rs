@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::plugins::{Candidate, FILTERS, Remedy, SCORES, normalize};
-use crate::unread::parse;
+use crate::transform::parse;
 
 /// A Node: its name, labels, and what its spec and status have, as YAML.
 pub(crate) type NodeRow<'a> = (&'a str, &'a str, &'a str);

@@ -29,6 +29,7 @@ pub mod queue;
 pub mod resource;
 pub mod run;
 pub mod storage;
+mod timings;
 pub mod topology_domains;
 mod transform;
 mod volumes;

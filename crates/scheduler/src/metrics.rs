@@ -12,8 +12,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use crate::hints::NO_NODE;
-use crate::profile::scheduler_name;
+use crate::profile::{Point, scheduler_name};
 use crate::queue::{Depths, History};
+use crate::timings::{Code, Timings};
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
@@ -55,6 +56,27 @@ struct HintLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PointLabels {
+    extension_point: Point,
+    status: Code,
+    profile: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ExecutionLabels {
+    plugin: &'static str,
+    extension_point: Point,
+    status: Code,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct EvaluationLabels {
+    plugin: &'static str,
+    extension_point: Point,
+    profile: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ResultLabels {
     result: &'static str,
 }
@@ -87,6 +109,9 @@ pub(crate) struct SchedulerMetrics {
     evictions: Family<ResultLabels, Counter>,
     eviction_durations: Family<ResultLabels, Histogram, fn() -> Histogram>,
     cache: Family<TypeLabels, Gauge>,
+    points: Family<PointLabels, Histogram, fn() -> Histogram>,
+    executions: Family<ExecutionLabels, Histogram, fn() -> Histogram>,
+    evaluations: Family<EvaluationLabels, Counter>,
 }
 
 impl SchedulerMetrics {
@@ -102,13 +127,16 @@ impl SchedulerMetrics {
             incoming: Family::default(),
             unschedulable: Family::default(),
             after_flush: Counter::default(),
-            hints: Family::new_with_constructor(hint_histogram),
+            hints: Family::new_with_constructor(plugin_histogram),
             permits: Family::new_with_constructor(attempt_histogram),
             preemptions: Counter::default(),
             victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             evictions: Family::default(),
             eviction_durations: Family::new_with_constructor(sli_histogram),
             cache: Family::default(),
+            points: Family::new_with_constructor(point_histogram),
+            executions: Family::new_with_constructor(plugin_histogram),
+            evaluations: Family::default(),
         };
         registry.register(
             "scheduler_schedule_attempts",
@@ -138,6 +166,7 @@ impl SchedulerMetrics {
         registry.register("scheduler_pending_pods", "Pending pods, by the queue", &made.pending);
         registry.register("scheduler_cache_size", "Nodes, pods and assumed pods in the cache", &made.cache);
         made.register_queue(registry);
+        made.register_framework(registry);
         made
     }
 
@@ -180,6 +209,47 @@ impl SchedulerMetrics {
             "Duration of carrying a preemption out, by the result",
             &self.eviction_durations,
         );
+    }
+
+    /// What is measured of extension points and their plugins.
+    fn register_framework(&self, registry: &Metrics) {
+        registry.register(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Latency of all plugins of an extension point, by the result and the profile",
+            &self.points,
+        );
+        registry.register(
+            "scheduler_plugin_execution_duration_seconds",
+            "Duration of a plugin at an extension point, of one decision in ten",
+            &self.executions,
+        );
+        registry.register(
+            "scheduler_plugin_evaluation",
+            "How often a plugin was asked at an extension point: PreFilter, Filter, PreScore or Score",
+            &self.evaluations,
+        );
+    }
+
+    /// How long the extension points of a decision about one of our Pods took.
+    pub(crate) fn timed(&self, pod: &Pod, timings: Timings) {
+        let profile = scheduler_name(pod);
+        for (extension_point, status, seconds) in timings.points {
+            self.extension_point(profile, extension_point, status, seconds);
+        }
+        for (plugin, extension_point, status, seconds) in timings.plugins {
+            let labels = ExecutionLabels { plugin, extension_point, status };
+            self.executions.get_or_create(&labels).observe(seconds);
+        }
+        for ((extension_point, plugin), times) in timings.evaluations {
+            let labels = EvaluationLabels { plugin, extension_point, profile: profile.to_owned() };
+            self.evaluations.get_or_create(&labels).inc_by(times);
+        }
+    }
+
+    /// An extension point was over after so many seconds.
+    pub(crate) fn extension_point(&self, profile: &str, extension_point: Point, status: Code, seconds: f64) {
+        let labels = PointLabels { extension_point, status, profile: profile.to_owned() };
+        self.points.get_or_create(&labels).observe(seconds);
     }
 
     /// A Node was chosen, or none was found, by a decision that began at `start`.
@@ -279,9 +349,14 @@ fn attempt_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 15))
 }
 
-/// Upstream's buckets: from 10 us to 40 ms.
-fn hint_histogram() -> Histogram {
-    Histogram::new(exponential_buckets(0.000_01, 2.0, 12))
+/// Upstream's buckets: from 0.1 to 200 ms.
+fn point_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_1, 2.0, 12))
+}
+
+/// Upstream's buckets: from 10 us to 22 ms.
+fn plugin_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_01, 1.5, 20))
 }
 
 /// Upstream's buckets: from 10 ms to 90 minutes.
@@ -318,6 +393,11 @@ mod tests {
         metrics.preempted(true, at(0), at(1));
         metrics.waiting(Depths { active: 1, backoff: 2, unschedulable: 3 }, 4);
         metrics.cached(5, 6, 7);
+        let mut timings = Timings::default();
+        timings.points.push((Point::Filter, Code::Success, 0.25));
+        timings.plugins.push(("NodePorts", Point::Filter, Code::Unschedulable, 0.5));
+        timings.evaluations.insert((Point::Score, "ImageLocality"), 3);
+        metrics.timed(&Pod::default(), timings);
         let text = registry.render();
         for line in [
             r#"scheduler_schedule_attempts_total{result="scheduled",profile="default-scheduler"} 1"#,
@@ -332,6 +412,9 @@ mod tests {
             "scheduler_pod_scheduled_after_flush_total 1",
             r#"scheduler_queueing_hint_execution_duration_seconds_sum{plugin="NodePorts",event="NodeAdd",hint="Queue"} 1"#,
             r#"scheduler_permit_wait_duration_seconds_sum{result="Success"} 4"#,
+            r#"scheduler_framework_extension_point_duration_seconds_sum{extension_point="Filter",status="Success",profile="default-scheduler"} 0.25"#,
+            r#"scheduler_plugin_execution_duration_seconds_sum{plugin="NodePorts",extension_point="Filter",status="Unschedulable"} 0.5"#,
+            r#"scheduler_plugin_evaluation_total{plugin="ImageLocality",extension_point="Score",profile="default-scheduler"} 3"#,
             "scheduler_preemption_attempts_total 1",
             "scheduler_preemption_victims_sum 4",
             r#"scheduler_preemption_goroutines_execution_total{result="success"} 1"#,

@@ -29,6 +29,7 @@ use crate::devices::{self, Devices};
 use crate::node_info::{NodeInfo, PodNeed, Snapshot};
 use crate::profile::{Point, Profile};
 use crate::storage::{PodVolumes, Storage};
+use crate::timings::{Code, Timings};
 
 /// The best score that a plugin can give.
 pub const SCORE_MAX: i64 = 100;
@@ -92,15 +93,25 @@ impl<'a> Candidate<'a> {
 
     /// The reason why the Node cannot take the Pod, by the first filter that refuses it.
     pub fn refusal(&self, node: &NodeInfo) -> Option<Refusal> {
-        self.refusal_by(node).map(|(_, refusal)| refusal)
+        self.refusal_by(node, &mut Timings::default()).map(|(_, refusal)| refusal)
     }
 
-    /// The same, with the plugin that says so.
-    pub fn refusal_by(&self, node: &NodeInfo) -> Option<(&'static str, Refusal)> {
+    /// The same, with the plugin that says so; `timings` learns how long each took.
+    pub(crate) fn refusal_by(
+        &self,
+        node: &NodeInfo,
+        timings: &mut Timings,
+    ) -> Option<(&'static str, Refusal)> {
         if self.named.as_ref().is_some_and(|names| !names.contains(node.name())) {
             return Some(("NodeAffinity", Refusal::lasting(node_affinity::NOT_NAMED)));
         }
-        self.filters.iter().find_map(|plugin| Some((plugin.name, (plugin.filter)(self, node)?)))
+        self.filters.iter().find_map(|plugin| {
+            let ask = || (plugin.filter)(self, node);
+            let refusal = timings.plugin(Point::Filter, plugin.name, ask, |said| {
+                said.as_ref().map_or(Code::Success, Refusal::code)
+            });
+            Some((plugin.name, refusal?))
+        })
     }
 
     /// The filters that may have something against a Node.
@@ -195,6 +206,15 @@ pub enum Remedy {
 }
 
 impl Refusal {
+    /// The framework's word for it.
+    fn code(&self) -> Code {
+        match self.remedy {
+            Remedy::Preemption => Code::Unschedulable,
+            Remedy::None => Code::UnschedulableAndUnresolvable,
+            Remedy::Repair => Code::Error,
+        }
+    }
+
     /// Whatever Pods do, the Node cannot take this one.
     pub(crate) fn lasting(reason: impl Into<String>) -> Self {
         Self { reasons: vec![reason.into()], remedy: Remedy::None }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use controller::pod::Pod;
 use controller::{Action, EventType};
 use machinery::features::Feature;
+use prometheus_client::encoding::EncodeLabelValue;
 
 use crate::arguments::Arguments;
 
@@ -16,7 +17,7 @@ pub const DEFAULT_NAME: &str = "default-scheduler";
 
 /// An extension point: where a plugin is asked. Source: the scheduling framework's extension points, in the order in
 /// which upstream looks at them when it sets a profile up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelValue)]
 #[expect(missing_docs, reason = "the names are upstream's, as a configuration has them")]
 pub enum Point {
     PreFilter,

@@ -38,10 +38,11 @@ use crate::nominations::Nominations;
 use crate::pending_preemptions::PendingPreemptions;
 use crate::plugins::Candidate;
 use crate::preemption::{Preemption, preempt};
-use crate::profile::scheduler_name;
+use crate::profile::{Point, scheduler_name};
 use crate::queue::Queue;
 use crate::storage::PodVolumes;
 use crate::storage::changes::StorageChanges;
+use crate::timings::{Code, Timings};
 use crate::transform;
 use crate::volumes::Waiting;
 use binding::{Job, Progress};
@@ -219,7 +220,7 @@ impl Scheduler {
         let aside = self.nominations.step_aside(key, &pod, &mut self.snapshot);
         let chance = self.random.below(u64::MAX);
         let default_selector = self.default_selectors.of(&pod);
-        let mut told = Diagnosis::default();
+        let mut told = Diagnosis::timed(Timings::by(&self.clock, chance));
         let extenders = interested(&self.extenders, &pod);
         let mut decision = match extenders.as_slice() {
             [] => decide(&pod, default_selector.as_ref(), &self.snapshot, chance, &mut told),
@@ -231,6 +232,7 @@ impl Scheduler {
         if let Decision::Unschedulable(why) = &mut decision {
             let about = Candidate::new(&pod, None, &self.snapshot).after_refusal(&self.snapshot);
             self.metrics.preempting();
+            let start = told.timings.start();
             let budgets = self.budgets.list();
             let preemption = match extenders.as_slice() {
                 [] => Ok(preempt(&pod, &mut self.snapshot, &budgets, chance)),
@@ -240,12 +242,14 @@ impl Scheduler {
                 Ok(preemption) => explain(why, &about, preemption, self.snapshot.len()),
                 Err(unheard) => format!("{why} {unheard}"),
             };
+            told.timings.point(Point::PostFilter, code_of(&preemption), start);
             preempted = preemption.ok();
             self.give_back(&about, revision);
         }
         self.nominations.come_back(&aside, &mut self.snapshot);
         let end = self.clock.now();
         self.metrics.decided(start, end);
+        self.metrics.timed(&pod, std::mem::take(&mut told.timings));
         let object = format!("pods/{key}");
         let detail = match &decision {
             Decision::Failed(why) | Decision::Unheard(why) => why.clone(),
@@ -292,6 +296,15 @@ impl Scheduler {
         self.metrics.incoming(incoming);
         let placed = self.snapshot.placed().saturating_sub(self.nominations.len());
         self.metrics.cached(self.snapshot.len(), placed, self.binding.len());
+    }
+}
+
+/// The result of `PostFilter`.
+fn code_of<E>(preemption: &Result<Preemption, E>) -> Code {
+    match preemption {
+        Ok(Preemption::Possible(_)) => Code::Success,
+        Ok(_) => Code::Unschedulable,
+        Err(_) => Code::Error,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::fixtures::{allocatable, cluster, pod};
 use crate::profile::{Profile, Profiles};
-use crate::unread::parse;
+use crate::transform::parse;
 
 const NEGATIVE: i32 = -100;
 const LOW: i32 = 0;
@@ -40,21 +40,24 @@ fn world(nodes: &[&str], rows: &[Row<'_>]) -> Snapshot {
     snapshot
 }
 
-/// Each room as `node: victims`, after the number of broken budgets if any is.
+/// Each candidate as `node: victims`, after the number of broken budgets if any is.
 fn found(
     pod: &Pod,
     snapshot: &mut Snapshot,
     budgets: &[Arc<PodDisruptionBudget>],
     chance: u64,
 ) -> Vec<String> {
-    let (rooms, _) = rooms(pod, snapshot, budgets, chance).expect("eligible");
-    let text = |room: Room| {
-        let names: Vec<_> = room.victims.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
-        let broken =
-            if room.violations == 0 { String::new() } else { format!(", {} broken", room.violations) };
-        format!("{}: {}{broken}", room.node, names.join(" "))
+    let (candidates, _) = candidates(pod, snapshot, budgets, chance).expect("eligible");
+    let text = |candidate: PreemptionCandidate| {
+        let names: Vec<_> = candidate.victims.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
+        let broken = if candidate.violations == 0 {
+            String::new()
+        } else {
+            format!(", {} broken", candidate.violations)
+        };
+        format!("{}: {}{broken}", candidate.node, names.join(" "))
     };
-    rooms.into_iter().map(text).collect()
+    candidates.into_iter().map(text).collect()
 }
 
 #[test]
@@ -310,7 +313,10 @@ fn the_node_is_chosen_whose_loss_is_smallest() {
         let nodes = FOUR.iter().filter(|node| rows.iter().any(|row| row.0 == **node));
         let mut snapshot = world(&nodes.copied().collect::<Vec<_>>(), rows);
         let answer = preempt(&sized("p", priority, ALL, ""), &mut snapshot, &[], 0);
-        assert!(matches!(&answer, Preemption::Possible(room) if room.node == expect), "{case}: {answer:?}");
+        assert!(
+            matches!(&answer, Preemption::Possible(candidate) if candidate.node == expect),
+            "{case}: {answer:?}"
+        );
     }
 }
 

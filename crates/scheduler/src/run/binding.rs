@@ -5,6 +5,7 @@
 //! whether a Pod was bound, its room is nobody else's.
 
 mod confirmation;
+mod steps;
 
 use std::sync::Arc;
 
@@ -22,11 +23,12 @@ use crate::decide::Choice;
 use crate::devices::claim_key;
 use crate::events::{Event, Turn};
 use crate::preemption::{nominated, priority};
-use crate::profile::event;
+use crate::profile::{Point, event};
 use crate::queue::History;
 use crate::storage::PodVolumes;
 use crate::volumes::{self, Over, WAITING_MAX};
 use crate::{claims, devices, extender, metrics};
+use steps::Steps;
 
 /// The binding of one Pod.
 #[derive(Clone)]
@@ -43,6 +45,8 @@ pub(super) struct Job {
     pub(super) history: Option<History>,
     /// Whether the Pod's status is told which Node it goes to.
     pub(super) is_nominated: bool,
+    /// When nobody held it back any more: its volumes and claims are next. Source: `PreBind`.
+    pre_bind: Option<Timestamp>,
 }
 
 impl Job {
@@ -123,7 +127,8 @@ impl Scheduler {
         }
         let history = self.queue.history(key);
         let (key, pod) = (key.to_owned(), pod.clone());
-        let job = Job { key, pod, node, devices, revision, start, history, is_nominated: false };
+        let job =
+            Job { key, pod, node, devices, revision, start, history, is_nominated: false, pre_bind: None };
         if let Some(pod_volumes) = &pod_volumes {
             self.snapshot.storage.assume(uid(&job.pod), pod_volumes.clone());
         }
@@ -131,7 +136,8 @@ impl Scheduler {
     }
 
     /// Has what the Pod's volumes are bound to written, or, if they are settled, the Pod bound.
-    pub(super) fn go_on(&mut self, job: Job, pod_volumes: Option<PodVolumes>) {
+    pub(super) fn go_on(&mut self, mut job: Job, pod_volumes: Option<PodVolumes>) {
+        job.pre_bind.get_or_insert_with(|| self.clock.now());
         match pod_volumes {
             Some(pod_volumes) => self.write_volumes(job, pod_volumes),
             None => self.write_binding(job),
@@ -165,20 +171,28 @@ impl Scheduler {
         let (client, executor, finished) =
             (self.client.clone(), self.executor.clone(), self.finished.clone());
         let extenders = self.extenders.clone();
+        let mut steps = Steps::new(&self.metrics, &self.clock, &job.pod, job.pre_bind.unwrap_or(job.start));
         let event = scheduled_event(&job.pod, &job.key, &job.node);
         let nomination = if job.devices.is_some() { job.nominate() } else { None };
         self.tasks.spawn("bind", async move {
             tell_all(&executor, job.revision, nomination).await;
             let mut written = Vec::new();
             let bound = async {
-                if let Some(devices) = &job.devices {
-                    claims::reserve(&client, &executor, (&job.pod, devices), &mut written).await?;
-                }
-                let bound = extender::asking::bind(&extenders, &job.pod, &job.node).await;
-                if bound.map_err(|unheard| unheard.to_string())? {
-                    return Ok(());
-                }
-                confirmation::bind(&client, &executor, &job.pod, &job.node).await
+                let reserved = match &job.devices {
+                    Some(devices) => {
+                        claims::reserve(&client, &executor, (&job.pod, devices), &mut written).await
+                    }
+                    None => Ok(()),
+                };
+                steps.over(Point::PreBind, &reserved);
+                reserved?;
+                let bound = match extender::asking::bind(&extenders, &job.pod, &job.node).await {
+                    Ok(true) => Ok(()),
+                    Ok(false) => confirmation::bind(&client, &executor, &job.pod, &job.node).await,
+                    Err(unheard) => Err(unheard.to_string()),
+                };
+                steps.over(Point::Bind, &bound);
+                bound
             };
             let failure = cause::with(job.revision, bound).await.err();
             match &failure {

@@ -4,7 +4,7 @@ use controller::pod::Pod;
 
 use super::with_tag;
 use crate::fixtures::{cluster, scores};
-use crate::unread::parse;
+use crate::transform::parse;
 
 fn images(each: &[(&str, i64)]) -> String {
     let image =

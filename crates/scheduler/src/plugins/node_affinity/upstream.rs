@@ -7,7 +7,7 @@ use crate::diagnosis::Diagnosis;
 use crate::fixtures::{NodeRow, cluster, exists, is_in, lacks, not_in, pod, refusals, scores};
 use crate::node_info::Snapshot;
 use crate::profile::{Profile, Profiles};
-use crate::unread::parse;
+use crate::transform::parse;
 
 const OWN: &str = "!node(s) didn't match Pod's node affinity/selector";
 const ENFORCED: &str = "!node(s) didn't match scheduler-enforced node affinity";

@@ -3,7 +3,7 @@
 use controller::pod::Pod;
 
 use crate::fixtures::{cluster, refusals};
-use crate::unread::parse;
+use crate::transform::parse;
 
 /// A Pod with these ports: protocol, address and number, with slashes between.
 fn with_ports(ports: &[&str]) -> Pod {

@@ -4,7 +4,7 @@ use controller::pod::Pod;
 
 use crate::fixtures::{NodeRow, cluster, is_in, not_in, pod, pod_in, refusals, scores_of};
 use crate::node_info::Snapshot;
-use crate::unread::parse;
+use crate::transform::parse;
 
 const FOO: &str = "foo: ''";
 const BAR: &str = "bar: ''";

@@ -6,7 +6,7 @@ use controller::pod::Pod;
 
 use crate::fixtures::{cluster, pod, refusals};
 use crate::node_info::Snapshot;
-use crate::unread::parse;
+use crate::transform::parse;
 
 const EBS: &str = "ebs.csi.aws.com";
 const PD: &str = "pd.csi.storage.gke.io";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::fixtures::{cluster, pod, refusals};
-use crate::unread::parse;
+use crate::transform::parse;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";

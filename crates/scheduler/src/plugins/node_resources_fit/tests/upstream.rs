@@ -4,7 +4,7 @@ use controller::pod::Pod;
 
 use super::*;
 use crate::fixtures::{allocatable, asking, asking_each, cluster, refusals, scores};
-use crate::unread::parse;
+use crate::transform::parse;
 
 /// What the Node has, beside 32 Pods.
 const ROOM: &str =
