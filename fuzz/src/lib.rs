@@ -248,8 +248,8 @@ fn frames(bytes: &[u8], piece: usize) -> (Vec<String>, usize) {
 /// whole refers to nothing that it does not have.
 pub fn aggregated(bytes: &[u8]) {
     let Ok(told) = text::json(bytes, Room::Schemas, FieldValidation::Ignore) else { return };
-    let _ = discovery::of_aggregated(&told.value, "example.com", "v1");
-    let _ = discovery::of_resource_list(&told.value, "example.com", "v1");
+    let _ = remote_discovery::of_aggregated(&told.value, "example.com", "v1");
+    let _ = remote_discovery::of_resource_list(&told.value, "example.com", "v1");
     let Ok(found) = Specification::of(told.value, "example.com", "v1") else { return };
     let ours = serde_json::json!({"paths": {"/api/v1/pods": {}}, "definitions": {"Pod": {}, "Thing": {"type": "integer"}}});
     let mut whole = ours.clone();

@@ -27,7 +27,7 @@ pub fn tables(config: Config, objects: Changed) -> Vec<Table> {
     render::whole(&services.whole(), &config)
 }
 
-/// How long changes took.
+/// The duration of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Took {
     /// Until it was known what to tell the kernel; of a difference, not of the whole.
