@@ -20,7 +20,7 @@ impl Brake {
         Self { backoff, peace, last: None }
     }
 
-    /// How long to wait now.
+    /// The time to wait now.
     pub fn next(&mut self, now: Instant, random: &Random) -> Duration {
         if self.last.is_none_or(|last| now.duration_since(last) >= self.peace) {
             self.backoff.reset();
