@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::{Backoff, Random};
 
-/// Lets the first go soon, and each that follows ever later, until there has been peace for a while.
+/// A brake that lets the first go soon, and each that follows ever later, until there has been peace for a while.
 #[derive(Clone, Debug)]
 pub struct Brake {
     backoff: Backoff,

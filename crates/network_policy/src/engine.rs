@@ -60,7 +60,7 @@ enum InKernel {
     Nothing,
 }
 
-/// See the module. It works in the calling thread's network namespace.
+/// The engine of policies; it works in the calling thread's network namespace.
 #[derive(Debug)]
 pub struct Engine {
     endpoints: Endpoints,

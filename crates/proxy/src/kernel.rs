@@ -36,7 +36,7 @@ pub struct Took {
     pub all: Duration,
 }
 
-/// See the module. It works in the calling thread's network namespace.
+/// The kernel's side of Services; it works in the calling thread's network namespace.
 #[derive(Debug)]
 pub struct Kernel {
     config: Arc<Config>,

@@ -37,7 +37,7 @@ const RETRY_JITTER: f64 = 0.5;
 
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
-/// Talks to registries by one set of settings.
+/// A client of registries, with one set of settings.
 pub struct Client {
     pub(crate) registries: Arc<Registries>,
     pub(crate) transport: Transport,

@@ -41,7 +41,7 @@ const LONG: u64 = 60;
 /// A long run has a few thousand lines.
 const LINES_PER_PICTURE: usize = 150;
 
-/// Whom a scenario is about.
+/// The setup of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'b> {
     /// This binary: `torture`.

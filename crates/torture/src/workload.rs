@@ -80,7 +80,7 @@ pub const CUSTOM_OBJECTS: World = World {
     ],
 };
 
-/// Whom clients ask.
+/// A target that clients ask.
 pub trait Target: Send + Sync {
     /// Asks for one thing; what is told beside the outcome is taken down.
     fn call<'a>(&'a self, call: Call, recorder: &'a Recorder) -> BoxFuture<'a, Outcome>;

@@ -29,7 +29,7 @@ pub struct Claim {
     pub mac: [u8; 6],
 }
 
-/// Hears claims on a link.
+/// A listener for claims on a link.
 #[derive(Debug)]
 pub struct Claims {
     socket: AsyncFd<OwnedFd>,
