@@ -190,7 +190,7 @@ pub enum Mutate {
     InRounds(for<'a> fn(&'a Context<'a>, &'a mut Value, &'a mut Reinvocation) -> Step<'a>),
 }
 
-/// Refuses the object, or lets it pass.
+/// A plugin that refuses the object, or lets it pass.
 #[derive(Clone, Copy, Debug)]
 pub enum Validate {
     /// At once, from what is in memory.

@@ -161,7 +161,7 @@ pub struct Flags<'a> {
     pub unauthorized_ttl: Duration,
 }
 
-/// Reads a file that is named; the error says why not.
+/// A reader of files that are named; the error says why not.
 pub trait Read: Fn(&str) -> Result<String, String> {}
 
 impl<F: Fn(&str) -> Result<String, String>> Read for F {}

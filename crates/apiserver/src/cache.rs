@@ -31,8 +31,8 @@ pub const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a revision that exists takes to arrive, most of the time.
 const BY_ITSELF: Duration = Duration::from_millis(50);
 
-/// Where events below a prefix go.
-struct Place {
+/// The cache that events below a prefix go to.
+struct ServedCache {
     serving: Arc<ResourceCache>,
     /// What will serve instead, and has everything that happens until then.
     next: Option<Arc<ResourceCache>>,
@@ -42,7 +42,7 @@ struct Place {
 pub struct Cache {
     store: Arc<dyn Store>,
     at_rest: Arc<AtRest>,
-    resources: RwLock<HashMap<String, Place>>,
+    resources: RwLock<HashMap<String, ServedCache>>,
     /// Whoever reads the store for caches has it.
     reading: Mutex<()>,
     progress: watch::Sender<Revision>,
@@ -108,7 +108,7 @@ impl Cache {
     /// The cache of the objects under `prefix`: of a built-in kind, or of the server's own records. One that stays empty,
     /// if nothing is served from there.
     pub fn resource(&self, prefix: &str) -> Arc<ResourceCache> {
-        let found = self.resources.read().get(prefix).map(|place| Arc::clone(&place.serving));
+        let found = self.resources.read().get(prefix).map(|served| Arc::clone(&served.serving));
         found.unwrap_or_else(|| Arc::new(ResourceCache::new(Keys::below(prefix), 0)))
     }
 
@@ -117,10 +117,10 @@ impl Cache {
     pub(crate) fn begin(&self, keys: Keys) -> Arc<ResourceCache> {
         let made = Arc::new(ResourceCache::loading(keys, self.revision()));
         match self.resources.write().entry(made.keys().prefix.to_string()) {
-            Entry::Vacant(place) => {
-                place.insert(Place { serving: Arc::clone(&made), next: None });
+            Entry::Vacant(served) => {
+                served.insert(ServedCache { serving: Arc::clone(&made), next: None });
             }
-            Entry::Occupied(mut place) => place.get_mut().next = Some(Arc::clone(&made)),
+            Entry::Occupied(mut served) => served.get_mut().next = Some(Arc::clone(&made)),
         }
         made
     }
@@ -128,9 +128,9 @@ impl Cache {
     /// Puts a cache in its place; that of an earlier one ends.
     pub(crate) fn settle(&self, resource: &Arc<ResourceCache>) {
         let mut resources = self.resources.write();
-        let Some(place) = resources.get_mut(&*resource.keys().prefix) else { return };
-        if let Some(next) = place.next.take_if(|next| Arc::ptr_eq(next, resource)) {
-            std::mem::replace(&mut place.serving, next).end();
+        let Some(served) = resources.get_mut(&*resource.keys().prefix) else { return };
+        if let Some(next) = served.next.take_if(|next| Arc::ptr_eq(next, resource)) {
+            std::mem::replace(&mut served.serving, next).end();
         }
     }
 
@@ -138,12 +138,12 @@ impl Cache {
     pub(crate) fn end(&self, resource: &Arc<ResourceCache>) {
         resource.end();
         let mut resources = self.resources.write();
-        let Entry::Occupied(mut place) = resources.entry(resource.keys().prefix.to_string()) else { return };
-        place.get_mut().next.take_if(|next| Arc::ptr_eq(next, resource));
-        if Arc::ptr_eq(&place.get().serving, resource) {
-            match place.get_mut().next.take() {
-                Some(next) => place.get_mut().serving = next,
-                None => drop(place.remove()),
+        let Entry::Occupied(mut served) = resources.entry(resource.keys().prefix.to_string()) else { return };
+        served.get_mut().next.take_if(|next| Arc::ptr_eq(next, resource));
+        if Arc::ptr_eq(&served.get().serving, resource) {
+            match served.get_mut().next.take() {
+                Some(next) => served.get_mut().serving = next,
+                None => drop(served.remove()),
             }
         }
     }
@@ -153,11 +153,11 @@ impl Cache {
         let resources = self.resources.read();
         let mut ends = key.match_indices('/').map(|(at, _)| at + 1).skip(2).take(2);
         let (short, long) = (ends.next(), ends.next());
-        let place = [long, short]
+        let served = [long, short]
             .into_iter()
             .flatten()
             .find_map(|end| key.get(..end).and_then(|prefix| resources.get(prefix)));
-        let found = place.map(|place| (Arc::clone(&place.serving), place.next.clone()));
+        let found = served.map(|served| (Arc::clone(&served.serving), served.next.clone()));
         found.into_iter().flat_map(|(serving, next)| std::iter::once(serving).chain(next))
     }
 
@@ -249,7 +249,7 @@ impl Cache {
 
     fn all(&self) -> Vec<Arc<ResourceCache>> {
         let resources = self.resources.read();
-        let all = resources.values().flat_map(|place| std::iter::once(&place.serving).chain(&place.next));
+        let all = resources.values().flat_map(|served| std::iter::once(&served.serving).chain(&served.next));
         all.cloned().collect()
     }
 }

@@ -96,7 +96,7 @@ impl Converters {
     }
 }
 
-/// Converts the objects of one definition, as it is configured at one time.
+/// The conversion of the objects of one definition, as it is configured at one time.
 pub struct Conversion {
     shared: Arc<Converters>,
     id: u64,

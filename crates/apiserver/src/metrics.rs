@@ -56,7 +56,7 @@ struct KindLabels {
     request_kind: &'static str,
 }
 
-/// Counts a request for as long as it is kept.
+/// A guard that counts a request for as long as it is kept.
 #[derive(Debug)]
 pub struct UnderWay(Gauge);
 

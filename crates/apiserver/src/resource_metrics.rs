@@ -52,7 +52,7 @@ const PATH: &str = "/stats/summary?only_cpu_and_memory=true";
 /// Over which time a kubelet's rates are, at least.
 const WINDOW: &str = "10s";
 
-/// Serves the group.
+/// The server of the group.
 pub struct ResourceMetrics {
     kinds: Vec<Kind>,
     /// Which finds the kubelets; it has this, in turn, in its catalogue.

@@ -125,7 +125,7 @@ impl Held {
             Ok(begun) => begun,
             Err(failure) => return debug!(node, %failure, "a tunnel broke at once"),
         };
-        let mut place = self.tunnels.begin(node, tunnel, *from, self.clock.now());
+        let mut registration = self.tunnels.begin(node, tunnel, *from, self.clock.now());
         // When a Node goes its tunnel is ended; this one may not have been known then.
         if self.nodes.get(&self.key).is_none() {
             return debug!(node, "a tunnel's node is gone");
@@ -133,7 +133,7 @@ impl Held {
         info!(node, from = ?from, "a node's tunnel stands");
         let why = tokio::select! {
             ended = carrying => ended.map_or_else(|failure| reason(&failure), |()| "it was closed".to_owned()),
-            ended = place.ends() => ended.to_string(),
+            ended = registration.ends() => ended.to_string(),
             () = over(&self.clock, *until) => "the node's certificate has ended".to_owned(),
         };
         info!(node, why, "a node's tunnel has ended");

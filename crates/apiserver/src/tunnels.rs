@@ -102,22 +102,22 @@ struct Standing {
     end: oneshot::Sender<Ended>,
 }
 
-/// A tunnel's place among the others; it is given up when dropped.
-pub struct Place {
+/// The registration of a tunnel; it ends when dropped.
+pub struct Registration {
     tunnels: Arc<Tunnels>,
     node: String,
     id: u64,
     end: oneshot::Receiver<Ended>,
 }
 
-impl Place {
+impl Registration {
     /// Ends when the tunnel must.
     pub async fn ends(&mut self) -> Ended {
         (&mut self.end).await.unwrap_or(Ended::Replaced)
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         let mut held = self.tunnels.held.lock();
         held.end(&self.node, |standing| standing.id == self.id, Ended::Replaced);
@@ -143,7 +143,7 @@ impl Tunnels {
         tunnel: Tunnel,
         from: Option<IpAddr>,
         now: Timestamp,
-    ) -> Place {
+    ) -> Registration {
         let (end, ends) = oneshot::channel();
         let mut held = self.held.lock();
         held.last += 1;
@@ -155,7 +155,7 @@ impl Tunnels {
             held.end(node, |standing| standing.id == oldest, Ended::Replaced);
         }
         self.metrics.standing.set(held.count());
-        Place { tunnels: Arc::clone(self), node: node.to_owned(), id, end: ends }
+        Registration { tunnels: Arc::clone(self), node: node.to_owned(), id, end: ends }
     }
 
     /// Notes the ranges that a Node has.
@@ -386,23 +386,23 @@ mod tests {
     async fn the_newest_tunnels_stay_and_a_node_that_goes_has_none() {
         let tunnels = of_mode(EgressSelectorMode::Agent);
         let count = || tunnels.list().len();
-        let mut places = Vec::new();
+        let mut registrations = Vec::new();
         for _ in 0..=OF_NODE_MAX {
-            places.push(tunnels.begin("a", tunnel().await, None, Timestamp::UNIX_EPOCH));
+            registrations.push(tunnels.begin("a", tunnel().await, None, Timestamp::UNIX_EPOCH));
         }
-        assert_eq!(places[0].ends().await, Ended::Replaced);
+        assert_eq!(registrations[0].ends().await, Ended::Replaced);
         assert_eq!(count(), OF_NODE_MAX);
-        places.drain(..2);
+        registrations.drain(..2);
         assert_eq!(count(), OF_NODE_MAX - 1, "one that is over is given up once");
         tunnels.learn_all([("a".to_owned(), Vec::new())].into());
         assert!(tunnels.to_kubelet("a").is_some());
         tunnels.learn_all([("b".to_owned(), Vec::new())].into());
-        for place in &mut places {
-            assert_eq!(place.ends().await, Ended::NodeGone);
+        for registration in &mut registrations {
+            assert_eq!(registration.ends().await, Ended::NodeGone);
         }
         assert!(tunnels.to_kubelet("a").is_none() && count() == 0);
         let mut again = tunnels.begin("a", tunnel().await, None, Timestamp::UNIX_EPOCH);
-        drop(places);
+        drop(registrations);
         assert!(tunnels.to_kubelet("a").is_some(), "it has a place of its own");
         tunnels.forget("a");
         assert_eq!(again.ends().await, Ended::NodeGone);

@@ -37,7 +37,8 @@ pub use address::{Address, ServiceReference};
 pub use credentials::{Credential, Credentials};
 pub use failure::CallError;
 
-/// The longest answer that is read, unless somebody says otherwise. Source: `MaxRequestBodyBytes` of upstream's servers, whose bodies webhooks get.
+/// The longest answer that is read, unless somebody says otherwise. Source: `MaxRequestBodyBytes` of upstream's servers, whose
+/// bodies webhooks get.
 pub const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// The time that a call may take, whatever else is said. Source: `setGlobalDefaults` of upstream's `authentication.go`.
 pub const CALL_MAX: Duration = Duration::from_secs(30);
@@ -58,7 +59,7 @@ pub struct Config {
     pub ca_bundle: Vec<u8>,
 }
 
-/// Opens connections: to a place that somebody names, as far as that is allowed.
+/// A dialer: it connects to what somebody names, as far as that is allowed.
 pub trait Dial: Send + Sync {
     /// Connects to a host by name or address.
     fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, String>>;
@@ -102,7 +103,7 @@ impl Clients {
     }
 }
 
-/// Calls one webhook.
+/// The client of one webhook.
 #[derive(Debug)]
 pub struct Client {
     url: String,

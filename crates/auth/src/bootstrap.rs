@@ -17,7 +17,7 @@ use machinery::features::Feature;
 use crate::escalation::uncovered;
 use crate::rbac::{GROUP, aggregated_rules};
 
-/// Marks what the bootstrap made.
+/// The label of what the bootstrap made.
 pub const BOOTSTRAPPING_LABEL: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-defaults");
 /// `false` here keeps the bootstrap's hands off an object.
 pub const AUTOUPDATE_ANNOTATION: &str = "rbac.authorization.kubernetes.io/autoupdate";

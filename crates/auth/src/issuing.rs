@@ -72,7 +72,7 @@ pub struct Signers {
     pub legacy_unknown: Option<Arc<Signer>>,
 }
 
-/// Signs certificates of requests. Source: `--cluster-signing-cert-file`, `--cluster-signing-key-file`.
+/// A signer of the certificates that requests ask for. Source: `--cluster-signing-cert-file`, `--cluster-signing-key-file`.
 pub struct Signer {
     issuer: Issuer<'static, KeyPair>,
     ends_second: i64,

@@ -39,7 +39,7 @@ pub const PROXY_USER: &str = "system:kube-proxy";
 pub const CLOUD_CONTROLLER_MANAGER: &str = "system:cloud-controller-manager";
 /// Certificates of Nodes' proxies: for `system:kube-proxy`, and for nobody else.
 pub const PROXY_SIGNER: &str = "knarr.io/kube-proxy";
-/// Whoever serves Ingresses on Nodes.
+/// The user who serves Ingresses on Nodes.
 pub const INGRESS_USER: &str = "system:knarr:ingress";
 /// Certificates of those: for [`INGRESS_USER`], and for nobody else.
 pub const INGRESS_SIGNER: &str = "knarr.io/ingress";

@@ -1,5 +1,5 @@
-//! Bound ServiceAccount tokens: JWTs signed by the cluster's key (ES256, or what a key of others is for) and checked by it and by
-//! those that are believed besides.
+//! Bound ServiceAccount tokens: JWTs signed by the cluster's key (ES256, or what a key of others is for) and checked by it and
+//! by those that are believed besides.
 //!
 //! Source: KEP-1205, `pkg/serviceaccount/claims.go`. Whether the account and the object that a token is bound to
 //! still exist is asked of [`Lookup`]: a token dies with them.
@@ -140,7 +140,7 @@ pub trait Lookup {
     fn node_uid(&self, name: &str) -> Option<String>;
 }
 
-/// Signs and verifies the tokens of one cluster.
+/// The signer and verifier of the tokens of one cluster.
 pub struct Tokens {
     key: PrivateKey,
     /// By which tokens are checked, the signing key's first unless it is left out.
@@ -160,8 +160,8 @@ struct Header {
 }
 
 impl Tokens {
-    /// `key` is PKCS#8 DER, as [`crate::pki::service_account_key`] and [`crate::keys::pkcs8`] return it; tokens for the API server itself are meant for
-    /// `audiences`, of which the first is the default.
+    /// `key` is PKCS#8 DER, as [`crate::pki::service_account_key`] and [`crate::keys::pkcs8`] return it; tokens for the API
+    /// server itself are meant for `audiences`, of which the first is the default.
     ///
     /// # Errors
     /// If the key is of another kind.

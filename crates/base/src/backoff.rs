@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Random;
 
-/// Grows from `first` by doubling up to `max`; `reset` after success.
+/// A delay that grows from `first` by doubling up to `max`; `reset` after success.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,

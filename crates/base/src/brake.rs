@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::{Backoff, Random};
 
-/// Lets the first go soon, and each that follows ever later, until there has been peace for a while.
+/// A brake that lets the first go soon, and each that follows ever later, until there has been peace for a while.
 #[derive(Clone, Debug)]
 pub struct Brake {
     backoff: Backoff,
@@ -20,7 +20,7 @@ impl Brake {
         Self { backoff, peace, last: None }
     }
 
-    /// How long to wait now.
+    /// The time to wait now.
     pub fn next(&mut self, now: Instant, random: &Random) -> Duration {
         if self.last.is_none_or(|last| now.duration_since(last) >= self.peace) {
             self.backoff.reset();

@@ -14,7 +14,7 @@ pub struct KeepAlive {
     pub every_seconds: u32,
     /// The number of probes in a row that may be lost.
     pub probes_max: u32,
-    /// How long what was sent may go unconfirmed, in milliseconds; `None` leaves it to the kernel.
+    /// The time for which what was sent may go unconfirmed, in milliseconds; `None` leaves it to the kernel.
     pub unconfirmed_max_ms: Option<u32>,
 }
 

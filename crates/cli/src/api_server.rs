@@ -12,7 +12,7 @@ use crate::duration::GoDuration;
 pub use service_accounts::ServiceAccountArgs;
 pub use webhooks::{AuditWebhookArgs, AuthorityArgs};
 
-/// What `--egress-selector-mode` takes. Source: k3s.
+/// A value of `--egress-selector-mode`. Source: k3s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EgressSelectorMode {

@@ -83,7 +83,7 @@ impl CommonArgs {
     }
 }
 
-/// How log lines look.
+/// The form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {

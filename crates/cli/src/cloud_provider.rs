@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Whether a cloud's controllers say of Nodes what they are. Source: `--cloud-provider` of upstream's parts, of which all others
-/// have left the tree (KEP-2395).
+/// The party that says of Nodes what they are: a cloud's controllers, or the kubelet. Source: `--cloud-provider` of upstream's
+/// parts, of which all others have left the tree (KEP-2395).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum CloudProvider {

@@ -17,17 +17,17 @@ pub use rows::FLAGS;
 pub struct Flag {
     /// Without the dashes before it.
     pub name: &'static str,
-    /// What its value is.
+    /// The form of its value.
     pub form: Form,
     /// Its value if it is not given.
     pub default: &'static str,
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
-    /// What it says, in `--help`.
+    /// Its text in `--help`.
     pub help: &'static str,
 }
 
-/// What a flag's value is.
+/// The form of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Form {
     /// As Go writes it, such as `1m30s`.
@@ -44,7 +44,7 @@ pub enum Form {
     Text,
 }
 
-/// What a flag does.
+/// The effect of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The field of its name in the controllers' options has its value.
@@ -57,7 +57,7 @@ pub enum Effect {
     Only(&'static [&'static str], &'static str),
 }
 
-/// What flags say.
+/// The options of flags.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OptionArgs {
     /// The values of those that act, by name.
@@ -66,7 +66,7 @@ pub struct OptionArgs {
     pub workers: BTreeMap<&'static str, usize>,
     /// Those that were given and do nothing, and why.
     pub without_effect: Vec<(&'static str, &'static str)>,
-    /// Which controllers run, if an argument of a server says so: it has a flag of its own, too.
+    /// The controllers that run, if an argument of a server says so: it has a flag of its own, too.
     pub controllers: Option<Vec<String>>,
 }
 

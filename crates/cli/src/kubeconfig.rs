@@ -12,7 +12,7 @@ const CURRENT: &str = "current-context";
 /// Most names that are tried.
 const NAMES_MAX: u32 = 1_000;
 
-/// How to reach a cluster, and as whom. All but the address is base64, as kubeconfigs have it.
+/// The way to a cluster, and the user there. All but the address is base64, as kubeconfigs have it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Entry {
     /// `https://127.0.0.1:6443`
@@ -25,7 +25,7 @@ pub struct Entry {
     pub key: String,
 }
 
-/// When the cluster's context becomes the current one.
+/// The condition under which the cluster's context becomes the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Current {
     /// If there is none.
@@ -52,18 +52,18 @@ impl Entry {
     }
 }
 
-/// What an edit makes of a file.
+/// The outcome of an edit of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edited {
     /// The whole file.
     pub text: String,
-    /// What the context, the cluster and the user are called in it.
+    /// The name of the context, the cluster and the user in it.
     pub name: String,
-    /// Whether the context is the current one.
+    /// `true` if the context is the current one.
     pub is_current: bool,
 }
 
-/// Why a file is not edited.
+/// The reason why a file is not edited.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// It is no YAML, or no kubeconfig.
@@ -132,7 +132,7 @@ pub fn take_back(text: &str, authority: &str) -> Result<Option<String>, EditErro
     Ok(Some(without(text, &before, &name)?))
 }
 
-/// Whether nobody has an entry in it.
+/// `true` if nobody has an entry in it.
 #[must_use]
 pub fn is_empty(text: &str) -> bool {
     read(text).is_ok_and(|file| LISTS.iter().all(|(list, _)| items(&file, list).is_empty()))

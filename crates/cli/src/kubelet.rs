@@ -152,7 +152,7 @@ const FLAGS: &[(&str, &str, Form, &str)] = &[
     ("registry-burst", "registryBurst", Number, "Most pulls at once before that counts"),
 ];
 
-/// Where the configuration is, and what flags say of it.
+/// The files of the configuration, and the flags that stand for fields of it.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigurationArgs {
     /// A KubeletConfiguration.
@@ -161,9 +161,9 @@ pub struct ConfigurationArgs {
     pub config_dir: Option<PathBuf>,
     /// The kubelet's folder. Source: `--root-dir`.
     pub root_dir: Option<PathBuf>,
-    /// Whether a cloud says of the Node what it is. Source: `--cloud-provider`.
+    /// The party that says of the Node what it is. Source: `--cloud-provider`.
     pub cloud_provider: CloudProvider,
-    /// What flags say, under the fields' names.
+    /// The values of flags, under the fields' names.
     pub fields: Value,
     /// Labels that the Node is registered with. Source: `--node-labels`.
     pub node_labels: BTreeMap<String, String>,

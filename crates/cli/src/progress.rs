@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-/// Prints steps as they end.
+/// A printer of steps as they end.
 #[derive(Debug)]
 pub struct Progress {
     start: Instant,

@@ -7,7 +7,7 @@ const UNBOUNDED: usize = usize::MAX;
 /// A narrower terminal is taken for one of this width.
 const WIDTH_MIN: usize = 40;
 
-/// How wide standard output is.
+/// The width of standard output, in columns.
 #[must_use]
 pub fn width() -> usize {
     if !std::io::stdout().is_terminal() {
@@ -17,7 +17,7 @@ pub fn width() -> usize {
     size.map_or(UNBOUNDED, |(width, _)| usize::from(width.0).max(WIDTH_MIN))
 }
 
-/// Whether a stream is to have colours. Source: no-color.org; terminals named `dumb` have none.
+/// `true` if a stream is to have colours. Source: no-color.org; terminals named `dumb` have none.
 #[must_use]
 pub fn has_colours(is_terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());

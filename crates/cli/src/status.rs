@@ -8,20 +8,20 @@ use machinery::unserved::Unserved;
 /// Pods that are not ready are named up to this many.
 const NAMED_MAX: usize = 4;
 
-/// What is known of a cluster.
+/// The facts about a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
     /// The API server's, such as `v1.35.0`.
     pub kubernetes: Option<String>,
-    /// Whether the API server is ready.
+    /// `true` if the API server is ready.
     pub is_ready: bool,
     /// Checks that do not pass.
     pub failing: Vec<String>,
-    /// How long it has been up.
+    /// The time for which it has been up.
     pub age: Option<Duration>,
-    /// What its processes have of memory, in bytes.
+    /// The memory of its processes, in bytes.
     pub memory_bytes: Option<u64>,
-    /// What the store has on disk, in bytes.
+    /// The size of the store on disk, in bytes.
     pub store_bytes: Option<u64>,
     /// All Nodes.
     pub nodes: Vec<Node>,
@@ -33,22 +33,22 @@ pub struct Overview {
     pub unserved: Vec<(String, usize, &'static Unserved)>,
     /// Archives in the folder of images that are none: which, and why.
     pub bad_archives: Vec<(String, String)>,
-    /// What to do to use it.
+    /// The command by which it is used.
     pub usage: String,
 }
 
-/// What is told of a Node.
+/// The facts about a Node.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     /// Its name.
     pub name: String,
     /// Its address.
     pub ip: String,
-    /// Whether it is Ready.
+    /// `true` if it is Ready.
     pub is_ready: bool,
     /// Conditions that are true and should not be, such as `NetworkUnavailable`.
     pub troubles: Vec<String>,
-    /// Whether its tunnel to the API server stands; nothing where that may not be known.
+    /// `true` if its tunnel to the API server stands; nothing where that may not be known.
     pub has_tunnel: Option<bool>,
 }
 

@@ -12,7 +12,7 @@ use machinery::trace::{Chain, Commit, Span};
 const NAME_WIDTH: usize = 52;
 const COMPONENT_WIDTH: usize = 24;
 
-/// What of a chain is shown.
+/// The part of a chain that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Without updates of status.

@@ -79,7 +79,7 @@ pub fn server(args: &ServerArgs) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// Why there are no network policies on a Node with IPVS.
+/// The reason why there are no network policies on a Node with IPVS.
 pub const WITHOUT_POLICIES: &str =
     "they judge what a host forwards, and what IPVS leads to a Pod the host sends itself";
 

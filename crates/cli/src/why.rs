@@ -27,12 +27,12 @@ pub use reach::Reach;
 
 use crate::screen::wrapped;
 
-/// What surrounds an object, as the API server serves it.
+/// An object and its surroundings, as the API server serves them.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The object that was asked for, with its `kind`.
     pub subject: Value,
-    /// What the API calls it: group (empty for core) and plural.
+    /// Its resource: group (empty for core) and plural.
     pub resource: (String, String),
     /// Everything of [`KINDS`] in its namespace, and the Nodes, with their `kind`.
     pub others: Vec<Value>,
@@ -40,20 +40,20 @@ pub struct Snapshot {
     pub placed: Vec<Value>,
     /// The Events of its namespace.
     pub events: Vec<Value>,
-    /// When it was asked.
+    /// The time at which it was asked.
     pub now: Timestamp,
-    /// What the scheduler last decided about it, if it is a Pod and that is still known.
+    /// The scheduler's last decision about it, if it is a Pod and that is still known.
     pub decision: Option<Decision>,
-    /// Whether its kubelet is reached, if it is a Node and that was asked.
+    /// The way to its kubelet, if it is a Node and that was asked.
     pub reach: Option<Reach>,
 }
 
-/// Why an object is not running.
+/// The reasons why an object is not running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
     /// `deployment/web`
     pub object: String,
-    /// Whether it does what it was made for.
+    /// `true` if it does what it was made for.
     pub running: bool,
     /// In one sentence.
     pub summary: String,
@@ -69,9 +69,9 @@ pub struct Reason {
     /// Others with the same cause.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
-    /// What is the case.
+    /// The finding.
     pub what: String,
-    /// What to do about it, where that is known.
+    /// The remedy, where one is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }

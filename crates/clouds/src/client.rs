@@ -11,7 +11,7 @@ use crate::calls::calls;
 use crate::provider::Provider;
 use crate::v1;
 
-/// Calls it. Cloning shares the connection.
+/// The client of a provider. Cloning shares the connection.
 #[derive(Clone, Debug)]
 pub struct Client {
     channel: Channel,

@@ -13,20 +13,20 @@ use tonic::Status;
 use crate::provider::{Provider, Refusal};
 use crate::v1;
 
-/// What operators say of the controllers, under upstream's flags' names.
+/// The operators' options for the controllers, under the names of upstream's flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What the cluster is called in the cloud. Source: `--cluster-name`.
+    /// The cluster's name in the cloud. Source: `--cluster-name`.
     pub cluster_name: String,
     /// The addresses of Pods: routes to others are not ours. Source: `--cluster-cidr`.
     pub cluster_cidr: Option<Cidrs>,
-    /// Whether the cloud is to lead packets to Pods. Source: `--configure-cloud-routes`.
+    /// `true` if the cloud is to lead packets to Pods. Source: `--configure-cloud-routes`.
     pub configure_cloud_routes: bool,
-    /// How often routes are compared with Nodes. Source: `--route-reconciliation-period`.
+    /// The time between comparisons of routes with Nodes. Source: `--route-reconciliation-period`.
     pub route_reconciliation_period: Duration,
-    /// How often the cloud is asked about a Node that is not ready. Source: `--node-monitor-period`.
+    /// The time between questions to the cloud about a Node that is not ready. Source: `--node-monitor-period`.
     pub node_monitor_period: Duration,
-    /// How often the cloud is asked for a Node's addresses. Source: `--node-status-update-frequency`.
+    /// The time between questions to the cloud for a Node's addresses. Source: `--node-status-update-frequency`.
     pub node_status_update_frequency: Duration,
 }
 

@@ -1,9 +1,10 @@
 //! Clouds: the contract that their providers answer, and the controllers that ask them.
 //!
-//! [`Provider`] is the seam: the calls of `proto/cloud.proto`, by gRPC on a unix socket ([`Client`], [`server`]). The controllers
-//! are those of upstream's cloud controller manager, under its names: each is a row and pure functions from objects and answers to
-//! plans. What a provider answers is looked at before anything is made of it (`node/metadata.rs`, `service/status.rs`, `route/listed.rs`).
-//! A cloud's own controller manager does the same with the same roles, and needs nothing of this.
+//! [`Provider`] is the seam: the calls of `proto/cloud.proto`, by gRPC on a unix socket ([`Client`], [`server`]). The
+//! controllers are those of upstream's cloud controller manager, under its names: each is a row and pure functions from objects
+//! and answers to plans. What a provider answers is looked at before anything is made of it (`node/metadata.rs`,
+//! `service/status.rs`, `route/listed.rs`). A cloud's own controller manager does the same with the same roles, and needs
+//! nothing of this.
 //!
 //! The messages are generated from `proto/cloud.proto`: `protox` compiles it (no `protoc` needed), `prost-build` writes the
 //! messages with comments disabled, maps in order and no services, and the result is committed under `generated/`.
@@ -40,11 +41,11 @@ pub use tonic::{Code, Status, async_trait};
 #[path = "generated/v1.rs"]
 pub mod v1;
 
-/// What runs, in the order in which a Node meets them.
+/// The controllers, in the order in which a Node meets them.
 pub const CONTROLLERS: [Controller; 4] =
     [node::CONTROLLER, node_lifecycle::CONTROLLER, route::CONTROLLER, service::CONTROLLER];
 
-/// What upstream called controllers before, by what it calls them now. Source: `names.CCMControllerAliases`.
+/// Earlier names of controllers, each with the name of today. Source: `names.CCMControllerAliases`.
 pub const ALIASES: [(&str, &str); 4] = [
     ("cloud-node", "cloud-node-controller"),
     ("cloud-node-lifecycle", "cloud-node-lifecycle-controller"),
@@ -61,7 +62,7 @@ pub fn account_of(controller: &str) -> &'static str {
     }
 }
 
-/// Why a controller has nothing to do in this cloud; `None` if it has.
+/// The reason why a controller has nothing to do in this cloud; `None` if it has something to do.
 pub fn idle(
     controller: &str,
     capabilities: &v1::GetCapabilitiesResponse,

@@ -17,19 +17,19 @@ pub const PUSHBACK: &str = "grpc-retry-pushback-ms";
 const PUSHBACK_MIN: Duration = Duration::from_millis(500);
 const PUSHBACK_MAX: Duration = Duration::from_secs(600);
 
-/// Why a call came to nothing.
+/// The failure of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// What kind of a refusal it is.
+    /// Its kind.
     pub kind: RefusalKind,
-    /// What the provider says: one line, of bounded length.
+    /// The provider's message: one line, of bounded length.
     pub message: String,
-    /// When it wants to be asked again.
+    /// The time after which it wants to be asked again.
     pub retry_after: Option<Duration>,
 }
 
-/// What a refusal means for whoever asked.
+/// The meaning of a refusal for whoever asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
     /// There is no such thing.

@@ -38,7 +38,7 @@ const PERIOD_TOLD: Duration = Duration::from_mins(5);
 const TELLERS: [(&str, &str); 2] =
     [("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices")];
 
-/// Knows what the server serves. One for all who stand on the same informers.
+/// A watcher of what the server serves: one for all who stand on the same informers.
 pub struct Watcher {
     sender: Sender,
     served: watch::Sender<Arc<Served>>,

@@ -43,7 +43,7 @@ pub struct Controller {
     pub reconcile: fn(&Informers, &str, Timestamp) -> Plan,
 }
 
-/// Runs controllers over one set of informers.
+/// The engine that runs controllers over one set of informers.
 pub struct Engine {
     informers: Informers,
     recorder: Recorder,
@@ -191,7 +191,7 @@ impl Worker {
     }
 }
 
-/// Carries out single actions for those who decide outside of a controller row (the scheduler).
+/// An executor of single actions, for those who decide outside of a controller row (the scheduler).
 #[derive(Clone)]
 pub struct ActionExecutor(PlanExecutor);
 

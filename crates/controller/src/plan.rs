@@ -44,7 +44,7 @@ pub struct Plan {
     pub measured: Option<Measured>,
 }
 
-/// Stands for the server's message in the texts of what is done on a failure.
+/// The placeholder for the server's message in the texts of what is done on a failure.
 pub const FAILURE: &str = "{failure}";
 
 impl Plan {

@@ -52,7 +52,7 @@ pub fn node(name: &str) -> ObjectReference {
     ObjectReference { kind, uid, name: Some(name.to_owned()), ..ObjectReference::default() }
 }
 
-/// Takes events and writes them in the background. Cloning shares it.
+/// A recorder of events, which writes them in the background. Cloning shares it.
 #[derive(Clone)]
 pub struct Recorder {
     queue: mpsc::Sender<Recorded>,

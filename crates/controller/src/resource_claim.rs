@@ -10,9 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use crate::pod::Pod;
 
-/// Keeps an allocated claim until nobody uses it. Source: `resource.k8s.io/v1.Finalizer`.
+/// The finalizer that keeps an allocated claim until nobody uses it. Source: `resource.k8s.io/v1.Finalizer`.
 pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// On a claim made from a template: which of its Pod's claims it is. Source: `PodResourceClaimAnnotation`.
+/// The annotation of a claim made from a template: which of its Pod's claims it is. Source: `PodResourceClaimAnnotation`.
 pub const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 /// The number of users that a claim can have. Source: `ResourceClaimReservedForMaxSize`.
 pub const USERS_MAX: usize = 256;

@@ -16,7 +16,7 @@ const QUEUE_MAX: usize = 4096;
 /// Spans in one request.
 const BATCH_MAX: usize = 256;
 
-/// Takes spans and sends them in the background. Cloning shares it.
+/// A reporter of spans, which sends them in the background. Cloning shares it.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     queue: mpsc::Sender<Span>,

@@ -18,19 +18,19 @@ use sha2::{Digest, Sha256};
 
 use crate::pod::Pod;
 
-/// On a claim: its binding is complete.
+/// The annotation of a claim whose binding is complete.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// On a claim or a volume: who bound it was a controller, not a person.
+/// The annotation of a claim or a volume that a controller has bound, not a person.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// On a volume: who has made it.
+/// The annotation of a volume: who has made it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// On a claim: who is to make a volume for it.
+/// The annotation of a claim: who is to make a volume for it.
 pub const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 /// The same, as older provisioners look for it.
 pub const PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-provisioner";
-/// On a claim: the Node that the scheduler wants its volume for.
+/// The annotation of a claim: the Node that the scheduler wants its volume for.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// On a claim or volume: its class, from before there was a field.
+/// The annotation of a claim or volume: its class, from before there was a field.
 pub const CLASS_BETA: &str = "volume.beta.kubernetes.io/storage-class";
 /// The provisioner of classes that have none.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";

@@ -16,7 +16,7 @@ use crate::metrics::QueueMeter;
 /// Longest delay at all: who asks for more looks again, and asks again.
 const DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a key waits after it has failed.
+/// The delays of a key that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
     /// After the first failure; doubles with each further one.

@@ -3,12 +3,13 @@
 //! Log rotation: a runtime that counts what it writes can rotate by itself, at the moment it is due. Other runtimes
 //! are told to open a renamed log anew (`ReopenContainerLog`).
 
-/// On a container: size in bytes at which its log file is rotated. Source: the kubelet's `containerLogMaxSize`.
+/// The annotation of a container: the size in bytes at which its log file is rotated. Source: the kubelet's
+/// `containerLogMaxSize`.
 pub const LOG_FILE_BYTES_MAX: &str = "io.knarr.container.logFileBytesMax";
-/// On a container: how many log files are kept. Source: the kubelet's `containerLogMaxFiles`.
+/// The annotation of a container: the number of log files that are kept. Source: the kubelet's `containerLogMaxFiles`.
 pub const LOG_FILES_MAX: &str = "io.knarr.container.logFilesMax";
 
-/// In the verbose information of an image's status: how far its pull is, as JSON. Other runtimes do not say.
+/// The key in the verbose information of an image's status: the progress of its pull, as JSON. Other runtimes do not say.
 pub const PULL_PROGRESS: &str = "knarr.io/pull-progress";
 
 /// The name of the runtime that knows these, as its version says it.

@@ -30,7 +30,7 @@ const RETRY_MAX: Duration = Duration::from_secs(3);
 /// How often a runtime is asked for its status, which it does not tell by itself. Source: `updateRuntimeUp` of upstream.
 const STATUS_PERIOD: Duration = Duration::from_secs(5);
 
-/// Not the address of a container runtime.
+/// An address that is not one of a container runtime.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} must be a unix socket, such as unix:///run/containerd/containerd.sock")]
 pub struct EndpointError(pub String);

@@ -53,7 +53,7 @@ pub enum CriError {
 }
 
 impl CriError {
-    /// Whether an image could not be mounted as a volume: over CRI that is a prefix of the message and nothing else.
+    /// `true` if an image could not be mounted as a volume: over CRI that is a prefix of the message and nothing else.
     pub fn is_image_volume(&self) -> bool {
         self.to_string().contains(IMAGE_VOLUME_FAILED)
     }

@@ -18,7 +18,7 @@ pub use forward::upstreams;
 pub use server::{DnsError, Running, run};
 pub use zone::Zone;
 
-/// Seconds that clients may keep an answer.
+/// The seconds for which clients may keep an answer.
 pub const TTL_SECONDS: u32 = 5;
 
 /// The settings of the server.

@@ -55,7 +55,7 @@ pub enum SelectorError {
     Runtime(String),
 }
 
-/// Compiles expressions once and asks them about devices.
+/// A cache of expressions about devices, each compiled once.
 #[derive(Clone)]
 pub struct Selectors(Arc<Inner>);
 

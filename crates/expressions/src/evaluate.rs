@@ -120,8 +120,7 @@ pub(crate) fn evaluate<'a>(
     }
     let limit = budget.per_call.min(budget.remaining);
     let interrupted = budget.interrupted.clone();
-    let mut run =
-        Run { variables, activation, places: Vec::new(), context: Context::new(limit), interrupted };
+    let mut run = Run { variables, activation, slots: Vec::new(), context: Context::new(limit), interrupted };
     let result = run.eval(node);
     let cost = run.context.cost();
     let is_last = budget.remaining < budget.per_call;
@@ -136,12 +135,12 @@ struct Run<'a> {
     variables: &'a [Arc<str>],
     activation: &'a Activation<'a>,
     /// What folds and bindings around the current node hold.
-    places: Vec<Place<'a>>,
+    slots: Vec<Slot<'a>>,
     context: Context,
     interrupted: Option<Arc<AtomicBool>>,
 }
 
-enum Place<'a> {
+enum Slot<'a> {
     Ready(Value<'a>),
     Failed(EvalError),
     /// Computed when it is first asked for.
@@ -202,14 +201,14 @@ impl<'a> Run<'a> {
             Node::Fold(fold) => self.fold(fold),
             Node::Bind(parts) => {
                 let [init, result] = &**parts;
-                let place = self.places.len();
-                self.places.push(Place::Lazy(init));
+                let slot = self.slots.len();
+                self.slots.push(Slot::Lazy(init));
                 let value = self.eval(result);
-                self.places.truncate(place);
+                self.slots.truncate(slot);
                 value
             }
-            Node::Append { place, element, list_cost } => self.append(*place, element, *list_cost),
-            Node::Insert { place, entry } => self.insert(*place, entry),
+            Node::Append { slot, element, list_cost } => self.append(*slot, element, *list_cost),
+            Node::Insert { slot, entry } => self.insert(*slot, entry),
         }
     }
 
@@ -228,23 +227,23 @@ impl<'a> Run<'a> {
         failure.map_or(Ok(Value::Bool(!decisive)), Err)
     }
 
-    fn local(&mut self, place: usize) -> Answer<'a> {
-        match self.places.get(place) {
-            Some(Place::Ready(value)) => Ok(value.clone()),
-            Some(Place::Failed(error)) => Err(error.clone()),
-            Some(Place::Lazy(node)) => {
+    fn local(&mut self, slot: usize) -> Answer<'a> {
+        match self.slots.get(slot) {
+            Some(Slot::Ready(value)) => Ok(value.clone()),
+            Some(Slot::Failed(error)) => Err(error.clone()),
+            Some(Slot::Lazy(node)) => {
                 let node = *node;
                 // What is computed here has been planned outside: it sees only what was there then.
-                let inner = self.places.split_off(place);
+                let inner = self.slots.split_off(slot);
                 let value = self.eval(node);
-                self.places.truncate(place);
-                self.places.extend(inner);
+                self.slots.truncate(slot);
+                self.slots.extend(inner);
                 let held = match &value {
-                    Ok(value) => Place::Ready(value.clone()),
-                    Err(error) => Place::Failed(error.clone()),
+                    Ok(value) => Slot::Ready(value.clone()),
+                    Err(error) => Slot::Failed(error.clone()),
                 };
-                if let Some(place) = self.places.get_mut(place) {
-                    *place = held;
+                if let Some(slot) = self.slots.get_mut(slot) {
+                    *slot = held;
                 }
                 value
             }
@@ -261,7 +260,7 @@ impl<'a> Run<'a> {
     fn base(&mut self, path: &'a Path) -> Result<(Value<'a>, &'a [Step]), EvalError> {
         let steps = path.steps.as_slice();
         let value = match &path.base {
-            Base::Local(place) => self.local(*place)?,
+            Base::Local(slot) => self.local(*slot)?,
             Base::Node(node) => self.eval(node)?,
             Base::Conditional(parts) => self.conditional(parts)?,
             Base::Variable(variable) => {
@@ -473,9 +472,9 @@ impl<'a> Run<'a> {
 
     fn fold(&mut self, fold: &'a PlannedFold) -> Answer<'a> {
         let range = self.eval(&fold.range)?;
-        let base = self.places.len();
+        let base = self.slots.len();
         let init = self.eval(&fold.init)?;
-        self.places.push(Place::Ready(init));
+        self.slots.push(Slot::Ready(init));
         let outcome = match &range {
             Value::List(list) => self.over_list(fold, list, base),
             Value::Map(map) => self.over_entries(fold, map.entries(), base),
@@ -485,18 +484,18 @@ impl<'a> Run<'a> {
             }
             _ => Err("no such overload".into()),
         };
-        self.places.truncate(base + 1);
+        self.slots.truncate(base + 1);
         let result = outcome.and_then(|()| self.eval(&fold.result));
-        self.places.truncate(base);
+        self.slots.truncate(base);
         result
     }
 
     fn over_list(&mut self, fold: &'a PlannedFold, list: &List<'a>, base: usize) -> Result<(), EvalError> {
         for (round, element) in list.iter().enumerate() {
             if fold.has_two {
-                self.places.push(Place::Ready(Value::Int(i64::try_from(round).unwrap_or(i64::MAX))));
+                self.slots.push(Slot::Ready(Value::Int(i64::try_from(round).unwrap_or(i64::MAX))));
             }
-            self.places.push(Place::Ready(element));
+            self.slots.push(Slot::Ready(element));
             if !self.round(fold, base, round)? {
                 break;
             }
@@ -511,9 +510,9 @@ impl<'a> Run<'a> {
         base: usize,
     ) -> Result<(), EvalError> {
         for (round, (key, value)) in entries.into_iter().enumerate() {
-            self.places.push(Place::Ready(key));
+            self.slots.push(Slot::Ready(key));
             if fold.has_two {
-                self.places.push(Place::Ready(value));
+                self.slots.push(Slot::Ready(value));
             }
             if !self.round(fold, base, round)? {
                 break;
@@ -530,14 +529,14 @@ impl<'a> Run<'a> {
             _ => {}
         }
         let next = match self.eval(&fold.step) {
-            Ok(value) => Place::Ready(value),
+            Ok(value) => Slot::Ready(value),
             Err(error) if error.is_final() => return Err(error),
-            Err(error) => Place::Failed(error),
+            Err(error) => Slot::Failed(error),
         };
-        if let Some(place) = self.places.get_mut(base) {
-            *place = next;
+        if let Some(slot) = self.slots.get_mut(base) {
+            *slot = next;
         }
-        self.places.truncate(base + 1);
+        self.slots.truncate(base + 1);
         if round.is_multiple_of(CHECK_EVERY)
             && self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
         {
@@ -546,7 +545,7 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    fn insert(&mut self, place: usize, entry: &'a [Node]) -> Answer<'a> {
+    fn insert(&mut self, slot: usize, entry: &'a [Node]) -> Answer<'a> {
         let entry = entry.iter().map(|node| self.eval(node)).collect::<Result<Vec<_>, _>>()?;
         self.context.charge(2)?;
         let added = match <[Value<'a>; 2]>::try_from(entry) {
@@ -557,11 +556,10 @@ impl<'a> Run<'a> {
             },
         };
         self.context.allocate(added.len().saturating_mul(2 * size_of::<Value<'_>>()))?;
-        let taken =
-            self.places.get_mut(place).map(|place| std::mem::replace(place, Place::Ready(Value::Null)));
+        let taken = self.slots.get_mut(slot).map(|slot| std::mem::replace(slot, Slot::Ready(Value::Null)));
         let mut entries = match taken {
-            Some(Place::Ready(Value::Map(Map::Shared(entries)))) => entries,
-            Some(Place::Failed(error)) => return Err(error),
+            Some(Slot::Ready(Value::Map(Map::Shared(entries)))) => entries,
+            Some(Slot::Failed(error)) => return Err(error),
             _ => return Err("no such overload".into()),
         };
         // Nobody else has the map, apart from the constant that it begins as.
@@ -575,19 +573,18 @@ impl<'a> Run<'a> {
         Ok(Value::Map(Map::Shared(entries)))
     }
 
-    fn append(&mut self, place: usize, element: &'a Node, list_cost: u64) -> Answer<'a> {
+    fn append(&mut self, slot: usize, element: &'a Node, list_cost: u64) -> Answer<'a> {
         let element = self.eval(element)?;
         self.context.charge(2 + list_cost)?;
         self.context.allocate(size_of::<Value<'_>>())?;
-        let taken =
-            self.places.get_mut(place).map(|place| std::mem::replace(place, Place::Ready(Value::Null)));
+        let taken = self.slots.get_mut(slot).map(|slot| std::mem::replace(slot, Slot::Ready(Value::Null)));
         match taken {
-            Some(Place::Ready(Value::List(List::Shared(mut list)))) => {
+            Some(Slot::Ready(Value::List(List::Shared(mut list)))) => {
                 // Nobody else has the list, apart from the constant that it begins as.
                 Arc::make_mut(&mut list).push(element);
                 Ok(Value::List(List::Shared(list)))
             }
-            Some(Place::Failed(error)) => Err(error),
+            Some(Slot::Failed(error)) => Err(error),
             _ => Err("no such overload".into()),
         }
     }
@@ -602,8 +599,8 @@ fn stepped<'a>(
     let found = match (value, key) {
         (Value::Object(object), Value::String(name)) => object.field(name),
         (Value::Map(map), key) if is_optional => return Ok(map.get(key)),
-        (Value::List(list), Value::Int(place)) if is_optional => {
-            return Ok(usize::try_from(*place).ok().and_then(|place| list.get(place)));
+        (Value::List(list), Value::Int(slot)) if is_optional => {
+            return Ok(usize::try_from(*slot).ok().and_then(|slot| list.get(slot)));
         }
         _ => None,
     };

@@ -36,17 +36,17 @@ pub(crate) enum Node {
     Map(Vec<(Self, Self, bool)>),
     Made(Arc<str>, Vec<(Arc<str>, Self, bool)>),
     Fold(Box<PlannedFold>),
-    /// A value that is computed when its place is first asked for, and what comes of it.
+    /// A value that is computed when its slot is first asked for, and what comes of it.
     Bind(Box<[Self; 2]>),
-    /// The list at a place with one more element: it is taken from there, so that nothing is copied.
+    /// The list at a slot with one more element: it is taken from there, so that nothing is copied.
     Append {
-        place: usize,
+        slot: usize,
         element: Box<Self>,
         list_cost: u64,
     },
-    /// The map at a place with one more entry: a key and a value, or a map of one.
+    /// The map at a slot with one more entry: a key and a value, or a map of one.
     Insert {
-        place: usize,
+        slot: usize,
         entry: Vec<Self>,
     },
 }
@@ -70,7 +70,7 @@ pub(crate) struct PlannedCall {
 pub(crate) enum Base {
     /// A variable of the environment.
     Variable(usize),
-    /// A place that a fold fills.
+    /// A slot that a fold fills.
     Local(usize),
     Node(Box<Node>),
     /// One of two, with the condition first. Branches that are paths cost as much as what is selected in them.
@@ -173,8 +173,8 @@ impl Planner<'_> {
             Reference::Variable(index) => Base::Variable(*index),
             Reference::Type(name) => return Ok(Node::Const(Value::Type(name.clone()))),
             Reference::Local => {
-                let place = self.scopes.iter().rposition(|known| &**known == name);
-                Base::Local(place.ok_or_else(|| format!("no place for '{name}'"))?)
+                let slot = self.scopes.iter().rposition(|known| &**known == name);
+                Base::Local(slot.ok_or_else(|| format!("no place for '{name}'"))?)
             }
             _ => return Err(format!("reference to undefined name: {name}")),
         };
@@ -396,24 +396,24 @@ fn constants_of(args: Vec<Node>) -> Result<Node, Vec<Node>> {
 }
 
 /// A step that adds to the running list or map, which nobody else has.
-fn appending(step: Node, place: usize) -> Node {
+fn appending(step: Node, slot: usize) -> Node {
     match step {
-        Node::Call(mut call) if &*call.function == "cel.@mapInsert" && is_place(call.args.first(), place) => {
-            Node::Insert { place, entry: call.args.split_off(1) }
+        Node::Call(mut call) if &*call.function == "cel.@mapInsert" && is_slot(call.args.first(), slot) => {
+            Node::Insert { slot, entry: call.args.split_off(1) }
         }
-        Node::Call(mut call) if &*call.function == "_+_" && is_place(call.args.first(), place) => {
+        Node::Call(mut call) if &*call.function == "_+_" && is_slot(call.args.first(), slot) => {
             match call.args.pop() {
                 Some(Node::List(mut elements)) if matches!(elements.as_slice(), [(_, false)]) => {
                     match elements.pop() {
                         Some((element, _)) => {
-                            Node::Append { place, element: Box::new(element), list_cost: 10 }
+                            Node::Append { slot, element: Box::new(element), list_cost: 10 }
                         }
                         None => Node::Call(call),
                     }
                 }
                 Some(Node::Const(Value::List(list))) if list.len() == 1 => {
                     let element = Node::Const(list.get(0).unwrap_or(Value::Null));
-                    Node::Append { place, element: Box::new(element), list_cost: 0 }
+                    Node::Append { slot, element: Box::new(element), list_cost: 0 }
                 }
                 other => {
                     call.args.extend(other);
@@ -424,7 +424,7 @@ fn appending(step: Node, place: usize) -> Node {
         Node::Path(Path { base: Base::Conditional(parts), steps }) if steps.is_empty() => {
             let (condition, yes, no) = *parts;
             let yes = match yes {
-                Branch::Node(node) => Branch::Node(appending(node, place)),
+                Branch::Node(node) => Branch::Node(appending(node, slot)),
                 path => path,
             };
             Node::Path(Path { base: Base::Conditional(Box::new((condition, yes, no))), steps })
@@ -433,6 +433,6 @@ fn appending(step: Node, place: usize) -> Node {
     }
 }
 
-fn is_place(node: Option<&Node>, place: usize) -> bool {
-    matches!(node, Some(Node::Path(Path { base: Base::Local(known), steps })) if *known == place && steps.is_empty())
+fn is_slot(node: Option<&Node>, slot: usize) -> bool {
+    matches!(node, Some(Node::Path(Path { base: Base::Local(known), steps })) if *known == slot && steps.is_empty())
 }

@@ -37,7 +37,7 @@ pub type Asked = hyper::Request<Incoming>;
 /// An answer to a call.
 pub type Answer = http::Response<Body>;
 
-/// Answers calls by their path, such as `/csi.v1.Node/NodeGetInfo`.
+/// A router that answers calls by their path, such as `/csi.v1.Node/NodeGetInfo`.
 pub trait Router: Send + Sync + 'static {
     /// Answers one call; [`unknown`] what it does not have.
     fn answer(&self, path: &str, request: Asked) -> BoxFuture<'static, Answer>;

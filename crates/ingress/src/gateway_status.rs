@@ -105,7 +105,7 @@ pub const CONTROLLER: Controller = Controller {
             snapshot: &snapshot,
             planned: &planned,
             addresses: addresses(nodes.iter().map(|node| &**node)),
-            places: Places::of(&known),
+            resources: GatewayResources::of(&known),
             now,
         };
         decision.plan(&memory)
@@ -149,15 +149,15 @@ struct Memory {
     told: Mutex<BTreeMap<String, Vec<Finding>>>,
 }
 
-/// Where objects of these kinds are written.
-struct Places {
+/// The resources by which objects of these kinds are written.
+struct GatewayResources {
     classes: Option<ResourceRef>,
     gateways: Option<ResourceRef>,
     http_routes: Option<ResourceRef>,
     grpc_routes: Option<ResourceRef>,
 }
 
-impl Places {
+impl GatewayResources {
     fn of(known: &GatewayInformers) -> Self {
         Self {
             classes: known.classes.resource(),
@@ -173,7 +173,7 @@ struct Decision<'a> {
     snapshot: &'a Snapshot,
     planned: &'a Planned,
     addresses: Vec<IpAddr>,
-    places: Places,
+    resources: GatewayResources,
     now: Timestamp,
 }
 
@@ -181,24 +181,26 @@ impl Decision<'_> {
     fn plan(&self, memory: &Memory) -> Plan {
         let (objects, report) = (&self.snapshot.gateways, &self.planned.report);
         let mut actions = self.events(memory);
-        if let Some(place) = &self.places.classes {
-            actions.extend(self.class(place));
+        if let Some(resource) = &self.resources.classes {
+            actions.extend(self.class(resource));
             let classes =
-                objects.classes.iter().filter_map(|class| self.class_status(place, class, report, memory));
+                objects.classes.iter().filter_map(|class| self.class_status(resource, class, report, memory));
             actions.extend(classes);
         }
-        if let Some(place) = &self.places.gateways {
+        if let Some(resource) = &self.resources.gateways {
             let gateways = objects.gateways.iter().filter_map(|gateway| {
                 let report = report.gateways.get(&key(&gateway.metadata))?;
-                patched(place, gateway, self.gateway_status(gateway, report))
+                patched(resource, gateway, self.gateway_status(gateway, report))
             });
             actions.extend(gateways);
         }
-        if let Some(place) = &self.places.http_routes {
-            actions.extend(objects.http_routes.iter().filter_map(|route| self.route(place, route, report)));
+        if let Some(resource) = &self.resources.http_routes {
+            actions
+                .extend(objects.http_routes.iter().filter_map(|route| self.route(resource, route, report)));
         }
-        if let Some(place) = &self.places.grpc_routes {
-            actions.extend(objects.grpc_routes.iter().filter_map(|route| self.route(place, route, report)));
+        if let Some(resource) = &self.resources.grpc_routes {
+            actions
+                .extend(objects.grpc_routes.iter().filter_map(|route| self.route(resource, route, report)));
         }
         let mut plan = Plan::nothing();
         plan.push_step(actions);
@@ -229,23 +231,23 @@ impl Decision<'_> {
     }
 
     /// The class, if it is not there.
-    fn class(&self, place: &ResourceRef) -> Option<Action> {
+    fn class(&self, resource: &ResourceRef) -> Option<Action> {
         let mut known = self.snapshot.gateways.classes.iter();
         if known.any(|class| class.metadata.name.as_deref() == Some(CLASS)) {
             return None;
         }
         let body = json!({
-            "apiVersion": place.api_version(),
-            "kind": place.kind,
+            "apiVersion": resource.api_version(),
+            "kind": resource.kind,
             "metadata": {"name": CLASS},
             "spec": {"controllerName": CONTROLLER_NAME},
         });
-        Some(Action::create_ref(place.clone(), "", CLASS, body))
+        Some(Action::create_ref(resource.clone(), "", CLASS, body))
     }
 
     fn class_status(
         &self,
-        place: &ResourceRef,
+        resource: &ResourceRef,
         class: &GatewayClass,
         report: &Report,
         memory: &Memory,
@@ -259,7 +261,7 @@ impl Decision<'_> {
         if class.status.get("supportedFeatures").is_some() || memory.featured.lock().insert(uid) {
             status["supportedFeatures"] = Value::Array(features);
         }
-        patched(place, class, status)
+        patched(resource, class, status)
     }
 
     fn gateway_status(&self, gateway: &Gateway, report: &GatewayReport) -> Value {
@@ -314,7 +316,7 @@ impl Decision<'_> {
         (usable, programmed)
     }
 
-    fn route<S: Spec>(&self, place: &ResourceRef, route: &Object<S>, report: &Report) -> Option<Action> {
+    fn route<S: Spec>(&self, resource: &ResourceRef, route: &Object<S>, report: &Report) -> Option<Action> {
         let reports =
             report.routes.get(&(S::KIND, key(&route.metadata))).map(Vec::as_slice).unwrap_or_default();
         let before =
@@ -337,7 +339,7 @@ impl Decision<'_> {
             }));
         }
         parents.truncate(PARENTS_MAX);
-        patched(place, route, json!({"parents": parents}))
+        patched(resource, route, json!({"parents": parents}))
     }
 
     fn since<S: Spec>(&self, object: &Object<S>) -> Since {
@@ -346,7 +348,7 @@ impl Decision<'_> {
 }
 
 /// Writes what is not so yet. It is of this very version of the object: others write there, too.
-fn patched<S: Spec>(place: &ResourceRef, object: &Object<S>, status: Value) -> Option<Action> {
+fn patched<S: Spec>(resource: &ResourceRef, object: &Object<S>, status: Value) -> Option<Action> {
     let fields = status.as_object()?;
     if fields.iter().all(|(name, value)| object.status.get(name) == Some(value)) {
         return None;
@@ -356,7 +358,7 @@ fn patched<S: Spec>(place: &ResourceRef, object: &Object<S>, status: Value) -> O
     let patch = Patch::Merge(json!({"metadata": version, "status": status}));
     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
     Some(Action::patch_ref(
-        place.clone(),
+        resource.clone(),
         namespace.unwrap_or_default(),
         name.unwrap_or_default(),
         "status",

@@ -1,6 +1,6 @@
 //! The scheme that clients speak on a port.
 
-/// See the module.
+/// The scheme that clients speak on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// Without TLS.

@@ -37,15 +37,15 @@ pub struct Endpoint {
     pub addresses: Vec<IpAddr>,
     /// Its ports with names.
     pub ports: Vec<NamedPort>,
-    /// Where it is.
-    pub place: Place,
-    /// What it is to policies.
+    /// The Node that it is on, as seen from this one.
+    pub locality: Locality,
+    /// Its state, as policies see it.
     pub state: State,
 }
 
-/// Where an endpoint is.
+/// The Node of an endpoint, as seen from this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum Locality {
     /// Rules of this Node are about it.
     Here,
     /// Rules of another Node are.
@@ -53,7 +53,7 @@ pub enum Place {
     Elsewhere,
 }
 
-/// What an endpoint is to policies.
+/// The state of an endpoint, as policies see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// Selectors of peers find it.
@@ -66,7 +66,7 @@ pub enum State {
 /// Endpoints that have changed, by an id; `None` if they are gone.
 pub type Changed = Vec<(String, Option<Endpoint>)>;
 
-/// What is known of Pods and sandboxes.
+/// The endpoints of Pods and sandboxes that are known.
 #[derive(Debug, Default)]
 pub struct Endpoints {
     node_name: String,
@@ -135,7 +135,7 @@ impl Endpoints {
             labels: sandbox.labels.clone(),
             addresses: sandbox.addresses.clone(),
             ports: pod.map(|pod| pod.ports()).unwrap_or_default(),
-            place: Place::Here,
+            locality: Locality::Here,
             state: if pod.is_some_and(|pod| pod.is_over()) { State::Over } else { State::Running },
         };
         Some((sandbox_id(id), Some(endpoint)))
@@ -150,7 +150,7 @@ impl Endpoints {
             labels: pod.labels(),
             addresses,
             ports: pod.ports(),
-            place: Place::Elsewhere,
+            locality: Locality::Elsewhere,
             state: State::Running,
         })
     }

@@ -13,7 +13,7 @@ use crate::pod::Pod;
 use crate::policy::Policy;
 use crate::rules::Rules;
 
-/// What policies must know of their cluster and node.
+/// The facts about cluster and Node that policies need.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The cluster's short id: tables are named after it.
@@ -27,7 +27,7 @@ pub struct Config {
 /// An object by its key (`namespace/name` or `name`) as it is now; `None` if it is gone.
 pub type News<K> = (String, Option<Arc<K>>);
 
-/// What has changed, and all sandboxes that there are.
+/// The changes since the last commit, and all sandboxes that there are.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Policies.
@@ -40,7 +40,7 @@ pub struct Batch {
     pub sandboxes: BTreeMap<String, Sandbox>,
 }
 
-/// How long a commit took.
+/// The duration of a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Took {
     /// Until it was known what is different.
@@ -60,7 +60,7 @@ enum InKernel {
     Nothing,
 }
 
-/// See the module. It works in the calling thread's network namespace.
+/// The engine of policies; it works in the calling thread's network namespace.
 #[derive(Debug)]
 pub struct Engine {
     endpoints: Endpoints,

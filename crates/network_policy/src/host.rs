@@ -5,7 +5,7 @@ use sys::nftables::{self, TableFamily};
 /// One of each.
 const FAMILIES: [TableFamily; 2] = [TableFamily::Ipv4, TableFamily::Ipv6];
 
-/// What of the cluster's policies is in this network namespace: `nftables table NAME`.
+/// The tables of the cluster's policies in this network namespace: `nftables table NAME`.
 ///
 /// # Errors
 /// The kernel does not say.

@@ -21,7 +21,7 @@ mod rules;
 mod run;
 mod sandboxes;
 
-pub use endpoints::{Changed, Endpoint, Endpoints, Place, Sandbox, State};
+pub use endpoints::{Changed, Endpoint, Endpoints, Locality, Sandbox, State};
 pub use engine::{Batch, Config, Engine, News, Took};
 pub use host::{cleanup, leftovers};
 pub use pod::{NamedPort, Pod};

@@ -96,7 +96,7 @@ impl Pod {
         self.spec.as_ref()?.node_name.as_deref()
     }
 
-    /// Whether its containers have ended, for good.
+    /// `true` if its containers have ended, for good.
     pub fn is_over(&self) -> bool {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_deref());
         matches!(phase, Some("Succeeded" | "Failed"))

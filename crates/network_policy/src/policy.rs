@@ -12,7 +12,7 @@ use machinery::net::Cidr;
 
 use crate::ranges::{Block, Ranges};
 
-/// Which way a connection is begun, seen from the Pods that a policy selects.
+/// The direction of a connection, seen from the Pods that a policy selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// To them.
@@ -33,7 +33,7 @@ impl Direction {
     }
 }
 
-/// What one object says.
+/// A NetworkPolicy object, read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
     /// The namespace, whose Pods it selects.
@@ -56,7 +56,7 @@ pub struct Rule {
     pub ports: Option<Ports>,
 }
 
-/// Who is on the other end.
+/// The peers on the other end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Peers {
     /// Selected Pods.
@@ -70,7 +70,7 @@ pub struct Peers {
 pub struct PeerSelector {
     /// Where.
     pub namespaces: Namespaces,
-    /// Which of them.
+    /// The selector of their Pods.
     pub pods: LabelSelector,
 }
 
@@ -93,7 +93,7 @@ pub struct Ports {
 }
 
 impl PeerSelector {
-    /// Whether a Pod is meant, of a namespace with these labels; of one that is not known, none is by labels.
+    /// `true` if a Pod is meant, of a namespace with these labels; of one that is not known, none is by labels.
     pub fn selects(&self, namespace: &str, of_namespace: Option<&Labels>, labels: &Labels) -> bool {
         let is_there = match &self.namespaces {
             Namespaces::Own(own) => own == namespace,
@@ -136,7 +136,7 @@ impl Policy {
         }
     }
 
-    /// Whether it is about Pods of its namespace with these labels.
+    /// `true` if it is about Pods of its namespace with these labels.
     pub fn selects(&self, labels: &Labels) -> bool {
         selects(&self.selector, Some(labels))
     }

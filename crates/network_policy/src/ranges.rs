@@ -42,12 +42,12 @@ impl<N: Number> Ranges<N> {
         self.0.iter().copied()
     }
 
-    /// How many ranges there are.
+    /// The number of ranges.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no number.
+    /// `true` if there is no number.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -85,7 +85,7 @@ impl<N: Number> Ranges<N> {
 pub struct Block {
     /// The network.
     pub cidr: Cidr,
-    /// What of it is not meant.
+    /// The parts of it that are not meant.
     pub except: Vec<Cidr>,
 }
 

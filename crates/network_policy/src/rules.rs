@@ -12,7 +12,7 @@ use machinery::net::Family;
 use sys::nftables::{Data, Draft, Key, Set, Table, Verdict};
 
 use crate::chains::{Parts, pod_chain};
-use crate::endpoints::{Endpoint, Place, State};
+use crate::endpoints::{Endpoint, Locality, State};
 use crate::frame::{ISOLATED, OWN, field, frame, key, named_fields};
 use crate::policy::{Direction, PeerSelector, Policy};
 
@@ -87,7 +87,7 @@ impl Rules {
         &mut self.draft
     }
 
-    /// Whether there is no policy: then the table does nothing.
+    /// `true` if there is no policy: then the table does nothing.
     pub fn is_idle(&self) -> bool {
         self.known.policies.is_empty()
     }
@@ -225,7 +225,7 @@ impl Rules {
     fn owners(&self, ip: IpAddr) -> Vec<&Endpoint> {
         let ids = self.by_address.get(&ip).into_iter().flatten();
         let all: Vec<&Endpoint> = ids.filter_map(|id| self.known.endpoints.get(id)).collect();
-        let here: Vec<&Endpoint> = all.iter().copied().filter(|it| it.place == Place::Here).collect();
+        let here: Vec<&Endpoint> = all.iter().copied().filter(|it| it.locality == Locality::Here).collect();
         if here.is_empty() { all } else { here }
     }
 
@@ -315,7 +315,7 @@ impl Rules {
     /// `None` if no policy selects a Pod of this Node with the address.
     fn chain_for(&self, direction: Direction, ip: IpAddr) -> Option<(String, Vec<sys::nftables::Rule>)> {
         let owners = self.owners(ip);
-        let owner = owners.into_iter().rfind(|owner| owner.place == Place::Here)?;
+        let owner = owners.into_iter().rfind(|owner| owner.locality == Locality::Here)?;
         let of_namespace = self.known.policies.range(format!("{}/", owner.namespace)..);
         let of_namespace = of_namespace.take_while(|(_, policy)| policy.namespace == owner.namespace);
         let selecting = of_namespace

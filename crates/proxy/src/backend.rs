@@ -111,7 +111,7 @@ pub(crate) fn cleanup(cluster_id: &str) -> sys::Result<()> {
     nftables::cleanup(cluster_id)
 }
 
-/// What a mode needs and this host does not have, or this process may not use.
+/// A thing that a mode needs and this host does not have, or this process may not use.
 #[derive(Debug)]
 pub enum Missing {
     /// The host's iptables.

@@ -15,9 +15,9 @@ use crate::{Config, Nodes, unspecified};
 const API_SERVICE: &str = "default/kubernetes/";
 
 /// An address, a protocol's number and a port; a port of all Nodes has the unspecified address of the family.
-pub(crate) type Place = (IpAddr, u8, u16);
+pub(crate) type AddressPort = (IpAddr, u8, u16);
 
-/// By what right a Service has a place: the first of them wins, then the first by name.
+/// The right by which a Service has an address and port: the first of them wins, then the first by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Right {
     /// It is the API's own.
@@ -36,13 +36,13 @@ type Claim = (Right, String);
 /// Everything that Services name.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    places: BTreeMap<Place, BTreeSet<Claim>>,
+    by_address_port: BTreeMap<AddressPort, BTreeSet<Claim>>,
     /// Addresses of all Services, in the range or not, by how many rows have them.
     cluster_ips: BTreeMap<IpAddr, usize>,
     /// Who names which addresses from outside: keys of Services, by how many rows do.
     outside: BTreeMap<IpAddr, BTreeMap<String, usize>>,
     /// Where the API server listens.
-    api: BTreeMap<Place, usize>,
+    api: BTreeMap<AddressPort, usize>,
 }
 
 /// What leads to a row of all that it names.
@@ -67,18 +67,18 @@ fn is_api(row: &ServicePort) -> bool {
     row.name.starts_with(API_SERVICE)
 }
 
-fn claims_of(row: &ServicePort) -> impl Iterator<Item = (Place, Right)> {
+fn claims_of(row: &ServicePort) -> impl Iterator<Item = (AddressPort, Right)> {
     let own = if is_api(row) { Right::Api } else { Right::ClusterIp };
-    let place = |ip: &IpAddr| (*ip, row.protocol, row.port);
-    let cluster = row.cluster_ips.iter().map(move |ip| (place(ip), own));
-    let given = row.balancer_ips.iter().map(move |ip| (place(ip), Right::Given));
-    let words = row.external_ips.iter().map(move |ip| (place(ip), Right::OwnWords));
+    let address_port = |ip: &IpAddr| (*ip, row.protocol, row.port);
+    let cluster = row.cluster_ips.iter().map(move |ip| (address_port(ip), own));
+    let given = row.balancer_ips.iter().map(move |ip| (address_port(ip), Right::Given));
+    let words = row.external_ips.iter().map(move |ip| (address_port(ip), Right::OwnWords));
     let port = row.node_port.map(move |port| (on_nodes(row, port), Right::Given));
     cluster.chain(given).chain(words).chain(port)
 }
 
 /// A port of all Nodes.
-fn on_nodes(row: &ServicePort, port: u16) -> Place {
+fn on_nodes(row: &ServicePort, port: u16) -> AddressPort {
     (unspecified(row.family), row.protocol, port)
 }
 
@@ -110,8 +110,8 @@ impl Claims {
     }
 
     fn change(&mut self, row: &ServicePort, by: isize, touched: &mut BTreeSet<String>) {
-        for (place, right) in claims_of(row) {
-            let claims = self.places.entry(place).or_default();
+        for (address_port, right) in claims_of(row) {
+            let claims = self.by_address_port.entry(address_port).or_default();
             let claim = (right, row.name.clone());
             if by > 0 {
                 claims.insert(claim);
@@ -120,7 +120,7 @@ impl Claims {
             }
             touched.extend(claims.iter().map(|(_, name)| service_of(name).to_owned()));
             if claims.is_empty() {
-                self.places.remove(&place);
+                self.by_address_port.remove(&address_port);
             }
         }
         for ip in &row.cluster_ips {
@@ -149,19 +149,19 @@ impl Claims {
         touched.extend(self.outside.get(&ip).into_iter().flat_map(BTreeMap::keys).cloned());
     }
 
-    fn is(&self, place: Place, right: Right, row: &ServicePort) -> bool {
-        let owner = self.places.get(&place).and_then(BTreeSet::first);
+    fn is(&self, address_port: AddressPort, right: Right, row: &ServicePort) -> bool {
+        let owner = self.by_address_port.get(&address_port).and_then(BTreeSet::first);
         owner.is_some_and(|(of, name)| *of == right && *name == row.name)
     }
 
     /// Whether no address from outside may be this one.
-    fn is_reserved(&self, place: Place, config: &Config) -> bool {
-        let (ip, ..) = place;
+    fn is_reserved(&self, address_port: AddressPort, config: &Config) -> bool {
+        let (ip, ..) = address_port;
         is_special(ip)
             || config.service_cidrs.contains(ip)
             || config.cluster_cidrs.contains(ip)
             || self.cluster_ips.contains_key(&ip)
-            || self.api.contains_key(&place)
+            || self.api.contains_key(&address_port)
     }
 
     /// Whether the pool of a load balancer can have an address.

@@ -38,7 +38,7 @@ pub fn prepare(config: &Config) -> sys::Result<()> {
     Ok(())
 }
 
-/// What of the cluster's Services is in this network namespace: `link NAME`, `nftables table NAME`, and what else modes
+/// The parts of the cluster's Services in this network namespace: `link NAME`, `nftables table NAME`, and what else modes
 /// have.
 pub fn leftovers(cluster_id: &str) -> sys::Result<Vec<String>> {
     let mut found = Vec::new();

@@ -27,7 +27,7 @@ pub fn tables(config: Config, objects: Changed) -> Vec<Table> {
     render::whole(&services.whole(), &config)
 }
 
-/// How long changes took.
+/// The duration of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Took {
     /// Until it was known what to tell the kernel; of a difference, not of the whole.
@@ -36,7 +36,7 @@ pub struct Took {
     pub all: Duration,
 }
 
-/// See the module. It works in the calling thread's network namespace.
+/// The kernel's side of Services; it works in the calling thread's network namespace.
 #[derive(Debug)]
 pub struct Kernel {
     config: Arc<Config>,

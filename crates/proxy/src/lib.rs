@@ -35,7 +35,7 @@ pub use nodes::Nodes;
 pub use run::run;
 pub use services::{Changed, News};
 
-/// What the proxy must know of its cluster and node.
+/// The facts about cluster and Node that the proxy needs.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The cluster's short id: tables and link are named after it.
@@ -50,17 +50,17 @@ pub struct Config {
     pub cluster_cidrs: Cidrs,
     /// Service addresses that this host answers at itself: the cluster's DNS.
     pub local_addresses: Vec<IpAddr>,
-    /// How the kernel is had to lead packets to Services.
+    /// The mode in which the kernel leads packets to Services.
     pub mode: Mode,
-    /// Where ports of Nodes are.
+    /// The addresses that node ports are at.
     pub node_port_addresses: NodePortAddresses,
-    /// Where the proxy says how it is. Source: `--healthz-bind-address`.
+    /// The address of the health check. Source: `--healthz-bind-address`.
     pub healthz_address: Option<SocketAddr>,
-    /// Where it says what it counts. Source: `--metrics-bind-address`.
+    /// The address of the metrics. Source: `--metrics-bind-address`.
     pub metrics_address: Option<SocketAddr>,
 }
 
-/// How the kernel is had to lead packets to Services. Source: `--proxy-mode`.
+/// The mode in which the kernel leads packets to Services. Source: `--proxy-mode`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// An nftables table of the cluster's own.
@@ -72,18 +72,18 @@ pub enum Mode {
     Ipvs(IpvsOptions),
 }
 
-/// What IPVS does as it is told.
+/// The options of IPVS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IpvsOptions {
-    /// What chooses an endpoint. Source: `--ipvs-scheduler`.
+    /// The scheduling algorithm that chooses an endpoint. Source: `--ipvs-scheduler`.
     pub scheduler: String,
     /// The addresses of virtual servers that are somebody else's, and stay. Source: `--ipvs-exclude-cidrs`.
     pub exclude_cidrs: Vec<Cidr>,
-    /// Whether neighbours are told of no addresses but those of the link that they ask on. Source: `--ipvs-strict-arp`.
+    /// `true` if neighbours are told of no addresses but those of the link that they ask on. Source: `--ipvs-strict-arp`.
     pub strict_arp: bool,
 }
 
-/// Which of the host's addresses have the ports that lead to Services. Source: `--nodeport-addresses`.
+/// The host's addresses that have the ports that lead to Services. Source: `--nodeport-addresses`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NodePortAddresses {
     /// The Node's own of each family, as upstream's has it with nftables.

@@ -17,7 +17,7 @@ pub struct Nodes {
     pub addresses: BTreeSet<IpAddr>,
     /// The zone that this one is in, if it says so.
     pub zone: Option<String>,
-    /// Whether this one is there and not about to go. Source: `ProxyHealthServer.NodeEligible`.
+    /// `true` if this one is there and not about to go. Source: `ProxyHealthServer.NodeEligible`.
     pub is_own_eligible: bool,
     /// The names of those that may have addresses of a load balancer.
     pub balancing: BTreeSet<String>,

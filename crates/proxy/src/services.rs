@@ -39,10 +39,10 @@ pub(crate) struct Difference {
     pub(crate) after: Part,
 }
 
-/// What has happened to an object: what it was, what it is.
+/// A change of an object: its key, what it was, what it is.
 pub type News<K> = (String, Option<Arc<K>>, Option<Arc<K>>);
 
-/// Which objects are different.
+/// The objects that are different.
 #[derive(Debug, Default)]
 pub struct Changed {
     /// By `namespace/name`.

@@ -14,7 +14,7 @@ const SCTP: u8 = 132;
 /// Where ports of Services of one family and one such protocol lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlowTargets {
-    places: BTreeMap<Target, BTreeSet<Target>>,
+    addresses: BTreeMap<Target, BTreeSet<Target>>,
     node_ports: BTreeMap<u16, BTreeSet<Target>>,
 }
 
@@ -25,7 +25,7 @@ impl FlowTargets {
         for row in part.rows.iter().filter(|row| is_of(&row.port)) {
             let endpoints: BTreeSet<Target> = row.port.all_targets().copied().collect();
             for ip in row.leads.cluster_ips.iter().chain(row.leads.outside_ips()) {
-                targets.places.insert((*ip, row.port.port), endpoints.clone());
+                targets.addresses.insert((*ip, row.port.port), endpoints.clone());
             }
             if let Some(port) = row.leads.node_port {
                 targets.node_ports.insert(port, endpoints);
@@ -34,8 +34,8 @@ impl FlowTargets {
         targets
     }
 
-    fn at(&self, place: Target) -> Option<&BTreeSet<Target>> {
-        self.places.get(&place).or_else(|| self.node_ports.get(&place.1))
+    fn at(&self, target: Target) -> Option<&BTreeSet<Target>> {
+        self.addresses.get(&target).or_else(|| self.node_ports.get(&target.1))
     }
 
     /// Whether a flow to `destination`, which `answering` answers, must be forgotten now that `next` holds: its
@@ -80,10 +80,10 @@ mod tests {
 
     fn check(network: &str) {
         let ip = |last: u8| format!("{network}{last}").parse().unwrap();
-        let targets = |places: &[(u8, &[u8])], node_port: &[u8]| FlowTargets {
-            places: places
+        let targets = |addresses: &[(u8, &[u8])], node_port: &[u8]| FlowTargets {
+            addresses: addresses
                 .iter()
-                .map(|(place, to)| ((ip(*place), 53), to.iter().map(|to| (ip(*to), 53)).collect()))
+                .map(|(target, to)| ((ip(*target), 53), to.iter().map(|to| (ip(*to), 53)).collect()))
                 .collect(),
             node_ports: [(30_053, node_port.iter().map(|to| (ip(*to), 53)).collect())].into(),
         };

@@ -77,16 +77,16 @@ impl Session {
         Err(Error::Unexpected("there is no place to ask".into()))
     }
 
-    /// Every place, then the URLs of a foreign layer.
+    /// Every host, then the URLs of a foreign layer.
     fn sources(&self, descriptor: &Descriptor) -> Vec<Source> {
         let urls = descriptor.urls.iter().filter(|url| url.starts_with("https://"));
-        (0..self.places.len()).map(Source::Place).chain(urls.cloned().map(Source::Url)).collect()
+        (0..self.hosts.len()).map(Source::Host).chain(urls.cloned().map(Source::Url)).collect()
     }
 }
 
 enum Source {
     /// By its number.
-    Place(usize),
+    Host(usize),
     /// Without credentials.
     Url(String),
 }
@@ -180,15 +180,15 @@ impl<'a> Download<'a> {
             headers.insert(RANGE, range);
         }
         match source {
-            Source::Place(number) => {
+            Source::Host(number) => {
                 let missing = || Error::Unexpected("there is no such place".into());
-                let place = self.session.places.get(*number).ok_or_else(missing)?;
+                let host = self.session.hosts.get(*number).ok_or_else(missing)?;
                 let what = format!("blobs/{}", self.descriptor.digest);
-                let answer = self.session.ask(place, Method::GET, &what, headers.clone()).await;
+                let answer = self.session.ask(host, Method::GET, &what, headers.clone()).await;
                 match answer {
                     // The range is not to its liking: all of it, then.
                     Err(Error::Unexpected(_)) if self.len > 0 => {
-                        self.session.ask(place, Method::GET, &what, HeaderMap::new()).await
+                        self.session.ask(host, Method::GET, &what, HeaderMap::new()).await
                     }
                     other => other,
                 }

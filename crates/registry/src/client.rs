@@ -37,7 +37,7 @@ const RETRY_JITTER: f64 = 0.5;
 
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
-/// Talks to registries by one set of settings.
+/// A client of registries, with one set of settings.
 pub struct Client {
     pub(crate) registries: Arc<Registries>,
     pub(crate) transport: Transport,
@@ -62,7 +62,7 @@ impl Client {
         credentials: Option<Credentials>,
         retry_policy: RetryPolicy,
     ) -> Result<Session, Error> {
-        let mut places = Vec::new();
+        let mut hosts = Vec::new();
         for endpoint in self.registries.endpoints(&reference) {
             let given = credentials.clone().filter(|_| endpoint.is_origin);
             let credentials = match given {
@@ -73,9 +73,9 @@ impl Client {
                 Some(Credentials::RegistryToken(token)) => Some(format!("Bearer {token}")),
                 _ => None,
             };
-            places.push(Place { endpoint, credentials, authorization: Mutex::new(authorization) });
+            hosts.push(Host { endpoint, credentials, authorization: Mutex::new(authorization) });
         }
-        Ok(Session { client: Arc::clone(self), reference, places, retry_policy })
+        Ok(Session { client: Arc::clone(self), reference, hosts, retry_policy })
     }
 }
 
@@ -88,8 +88,8 @@ pub enum RetryPolicy {
     None,
 }
 
-/// One place to ask, and what it has granted.
-pub(crate) struct Place {
+/// One host to ask, the registry or a mirror, and what it has granted.
+pub(crate) struct Host {
     pub(crate) endpoint: Endpoint,
     credentials: Option<Credentials>,
     authorization: Mutex<Option<String>>,
@@ -99,7 +99,7 @@ pub(crate) struct Place {
 pub struct Session {
     pub(crate) client: Arc<Client>,
     pub(crate) reference: Reference,
-    pub(crate) places: Vec<Place>,
+    pub(crate) hosts: Vec<Host>,
     retry_policy: RetryPolicy,
 }
 
@@ -126,10 +126,10 @@ impl Session {
         let what = format!("manifests/{}", self.reference.target());
         let mut tour = self.tour();
         let digest = loop {
-            let Some(place) = tour.next().await else { return Err(tour.end()) };
-            match self.digest_at(place, &what).await {
+            let Some(host) = tour.next().await else { return Err(tour.end()) };
+            match self.digest_at(host, &what).await {
                 Ok(digest) => break digest,
-                Err(error) => tour.failed(place, error),
+                Err(error) => tour.failed(host, error),
             }
         };
         match &self.reference.digest {
@@ -142,8 +142,8 @@ impl Session {
         }
     }
 
-    async fn digest_at(&self, place: &Place, what: &str) -> Result<Digest, Error> {
-        let answer = self.ask(place, Method::HEAD, what, accepting()).await;
+    async fn digest_at(&self, host: &Host, what: &str) -> Result<Digest, Error> {
+        let answer = self.ask(host, Method::HEAD, what, accepting()).await;
         let said = match &answer {
             Ok(answer) => answer.headers().get(CONTENT_DIGEST).and_then(|it| it.to_str().ok()?.parse().ok()),
             // Some registries have no HEAD.
@@ -153,7 +153,7 @@ impl Session {
         match said {
             Some(digest) => Ok(digest),
             None => {
-                let bytes = self.document(place, what, MANIFEST_BYTES_MAX, accepting()).await?;
+                let bytes = self.document(host, what, MANIFEST_BYTES_MAX, accepting()).await?;
                 let by_digest = self.reference.digest.as_ref().filter(|digest| digest.is_of(&bytes));
                 Ok(by_digest.cloned().unwrap_or_else(|| Digest::of(&bytes)))
             }
@@ -200,18 +200,18 @@ impl Session {
         headers: HeaderMap,
     ) -> Result<Vec<u8>, Error> {
         let mut tour = self.tour();
-        while let Some(place) = tour.next().await {
-            match self.document(place, what, limit, headers.clone()).await {
+        while let Some(host) = tour.next().await {
+            match self.document(host, what, limit, headers.clone()).await {
                 Ok(bytes) if digest.is_of(&bytes) => return Ok(bytes),
                 Ok(bytes) => {
                     let error = Error::Digest {
-                        what: place.endpoint.url(what),
+                        what: host.endpoint.url(what),
                         expected: digest.to_string(),
                         actual: Digest::of(&bytes).to_string(),
                     };
-                    tour.failed(place, error);
+                    tour.failed(host, error);
                 }
-                Err(error) => tour.failed(place, error),
+                Err(error) => tour.failed(host, error),
             }
         }
         Err(tour.end())
@@ -219,13 +219,13 @@ impl Session {
 
     async fn document(
         &self,
-        place: &Place,
+        host: &Host,
         what: &str,
         limit: u64,
         headers: HeaderMap,
     ) -> Result<Vec<u8>, Error> {
-        let answer = self.ask(place, Method::GET, what, headers).await?;
-        whole(answer, &place.endpoint.url(what), limit).await
+        let answer = self.ask(host, Method::GET, what, headers).await?;
+        whole(answer, &host.endpoint.url(what), limit).await
     }
 
     fn tour(&self) -> Tour<'_> {
@@ -236,25 +236,25 @@ impl Session {
         Backoff::new(RETRY_FIRST, RETRY_MAX, RETRY_JITTER)
     }
 
-    /// Asks one place, and proves who we are if it wants to know. Only successes are returned.
+    /// Asks one host, and proves who we are if it wants to know. Only successes are returned.
     pub(crate) async fn ask(
         &self,
-        place: &Place,
+        host: &Host,
         method: Method,
         what: &str,
         headers: HeaderMap,
     ) -> Result<Response<Incoming>, Error> {
-        let url = place.endpoint.url(what);
-        let authorization = place.authorization.lock().clone();
+        let url = host.endpoint.url(what);
+        let authorization = host.authorization.lock().clone();
         let mut ask = Ask { method, headers, ..Ask::get(url) }.authorized(authorization);
         let mut answer = self.client.transport.send(&ask).await?;
         if answer.status() == StatusCode::UNAUTHORIZED {
             let asked = answer.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|it| it.to_str().ok());
             let challenge = Challenge::parse(asked);
-            let Some(authorization) = self.answer_to(place, challenge).await? else {
+            let Some(authorization) = self.answer_to(host, challenge).await? else {
                 return Err(failure(&ask.method, &ask.url, answer).await);
             };
-            *place.authorization.lock() = Some(authorization.clone());
+            *host.authorization.lock() = Some(authorization.clone());
             ask = ask.authorized(Some(authorization));
             answer = self.client.transport.send(&ask).await?;
         }
@@ -265,8 +265,8 @@ impl Session {
     }
 
     /// What to say to a challenge; `None` if there is nothing to say.
-    async fn answer_to(&self, place: &Place, challenge: Option<Challenge>) -> Result<Option<String>, Error> {
-        match (challenge, &place.credentials) {
+    async fn answer_to(&self, host: &Host, challenge: Option<Challenge>) -> Result<Option<String>, Error> {
+        match (challenge, &host.credentials) {
             (Some(Challenge::Basic), Some(Credentials::Password { username, password })) => {
                 Ok(Some(basic(username, password)))
             }
@@ -278,10 +278,10 @@ impl Session {
             // A token that was given and is not taken is not made better by another.
             (Some(Challenge::Bearer { .. }), Some(Credentials::RegistryToken(_))) => Ok(None),
             (Some(Challenge::Bearer { realm, service, scope }), credentials) => {
-                let needed = format!("repository:{}:pull", place.endpoint.repository);
+                let needed = format!("repository:{}:pull", host.endpoint.repository);
                 let scope = scope.filter(|scope| scope.starts_with("repository:")).unwrap_or(needed);
                 let service = (realm.as_str(), service.as_deref(), scope.as_str());
-                let request = TokenRequest::new(service, credentials.as_ref(), &place.endpoint.scheme)?;
+                let request = TokenRequest::new(service, credentials.as_ref(), &host.endpoint.scheme)?;
                 self.token(request).await.map(Some)
             }
             (None, _) => Ok(None),
@@ -304,7 +304,7 @@ impl Session {
     }
 }
 
-/// All places in turn, and again while nobody answers. The last one's error counts: it is the registry itself.
+/// All hosts in turn, and again while nobody answers. The last one's error counts: it is the registry itself.
 struct Tour<'a> {
     session: &'a Session,
     next: usize,
@@ -314,23 +314,23 @@ struct Tour<'a> {
 }
 
 impl<'a> Tour<'a> {
-    async fn next(&mut self) -> Option<&'a Place> {
+    async fn next(&mut self) -> Option<&'a Host> {
         let session = self.session;
         let tries = if session.retry_policy == RetryPolicy::Usual { TRIES } else { 1 };
-        if self.next == session.places.len() && self.round < tries {
+        if self.next == session.hosts.len() && self.round < tries {
             if !self.last.as_ref().is_some_and(Error::is_transient) {
                 return None;
             }
             tokio::time::sleep(self.backoff.next(&session.client.random)).await;
             (self.next, self.round) = (0, self.round + 1);
         }
-        let place = session.places.get(self.next)?;
+        let host = session.hosts.get(self.next)?;
         self.next += 1;
-        Some(place)
+        Some(host)
     }
 
-    fn failed(&mut self, place: &Place, error: Error) {
-        tracing::debug!(endpoint = place.endpoint.authority, %error, "no answer of use");
+    fn failed(&mut self, host: &Host, error: Error) {
+        tracing::debug!(endpoint = host.endpoint.authority, %error, "no answer of use");
         self.last = Some(error);
     }
 

@@ -92,7 +92,7 @@ impl Digest {
     }
 }
 
-/// Makes a digest out of bytes that come in parts.
+/// A hasher of bytes that come in parts.
 pub enum Hasher {
     /// For `sha256:`.
     Sha256(sha2::Sha256),

@@ -34,7 +34,7 @@ pub struct VersionSchema<'a> {
     pub is_unchanged: bool,
 }
 
-/// Takes every expression.
+/// A check that takes every expression.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyExpression;
 

@@ -8,15 +8,15 @@ use expressions::{Declared, Environment, Field, ListKind, Program, Type};
 
 /// The names of the variables.
 pub const OBJECT: &str = "object";
-/// As [`OBJECT`].
+/// A variable of expressions, as [`OBJECT`].
 pub const OLD_OBJECT: &str = "oldObject";
-/// As [`OBJECT`].
+/// A variable of expressions, as [`OBJECT`].
 pub const REQUEST: &str = "request";
-/// As [`OBJECT`].
+/// A variable of expressions, as [`OBJECT`].
 pub const NAMESPACE: &str = "namespaceObject";
-/// As [`OBJECT`].
+/// A variable of expressions, as [`OBJECT`].
 pub const AUTHORIZER: &str = "authorizer";
-/// As [`OBJECT`].
+/// A variable of expressions, as [`OBJECT`].
 pub const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| asking(request()));

@@ -25,7 +25,7 @@ pub enum Sees {
     Patches,
 }
 
-/// Compiles the expressions of one policy.
+/// The compiler of the expressions of one policy.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     asking: Environment,
@@ -85,7 +85,7 @@ impl Compiler {
     }
 }
 
-/// Checks the expressions of one policy against the types of what they are about; what they give does not matter.
+/// The check of one policy's expressions against the types of what they are about; what they give does not matter.
 #[derive(Clone, Debug)]
 pub struct Checker(Environment);
 

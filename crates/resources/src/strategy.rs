@@ -174,7 +174,7 @@ pub const GENERIC: Strategy = Strategy {
 pub const SPEC_AND_STATUS: Strategy =
     Strategy { generation: Generation::Spec, keeps_status: true, ..GENERIC };
 
-/// As [`SPEC_AND_STATUS`], for the older kinds: who may write the status may write the metadata too.
+/// The strategy [`SPEC_AND_STATUS`] for the older kinds: who may write the status may write the metadata too.
 pub const SPEC_AND_FREE_STATUS: Strategy =
     Strategy { status_metadata: StatusMetadata::FreeBut(&[]), ..SPEC_AND_STATUS };
 
@@ -184,7 +184,7 @@ pub const SPEC: Strategy = Strategy { generation: Generation::Spec, ..GENERIC };
 /// A kind with `status`, without a generation.
 pub const STATUS_ONLY: Strategy = Strategy { keeps_status: true, ..GENERIC };
 
-/// As [`STATUS_ONLY`], for the older kinds: who may write the status may write the metadata too.
+/// The strategy [`STATUS_ONLY`] for the older kinds: who may write the status may write the metadata too.
 pub const FREE_STATUS_ONLY: Strategy =
     Strategy { status_metadata: StatusMetadata::FreeBut(&[]), ..STATUS_ONLY };
 

@@ -2,7 +2,7 @@
 //!
 //! Pod security lets everybody set them, and every node takes them.
 
-/// By name with dots, in the order in which they became allowed; versions of a policy know the first few.
+/// The names with dots, in the order in which they became allowed; versions of a policy know the first few.
 ///
 /// Source: `pkg/kubelet/sysctl/safe_sysctls.go`, `pod-security-admission/policy/check_sysctls.go`.
 pub const SAFE: [&str; 12] = [

@@ -29,7 +29,7 @@ pub struct SandboxNetwork {
     pub annotations: std::collections::HashMap<String, String>,
 }
 
-/// Gives sandboxes their network. Every call may be repeated. Source: CNI's ADD, DEL, CHECK
+/// The network that sandboxes are attached to. Every call may be repeated. Source: CNI's ADD, DEL, CHECK
 /// and GC.
 #[async_trait]
 pub trait PodNetwork: Send + Sync + 'static {

@@ -81,7 +81,7 @@ pub struct Volumes {
     pub bind_timeout: Duration,
 }
 
-/// On how many Nodes room is made in thought; whichever is more.
+/// The number of Nodes that are candidates for preemption: a percentage or a number, whichever is more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidates {
     /// Of a hundred.

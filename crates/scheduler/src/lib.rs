@@ -35,7 +35,7 @@ mod transform;
 mod volumes;
 
 pub use configuration::Configuration;
-/// What the public functions take.
+/// The Pod that the public functions take.
 pub use controller::pod::Pod;
 pub use decide::{Choice, Decision, decide};
 pub use node_info::{NodeInfo, Snapshot};

@@ -277,7 +277,7 @@ fn always(_: &Candidate<'_>) -> bool {
     true
 }
 
-/// In upstream's order; a profile may have another.
+/// The filters in upstream's order; a profile may have another.
 pub const FILTERS: &[Filter] = &[
     Filter { name: "NodeUnschedulable", concerns: always, filter: node_unschedulable::filter },
     Filter { name: "NodeName", concerns: node_name::concerns, filter: node_name::filter },

@@ -124,7 +124,7 @@ pub const PLUGINS: &[Plugin] = &[
     },
 ];
 
-/// By what a Pod is scheduled.
+/// A profile: the plugins, weights and arguments by which a Pod is scheduled.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The name that Pods call it by.

@@ -5,7 +5,7 @@
 
 use crate::generated::{kinds::KINDS, messages};
 use crate::rows::{Field, Kind, List, ListKind, Message, Names, Schemas, Type};
-use crate::rules::{Place, Rules};
+use crate::rules::{Location, Rules};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -126,9 +126,9 @@ impl Schemas {
         self.rules.values().any(|rules| !rules.validations.is_empty())
     }
 
-    /// The rules for a value at this place, beside its type.
-    pub fn rules(&self, place: Place) -> Option<&Rules> {
-        self.rules.get(&place)
+    /// The rules for a value at this location, beside its type.
+    pub fn rules(&self, location: Location) -> Option<&Rules> {
+        self.rules.get(&location)
     }
 
     /// The type of a list's elements.

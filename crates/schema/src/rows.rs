@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::rules::{Place, Rules};
+use crate::rules::{Location, Rules};
 
 pub(crate) use Type::*;
 
@@ -41,7 +41,7 @@ pub struct Schemas {
     /// In order of group, version and kind.
     pub(crate) kinds: Cow<'static, [Kind]>,
     /// What values must be beside their types; built-in kinds have theirs in code.
-    pub(crate) rules: BTreeMap<Place, Rules>,
+    pub(crate) rules: BTreeMap<Location, Rules>,
     /// What it was made from at run time: a hash of that in hexadecimal. Empty for built-in kinds.
     pub(crate) fingerprint: Cow<'static, str>,
 }

@@ -17,9 +17,9 @@ use crate::Object;
 use format::Format;
 use pattern::Pattern;
 
-/// The place of a value.
+/// The location of a value in a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Location {
     /// The whole object of a kind, by the index of its message.
     Root(u16),
     /// A field, by the index of its message and its own among the message's.
@@ -30,7 +30,7 @@ pub enum Place {
     Value(u16),
 }
 
-/// The rules of a schema for one place.
+/// The rules of a schema for one location.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// The checks of its values.
@@ -41,12 +41,12 @@ pub struct Rules {
     pub validations: Vec<Validation>,
     /// The rules that the schema adds to a type that is not its own: the metadata of resources.
     pub overlay: Option<Box<Nested>>,
-    /// The place's schema as it was written, but for the schemas of its parts, in JSON: only documents need it.
+    /// The location's schema as it was written, but for the schemas of its parts, in JSON: only documents need it.
     pub(crate) written: Box<str>,
 }
 
 impl Rules {
-    /// The place's schema as it was written, but for the schemas of its parts.
+    /// The location's schema as it was written, but for the schemas of its parts.
     pub fn written(&self) -> Object {
         serde_json::from_str(&self.written).unwrap_or_default()
     }
@@ -185,7 +185,7 @@ pub struct Validation {
     pub message_expression: String,
     /// The reason of the error; empty for an invalid value.
     pub reason: String,
-    /// The field that is blamed, below the place.
+    /// The field that is blamed, below the location.
     pub field_path: String,
     /// `true` if the rule is evaluated without an old value, too.
     pub optional_old_self: Option<bool>,

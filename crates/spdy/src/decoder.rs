@@ -8,7 +8,7 @@ use crate::header_block::Inflater;
 /// The longest control frame; data frames may be of any length.
 const CONTROL_BYTES_MAX: usize = 64 * 1024;
 
-/// Takes bytes in any cut and gives frames. After an error nothing more can be read.
+/// A decoder that takes bytes in any cut and gives frames. After an error nothing more can be read.
 pub struct Decoder {
     buffer: BytesMut,
     inflater: Inflater,

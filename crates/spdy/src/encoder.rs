@@ -8,7 +8,7 @@ use crate::header_block::Deflater;
 /// Length of the field that says how long a frame is, in bits.
 const LENGTH_BITS: u32 = 24;
 
-/// Writes frames of one direction, in the order in which they are sent.
+/// An encoder of the frames of one direction, in the order in which they are sent.
 pub struct Encoder(Deflater);
 
 impl Default for Encoder {

@@ -101,7 +101,7 @@ pub enum BackupError {
     Io(#[source] io::Error),
 }
 
-/// Writes a backup.
+/// The writer of a backup.
 pub struct Writer<W> {
     out: W,
     sum: Sha256,
@@ -187,7 +187,7 @@ fn encode(item: &Item) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Reads a backup, and checks all of it.
+/// The reader of a backup, which checks all of it.
 pub struct Reader<R> {
     input: R,
     sum: Sha256,

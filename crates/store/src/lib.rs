@@ -38,7 +38,7 @@ pub struct Write {
     pub only_while: Option<Unchanged>,
 }
 
-/// That the last change of a key, which is there, is still this revision.
+/// The condition that the last change of a key, which is there, is still this revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unchanged {
     /// The key.

@@ -11,21 +11,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result};
 use clouds::{Provider, Status, async_trait, v1};
 
-/// What the cloud calls itself.
+/// The name that the cloud gives itself.
 pub const NAME: &str = "example";
 
 /// A machine of the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// What the cloud calls it.
+    /// Its id in the cloud.
     pub id: String,
-    /// Where it is reached: of each address its type and itself.
+    /// Its addresses, each with its type.
     pub addresses: Vec<(String, String)>,
-    /// Whether it is stopped.
+    /// `true` if it is stopped.
     pub is_stopped: bool,
 }
 
-/// How the cloud answers.
+/// The manner in which the cloud answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mood {
     /// As asked.
@@ -104,7 +104,7 @@ impl PlayedCloud {
         state.routes.iter().map(|route| format!("{} {}", route.destination_cidr, route.target_node)).collect()
     }
 
-    /// How often a call came.
+    /// The number of times that a call came.
     pub fn count(&self, call: &str) -> usize {
         self.lock().calls.iter().filter(|known| *known == call).count()
     }

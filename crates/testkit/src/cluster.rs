@@ -401,7 +401,7 @@ impl Process {
         Ok(i32::try_from(self.child.id())?)
     }
 
-    /// Whether it has not ended yet.
+    /// `true` if it has not ended yet.
     ///
     /// # Errors
     /// If the kernel cannot say.

@@ -77,7 +77,7 @@ impl Containerd {
         Ok(containerd)
     }
 
-    /// Where it has everything of its own.
+    /// The folder that it has everything of its own in.
     #[must_use]
     pub fn folder(folder: &Path) -> PathBuf {
         folder.join("containerd")
@@ -187,7 +187,7 @@ fn image(folder: &Path, name: &str, process: &str) -> Result<PathBuf> {
     Ok(place.join("image.tar"))
 }
 
-/// Where Debian's `containernetworking-plugins` are.
+/// The folder of Debian's `containernetworking-plugins`.
 pub const DEBIAN_PLUGINS: &str = "/usr/lib/cni";
 
 const CONFIG: &str = r#"

@@ -18,7 +18,7 @@ use crate::grpc::{self, unary};
 /// Namespace and name of a claim in, its devices of this driver out.
 pub type Lookup = Arc<dyn Fn(&str, &str) -> Result<Vec<String>> + Send + Sync>;
 
-/// What the driver is called.
+/// The driver's name.
 pub const DRIVER: &str = "gpu.example.com";
 const CDI_KIND: &str = "example.com/gpu";
 const SERVICE: &str = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/";
@@ -109,7 +109,7 @@ impl Driver {
         all
     }
 
-    /// How often `call` was made.
+    /// The number of times that `call` was made.
     #[must_use]
     pub fn count(&self, call: &str) -> usize {
         self.state().calls.iter().filter(|seen| *seen == call).count()

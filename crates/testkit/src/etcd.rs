@@ -47,7 +47,7 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
-/// Which connections are safe.
+/// The connections that are safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
     /// None.
@@ -108,13 +108,13 @@ impl<'a> Etcd<'a> {
         Ok(etcd)
     }
 
-    /// Where clients find the members.
+    /// The URLs by which clients find the members.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.members.iter().map(|member| member.url.clone()).collect()
     }
 
-    /// What clients need, if connections are safe.
+    /// The keys that clients need, if connections are safe.
     #[must_use]
     pub fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()

@@ -16,7 +16,7 @@ use sys::netns::NetNs;
 
 use crate::leftovers::{cgroups_of, names_elsewhere, processes};
 
-/// What can be left behind.
+/// A kind of thing that can be left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A process that names the folder or is in one of the cgroups.
@@ -53,14 +53,14 @@ impl Inventory {
         *self.0.entry((kind, name.into())).or_default() += 1;
     }
 
-    /// How many there are of a kind.
+    /// The number of things of a kind.
     #[must_use]
     pub fn count(&self, kind: Kind) -> usize {
         self.0.iter().filter(|((of, _), _)| *of == kind).map(|(_, count)| count).sum()
     }
 }
 
-/// What is there `after` and was not `before`: a line each.
+/// The things that are there `after` and were not `before`: a line each.
 #[must_use]
 pub fn leaks(before: &Inventory, after: &Inventory) -> Vec<String> {
     let more = after.0.iter().filter_map(|((kind, name), count)| {
@@ -78,13 +78,13 @@ pub struct Inspector<'a> {
     pub data_dir: &'a Path,
     /// The network namespace that stands for its host.
     pub namespace: &'a NetNs,
-    /// Where it may write as it likes: beginnings of paths below the folder.
+    /// The paths that it may write as it likes: their beginnings, below the folder.
     pub ignored: &'a [&'a str],
-    /// What was seen so far.
+    /// The things that were seen so far.
     pub seen: &'a mut Seen,
 }
 
-/// What of a cluster is found only by who has seen it while the cluster had it.
+/// The things of a cluster that are found only by who has seen them while the cluster had them.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// The roots of its cgroups, which outlive what is in them.

@@ -13,18 +13,18 @@ use tonic::Status;
 
 use crate::grpc::{self, unary};
 
-/// How the plugin behaves; change it while it runs.
+/// The behaviour of the plugin; change it while it runs.
 #[derive(Debug)]
 pub struct Behaviour {
-    /// Which of its keys it uses, as it says.
+    /// The key that it uses, as it says.
     pub key_id: String,
-    /// How it is, as it says.
+    /// Its health, as it says.
     pub healthz: String,
-    /// What it speaks, as it says.
+    /// The version that it speaks, as it says.
     pub version: String,
-    /// Whether Decrypt fails.
+    /// `true` if Decrypt fails.
     pub refuses: bool,
-    /// What these ciphertexts come to, beside those that the plugin made.
+    /// The plaintexts of these ciphertexts, beside those that the plugin made.
     pub known: HashMap<Vec<u8>, Vec<u8>>,
     /// The calls so far.
     pub calls: Vec<&'static str>,
@@ -97,7 +97,7 @@ impl Plugin {
         change(&mut self.behaviour());
     }
 
-    /// How often `call` was made.
+    /// The number of times that `call` was made.
     pub fn count(&self, call: &str) -> usize {
         self.behaviour().calls.iter().filter(|seen| **seen == call).count()
     }

@@ -12,7 +12,7 @@ use sys::netlink::{Address, NewRoute, Route, RouteEntry, VethPeer};
 use sys::netns::NetNs;
 
 const BRIDGE: &str = "lan0";
-/// What a host's link to the wire is called on the host: its own, which nothing of a cluster is.
+/// The name of a host's link to the wire on the host: its own, which nothing of a cluster is.
 pub const HOST_LINK: &str = "host0";
 const FIRST_HOST: u8 = 11;
 /// How long the prefixes of the wire's networks are.
@@ -21,7 +21,7 @@ const BITS: (u8, u8) = (24, 64);
 const FAR: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 51, 100, 0), 24);
 const FAR_BITS: u8 = 28;
 
-/// Which addresses hosts have.
+/// The families of hosts' addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Families {
     /// Of IPv4 alone.

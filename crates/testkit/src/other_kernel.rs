@@ -76,7 +76,7 @@ pub fn run(folder: &Path, program: &Path, arguments: &[&str]) -> Result<String> 
     Ok(text)
 }
 
-/// Whether the calling process is in there.
+/// `true` if the calling process is in there.
 #[must_use]
 pub fn is_here() -> bool {
     std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("User Mode Linux"))

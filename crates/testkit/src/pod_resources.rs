@@ -13,7 +13,7 @@ use crate::grpc;
 pub struct Claimed {
     /// Whose it is.
     pub pod: String,
-    /// Which of its containers.
+    /// The container.
     pub container: String,
     /// The claim's name.
     pub claim: String,
@@ -23,8 +23,8 @@ pub struct Claimed {
     pub cdi: Vec<String>,
 }
 
-/// What all containers of the node have by claims, in order, as the kubelet at `socket` says. To be called within a tokio
-/// runtime.
+/// The devices that all containers of the node have by claims, in order, as the kubelet at `socket` says. To be called within a
+/// tokio runtime.
 ///
 /// # Errors
 /// It does not answer.

@@ -29,7 +29,7 @@ const EVENTUALLY: &str = r#"eventually() {
 }
 "#;
 
-/// Where sessions run: a cluster, a namespace of it, and the client's version.
+/// The place where sessions run: a cluster, a namespace of it, and the client's version.
 #[derive(Debug)]
 pub struct Session<'a> {
     cluster: &'a Cluster,

@@ -17,7 +17,7 @@ pub trait Judge: Debug + Send + Sync {
     fn judge(&self, shown: &Shown<'_>) -> Result<(), rustls::Error>;
 }
 
-/// What a server shows.
+/// The certificates that a server shows.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// The server's own certificate.

@@ -46,7 +46,7 @@ pub enum Trust {
     Judged(Arc<dyn Judge>),
 }
 
-/// What a client shows of itself: a chain of certificates, its own first, and the key of that one.
+/// The identity that a client shows: a chain of certificates, its own first, and the key of that one.
 #[derive(Debug)]
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,

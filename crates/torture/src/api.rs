@@ -28,12 +28,12 @@ use crate::workload::{self, Plan, Target, World};
 use definition::{Definition, Window};
 use objects::{Objects, SELECTOR, Version, version};
 
-/// Why a request was not answered.
+/// The reason why a request was not answered.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// An answer's body.
 pub type Body = UnsyncBoxBody<Bytes, Failure>;
 
-/// How a client reaches the API server.
+/// The way in which a client reaches the API server.
 pub trait Server: Send + Sync + 'static {
     /// Sends one request.
     fn send(&self, request: Request<Bytes>) -> BoxFuture<'_, Result<Response<Body>, Failure>>;

@@ -26,13 +26,13 @@ pub enum Guarantees {
 /// A guarantee that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
-    /// Which rule.
+    /// The rule.
     pub rule: Rule,
-    /// What was seen.
+    /// The observation.
     pub what: String,
 }
 
-/// What a history is held to.
+/// A rule that a history is held to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// A revision is one change.

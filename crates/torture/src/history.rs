@@ -15,18 +15,18 @@ use tokio::sync::watch as cell;
 /// Names an operation.
 pub type Id = u64;
 
-/// What a key holds.
+/// The state of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// The tag of the value, see [`crate::value`].
     pub value: String,
     /// The key's last change.
     pub revision: Revision,
-    /// When the key came to be, if whoever was asked says so.
+    /// The revision at which the key came to be, if whoever was asked says so.
     pub created: Option<Revision>,
 }
 
-/// How a write is to be kept.
+/// The durability that is asked for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Keep {
     /// Nothing may lose it once it is acknowledged.
@@ -37,7 +37,7 @@ pub enum Keep {
     ForAWhile,
 }
 
-/// What a client asks for.
+/// A call of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Call {
     /// Sets a key that must not be there.
@@ -103,7 +103,7 @@ pub enum Call {
     },
 }
 
-/// What a client was told.
+/// The outcome that a client was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The write is made.
@@ -140,11 +140,11 @@ pub enum Outcome {
 pub struct Event {
     /// The change's revision.
     pub revision: Revision,
-    /// What changed.
+    /// The key that changed.
     pub key: String,
     /// To what; `None` if it was removed.
     pub state: Option<State>,
-    /// What was there before, if that was said: `Some(None)` says that nothing was.
+    /// The state before, if that was said: `Some(None)` says that nothing was there.
     pub previous: Option<Option<State>>,
 }
 
@@ -231,9 +231,9 @@ pub enum Line {
 /// An operation with its place in time.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// What was asked.
+    /// The call.
     pub call: Call,
-    /// What was told; [`Outcome::Unknown`] if nothing was.
+    /// The outcome; [`Outcome::Unknown`] if nothing was told.
     pub outcome: Outcome,
     /// The line of the call.
     pub invoked: usize,
@@ -254,7 +254,7 @@ impl Call {
         }
     }
 
-    /// What a write promises.
+    /// The durability that a write promises.
     #[must_use]
     pub fn keep(&self) -> Option<Keep> {
         match self {
@@ -263,7 +263,7 @@ impl Call {
         }
     }
 
-    /// What a write puts there.
+    /// The value that a write puts there.
     #[must_use]
     pub fn value(&self) -> Option<&str> {
         match self {
@@ -313,7 +313,7 @@ impl History {
         all
     }
 
-    /// How many durable writes were acknowledged.
+    /// The number of durable writes that were acknowledged.
     #[must_use]
     pub fn acknowledged(&self) -> usize {
         let is_one = |operation: &&Operation| {
@@ -323,7 +323,7 @@ impl History {
         self.operations().iter().filter(is_one).count()
     }
 
-    /// How many times history was compacted.
+    /// The number of times that history was compacted.
     #[must_use]
     pub fn compactions(&self) -> usize {
         let is_one = |operation: &&Operation| {
@@ -332,14 +332,14 @@ impl History {
         self.operations().iter().filter(is_one).count()
     }
 
-    /// How many times a kind was to end.
+    /// The number of times that a kind was to end.
     #[must_use]
     pub fn ends(&self) -> usize {
         let is_one = |line: &&Line| matches!(line, Line::Invoke(_, Call::End { .. }));
         self.lines.iter().filter(is_one).count()
     }
 
-    /// How many acknowledged writes crashes have cut off, as they may.
+    /// The number of acknowledged writes that crashes have cut off, as they may.
     #[must_use]
     pub fn cut_off(&self) -> usize {
         let restarts = self.lines.iter().enumerate().filter_map(|(at, line)| match line {
@@ -366,7 +366,7 @@ impl History {
     }
 }
 
-/// Where lines go. Cloning shares it.
+/// The recorder of a history's lines. Cloning shares it.
 #[derive(Clone)]
 pub struct Recorder(Arc<Inner>);
 
@@ -394,7 +394,7 @@ impl Recorder {
         Self(Arc::new(Inner { lines, next_id: Mutex::new(next_id), answers: cell::Sender::new(0) }))
     }
 
-    /// How many answers were taken down so far, to look at and to wait for.
+    /// The number of answers that were taken down so far, to look at and to wait for.
     #[must_use]
     pub fn answers(&self) -> cell::Receiver<u64> {
         self.0.answers.subscribe()
@@ -427,7 +427,7 @@ impl Recorder {
         }
     }
 
-    /// What was taken down so far.
+    /// The history that was taken down so far.
     #[must_use]
     pub fn history(&self) -> History {
         History { lines: self.0.lines.as_ref().map(|lines| lines.lock().clone()).unwrap_or_default() }

@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How much later each flush of a slow disk is.
 const SLOW_MICROS: u32 = 100_000;
 
-/// What happens to a member.
+/// A fault of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// A follower's process is killed, and started again.

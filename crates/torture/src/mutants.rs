@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use store::{Entry, Page, Revision, Store, StoreError, Watch, Write};
 
-/// What is wrong with a store.
+/// A lie of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Lie {
     /// Nothing: the control.

@@ -58,7 +58,7 @@ const IGNORED: [&str; 13] = [
     "data/kubelet/plugins/kubernetes.io",
 ];
 
-/// What is tried.
+/// The setup of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'b> {
     /// The product's binary.

@@ -19,12 +19,12 @@ use crate::history::{History, Id, Line, State};
 use crate::mutants::Lie;
 use crate::value;
 
-/// What the store's data file is called.
+/// The name of the store's data file.
 pub const DATA: &str = "data.mdb";
 /// One system call may write so much.
 const STRING_BYTES_MAX: &str = "67108864";
 
-/// What happens to the process.
+/// A fault of the process.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// Nothing: the control.
@@ -63,7 +63,7 @@ pub struct Picture {
     pub states: Vec<(String, State)>,
 }
 
-/// What the process is asked to do.
+/// The job of the process.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// This binary: `torture`.
@@ -74,30 +74,30 @@ pub struct Job {
     pub seed: u64,
     /// Per client; 0 to take stock and write once.
     pub operations: u64,
-    /// Where the store works: in one thread every call has one number, whatever the machine does beside.
+    /// The threads of the store: in one thread every call has one number, whatever the machine does beside.
     pub threads: Threads,
-    /// What it lies about.
+    /// The lie that it tells.
     pub lie: Lie,
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Ran {
-    /// What it printed.
+    /// The history that it printed.
     pub history: History,
-    /// Whether it ended by itself, and well.
+    /// `true` if it ended by itself, and well.
     pub is_clean: bool,
-    /// What it said on standard error.
+    /// Its text on standard error.
     pub complaints: String,
-    /// How often it was stopped.
+    /// The number of times that it was stopped.
     pub stops: usize,
-    /// How often its clock leapt.
+    /// The number of times that its clock leapt.
     pub leaps: usize,
-    /// What its data was, in between.
+    /// Pictures of its data, in between.
     pub pictures: Vec<Picture>,
-    /// How long it took until the store was open.
+    /// The time until the store was open.
     pub until_open: Option<Duration>,
-    /// What it did to the disk, if that was taken down.
+    /// The calls to the disk, if they were taken down.
     pub trace: Option<Trace>,
 }
 
@@ -140,7 +140,7 @@ impl Job {
         })
     }
 
-    /// How many calls of a name the process makes.
+    /// The number of calls of a name that the process makes.
     ///
     /// # Errors
     /// If it cannot be started.

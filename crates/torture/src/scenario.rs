@@ -41,18 +41,18 @@ const LONG: u64 = 60;
 /// A long run has a few thousand lines.
 const LINES_PER_PICTURE: usize = 150;
 
-/// Whom a scenario is about.
+/// The setup of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'b> {
     /// This binary: `torture`.
     pub binary: &'b Path,
     /// Everything that is chosen follows from it.
     pub seed: u64,
-    /// What the store lies about: nothing, but in negative controls.
+    /// The lie of the store: none, but in negative controls.
     pub lie: Lie,
 }
 
-/// What was tried and what came of it.
+/// The report on what was tried.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Processes that were killed.
@@ -199,7 +199,7 @@ pub fn leaps(setup: &Setup<'_>, times: usize) -> Result<Report> {
     Ok(report)
 }
 
-/// How a backup is made wrongly: the negative control.
+/// The wrong ways to make a backup: the negative control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Camera {
     /// Not at all.
@@ -281,7 +281,7 @@ pub fn errors_at_calls(
     Ok(report)
 }
 
-/// How a power loss is told wrongly: the negative controls.
+/// The wrong ways to tell of a power loss: the negative controls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cheat {
     /// Not at all.

@@ -33,18 +33,18 @@ pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()
 }
 
-/// What is simulated.
+/// A simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulation {
     /// Everything that is chosen follows from it.
     pub seed: u64,
-    /// How often the store is opened; each life but the last ends in a crash.
+    /// The number of times that the store is opened; each life but the last ends in a crash.
     pub lives: usize,
-    /// Whether the clock leaps.
+    /// `true` if the clock leaps.
     pub leaps: bool,
     /// Of a hundred requests, how many are not answered, at most.
     pub lost_percent_max: u64,
-    /// What the store lies about: nothing, but in negative controls.
+    /// The lie of the store: none, but in negative controls.
     pub lie: Lie,
 }
 

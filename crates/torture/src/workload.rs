@@ -22,7 +22,7 @@ pub use watcher::{Manner, follow};
 /// The keys of a workload.
 #[derive(Debug)]
 pub struct World {
-    /// Where keys are, and what is promised for them.
+    /// The folders of keys, and the durability that is promised for them.
     pub folders: &'static [(&'static str, Keep)],
     /// Of the folders, how many are durable; these come first.
     pub durable: u64,
@@ -80,36 +80,36 @@ pub const CUSTOM_OBJECTS: World = World {
     ],
 };
 
-/// Whom clients ask.
+/// A target that clients ask.
 pub trait Target: Send + Sync {
     /// Asks for one thing; what is told beside the outcome is taken down.
     fn call<'a>(&'a self, call: Call, recorder: &'a Recorder) -> BoxFuture<'a, Outcome>;
 }
 
-/// How a workload is made.
+/// The plan of a workload.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Everything that is chosen follows from it.
     pub seed: u64,
     /// Tells this run's values from those of other runs on the same store.
     pub name: String,
-    /// How many clients there are.
+    /// The number of clients.
     pub clients: u64,
-    /// How many operations each of them does.
+    /// The number of operations of each client.
     pub operations: u64,
-    /// How many keys there are in each folder.
+    /// The number of keys in each folder.
     pub keys: u64,
-    /// How many watchers come beside the one that sees everything.
+    /// The number of watchers beside the one that sees everything.
     pub watchers: u64,
-    /// Which keys there are.
+    /// The keys that there are.
     pub world: &'static World,
     /// Between two operations of a client passes at most this long; none passes if it is zero.
     pub pause: Duration,
-    /// Whether some keys may be lost by a crash, and some go by themselves.
+    /// `true` if some keys may be lost by a crash, and some go by themselves.
     pub is_loose: bool,
     /// Of a hundred operations, how many compact the history.
     pub compact_percent: u64,
-    /// How long what must come may take.
+    /// The time that what must come may take.
     pub timeout: Duration,
     /// Clients end when it is set, whatever they still had to do.
     pub is_over: Arc<AtomicBool>,
@@ -195,11 +195,11 @@ pub async fn take_stock(store: &Arc<dyn Store>, recorder: &Recorder) -> Result<R
     Ok(upto)
 }
 
-/// What can be seen of a store's history.
+/// The part of a store's history that can be seen.
 pub struct Left {
     /// It begins after this revision.
     pub after: Revision,
-    /// What has happened since.
+    /// The events since.
     pub events: Vec<store::Event>,
     upto: Revision,
     watch: store::Watch,

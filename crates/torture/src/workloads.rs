@@ -49,7 +49,7 @@ pub struct Breach {
     pub rule: Rule,
     /// The revision that broke it.
     pub revision: Revision,
-    /// What was there.
+    /// The observation.
     pub what: String,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for Breach {
     }
 }
 
-/// Which Pods of a Node take room on it.
+/// The Pods of a Node that take up its resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Taken {
     /// All that were given to it: what one scheduler owes, and several of which one leads.
@@ -145,13 +145,13 @@ impl Judge {
         }
     }
 
-    /// What is there of a kind.
+    /// The objects of a kind that are there.
     pub fn all(&self, kind: &str) -> impl Iterator<Item = &Value> {
         let folder = format!("{kind}/");
         self.objects.iter().filter(move |(key, _)| key.starts_with(&folder)).map(|(_, object)| object)
     }
 
-    /// What is still there of all that workloads are made of.
+    /// The objects of workloads that are still there.
     #[must_use]
     pub fn left(&self) -> Vec<&str> {
         let is_made = |key: &&String| MADE.contains(&key.split('/').next().unwrap_or_default());

@@ -23,7 +23,7 @@ use crate::destinations::Refusal;
 /// How long a connection may take; less than a server waits, so that it is told.
 const CONNECT_MAX: Duration = Duration::from_secs(20);
 
-/// Says where connections go.
+/// A guard that says where connections go.
 pub trait Guard: Send + Sync + 'static {
     /// Where one to `host` and `port` goes.
     ///

@@ -20,7 +20,7 @@ use crate::webhooks::attributes::Attributes;
 
 /// The names of the two plugins.
 pub const MUTATING: &str = "MutatingAdmissionPolicy";
-/// As [`MUTATING`].
+/// The name of the validating plugin, as [`MUTATING`].
 pub const VALIDATING: &str = "ValidatingAdmissionPolicy";
 
 /// Has all policies change an object.

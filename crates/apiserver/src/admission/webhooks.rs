@@ -22,7 +22,7 @@ use crate::webhooks::validating;
 
 /// The names of the two plugins.
 pub const MUTATING: &str = "MutatingAdmissionWebhook";
-/// As [`MUTATING`].
+/// The name of the validating plugin, as [`MUTATING`].
 pub const VALIDATING: &str = "ValidatingAdmissionWebhook";
 
 /// Asks those that may change the object.

@@ -30,7 +30,7 @@ use crate::status::{Error, Result};
 /// How long discovery of a group-version may take. Source: `aggregatedDiscoveryTimeout`.
 const DISCOVERY_MAX: Duration = Duration::from_secs(5);
 
-/// Serves a group-version by passing requests on.
+/// A group-version that is served by passing requests on.
 pub struct Remote {
     /// Which has this, in turn, in its catalogue.
     api: Weak<Api>,

@@ -24,11 +24,11 @@ const GZIP_BYTES_MIN: u64 = 128 * 1024;
 /// Programs that people look at the output of, by how they call themselves.
 const PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
-/// Marks an answer that somebody else gave: it passes as it is.
+/// The mark of an answer that somebody else gave: it passes as it is.
 #[derive(Clone, Copy, Debug)]
 pub struct PassedOn;
 
-/// Marks a response whose body ends by itself though its length is not known, with a guess at that.
+/// The mark of a response whose body ends by itself though its length is not known, with a guess at that, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Finite(pub u64);
 

@@ -28,7 +28,7 @@ const READINGS_MAX: usize = 8;
 /// How many kinds are read at a time: each is a round trip if the store is not in this process.
 const READS_MAX: usize = 16;
 
-/// Whoever is told of everything, before anybody can read it from the cache.
+/// An observer of everything, who is told before anybody can read it from the cache.
 pub trait Observer: Send + Sync {
     /// The cache holds another picture than before: what was observed counts no more.
     fn loaded(&self, cache: &Cache);

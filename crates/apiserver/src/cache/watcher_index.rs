@@ -23,7 +23,7 @@ fn share(event: &CacheEvent) -> usize {
     1 + event.object.json.len() / (EVENTS_BYTES_MAX / EVENTS_MAX)
 }
 
-/// Reads the selectable fields of objects: what a kind knows of them.
+/// A reader of the selectable fields of objects: what a kind knows of them.
 pub trait ReadFields: std::fmt::Debug + Send + Sync {
     /// The fields of an object.
     fn fields_of(&self, object: &CachedObject) -> Fields;

@@ -19,7 +19,7 @@ use crate::request_info::{RequestInfo, ResourceInfo};
 use crate::security::Permit;
 use crate::status::{Error, Result};
 
-/// Serves a group-version.
+/// A server of a group-version.
 pub trait Delegate: Send + Sync {
     /// Which one.
     fn group_version(&self) -> (&str, &str);

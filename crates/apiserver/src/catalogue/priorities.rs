@@ -40,7 +40,7 @@ pub const PRIORITIES: &[(&str, &str, i64, i64)] = &[
     ("resource.k8s.io", "v1", 15_900, 15),
 ];
 
-/// In which order groups and versions are discovered.
+/// The order in which groups and versions are discovered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Priorities {
     /// The highest of a group, and by which APIService.

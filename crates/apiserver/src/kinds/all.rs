@@ -8,24 +8,24 @@ use crate::kinds::Kind;
 #[derive(Clone, Debug, Default)]
 pub struct Kinds {
     all: Vec<Kind>,
-    by_plural: Places,
-    by_kind: Places,
+    by_plural: ByName,
+    by_kind: ByName,
 }
 
-/// Places in the list of all kinds, by a name that few of them share.
-type Places = HashMap<String, Vec<usize>>;
+/// Indexes in the list of all kinds, by a name that few of them share.
+type ByName = HashMap<String, Vec<usize>>;
 
 impl Kinds {
     /// These kinds, in this order.
     pub fn new(all: Vec<Kind>) -> Self {
-        let places = |name: fn(&Kind) -> &str| {
-            let mut places = Places::new();
+        let by_name = |name: fn(&Kind) -> &str| {
+            let mut by_name = ByName::new();
             for (at, kind) in all.iter().enumerate() {
-                places.entry(name(kind).to_owned()).or_default().push(at);
+                by_name.entry(name(kind).to_owned()).or_default().push(at);
             }
-            places
+            by_name
         };
-        let (by_plural, by_kind) = (places(Kind::resource), places(Kind::kind));
+        let (by_plural, by_kind) = (by_name(Kind::resource), by_name(Kind::kind));
         Self { all, by_plural, by_kind }
     }
 
@@ -55,8 +55,8 @@ impl Kinds {
         self.all.iter()
     }
 
-    fn look_up(&self, places: &[usize], group: &str, version: &str) -> Option<&Kind> {
-        let mut kinds = places.iter().filter_map(|at| self.all.get(*at));
+    fn look_up(&self, by_name: &[usize], group: &str, version: &str) -> Option<&Kind> {
+        let mut kinds = by_name.iter().filter_map(|at| self.all.get(*at));
         kinds.find(|kind| kind.group() == group && kind.version() == version)
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use expressions::{Declared, Field, ListKind};
-use schema::rules::Place;
+use schema::rules::Location;
 use schema::{SchemaRef, Schemas, Type};
 
 /// The type of a kind's objects; objects in it are named after it.
@@ -23,23 +23,23 @@ struct Types<'s> {
 }
 
 impl Types<'_> {
-    fn of(&mut self, ty: Type, place: Option<Place>) -> Declared {
+    fn of(&mut self, ty: Type, location: Option<Location>) -> Declared {
         match ty {
             Type::Bool => Declared::boolean(),
             Type::Int32 | Type::Int64 => Declared::integer(),
             Type::Double => Declared::double(),
-            Type::String => self.text(place),
+            Type::String => self.text(location),
             Type::Quantity | Type::Duration => Declared::string(None),
             Type::Bytes => Declared::bytes(None),
             Type::Time | Type::MicroTime => Declared::timestamp(),
             Type::FieldsV1 => Declared::object([]),
             Type::List(index) | Type::Wrapped(index) => {
                 let item = self.schemas.list(index).map_or(Type::Json, |list| list.item);
-                Declared::list(self.of(item, Some(Place::Item(index))), ListKind::Atomic, None)
+                Declared::list(self.of(item, Some(Location::Item(index))), ListKind::Atomic, None)
             }
             Type::Map(index) => {
                 let value = self.schemas.map(index);
-                Declared::map(self.of(value, Some(Place::Value(index))), None)
+                Declared::map(self.of(value, Some(Location::Value(index))), None)
             }
             Type::Message(index) => self.object(index),
             // What can be anything, and what can be one of two.
@@ -48,8 +48,8 @@ impl Types<'_> {
     }
 
     /// Texts of custom kinds can stand for something else.
-    fn text(&self, place: Option<Place>) -> Declared {
-        let format = place.and_then(|place| self.schemas.rules(place)?.checks.format.as_ref());
+    fn text(&self, location: Option<Location>) -> Declared {
+        let format = location.and_then(|location| self.schemas.rules(location)?.checks.format.as_ref());
         match format.map(|format| format.name.as_str()) {
             Some("byte") => Declared::bytes(None),
             Some("duration") => Declared::duration(),
@@ -68,8 +68,8 @@ impl Types<'_> {
         };
         self.within.push(index);
         let fields = message.fields().iter().enumerate().map(|(at, field)| {
-            let place = u16::try_from(at).ok().map(|at| Place::Field(index, at));
-            let declared = self.of(field.ty, place);
+            let location = u16::try_from(at).ok().map(|at| Location::Field(index, at));
+            let declared = self.of(field.ty, location);
             Field { name: field.name.to_string(), declared, is_required: field.is_required() }
         });
         let fields: Vec<Field> = fields.collect();

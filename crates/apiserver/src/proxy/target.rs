@@ -16,22 +16,22 @@ use crate::tree::text;
 
 /// The parts of a proxied name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place<'a> {
+struct ProxiedName<'a> {
     scheme: &'a str,
     name: &'a str,
     port: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ProxiedName<'a> {
     fn of(id: &'a str) -> Option<Self> {
         let parts: Vec<&str> = id.split(':').collect();
-        let place = match parts.as_slice() {
+        let proxied = match parts.as_slice() {
             [name] => Self { scheme: "", name, port: "" },
             [name, port] => Self { scheme: "", name, port },
             [scheme @ ("" | "http" | "https"), name, port] => Self { scheme, name, port },
             _ => return None,
         };
-        (!place.name.is_empty()).then_some(place)
+        (!proxied.name.is_empty()).then_some(proxied)
     }
 
     fn default_port(self) -> u16 {
@@ -55,13 +55,13 @@ pub(super) async fn find(api: &Api, request: &Authorized) -> Result<Backend> {
     let id = request.resource.name.as_str();
     let (resource, namespace) = (request.resource.resource.as_str(), request.resource.namespace.as_str());
     let singular = &request.kind.row().singular;
-    let place =
-        Place::of(id).ok_or_else(|| Error::bad_request(format!("invalid {singular} request {id:?}")))?;
+    let proxied = ProxiedName::of(id)
+        .ok_or_else(|| Error::bad_request(format!("invalid {singular} request {id:?}")))?;
     api.cache.fresh().await?;
     match resource {
-        "nodes" => node(api, place).await,
-        "services" => service(api, namespace, id, place).await,
-        _ => pod(api, namespace, place).await,
+        "nodes" => node(api, proxied).await,
+        "services" => service(api, namespace, id, proxied).await,
+        _ => pod(api, namespace, proxied).await,
     }
 }
 
@@ -79,14 +79,14 @@ fn number(text: &str) -> Result<u16> {
     text.parse().map_err(|_| Error::bad_request(format!("invalid port {text:?}")))
 }
 
-async fn pod(api: &Api, namespace: &str, place: Place<'_>) -> Result<Backend> {
-    let pod = get(api, "pods", namespace, place.name)?;
-    let port = match place.port {
+async fn pod(api: &Api, namespace: &str, proxied: ProxiedName<'_>) -> Result<Backend> {
+    let pod = get(api, "pods", namespace, proxied.name)?;
+    let port = match proxied.port {
         "" => first_port(&pod),
         port => Some(number(port)?),
     };
-    let port = port.unwrap_or(place.default_port());
-    place.backend(Destination::of_address(api, text(&pod, "/status/podIP"), port).await?)
+    let port = port.unwrap_or(proxied.default_port());
+    proxied.backend(Destination::of_address(api, text(&pod, "/status/podIP"), port).await?)
 }
 
 /// The first port of the first container that has any.
@@ -96,29 +96,29 @@ fn first_port(pod: &Value) -> Option<u16> {
     ports.and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok())
 }
 
-async fn node(api: &Api, place: Place<'_>) -> Result<Backend> {
-    let (host, port) = address(api, place.name)?;
-    if place.port.is_empty() || number(place.port)? == port {
-        return kubelet(api, place.name).await;
+async fn node(api: &Api, proxied: ProxiedName<'_>) -> Result<Backend> {
+    let (host, port) = address(api, proxied.name)?;
+    if proxied.port.is_empty() || number(proxied.port)? == port {
+        return kubelet(api, proxied.name).await;
     }
-    let to = Destination::find(api, &host, number(place.port)?).await?;
-    place.backend(to)
+    let to = Destination::find(api, &host, number(proxied.port)?).await?;
+    proxied.backend(to)
 }
 
-async fn service(api: &Api, namespace: &str, id: &str, place: Place<'_>) -> Result<Backend> {
-    let service = get(api, "services", namespace, place.name)?;
-    let port_name = match place.port.parse::<u64>() {
-        Err(_) => place.port.to_owned(),
+async fn service(api: &Api, namespace: &str, id: &str, proxied: ProxiedName<'_>) -> Result<Backend> {
+    let service = get(api, "services", namespace, proxied.name)?;
+    let port_name = match proxied.port.parse::<u64>() {
+        Err(_) => proxied.port.to_owned(),
         Ok(wanted) => {
             let found = items(&service, "/spec/ports").find(|port| port["port"].as_u64() == Some(wanted));
             let found = found.ok_or_else(|| {
-                Error::unavailable(format!("no service port {wanted} found for service {:?}", place.name))
+                Error::unavailable(format!("no service port {wanted} found for service {:?}", proxied.name))
             })?;
             text(found, "/name").to_owned()
         }
     };
     let main = text(&service, "/spec/ipFamilies/0");
-    let (own, others): (Vec<_>, Vec<_>) = endpoints(api, namespace, place.name, &port_name)?
+    let (own, others): (Vec<_>, Vec<_>) = endpoints(api, namespace, proxied.name, &port_name)?
         .into_iter()
         .partition(|(address, _)| Family::parse(main).is_none_or(|main| is_of(main, address)));
     let mut ready = if own.is_empty() { others } else { own };
@@ -127,7 +127,7 @@ async fn service(api: &Api, namespace: &str, id: &str, place: Place<'_>) -> Resu
     }
     let chosen = usize::try_from(api.random.below(ready.len() as u64)).unwrap_or(0);
     let (address, port) = ready.swap_remove(chosen.min(ready.len() - 1));
-    place.backend(Destination::of_address(api, &address, port).await?)
+    proxied.backend(Destination::of_address(api, &address, port).await?)
 }
 
 /// The Service's ready addresses for a port, those that really are a Pod's.
@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn names_have_up_to_three_parts() {
         let check = |id, expect: Option<(&str, &str, &str)>| {
-            let expect = expect.map(|(scheme, name, port)| Place { scheme, name, port });
-            assert_eq!(Place::of(id), expect, "{id}");
+            let expect = expect.map(|(scheme, name, port)| ProxiedName { scheme, name, port });
+            assert_eq!(ProxiedName::of(id), expect, "{id}");
         };
         check("web", Some(("", "web", "")));
         check("web:80", Some(("", "web", "80")));

@@ -15,7 +15,7 @@ use crate::negotiate::{Accept, Format, View};
 use crate::request::Request;
 use crate::status::Error;
 
-/// Turns events into frames.
+/// An encoder of events as frames.
 #[derive(Debug)]
 pub struct Encoder {
     kind: Kind,

@@ -47,7 +47,7 @@ impl Peer {
     }
 }
 
-/// Takes any client certificate; says afterwards what it proves.
+/// A verifier that takes any client certificate, and says afterwards what it proves.
 #[derive(Debug)]
 pub struct Certificates {
     /// Of all clients' authorities together: names them to clients, and looks at handshakes.

@@ -6,7 +6,7 @@ use super::Security;
 use crate::request_info::RequestInfo;
 use crate::status::Result;
 
-/// That somebody may do what they ask for. Only [`Security::permit`] makes one, and the server for itself.
+/// The proof that somebody may do what they ask for. Only [`Security::permit`] makes one, and the server for itself.
 #[derive(Clone, Debug)]
 pub struct Permit {
     user: UserInfo,

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// On which day the Secret's token was last used.
+/// The label with the day on which the Secret's token was last used.
 pub const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 /// Since when the Secret's token is good for nothing.
 pub(super) const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";

@@ -14,7 +14,8 @@ use super::attributes::{Attributes, Form};
 
 /// The conditions of one webhook, compiled.
 pub trait Conditions: Send + Sync {
-    /// What they say of a request, after authorizers have been asked if need be: one that is false is enough, and then errors of others do not matter.
+    /// What they say of a request, after authorizers have been asked if need be: one that is false is enough, and then errors
+    /// of others do not matter.
     ///
     /// # Errors
     /// The text of every condition that cannot be evaluated, if none is false.
@@ -39,7 +40,7 @@ pub struct Input<'a> {
     pub old: Option<&'a Value>,
 }
 
-/// Compiles the `matchConditions` of a webhook.
+/// A compiler of the `matchConditions` of a webhook.
 pub trait Compile: Send + Sync {
     /// The conditions; `None` if there are none.
     fn compile(&self, conditions: &Value) -> Option<Arc<dyn Conditions>>;

@@ -20,7 +20,7 @@ use crate::tree::text;
 /// How often a create is tried whose definition changes meanwhile.
 const OVERTAKEN_MAX: usize = 8;
 
-/// Writes admitted objects.
+/// The writer of admitted objects.
 pub struct Door {
     store: Arc<dyn Store>,
     at_rest: Arc<AtRest>,

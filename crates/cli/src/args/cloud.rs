@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::components::{LeaderElectionArgs, PartArgs, ServingArgs};
 
-/// Where a provider of the contract `knarr.cloud.v1` listens: an absolute path, or `unix://` before one.
+/// The endpoint of a provider of the contract `knarr.cloud.v1`: an absolute path, or `unix://` before one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct ProviderEndpoint(PathBuf);
@@ -160,7 +160,7 @@ pub struct CloudArgumentError {
 }
 
 impl CloudArgs {
-    /// What the arguments say.
+    /// The options that the arguments give.
     ///
     /// # Errors
     /// There is no such flag, or the value is not what it takes.

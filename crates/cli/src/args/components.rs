@@ -48,7 +48,7 @@ pub struct LeaderElectionArgs {
 }
 
 impl LeaderElectionArgs {
-    /// What the flags say, and `other` where they say nothing.
+    /// The settings that the flags give, and those of `other` where they say nothing.
     pub fn or(&self, other: LeaderElection) -> LeaderElection {
         LeaderElection {
             is_on: self.leader_elect.unwrap_or(other.is_on),

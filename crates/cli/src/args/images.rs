@@ -75,7 +75,7 @@ pub struct ImagePullArgs {
     pub data: DataDirArgs,
 }
 
-/// Where registries' settings are if nobody says.
+/// The file of registries' settings if nobody names another.
 pub fn default_private_registry() -> PathBuf {
     DEFAULT_PRIVATE_REGISTRY.into()
 }

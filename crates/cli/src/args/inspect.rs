@@ -34,7 +34,7 @@ pub struct TraceArgs {
     pub output: Output,
 }
 
-/// How results look.
+/// The form of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// For people.

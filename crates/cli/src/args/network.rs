@@ -70,7 +70,7 @@ impl Default for NetworkArgs {
     }
 }
 
-/// What `--network-backend` takes.
+/// A value of `--network-backend`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkBackend {

@@ -248,7 +248,7 @@ pub struct RuntimeArgs {
 }
 
 impl RuntimeArgs {
-    /// Whether Pods are attached by a network that somebody else installs.
+    /// `true` if Pods are attached by a network that somebody else installs.
     pub fn has_foreign_network(&self) -> bool {
         self.container_runtime_endpoint.is_some() || self.cni_conf_dir.is_some()
     }

@@ -16,13 +16,13 @@ impl ProxyArgs {
         main.into_iter().chain(others).collect()
     }
 
-    /// Where it says whether it is well, if anywhere.
+    /// The address of its health check, if it has one.
     pub fn healthz_address(&self) -> Option<SocketAddr> {
         let all = (Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED);
         self.address(self.healthz_bind_address, all, HEALTHZ_PORT)
     }
 
-    /// Where it says what it counts, if anywhere.
+    /// The address of its metrics, if it has one.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         let own = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
         self.address(self.metrics_bind_address, own, METRICS_PORT)

@@ -247,7 +247,7 @@ impl DatastoreArgs {
     }
 }
 
-/// What `--disable` leaves out.
+/// A part that `--disable` leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -278,7 +278,7 @@ pub enum Part {
 }
 
 impl ServerArgs {
-    /// Whether a cloud says of this cluster's Nodes what they are: a flag of its own, or one of the kubelet.
+    /// `true` if a cloud says of this cluster's Nodes what they are: a flag of its own, or one of the kubelet.
     pub fn has_cloud(&self) -> bool {
         let arguments = self.registration.kubelet_args(&self.kubelet_arg);
         let read = crate::kubelet::ConfigurationArgs::from_pairs(&arguments);
@@ -298,7 +298,7 @@ impl ServerArgs {
         last.map(|super::SchedulerArg::Config(path)| path.as_path())
     }
 
-    /// Where the cluster's DNS answers: at an address of each of these, the main family's first.
+    /// The addresses at which the cluster's DNS answers, the main family's first.
     pub fn dns_addresses(&self) -> Vec<IpAddr> {
         if !self.cluster_dns.is_empty() {
             return self.cluster_dns.clone();
@@ -343,7 +343,7 @@ impl ServerArgs {
         Ok(flags)
     }
 
-    /// Whether this part runs here.
+    /// `true` if this part runs here.
     pub fn runs(&self, part: Part) -> bool {
         let of_kubelet = matches!(part, Part::CsiHostpath | Part::NetworkPolicy);
         let of_node = of_kubelet

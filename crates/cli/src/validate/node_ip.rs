@@ -40,7 +40,7 @@ pub fn check(ips: &[IpAddr], pods: Cidrs, services: Cidrs) -> Result<(), UsageEr
     Ok(())
 }
 
-/// What can be said without knowing the cluster.
+/// The checks that need no knowledge of the cluster.
 ///
 /// # Errors
 /// They are no addresses of one Node.

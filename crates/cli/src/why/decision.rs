@@ -9,11 +9,11 @@ const NAMES: [&str; 2] = ["decide", WAIT];
 /// The scheduler's last decision about the subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// How long ago it was made.
+    /// Its age in seconds.
     pub seconds_ago: u64,
-    /// Which plugin refused which Nodes, or what they gave to the best; or what it waits for.
+    /// The plugins that refused Nodes, or what they gave to the best; or what the Pod waits for.
     pub text: String,
-    /// Whether nothing was decided, since the Pod waits for others first.
+    /// `true` if nothing was decided, since the Pod waits for others first.
     pub waits: bool,
 }
 

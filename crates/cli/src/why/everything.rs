@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::{Answer, Reason, Snapshot, explain, list, text};
 
-/// What is wrong, and how much is well.
+/// The defects of a cluster, and the number of objects that are well.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Everything {
     /// Worst first.
     pub wrong: Vec<Wrong>,
-    /// How many objects of each kind were looked at.
+    /// The number of objects of each kind that were looked at.
     pub looked_at: BTreeMap<String, usize>,
 }
 
@@ -24,7 +24,7 @@ pub struct Wrong {
     /// Empty for objects of the cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// What is wrong.
+    /// The reasons.
     #[serde(flatten)]
     pub answer: Answer,
 }

@@ -68,13 +68,13 @@ impl Kind {
         self.prefix.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Where the objects of all namespaces are listed.
+    /// The path by which the objects of all namespaces are listed.
     #[must_use]
     pub fn path_of_all(&self) -> String {
         format!("{}/{}", self.prefix, self.plural)
     }
 
-    /// Where its objects are listed.
+    /// The path by which its objects in a namespace are listed.
     #[must_use]
     pub fn path(&self, namespace: &str) -> String {
         if self.name == "Node" {

@@ -2,12 +2,12 @@
 
 use super::Reason;
 
-/// What was found when the API server was asked to ask a kubelet how it is.
+/// The outcome of asking a kubelet through the API server how it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether the Node's tunnel to this API server stands, where that may be known.
+    /// `true` if the Node's tunnel to this API server stands; nothing where that may not be known.
     pub has_tunnel: Option<bool>,
-    /// Why the kubelet is not reached, if it is not.
+    /// The reason why the kubelet is not reached, if it is not.
     pub failure: Option<String>,
 }
 

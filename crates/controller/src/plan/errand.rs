@@ -1,7 +1,7 @@
 //! Something that somebody other than the API server does for a plan, such as a cloud's provider, and what follows from it.
 //!
-//! Whoever plans says what is to be asked and, as a pure function, what an answer comes to: a further plan, which is carried out
-//! in the errand's place. How long an answer may take, and how large it may be, is for who makes the errand to bound.
+//! Whoever plans says what is to be asked and, as a pure function, what an answer comes to: a further plan, which is carried
+//! out in the errand's place. How long an answer may take, and how large it may be, is for who makes the errand to bound.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ pub struct Errand {
     run: Arc<Run>,
 }
 
-/// What has come of an errand.
+/// The outcome of an errand.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What follows.
+    /// The plan that follows from it.
     pub plan: Plan,
-    /// Why it has to be tried again, if it has: the plan that it is of fails, after what follows has been done.
+    /// The reason to try it again, if there is one: the plan that it is of fails, after what follows has been done.
     pub failure: Option<Failed>,
 }
 
-/// Why an errand was not done.
+/// The failure of an errand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failed {
     /// A sentence, for the log.
     pub message: String,
-    /// When to try again, if whoever was asked has said so; ever later if not.
+    /// The time after which to try again, if whoever was asked has said so; ever later if not.
     pub retry_after: Option<Duration>,
 }
 
@@ -60,7 +60,7 @@ impl Errand {
         Self { what, run: Arc::new(run) }
     }
 
-    /// What it is.
+    /// Its name, for messages.
     pub fn what(&self) -> &str {
         &self.what
     }

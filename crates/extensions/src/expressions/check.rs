@@ -22,7 +22,7 @@ const SCHEMA_COST_MAX: u64 = 100_000_000;
 /// How many of the rules that cost most are named when all cost too much together.
 const NAMED_MAX: usize = 4;
 
-/// Looks into all expressions of definitions.
+/// The check of all expressions of definitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Cel;
 

@@ -10,7 +10,7 @@ fn parse<K: k8s_openapi::serde::de::DeserializeOwned>(yaml: &str) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-fn place(kind: &str, plural: &str, namespaced: bool) -> ResourceRef {
+fn resource(kind: &str, plural: &str, namespaced: bool) -> ResourceRef {
     let text = str::to_owned;
     ResourceRef {
         group: text(GROUP),
@@ -21,11 +21,11 @@ fn place(kind: &str, plural: &str, namespaced: bool) -> ResourceRef {
     }
 }
 
-fn places() -> Places {
-    Places {
-        classes: Some(place("GatewayClass", "gatewayclasses", false)),
-        gateways: Some(place("Gateway", "gateways", true)),
-        http_routes: Some(place("HTTPRoute", "httproutes", true)),
+fn resources() -> GatewayResources {
+    GatewayResources {
+        classes: Some(resource("GatewayClass", "gatewayclasses", false)),
+        gateways: Some(resource("Gateway", "gateways", true)),
+        http_routes: Some(resource("HTTPRoute", "httproutes", true)),
         grpc_routes: None,
     }
 }
@@ -67,7 +67,7 @@ fn decide(snapshot: &Snapshot, nodes: &[&str], memory: &Memory) -> Vec<Value> {
         snapshot,
         planned: &planned,
         addresses: nodes.iter().map(|node| node.parse().unwrap()).collect(),
-        places: places(),
+        resources: resources(),
         now: NOW.parse().unwrap(),
     };
     let text = |action: &Action| match action {
@@ -224,7 +224,7 @@ fn a_gateway_has_the_addresses_that_it_asks_for_or_none() {
         snapshot: &empty,
         planned: &planned,
         addresses: nodes,
-        places: places(),
+        resources: resources(),
         now: NOW.parse().unwrap(),
     };
     for (asked, count, reason) in [

@@ -9,7 +9,7 @@ use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
 use crate::{CLASS, CONTROLLER_NAME};
 
-/// Marks the class of Ingresses that name none.
+/// The annotation of the class of Ingresses that name none.
 pub const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 

@@ -56,13 +56,13 @@ impl fmt::Debug for Plane {
     }
 }
 
-/// What a row is for.
-type Place = (Option<Listener>, Host, PathMatch, When);
+/// The key of a row: what it is for.
+type RowKey = (Option<Listener>, Host, PathMatch, When);
 
 /// What the next table goes on with.
 #[derive(Default)]
 struct Known {
-    rows: HashMap<Place, Arc<Live>>,
+    rows: HashMap<RowKey, Arc<Live>>,
     endpoints: HashMap<Target, Weak<Endpoint>>,
 }
 
@@ -109,21 +109,21 @@ impl Plane {
     #[expect(clippy::mutable_key_type, reason = "an expression is compared by its text alone")]
     pub fn replace(&self, table: &Table) {
         let mut known = self.known.lock();
-        let mut rows: HashMap<Place, Arc<Live>> = HashMap::new();
+        let mut rows: HashMap<RowKey, Arc<Live>> = HashMap::new();
         // Rows of one rule share what they lead to.
         let mut made: HashMap<*const Route, Arc<Live>> = HashMap::new();
         let mut leads = Vec::with_capacity(table.rows.len());
         for row in &table.rows {
             let Row { listener, host, path, when, route } = row.clone();
-            let place = (listener.clone(), host.clone(), path.clone(), when.clone());
+            let key = (listener.clone(), host.clone(), path.clone(), when.clone());
             let live = made.entry(Arc::as_ptr(&row.route)).or_insert_with(|| {
                 // Whoever's turn it was has it still.
-                let same = known.rows.get(&place).filter(|live| live.route == route).cloned();
+                let same = known.rows.get(&key).filter(|live| live.route == route).cloned();
                 same.unwrap_or_else(|| self.live(&mut known.endpoints, &route))
             });
             leads.push(Lead { listener, host, path, when, to: Arc::clone(live) });
             // The first is the one that is meant.
-            rows.entry(place).or_insert_with(|| Arc::clone(live));
+            rows.entry(key).or_insert_with(|| Arc::clone(live));
         }
         let names = |rows: &HashMap<_, Arc<Live>>| -> BTreeSet<String> {
             rows.values().map(|live| live.route.of.clone()).collect()

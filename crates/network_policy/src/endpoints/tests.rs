@@ -33,8 +33,8 @@ fn line(endpoint: &Endpoint) -> String {
     let ports: Vec<String> =
         endpoint.ports.iter().map(|it| format!("{}={}/{}", it.name, it.port, it.protocol)).collect();
     let app = endpoint.labels.get("app").map_or("", String::as_str);
-    let (place, state) = (endpoint.place, endpoint.state);
-    format!("{app} {place:?} {state:?} {} {}", ips.join(","), ports.join(","))
+    let (locality, state) = (endpoint.locality, endpoint.state);
+    format!("{app} {locality:?} {state:?} {} {}", ips.join(","), ports.join(","))
 }
 
 fn told(changed: &Changed) -> Vec<String> {

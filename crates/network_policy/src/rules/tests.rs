@@ -40,11 +40,11 @@ fn world(family: Family) -> World {
         let labels = [("ns", namespace), ("kubernetes.io/metadata.name", namespace)];
         world.namespaces.insert(namespace.into(), labels.map(|(k, v)| (k.into(), v.into())).into());
         for (at, pod) in ["a", "b", "c"].into_iter().enumerate() {
-            world.pods.push(someone(family, (namespace, pod), number * 10 + at + 1, Place::Here));
+            world.pods.push(someone(family, (namespace, pod), number * 10 + at + 1, Locality::Here));
         }
     }
-    world.pods.push(someone(family, ("x", "far"), 101, Place::Elsewhere));
-    let mut over = someone(family, ("x", "over"), 102, Place::Here);
+    world.pods.push(someone(family, ("x", "far"), 101, Locality::Elsewhere));
+    let mut over = someone(family, ("x", "over"), 102, Locality::Here);
     over.endpoint.state = State::Over;
     world.pods.push(over);
     // Nobody's address: a Node's, or one outside.
@@ -59,7 +59,7 @@ fn address(family: Family, last: usize) -> IpAddr {
     }
 }
 
-fn someone(family: Family, (namespace, pod): (&str, &str), last: usize, place: Place) -> Someone {
+fn someone(family: Family, (namespace, pod): (&str, &str), last: usize, locality: Locality) -> Someone {
     let ports = [(TCP, "serve-80-tcp", 80), (TCP, "serve-81-tcp", 81), (UDP, "serve-80-udp", 80)];
     let ports = ports.map(|(protocol, name, port)| NamedPort { name: name.into(), protocol, port });
     Someone {
@@ -69,7 +69,7 @@ fn someone(family: Family, (namespace, pod): (&str, &str), last: usize, place: P
             labels: [("pod".to_owned(), pod.to_owned())].into(),
             addresses: vec![address(family, last)],
             ports: ports.to_vec(),
-            place,
+            locality,
             state: State::Running,
         },
     }
@@ -377,13 +377,13 @@ fn an_address_that_two_may_have_is_a_peer_only_if_both_are() {
     let (far, a) = (address(Family::V4, 101), address(Family::V4, 1));
     let packet = Packet { initiator: far, responder: a, protocol: TCP, port: 80 };
     assert!(passes(rules.draft.table(), &packet));
-    let mut stale = someone(Family::V4, ("x", "other"), 101, Place::Elsewhere);
+    let mut stale = someone(Family::V4, ("x", "other"), 101, Locality::Elsewhere);
     rules.endpoint("stale", Some(stale.endpoint.clone()));
     assert!(!passes(rules.draft.table(), &packet), "somebody else has the address, too");
     rules.endpoint("stale", None);
     assert!(passes(rules.draft.table(), &packet));
     // What the own network says is certain.
-    stale.endpoint.place = Place::Here;
+    stale.endpoint.locality = Locality::Here;
     stale.endpoint.labels = [("pod".to_owned(), "far".to_owned())].into();
     rules.endpoint("here", Some(stale.endpoint.clone()));
     assert!(passes(rules.draft.table(), &packet));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cni::{Attachment, BuiltinConfig, Network};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use machinery::net::Family;
-use network_policy::{Endpoint, NamedPort, Place, Policy, Rules, Snapshot, State};
+use network_policy::{Endpoint, Locality, NamedPort, Policy, Rules, Snapshot, State};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use sys::netlink::{Address, NewRoute, Route, VethPeer};
 use sys::netns::NetNs;
@@ -192,7 +192,7 @@ impl Lan {
                 named("serve-81-tcp", 6, 81),
                 named("serve-80-udp", 17, 80),
             ],
-            place: Place::Here,
+            locality: Locality::Here,
             state: State::Running,
         };
         let id = format!("{}/{}", pod.namespace, pod.name);

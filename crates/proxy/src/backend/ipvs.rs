@@ -113,14 +113,14 @@ impl Backend for Mode {
         for (set, family, element) in &changes.members.new {
             sets.add(&set.name(*family), element)?;
         }
-        for (place, old, new) in changes.servers.iter().filter(|(.., new)| new.is_some()) {
-            self.servers.change(&mut ipvs, *place, old.as_ref(), new.as_ref())?;
+        for (vip, old, new) in changes.servers.iter().filter(|(.., new)| new.is_some()) {
+            self.servers.change(&mut ipvs, *vip, old.as_ref(), new.as_ref())?;
         }
         let link = route.index(LINK)?;
         bind(&mut route, link, &changes.addresses.new)?;
         unbind(&mut route, link, &changes.addresses.gone)?;
-        for (place, old, new) in changes.servers.iter().filter(|(.., new)| new.is_none()) {
-            self.servers.change(&mut ipvs, *place, old.as_ref(), new.as_ref())?;
+        for (vip, old, new) in changes.servers.iter().filter(|(.., new)| new.is_none()) {
+            self.servers.change(&mut ipvs, *vip, old.as_ref(), new.as_ref())?;
         }
         for (set, family, element) in &changes.members.gone {
             sets.remove(&set.name(*family), element)?;
@@ -289,9 +289,9 @@ pub(super) fn cleanup(cluster_id: &str) -> sys::Result<()> {
             .map(|address| address.ip)
             .collect();
         let is_host = |ip: IpAddr| addresses.iter().any(|address| address.ip == ip);
-        for (place, _) in ipvs.services()? {
-            if of_link.contains(&place.ip) || (is_host(place.ip) && ports.contains(&place.port)) {
-                ipvs.delete_service(place)?;
+        for (vip, _) in ipvs.services()? {
+            if of_link.contains(&vip.ip) || (is_host(vip.ip) && ports.contains(&vip.port)) {
+                ipvs.delete_service(vip)?;
             }
         }
     }

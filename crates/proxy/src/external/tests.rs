@@ -66,7 +66,7 @@ fn object_told<T: k8s_openapi::serde::de::DeserializeOwned>(family: Family, obje
     Arc::new(serde_json::from_str(&told(family, &object.to_string())).unwrap())
 }
 
-/// The Service that has a place.
+/// The Service that has an address and port.
 fn owner(table: &Table, ip: IpAddr, port: u16) -> Option<String> {
     let key = Key::new().address(ip).protocol(TCP).port(port);
     match table.sets["service-ips"].elements.get(&key)? {

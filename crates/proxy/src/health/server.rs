@@ -130,9 +130,9 @@ fn in_json(code: StatusCode, report: &serde_json::Value) -> Answer {
 }
 
 async fn listen(listener: TcpListener, answers: Arc<Answers>, tasks: Tasks) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(place) = room.clone().acquire_owned().await else { return };
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -153,7 +153,7 @@ async fn listen(listener: TcpListener, answers: Arc<Answers>, tasks: Tasks) {
             if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await {
                 tracing::debug!(%error, "a connection ended");
             }
-            drop(place);
+            drop(permit);
         });
     }
 }

@@ -71,19 +71,19 @@ pub(super) fn add(table: &mut Table, row: &Row, config: &Config) {
     }
 }
 
-fn place(row: &ServicePort, ip: IpAddr) -> Key {
+fn key(row: &ServicePort, ip: IpAddr) -> Key {
     Key::new().address(ip).protocol(row.protocol).port(row.port)
 }
 
 fn lead(table: &mut Table, row: &Row, ip: IpAddr, chain: Option<&str>) {
     if let Some(chain) = chain {
         let to = Data::Verdict(Verdict::Goto(chain.to_owned()));
-        table.element("service-ips", place(&row.port, ip), to);
+        table.element("service-ips", key(&row.port, ip), to);
     }
 }
 
 fn refuse(table: &mut Table, row: &Row, ip: IpAddr) {
-    table.element("refused-ips", place(&row.port, ip), Data::None);
+    table.element("refused-ips", key(&row.port, ip), Data::None);
 }
 
 /// Traffic from inside: to the endpoints; nowhere, if there are some on other Nodes only and it must stay on this one;
@@ -103,7 +103,7 @@ fn add_inside(table: &mut Table, row: &Row, config: &Config) {
         if !targets.is_empty() {
             lead(table, row, *ip, Some(&chain));
         } else if is_elsewhere {
-            table.element("service-ips", place(&row.port, *ip), Data::Verdict(Verdict::Drop));
+            table.element("service-ips", key(&row.port, *ip), Data::Verdict(Verdict::Drop));
         } else if !config.service_cidrs.contains(*ip) {
             // All that is of the range and nobody's is refused by one rule.
             refuse(table, row, *ip);

@@ -22,7 +22,7 @@ const UNTIL_ON: &[(Feature, &[&str])] = &[
     (Feature::PodCertificateRequest, &["volumes/*/projected/sources/*/podCertificate"]),
 ];
 
-/// Of a Pod: ResourceHealthStatus, DRAExtendedResource, InPlacePodLevelResourcesVerticalScaling.
+/// The gated fields of a Pod: ResourceHealthStatus, DRAExtendedResource, InPlacePodLevelResourcesVerticalScaling.
 pub const POD: &[&str] = &[
     "status/containerStatuses/*/allocatedResourcesStatus",
     "status/initContainerStatuses/*/allocatedResourcesStatus",
@@ -31,11 +31,11 @@ pub const POD: &[&str] = &[
     "status/resources",
     "status/allocatedResources",
 ];
-/// Of a Node: NodeDeclaredFeatures.
+/// The gated fields of a Node: NodeDeclaredFeatures.
 pub const NODE: &[&str] = &["status/declaredFeatures"];
-/// Of a DeviceClass: DRAExtendedResource.
+/// The gated fields of a DeviceClass: DRAExtendedResource.
 pub const DEVICE_CLASS: &[&str] = &["spec/extendedResourceName"];
-/// Of a ResourceClaim: DRADeviceTaints, DRAConsumableCapacity, DRADeviceBindingConditions.
+/// The gated fields of a ResourceClaim: DRADeviceTaints, DRAConsumableCapacity, DRADeviceBindingConditions.
 pub const RESOURCE_CLAIM: &[&str] = &[
     "spec/devices/requests/*/exactly/tolerations",
     "spec/devices/requests/*/exactly/capacity",
@@ -50,7 +50,7 @@ pub const RESOURCE_CLAIM: &[&str] = &[
     "status/allocation/devices/results/*/consumedCapacity",
     "status/devices/*/shareID",
 ];
-/// Of a ResourceClaimTemplate: as of a claim.
+/// The gated fields of a ResourceClaimTemplate: as of a claim.
 pub const RESOURCE_CLAIM_TEMPLATE: &[&str] = &[
     "spec/spec/devices/requests/*/exactly/tolerations",
     "spec/spec/devices/requests/*/exactly/capacity",
@@ -58,7 +58,8 @@ pub const RESOURCE_CLAIM_TEMPLATE: &[&str] = &[
     "spec/spec/devices/requests/*/firstAvailable/*/capacity",
     "spec/spec/devices/constraints/*/distinctAttribute",
 ];
-/// Of a ResourceSlice: DRAPartitionableDevices, DRADeviceTaints, DRADeviceBindingConditions, DRAConsumableCapacity.
+/// The gated fields of a ResourceSlice: DRAPartitionableDevices, DRADeviceTaints, DRADeviceBindingConditions,
+/// DRAConsumableCapacity.
 pub const RESOURCE_SLICE: &[&str] = &[
     "spec/perDeviceNodeSelection",
     "spec/sharedCounters",
@@ -74,7 +75,7 @@ pub const RESOURCE_SLICE: &[&str] = &[
     "spec/devices/*/capacity/*/requestPolicy",
 ];
 
-/// Of a Lease: CoordinatedLeaderElection.
+/// The gated fields of a Lease: CoordinatedLeaderElection.
 pub const LEASE: &[&str] = &["spec/strategy", "spec/preferredHolder"];
 
 /// Of a new StatefulSet: MaxUnavailableStatefulSet.

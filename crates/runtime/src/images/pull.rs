@@ -91,7 +91,7 @@ pub struct PullerConfig {
 type Outcome = Option<Result<Image, Arc<PullError>>>;
 type Key = (String, Option<Credentials>);
 
-/// Pulls images into a store. Cloning shares it.
+/// A puller of images into a store. Cloning shares it.
 #[derive(Clone)]
 pub struct Puller(Arc<Inner>);
 

@@ -87,7 +87,7 @@ pub(super) fn pack(files: impl IntoIterator<Item = OsString>) -> io::Result<()> 
     files.into_iter().try_for_each(|file| cri::logs::pack(Path::new(&file)))
 }
 
-/// Cuts one stream into lines. Holds at most [`LINE_BYTES_MAX`] bytes.
+/// A cutter of one stream into lines. It holds at most [`LINE_BYTES_MAX`] bytes.
 #[derive(Debug)]
 pub struct Lines {
     stream: Stream,

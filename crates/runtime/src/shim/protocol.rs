@@ -13,7 +13,7 @@ pub const PACKET_BYTES_MAX: usize = 128 << 10;
 /// Largest [`Birth`] in bytes.
 pub const BIRTH_BYTES_MAX: usize = 8 << 10;
 
-/// Asks the zygote for a shim. Descriptors: its first connection, its listening socket, its log.
+/// A request to the zygote for a shim. Descriptors: its first connection, its listening socket, its log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Birth {
     /// The sandbox's directory.

@@ -12,7 +12,7 @@ use crate::arena::TypeRef;
 use crate::rows::{
     ATOMIC, EMBEDDED, Field, Kind, LENIENT, List, ListKind, Message, Names, PRESERVE, REQUIRED, Schemas, Type,
 };
-use crate::rules::{Place, Rules};
+use crate::rules::{Location, Rules};
 use crate::walk::decode;
 
 /// How many there are of messages, of lists and of maps; what refers to them has 16 bits.
@@ -20,7 +20,7 @@ const PARTS_MAX: usize = u16::MAX as usize;
 /// What descriptions of lists refer to.
 const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
-/// Where the schemas of parts stand, which are places themselves.
+/// Where the schemas of parts stand, which are locations themselves.
 const PARTS: [&str; 3] = ["additionalProperties", "items", "properties"];
 
 /// An arena in the making.
@@ -29,7 +29,7 @@ pub(super) struct Parts {
     messages: Vec<Message>,
     lists: Vec<List>,
     maps: Vec<Type>,
-    rules: BTreeMap<Place, Rules>,
+    rules: BTreeMap<Location, Rules>,
     /// Objects without a name of their own are called by it. Their names begin with a tilde, and so come last.
     kind: String,
     object_meta: u16,
@@ -70,7 +70,7 @@ pub(super) fn lower(source: &Source<'_>, props: &Props) -> Result<Schemas, Build
     let preserved = if props.preserves() { PRESERVE } else { 0 };
     parts.set(root, message(root_name.clone(), LENIENT | preserved, fields));
     let rules = parts.rules_of(schema, checks::types(props))?;
-    parts.rules.insert(Place::Root(root), rules);
+    parts.rules.insert(Location::Root(root), rules);
     let fields = parts.list_fields(source, [root, list], position(builtin::LIST_META)?)?;
     parts.set(list, message(list_name.clone(), 0, fields));
     Ok(parts.finish(source, [root, list]))
@@ -140,8 +140,8 @@ impl Parts {
     }
 
     fn set(&mut self, index: u16, message: Message) {
-        if let Some(place) = self.messages.get_mut(usize::from(index)) {
-            *place = message;
+        if let Some(slot) = self.messages.get_mut(usize::from(index)) {
+            *slot = message;
         }
     }
 
@@ -200,7 +200,7 @@ impl Parts {
         let ty = self.ty(item)?;
         let at = self.list(List { item: ty, kind, keys })?;
         let rules = self.rules_of(item, checks::types(item.props))?;
-        self.rules.insert(Place::Item(at), rules);
+        self.rules.insert(Location::Item(at), rules);
         Ok(Type::List(at))
     }
 
@@ -213,7 +213,7 @@ impl Parts {
                 let ty = self.ty(values)?;
                 let at = self.map(ty)?;
                 let rules = self.rules_of(values, checks::types(values.props))?;
-                self.rules.insert(Place::Value(at), rules);
+                self.rules.insert(Location::Value(at), rules);
                 return Ok(Type::Map(at));
             }
             Some(Additional::Allowed(_)) if is_map => {
@@ -282,7 +282,7 @@ impl Parts {
                 field.default = Cow::Owned(default.to_string());
             }
             fields.push(field);
-            self.rules.insert(Place::Field(at, index(number)?), rules);
+            self.rules.insert(Location::Field(at, index(number)?), rules);
         }
         Ok(fields)
     }
@@ -293,9 +293,9 @@ impl Parts {
         [root, list]: [u16; 2],
         meta: u16,
     ) -> Result<Vec<Field>, BuildError> {
-        let about = |place, words: String, mut written: Object| {
+        let about = |location, words: String, mut written: Object| {
             written.insert("description".into(), words.into());
-            (place, Rules { written: text(&written), ..Rules::default() })
+            (location, Rules { written: text(&written), ..Rules::default() })
         };
         let whole: Object = [("type".into(), "object".into()), ("required".into(), vec!["items"].into())]
             .into_iter()
@@ -303,8 +303,8 @@ impl Parts {
         let array = [("type".into(), "array".into())].into_iter().collect();
         let items = format!("List of {}. More info: {CONVENTIONS}", source.plural);
         self.rules.extend([
-            about(Place::Root(list), format!("{} is a list of {}", source.list_kind, source.kind), whole),
-            about(Place::Field(list, 1), items, array),
+            about(Location::Root(list), format!("{} is a list of {}", source.list_kind, source.kind), whole),
+            about(Location::Field(list, 1), items, array),
         ]);
         let items =
             self.list(List { item: Type::Message(root), kind: ListKind::Unset, keys: Names::NONE })?;
@@ -347,13 +347,13 @@ pub(super) fn fingerprint(source: &Source<'_>) -> String {
 /// Takes out of defaults what the schema does not know.
 fn prune_defaults(schemas: &mut Schemas, root: u16) {
     let mut rules = std::mem::take(&mut schemas.rules);
-    for (place, rules) in &mut rules {
+    for (location, rules) in &mut rules {
         let Some(default) = rules.default.take() else { continue };
-        let ty = match *place {
-            Place::Root(index) => Some(Type::Message(index)),
-            Place::Item(index) => Some(schemas.item(index)),
-            Place::Value(index) => Some(schemas.map(index)),
-            Place::Field(message, field) => {
+        let ty = match *location {
+            Location::Root(index) => Some(Type::Message(index)),
+            Location::Item(index) => Some(schemas.item(index)),
+            Location::Value(index) => Some(schemas.map(index)),
+            Location::Field(message, field) => {
                 let fields = schemas.at(message).map(|schema| schema.fields());
                 fields.and_then(|fields| fields.get(usize::from(field))).map(|field| field.ty)
             }
@@ -362,7 +362,7 @@ fn prune_defaults(schemas: &mut Schemas, root: u16) {
         let pruned = decode::pruned(TypeRef { schemas, ty }, owner.message, default);
         let text = pruned.to_string();
         rules.default = Some(pruned);
-        if let Place::Field(message, field) = *place
+        if let Location::Field(message, field) = *location
             && let Some(message) = schemas.messages.to_mut().get_mut(usize::from(message))
             && let Some(field) = message.fields.to_mut().get_mut(usize::from(field))
         {

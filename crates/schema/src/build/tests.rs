@@ -250,7 +250,7 @@ fn rules_in_cel_are_kept_where_they_stand() {
     );
     let with_rules: Vec<_> =
         schemas.rules.iter().filter(|(_, rules)| !rules.validations.is_empty()).collect();
-    let [(crate::rules::Place::Field(..), rules)] = &with_rules[..] else { panic!("{with_rules:?}") };
+    let [(crate::rules::Location::Field(..), rules)] = &with_rules[..] else { panic!("{with_rules:?}") };
     assert_eq!(
         rules.validations,
         [crate::rules::Validation {

@@ -9,7 +9,7 @@ use super::definitions::{Definitions, Flavour};
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Schemas, Type};
-use crate::rules::{Place, Rules};
+use crate::rules::{Location, Rules};
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 /// A built-in kind that says what the fields of all kinds are for.
@@ -27,8 +27,8 @@ impl<'a> Definitions<'a> {
         out
     }
 
-    /// What stands at a place.
-    fn place(&mut self, schemas: &'a Schemas, ty: Type, rules: Option<&'a Rules>) -> Value {
+    /// What stands at a location.
+    fn value_at(&mut self, schemas: &'a Schemas, ty: Type, rules: Option<&'a Rules>) -> Value {
         let mut out = rules.map(|rules| self.written(rules)).unwrap_or_default();
         let is_v2 = self.flavour == Flavour::V2;
         let preserves = out.get(PRESERVE).is_some_and(|value| *value == true);
@@ -47,15 +47,15 @@ impl<'a> Definitions<'a> {
                 None => {}
             },
             Type::List(index) if has_parts => {
-                let item = self.place(schemas, schemas.item(index), schemas.rules(Place::Item(index)));
+                let item = self.value_at(schemas, schemas.item(index), schemas.rules(Location::Item(index)));
                 out.insert("items".into(), item);
             }
             Type::Map(index) if !out.contains_key("additionalProperties") => {
-                let rules = schemas.rules(Place::Value(index));
+                let rules = schemas.rules(Location::Value(index));
                 if is_v2 && rules.is_some_and(|rules| rules.checks.nullable) {
                     out.remove("required");
                 }
-                let values = self.place(schemas, schemas.map(index), rules);
+                let values = self.value_at(schemas, schemas.map(index), rules);
                 out.insert("additionalProperties".into(), values);
             }
             _ => {}
@@ -65,12 +65,12 @@ impl<'a> Definitions<'a> {
 
     /// Adds the properties of an object, and what is required of a resource.
     fn fields(&mut self, schema: SchemaRef<'a>, out: &mut Object) {
-        let is_whole = schema.schemas.rules(Place::Root(schema.index)).is_some();
+        let is_whole = schema.schemas.rules(Location::Root(schema.index)).is_some();
         let is_resource = is_whole || schema.message.is_embedded_resource();
         let mut properties = Object::new();
         let mut nullable = Vec::new();
         for (field, at) in schema.fields().iter().zip(0u16..) {
-            let rules = schema.schemas.rules(Place::Field(schema.index, at));
+            let rules = schema.schemas.rules(Location::Field(schema.index, at));
             let property = match &*field.name {
                 "apiVersion" | "kind" if is_resource => {
                     let mut property = self.about(&field.name);
@@ -83,7 +83,7 @@ impl<'a> Definitions<'a> {
                         if schema.message.is_lenient() { self.about("metadata") } else { Object::new() };
                     self.reference(schema.schemas, field.ty, beside)
                 }
-                _ => self.place(schema.schemas, field.ty, rules),
+                _ => self.value_at(schema.schemas, field.ty, rules),
             };
             if rules.is_some_and(|rules| rules.checks.nullable) {
                 nullable.push(&*field.name);
@@ -143,7 +143,7 @@ impl<'a> Definitions<'a> {
         text.into_iter().collect()
     }
 
-    /// What the author wrote of a place, with the default as it is used.
+    /// What the author wrote of a location, with the default as it is used.
     fn written(&self, rules: &Rules) -> Object {
         let mut out = rules.written();
         if let Some(default) = &rules.default {
@@ -158,7 +158,7 @@ impl<'a> Definitions<'a> {
 
 /// Whether an object stands within its kind, rather than in a definition of its own.
 fn is_within(schema: SchemaRef<'_>) -> bool {
-    schema.message.is_lenient() && schema.schemas.rules(Place::Root(schema.index)).is_none()
+    schema.message.is_lenient() && schema.schemas.rules(Location::Root(schema.index)).is_none()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::descriptions::Index;
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, List, ListKind, Schemas, Type};
-use crate::rules::Place;
+use crate::rules::Location;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -105,7 +105,7 @@ impl<'a> Definitions<'a> {
 
     fn definition(&mut self, schema: SchemaRef<'a>) -> Value {
         let message = schema.message();
-        if let Some(rules) = schema.schemas.rules(Place::Root(schema.index)) {
+        if let Some(rules) = schema.schemas.rules(Location::Root(schema.index)) {
             let mut definition = self.custom(schema, rules);
             self.stands_for(&message.name, &mut definition);
             return Value::Object(definition);

@@ -166,14 +166,14 @@ pub(super) fn paths(
 }
 
 /// What the operations of a group-version have in common.
-struct Place {
+struct GroupVersion {
     root: String,
     /// The middle of their ids, such as `AppsV1`.
     id: String,
     tag: String,
 }
 
-impl Place {
+impl GroupVersion {
     fn of(group: &str, version: &str) -> Self {
         let (word, tag) = group_words(if group.is_empty() { "core" } else { group });
         let tag = format!("{tag}_{version}");
@@ -192,22 +192,22 @@ pub(super) fn group_words(group: &str) -> (String, String) {
 
 /// The id and the tag of the operation that lists a group-version's resources.
 pub(super) fn discovery(group: &str, version: &str) -> (String, String) {
-    let place = Place::of(group, version);
-    (format!("get{}APIResources", place.id), place.tag)
+    let group_version = GroupVersion::of(group, version);
+    (format!("get{}APIResources", group_version.id), group_version.tag)
 }
 
 /// All operations on a resource and its subresources.
 fn of<'a>(arenas: Arenas<'_>, resource: &Resource<'a>) -> Vec<Operation<'a>> {
     let Resource { group, version, kind, plural, namespaced, verbs, .. } = *resource;
-    let place = Place::of(group, version);
-    let root = &place.root;
+    let group_version = GroupVersion::of(group, version);
+    let root = &group_version.root;
     let collection = match namespaced {
         true => format!("/{root}/namespaces/{{namespace}}/{plural}"),
         false => format!("/{root}/{plural}"),
     };
     let item = format!("{collection}/{{name}}");
     let scope = if namespaced { "Namespaced" } else { "" };
-    let make = Maker { arenas, resource, place: &place };
+    let make = Maker { arenas, resource, group_version: &group_version };
     let gvk = (group, version, kind);
     let mut all = Vec::new();
     for verb in COLLECTION.iter().filter(|verb| verbs.contains(&verb.0)) {
@@ -253,7 +253,7 @@ type Gvk<'a> = (&'a str, &'a str, &'a str);
 struct Maker<'m, 'a> {
     arenas: Arenas<'m>,
     resource: &'m Resource<'a>,
-    place: &'m Place,
+    group_version: &'m GroupVersion,
 }
 
 impl<'a> Maker<'_, 'a> {
@@ -273,7 +273,7 @@ impl<'a> Maker<'_, 'a> {
             "delete" | "deletecollection" => Some(format!("{META}.DeleteOptions")),
             _ => None,
         };
-        let (id, tag) = (format!("{word}{}{name}", self.place.id), self.place.tag.clone());
+        let (id, tag) = (format!("{word}{}{name}", self.group_version.id), self.group_version.tag.clone());
         let Resource { group, version, kind, .. } = *self.resource;
         let is_custom = crate::builtin().own_kind(group, version, kind).is_none();
         Operation { path: path.into(), method, action, id, tag, gvk, is_custom, body, answer, query }
@@ -287,7 +287,7 @@ impl<'a> Maker<'_, 'a> {
         (gvk, query): (Gvk<'a>, &'static [Parameter]),
         name: &str,
     ) -> Operation<'a> {
-        let id = format!("connect{}{}{name}", self.place.id, camel(verb.1));
+        let id = format!("connect{}{}{name}", self.group_version.id, camel(verb.1));
         let (body, answer, action) = (None, None, "connect");
         Operation { id, action, body, answer, query, ..self.operation(path, verb, gvk, name) }
     }

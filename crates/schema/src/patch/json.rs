@@ -129,22 +129,22 @@ fn add(target: &mut Value, mut operation: Operation) -> Outcome {
     let value = operation.value.take().unwrap_or_default();
     let path = path_of(&operation, "add")?;
     check_depth(path, &value)?;
-    let Some(place) = find(target, path) else {
+    let Some(at) = find(target, path) else {
         return invalid(format!(
             "add operation does not apply: doc is missing path: \"{path}\": missing value"
         ));
     };
-    place.add(value).map_err(|why| PatchError::Invalid(format!("error in add for path: '{path}': {why}")))
+    at.add(value).map_err(|why| PatchError::Invalid(format!("error in add for path: '{path}': {why}")))
 }
 
 fn remove(target: &mut Value, operation: &Operation) -> Outcome {
     let path = path_of(operation, "remove")?;
-    let Some(place) = find(target, path) else {
+    let Some(at) = find(target, path) else {
         let said = format!("remove operation does not apply: doc is missing path: \"{path}\": missing value");
         return invalid(said);
     };
     let failed = |why| PatchError::Invalid(format!("error in remove for path: '{path}': {why}"));
-    place.remove().map(drop).map_err(failed)
+    at.remove().map(drop).map_err(failed)
 }
 
 fn replace(target: &mut Value, mut operation: Operation) -> Outcome {
@@ -163,30 +163,30 @@ fn replace(target: &mut Value, mut operation: Operation) -> Outcome {
     check_depth(path, &value)?;
     let missing =
         |what| format!("replace operation does not apply: doc is missing {what}: {path}: missing value");
-    let Some(place) = find(target, path) else { return invalid(missing("path")) };
-    place.set(value).map_err(|_| PatchError::Invalid(missing("key")))
+    let Some(at) = find(target, path) else { return invalid(missing("path")) };
+    at.set(value).map_err(|_| PatchError::Invalid(missing("key")))
 }
 
 fn relocate(target: &mut Value, operation: &Operation) -> Outcome {
     let from = from_of(operation, "move")?;
     let missing =
         |what, path| format!("move operation does not apply: doc is missing {what}: {path}: missing value");
-    let Some(place) = find(target, from) else { return invalid(missing("from path", from)) };
+    let Some(at) = find(target, from) else { return invalid(missing("from path", from)) };
     let failed = |path: &str, why| PatchError::Invalid(format!("error in move for path: '{path}': {why}"));
-    let key = place.key().to_owned();
-    let value = place.remove().map_err(|why| failed(&key, why))?;
+    let key = at.key().to_owned();
+    let value = at.remove().map_err(|why| failed(&key, why))?;
     let path = path_of(operation, "move")?;
     check_depth(path, &value)?;
-    let Some(place) = find(target, path) else { return invalid(missing("destination path", path)) };
-    place.add(value).map_err(|why| failed(path, why))
+    let Some(at) = find(target, path) else { return invalid(missing("destination path", path)) };
+    at.add(value).map_err(|why| failed(path, why))
 }
 
 fn copy(target: &mut Value, operation: &Operation, copied: &mut usize) -> Outcome {
     let from = from_of(operation, "copy")?;
     let missing =
         |what, path| format!("copy operation does not apply: doc is missing {what}: {path}: missing value");
-    let Some(place) = find(target, from) else { return invalid(missing("from path", from)) };
-    let found = place.get();
+    let Some(at) = find(target, from) else { return invalid(missing("from path", from)) };
+    let found = at.get();
     let found =
         found.map_err(|why| PatchError::Invalid(format!("error in copy for from: '{from}': {why}")))?;
     let path = path_of(operation, "copy")?;
@@ -204,10 +204,8 @@ fn copy(target: &mut Value, operation: &Operation, copied: &mut usize) -> Outcom
             value.clone()
         }
     };
-    let Some(place) = find(target, path) else { return invalid(missing("destination path", path)) };
-    place
-        .add(value)
-        .map_err(|why| PatchError::Invalid(format!("error while adding value during copy: {why}")))
+    let Some(at) = find(target, path) else { return invalid(missing("destination path", path)) };
+    at.add(value).map_err(|why| PatchError::Invalid(format!("error while adding value during copy: {why}")))
 }
 
 fn test(target: &mut Value, operation: &Operation) -> Outcome {
@@ -216,13 +214,13 @@ fn test(target: &mut Value, operation: &Operation) -> Outcome {
     let is_same = match path {
         "" => *target == *wanted,
         path => {
-            let Some(place) = find(target, path) else {
+            let Some(at) = find(target, path) else {
                 let said = format!("test operation does not apply: is missing path: {path}: missing value");
                 return invalid(said);
             };
             let failed = |why| PatchError::Invalid(format!("error in test for path: '{path}': {why}"));
             // What is not there counts as null: operators ask in this way that nobody has been faster.
-            place.get().map_err(failed)?.unwrap_or(&Value::Null) == wanted
+            at.get().map_err(failed)?.unwrap_or(&Value::Null) == wanted
         }
     };
     match is_same {

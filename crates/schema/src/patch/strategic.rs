@@ -187,16 +187,16 @@ impl<'a> Merger<'a> {
         let server = Order::new(&plan.original, key)?;
         let wanted = Order::new(&plan.patch, key)?;
         let mut merged = plan.original;
-        let mut places = Order::new(&merged, key)?;
+        let mut positions = Order::new(&merged, key)?;
         for value in plan.patch {
             let Value::Object(patch) = value else {
                 return Err(malformed("invalid JSON document"));
             };
             let name = lists::key_of(&patch, key)?;
-            match places.place(&name).and_then(|at| merged.get_mut(at)) {
+            match positions.position(&name).and_then(|at| merged.get_mut(at)) {
                 Some(Value::Object(inner)) => self.object(inner, patch, item)?,
                 _ => {
-                    places.push(name);
+                    positions.push(name);
                     merged.extend(clean(Value::Object(patch)));
                 }
             }

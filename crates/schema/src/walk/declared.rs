@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Schemas, Type};
-use crate::rules::{Place, Rules};
+use crate::rules::{Location, Rules};
 use crate::walk::budget::{Budget, Exceeded, charge};
 use crate::walk::decode::DecodeError;
 use crate::walk::stack::with_room;
@@ -52,7 +52,7 @@ fn walk(schemas: &Schemas, ty: Type, value: &mut Value, budget: &Budget) -> Resu
             }
         }
         (Type::List(index), Value::Array(items)) => {
-            let rules = schemas.rules(Place::Item(index));
+            let rules = schemas.rules(Location::Item(index));
             items.iter_mut().try_for_each(|item| {
                 if let (true, Fate::Becomes(default)) = (item.is_null(), fate(rules)) {
                     *item = copy(default, budget)?;
@@ -61,7 +61,7 @@ fn walk(schemas: &Schemas, ty: Type, value: &mut Value, budget: &Budget) -> Resu
             })
         }
         (Type::Map(index), Value::Object(entries)) => {
-            settle(entries, |_| fate(schemas.rules(Place::Value(index))), budget)?;
+            settle(entries, |_| fate(schemas.rules(Location::Value(index))), budget)?;
             entries.values_mut().try_for_each(|entry| walk(schemas, schemas.map(index), entry, budget))
         }
         _ => Ok(()),
@@ -71,7 +71,7 @@ fn walk(schemas: &Schemas, ty: Type, value: &mut Value, budget: &Budget) -> Resu
 fn fields(schema: SchemaRef<'_>, object: &mut Object, budget: &Budget) -> Result<(), Exceeded> {
     let rules = |index: usize| {
         let index = u16::try_from(index).ok()?;
-        schema.schemas.rules(Place::Field(schema.index, index))
+        schema.schemas.rules(Location::Field(schema.index, index))
     };
     let fate_of = |name: &str| match schema.message.field(name) {
         Some((index, _)) => fate(rules(index)),

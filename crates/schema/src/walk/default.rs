@@ -8,7 +8,7 @@ use crate::rows::{Schemas, Type};
 use crate::walk::reachable::Reachable;
 use serde_json::Value;
 
-/// Fills in the defaults of one object.
+/// A function that fills in the defaults of one object.
 pub type Row = fn(&mut Object);
 
 /// Rows by message, resolved against one arena.

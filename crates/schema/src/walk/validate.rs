@@ -19,7 +19,7 @@ use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Schemas, Type};
 use crate::rules::violation::{Problem, Violation};
-use crate::rules::{Checks, Counts, Nested, Place, Rules};
+use crate::rules::{Checks, Counts, Location, Nested, Rules};
 use crate::walk::path::{Path, Style};
 use crate::walk::stack::with_room;
 use report::Report;
@@ -49,8 +49,8 @@ pub fn validate_update<'v>(schema: SchemaRef<'_>, value: &'v Value, old: &'v Val
 }
 
 fn root<'v>(schema: SchemaRef<'_>, seen: Seen<'v>) -> Findings<'v> {
-    let rules = schema.schemas.rules(Place::Root(schema.index));
-    run(schema, |walk, report| walk.place(Type::Message(schema.index), rules, seen, Path::Root, report))
+    let rules = schema.schemas.rules(Location::Root(schema.index));
+    run(schema, |walk, report| walk.value_at(Type::Message(schema.index), rules, seen, Path::Root, report))
 }
 
 /// Checks one field of an object, which may have had another value before: as [`validate_update`].
@@ -61,10 +61,10 @@ pub fn validate_field<'v>(
     old: Option<&'v Value>,
 ) -> Findings<'v> {
     let Some((index, field)) = schema.message.field(name) else { return Findings::default() };
-    let place = u16::try_from(index).ok().map(|index| Place::Field(schema.index, index));
-    let rules = place.and_then(|place| schema.schemas.rules(place));
+    let location = u16::try_from(index).ok().map(|index| Location::Field(schema.index, index));
+    let rules = location.and_then(|location| schema.schemas.rules(location));
     run(schema, |walk, report| {
-        walk.place(field.ty, rules, Seen { new: value, old }, Path::Field(&Path::Root, name), report);
+        walk.value_at(field.ty, rules, Seen { new: value, old }, Path::Field(&Path::Root, name), report);
     })
 }
 
@@ -103,11 +103,11 @@ impl<'v> Seen<'v> {
     }
 }
 
-/// What the rules of one place say of a value there, as paths below it; of lists only how long they are.
+/// What the rules of one location say of a value there, as paths below it; of lists only how long they are.
 pub(crate) fn value_at(schemas: &Schemas, ty: Type, rules: &Rules, value: &Value) -> Vec<Violation> {
     let mut walk = Walk { schemas, lists: Report::default(), resources: Vec::new() };
     let mut report = Report::default();
-    with_room(|| walk.place(ty, Some(rules), Seen::new(value), Path::Root, &mut report));
+    with_room(|| walk.value_at(ty, Some(rules), Seen::new(value), Path::Root, &mut report));
     report.into_violations()
 }
 
@@ -125,7 +125,7 @@ enum Parts<'a> {
 }
 
 impl<'a, 'v> Walk<'a, 'v> {
-    fn place(
+    fn value_at(
         &mut self,
         ty: Type,
         rules: Option<&'a Rules>,
@@ -214,23 +214,23 @@ impl<'a, 'v> Walk<'a, 'v> {
                 };
                 for (name, part) in object {
                     let Some((at, field)) = schema.message.field(name) else { continue };
-                    let place = u16::try_from(at).ok().map(|at| Place::Field(index, at));
-                    let rules = place.and_then(|place| schemas.rules(place));
-                    self.place(field.ty, rules, value.part(name, part), Path::Field(&path, name), report);
+                    let location = u16::try_from(at).ok().map(|at| Location::Field(index, at));
+                    let rules = location.and_then(|location| schemas.rules(location));
+                    self.value_at(field.ty, rules, value.part(name, part), Path::Field(&path, name), report);
                 }
             }
             (Type::List(index), Value::Array(items)) => {
-                let (ty, rules) = (schemas.item(index), schemas.rules(Place::Item(index)));
+                let (ty, rules) = (schemas.item(index), schemas.rules(Location::Item(index)));
                 let before = lists::Before::of(schemas.list(index), value.old);
                 for (at, item) in items.iter().enumerate() {
                     let item = Seen { new: item, old: before.of_element(item) };
-                    self.place(ty, rules, item, Path::Index(&path, at), report);
+                    self.value_at(ty, rules, item, Path::Index(&path, at), report);
                 }
             }
             (Type::Map(index), Value::Object(entries)) => {
-                let (ty, rules) = (schemas.map(index), schemas.rules(Place::Value(index)));
+                let (ty, rules) = (schemas.map(index), schemas.rules(Location::Value(index)));
                 for (key, entry) in entries {
-                    self.place(ty, rules, value.part(key, entry), Path::Key(&path, key), report);
+                    self.value_at(ty, rules, value.part(key, entry), Path::Key(&path, key), report);
                 }
             }
             _ => {}

@@ -20,7 +20,7 @@ const SENDER_MAC: usize = 22;
 const SENDER_IP: usize = 28;
 const FRAME_BYTES: usize = 42;
 
-/// Who says so.
+/// A neighbour's claim to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The address.
@@ -29,7 +29,7 @@ pub struct Claim {
     pub mac: [u8; 6],
 }
 
-/// Hears claims on a link.
+/// A listener for claims on a link.
 #[derive(Debug)]
 pub struct Claims {
     socket: AsyncFd<OwnedFd>,

@@ -56,7 +56,7 @@ const MASQUERADE: u32 = 0;
 
 /// The address of a virtual server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct VirtualAddress {
     /// Its address.
     pub ip: IpAddr,
     /// Number of the transport protocol.
@@ -107,17 +107,17 @@ impl Ipvs {
     }
 
     /// All virtual servers that have an address.
-    pub fn services(&mut self) -> Result<Vec<(Place, Service)>> {
+    pub fn services(&mut self) -> Result<Vec<(VirtualAddress, Service)>> {
         let request = message(self.family, GET_SERVICE, VERSION);
         let answers = self.socket.request(request, DUMP, || "list virtual servers".into())?;
         Ok(answers.iter().filter_map(|answer| read_service(answer.get(HEADER_BYTES..)?)).collect())
     }
 
     /// The real servers of a virtual one; none if that is not there.
-    pub fn destinations(&mut self, place: Place) -> Result<Vec<Destination>> {
+    pub fn destinations(&mut self, address: VirtualAddress) -> Result<Vec<Destination>> {
         let mut request = message(self.family, GET_DESTINATION, VERSION);
-        request.nest(SERVICE, |service| encode_place(service, place));
-        let answers = self.socket.request(request, DUMP, || format!("list the real servers of {place}"))?;
+        request.nest(SERVICE, |service| encode_virtual_address(service, address));
+        let answers = self.socket.request(request, DUMP, || format!("list the real servers of {address}"))?;
         Ok(answers.iter().filter_map(|answer| read_destination(answer.get(HEADER_BYTES..)?)).collect())
     }
 
@@ -125,45 +125,45 @@ impl Ipvs {
     ///
     /// # Errors
     /// `EEXIST` if there is one; `ENOENT` if the kernel has no such scheduler.
-    pub fn add_service(&mut self, place: Place, service: &Service) -> Result<()> {
-        self.call(service_request(self.family, NEW_SERVICE, place, service), || {
-            format!("add virtual server {place}")
+    pub fn add_service(&mut self, address: VirtualAddress, service: &Service) -> Result<()> {
+        self.call(service_request(self.family, NEW_SERVICE, address, service), || {
+            format!("add virtual server {address}")
         })
     }
 
     /// Changes how a virtual server chooses.
-    pub fn set_service(&mut self, place: Place, service: &Service) -> Result<()> {
-        self.call(service_request(self.family, SET_SERVICE, place, service), || {
-            format!("change virtual server {place}")
+    pub fn set_service(&mut self, address: VirtualAddress, service: &Service) -> Result<()> {
+        self.call(service_request(self.family, SET_SERVICE, address, service), || {
+            format!("change virtual server {address}")
         })
     }
 
     /// Deletes a virtual server with its real ones. No error if there is none.
-    pub fn delete_service(&mut self, place: Place) -> Result<()> {
+    pub fn delete_service(&mut self, address: VirtualAddress) -> Result<()> {
         let mut request = message(self.family, DELETE_SERVICE, VERSION);
-        request.nest(SERVICE, |service| encode_place(service, place));
-        absent_is_fine(self.call(request, || format!("delete virtual server {place}")))
+        request.nest(SERVICE, |service| encode_virtual_address(service, address));
+        absent_is_fine(self.call(request, || format!("delete virtual server {address}")))
     }
 
     /// Adds a real server to a virtual one.
     ///
     /// # Errors
     /// `EEXIST` if it is there.
-    pub fn add_destination(&mut self, place: Place, to: &Destination) -> Result<()> {
-        let request = destination_request(self.family, NEW_DESTINATION, place, to);
-        self.call(request, || format!("add real server {} to {place}", to.ip))
+    pub fn add_destination(&mut self, address: VirtualAddress, to: &Destination) -> Result<()> {
+        let request = destination_request(self.family, NEW_DESTINATION, address, to);
+        self.call(request, || format!("add real server {} to {address}", to.ip))
     }
 
     /// Changes a real server's weight.
-    pub fn set_destination(&mut self, place: Place, to: &Destination) -> Result<()> {
-        let request = destination_request(self.family, SET_DESTINATION, place, to);
-        self.call(request, || format!("change real server {} of {place}", to.ip))
+    pub fn set_destination(&mut self, address: VirtualAddress, to: &Destination) -> Result<()> {
+        let request = destination_request(self.family, SET_DESTINATION, address, to);
+        self.call(request, || format!("change real server {} of {address}", to.ip))
     }
 
     /// Takes a real server from a virtual one. No error if it, or that, is not there.
-    pub fn delete_destination(&mut self, place: Place, to: &Destination) -> Result<()> {
-        let request = destination_request(self.family, DELETE_DESTINATION, place, to);
-        absent_is_fine(self.call(request, || format!("take real server {} from {place}", to.ip)))
+    pub fn delete_destination(&mut self, address: VirtualAddress, to: &Destination) -> Result<()> {
+        let request = destination_request(self.family, DELETE_DESTINATION, address, to);
+        absent_is_fine(self.call(request, || format!("take real server {} from {address}", to.ip)))
     }
 
     fn call(&mut self, request: Encoder, doing: impl Fn() -> String) -> Result<()> {
@@ -171,7 +171,7 @@ impl Ipvs {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for VirtualAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} port {} protocol {}", self.ip, self.port, self.protocol)
     }
@@ -189,41 +189,41 @@ fn family(ip: IpAddr) -> u16 {
 }
 
 /// `union nf_inet_addr`: as long as the longer of both.
-fn address(ip: IpAddr) -> [u8; 16] {
+fn address_bytes(ip: IpAddr) -> [u8; 16] {
     let mut bytes = [0; 16];
     let own = octets(ip);
     bytes[..own.len()].copy_from_slice(&own);
     bytes
 }
 
-fn encode_place(encoder: &mut Encoder, place: Place) {
-    encoder.bytes(SERVICE_FAMILY, &family(place.ip).to_ne_bytes());
-    encoder.bytes(SERVICE_PROTOCOL, &u16::from(place.protocol).to_ne_bytes());
-    encoder.bytes(SERVICE_ADDRESS, &address(place.ip));
-    encoder.bytes(SERVICE_PORT, &place.port.to_be_bytes());
+fn encode_virtual_address(encoder: &mut Encoder, address: VirtualAddress) {
+    encoder.bytes(SERVICE_FAMILY, &family(address.ip).to_ne_bytes());
+    encoder.bytes(SERVICE_PROTOCOL, &u16::from(address.protocol).to_ne_bytes());
+    encoder.bytes(SERVICE_ADDRESS, &address_bytes(address.ip));
+    encoder.bytes(SERVICE_PORT, &address.port.to_be_bytes());
 }
 
-fn service_request(to: u16, command: u8, place: Place, service: &Service) -> Encoder {
+fn service_request(to: u16, command: u8, address: VirtualAddress, service: &Service) -> Encoder {
     let mut request = message(to, command, VERSION);
     let persistent = if service.persistence_seconds.is_some() { PERSISTENT } else { 0 };
     let flags = persistent | if service.is_by_port { BY_PORT } else { 0 };
     // `struct ip_vs_flags`: the flags, and which of them are meant.
     let flags = [flags.to_ne_bytes(), u32::MAX.to_ne_bytes()].concat();
     request.nest(SERVICE, |encoder| {
-        encode_place(encoder, place);
+        encode_virtual_address(encoder, address);
         encoder.str(SERVICE_SCHEDULER, &service.scheduler).bytes(SERVICE_FLAGS, &flags);
         encoder.u32(SERVICE_TIMEOUT, service.persistence_seconds.unwrap_or(0));
         // Whom persistence takes for one client: an address. A mask in IPv4, a length in IPv6.
-        encoder.u32(SERVICE_NETMASK, if place.ip.is_ipv4() { u32::MAX } else { 128 });
+        encoder.u32(SERVICE_NETMASK, if address.ip.is_ipv4() { u32::MAX } else { 128 });
     });
     request
 }
 
-fn destination_request(to: u16, command: u8, place: Place, destination: &Destination) -> Encoder {
+fn destination_request(to: u16, command: u8, address: VirtualAddress, destination: &Destination) -> Encoder {
     let mut request = message(to, command, VERSION);
-    request.nest(SERVICE, |encoder| encode_place(encoder, place));
+    request.nest(SERVICE, |encoder| encode_virtual_address(encoder, address));
     request.nest(DESTINATION, |encoder| {
-        encoder.bytes(DESTINATION_ADDRESS, &address(destination.ip));
+        encoder.bytes(DESTINATION_ADDRESS, &address_bytes(destination.ip));
         encoder.bytes(DESTINATION_PORT, &destination.port.to_be_bytes());
         encoder.bytes(DESTINATION_FAMILY, &family(destination.ip).to_ne_bytes());
         if command != DELETE_DESTINATION {
@@ -246,10 +246,10 @@ fn read_port(bytes: &[u8]) -> Option<u16> {
     bytes.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-fn read_service(message: &[u8]) -> Option<(Place, Service)> {
+fn read_service(message: &[u8]) -> Option<(VirtualAddress, Service)> {
     let service = find_attribute(message, SERVICE)?;
     let of = |kind| find_attribute(service, kind);
-    let place = Place {
+    let address = VirtualAddress {
         ip: read_address(u16_of(of(SERVICE_FAMILY)?)?, of(SERVICE_ADDRESS)?)?,
         protocol: u8::try_from(u16_of(of(SERVICE_PROTOCOL)?)?).ok()?,
         port: read_port(of(SERVICE_PORT)?)?,
@@ -258,7 +258,7 @@ fn read_service(message: &[u8]) -> Option<(Place, Service)> {
     let timeout = of(SERVICE_TIMEOUT).and_then(u32_of)?;
     let scheduler = str_of(of(SERVICE_SCHEDULER)?);
     let persistence_seconds = (flags & PERSISTENT != 0).then_some(timeout);
-    Some((place, Service { scheduler, persistence_seconds, is_by_port: flags & BY_PORT != 0 }))
+    Some((address, Service { scheduler, persistence_seconds, is_by_port: flags & BY_PORT != 0 }))
 }
 
 fn read_destination(message: &[u8]) -> Option<Destination> {
@@ -277,8 +277,8 @@ fn read_destination(message: &[u8]) -> Option<Destination> {
 mod tests {
     use super::*;
 
-    fn place(ip: &str) -> Place {
-        Place { ip: ip.parse().unwrap(), protocol: 6, port: 80 }
+    fn virtual_address(ip: &str) -> VirtualAddress {
+        VirtualAddress { ip: ip.parse().unwrap(), protocol: 6, port: 80 }
     }
 
     fn bytes(mut request: Encoder) -> Vec<u8> {
@@ -302,7 +302,7 @@ mod tests {
         expected.extend([12, 0, 7, 0, 1, 0, 0, 0, 255, 255, 255, 255]);
         expected.extend([8, 0, 8, 0, 0x30, 0x2a, 0, 0]);
         expected.extend([8, 0, 9, 0, 255, 255, 255, 255]);
-        assert_eq!(bytes(service_request(33, NEW_SERVICE, place("10.43.0.5"), &service)), expected);
+        assert_eq!(bytes(service_request(33, NEW_SERVICE, virtual_address("10.43.0.5"), &service)), expected);
     }
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
         expected.extend([6, 0, 2, 0, 0x1f, 0x90, 0, 0, 6, 0, 11, 0, 10, 0, 0, 0]);
         expected.extend([8, 0, 3, 0, 0, 0, 0, 0, 8, 0, 4, 0, 1, 0, 0, 0]);
         expected.extend([8, 0, 5, 0, 0, 0, 0, 0, 8, 0, 6, 0, 0, 0, 0, 0]);
-        let request = destination_request(33, NEW_DESTINATION, place("fd43::5"), &to);
+        let request = destination_request(33, NEW_DESTINATION, virtual_address("fd43::5"), &to);
         assert_eq!(bytes(request), expected);
     }
 
@@ -328,14 +328,14 @@ mod tests {
         for (ip, persistence_seconds, is_by_port) in [("10.43.0.5", None, true), ("fd43::5", Some(60), false)]
         {
             let service = Service { scheduler: "mh".into(), persistence_seconds, is_by_port };
-            let told = bytes(service_request(33, NEW_SERVICE, place(ip), &service));
+            let told = bytes(service_request(33, NEW_SERVICE, virtual_address(ip), &service));
             let attributes = &told[16 + HEADER_BYTES..];
-            assert_eq!(read_service(attributes), Some((place(ip), service)));
+            assert_eq!(read_service(attributes), Some((virtual_address(ip), service)));
             for length in 0..attributes.len() {
                 assert_eq!(read_service(&attributes[..length]), None, "{length}");
             }
-            let to = Destination { ip: place(ip).ip, port: 53, weight: 7, connections: 0 };
-            let told = bytes(destination_request(33, NEW_DESTINATION, place(ip), &to));
+            let to = Destination { ip: virtual_address(ip).ip, port: 53, weight: 7, connections: 0 };
+            let told = bytes(destination_request(33, NEW_DESTINATION, virtual_address(ip), &to));
             let attributes = &told[16 + HEADER_BYTES..];
             assert_eq!(read_destination(attributes), Some(to));
             for length in 0..attributes.len() {
@@ -349,7 +349,7 @@ mod tests {
         let mut message = Encoder::default();
         message.nest(DESTINATION, |encoder| {
             encoder
-                .bytes(DESTINATION_ADDRESS, &address([10, 42, 0, 2].into()))
+                .bytes(DESTINATION_ADDRESS, &address_bytes([10, 42, 0, 2].into()))
                 .bytes(DESTINATION_PORT, &[0, 80]);
             encoder.bytes(DESTINATION_FAMILY, &[2, 0]).u32(DESTINATION_WEIGHT, 0);
             encoder.u32(DESTINATION_ACTIVE, 2).u32(DESTINATION_INACTIVE, u32::MAX);
@@ -362,7 +362,7 @@ mod tests {
     fn a_kernel_without_it_says_so() {
         match Ipvs::open() {
             Err(error) => assert!(error.is_not_found(), "{error}"),
-            Ok(mut here) => assert_eq!(here.destinations(place("192.0.2.1")).unwrap(), []),
+            Ok(mut here) => assert_eq!(here.destinations(virtual_address("192.0.2.1")).unwrap(), []),
         }
     }
 }

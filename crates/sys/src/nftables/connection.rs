@@ -15,10 +15,10 @@ use crate::{Doing, Result};
 /// Transactions in the calling thread's network namespace. A connection that has failed, or leads to another namespace than
 /// the caller's, is made anew.
 #[derive(Debug, Default)]
-pub struct Connection(Option<(Place, Socket)>);
+pub struct Connection(Option<(NamespaceId, Socket)>);
 
-/// Which network namespace: device and inode.
-type Place = (u64, u64);
+/// A network namespace: device and inode.
+type NamespaceId = (u64, u64);
 
 impl Connection {
     /// See [`super::replace_all`].
@@ -48,7 +48,7 @@ impl Connection {
     fn commit(&mut self, batch: Batch<'_>) -> Result<()> {
         let here = here().doing(|| "find the network namespace".into())?;
         let mut socket = match self.0.take() {
-            Some((place, socket)) if place == here => socket,
+            Some((namespace, socket)) if namespace == here => socket,
             _ => Socket::open_own(libc::NETLINK_NETFILTER)?,
         };
         batch.commit_over(&mut socket)?;
@@ -58,7 +58,7 @@ impl Connection {
     }
 }
 
-fn here() -> io::Result<Place> {
+fn here() -> io::Result<NamespaceId> {
     let namespace = std::fs::metadata("/proc/thread-self/ns/net")?;
     Ok((namespace.st_dev(), namespace.st_ino()))
 }

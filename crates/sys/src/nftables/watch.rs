@@ -25,7 +25,7 @@ const TABLE_OF_ANY: u16 = 1;
 const CHAIN_OF_RULE: u16 = 2;
 const CHAIN_NAME: u16 = 3;
 
-/// What somebody else takes from the tables of one network namespace.
+/// A watch of what somebody else takes from the tables of one network namespace.
 #[derive(Debug)]
 pub struct TableWatch(Listener);
 
@@ -35,7 +35,8 @@ const AGAIN_MAX: Duration = Duration::from_secs(30);
 /// After so long nobody fights over rules any more.
 const PEACE: Duration = Duration::from_secs(60);
 
-/// When rules have to be made again, because somebody else has taken some of them: soon, and ever later if that goes on.
+/// The times at which rules have to be made again, because somebody else has taken some of them: soon, and ever later if that
+/// goes on.
 #[derive(Debug)]
 pub struct Flushes {
     watch: Option<TableWatch>,
@@ -114,7 +115,7 @@ impl Of {
     }
 }
 
-/// What is gone, or not whole any more.
+/// The objects that are gone, or not whole any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     tables: BTreeSet<String>,
@@ -124,12 +125,12 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Whether it may be something of a table, of any family.
+    /// `true` if it may be something of a table, of any family.
     pub fn is_of_table(&self, name: &str) -> bool {
         self.is_anything || self.tables.contains(name)
     }
 
-    /// Whether it may be a chain, or a rule in it, of any table.
+    /// `true` if it may be a chain, or a rule in it, of any table.
     pub fn is_of_chain(&self, name: &str) -> bool {
         self.is_anything || self.chains.contains(name)
     }

@@ -14,7 +14,7 @@ pub enum Kind {
 /// Name, kind, help, and its value. Source: names and helps are cAdvisor's.
 pub type UsageMetric = (&'static str, Kind, &'static str, fn(&Usage) -> u64);
 
-/// Those that everybody tells alike: whole numbers without labels of their own.
+/// The metrics that everybody tells alike: whole numbers without labels of their own.
 pub const USAGE_METRICS: &[UsageMetric] = &[
     ("container_memory_cache", Kind::Gauge, "Number of bytes of page cache memory.", |used| used.cache_bytes),
     ("container_memory_rss", Kind::Gauge, "Size of RSS in bytes.", |used| used.rss_bytes),

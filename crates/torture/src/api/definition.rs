@@ -45,7 +45,7 @@ const DOCUMENTS: [(&str, &str, Option<&str>); 6] = [
     ("/openapi/v2", "application/json", None),
 ];
 
-/// What happens to a definition.
+/// A step in the life of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     /// It changes.
@@ -54,7 +54,7 @@ pub enum Course {
     ComesAndGoes,
 }
 
-/// Who serves the kind.
+/// The servers of the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Servers {
     /// What is answered holds from then on.

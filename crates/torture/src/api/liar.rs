@@ -20,7 +20,7 @@ use super::{Body, Failure, Server};
 /// One answer, or event, in so many is lied about.
 const EVERY: u64 = 8;
 
-/// What is wrong with an API server.
+/// A lie of an API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// An update's resourceVersion is not looked at.

@@ -108,14 +108,14 @@ fn step(index: usize, operation: &Operation, log: &Log) -> Option<Step> {
     Some(Step { invoked: operation.invoked, returned, effect, index })
 }
 
-/// Which operations have taken effect, as bits, and what is there then.
-type Place = (Vec<u64>, Held);
+/// The operations that have taken effect, as bits, and what is there then.
+type SearchState = (Vec<u64>, Held);
 
 /// Finds an order, or the operations at which the longest attempt got stuck.
 fn search(steps: &[Step]) -> Result<(), Vec<usize>> {
     let known = steps.iter().filter(|step| step.returned.is_some()).count();
-    let start: Place = (vec![0; steps.len().div_ceil(64)], None);
-    let mut seen: HashSet<Place> = HashSet::from([start.clone()]);
+    let start: SearchState = (vec![0; steps.len().div_ceil(64)], None);
+    let mut seen: HashSet<SearchState> = HashSet::from([start.clone()]);
     let mut open = vec![(start, 0)];
     let (mut best, mut stuck) = (0, Vec::new());
     while let Some(((done, held), count)) = open.pop() {
@@ -139,9 +139,9 @@ fn search(steps: &[Step]) -> Result<(), Vec<usize>> {
             if let Some(word) = taken.get_mut(at / 64) {
                 *word |= 1 << (at % 64);
             }
-            let place = (taken, after);
-            if seen.insert(place.clone()) {
-                open.push((place, count + usize::from(step.returned.is_some())));
+            let state = (taken, after);
+            if seen.insert(state.clone()) {
+                open.push((state, count + usize::from(step.returned.is_some())));
             }
         }
     }

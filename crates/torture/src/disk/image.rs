@@ -11,7 +11,7 @@ const SECTOR_BYTES: usize = 512;
 
 type Sector = [u8; SECTOR_BYTES];
 
-/// What a disk makes of a flush.
+/// The effect of a flush on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Power {
     /// What was flushed stays.
@@ -55,13 +55,13 @@ impl Disk {
         Self { power, sectors, ended: Vec::new(), flushing, may_be_named: false, is_named: false }
     }
 
-    /// Whether the file will be found after a power loss, by what POSIX promises.
+    /// `true` if the file will be found after a power loss, by what POSIX promises.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.is_named
     }
 
-    /// Whether the file may be found after a power loss.
+    /// `true` if the file may be found after a power loss.
     #[must_use]
     pub fn may_be_named(&self) -> bool {
         self.may_be_named
@@ -138,8 +138,8 @@ impl Disk {
         }
     }
 
-    /// What may be there after a power loss now. Sectors that were written since the last flush are each old or new,
-    /// in any mixture: mostly old, mostly new, or half and half.
+    /// The content that may be there after a power loss now. Sectors that were written since the last flush are each old or
+    /// new, in any mixture: mostly old, mostly new, or half and half.
     #[must_use]
     pub fn image(&self, random: &Random) -> Vec<u8> {
         let share = [0.0, 0.1, 0.5, 0.9, 1.0];

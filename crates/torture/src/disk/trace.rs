@@ -11,7 +11,7 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 /// The folder in which the file is made.
 pub const NEW: &str = "new";
 
-/// What was asked of the disk.
+/// A call to the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// Bytes at a place of the file.
@@ -49,7 +49,7 @@ pub enum Step {
     Print(Vec<u8>),
 }
 
-/// What a process did to one file.
+/// The calls of a process to one file.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// By number.
@@ -97,7 +97,7 @@ impl Trace {
         reader.trace
     }
 
-    /// How many holes were made.
+    /// The number of holes that were made.
     #[must_use]
     pub fn holes(&self) -> usize {
         self.calls.iter().filter(|call| matches!(call, Call::Hole { .. })).count()

@@ -31,13 +31,13 @@ fn condition<'p>(pod: &'p Pod, type_: &str) -> Option<(&'p str, String)> {
     Some((&found.status, since.unwrap_or_default()))
 }
 
-/// Whether the Pod says that it is Ready.
+/// `true` if the Pod says that it is Ready.
 #[must_use]
 pub fn is_ready(pod: &Pod) -> bool {
     condition(pod, "Ready").is_some_and(|(status, _)| status == "True")
 }
 
-/// Whether a Pod has got to what it is for.
+/// `true` if a Pod has got to what it is for.
 #[must_use]
 pub fn is_reached(pod: &Pod, goal: Goal, may_have_failed: bool) -> bool {
     match goal {

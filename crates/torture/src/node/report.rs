@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// How far Pods were when something was killed.
+/// The progress of Pods when something was killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stage {
     /// Had been made and were not what they are for yet.
@@ -22,7 +22,7 @@ pub struct Kill {
     pub victim: &'static str,
     /// `at random`, or the calls at one of which it came.
     pub how: &'static str,
-    /// What it hit.
+    /// The stage that it hit.
     pub stage: Stage,
 }
 
@@ -39,12 +39,12 @@ pub struct Report {
     pub lived: usize,
     /// Promises that were not kept.
     pub breaches: Vec<String>,
-    /// What was left.
+    /// The things that were left.
     pub leaks: Vec<String>,
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// `true` if nothing is wrong.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.breaches.is_empty() && self.leaks.is_empty()

@@ -6,7 +6,7 @@ use super::BUSYBOX;
 
 const HELLO: &str = "knarr.local/hello";
 
-/// What a Pod must get to.
+/// The goal of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// `Ready`.
@@ -22,17 +22,17 @@ pub enum Goal {
 pub struct Shape {
     /// For names.
     pub name: &'static str,
-    /// What it is for.
+    /// Its goal.
     pub goal: Goal,
     /// The object, by its name.
     pub pod: fn(&str) -> Value,
-    /// What else it needs: a claim, in the order of creation.
+    /// `true` if it needs a claim.
     pub claim: bool,
-    /// What is done with one that runs.
+    /// The visit to one that runs.
     pub visit: Visit,
 }
 
-/// What is done with a Pod that runs.
+/// The visit to a Pod that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// Nothing.
@@ -43,7 +43,7 @@ pub enum Visit {
     Debug,
 }
 
-/// How the names of Pods begin whose containers end by themselves.
+/// The beginning of the names of Pods whose containers end by themselves.
 pub const CRASHING: &str = "crash-";
 
 const fn shape(name: &'static str, pod: fn(&str) -> Value) -> Shape {
@@ -226,7 +226,7 @@ fn crash(name: &str) -> Value {
     pod(name, json!({ "containers": [script("main", "exit 3"), sleeper("second")] }))
 }
 
-/// What is added to a Pod to look into it.
+/// The ephemeral container that is added to a Pod to look into it.
 #[must_use]
 pub fn ephemeral() -> Value {
     json!({ "spec": { "ephemeralContainers": [sleeper("debugger")] } })

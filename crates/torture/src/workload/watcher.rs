@@ -10,7 +10,7 @@ use tokio::sync::watch as cell;
 use super::client::state;
 use crate::history::{Event, Id, Line, Recorder};
 
-/// How a watcher watches.
+/// The manner in which a watcher watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// It reads at once, from the beginning to the end.

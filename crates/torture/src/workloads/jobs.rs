@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Rule, number, text};
 
-/// Holds a Pod until it is counted. Source: `batch/v1`, `JobTrackingFinalizer`.
+/// The finalizer that holds a Pod until it is counted. Source: `batch/v1`, `JobTrackingFinalizer`.
 pub const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const INDEX: &str = "/metadata/annotations/batch.kubernetes.io~1job-completion-index";
 /// Pods whose container exits with this are not counted by Jobs that have a failure policy.

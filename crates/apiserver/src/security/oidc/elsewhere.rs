@@ -63,15 +63,16 @@ impl Elsewhere {
         now: Timestamp,
     ) -> Result<(), String> {
         let Some(claim) = &self.claim else { return Ok(()) };
-        let Some(place) = place(claims, claim)? else { return Ok(()) };
+        let Some(claim_source) = claim_source(claims, claim)? else { return Ok(()) };
         let mut key = Key::default();
         key.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
         let value = match self.answers.get(&key, Instant::now()) {
             Some(known) => known,
             None => {
-                let read = tokio::time::timeout(ANSWER_MAX, self.read(claim, &place, now)).await;
+                let read = tokio::time::timeout(ANSWER_MAX, self.read(claim, &claim_source, now)).await;
                 let read = read.unwrap_or_else(|_| Err("nobody answers".to_owned()));
-                let value = read.map_err(|why| format!("claim {claim:?} at {:?}: {why}", place.endpoint))?;
+                let value =
+                    read.map_err(|why| format!("claim {claim:?} at {:?}: {why}", claim_source.endpoint))?;
                 self.answers.put(key, value.clone(), Instant::now() + KEPT_FOR);
                 value
             }
@@ -80,8 +81,9 @@ impl Elsewhere {
         Ok(())
     }
 
-    async fn read(&self, claim: &str, place: &Place, now: Timestamp) -> Result<Value, String> {
-        let answer = get(&self.like.ca_pem, &place.endpoint, place.access_token.as_deref()).await?;
+    async fn read(&self, claim: &str, claim_source: &ClaimSource, now: Timestamp) -> Result<Value, String> {
+        let answer =
+            get(&self.like.ca_pem, &claim_source.endpoint, claim_source.access_token.as_deref()).await?;
         let token = std::str::from_utf8(&answer).map_err(|why| why.to_string())?.trim();
         let issuer = issuer_of(token).ok_or("it is no token of an issuer")?;
         let mut claims = self.keys_of(&issuer)?.verify(token, now).await?;
@@ -103,15 +105,15 @@ impl Elsewhere {
     }
 }
 
-/// Where a claim is.
+/// The source of a distributed claim.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct ClaimSource {
     endpoint: String,
     access_token: Option<String>,
 }
 
 /// Where a token says that a claim is, if it has it not itself.
-fn place(claims: &Claims, claim: &str) -> Result<Option<Place>, String> {
+fn claim_source(claims: &Claims, claim: &str) -> Result<Option<ClaimSource>, String> {
     if claims.contains_key(claim) {
         return Ok(None);
     }
@@ -121,15 +123,15 @@ fn place(claims: &Claims, claim: &str) -> Result<Option<Place>, String> {
     let sources = sources.as_object().ok_or("_claim_sources is no object")?;
     let Some(source) = names.get(claim) else { return Ok(None) };
     let source = source.as_str().ok_or_else(|| format!("_claim_names: {claim:?} is no text"))?;
-    let place = sources.get(source).ok_or_else(|| format!("_claim_sources has no {source:?}"))?;
-    let text = |name: &str| match place.get(name) {
+    let claim_source = sources.get(source).ok_or_else(|| format!("_claim_sources has no {source:?}"))?;
+    let text = |name: &str| match claim_source.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
         Some(_) => Err(format!("_claim_sources: {name} of {source:?} is no text")),
     };
     let access_token = text("access_token")?;
     // Without an endpoint it is an aggregated claim, which nobody reads.
-    Ok(text("endpoint")?.map(|endpoint| Place { endpoint, access_token }))
+    Ok(text("endpoint")?.map(|endpoint| ClaimSource { endpoint, access_token }))
 }
 
 #[cfg(test)]
@@ -139,9 +141,9 @@ mod tests {
     use super::*;
 
     fn check(claims: Value, expect: Result<Option<(&str, Option<&str>)>, &str>) {
-        let found = place(claims.as_object().unwrap(), "groups");
-        let expect = expect.map(|place| {
-            place.map(|(endpoint, token)| Place {
+        let found = claim_source(claims.as_object().unwrap(), "groups");
+        let expect = expect.map(|claim_source| {
+            claim_source.map(|(endpoint, token)| ClaimSource {
                 endpoint: endpoint.to_owned(),
                 access_token: token.map(str::to_owned),
             })

@@ -9,7 +9,7 @@ use k8s_openapi::api::networking::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::endpoints::{Endpoint, Place, State};
+use crate::endpoints::{Endpoint, Locality, State};
 
 type Labels = BTreeMap<String, String>;
 
@@ -50,7 +50,7 @@ impl World {
         if client.addresses == server.addresses {
             return true;
         }
-        let is_judged = |it: &Someone| it.is_pod() && it.endpoint.place == Place::Here;
+        let is_judged = |it: &Someone| it.is_pod() && it.endpoint.locality == Locality::Here;
         let says = |wanted: &str, pod: &Endpoint, peer: &Someone| {
             let specs: Vec<&NetworkPolicySpec> =
                 self.selecting(pod).filter(|spec| is_about(spec, wanted)).collect();

@@ -11,7 +11,7 @@ use super::rules::Table;
 use super::saved::Saved;
 
 /// Where programs are that `PATH` does not lead to.
-const PLACES: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"];
+const FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"];
 /// What the host has chosen, and what it may have beside: in a kernel without the one, the other works.
 const VARIANTS: [&str; 3] = ["", "-legacy", "-nft"];
 /// How long a program waits for another that changes rules, in seconds.
@@ -112,7 +112,7 @@ impl Iptables {
 /// The program of this name that has one to restore rules, too.
 fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = std::env::split_paths(&path).chain(PLACES.iter().map(PathBuf::from));
+    let folders = std::env::split_paths(&path).chain(FOLDERS.iter().map(PathBuf::from));
     let is_whole = |stem: &PathBuf| {
         ["", "-save", "-restore"].iter().all(|suffix| {
             let mut program = stem.clone().into_os_string();
@@ -120,7 +120,7 @@ fn installed(name: &str) -> Option<PathBuf> {
             Path::new(&program).is_file()
         })
     };
-    places.map(|place| place.join(name)).find(|stem| stem.is_absolute() && is_whole(stem))
+    folders.map(|folder| folder.join(name)).find(|stem| stem.is_absolute() && is_whole(stem))
 }
 
 fn run(mut command: Command, input: &str) -> sys::Result<String> {

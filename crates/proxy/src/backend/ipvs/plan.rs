@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use machinery::net::Family;
 use sys::netlink::ipset::Element;
-use sys::netlink::ipvs::{Place, Service};
+use sys::netlink::ipvs::{Service, VirtualAddress};
 
 use super::sets::Set;
 use crate::service_port::{External, Internal, Target};
@@ -32,7 +32,7 @@ struct Counts<T>(BTreeMap<T, usize>);
 /// All that is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
-    servers: BTreeMap<Place, Counts<Server>>,
+    servers: BTreeMap<VirtualAddress, Counts<Server>>,
     members: Counts<Member>,
     addresses: Counts<IpAddr>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
 /// What is different: what was and what is.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    pub(crate) servers: Vec<(Place, Option<Server>, Option<Server>)>,
+    pub(crate) servers: Vec<(VirtualAddress, Option<Server>, Option<Server>)>,
     pub(crate) members: Sides<Member>,
     pub(crate) addresses: Sides<IpAddr>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Sides<T> {
 /// What one row wants.
 #[derive(Debug, Default)]
 struct Wanted {
-    servers: Vec<(Place, Server)>,
+    servers: Vec<(VirtualAddress, Server)>,
     members: Vec<Member>,
     addresses: Vec<IpAddr>,
 }
@@ -107,8 +107,8 @@ impl Plan {
     }
 
     /// The virtual servers.
-    pub(crate) fn servers(&self) -> impl Iterator<Item = (Place, &Server)> {
-        self.servers.iter().filter_map(|(place, servers)| Some((*place, servers.0.keys().next()?)))
+    pub(crate) fn servers(&self) -> impl Iterator<Item = (VirtualAddress, &Server)> {
+        self.servers.iter().filter_map(|(vip, servers)| Some((*vip, servers.0.keys().next()?)))
     }
 
     /// What is in the sets.
@@ -126,16 +126,17 @@ impl Plan {
         let of = |part: &Part| part.rows.iter().map(|row| wanted(row, scope)).collect::<Vec<_>>();
         let (before, after) = (of(&difference.before), of(&difference.after));
         let all = || before.iter().chain(&after);
-        let places: BTreeSet<Place> = all().flat_map(|one| &one.servers).map(|(place, _)| *place).collect();
+        let vips: BTreeSet<VirtualAddress> =
+            all().flat_map(|one| &one.servers).map(|(vip, _)| *vip).collect();
         let members: BTreeSet<Member> = all().flat_map(|one| &one.members).copied().collect();
         let addresses: BTreeSet<IpAddr> = all().flat_map(|one| &one.addresses).copied().collect();
-        let server = |plan: &Self, place: &Place| plan.servers.get(place)?.0.keys().next().cloned();
-        let old: Vec<_> = places.iter().map(|place| server(self, place)).collect();
+        let server = |plan: &Self, vip: &VirtualAddress| plan.servers.get(vip)?.0.keys().next().cloned();
+        let old: Vec<_> = vips.iter().map(|vip| server(self, vip)).collect();
         let had: BTreeSet<Member> = members.iter().filter(|one| self.members.has(one)).copied().collect();
         let bound: BTreeSet<IpAddr> = addresses.iter().filter(|ip| self.addresses.has(ip)).copied().collect();
         before.iter().for_each(|one| self.count(one, -1));
         after.iter().for_each(|one| self.count(one, 1));
-        let servers = places.iter().zip(old).map(|(place, old)| (*place, old, server(self, place)));
+        let servers = vips.iter().zip(old).map(|(vip, old)| (*vip, old, server(self, vip)));
         Changes {
             servers: servers.filter(|(_, old, new)| old != new).collect(),
             members: Sides::of(&members, &had, |one| self.members.has(one)),
@@ -144,11 +145,11 @@ impl Plan {
     }
 
     fn count(&mut self, wanted: &Wanted, by: isize) {
-        for (place, server) in &wanted.servers {
-            let servers = self.servers.entry(*place).or_default();
+        for (vip, server) in &wanted.servers {
+            let servers = self.servers.entry(*vip).or_default();
             servers.count(server, by);
             if servers.0.is_empty() {
-                self.servers.remove(place);
+                self.servers.remove(vip);
             }
         }
         wanted.members.iter().for_each(|one| self.members.count(one, by));
@@ -165,12 +166,12 @@ impl<T: Ord + Copy> Sides<T> {
     }
 }
 
-fn place(row: &Row, ip: IpAddr, port: u16) -> Place {
-    Place { ip, protocol: row.port.protocol, port }
+fn vip(row: &Row, ip: IpAddr, port: u16) -> VirtualAddress {
+    VirtualAddress { ip, protocol: row.port.protocol, port }
 }
 
-fn at(place: Place) -> Element {
-    Element { ip: Some(place.ip), port: Some((place.protocol, place.port)), other: None }
+fn at(vip: VirtualAddress) -> Element {
+    Element { ip: Some(vip.ip), port: Some((vip.protocol, vip.port)), other: None }
 }
 
 fn wanted(row: &Row, scope: Scope<'_>) -> Wanted {
@@ -182,7 +183,7 @@ fn wanted(row: &Row, scope: Scope<'_>) -> Wanted {
     let targets: BTreeSet<&Target> = wanted.servers.iter().flat_map(|(_, server)| &server.to).collect();
     let loops = targets.into_iter().map(|(ip, port)| Element {
         other: Some((*ip, crate::bits(family))),
-        ..at(Place { ip: *ip, protocol: row.port.protocol, port: *port })
+        ..at(VirtualAddress { ip: *ip, protocol: row.port.protocol, port: *port })
     });
     let loops: Vec<Element> = loops.collect();
     loops.into_iter().for_each(|element| wanted.add(Set::LoopBack, family, element));
@@ -198,12 +199,12 @@ impl Wanted {
         self.members.push((set, family, element));
     }
 
-    fn add_server(&mut self, place: Place, row: &Row, to: &[Target], scope: Scope<'_>) {
+    fn add_server(&mut self, vip: VirtualAddress, row: &Row, to: &[Target], scope: Scope<'_>) {
         let scheduler = scope.options.scheduler.clone();
         let persistence_seconds =
             row.port.affinity.map(|stay| u32::try_from(stay.as_secs()).unwrap_or(u32::MAX));
         let service = Service { is_by_port: scheduler == "mh", scheduler, persistence_seconds };
-        self.servers.push((place, Server { service, to: to.iter().copied().collect() }));
+        self.servers.push((vip, Server { service, to: to.iter().copied().collect() }));
     }
 
     /// Without endpoints there is no virtual server, and the address refuses; but what this host answers at itself is
@@ -215,13 +216,13 @@ impl Wanted {
             if targets.is_empty() && scope.config.local_addresses.contains(ip) {
                 continue;
             }
-            let place = place(row, *ip, row.port.port);
+            let vip = vip(row, *ip, row.port.port);
             self.addresses.push(*ip);
             if !targets.is_empty() {
-                self.add_server(place, row, targets, scope);
-                self.add(Set::ClusterIp, row.port.family, at(place));
+                self.add_server(vip, row, targets, scope);
+                self.add(Set::ClusterIp, row.port.family, at(vip));
             } else if is_elsewhere {
-                self.add(Set::NoLocalInside, row.port.family, at(place));
+                self.add(Set::NoLocalInside, row.port.family, at(vip));
             }
         }
     }
@@ -239,7 +240,7 @@ impl Wanted {
             (&row.leads.balancer_ips, Set::LoadBalancer, Set::LoadBalancerLocal),
         ] {
             for ip in ips {
-                let place = place(row, *ip, row.port.port);
+                let vip = vip(row, *ip, row.port.port);
                 // An address of the pool is the host's when it is announced here, and only then.
                 if !(row.port.is_of_pool && set == Set::LoadBalancer) {
                     self.addresses.push(*ip);
@@ -247,29 +248,29 @@ impl Wanted {
                 if all.is_empty() {
                     continue;
                 }
-                self.add_server(place, row, to, scope);
+                self.add_server(vip, row, to, scope);
                 // As upstream: of load balancers' addresses one set has all, of others each has its own.
                 if set == Set::LoadBalancer || !is_local {
-                    self.add(set, family, at(place));
+                    self.add(set, family, at(vip));
                 }
                 if is_local {
-                    self.add(local_set, family, at(place));
+                    self.add(local_set, family, at(vip));
                 }
                 if is_elsewhere {
-                    self.add(Set::NoLocal, family, at(place));
+                    self.add(Set::NoLocal, family, at(vip));
                 }
                 if set == Set::LoadBalancer {
-                    self.add_ranges(row, place, scope);
+                    self.add_ranges(row, vip, scope);
                 }
             }
         }
         let Some(port) = row.leads.node_port.filter(|_| !all.is_empty()) else { return };
         let (set, local_set) = Set::of_node_ports(row.port.protocol);
         for ip in scope.node_addresses.iter().filter(|ip| Family::of(**ip) == family) {
-            let place = place(row, *ip, port);
-            self.add_server(place, row, to, scope);
+            let vip = vip(row, *ip, port);
+            self.add_server(vip, row, to, scope);
             let element = match set {
-                Set::NodePortSctp => at(place),
+                Set::NodePortSctp => at(vip),
                 _ => Element { port: Some((0, port)), ..Element::default() },
             };
             self.add(set, family, element);
@@ -277,24 +278,24 @@ impl Wanted {
                 self.add(local_set, family, element);
             }
             if is_elsewhere {
-                self.add(Set::NoLocal, family, at(place));
+                self.add(Set::NoLocal, family, at(vip));
             }
         }
     }
 
     /// Who may reach a load balancer's address. The host does from the address itself, if its own is one of those that may.
-    fn add_ranges(&mut self, row: &Row, place: Place, scope: Scope<'_>) {
+    fn add_ranges(&mut self, row: &Row, vip: VirtualAddress, scope: Scope<'_>) {
         let Some(ranges) = &row.port.source_ranges else { return };
         let family = row.port.family;
-        self.add(Set::LoadBalancerFirewall, family, at(place));
+        self.add(Set::LoadBalancerFirewall, family, at(vip));
         for range in ranges {
             let other = Some((range.network().address(), range.bits()));
-            self.add(Set::SourceCidr, family, Element { other, ..at(place) });
+            self.add(Set::SourceCidr, family, Element { other, ..at(vip) });
         }
         let own = scope.config.node_ip(family);
         if own.is_some_and(|own| ranges.iter().any(|range| range.contains(own))) {
-            let other = Some((place.ip, crate::bits(family)));
-            self.add(Set::SourceIp, family, Element { other, ..at(place) });
+            let other = Some((vip.ip, crate::bits(family)));
+            self.add(Set::SourceIp, family, Element { other, ..at(vip) });
         }
     }
 }

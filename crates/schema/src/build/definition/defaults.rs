@@ -10,7 +10,7 @@ use crate::build::Source;
 use crate::build::props::Props;
 use crate::rows::{Schemas, Type};
 use crate::rules::violation::Violation;
-use crate::rules::{Place, Rules};
+use crate::rules::{Location, Rules};
 use crate::walk::path::{Path, Style};
 use crate::walk::validate::{report::Report, value_at};
 
@@ -73,11 +73,11 @@ type Visit<'v> = dyn FnMut(Default<'_>, Path<'_>) + 'v;
 
 fn each(arena: &Schemas, source: &Source<'_>, props: &Props, visit: &mut Visit<'_>) {
     let Some(kind) = arena.kind(source.group, source.version, source.kind) else { return };
-    let rules = arena.rules(Place::Root(kind.index));
+    let rules = arena.rules(Location::Root(kind.index));
     below(arena, (props, Type::Message(kind.index), rules), Path::Base(source.path), visit);
 }
 
-/// The default of a place and of all below it; schemas of maps' values are left out as upstream leaves them.
+/// The default of a location and of all below it; schemas of maps' values are left out as upstream leaves them.
 fn below(
     arena: &Schemas,
     (props, ty, rules): (&Props, Type, Option<&Rules>),
@@ -90,7 +90,7 @@ fn below(
     match ty {
         Type::List(index) => {
             if let Some(item) = props.item() {
-                let rules = arena.rules(Place::Item(index));
+                let rules = arena.rules(Location::Item(index));
                 below(arena, (item, arena.item(index), rules), Path::Field(&path, "items"), visit);
             }
         }
@@ -99,7 +99,7 @@ fn below(
             let properties = Path::Field(&path, "properties");
             for (name, property) in &props.properties {
                 let Some((at, field)) = schema.message.field(name) else { continue };
-                let rules = u16::try_from(at).ok().and_then(|at| arena.rules(Place::Field(index, at)));
+                let rules = u16::try_from(at).ok().and_then(|at| arena.rules(Location::Field(index, at)));
                 below(arena, (property, field.ty, rules), Path::Key(&properties, name), visit);
             }
         }

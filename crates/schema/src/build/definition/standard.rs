@@ -11,7 +11,7 @@ pub(super) const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "o
 
 /// Where in the object a schema stands.
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     is_root: bool,
     is_metadata: bool,
     /// Why a default is not allowed; empty where it is.
@@ -19,8 +19,8 @@ struct Place {
 }
 
 pub(super) fn check(props: &Props, kept: Kept, path: Path<'_>, found: &mut Report) {
-    let place = Place { is_root: true, is_metadata: false, no_default: "" };
-    Walk { kept, found }.schema(props, place, path);
+    let position = Position { is_root: true, is_metadata: false, no_default: "" };
+    Walk { kept, found }.schema(props, position, path);
 }
 
 struct Walk<'f> {
@@ -29,15 +29,15 @@ struct Walk<'f> {
 }
 
 impl Walk<'_> {
-    fn schema(&mut self, props: &Props, place: Place, path: Path<'_>) {
-        self.standard(props, place, path);
-        let inner = Place { is_root: false, ..place };
+    fn schema(&mut self, props: &Props, position: Position, path: Path<'_>) {
+        self.standard(props, position, path);
+        let inner = Position { is_root: false, ..position };
         if props.unique_items {
             let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
             self.found.forbidden(Path::Field(&path, "uniqueItems"), why);
         }
         self.additional(props, inner, path);
-        self.properties(props, place, path);
+        self.properties(props, position, path);
         if let Some(not) = &props.not {
             self.schema(not, inner, Path::Field(&path, "not"));
         }
@@ -61,13 +61,13 @@ impl Walk<'_> {
     }
 
     /// Types, defaults, and what is not supported at all.
-    fn standard(&mut self, props: &Props, place: Place, path: Path<'_>) {
+    fn standard(&mut self, props: &Props, position: Position, path: Path<'_>) {
         let child = |name| Path::Field(&path, name);
         if !self.kept.types && !props.ty.is_empty() && !TYPES.contains(&&*props.ty) {
             self.found.not_supported(child("type"), &props.ty, &TYPES);
         }
-        if props.default.is_some() && !place.no_default.is_empty() {
-            self.found.forbidden(child("default"), &format!("must not be set {}", place.no_default));
+        if props.default.is_some() && !position.no_default.is_empty() {
+            self.found.forbidden(child("default"), &format!("must not be set {}", position.no_default));
         }
         for (is_used, name) in [
             (!props.id.is_empty(), "id"),
@@ -88,13 +88,13 @@ impl Walk<'_> {
         if props.items == Some(Items::Several) {
             self.found.forbidden(child("items"), "items must be a schema object and not an array");
         }
-        if place.is_metadata && props.embedded {
+        if position.is_metadata && props.embedded {
             let at = child("x-kubernetes-embedded-resource");
             self.found.forbidden(at, "must not be used inside of resource meta");
         }
     }
 
-    fn additional(&mut self, props: &Props, inner: Place, path: Path<'_>) {
+    fn additional(&mut self, props: &Props, inner: Position, path: Path<'_>) {
         let at = Path::Field(&path, "additionalProperties");
         let is_closed = !matches!(props.additional_properties, None | Some(Additional::Allowed(true)));
         if is_closed && !props.properties.is_empty() {
@@ -106,12 +106,12 @@ impl Walk<'_> {
             } else {
                 inner.no_default
             };
-            self.schema(values, Place { no_default, ..inner }, at);
+            self.schema(values, Position { no_default, ..inner }, at);
         }
     }
 
-    fn properties(&mut self, props: &Props, place: Place, path: Path<'_>) {
-        let is_resource = place.is_root || props.embedded;
+    fn properties(&mut self, props: &Props, position: Position, path: Path<'_>) {
+        let is_resource = position.is_root || props.embedded;
         let at = Path::Field(&path, "properties");
         for (name, property) in &props.properties {
             let top = match &**name {
@@ -120,10 +120,10 @@ impl Walk<'_> {
                 "apiVersion" => "in top-level apiVersion",
                 _ => "",
             };
-            let is_metadata = place.is_metadata || (is_resource && !top.is_empty());
-            let no_default = if place.is_root && !top.is_empty() { top } else { place.no_default };
-            let place = Place { is_root: false, is_metadata, no_default };
-            self.schema(property, place, Path::Key(&at, name));
+            let is_metadata = position.is_metadata || (is_resource && !top.is_empty());
+            let no_default = if position.is_root && !top.is_empty() { top } else { position.no_default };
+            let position = Position { is_root: false, is_metadata, no_default };
+            self.schema(property, position, Path::Key(&at, name));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The place at which an operation of a JSON patch is at work: an object or a list, and a key in it.
+//! The target of a JSON pointer, at which an operation of a JSON patch is at work: an object or a list, and a key in it.
 
 use serde_json::{Map, Value};
 
-/// A field of an object or a place in a list, whether something is there or not.
+/// A field of an object or an index of a list, whether something is there or not.
 pub(super) struct Target<'a> {
     container: Container<'a>,
     key: String,
@@ -13,7 +13,7 @@ enum Container<'a> {
     List(&'a mut Vec<Value>),
 }
 
-/// The place that a path leads to; `None` if what it should be in is not there. What is before the first slash does not
+/// The target that a path leads to; `None` if what it should be in is not there. What is before the first slash does not
 /// count.
 pub(super) fn find<'a>(target: &'a mut Value, path: &str) -> Option<Target<'a>> {
     let mut parts = path.split('/').skip(1).map(decoded);
@@ -110,15 +110,15 @@ impl Target<'_> {
     }
 }
 
-/// A place in a list of this length; below zero it is counted from the end.
+/// An index of a list of this length; below zero it is counted from the end.
 fn index(key: &str, length: usize) -> Result<usize, String> {
     let wanted = number(key)?;
-    let place = match usize::try_from(wanted) {
-        Ok(place) => Some(place),
+    let index = match usize::try_from(wanted) {
+        Ok(index) => Some(index),
         Err(_) => usize::try_from(wanted.unsigned_abs()).ok().and_then(|back| length.checked_sub(back)),
     };
     let beyond = || format!("Unable to access invalid index: {wanted}: invalid index referenced");
-    place.filter(|place| *place < length).ok_or_else(beyond)
+    index.filter(|index| *index < length).ok_or_else(beyond)
 }
 
 /// A number as Go's `strconv.Atoi` reads it.

@@ -8,10 +8,10 @@ use crate::Object;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The places of a list's elements by the text of their key.
+/// The positions of a list's elements by the text of their key.
 #[derive(Default)]
 pub(super) struct Order {
-    places: BTreeMap<String, usize>,
+    positions: BTreeMap<String, usize>,
     length: usize,
 }
 
@@ -25,13 +25,13 @@ impl Order {
         Ok(order)
     }
 
-    pub(super) fn place(&self, name: &str) -> Option<usize> {
-        self.places.get(name).copied()
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        self.positions.get(name).copied()
     }
 
     pub(super) fn push(&mut self, name: String) {
         let at = self.length;
-        self.places.entry(name).or_insert(at);
+        self.positions.entry(name).or_insert(at);
         self.length += 1;
     }
 
@@ -39,22 +39,22 @@ impl Order {
     pub(super) fn check(&self, items: &[Value], key: &str) -> Result<(), PatchError> {
         let mut last = None;
         for item in items.iter().filter(|item| item.get(PATCH).is_none()) {
-            let place = self.place(&name_of(item, key)?);
-            if self.length > 0 && (place.is_none() || place < last) {
+            let position = self.position(&name_of(item, key)?);
+            if self.length > 0 && (position.is_none() || position < last) {
                 return Err(PatchError::Malformed(format!(
                     "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
                     go_list(items),
                     self.names()
                 )));
             }
-            last = place;
+            last = position;
         }
         Ok(())
     }
 
     fn names(&self) -> String {
-        let mut names: Vec<(&String, &usize)> = self.places.iter().collect();
-        names.sort_by_key(|(_, place)| **place);
+        let mut names: Vec<(&String, &usize)> = self.positions.iter().collect();
+        names.sort_by_key(|(_, position)| **position);
         format!("[{}]", names.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" "))
     }
 }
@@ -162,18 +162,19 @@ pub(super) fn sort(
     let (mut named, mut others) = (Vec::new(), Vec::new());
     for item in items {
         let name = name_of(&item, key)?;
-        let place = server.place(&name);
-        match wanted.place(&name) {
-            Some(at) => named.push((at, place, item)),
-            None => others.push((place, item)),
+        let position = server.position(&name);
+        match wanted.position(&name) {
+            Some(at) => named.push((at, position, item)),
+            None => others.push((position, item)),
         }
     }
     named.sort_by_key(|(at, ..)| *at);
-    others.sort_by_key(|(place, _)| place.unwrap_or(usize::MAX));
+    others.sort_by_key(|(position, _)| position.unwrap_or(usize::MAX));
     let mut sorted = Vec::with_capacity(named.len() + others.len());
     let mut others = others.into_iter().peekable();
-    for (_, place, item) in named {
-        let before = |other: &(Option<usize>, Value)| matches!((other.0, place), (Some(l), Some(r)) if l < r);
+    for (_, position, item) in named {
+        let before =
+            |other: &(Option<usize>, Value)| matches!((other.0, position), (Some(l), Some(r)) if l < r);
         while let Some((_, other)) = others.next_if(before) {
             sorted.push(other);
         }

@@ -12,16 +12,16 @@ fn node_addresses() -> BTreeSet<IpAddr> {
 /// What the changes have made so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Made {
-    servers: BTreeMap<Place, Server>,
+    servers: BTreeMap<VirtualAddress, Server>,
     members: BTreeSet<Member>,
     addresses: BTreeSet<IpAddr>,
 }
 
 impl Made {
     fn take(&mut self, changes: Changes) {
-        for (place, old, new) in changes.servers {
-            assert_eq!(self.servers.remove(&place), old, "{place}");
-            self.servers.extend(new.map(|new| (place, new)));
+        for (vip, old, new) in changes.servers {
+            assert_eq!(self.servers.remove(&vip), old, "{vip}");
+            self.servers.extend(new.map(|new| (vip, new)));
         }
         changes.members.gone.iter().for_each(|one| assert!(self.members.remove(one), "{one:?}"));
         changes.members.new.iter().for_each(|one| assert!(self.members.insert(*one), "{one:?}"));
@@ -31,7 +31,7 @@ impl Made {
 
     fn of(plan: &Plan) -> Self {
         Self {
-            servers: plan.servers().map(|(place, server)| (place, server.clone())).collect(),
+            servers: plan.servers().map(|(vip, server)| (vip, server.clone())).collect(),
             members: plan.members().copied().collect(),
             addresses: plan.addresses().collect(),
         }
@@ -80,12 +80,12 @@ fn check(what: &str, spec: &str, endpoints: &str, expect: &[&str]) {
     let plan = Plan::of(&services.whole(), scope);
     let mut found: Vec<String> = plan
         .servers()
-        .map(|(place, server)| {
+        .map(|(vip, server)| {
             assert!(server.service.is_by_port, "of `mh`");
             let to: Vec<String> = server.to.iter().map(|(ip, port)| format!("{ip}:{port}")).collect();
             let stays =
                 server.service.persistence_seconds.map_or(String::new(), |seconds| format!(" {seconds}s"));
-            format!("{}:{} -> {}{stays}", place.ip, place.port, to.join(" "))
+            format!("{}:{} -> {}{stays}", vip.ip, vip.port, to.join(" "))
         })
         .collect();
     found.extend(plan.members().filter(|(set, ..)| *set != Set::LoopBack).map(|(set, family, element)| {

@@ -113,10 +113,10 @@ fn state() -> String {
     }
     // Not by /proc, which leaves out some where several namespaces have some.
     if let Ok(mut ipvs) = Ipvs::open() {
-        for (place, service) in ipvs.services().unwrap() {
-            lines.push(format!("{place} {service:?}"));
-            let all = ipvs.destinations(place).unwrap();
-            lines.extend(all.iter().map(|to| format!("{place} -> {}:{} {}", to.ip, to.port, to.weight)));
+        for (vip, service) in ipvs.services().unwrap() {
+            lines.push(format!("{vip} {service:?}"));
+            let all = ipvs.destinations(vip).unwrap();
+            lines.extend(all.iter().map(|to| format!("{vip} -> {}:{} {}", to.ip, to.port, to.weight)));
         }
     }
     lines.sort();
