@@ -42,7 +42,7 @@ impl Filter {
     /// 400 when a selector cannot be read or names a field that the kind does not offer.
     pub fn of(kind: &Kind, info: &ResourceInfo, query: &Query) -> Result<Self> {
         let labels = labels::Selector::parse(query.get("labelSelector").unwrap_or_default())
-            .map_err(|failure| Error::bad_request(format!("unable to parse requirement: {failure}")))?;
+            .map_err(|failure| Error::bad_request(failure.to_string()))?;
         let field_text = query.get("fieldSelector").unwrap_or_default();
         let fields =
             fields::Selector::parse(field_text).map_err(|failure| Error::bad_request(failure.to_string()))?;

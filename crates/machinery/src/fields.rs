@@ -35,6 +35,9 @@ pub enum ParseError {
     /// A backslash stands before something other than `\`, `,` or `=`.
     #[error("invalid field selector: invalid escape sequence: {0}")]
     Escape(String),
+    /// A `=` stands in a value without a backslash; upstream tells its number.
+    #[error("invalid field selector: unescaped character in value: {}", u32::from(*.0))]
+    Unescaped(char),
 }
 
 impl Selector {
@@ -44,7 +47,10 @@ impl Selector {
     /// When a term has no operator or an escape is unknown.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut terms = Vec::new();
-        for part in split_terms(text) {
+        let mut parts = split_terms(text);
+        // As upstream does, so that of several errors the same one is told.
+        parts.sort_unstable();
+        for part in parts {
             if part.is_empty() {
                 continue;
             }
@@ -115,12 +121,15 @@ fn unescape(value: &str) -> Result<String, ParseError> {
                     )));
                 }
             },
-            '=' => return Err(ParseError::Escape("unescaped character in value: =".to_owned())),
+            '=' => return Err(ParseError::Unescaped(c)),
             c => out.push(c),
         }
     }
     Ok(out)
 }
+
+#[cfg(test)]
+mod upstream;
 
 #[cfg(test)]
 mod tests {

@@ -43,7 +43,7 @@ pub enum Operator {
 
 /// A selector that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unable to parse requirement: {0}")]
+#[error("{0}")]
 pub struct ParseError(String);
 
 impl Selector {
@@ -63,9 +63,6 @@ impl Selector {
     /// Names the first place that cannot be read, or the first key or value that breaks a rule.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut requirements = Parser { tokens: lex(text), next: 0 }.requirements()?;
-        for requirement in &requirements {
-            check(requirement)?;
-        }
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(Self { requirements, is_nothing: false })
     }
@@ -188,28 +185,43 @@ fn expression_requirement(expression: &Value) -> Result<Requirement, ParseError>
     Ok(Requirement { key, operator })
 }
 
-fn check(requirement: &Requirement) -> Result<(), ParseError> {
-    let key = &requirement.key;
-    if let Some(error) = names::qualified_name(key).first() {
-        return Err(ParseError(format!("key: Invalid value: {}: {error}", crate::field::quote(key))));
+/// The texts name no field for a key: upstream gives none either.
+fn check_key(key: &str) -> Result<(), ParseError> {
+    let broken = names::qualified_name(key);
+    if broken.is_empty() {
+        return Ok(());
     }
-    if let Operator::In(values) | Operator::NotIn(values) = &requirement.operator {
-        for (i, value) in values.iter().enumerate() {
-            if let Some(error) = names::label_value(value).first() {
-                let value = crate::field::quote(value);
-                return Err(ParseError(format!("values[{i}][{key}]: Invalid value: {value}: {error}")));
-            }
-        }
+    let key = crate::field::quote(key);
+    Err(ParseError(format!("<nil>: Invalid value: {key}: {}", broken.join("; "))))
+}
+
+/// All that is wrong with a requirement's values.
+fn check_values(key: &str, values: &[String]) -> Vec<String> {
+    let rows = values.iter().enumerate().map(|(i, value)| (i, value, names::label_value(value)));
+    let broken = rows.filter(|(.., broken)| !broken.is_empty());
+    let texts = broken.map(|(i, value, broken)| {
+        let value = crate::field::quote(value);
+        format!("values[{i}][{key}]: Invalid value: {value}: {}", broken.join("; "))
+    });
+    texts.collect()
+}
+
+/// One error, or a list of them. Source: `Aggregate.Error`.
+fn together(errors: &[String]) -> Result<(), ParseError> {
+    match errors {
+        [] => Ok(()),
+        [only] => Err(ParseError(only.clone())),
+        many => Err(ParseError(format!("[{}]", many.join(", ")))),
     }
-    Ok(())
 }
 
 fn lex(text: &str) -> Vec<String> {
     const SYMBOLS: &str = "()!,=<>";
+    let is_space = |c: &char| matches!(c, ' ' | '\t' | '\r' | '\n');
     let mut tokens: Vec<String> = Vec::new();
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        if c.is_whitespace() {
+        if is_space(&c) {
             continue;
         }
         let mut token = String::from(c);
@@ -218,7 +230,7 @@ fn lex(text: &str) -> Vec<String> {
                 token.extend(chars.next());
             }
         } else {
-            while let Some(c) = chars.next_if(|c| !c.is_whitespace() && !SYMBOLS.contains(*c)) {
+            while let Some(c) = chars.next_if(|c| !is_space(c) && !SYMBOLS.contains(*c)) {
                 token.push(c);
             }
         }
@@ -256,7 +268,11 @@ impl Parser {
                     "found '{start}', expected: !, identifier, or 'end of string'"
                 )));
             }
-            requirements.push(self.requirement()?);
+            let requirement = self.requirement();
+            requirements.push(
+                requirement
+                    .map_err(|ParseError(why)| ParseError(format!("unable to parse requirement: {why}")))?,
+            );
             match self.take().as_str() {
                 "" => break,
                 "," if Self::is_identifier(self.peek()) || self.peek() == "!" => {}
@@ -283,6 +299,7 @@ impl Parser {
         if !Self::is_identifier(&key) {
             return Err(ParseError(format!("found '{key}', expected: identifier")));
         }
+        check_key(&key)?;
         if is_negated {
             return Ok(Requirement { key, operator: Operator::DoesNotExist });
         }
@@ -300,6 +317,9 @@ impl Parser {
                 return Err(ParseError(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")));
             }
         };
+        if let Operator::In(values) | Operator::NotIn(values) = &operator {
+            together(&check_values(&key, values))?;
+        }
         Ok(Requirement { key, operator })
     }
 
@@ -313,10 +333,12 @@ impl Parser {
 
     fn bound(&mut self, key: &str) -> Result<i64, ParseError> {
         let value = self.exact_value()?;
-        value.parse().map_err(|_| {
-            ParseError(format!(
-                "values[0][{key}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"
-            ))
+        value.parse().or_else(|_| {
+            let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+            let mut errors =
+                vec![format!("values[0]: Invalid value: {}: {why}", crate::field::quote(&value))];
+            errors.extend(check_values(key, std::slice::from_ref(&value)));
+            together(&errors).map(|()| 0)
         })
     }
 
@@ -325,9 +347,13 @@ impl Parser {
         if open != "(" {
             return Err(ParseError(format!("found '{open}' expected: '('")));
         }
+        if !Self::is_identifier(self.peek()) && !matches!(self.peek(), "," | ")") {
+            return Err(ParseError(format!("found '{}', expected: ',', ')' or identifier", self.peek())));
+        }
         let mut values = Vec::new();
         loop {
-            if Self::is_identifier(self.peek()) {
+            let is_named = Self::is_identifier(self.peek());
+            if is_named {
                 values.push(self.take());
             } else if matches!(self.peek(), "," | ")") {
                 // A missing value stands for the empty one, also upstream.
@@ -337,7 +363,8 @@ impl Parser {
                 "," => {}
                 ")" => break,
                 other => {
-                    return Err(ParseError(format!("found '{other}', expected: ',', ')' or identifier")));
+                    let expected = if is_named { "',' or ')'" } else { "',', or identifier" };
+                    return Err(ParseError(format!("found '{other}', expected: {expected}")));
                 }
             }
         }
@@ -346,6 +373,9 @@ impl Parser {
         Ok(values)
     }
 }
+
+#[cfg(test)]
+mod upstream;
 
 #[cfg(test)]
 mod tests {
@@ -375,9 +405,9 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named() {
         for (text, error) in [
-            ("a=b=c", "unable to parse requirement: found '=', expected: ',' or 'end of string'"),
-            ("a,", "unable to parse requirement: found '', expected: identifier after ','"),
-            ("=a", "unable to parse requirement: found '=', expected: !, identifier, or 'end of string'"),
+            ("a=b=c", "found '=', expected: ',' or 'end of string'"),
+            ("a,", "found '', expected: identifier after ','"),
+            ("=a", "found '=', expected: !, identifier, or 'end of string'"),
         ] {
             assert_eq!(Selector::parse(text).unwrap_err().to_string(), error);
         }

@@ -30,6 +30,11 @@ fn too_long(bytes_max: usize) -> String {
     format!("must be no more than {bytes_max} characters")
 }
 
+/// The same of a label's key or value. Source: `pkg/api/validate/content`, which has another word for it.
+fn too_long_bytes(bytes_max: usize) -> String {
+    format!("must be no more than {bytes_max} bytes")
+}
+
 fn is_lower_or_digit(b: u8) -> bool {
     b.is_ascii_lowercase() || b.is_ascii_digit()
 }
@@ -75,6 +80,10 @@ fn is_subdomain(text: &str) -> bool {
 
 /// A DNS-1123 subdomain, the rule for most objects' names.
 pub fn dns1123_subdomain(text: &str) -> Vec<String> {
+    subdomain(text, too_long)
+}
+
+fn subdomain(text: &str, too_long: fn(usize) -> String) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > SUBDOMAIN_BYTES_MAX {
         errors.push(too_long(SUBDOMAIN_BYTES_MAX));
@@ -122,7 +131,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
         None => text,
         Some((_, rest)) if rest.contains('/') => {
             let text = format!(
-                "a qualified name {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
                 regex_error(QUALIFIED_TEXT, QUALIFIED, &["MyName", "my.name", "123-abc"])
             );
             return vec![text];
@@ -131,7 +140,8 @@ pub fn qualified_name(text: &str) -> Vec<String> {
             if prefix.is_empty() {
                 errors.push("prefix part must be non-empty".to_owned());
             } else {
-                errors.extend(dns1123_subdomain(prefix).into_iter().map(|e| format!("prefix part {e}")));
+                let broken = subdomain(prefix, too_long_bytes);
+                errors.extend(broken.into_iter().map(|error| format!("prefix part {error}")));
             }
             name
         }
@@ -139,7 +149,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
     if name.is_empty() {
         errors.push("name part must be non-empty".to_owned());
     } else if name.len() > LABEL_BYTES_MAX {
-        errors.push(format!("name part {}", too_long(LABEL_BYTES_MAX)));
+        errors.push(format!("name part {}", too_long_bytes(LABEL_BYTES_MAX)));
     }
     if !is_qualified_part(name) {
         errors.push(format!(
@@ -154,7 +164,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
 pub fn label_value(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > LABEL_BYTES_MAX {
-        errors.push(too_long(LABEL_BYTES_MAX));
+        errors.push(too_long_bytes(LABEL_BYTES_MAX));
     }
     if !text.is_empty() && !is_qualified_part(text) {
         errors.push(regex_error(
@@ -265,6 +275,9 @@ pub fn masked_prefix(name: &str) -> String {
         None => name.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod upstream;
 
 #[cfg(test)]
 mod tests {

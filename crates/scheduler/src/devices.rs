@@ -19,7 +19,9 @@ use controller::informer::Change;
 use controller::pod::Pod;
 use controller::resource_claim::{self, is_allocated, of_pod};
 use expressions::device::Selectors;
-use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::resource::v1::{
+    AllocationResult, DeviceClass, ResourceClaim, ResourceSlice, ResourceSliceSpec,
+};
 
 use crate::storage::{ByKey, apply};
 
@@ -138,6 +140,13 @@ impl Devices {
         names.filter_map(|name| self.slices.get(name))
     }
 
+    /// The generations of all slices of the pool that this slice is of, whatever Node they are for.
+    fn generations(&self, slice: &ResourceSliceSpec) -> impl Iterator<Item = i64> {
+        let all = self.slices.values().map(|other| &other.spec);
+        let own = all.filter(move |other| other.driver == slice.driver && other.pool.name == slice.pool.name);
+        own.map(|other| other.pool.generation)
+    }
+
     /// The Pod's claims, each there and good for it.
     ///
     /// # Errors
@@ -210,3 +219,5 @@ fn is_newer(one: &ResourceClaim, other: &ResourceClaim) -> bool {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upstream;

@@ -1,6 +1,9 @@
-//! The volume that a claim gets: of those that fit, one that was made for it, or else the smallest.
+//! The volume that a claim gets: of those that fit, one that was made for it, or else the smallest; of all that there are,
+//! the smallest of those with the fewest access modes.
 //!
-//! Source: `FindMatchingVolume`, `component-helpers/storage/volume`.
+//! Upstream's binder goes through the sets of access modes one after the other, and takes another volume before one that
+//! was made for the claim if that has more modes; here it comes first.
+//! Source: `FindMatchingVolume`, `component-helpers/storage/volume`; `persistentVolumeOrderedIndex`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,33 +33,41 @@ pub fn find<'a>(
     search: Search<'_>,
 ) -> Option<&'a Arc<PersistentVolume>> {
     let wanted = requested(claim);
-    let mut smallest: Option<&Arc<PersistentVolume>> = None;
+    let is_near = |volume: &PersistentVolume| match search {
+        Search::On(labels) => affinity::reaches(volume, labels),
+        // A binder knows volumes by their modes.
+        Search::All | Search::SetAside => has_modes(claim, volume),
+    };
+    let rank = |volume: &PersistentVolume| match search {
+        Search::On(_) => (0, capacity(volume)),
+        Search::All | Search::SetAside => (modes(volume).len(), capacity(volume)),
+    };
+    let mut best: Option<&Arc<PersistentVolume>> = None;
     for volume in volumes {
         let is_gone = volume.metadata.deletion_timestamp.is_some();
-        if is_gone || volume_mode(volume) != claim_mode(claim) || !has_same_attributes(claim, volume) {
-            continue;
-        }
-        if let Search::On(labels) = search
-            && !affinity::reaches(volume, labels)
-        {
+        let is_small = capacity(volume) < wanted;
+        let is_other = volume_mode(volume) != claim_mode(claim) || !has_same_attributes(claim, volume);
+        if is_gone || is_small || is_other {
             continue;
         }
         if is_for(volume, claim) {
-            if capacity(volume) >= wanted {
-                return Some(volume);
+            match search {
+                // One that the Node cannot reach is no reason to take another.
+                Search::On(_) => return is_near(volume).then_some(volume),
+                Search::All | Search::SetAside if is_near(volume) => return Some(volume),
+                Search::All | Search::SetAside => continue,
             }
-            continue;
         }
         let is_free = claim_ref(volume).is_none() && phase(volume) == "Available";
         let is_closed = matches!(search, Search::SetAside);
         if is_closed || !is_free || why_not(claim, volume).is_some() || !is_selected(claim, volume) {
             continue;
         }
-        if smallest.is_none_or(|found| capacity(volume) < capacity(found)) {
-            smallest = Some(volume);
+        if is_near(volume) && best.is_none_or(|found| rank(volume) < rank(found)) {
+            best = Some(volume);
         }
     }
-    smallest
+    best
 }
 
 /// The reason why a claim cannot have the volume that it names; `None` if it can.
@@ -85,8 +96,11 @@ fn is_selected(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool
 
 fn has_modes(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     let wanted = claim.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
-    let given = volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
-    wanted.iter().all(|mode| given.contains(mode))
+    wanted.iter().all(|mode| modes(volume).contains(mode))
+}
+
+fn modes(volume: &PersistentVolume) -> &[String] {
+    volume.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default()
 }
 
 fn has_same_attributes(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
@@ -99,6 +113,9 @@ fn has_same_attributes(claim: &PersistentVolumeClaim, volume: &PersistentVolume)
 pub fn phase(volume: &PersistentVolume) -> &str {
     volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod upstream;
 
 #[cfg(test)]
 mod tests {

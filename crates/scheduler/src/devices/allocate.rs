@@ -37,8 +37,7 @@ pub fn allocate(
     claims: &[Arc<ResourceClaim>],
     node: &Node,
 ) -> Result<Vec<AllocationResult>, Refused> {
-    let name = node.metadata.name.as_deref().unwrap_or_default();
-    let pools = pools::gather(devices.slices_near(name), node);
+    let pools = pools::gather(devices, node);
     let wanted = claims.iter().map(|claim| wanted(devices, claim, &pools));
     let wanted = wanted.collect::<Result<Vec<_>, _>>().map_err(Refused::Everywhere)?;
     let found = Search::new(&wanted, &pools, taken, &devices.selectors).run();
@@ -86,6 +85,9 @@ fn alternative<'a>(
     pools: &'a [Pool],
 ) -> Result<Alternative<'a>, String> {
     let place = format!("claim {}, request {name}", claim_key(wanted.claim));
+    if asked.class.is_empty() {
+        return Err(format!("{place}: missing device class name (unsupported request type?)"));
+    }
     let class = devices.class(asked.class).ok_or_else(|| {
         let class = asked.class;
         format!("{place}: could not retrieve device class {class}: deviceclass.resource.k8s.io \"{class}\" not found")
@@ -188,12 +190,6 @@ fn configuration(wanted: &Wanted<'_>, given: &[Given<'_>]) -> Vec<DeviceAllocati
                 requests: config.requests.clone(),
                 source: "FromClaim".to_owned(),
             });
-        }
-    }
-    // What is about all requests says so by naming none.
-    for config in &mut all {
-        if config.requests.as_ref().is_some_and(|requests| requests.len() == wanted.requests.len()) {
-            config.requests = None;
         }
     }
     all

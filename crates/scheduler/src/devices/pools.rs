@@ -1,7 +1,7 @@
 //! The pools of devices that a Node can reach, put together from slices.
 //!
 //! A pool has one generation: older slices are left over from an update. It is whole when there are as many slices as
-//! each of them says. Source: `GatherPools` of `k8s.io/dynamic-resource-allocation/structured`.
+//! each of them says, be they of other Nodes. Source: `GatherPools` of `k8s.io/dynamic-resource-allocation/structured`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use controller::placement::{self, Target};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
 
-use super::DeviceId;
+use super::{DeviceId, Devices};
 
 /// Slices that belong together.
 #[derive(Debug)]
@@ -58,9 +58,10 @@ impl Pool {
 }
 
 /// The pools of the slices that `node` can reach, in order of driver and name.
-pub(super) fn gather<'a>(slices: impl Iterator<Item = &'a Arc<ResourceSlice>>, node: &Node) -> Vec<Pool> {
-    let mut pools: BTreeMap<(&str, &str), Vec<&'a Arc<ResourceSlice>>> = BTreeMap::new();
-    for slice in slices.filter(|slice| reaches(slice, node)) {
+pub(super) fn gather(devices: &Devices, node: &Node) -> Vec<Pool> {
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let mut pools: BTreeMap<(&str, &str), Vec<&Arc<ResourceSlice>>> = BTreeMap::new();
+    for slice in devices.slices_near(name).filter(|slice| reaches(slice, node)) {
         let found = pools.entry((&slice.spec.driver, &slice.spec.pool.name)).or_default();
         let generation = found.first().map(|first| first.spec.pool.generation);
         if generation.is_some_and(|known| slice.spec.pool.generation < known) {
@@ -71,11 +72,11 @@ pub(super) fn gather<'a>(slices: impl Iterator<Item = &'a Arc<ResourceSlice>>, n
         }
         found.push(slice);
     }
-    let made = pools.into_iter().map(|((driver, name), slices)| {
+    let made = pools.into_iter().filter_map(|((driver, name), slices)| {
         let mut slices: Vec<_> = slices.into_iter().cloned().collect();
         slices.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
-        let flaw = flaw(&slices);
-        Pool { driver: driver.to_owned(), name: name.to_owned(), slices, flaw }
+        let flaw = flaw(&slices, devices)?;
+        Some(Pool { driver: driver.to_owned(), name: name.to_owned(), slices, flaw })
     });
     made.collect()
 }
@@ -97,12 +98,22 @@ fn reaches(slice: &ResourceSlice, node: &Node) -> bool {
         .is_some_and(|selector| placement::selects(selector, Target::from(&node.metadata)))
 }
 
-fn flaw(slices: &[Arc<ResourceSlice>]) -> Option<Flaw> {
-    let wanted = slices.first().map_or(0, |slice| slice.spec.pool.resource_slice_count);
-    if i64::try_from(slices.len()).ok() != Some(wanted) {
-        return Some(Flaw::Incomplete);
+/// What is wrong with a pool of which a Node can reach these slices; `None` if another generation takes its place.
+fn flaw(slices: &[Arc<ResourceSlice>], devices: &Devices) -> Option<Option<Flaw>> {
+    let first = slices.first()?;
+    let wanted = first.spec.pool.resource_slice_count;
+    let is_all = |count: usize| i64::try_from(count) == Ok(wanted);
+    if !is_all(slices.len()) {
+        let generations: Vec<i64> = devices.generations(&first.spec).collect();
+        let own = first.spec.pool.generation;
+        if generations.iter().any(|generation| *generation > own) {
+            return None;
+        }
+        if !is_all(generations.iter().filter(|generation| **generation == own).count()) {
+            return Some(Some(Flaw::Incomplete));
+        }
     }
     let mut names = BTreeSet::new();
-    let mut devices = slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten());
-    devices.any(|device| !names.insert(&device.name)).then_some(Flaw::Invalid)
+    let mut all = slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten());
+    Some(all.any(|device| !names.insert(&device.name)).then_some(Flaw::Invalid))
 }

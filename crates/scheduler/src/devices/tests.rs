@@ -225,7 +225,7 @@ fn allocations_say_where_their_devices_are_and_what_drivers_are_told() {
         "requests: [{{name: a, exactly: {{deviceClassName: gpu}}}}, {{name: b, exactly: {{deviceClassName: gpu}}}}], {config}"
     );
     let told = given("allNodes: true", &both)["devices"]["config"].to_string();
-    expect![[r#"[{"opaque":{"driver":"gpu.example.com","parameters":{"mode":"fast"}},"source":"FromClass"},{"opaque":{"driver":"gpu.example.com","parameters":{"x":1}},"requests":["a"],"source":"FromClaim"}]"#]]
+    expect![[r#"[{"opaque":{"driver":"gpu.example.com","parameters":{"mode":"fast"}},"requests":["a","b"],"source":"FromClass"},{"opaque":{"driver":"gpu.example.com","parameters":{"x":1}},"requests":["a"],"source":"FromClaim"}]"#]]
         .assert_eq(&told);
 }
 

@@ -97,7 +97,7 @@ fn selectors_are_about_the_object_before_and_after_and_errors_only_where_they_ma
     let asked = create(MAPS, "");
     let web = json!({"matchLabels": {"app": "web"}});
     let broken = json!({"matchExpressions": [{"key": "a", "operator": "Sideways"}]});
-    let wrong = "Internal error occurred: unable to parse requirement: \"Sideways\" is not a valid label selector operator";
+    let wrong = "Internal error occurred: \"Sideways\" is not a valid label selector operator";
     check(&kinds, json!({"objectSelector": web}), &asked, Ok("v1"));
     check(&kinds, json!({"objectSelector": {"matchLabels": {"app": "db"}}}), &asked, Ok(""));
     let unlabelled = Some(json!({"metadata": {"name": "a"}}));
