@@ -8,7 +8,6 @@ use controller::pod::Pod;
 use controller::resource_claim::{self, FINALIZER, is_allocated};
 use controller::{Action, ActionExecutor, EventType, Patch, cause};
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
-use kube::api::Api;
 use serde_json::json;
 
 use crate::devices::{PodClaims, claim_key};
@@ -58,7 +57,7 @@ async fn bind_one(
             Err(Failure::Conflict(why) | Failure::Other(why)) => return Err(why),
         }
         let (namespace, name) = key.split_once('/').unwrap_or_default();
-        let newest = Api::<ResourceClaim>::namespaced(client.clone(), namespace).get(name).await;
+        let newest = cause::get(client, namespace, name).await;
         claim = newest.map_err(|error| format!("get updated claim {key} after conflict: {error}"))?;
     }
 }

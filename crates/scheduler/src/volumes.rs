@@ -11,8 +11,6 @@ use controller::volume::{SELECTED_NODE, annotation, claim_ref, is_claim_bound, i
 use controller::{Action, Kind, cause};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::api::Api;
-use serde::de::DeserializeOwned;
 
 use crate::claims::TRIES_MAX;
 use crate::storage::{PodVolumes, Storage, claim_key};
@@ -27,14 +25,11 @@ pub(crate) const WAITING_MAX: usize = 8192;
 /// Why that cannot be any more, or what the API server said.
 pub(crate) async fn write(client: &kube::Client, pod_volumes: &PodVolumes) -> Result<(), String> {
     for (volume, claim) in &pod_volumes.bind {
-        let api = Api::<PersistentVolume>::all(client.clone());
-        keep(client, &api, volume, |volume| with_claim_ref(volume, claim)).await?;
+        keep(client, &**volume, |volume| with_claim_ref(volume, claim)).await?;
     }
     for claim in &pod_volumes.provision {
-        let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
-        let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
         let uid = claim.metadata.uid.as_deref();
-        keep(client, &api, claim, |claim| with_selected_node(claim, uid, &pod_volumes.node)).await?;
+        keep(client, &**claim, |claim| with_selected_node(claim, uid, &pod_volumes.node)).await?;
     }
     Ok(())
 }
@@ -75,23 +70,18 @@ fn with_selected_node(claim: &PersistentVolumeClaim, uid: Option<&str>, node: &s
     }
 }
 
-async fn keep<K: Kind + kube::Resource + DeserializeOwned + Clone + std::fmt::Debug>(
-    client: &kube::Client,
-    api: &Api<K>,
-    known: &K,
-    next: impl Fn(&K) -> Write,
-) -> Result<(), String> {
+async fn keep<K: Kind>(client: &kube::Client, known: &K, next: impl Fn(&K) -> Write) -> Result<(), String> {
     let mut newest: Option<K> = None;
     for _ in 0..TRIES_MAX {
         let object = newest.as_ref().unwrap_or(known);
         let Some(Action::Request(request)) = next(object)? else { return Ok(()) };
-        let name = request.name.clone();
         match cause::send::<K>(client, &request).await {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) => return Err(error.to_string()),
         }
-        newest = Some(api.get(&name).await.map_err(|error| error.to_string())?);
+        let found = cause::get(client, &request.namespace, &request.name).await;
+        newest = Some(found.map_err(|error| error.to_string())?);
     }
     Err("others changed the object whenever it was to be written".to_owned())
 }

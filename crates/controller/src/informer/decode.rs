@@ -21,6 +21,12 @@ pub trait Decode: Sized {
     fn decode(text: &str, transform: &Transform) -> Result<Self, serde_json::Error>;
 }
 
+impl Decode for serde_json::Value {
+    fn decode(text: &str, _: &Transform) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+}
+
 /// Makes a decoder of each of these types, by its `Deserialize`.
 #[macro_export]
 macro_rules! decoded {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::allocate::{Refused, allocate};
 use super::*;
-use crate::unread::parse;
+use crate::transform::parse;
 
 const A: &str = "driver-a";
 const B: &str = "driver-b";

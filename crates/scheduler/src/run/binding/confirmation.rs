@@ -6,8 +6,7 @@
 use std::time::Duration;
 
 use controller::pod::Pod;
-use controller::{Action, ActionExecutor, Undone};
-use kube::api::Api;
+use controller::{Action, ActionExecutor, Undone, cause};
 use serde_json::json;
 
 use super::super::{names, uid};
@@ -45,7 +44,6 @@ pub(super) async fn bind(
     node: &str,
 ) -> Result<(), String> {
     let (namespace, name) = names(pod);
-    let api = Api::<Pod>::namespaced(client.clone(), namespace);
     let mut undone = match executor.attempt(binding(pod, node)).await {
         Ok(()) => return Ok(()),
         Err(Undone::Refused(why)) => return Err(why),
@@ -55,7 +53,9 @@ pub(super) async fn bind(
     loop {
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LOOK_AFTER_MAX);
-        let Some(assignment) = assignment(api.get(name).await, uid(pod), node) else { continue };
+        let Some(assignment) = assignment(cause::get(client, namespace, name).await, uid(pod), node) else {
+            continue;
+        };
         if let Step::End(ended) = next(assignment, &undone) {
             return ended;
         }
