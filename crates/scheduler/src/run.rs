@@ -17,7 +17,7 @@ use base::{Clock, Random, Tasks};
 use controller::informer::Changes;
 use controller::pod::Pod;
 use controller::trace::Reporter;
-use controller::{ActionExecutor, Informer, Informers, Recorder};
+use controller::{ActionExecutor, AfterBurst, Informer, Informers, Recorder};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -53,6 +53,8 @@ use permits::Permits;
 const BINDINGS_MAX: usize = 256;
 /// Decisions before changes are taken in.
 const DECISIONS_MAX: usize = 128;
+/// Bindings without a break after which the process does what it does [`AfterBurst`].
+const BURST_BINDINGS: usize = 1_000;
 
 /// Runs a scheduler until its task is dropped.
 pub async fn run(configuration: Configuration, informers: Informers, reporter: Reporter, tasks: Tasks) {
@@ -96,6 +98,8 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
         waiting: Waiting::default(),
         ready: VecDeque::new(),
         at_work: 0,
+        ended: 0,
+        after_burst: informers.setting(),
         unschedulable: 0,
         finished,
     };
@@ -184,6 +188,9 @@ struct Scheduler {
     ready: VecDeque<(Job, Option<PodVolumes>)>,
     /// How many bindings are at work.
     at_work: usize,
+    /// How many have ended since none was.
+    ended: usize,
+    after_burst: Option<Arc<AfterBurst>>,
     /// How many Pods were unschedulable when they were last counted.
     unschedulable: usize,
     finished: mpsc::Sender<Progress>,

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use super::changes::POD_ADD;
 use super::preempting::nominating;
-use super::{BINDINGS_MAX, Scheduler, names, uid};
+use super::{BINDINGS_MAX, BURST_BINDINGS, Scheduler, names, uid};
 use crate::decide::Choice;
 use crate::devices::claim_key;
 use crate::events::{Event, Turn};
@@ -205,6 +205,7 @@ impl Scheduler {
 
     pub(super) fn went_on(&mut self, progress: Progress) {
         self.at_work -= 1;
+        self.ended += 1;
         match progress {
             Progress::Said => {}
             Progress::Preempted(key, uid, done) => self.preempted(&key, &uid, done),
@@ -212,6 +213,12 @@ impl Scheduler {
             Progress::VolumesWritten(job, pod_volumes) => self.wait_for_volumes(job, pod_volumes),
         }
         self.bind_ready();
+        if self.at_work == 0
+            && std::mem::take(&mut self.ended) >= BURST_BINDINGS
+            && let Some(after) = &self.after_burst
+        {
+            (after.0)();
+        }
     }
 
     /// Has the Pod wait for its volumes, at nobody's cost.
