@@ -1,5 +1,7 @@
 //! Controllers and scheduler as processes of their own: what they keep in memory of Pods.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use testkit::{Cluster, Process};
 use tokio::time::timeout;
@@ -13,6 +15,8 @@ use crate::processes;
 const PARTS: [&str; 2] = ["controller-manager", "scheduler"];
 /// Pods that are there before anything is counted, so that all that is made once is made.
 const FEW: usize = 50;
+/// After the last binding, until its events are written and what all that took is given back.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 pub(super) fn measure(bench: &mut Bench) -> Result<()> {
     let up = |cluster: &mut Cluster| {
@@ -33,7 +37,9 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
             let events = watcher.stream(Call::get(path)).await?;
             let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments");
             door.call(Call::post(path, deployment::on_nodes(name, count))).await?;
-            timeout(STEP_MAX, scheduler::bound(events, count)).await.context("not all Pods were bound")?
+            timeout(STEP_MAX, scheduler::bound(events, count)).await.context("not all Pods were bound")??;
+            tokio::time::sleep(SETTLED_AFTER).await;
+            anyhow::Ok(())
         };
         make("few", FEW.min(nodes)).await?;
         let before = parts.iter().map(memory).collect::<Result<Vec<_>>>()?;
