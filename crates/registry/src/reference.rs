@@ -45,9 +45,15 @@ pub enum ReferenceError {
     /// The repository is too long.
     #[error("repository name must not be more than {NAME_MAX} characters")]
     TooLong,
-    /// The digest's algorithm is not known, or its digits are wrong.
-    #[error("invalid reference format: unsupported digest")]
-    Digest,
+    /// The digest's algorithm is not known.
+    #[error("unsupported digest algorithm")]
+    DigestAlgorithm,
+    /// The digest has not as many digits as its algorithm makes.
+    #[error("invalid checksum digest length")]
+    DigestLength,
+    /// The digest has capital digits.
+    #[error("invalid checksum digest format")]
+    DigestFormat,
 }
 
 impl FromStr for Reference {
@@ -59,9 +65,7 @@ impl FromStr for Reference {
         }
         let (registry, rest) = split_registry(text);
         let (path, digest) = match rest.split_once('@') {
-            Some((path, digest)) => {
-                (path, Some(digest.parse::<Digest>().map_err(|_| ReferenceError::Digest)?))
-            }
+            Some((path, digest)) => (path, Some(digest.parse::<Digest>().map_err(|_| no_digest(digest))?)),
             None => (rest.as_str(), None),
         };
         let (repository, tag) = match path.split_once(':') {
@@ -116,6 +120,23 @@ impl fmt::Display for Reference {
     }
 }
 
+/// Why a text is no digest. Source: `DigestRegexp`; `Validate` of `opencontainers/go-digest`.
+fn no_digest(text: &str) -> ReferenceError {
+    let Some((algorithm, digits)) = text.split_once(':') else { return ReferenceError::Format };
+    let is_part = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.chars().all(|c| c.is_ascii_alphanumeric())
+    };
+    let is_hex = digits.len() >= 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_hex || !algorithm.split(['-', '_', '+', '.']).all(is_part) {
+        return ReferenceError::Format;
+    }
+    match (algorithm, digits.len()) {
+        ("sha256", 64) | ("sha512", 128) => ReferenceError::DigestFormat,
+        ("sha256" | "sha512", _) => ReferenceError::DigestLength,
+        _ => ReferenceError::DigestAlgorithm,
+    }
+}
+
 fn split_registry(text: &str) -> (String, String) {
     let (registry, rest) = match text.split_once('/') {
         Some((first, rest))
@@ -138,7 +159,8 @@ fn split_registry(text: &str) -> (String, String) {
 fn is_registry(text: &str) -> bool {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
-            Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => ("v6", port),
+            // Any digits and colons: an address with a zone, or one of IPv4 inside, is none.
+            Some((address, port)) if is_ipv6_like(address) => ("v6", port),
             _ => return false,
         },
         None => match text.find(':') {
@@ -156,6 +178,10 @@ fn is_registry(text: &str) -> bool {
         port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.parse::<u16>().is_ok())
     };
     host.split('.').all(is_label) && is_port(port)
+}
+
+fn is_ipv6_like(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':')
 }
 
 fn is_repository(text: &str) -> bool {
@@ -177,6 +203,9 @@ fn is_tag(text: &str) -> bool {
         && text.bytes().next().is_some_and(is_word)
         && text.bytes().all(|b| is_word(b) || b == b'.' || b == b'-')
 }
+
+#[cfg(test)]
+mod upstream;
 
 #[cfg(test)]
 mod tests {
@@ -222,7 +251,7 @@ mod tests {
             Err(&format!("invalid repository name ({id}), cannot specify 64-byte hexadecimal strings")),
         );
         check(&"a".repeat(300), Err("repository name must not be more than 255 characters"));
-        check("x@sha256:abc", Err("invalid reference format: unsupported digest"));
+        check("x@sha256:abc", format);
         check(&format!("x:{}", "t".repeat(129)), format);
     }
 }

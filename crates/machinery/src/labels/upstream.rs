@@ -118,7 +118,7 @@ fn what_cannot_be_read_is_told_in_upstreams_words() {
             requirement(&format!("values[0][x]: Invalid value: \"{long}\": must be no more than 63 bytes")),
         ),
         (
-            &format!("{long}"),
+            &long,
             requirement(&format!(
                 "<nil>: Invalid value: \"{long}\": name part must be no more than 63 bytes"
             )),

@@ -49,7 +49,11 @@ fn every_suffix_is_read() {
     ] {
         check(text, number, 9, BinarySi);
     }
-    // The exponent is that of billionths.
+}
+
+/// The exponent is that of billionths.
+#[test]
+fn every_exponent_is_read() {
     for (text, number, exponent) in [
         ("1", 1, 9),
         ("5n", 5, 0),

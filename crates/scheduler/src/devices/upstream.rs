@@ -350,9 +350,6 @@ fn devices_that_belong_together_have_the_same_values() {
 
 #[test]
 fn alternatives_are_tried_in_their_order() {
-    let or = |name: &str, more: &str, other: &str| {
-        first(name, &[alternative("s0", "a", more), alternative("s1", "a", other)])
-    };
     let a_then_b =
         |one: &str, other: &str| first("r0", &[alternative("s0", "b", one), alternative("s1", "a", other)]);
     let d1 = || named("d1");
@@ -382,6 +379,19 @@ fn alternatives_are_tried_in_their_order() {
     let either = || or("r0", &memory(8), &memory(4));
     check("after another", &apart, &[], &[claim_of(&[eight(), either()])], "r1=a/p1/d1 r0/s1=a/p2/d2");
     check("taken back", &apart, &[], &[claim_of(&[either(), eight()])], "r0/s1=a/p2/d2 r1=a/p1/d1");
+    let half = |name: &str| or(name, "count: 32", "count: 1");
+    let found = "r0/s1=a/p1/m00 r1/s1=a/p1/m01";
+    let both_halves = claim_of(&[half("r0"), half("r1")]);
+    check("no more than there may be", &one_slice(A, &many(64)), &[], &[both_halves], found);
+}
+
+/// One of class `a` with this, or else one with that.
+fn or(name: &str, more: &str, other: &str) -> String {
+    first(name, &[alternative("s0", "a", more), alternative("s1", "a", other)])
+}
+
+#[test]
+fn constraints_are_about_requests_or_about_alternatives() {
     let versions = |devices: &[(&str, u32, &str)]| -> String {
         let device = |(name, size, version): &(&str, u32, &str)| {
             format!(
@@ -414,15 +424,6 @@ fn alternatives_are_tried_in_their_order() {
         &[],
         &[constrained("r0, r1/s0")],
         "r0=a/p1/d1 r1/s1=a/p2/d2",
-    );
-    let half = |name: &str| or(name, "count: 32", "count: 1");
-    let found = "r0/s1=a/p1/m00 r1/s1=a/p1/m01";
-    check(
-        "no more than there may be",
-        &one_slice(A, &many(64)),
-        &[],
-        &[claim_of(&[half("r0"), half("r1")])],
-        found,
     );
 }
 

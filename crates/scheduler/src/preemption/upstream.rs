@@ -226,97 +226,86 @@ fn the_search_ends_when_there_is_enough_to_choose_from() {
     }
 }
 
+const FOUR: [(&str, [&str; 4]); 4] = [
+    ("a", ["a1", "a2", "a3", "a4"]),
+    ("b", ["b1", "b2", "b3", "b4"]),
+    ("c", ["c1", "c2", "c3", "c4"]),
+    ("d", ["d1", "d2", "d3", "d4"]),
+];
+
+/// The Pods of each Node: priority and size.
+fn sizes(nodes: &[&[(i32, u32)]]) -> Vec<Row<'static>> {
+    let mut rows = Vec::new();
+    for ((node, names), pods) in FOUR.into_iter().zip(nodes) {
+        rows.extend(
+            names.into_iter().zip(*pods).map(|(name, (priority, size))| (node, name, *priority, *size, 0)),
+        );
+    }
+    rows
+}
+
+fn check_choice(case: &str, priority: i32, rows: &[Row<'_>], expect: &str) {
+    let nodes = FOUR.iter().map(|(node, _)| *node).filter(|node| rows.iter().any(|row| row.0 == *node));
+    let mut snapshot = world(&nodes.collect::<Vec<_>>(), rows);
+    let answer = preempt(&sized("p", priority, ALL, ""), &mut snapshot, &[], 0);
+    assert!(matches!(&answer, Preemption::Possible(candidate) if candidate.node == expect), "{case}: {answer:?}");
+}
+
 #[test]
 fn the_node_is_chosen_whose_loss_is_smallest() {
-    const FOUR: [&str; 4] = ["a", "b", "c", "d"];
-    for (case, priority, rows, expect) in [
+    let (small, medium, large) =
+        (|priority| (priority, SMALL), |priority| (priority, MEDIUM), |priority| (priority, LARGE));
+    let one_large = || vec![large(MID), medium(NEGATIVE)];
+    let three = || vec![medium(MID), small(NEGATIVE), small(LOW)];
+    for (case, priority, nodes, expect) in [
         (
             "the lowest of the highest priorities",
             HIGH,
-            &[
-                ("a", "a1", MID, MEDIUM, 0),
-                ("a", "a2", MID, LARGE, 0),
-                ("b", "b1", MID, MEDIUM, 0),
-                ("b", "b2", LOW, MEDIUM, 0),
-                ("c", "c1", LOW, MEDIUM, 0),
-                ("c", "c2", LOW, MEDIUM, 0),
-            ][..],
+            [vec![medium(MID), large(MID)], vec![medium(MID), medium(LOW)], vec![medium(LOW); 2], vec![]],
             "c",
         ),
         (
             "the smallest sum",
             HIGH,
-            &[
-                ("a", "a1", MID, MEDIUM, 0),
-                ("a", "a2", MID, LARGE, 0),
-                ("b", "b1", MID, LARGE, 0),
-                ("b", "b2", LOW, MEDIUM, 0),
-                ("c", "c1", MID, MEDIUM, 0),
-                ("c", "c2", MID, MEDIUM, 0),
-            ],
+            [vec![medium(MID), large(MID)], vec![large(MID), medium(LOW)], vec![medium(MID); 2], vec![]],
             "b",
         ),
         (
             "the fewest",
             HIGH,
-            &[
-                ("a", "a1", MID, SMALL, 0),
-                ("a", "a2", NEGATIVE, SMALL, 0),
-                ("a", "a3", MID, SMALL, 0),
-                ("a", "a4", NEGATIVE, SMALL, 0),
-                ("b", "b1", MID, LARGE, 0),
-                ("b", "b2", NEGATIVE, MEDIUM, 0),
-                ("c", "c1", MID, MEDIUM, 0),
-                ("c", "c2", NEGATIVE, SMALL, 0),
-                ("c", "c3", LOW, SMALL, 0),
-            ],
+            [vec![small(MID), small(NEGATIVE), small(MID), small(NEGATIVE)], one_large(), three(), vec![]],
             "b",
         ),
         (
             "negative priorities count too",
             HIGH,
-            &[
-                ("a", "a1", MID, SMALL, 0),
-                ("a", "a2", NEGATIVE, SMALL, 0),
-                ("a", "a3", NEGATIVE, SMALL, 0),
-                ("b", "b1", MID, LARGE, 0),
-                ("b", "b2", NEGATIVE, MEDIUM, 0),
-                ("c", "c1", MID, MEDIUM, 0),
-                ("c", "c2", NEGATIVE, SMALL, 0),
-                ("c", "c3", LOW, SMALL, 0),
-            ],
+            [vec![small(MID), small(NEGATIVE), small(NEGATIVE)], one_large(), three(), vec![]],
             "b",
         ),
         (
             "one after the other",
             VERY_HIGH,
-            &[
-                ("a", "a1", MID, SMALL, 0),
-                ("a", "a2", LOW, SMALL, 0),
-                ("a", "a3", LOW, SMALL, 0),
-                ("b", "b1", HIGH, LARGE, 0),
-                ("c", "c1", MID, MEDIUM, 0),
-                ("c", "c2", LOW, SMALL, 0),
-                ("c", "c3", LOW, SMALL, 0),
-                ("c", "c4", LOW, MEDIUM, 0),
-                ("d", "d1", MID, MEDIUM, 0),
-                ("d", "d2", MID, SMALL, 0),
-                ("d", "d3", MID, SMALL, 0),
-                ("d", "d4", NEGATIVE, SMALL, 0),
+            [
+                vec![small(MID), small(LOW), small(LOW)],
+                vec![large(HIGH)],
+                vec![medium(MID), small(LOW), small(LOW), medium(LOW)],
+                vec![medium(MID), small(MID), small(MID), small(NEGATIVE)],
             ],
             "a",
         ),
-        ("who came last", HIGH, &starts(MID, [(2, 2), (3, 3), (1, 1)], MID), "b"),
-        ("the earliest of each Node", HIGH, &starts(MID, [(4, 2), (5, 1), (3, 6)], MID), "c"),
-        ("the earliest of the highest priority", HIGH, &starts(LOW, [(4, 2), (1, 6), (3, 5)], MID), "b"),
     ] {
-        let nodes = FOUR.iter().filter(|node| rows.iter().any(|row| row.0 == **node));
-        let mut snapshot = world(&nodes.copied().collect::<Vec<_>>(), rows);
-        let answer = preempt(&sized("p", priority, ALL, ""), &mut snapshot, &[], 0);
-        assert!(
-            matches!(&answer, Preemption::Possible(candidate) if candidate.node == expect),
-            "{case}: {answer:?}"
-        );
+        check_choice(case, priority, &sizes(&nodes.each_ref().map(Vec::as_slice)), expect);
+    }
+}
+
+#[test]
+fn of_like_losses_the_latest_is_smallest() {
+    for (case, rows, expect) in [
+        ("who came last", starts(MID, [(2, 2), (3, 3), (1, 1)], MID), "b"),
+        ("the earliest of each Node", starts(MID, [(4, 2), (5, 1), (3, 6)], MID), "c"),
+        ("the earliest of the highest priority", starts(LOW, [(4, 2), (1, 6), (3, 5)], MID), "b"),
+    ] {
+        check_choice(case, HIGH, &rows, expect);
     }
 }
 
