@@ -15,7 +15,7 @@ use expressions::device::Selectors;
 use http::{HeaderMap, HeaderValue, Method, header};
 use machinery::apply::{self, OnConflict, Versions, Write, fields_v1, set::Set};
 use machinery::{fields, labels, quantity::Quantity};
-use schema::walk::budget::Room;
+use schema::walk::budget::Allowance;
 use schema::walk::decode::{FieldValidation, from_json, from_value};
 use schema::{SchemaRef, patch, proto, text};
 use serde_json::Value;
@@ -69,9 +69,9 @@ fn settled(schema: SchemaRef<'_>, value: Value) {
 /// JSON, untyped and as an object of some kind.
 pub fn json(bytes: &[u8]) {
     let _ = text::TypeMeta::of_json(bytes);
-    let read = text::json(bytes, Room::Usual, FieldValidation::Warn);
+    let read = text::json(bytes, Allowance::Usual, FieldValidation::Warn);
     if let Ok(read) = &read {
-        let again = text::json(read.value.to_string().as_bytes(), Room::Schemas, FieldValidation::Warn);
+        let again = text::json(read.value.to_string().as_bytes(), Allowance::Schemas, FieldValidation::Warn);
         assert_eq!(again.map(|decoded| decoded.value), Ok(read.value.clone()));
     }
     let Some((schema, rest)) = of_some_kind(bytes) else { return };
@@ -82,8 +82,8 @@ pub fn json(bytes: &[u8]) {
 
 /// YAML.
 pub fn yaml(bytes: &[u8]) {
-    let Ok(read) = text::yaml(bytes, Room::Usual, FieldValidation::Warn) else { return };
-    let json = text::json(read.value.to_string().as_bytes(), Room::Schemas, FieldValidation::Strict);
+    let Ok(read) = text::yaml(bytes, Allowance::Usual, FieldValidation::Warn) else { return };
+    let json = text::json(read.value.to_string().as_bytes(), Allowance::Schemas, FieldValidation::Strict);
     assert_eq!(json.map(|decoded| decoded.value), Ok(read.value));
 }
 
@@ -110,7 +110,7 @@ pub fn json_patch(bytes: &[u8]) {
 }
 
 fn patch_body(bytes: &[u8]) -> Option<(Value, Value)> {
-    let patch = text::json(bytes, Room::Usual, FieldValidation::Warn).ok()?.value;
+    let patch = text::json(bytes, Allowance::Usual, FieldValidation::Warn).ok()?.value;
     Some((deployment()?, patch))
 }
 
@@ -133,7 +133,7 @@ pub fn strategic_patch(bytes: &[u8]) {
 
 /// A set of field paths.
 pub fn fields_v1(bytes: &[u8]) {
-    let Ok(read) = text::json(bytes, Room::Usual, FieldValidation::Ignore) else { return };
+    let Ok(read) = text::json(bytes, Allowance::Usual, FieldValidation::Ignore) else { return };
     let Ok(set) = fields_v1::decode(&read.value) else { return };
     let encoded = fields_v1::encode(&set);
     assert_eq!(fields_v1::decode(&encoded).as_ref(), Ok(&set));
@@ -156,7 +156,7 @@ impl Versions for Deployments {
 
 /// A configuration applied to a Deployment: applying it again changes nothing.
 pub fn apply(bytes: &[u8]) {
-    let Ok(read) = text::yaml(bytes, Room::Usual, FieldValidation::Ignore) else { return };
+    let Ok(read) = text::yaml(bytes, Allowance::Usual, FieldValidation::Ignore) else { return };
     let nothing = Set::new();
     let write = Write {
         manager: "fuzz",
@@ -247,7 +247,7 @@ fn frames(bytes: &[u8], piece: usize) -> (Vec<String>, usize) {
 /// What a server elsewhere tells of itself: of whatever it says, only that of its own group-version joins ours, and the
 /// whole refers to nothing that it does not have.
 pub fn aggregated(bytes: &[u8]) {
-    let Ok(told) = text::json(bytes, Room::Schemas, FieldValidation::Ignore) else { return };
+    let Ok(told) = text::json(bytes, Allowance::Schemas, FieldValidation::Ignore) else { return };
     let _ = remote_discovery::of_aggregated(&told.value, "example.com", "v1");
     let _ = remote_discovery::of_resource_list(&told.value, "example.com", "v1");
     let Ok(found) = Specification::of(told.value, "example.com", "v1") else { return };

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use machinery::apply::Versions;
 use machinery::field::{FieldError, Path};
 use schema::text;
-use schema::walk::budget::{Room, fits};
+use schema::walk::budget::{Allowance, fits};
 use schema::walk::declared;
 use schema::walk::decode::{self as walk, DecodeError};
 use schema::walk::default::Defaults;
@@ -143,7 +143,7 @@ fn from_yaml(
     mode: walk::FieldValidation,
 ) -> std::result::Result<walk::Decoded, DecodeError> {
     let Ok(schema) = schema_of(kind) else { return Err(DecodeError::Syntax(String::new())) };
-    let read = text::yaml(body, Room::of(schema.message_name()), mode)?;
+    let read = text::yaml(body, Allowance::of(schema.message_name()), mode)?;
     if claim(kind, &TypeMeta::of_value(&read.value)).is_err() {
         return Ok(read);
     }
@@ -217,8 +217,8 @@ pub fn apply_operations(object: Value, operations: Vec<Operation>) -> std::resul
 
 /// `true` if an object of `kind` takes no more memory than one that is sent may take.
 pub fn is_acceptable(kind: &Kind, object: &Value) -> bool {
-    let room = schema_of(kind).map_or(Room::Usual, |schema| Room::of(schema.message_name()));
-    fits(object, room, OBJECT_BYTES_MAX)
+    let allowance = schema_of(kind).map_or(Allowance::Usual, |schema| Allowance::of(schema.message_name()));
+    fits(object, allowance, OBJECT_BYTES_MAX)
 }
 
 /// 422: what a patch makes of an object is none.
@@ -366,7 +366,7 @@ pub fn merge_patch(
         _ => walk::FieldValidation::Warn,
     };
     let refused = |why: &str| Error::bad_request(format!("{what}{why}"));
-    let read = text::json(body, Room::of(schema_of(kind)?.message_name()), mode);
+    let read = text::json(body, Allowance::of(schema_of(kind)?.message_name()), mode);
     let read = read.map_err(|failure| match failure {
         DecodeError::TooLarge => Error::entity_too_large(failure.to_string()),
         _ => refused(&failure.to_string()),
@@ -418,13 +418,13 @@ fn configuration(
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>)> {
     let refused = |why: &str| Error::bad_request(format!("error decoding YAML: {why}"));
-    let room = Room::of(schema.message_name());
+    let allowance = Allowance::of(schema.message_name());
     let mode = match validation {
         FieldValidation::Ignore => walk::FieldValidation::Ignore,
         _ => walk::FieldValidation::Warn,
     };
-    let read = match text::json(body, room, mode) {
-        Err(DecodeError::Syntax(_)) => text::yaml(body, room, mode),
+    let read = match text::json(body, allowance, mode) {
+        Err(DecodeError::Syntax(_)) => text::yaml(body, allowance, mode),
         other => other,
     };
     let read = read.map_err(|failure| match failure {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use schema::text;
-use schema::walk::budget::Room;
+use schema::walk::budget::Allowance;
 use schema::walk::decode::{self, DecodeError};
 use schema::walk::nulls::Nulls;
 use schema::{SchemaRef, proto};
@@ -19,8 +19,8 @@ use crate::status::{Error, Result};
 pub fn decode(format: Format, body: &[u8]) -> Result<Value> {
     let ignore = decode::FieldValidation::Ignore;
     let decoded = match format {
-        Format::Json => text::json(body, Room::Usual, ignore),
-        Format::Yaml => text::yaml(body, Room::Usual, ignore),
+        Format::Json => text::json(body, Allowance::Usual, ignore),
+        Format::Yaml => text::yaml(body, Allowance::Usual, ignore),
         Format::Protobuf => return decode_protobuf(body).map_err(|failure| unreadable(&failure)),
     };
     decoded.map(|decoded| decoded.value).map_err(|failure| match failure {

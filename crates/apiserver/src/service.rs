@@ -220,8 +220,8 @@ async fn handle(
     let user = acting_as.unwrap_or(own);
     // From here on nobody sees what was sent to prove it.
     api.security.clear(http.headers_mut());
-    let _place = match room(api, &user, &info, is_long, passage).await? {
-        Ok(place) => place,
+    let _seat = match seat(api, &user, &info, is_long, passage).await? {
+        Ok(seat) => seat,
         Err(full) => return Ok(full),
     };
     let is_write = info.resource.as_ref().is_some_and(|resource| resource.verb.is_write());
@@ -240,8 +240,8 @@ fn standing(user: &UserInfo) -> Option<Standing> {
     }
 }
 
-/// A place among those under way, or the answer that there is none.
-async fn room(
+/// A seat among the requests under way, or the answer that there is none.
+async fn seat(
     api: &Api,
     user: &UserInfo,
     info: &RequestInfo,

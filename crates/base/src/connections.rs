@@ -118,7 +118,7 @@ impl Connections {
         let id = held.last;
         let standing = Some(Standing::Own).filter(|own| is_own && held.count(source, *own, &self.limits));
         if standing.is_none() {
-            held.make_room(source, &self.limits);
+            held.evict(source, &self.limits);
             held.strangers += 1;
             held.sources.entry(source).or_default().strangers.push_back((id, cut.clone()));
         }
@@ -132,7 +132,7 @@ impl Connections {
 
 impl Held {
     /// The oldest stranger of the source goes, if it has its share; else of whoever has most, if all have theirs.
-    fn make_room(&mut self, source: IpAddr, limits: &Limits) {
+    fn evict(&mut self, source: IpAddr, limits: &Limits) {
         let own = self.sources.get(&source).map_or(0, |source| source.strangers.len());
         let from = if own >= limits.strangers.of_source {
             Some(source)

@@ -49,7 +49,7 @@ pub use problem::{Problem, Problems};
 pub use program::{CompileError, Evaluation, Program};
 pub use types::{Declared, Field, ListKind, ObjectRef, REQUEST_BYTES_MAX, Type};
 pub use value::{
-    Entries, JsonRoom, Key, List, Made, Map, Moment, NamedFormat, NoJson, Object, Range, Text, Url, Value,
+    Entries, JsonBudget, Key, List, Made, Map, Moment, NamedFormat, NoJson, Object, Range, Text, Url, Value,
 };
 
 #[cfg(test)]

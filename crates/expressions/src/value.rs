@@ -14,7 +14,7 @@ mod url;
 
 pub(crate) use compare::{key_of, set_key};
 pub use format::NamedFormat;
-pub use json::{JsonRoom, NoJson};
+pub use json::{JsonBudget, NoJson};
 pub use moment::Moment;
 pub use network::Range;
 pub(crate) use network::address;
@@ -207,8 +207,8 @@ impl<'a> Value<'a> {
     ///
     /// # Errors
     /// If it has no such form, as a type, or a map whose keys are no texts; or there is no room for it.
-    pub fn to_json(&self, room: &mut JsonRoom) -> Result<Json, NoJson> {
-        json::written(self, room)
+    pub fn to_json(&self, budget: &mut JsonBudget) -> Result<Json, NoJson> {
+        json::written(self, budget)
     }
 
     /// A text that has been made.

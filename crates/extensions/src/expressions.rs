@@ -1,7 +1,7 @@
 //! The rules in CEL that schemas of custom kinds have (`x-kubernetes-validations`): what of them a definition may say, and
 //! what they say of objects.
 //!
-//! A schema becomes a tree of places (`schema_node.rs`), whose rules are compiled once (`rule.rs`): when a definition is
+//! A schema becomes a tree of nodes (`schema_node.rs`), whose rules are compiled once (`rule.rs`): when a definition is
 //! written, to see what is wrong with them and what they could cost (`check.rs`), and when an object of a served kind is first
 //! written, to be evaluated (`evaluate.rs`) over what is new and what stood in its place before (`correlation.rs`).
 //!

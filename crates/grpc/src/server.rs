@@ -103,7 +103,7 @@ async fn converse(
         let path = request.uri().path().to_owned();
         let answer = match id {
             Some(_) => router.answer(&path, request),
-            None => no_room(),
+            None => too_many_calls(),
         };
         async move { Ok::<_, Infallible>(answer.await.map(|body| Body::new(Counted { body, _call: call }))) }
     });
@@ -236,7 +236,7 @@ impl hyper::body::Body for Counted {
     }
 }
 
-fn no_room() -> BoxFuture<'static, Answer> {
+fn too_many_calls() -> BoxFuture<'static, Answer> {
     let refused = Status::resource_exhausted("too many connections, and a call runs on each of them");
     std::future::ready(refused.into_http()).boxed()
 }

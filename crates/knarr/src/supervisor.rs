@@ -195,7 +195,7 @@ fn is_full(error: &anyhow::Error) -> bool {
 /// If the parts give up again and again before the cluster was ever ready.
 pub(crate) async fn run(plan: Plan) -> Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (news, mut inbox) = mpsc::channel(64);
+    let (news, mut received) = mpsc::channel(64);
     let beside = plan.parts.iter().enumerate().filter(|(_, part)| part.network.is_some());
     let missing = beside.map(|(index, _)| index).collect();
     let count = plan.parts.len();
@@ -219,14 +219,14 @@ pub(crate) async fn run(plan: Plan) -> Result<()> {
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                 supervisor.start_due();
             }
-            Some(item) = inbox.recv() => match item {
+            Some(item) = received.recv() => match item {
                 News::Line(index, line) => supervisor.hear(index, &line),
                 News::Exited(index, how) => if let Err(error) = supervisor.ended(index, how) { break Err(error) },
             },
         }
     };
     notify::tell("STOPPING=1");
-    supervisor.stop_all(&mut inbox).await;
+    supervisor.stop_all(&mut received).await;
     ended
 }
 
@@ -383,13 +383,13 @@ impl Supervisor {
     }
 
     /// The Nodes first, all at once, so that they can still say goodbye to the API server.
-    async fn stop_all(&mut self, inbox: &mut mpsc::Receiver<News>) {
+    async fn stop_all(&mut self, received: &mut mpsc::Receiver<News>) {
         for kind in [NODE, CONTROL_PLANE] {
-            self.stop(kind, inbox).await;
+            self.stop(kind, received).await;
         }
     }
 
-    async fn stop(&mut self, kind: &str, inbox: &mut mpsc::Receiver<News>) {
+    async fn stop(&mut self, kind: &str, received: &mut mpsc::Receiver<News>) {
         let mut ending = BTreeMap::new();
         for (index, plan) in self.plan.parts.iter().enumerate().filter(|(_, plan)| plan.kind == kind) {
             let Some(Part::Running { pid, .. }) = self.parts.remove(&index) else { continue };
@@ -398,7 +398,7 @@ impl Supervisor {
         }
         let ended = async {
             while !ending.is_empty() {
-                match inbox.recv().await {
+                match received.recv().await {
                     Some(News::Exited(index, _)) => {
                         ending.remove(&index);
                         self.parts.remove(&index);

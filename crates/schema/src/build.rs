@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::rows::Schemas;
 use crate::rules::violation::Violation;
 use crate::walk::path::Path;
-use crate::walk::stack::with_room;
+use crate::walk::stack::with_stack;
 use crate::walk::validate::report::Report;
 use props::Props;
 
@@ -114,7 +114,7 @@ pub fn structural(schema: &Value, path: &str) -> Result<Vec<Violation>, BuildErr
 /// Reads a schema, and does with it what may recurse as deep as it does.
 fn read<T>(schema: &Value, act: impl FnOnce(&Props) -> Result<T, BuildError>) -> Result<T, BuildError> {
     check_bounds(schema)?;
-    with_room(|| {
+    with_stack(|| {
         let props = Props::read(schema)?;
         structural::supported(&props)?;
         act(&props)

@@ -12,9 +12,9 @@ use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::walk::budget::Room;
+use crate::walk::budget::Allowance;
 use crate::walk::decode::{DecodeError, Decoded, FieldValidation, untyped};
-use crate::walk::stack::with_room;
+use crate::walk::stack::with_stack;
 
 /// What all aliases of a YAML document together may expand to, in parser events; a document that multiplies itself is
 /// refused early.
@@ -32,9 +32,9 @@ const COMPLAINT_BYTES_MAX: usize = 200;
 ///
 /// # Errors
 /// [`DecodeError::Syntax`] with Go's complaint, [`DecodeError::TooLarge`], and when strict [`DecodeError::Strict`].
-pub fn json(bytes: &[u8], room: Room, validation: FieldValidation) -> Result<Decoded, DecodeError> {
+pub fn json(bytes: &[u8], allowance: Allowance, validation: FieldValidation) -> Result<Decoded, DecodeError> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let decoded = untyped(&mut deserializer, bytes.len(), room, validation);
+    let decoded = untyped(&mut deserializer, bytes.len(), allowance, validation);
     let decoded = match (decoded, deserializer.end()) {
         (Ok(_), Err(failure)) => Err(DecodeError::Syntax(failure.to_string())),
         (decoded, _) => decoded,
@@ -46,13 +46,13 @@ pub fn json(bytes: &[u8], room: Room, validation: FieldValidation) -> Result<Dec
 ///
 /// # Errors
 /// As [`json`], with the complaint of the parser.
-pub fn yaml(bytes: &[u8], room: Room, validation: FieldValidation) -> Result<Decoded, DecodeError> {
+pub fn yaml(bytes: &[u8], allowance: Allowance, validation: FieldValidation) -> Result<Decoded, DecodeError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| DecodeError::Syntax("yaml: control characters are not allowed".to_owned()))?;
     let mut outcome = Err(DecodeError::Syntax("yaml: no document".to_owned()));
-    let read = with_room(|| {
+    let read = with_stack(|| {
         serde_saphyr::with_deserializer_from_str_with_options(text, yaml_options(), |deserializer| {
-            outcome = untyped(deserializer, text.len(), room, validation);
+            outcome = untyped(deserializer, text.len(), allowance, validation);
             Ok(())
         })
     });

@@ -11,7 +11,7 @@ use base::Backoff;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Response, StatusCode};
-use schema::walk::budget::Room;
+use schema::walk::budget::Allowance;
 use schema::walk::decode::FieldValidation;
 use serde_json::Value;
 use tracing::{debug, warn};
@@ -234,7 +234,7 @@ async fn parsed<T: Send + 'static>(
 ) -> Result<T, Failure> {
     let _permit = aggregation.reading.acquire().await.map_err(|failure| failure.to_string())?;
     let parsed = tokio::task::spawn_blocking(move || {
-        let decoded = schema::text::json(&bytes, Room::Schemas, FieldValidation::Ignore);
+        let decoded = schema::text::json(&bytes, Allowance::Schemas, FieldValidation::Ignore);
         decoded.map(|decoded| read(decoded.value))
     });
     let parsed = parsed.await.map_err(|failure| failure.to_string())?;

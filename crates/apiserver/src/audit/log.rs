@@ -32,23 +32,23 @@ pub struct LogFile {
 /// An event that waits for the disk, and the room that it takes.
 struct Line {
     text: String,
-    _room: OwnedSemaphorePermit,
+    _bytes: OwnedSemaphorePermit,
 }
 
 /// The queue's near end.
 #[derive(Clone)]
 pub(super) struct Lines {
     sender: mpsc::Sender<Line>,
-    room: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
 }
 
 impl Lines {
     /// Sends a line to be written; says whether there was room for it.
     pub(super) fn send(&self, text: String) -> bool {
-        let room =
-            u32::try_from(text.len()).map(|length| Arc::clone(&self.room).try_acquire_many_owned(length));
-        let Ok(Ok(room)) = room else { return false };
-        self.sender.try_send(Line { text, _room: room }).is_ok()
+        let bytes =
+            u32::try_from(text.len()).map(|length| Arc::clone(&self.bytes).try_acquire_many_owned(length));
+        let Ok(Ok(bytes)) = bytes else { return false };
+        self.sender.try_send(Line { text, _bytes: bytes }).is_ok()
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn start(file: LogFile, tasks: &Tasks, clock: Clock) -> std::io::Resu
             }
         }
     });
-    Ok(Lines { sender, room: Arc::new(Semaphore::new(WAITING_BYTES_MAX)) })
+    Ok(Lines { sender, bytes: Arc::new(Semaphore::new(WAITING_BYTES_MAX)) })
 }
 
 struct Writer {
@@ -172,8 +172,8 @@ mod tests {
     use super::*;
 
     fn line(text: String) -> Line {
-        let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        Line { text, _room: room }
+        let bytes = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        Line { text, _bytes: bytes }
     }
 
     /// Nothing is written before the test waits.
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(taken, WAITING_BYTES_MAX >> 20);
         assert!(!lines.send("short".to_owned()));
         let all = u32::try_from(WAITING_BYTES_MAX).unwrap();
-        drop(lines.room.acquire_many(all).await.unwrap());
+        drop(lines.bytes.acquire_many(all).await.unwrap());
         let taken = (0..2 * WAITING_MAX).filter(|_| lines.send("short".to_owned())).count();
         assert_eq!(taken, WAITING_MAX);
         tasks.stop_and_wait().await;

@@ -147,14 +147,14 @@ impl Config {
 /// An event on its way, and the room that it takes.
 struct Waiting {
     text: String,
-    _room: OwnedSemaphorePermit,
+    _bytes: OwnedSemaphorePermit,
 }
 
 /// The near end.
 pub(super) struct Webhook {
     sender: Arc<Sender>,
     queue: Option<mpsc::Sender<Waiting>>,
-    room: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
 }
 
 /// What calls need.
@@ -205,7 +205,7 @@ impl Webhook {
             });
             queue
         });
-        Ok(Self { sender, queue, room: Arc::new(Semaphore::new(WAITING_BYTES_MAX)) })
+        Ok(Self { sender, queue, bytes: Arc::new(Semaphore::new(WAITING_BYTES_MAX)) })
     }
 
     /// Whether requests whose first event cannot be sent are refused.
@@ -226,10 +226,10 @@ impl Webhook {
     }
 
     fn wait(&self, queue: &mpsc::Sender<Waiting>, text: String) -> Result<(), NotSent> {
-        let room =
-            u32::try_from(text.len()).map(|length| Arc::clone(&self.room).try_acquire_many_owned(length));
-        let taken = match room {
-            Ok(Ok(room)) => queue.try_send(Waiting { text, _room: room }).is_ok(),
+        let bytes =
+            u32::try_from(text.len()).map(|length| Arc::clone(&self.bytes).try_acquire_many_owned(length));
+        let taken = match bytes {
+            Ok(Ok(bytes)) => queue.try_send(Waiting { text, _bytes: bytes }).is_ok(),
             _ => false,
         };
         if !taken {
@@ -387,7 +387,7 @@ async fn deliver(sender: &Sender, batch: Vec<Waiting>) {
     let (mut part, mut bytes) = (Vec::new(), 0_usize);
     // Rooms are given back when all of it is sent.
     let (texts, _rooms): (Vec<String>, Vec<OwnedSemaphorePermit>) =
-        batch.into_iter().map(|event| (event.text, event._room)).unzip();
+        batch.into_iter().map(|event| (event.text, event._bytes)).unzip();
     for text in texts {
         if !part.is_empty() && bytes + text.len() > bytes_max {
             // What could not be sent is counted.

@@ -133,7 +133,7 @@ impl Queues {
     /// A request of the flow with this hash asks for `width` seats.
     pub fn arrive(&mut self, level: usize, flow: u64, width: u32, id: Id) -> Verdict {
         let Some(one) = self.levels.get(level) else { return Verdict::Run };
-        if one.waiting == 0 && self.has_room(level, width) {
+        if one.waiting == 0 && self.has_seats(level, width) {
             if let Some(one) = self.levels.get_mut(level) {
                 one.used += width;
             }
@@ -143,7 +143,7 @@ impl Queues {
     }
 
     /// Whether a level can give out `width` seats; a request that is wider than all of them runs alone.
-    fn has_room(&self, level: usize, width: u32) -> bool {
+    fn has_seats(&self, level: usize, width: u32) -> bool {
         let Some(one) = self.levels.get(level) else { return true };
         let after = one.used + width;
         if after <= one.settings.seats || (one.used == 0 && one.settings.seats > 0) {
@@ -183,7 +183,7 @@ impl Queues {
         for level in std::iter::once(first).chain(others) {
             while let Some(queue) = self.levels.get(level).and_then(Level::next) {
                 let width = self.levels.get(level).and_then(|one| one.width(queue)).unwrap_or(1);
-                if !self.has_room(level, width) {
+                if !self.has_seats(level, width) {
                     break;
                 }
                 let Some(id) = self.levels.get_mut(level).and_then(|one| one.start(queue)) else { break };

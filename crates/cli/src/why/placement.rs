@@ -11,7 +11,7 @@ pub(super) fn details(snapshot: &Snapshot, pod: &Value, message: &str) -> Vec<Re
     let mut reasons: Vec<Reason> = Vec::new();
     for resource in ["cpu", "memory"] {
         if message.contains(&format!("Insufficient {resource}")) {
-            reasons.push(Reason::new(&object, room(snapshot, pod, resource)));
+            reasons.push(Reason::new(&object, free_resources(snapshot, pod, resource)));
         }
     }
     if message.contains("node affinity/selector") {
@@ -29,7 +29,7 @@ fn nodes(snapshot: &Snapshot) -> impl Iterator<Item = &Value> {
 }
 
 /// `it asks for 64 of cpu; vm has 1800m of 2 free`
-fn room(snapshot: &Snapshot, pod: &Value, resource: &str) -> String {
+fn free_resources(snapshot: &Snapshot, pod: &Value, resource: &str) -> String {
     let free = nodes(snapshot).map(|node| {
         let name = text(node, "/metadata/name");
         let all = quantity(node.pointer(&format!("/status/allocatable/{resource}")));

@@ -134,8 +134,8 @@ impl Rollout<'_> {
         if !self.bounds.is_rolling {
             return self.bounds.replicas;
         }
-        let room = self.bounds.replicas_max() - total(&self.sets, |set| set.replicas);
-        room.clamp(0, self.bounds.replicas)
+        let headroom = self.bounds.replicas_max() - total(&self.sets, |set| set.replicas);
+        headroom.clamp(0, self.bounds.replicas)
     }
 
     fn replica_set(&self) -> Option<ReplicaSet> {

@@ -65,8 +65,8 @@ impl Rollout<'_> {
         if replicas > bounds.replicas {
             return self.resize(new, bounds.replicas);
         }
-        let room = bounds.replicas_max() - total(&self.sets, |set| set.replicas);
-        self.resize(new, replicas + room.clamp(0, bounds.replicas - replicas))
+        let headroom = bounds.replicas_max() - total(&self.sets, |set| set.replicas);
+        self.resize(new, replicas + headroom.clamp(0, bounds.replicas - replicas))
     }
 
     fn shrink_old(&mut self, new: usize) -> bool {

@@ -137,9 +137,10 @@ fn create(volumes: &Volumes, wanted: Volume, limit: i64, source: Option<String>)
         }
         return Err(Status::already_exists(format!("volume {name} exists with another size or access type")));
     }
-    let room = room(volumes)?;
-    if wanted.capacity_bytes > room {
-        let why = format!("{} bytes are asked for and {room} are left on this node", wanted.capacity_bytes);
+    let free_bytes = free_bytes(volumes)?;
+    if wanted.capacity_bytes > free_bytes {
+        let why =
+            format!("{} bytes are asked for and {free_bytes} are left on this node", wanted.capacity_bytes);
         return Err(Status::resource_exhausted(why));
     }
     let Some(source) = source else {
@@ -164,7 +165,7 @@ fn create(volumes: &Volumes, wanted: Volume, limit: i64, source: Option<String>)
 }
 
 /// How many bytes are left for volumes, which is also how large one can be.
-fn room(volumes: &Volumes) -> Result<i64> {
+fn free_bytes(volumes: &Volumes) -> Result<i64> {
     let space = statvfs(volumes.folder()).map_err(internal)?;
     let available = space.blocks_available().saturating_mul(space.fragment_size());
     Ok(i64::try_from(available).unwrap_or(i64::MAX))
@@ -282,7 +283,7 @@ impl Controller for Driver {
         if elsewhere || !is_possible || !is_known {
             return Ok(v1::GetCapacityResponse::default());
         }
-        let available_capacity = self.unhurried(room).await?;
+        let available_capacity = self.unhurried(free_bytes).await?;
         Ok(v1::GetCapacityResponse {
             available_capacity,
             maximum_volume_size: Some(available_capacity),

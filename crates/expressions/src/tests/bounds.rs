@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::{Activation, Budget, Declared, Environment, EvalError, JsonRoom, Library, ListKind, Value};
+use crate::{Activation, Budget, Declared, Environment, EvalError, JsonBudget, Library, ListKind, Value};
 
 fn environment() -> Environment {
     let declared = Declared::list(Declared::string(None), ListKind::Atomic, None).named("selfType");
@@ -251,22 +251,24 @@ fn whatever_is_written_nothing_panics() {
 fn what_is_written_as_json_is_bounded() {
     let value = Value::list(vec![Value::text("x".repeat(1 << 20)); 40]);
     assert!(
-        value.to_json(&mut JsonRoom::default()).is_err_and(|why| why.to_string() == "the value is too large")
+        value
+            .to_json(&mut JsonBudget::default())
+            .is_err_and(|why| why.to_string() == "the value is too large")
     );
     let twice = |value: Value<'static>| Value::list(vec![value.clone(), value]);
     let doubled = |times: usize| (0..times).fold(Value::Int(1), |value, _| twice(value));
-    assert!(doubled(5).to_json(&mut JsonRoom::default()).is_ok());
-    assert!(doubled(60).to_json(&mut JsonRoom::default()).is_err());
+    assert!(doubled(5).to_json(&mut JsonBudget::default()).is_ok());
+    assert!(doubled(60).to_json(&mut JsonBudget::default()).is_err());
     let deep = (0..5000).fold(Value::Null, |value, _| Value::list(vec![value]));
-    assert!(deep.to_json(&mut JsonRoom::default()).is_err());
-    let mut room = JsonRoom::default();
+    assert!(deep.to_json(&mut JsonBudget::default()).is_err());
+    let mut budget = JsonBudget::default();
     let large = Value::text("x".repeat(10 << 20));
-    assert_eq!([0; 3].map(|_| large.to_json(&mut room).is_ok()), [true, true, false]);
+    assert_eq!([0; 3].map(|_| large.to_json(&mut budget).is_ok()), [true, true, false]);
     let json = serde_json::json!({"a-b": ["x".repeat(20 << 20)], "c": {"d": "x".repeat(5 << 20)}});
-    assert!(Value::of(&json).to_json(&mut JsonRoom::default()).is_err());
+    assert!(Value::of(&json).to_json(&mut JsonBudget::default()).is_err());
     let small = serde_json::json!({"a-b": [1, {"c": null}]});
-    assert_eq!(Value::of(&small).to_json(&mut JsonRoom::default()), Ok(small.clone()));
-    let unlike = |value: Value<'static>| value.to_json(&mut JsonRoom::default()).unwrap_err().to_string();
+    assert_eq!(Value::of(&small).to_json(&mut JsonBudget::default()), Ok(small.clone()));
+    let unlike = |value: Value<'static>| value.to_json(&mut JsonBudget::default()).unwrap_err().to_string();
     assert_eq!(unlike(Value::Type("int".into())), "type has no form in JSON");
     assert_eq!(unlike(Value::Double(f64::NAN)), "double has no form in JSON");
 }

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use crate::{
     Activation, Authorizer, AuthorizerValue, Budget, Decision, Declared, Environment, EvalError, Field,
-    Fields, JsonRoom, Library, ListKind, MadeType, Question, Type, Value,
+    Fields, JsonBudget, Library, ListKind, MadeType, Question, Type, Value,
 };
 
 /// A schema as JSON has it. What a schema of a custom kind becomes is up to the crates above; this is the short form.
@@ -260,7 +260,7 @@ fn patches_are_made_only_where_they_are_known() {
     let Ok(Value::List(patches)) = evaluation.result else { panic!("no list") };
     let Some(Value::Object(patch)) = patches.get(0) else { panic!("no patch") };
     let written = serde_json::json!({"op": "add", "path": "/a~1b~0c", "value": {"spec": {"n": 1}}});
-    assert_eq!(Value::Object(patch.clone()).to_json(&mut JsonRoom::default()), Ok(written));
+    assert_eq!(Value::Object(patch.clone()).to_json(&mut JsonBudget::default()), Ok(written));
     assert!(matches!(patch.field("path"), Some(Value::String(path)) if &*path == "/a~1b~0c"));
     assert!(
         environment
@@ -297,7 +297,7 @@ fn variables_of_a_policy_are_computed_when_they_are_asked_for() {
         let program = environment.compile(expression).expect("an expression");
         let evaluation = program.evaluate(&activation, &mut Budget::default());
         assert_eq!(
-            format!("{:?}", evaluation.result.map(|value| value.to_json(&mut JsonRoom::default()))),
+            format!("{:?}", evaluation.result.map(|value| value.to_json(&mut JsonBudget::default()))),
             expected,
             "{expression}"
         );

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde_json::Value as Json;
 
 use super::number::{int_to_double, uint_to_double};
-use super::{JsonRoom, List, Map, Object, Value};
+use super::{JsonBudget, List, Map, Object, Value};
 use crate::types::ListKind;
 
 impl<'a> Value<'a> {
@@ -132,7 +132,7 @@ fn sets<'a>(one: &List<'a>, other: &List<'a>) -> bool {
 
 /// What an element of a set is known by.
 pub(crate) fn set_key(element: &Value<'_>) -> Option<String> {
-    element.to_json(&mut JsonRoom::default()).ok().map(|json| json.to_string())
+    element.to_json(&mut JsonBudget::default()).ok().map(|json| json.to_string())
 }
 
 fn by_keys<'a>(one: &List<'a>, other: &List<'a>, keys: &[Box<str>]) -> bool {

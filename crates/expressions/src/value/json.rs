@@ -42,13 +42,13 @@ pub(super) fn declared<'a>(json: &'a Json, declared: &'a Declared) -> Value<'a> 
 }
 
 /// A value as JSON.
-pub(super) fn written(value: &Value<'_>, room: &mut JsonRoom) -> Result<Json, NoJson> {
-    room.write(value, 0)
+pub(super) fn written(value: &Value<'_>, budget: &mut JsonBudget) -> Result<Json, NoJson> {
+    budget.write(value, 0)
 }
 
-/// The room of written values: parts of a value can be the same one, each of which becomes one of its own.
+/// The budget of written values: parts of a value can be the same one, each of which becomes one of its own.
 #[derive(Clone, Debug)]
-pub struct JsonRoom {
+pub struct JsonBudget {
     bytes: usize,
 }
 
@@ -72,13 +72,13 @@ const ELEMENT_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 112;
 const OBJECT_BYTES: usize = 640;
 
-impl Default for JsonRoom {
+impl Default for JsonBudget {
     fn default() -> Self {
         Self { bytes: TREE_BYTES_MAX }
     }
 }
 
-impl JsonRoom {
+impl JsonBudget {
     fn spend(&mut self, bytes: usize) -> Result<(), NoJson> {
         self.bytes = self.bytes.checked_sub(bytes).ok_or(NoJson::TooLarge)?;
         Ok(())

@@ -68,7 +68,7 @@ pub fn unpack(reader: impl Read, root: &Path) -> Result<Unpacked, ImageError> {
         }
         if looked_at != Some(size_bytes / ROOM_STEP) {
             looked_at = Some(size_bytes / ROOM_STEP);
-            has_room(root, entry.size().min(LAYER_BYTES_MAX))?;
+            has_free_space(root, entry.size().min(LAYER_BYTES_MAX))?;
         }
         unpack_entry(&mut entry, root, &mut directories, &mut parents)?;
         // What is left of it does not count as the next one's header.
@@ -88,7 +88,7 @@ pub fn unpack(reader: impl Read, root: &Path) -> Result<Unpacked, ImageError> {
 }
 
 /// Whether `bytes` more fit, with some room left for others.
-fn has_room(root: &Path, bytes: u64) -> Result<(), ImageError> {
+fn has_free_space(root: &Path, bytes: u64) -> Result<(), ImageError> {
     let stat = nix::sys::statvfs::statvfs(root)
         .map_err(|errno| ImageError::io("look how much room there is")(errno.into()))?;
     let free = stat.blocks_available().saturating_mul(stat.fragment_size());

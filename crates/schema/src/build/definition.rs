@@ -20,7 +20,7 @@ use super::{BuildError, Source, check_bounds, complete, lower, structural};
 use crate::Schemas;
 use crate::rules::violation::{Problem, Violation};
 use crate::walk::path::{Path, Style};
-use crate::walk::stack::with_room;
+use crate::walk::stack::with_stack;
 use crate::walk::validate::report::Report;
 
 /// What the root of a schema may say if `status` has a subresource, as upstream names it.
@@ -68,7 +68,7 @@ impl Kept {
     /// The conditions that these schemas, the old definition's, do not meet.
     pub fn of<'a>(schemas: impl IntoIterator<Item = &'a Value>) -> Self {
         schemas.into_iter().fold(Self::default(), |kept, schema| {
-            let one = with_room(|| Self::of_one(schema));
+            let one = with_stack(|| Self::of_one(schema));
             Self {
                 types: kept.types || one.types,
                 structure: kept.structure || one.structure,
@@ -113,7 +113,7 @@ impl Kept {
 /// `true` if a schema fills anything in.
 pub fn has_defaults(schema: &Value) -> bool {
     let has = |props: Props| props.any(&mut |schema| schema.default.is_some());
-    check_bounds(schema).is_ok() && with_room(|| read(schema).is_some_and(has))
+    check_bounds(schema).is_ok() && with_stack(|| read(schema).is_some_and(has))
 }
 
 /// The strictness with which a schema is checked.
@@ -143,7 +143,7 @@ pub fn check(source: &Source<'_>, strictness: Strictness) -> Checked {
     if let Err(why) = check_bounds(source.schema) {
         return refused(source, &why);
     }
-    with_room(|| match Props::read(source.schema) {
+    with_stack(|| match Props::read(source.schema) {
         Ok(props) => checked(source, strictness, &props),
         Err(why) => refused(source, &why),
     })

@@ -7,7 +7,7 @@
 mod target;
 
 use super::PatchError;
-use crate::walk::budget::{Room, fits};
+use crate::walk::budget::{Allowance, fits};
 use crate::walk::decode::{DecodeError, FieldValidation};
 use serde_json::Value;
 use target::{depth, find};
@@ -67,7 +67,7 @@ pub(super) fn apply_operations(mut target: Value, operations: Vec<Operation>) ->
 
 /// Reads the operations.
 fn read(patch: &[u8]) -> Outcome<Vec<Operation>> {
-    let decoded = crate::text::json(patch, Room::Usual, FieldValidation::Ignore);
+    let decoded = crate::text::json(patch, Allowance::Usual, FieldValidation::Ignore);
     let decoded = decoded.map_err(|error| match error {
         DecodeError::TooLarge => PatchError::TooLarge(error.to_string()),
         other => PatchError::Malformed(format!("error decoding patch: {other}")),
@@ -194,7 +194,7 @@ fn copy(target: &mut Value, operation: &Operation, copied: &mut usize) -> Outcom
         None | Some(Value::Null) => Value::Null,
         Some(value) => {
             *copied = copied.saturating_add(value.to_string().len());
-            if *copied > COPIED_BYTES_MAX || !fits(value, Room::Usual, 0) {
+            if *copied > COPIED_BYTES_MAX || !fits(value, Allowance::Usual, 0) {
                 return Err(PatchError::TooLarge(format!(
                     "Unable to complete the copy, the accumulated size increase of copy is {copied}, \
                      exceeding the limit {COPIED_BYTES_MAX}"

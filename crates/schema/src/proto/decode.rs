@@ -5,9 +5,9 @@ use super::{Envelope, MAGIC, ProtoError, open};
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Schemas, Type};
-use crate::walk::budget::{Budget, Exceeded, Room};
+use crate::walk::budget::{Allowance, Budget, Exceeded};
 use crate::walk::decode::{DecodeError, FieldValidation, complete, go_float, is_zero};
-use crate::walk::stack::with_room;
+use crate::walk::stack::with_stack;
 use crate::{duration, scalar};
 use jiff::Timestamp;
 use serde_json::{Number, Value};
@@ -16,9 +16,9 @@ use serde_json::{Number, Value};
 const DEPTH_MAX: usize = 128;
 
 pub(super) fn message(schema: SchemaRef<'_>, bytes: &[u8]) -> Result<Value, ProtoError> {
-    let budget = Budget::new(Room::of(schema.message_name()), bytes.len());
+    let budget = Budget::new(Allowance::of(schema.message_name()), bytes.len());
     let walk = Walk { schemas: schema.schemas, budget: &budget, depth: 0 };
-    with_room(|| walk.message(schema.as_type().ty, bytes))
+    with_stack(|| walk.message(schema.as_type().ty, bytes))
 }
 
 #[derive(Clone, Copy)]
@@ -201,7 +201,7 @@ impl Walk<'_> {
         if raw.starts_with(MAGIC) {
             return self.embedded(&open(raw)?);
         }
-        match crate::text::json(raw, Room::Usual, FieldValidation::Ignore) {
+        match crate::text::json(raw, Allowance::Usual, FieldValidation::Ignore) {
             Ok(decoded) => Ok(decoded.value),
             Err(DecodeError::TooLarge) => Err(ProtoError::TooLarge),
             Err(error) => Err(ProtoError::Field { field: "raw".into(), reason: error.to_string() }),

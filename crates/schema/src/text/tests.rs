@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::{TypeMeta, json as read_json, yaml};
-use crate::walk::budget::Room;
+use crate::walk::budget::Allowance;
 use crate::walk::decode::{DecodeError, Decoded, FieldValidation};
 
 fn told(outcome: Result<Decoded, DecodeError>) -> String {
@@ -15,11 +15,11 @@ fn told(outcome: Result<Decoded, DecodeError>) -> String {
 }
 
 fn check_yaml(text: &str, expect: Expect) {
-    expect.assert_eq(&told(yaml(text.as_bytes(), Room::Usual, FieldValidation::Warn)));
+    expect.assert_eq(&told(yaml(text.as_bytes(), Allowance::Usual, FieldValidation::Warn)));
 }
 
 fn check_json(text: &str, expect: Expect) {
-    expect.assert_eq(&told(read_json(text.as_bytes(), Room::Usual, FieldValidation::Warn)));
+    expect.assert_eq(&told(read_json(text.as_bytes(), Allowance::Usual, FieldValidation::Warn)));
 }
 
 #[test]
@@ -32,7 +32,8 @@ fn values_are_read_as_they_are() {
 #[test]
 fn numbers_of_many_digits_stay_what_they_are() {
     for number in ["999999999999999999999999999999999999999999999", "0.1", "123456.78901234567", "5e-324"] {
-        let read = |text: &str| read_json(text.as_bytes(), Room::Usual, FieldValidation::Warn).unwrap().value;
+        let read =
+            |text: &str| read_json(text.as_bytes(), Allowance::Usual, FieldValidation::Warn).unwrap().value;
         let once = read(number);
         assert_eq!(read(&once.to_string()), once, "{number}");
         assert_eq!(once.as_f64(), number.parse().ok(), "{number}");
@@ -51,20 +52,20 @@ fn what_is_no_text_of_its_kind_is_refused() {
     check_json("{} x", expect![[r#"Syntax("invalid character 'x' after top-level value")"#]]);
     check_json(&"[".repeat(200), expect![[r#"Syntax("unexpected end of JSON input")"#]]);
     check_json(&["[".repeat(200), "]".repeat(200)].concat(), expect![[r#"Syntax("exceeded max depth")"#]]);
-    let broken = told(yaml(b"a: [", Room::Usual, FieldValidation::Warn));
+    let broken = told(yaml(b"a: [", Allowance::Usual, FieldValidation::Warn));
     assert!(broken.starts_with("Syntax(\"yaml: "), "{broken}");
 }
 
 #[test]
 fn a_few_bytes_cannot_fill_the_memory() {
     let refused = |bytes: &[u8]| {
-        let json = read_json(bytes, Room::Usual, FieldValidation::Ignore);
+        let json = read_json(bytes, Allowance::Usual, FieldValidation::Ignore);
         assert_eq!(json.err(), Some(DecodeError::TooLarge));
     };
     refused(format!("[{}{{}}]", "{},".repeat(1_000_000)).as_bytes());
     refused(format!("[{}{{}}]", "{\"a\":0},".repeat(300_000)).as_bytes());
     let numbers = format!("[{}0]", "0,".repeat(50_000));
-    assert!(read_json(numbers.as_bytes(), Room::Usual, FieldValidation::Ignore).is_ok());
+    assert!(read_json(numbers.as_bytes(), Allowance::Usual, FieldValidation::Ignore).is_ok());
 }
 
 #[test]
@@ -74,9 +75,9 @@ fn aliases_cannot_explode() {
         let list = vec![format!("*a{}", i - 1); 10].join(", ");
         text.push_str(&format!("a{i}: &a{i} [{list}]\n"));
     }
-    let refused = yaml(text.as_bytes(), Room::Usual, FieldValidation::Ignore);
+    let refused = yaml(text.as_bytes(), Allowance::Usual, FieldValidation::Ignore);
     assert!(matches!(refused, Err(DecodeError::Syntax(_) | DecodeError::TooLarge)), "{refused:?}");
-    let plain = yaml(b"a: &a {b: c}\nd: *a\n", Room::Usual, FieldValidation::Ignore);
+    let plain = yaml(b"a: &a {b: c}\nd: *a\n", Allowance::Usual, FieldValidation::Ignore);
     assert_eq!(plain.map(|decoded| decoded.value), Ok(json!({"a": {"b": "c"}, "d": {"b": "c"}})));
 }
 

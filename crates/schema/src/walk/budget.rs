@@ -26,27 +26,27 @@ const ENTRY: usize = 112;
 /// The least that a text takes.
 const TEXT: usize = 16;
 
-/// The kind of a body, as to memory.
+/// The memory that the tree of a body may take, by the kind of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum Allowance {
     /// Any object or patch.
     Usual,
     /// A custom resource definition.
     Schemas,
 }
 
-/// The body needs more memory than there is room for.
+/// The body needs more memory than is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exceeded;
 
-/// What is left of the room.
+/// What is left of the allowance.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: Cell<usize>,
 }
 
-impl Room {
-    /// The room for objects of this message.
+impl Allowance {
+    /// The allowance of objects of this message.
     pub fn of(message: &str) -> Self {
         match message.ends_with(".CustomResourceDefinition") {
             true => Self::Schemas,
@@ -57,10 +57,10 @@ impl Room {
 
 impl Budget {
     /// The budget of a body of `length` bytes.
-    pub(crate) fn new(room: Room, length: usize) -> Self {
-        let per_byte = match room {
-            Room::Usual => PER_BYTE,
-            Room::Schemas => PER_BYTE_SCHEMAS,
+    pub(crate) fn new(allowance: Allowance, length: usize) -> Self {
+        let per_byte = match allowance {
+            Allowance::Usual => PER_BYTE,
+            Allowance::Schemas => PER_BYTE_SCHEMAS,
         };
         Self { left: Cell::new(FLOOR_BYTES.saturating_add(length.saturating_mul(per_byte))) }
     }
@@ -102,8 +102,8 @@ impl Budget {
 }
 
 /// `true` if a value that is in memory takes no more than what a body of `length` bytes may take.
-pub fn fits(value: &Value, room: Room, length: usize) -> bool {
-    charge(&Budget::new(room, length), value).is_ok()
+pub fn fits(value: &Value, allowance: Allowance, length: usize) -> bool {
+    charge(&Budget::new(allowance, length), value).is_ok()
 }
 
 /// Charges a value that is in memory.

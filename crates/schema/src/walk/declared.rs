@@ -13,7 +13,7 @@ use crate::rows::{Schemas, Type};
 use crate::rules::{Location, Rules};
 use crate::walk::budget::{Budget, Exceeded, charge};
 use crate::walk::decode::DecodeError;
-use crate::walk::stack::with_room;
+use crate::walk::stack::with_stack;
 
 /// How much memory the defaults of one object may take.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -24,7 +24,7 @@ const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// [`DecodeError::TooLarge`] if they take more memory than one object may.
 pub fn apply(schema: SchemaRef<'_>, value: &mut Value) -> Result<(), DecodeError> {
     let budget = Budget::of_bytes(BYTES_MAX);
-    with_room(|| walk(schema.schemas, Type::Message(schema.index), value, &budget))
+    with_stack(|| walk(schema.schemas, Type::Message(schema.index), value, &budget))
         .map_err(|Exceeded| DecodeError::TooLarge)
 }
 

@@ -9,9 +9,9 @@ use crate::Object;
 use crate::arena::{SchemaRef, TypeRef};
 use crate::rows::{Field, Message, Schemas, Type};
 use crate::text::in_words_of_go;
-use crate::walk::budget::{Budget, Exceeded, Room};
+use crate::walk::budget::{Allowance, Budget, Exceeded};
 use crate::walk::path::{Path, Style};
-use crate::walk::stack::with_room;
+use crate::walk::stack::with_stack;
 use crate::{duration, scalar};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
@@ -68,9 +68,9 @@ pub fn from_json(
     validation: FieldValidation,
 ) -> Result<Decoded, DecodeError> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let budget = Budget::new(Room::of(schema.message_name()), bytes.len());
+    let budget = Budget::new(Allowance::of(schema.message_name()), bytes.len());
     let state = State::new(schema.schemas, validation, budget);
-    let result = with_room(|| root(&state, schema).deserialize(&mut deserializer));
+    let result = with_stack(|| root(&state, schema).deserialize(&mut deserializer));
     let result = result.and_then(|value| deserializer.end().map(|()| value));
     state.finish(result.map_err(|error| error.to_string())).map_err(|error| in_words_of_go(error, bytes))
 }
@@ -85,14 +85,14 @@ pub fn from_value(
     validation: FieldValidation,
 ) -> Result<Decoded, DecodeError> {
     let state = State::new(schema.schemas, validation, Budget::unlimited());
-    let result = with_room(|| root(&state, schema).deserialize(value));
+    let result = with_stack(|| root(&state, schema).deserialize(value));
     state.finish(result.map_err(|error| error.to_string()))
 }
 
 /// A copy of a value of a kind without the fields that its schema does not know; `None` if a field holds the wrong type.
 pub fn known(schema: SchemaRef<'_>, value: &Value) -> Option<Value> {
     let state = State::new(schema.schemas, FieldValidation::Ignore, Budget::unlimited());
-    with_room(|| root(&state, schema).deserialize(value)).ok()
+    with_stack(|| root(&state, schema).deserialize(value)).ok()
 }
 
 /// Prunes a value of any type of an arena: what its schema does not know is not there.
@@ -102,7 +102,7 @@ pub(crate) fn pruned(ty: TypeRef<'_>, owner: &Message, value: Value) -> Value {
     let state = State::new(ty.schemas, FieldValidation::Ignore, Budget::unlimited());
     let seed = Seed { state: &state, ty: ty.ty, owner, path: &Path::Base("") };
     let as_it_was = value.clone();
-    let result = with_room(|| seed.deserialize(value));
+    let result = with_stack(|| seed.deserialize(value));
     result.unwrap_or(as_it_was)
 }
 
@@ -113,13 +113,13 @@ pub(crate) fn pruned(ty: TypeRef<'_>, owner: &Message, value: Value) -> Value {
 pub(crate) fn untyped<'de, D: Deserializer<'de>>(
     deserializer: D,
     length: usize,
-    room: Room,
+    allowance: Allowance,
     validation: FieldValidation,
 ) -> Result<Decoded, DecodeError> {
     let schemas = crate::builtin();
-    let state = State::new(schemas, validation, Budget::new(room, length));
+    let state = State::new(schemas, validation, Budget::new(allowance, length));
     let Some(schema) = schemas.at(0) else { return Err(DecodeError::Syntax("no schema".to_owned())) };
-    let result = with_room(|| Seed { ty: Type::Json, ..root(&state, schema) }.deserialize(deserializer));
+    let result = with_stack(|| Seed { ty: Type::Json, ..root(&state, schema) }.deserialize(deserializer));
     state.finish(result.map_err(|error| error.to_string()))
 }
 

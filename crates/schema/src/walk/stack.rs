@@ -4,7 +4,7 @@
 const STACK_BYTES: usize = if cfg!(debug_assertions) { 4 * 1024 * 1024 } else { 1024 * 1024 };
 
 /// Runs a walk, on a stack of its own if little is left of the thread's.
-pub(crate) fn with_room<T>(walk: impl FnOnce() -> T) -> T {
+pub(crate) fn with_stack<T>(walk: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STACK_BYTES, 2 * STACK_BYTES, walk)
 }
 

@@ -21,7 +21,7 @@ use crate::rows::{Schemas, Type};
 use crate::rules::violation::{Problem, Violation};
 use crate::rules::{Checks, Counts, Location, Nested, Rules};
 use crate::walk::path::{Path, Style};
-use crate::walk::stack::with_room;
+use crate::walk::stack::with_stack;
 use report::Report;
 
 /// The findings of a walk.
@@ -71,7 +71,7 @@ pub fn validate_field<'v>(
 fn run<'a, 'v>(schema: SchemaRef<'a>, check: impl FnOnce(&mut Walk<'a, 'v>, &mut Report)) -> Findings<'v> {
     let mut walk = Walk { schemas: schema.schemas, lists: Report::default(), resources: Vec::new() };
     let mut report = Report::default();
-    with_room(|| check(&mut walk, &mut report));
+    with_stack(|| check(&mut walk, &mut report));
     let left_out = walk.lists.left_out() + report.left_out();
     Findings {
         repeated: walk.lists.into_violations(),
@@ -107,7 +107,7 @@ impl<'v> Seen<'v> {
 pub(crate) fn value_at(schemas: &Schemas, ty: Type, rules: &Rules, value: &Value) -> Vec<Violation> {
     let mut walk = Walk { schemas, lists: Report::default(), resources: Vec::new() };
     let mut report = Report::default();
-    with_room(|| walk.value_at(ty, Some(rules), Seen::new(value), Path::Root, &mut report));
+    with_stack(|| walk.value_at(ty, Some(rules), Seen::new(value), Path::Root, &mut report));
     report.into_violations()
 }
 

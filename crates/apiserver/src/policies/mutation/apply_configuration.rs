@@ -2,7 +2,7 @@
 //!
 //! Source: `plugin/policy/mutating/patch/smd.go`.
 
-use expressions::{JsonRoom, Object, Value as Cel};
+use expressions::{JsonBudget, Object, Value as Cel};
 use serde_json::Value;
 
 use super::{Failure, names};
@@ -35,7 +35,7 @@ fn configuration(made: &Cel<'_>, object: &Value) -> Result<Value, Failure> {
         )));
     }
     // The size first: parts that are the same are looked at as often as they are there.
-    let mut config = made.to_json(&mut JsonRoom::default())?;
+    let mut config = made.to_json(&mut JsonBudget::default())?;
     names::check(made).map_err(Failure::Policy)?;
     for name in ["apiVersion", "kind"] {
         if let (Some(config), Some(own)) = (config.as_object_mut(), object.get(name)) {

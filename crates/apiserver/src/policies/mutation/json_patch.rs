@@ -2,7 +2,7 @@
 //!
 //! Source: `plugin/policy/mutating/patch/json_patch.go`, `k8s.io/apiserver/pkg/cel/mutation/jsonpatch.go`.
 
-use expressions::{JsonRoom, Made, Object, Value as Cel};
+use expressions::{JsonBudget, Made, Object, Value as Cel};
 use serde_json::Value;
 
 use super::{Failure, names};
@@ -16,11 +16,11 @@ pub(super) fn operations(made: &Cel<'_>) -> Result<Vec<Operation>, String> {
     let Cel::List(list) = made else {
         return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
     };
-    let mut room = JsonRoom::default();
-    list.iter().map(|element| operation(&element, &mut room)).collect()
+    let mut budget = JsonBudget::default();
+    list.iter().map(|element| operation(&element, &mut budget)).collect()
 }
 
-fn operation(made: &Cel<'_>, room: &mut JsonRoom) -> Result<Operation, String> {
+fn operation(made: &Cel<'_>, budget: &mut JsonBudget) -> Result<Operation, String> {
     let Cel::Object(Object::Shared(patch)) = made else {
         let name = made.type_name();
         return Err(format!(
@@ -28,26 +28,26 @@ fn operation(made: &Cel<'_>, room: &mut JsonRoom) -> Result<Operation, String> {
         ));
     };
     let value = patch.fields.get("value").map(|value| {
-        let written = value.to_json(room);
+        let written = value.to_json(budget);
         let written = written.map_err(|why| {
             format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}")
         })?;
         names::check(value)?;
         Ok::<_, String>(written)
     });
-    let from = text(patch, "from", room)?.filter(|from| !from.is_empty());
+    let from = text(patch, "from", budget)?.filter(|from| !from.is_empty());
     Ok(Operation {
-        op: Some(text(patch, "op", room)?.unwrap_or_default()),
-        path: Some(text(patch, "path", room)?.unwrap_or_default()),
+        op: Some(text(patch, "op", budget)?.unwrap_or_default()),
+        path: Some(text(patch, "path", budget)?.unwrap_or_default()),
         from,
         value: value.transpose()?,
     })
 }
 
 /// A field that must be text, whatever was known of it before.
-fn text(patch: &Made<'_>, name: &str, room: &mut JsonRoom) -> Result<Option<String>, String> {
+fn text(patch: &Made<'_>, name: &str, budget: &mut JsonBudget) -> Result<Option<String>, String> {
     let Some(value) = patch.fields.get(name) else { return Ok(None) };
-    match value.to_json(room) {
+    match value.to_json(budget) {
         Ok(Value::String(text)) if matches!(value, Cel::String(_)) => Ok(Some(text)),
         Err(why) => Err(why.to_string()),
         Ok(_) => Err(format!("unexpected type {} for JSONPatchType '{name}' field", value.type_name())),

@@ -30,7 +30,7 @@ pub const CONTROLLER: Controller = Controller {
     queue: "csi_hostpath_capacity",
     sources: |_| {
         vec![
-            Source::of::<CSINode>(node_with_room),
+            Source::of::<CSINode>(nodes_with_capacity),
             Source::of::<StorageClass>(every_node),
             Source::of::<CSIStorageCapacity>(node_of_capacity),
             Source::of::<Node>(|change, _| match change.new {
@@ -46,19 +46,19 @@ pub const CONTROLLER: Controller = Controller {
     },
 };
 
-fn room(node: &CSINode) -> Option<i64> {
+fn free_bytes(node: &CSINode) -> Option<i64> {
     let has_driver = node.spec.drivers.iter().any(|driver| driver.name == DRIVER);
     annotation(&node.metadata, ROOM).filter(|_| has_driver)?.parse().ok()
 }
 
-fn node_with_room(change: &Change<CSINode>, _: &Informers) -> Vec<String> {
-    let room = |node: &Option<Arc<CSINode>>| node.as_deref().and_then(room);
-    if room(&change.old) == room(&change.new) { Vec::new() } else { vec![change.key.clone()] }
+fn nodes_with_capacity(change: &Change<CSINode>, _: &Informers) -> Vec<String> {
+    let free_bytes = |node: &Option<Arc<CSINode>>| node.as_deref().and_then(free_bytes);
+    if free_bytes(&change.old) == free_bytes(&change.new) { Vec::new() } else { vec![change.key.clone()] }
 }
 
 fn every_node(_: &Change<StorageClass>, informers: &Informers) -> Vec<String> {
     let nodes = informers.informer::<CSINode>().list();
-    nodes.iter().filter(|node| room(node).is_some()).map(|node| key(&node.metadata)).collect()
+    nodes.iter().filter(|node| free_bytes(node).is_some()).map(|node| key(&node.metadata)).collect()
 }
 
 fn node_of_capacity(change: &Change<CSIStorageCapacity>, _: &Informers) -> Vec<String> {
@@ -84,10 +84,10 @@ fn plan(
     known: &[Arc<CSIStorageCapacity>],
 ) -> Plan {
     let mut plan = Plan::nothing();
-    let room = csi_node.and_then(room);
-    let ours = classes.iter().filter(|class| class.provisioner == DRIVER && room.is_some());
+    let free_bytes = csi_node.and_then(free_bytes);
+    let ours = classes.iter().filter(|class| class.provisioner == DRIVER && free_bytes.is_some());
     let wanted: BTreeMap<&str, i64> =
-        ours.map(|class| (name(&class.metadata), room.unwrap_or_default())).collect();
+        ours.map(|class| (name(&class.metadata), free_bytes.unwrap_or_default())).collect();
     let here = known.iter().filter(|one| is_ours(one) && node_of(one).as_deref() == Some(node));
     let mut told: BTreeMap<&str, &CSIStorageCapacity> = BTreeMap::new();
     for capacity in here {
@@ -147,9 +147,9 @@ mod tests {
     use super::*;
     use crate::fixture::{list, parse, render};
 
-    fn check(room: &str, known: &str, expect: Expect) {
+    fn check(free_bytes: &str, known: &str, expect: Expect) {
         let node: CSINode = parse(&format!(
-            "{{metadata: {{name: one{room}}}, spec: {{drivers: [{{name: hostpath.csi.knarr.io, nodeID: one}}]}}}}"
+            "{{metadata: {{name: one{free_bytes}}}, spec: {{drivers: [{{name: hostpath.csi.knarr.io, nodeID: one}}]}}}}"
         ));
         let classes = "[{metadata: {name: fast}, provisioner: hostpath.csi.knarr.io}, {metadata: {name: other}, provisioner: other}]";
         expect.assert_eq(&render(&plan("one", Some(&node), &list(classes), &list(known))));

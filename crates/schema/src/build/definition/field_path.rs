@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use crate::build::props::Props;
-use crate::walk::stack::with_room;
+use crate::walk::stack::with_stack;
 
 /// The notation in which fields may be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Fields {
     /// The fields of a schema; `None` if it cannot be read.
     pub fn of(schema: &Value) -> Option<Self> {
         let is_bounded = super::check_bounds(schema).is_ok();
-        is_bounded.then(|| with_room(|| super::read(schema))).flatten().map(Self)
+        is_bounded.then(|| with_stack(|| super::read(schema))).flatten().map(Self)
     }
 
     /// The schema to which a path leads.

@@ -42,7 +42,7 @@ impl Writer {
                 }
                 Ok(())
             }
-            Err(error) => Err(self.judge(error, room_for(stage))),
+            Err(error) => Err(self.judge(error, bytes_needed(stage))),
         }
     }
 
@@ -125,7 +125,7 @@ fn reserved(last: Revision, before: Revision, is_over: bool) -> Revision {
 }
 
 /// What a group takes on disk, generously: its bytes, and the pages that lead to them and to a step of compaction.
-fn room_for(stage: &Stage) -> u64 {
+fn bytes_needed(stage: &Stage) -> u64 {
     let bytes: usize = stage.items.iter().map(|item| item.record.bytes()).sum();
     (2 * bytes + (stage.items.len() + SWEEP_RECORDS) * 2 * PAGE_BYTES) as u64
 }
