@@ -8,6 +8,8 @@ mod atomic;
 pub(crate) mod certificates;
 pub(crate) mod csi;
 mod empty_dir;
+pub(crate) mod error;
+mod folder;
 mod host_path;
 pub(crate) mod mounts;
 pub(crate) mod objects;
@@ -16,23 +18,22 @@ pub(crate) mod pem;
 pub(crate) mod persistent;
 mod refused;
 mod sub_path;
-mod tear_down;
 mod trust_bundles;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
-use nix::mount::{MsFlags, mount};
 
 use crate::context::Context;
 use crate::pod::env::EnvSources;
 use certificates::Issued;
+use error::{Specific, VolumeError, at};
+use folder::make_dir;
+pub(crate) use folder::tear_down;
 pub(crate) use payload::{TokenKey, references, token_keys};
-pub(crate) use tear_down::tear_down;
 pub(crate) use trust_bundles::are_mounted as mounts_trust_bundles;
 
 /// What the volumes of all Pods share.
@@ -70,8 +71,8 @@ pub(crate) struct VolumeInput {
 /// Makes or updates every volume of the Pod.
 ///
 /// # Errors
-/// A text in upstream's words that names the volume.
-pub(crate) fn prepare(input: &VolumeInput) -> Result<(), String> {
+/// In upstream's words, with the volume.
+pub(crate) fn prepare(input: &VolumeInput) -> Result<(), VolumeError> {
     let empty = PodSpec::default();
     let spec = input.sources.pod.spec.as_ref().unwrap_or(&empty);
     make_dir(&input.pod_dir, 0o750)?;
@@ -79,16 +80,20 @@ pub(crate) fn prepare(input: &VolumeInput) -> Result<(), String> {
         make_dir(&input.pod_dir.join("containers").join(&container.name), 0o750)?;
     }
     for volume in spec.volumes.iter().flatten() {
-        if let Some(why) = refused::inline(volume) {
-            return Err(why);
-        }
-        prepare_one(input, spec, volume)
-            .map_err(|error| format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name))?;
+        refused::inline(volume)?;
+        prepare_one(input, spec, volume).map_err(VolumeError::step("MountVolume.SetUp", &volume.name))?;
     }
     Ok(())
 }
 
-fn prepare_one(input: &VolumeInput, spec: &PodSpec, volume: &Volume) -> Result<(), String> {
+/// A volume of no kind that this kubelet knows.
+#[derive(Debug, thiserror::Error)]
+#[error("no volume plugin matched")]
+struct NoPlugin;
+
+impl Specific for NoPlugin {}
+
+fn prepare_one(input: &VolumeInput, spec: &PodSpec, volume: &Volume) -> Result<(), VolumeError> {
     if persistent::is_persistent(volume) {
         return Ok(());
     }
@@ -100,7 +105,7 @@ fn prepare_one(input: &VolumeInput, spec: &PodSpec, volume: &Volume) -> Result<(
         return Ok(());
     }
     let Some(path) = volume_path(&input.pod_dir, volume) else {
-        return Err("no volume plugin matched".into());
+        return Err(NoPlugin.into());
     };
     let allocatable = input.sources.allocatable.get("memory").copied();
     if let Some(source) = &volume.empty_dir {
@@ -112,7 +117,7 @@ fn prepare_one(input: &VolumeInput, spec: &PodSpec, volume: &Volume) -> Result<(
         empty_dir::mount_memory(&path, empty_dir::memory_size(None, spec, allocatable), None)?;
     }
     let fs_group = spec.security_context.as_ref().and_then(|c| c.fs_group);
-    atomic::write(&path, &files, fs_group).map_err(|error| format!("write {}: {error}", path.display()))
+    atomic::write(&path, &files, fs_group).map_err(at("write", &path))
 }
 
 /// Where a volume's content is; `None` if this kubelet does not know the type, or has not prepared it.
@@ -137,32 +142,6 @@ pub(crate) fn volume_path(pod_dir: &Path, volume: &Volume) -> Option<PathBuf> {
         return None;
     };
     Some(pod_dir.join("volumes").join(plugin).join(&volume.name))
-}
-
-fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
-        .map_err(|e| describe("chmod", path, &e))
-}
-
-fn make_dir(path: &Path, mode: u32) -> Result<(), String> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    std::fs::create_dir_all(path).map_err(|e| describe("mkdir", path, &e))?;
-    set_mode(path, mode)
-}
-
-fn describe(action: &str, path: &Path, error: &dyn std::fmt::Display) -> String {
-    format!("{action} {}: {error}", path.display())
-}
-
-/// Mounts a new file system at `path`, unless something is mounted there.
-fn mount_new(path: &Path, kind: &str, flags: MsFlags, options: Option<&str>) -> Result<(), String> {
-    if sys::mount::is_mounted(path).map_err(|error| error.to_string())? {
-        return Ok(());
-    }
-    mount(Some(kind), path, Some(kind), flags, options)
-        .map_err(|e| describe(&format!("mount {kind} on"), path, &e))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! image that is on the node already, and that another Pod's secret has brought there, says `records.rs`. As upstream's
 //! default is, one image is pulled after the other, and only so many in a while. Source: `pkg/kubelet/images` of upstream.
 
+mod error;
 mod keyring;
 mod records;
 
@@ -24,8 +25,10 @@ use crate::context::Context;
 use crate::images::Images;
 use crate::metrics::{Count, Measure, image_size};
 use crate::pod::container_config::sandbox_config;
-use crate::pod::needed_images::{self, SPECIAL_ERRORS, is_pull_failure};
+use crate::pod::needed_images;
 use crate::volumes::objects::PodObjects;
+pub(crate) use error::PullError;
+use error::{AttemptError, Attempts};
 use keyring::{Credential, Keyring};
 use records::{Access, Records};
 
@@ -88,9 +91,6 @@ struct Found {
     is_pull_required: Option<bool>,
 }
 
-/// Reason for the status, and message.
-type Refusal = (String, String);
-
 /// Looks whether `image` is there, and pulls it if the policy says so.
 pub(crate) async fn have_image(
     context: Arc<Images>,
@@ -98,7 +98,7 @@ pub(crate) async fn have_image(
     objects: PodObjects,
     (image, policy): (String, String),
     cause: u64,
-) -> Result<Had, Refusal> {
+) -> Result<Had, PullError> {
     let start = context.clock.now();
     let container = needed_images::container_of(&pod, &image);
     let want =
@@ -110,9 +110,10 @@ pub(crate) async fn have_image(
     context.metrics.count(Count::EnsuredImages, &labels);
     match &result {
         Ok(_) => context.span(cause, "image present", &pod, start, &image),
-        Err((reason, _)) => {
-            want.event(EventType::Warning, "Failed", format!("Error: {reason}"));
-            if is_pull_failure(reason) {
+        Err(error) => {
+            let reason = error.reason();
+            want.event(EventType::Warning, "Failed", format!("Error: {}", reason.as_str()));
+            if reason.is_pull_failure() {
                 want.event(EventType::Normal, "BackOff", format!("Back-off pulling image \"{image}\""));
                 want.event(EventType::Warning, "Failed", "Error: ImagePullBackOff".into());
             }
@@ -126,36 +127,30 @@ impl Want {
         self.context.event(&self.pod, self.container.as_deref(), event_type, reason, message);
     }
 
-    fn refuse(&self, reason: &str, event: &str, message: String) -> Refusal {
-        self.event(EventType::Warning, event, message.clone());
-        (reason.to_owned(), message)
+    /// Tells of the error under the event's name.
+    fn failed(&self, event: &str, error: PullError) -> PullError {
+        self.event(EventType::Warning, event, error.to_string());
+        error
     }
 
-    async fn have(&self, on_the_way: &mut Found) -> Result<Had, Refusal> {
+    async fn have(&self, on_the_way: &mut Found) -> Result<Had, PullError> {
         let image = &self.image;
-        let reference: Reference = image.parse().map_err(|error| {
-            let message = format!(
-                "Failed to apply default image tag \"{image}\": couldn't parse image name \"{image}\": {error}"
-            );
-            self.refuse("InvalidImageName", "InspectFailed", message)
+        let reference: Reference = image.parse().map_err(|source| {
+            self.failed("InspectFailed", PullError::Name { image: image.clone(), source })
         })?;
         let must_ask = self.policy == "Always" && !image.starts_with(LOCAL_REGISTRY);
         let present = match must_ask {
             true => None,
-            false => status(&self.context, image).await.map_err(|error| {
-                let message = format!("Failed to inspect image \"{image}\": {error}");
-                self.refuse("ImageInspectError", "InspectFailed", message)
+            false => status(&self.context, image).await.map_err(|source| {
+                self.failed("InspectFailed", PullError::Inspect { image: image.clone(), source })
             })?,
         };
-        let never = || {
-            let message = format!("Container image \"{image}\" is not present with pull policy of Never");
-            self.refuse("ErrImageNeverPull", "ErrImageNeverPull", message)
-        };
+        let never = || self.failed("ErrImageNeverPull", PullError::Never(image.clone()));
         on_the_way.is_present = (!must_ask).then_some(present.is_some());
         if present.is_none() && self.policy == "Never" {
             return Err(never());
         }
-        let keyring = self.keyring().await.map_err(|message| ("ErrImagePull".to_owned(), message))?;
+        let keyring = self.keyring().await?;
         let credentials = keyring.lookup(&reference.name());
         if let Some(found) = present {
             let is_allowed = image.starts_with(LOCAL_REGISTRY) || self.check(&found.id, &keyring).await;
@@ -184,7 +179,7 @@ impl Want {
     }
 
     /// What the Pod's pull secrets hold; those that are missing are told of.
-    async fn keyring(&self) -> Result<Keyring, String> {
+    async fn keyring(&self) -> Result<Keyring, PullError> {
         let names = crate::volumes::objects::pull_secret_names(&self.pod);
         if names.is_empty() {
             return Ok(Keyring::default());
@@ -204,10 +199,10 @@ impl Want {
                 message,
             );
         }
-        Keyring::of(&secrets)
+        Ok(Keyring::of(&secrets)?)
     }
 
-    async fn pull(&self, credentials: Vec<Credential>) -> Result<Had, Refusal> {
+    async fn pull(&self, credentials: Vec<Credential>) -> Result<Had, PullError> {
         let (context, image) = (&self.context, &self.image);
         self.event(EventType::Normal, "Pulling", format!("Pulling image \"{image}\""));
         let waiting_since = context.clock.now();
@@ -219,11 +214,11 @@ impl Want {
         let intent = context.pulls.records.intend(image).await;
         let (reference, used) = match self.try_all(&credentials).await {
             Ok(pulled) => pulled,
-            Err(error) => {
+            Err(attempts) => {
                 context.pulls.records.give_up(intent).await;
-                let message = format!("Failed to pull image \"{image}\": {error}");
+                let message = format!("Failed to pull image \"{image}\": {attempts}");
                 self.event(EventType::Warning, "Failed", message);
-                return Err(meaning(image, &error));
+                return Err(PullError::of(image, attempts));
             }
         };
         let now = context.clock.now();
@@ -243,7 +238,7 @@ impl Want {
     }
 
     /// With each of the credentials that fit, until one is good; without any if there is none.
-    async fn try_all(&self, credentials: &[Credential]) -> Result<(String, Option<Credential>), String> {
+    async fn try_all(&self, credentials: &[Credential]) -> Result<(String, Option<Credential>), Attempts> {
         let mut errors = Vec::new();
         let all: Vec<Option<&Credential>> = match credentials {
             [] => vec![None],
@@ -251,16 +246,15 @@ impl Want {
         };
         for credential in all {
             if !self.context.pulls.may_begin(self.context.clock.now()) {
-                errors.push("pull QPS exceeded".to_owned());
+                errors.push(AttemptError::RateExceeded);
                 continue;
             }
             match self.ask_runtime(credential).await {
                 Ok(reference) => return Ok((reference, credential.cloned())),
-                Err(error) => errors.push(error.to_string()),
+                Err(error) => errors.push(error.into()),
             }
         }
-        errors.dedup();
-        Err(if errors.len() == 1 { errors.remove(0) } else { format!("[{}]", errors.join(", ")) })
+        Err(Attempts(errors))
     }
 
     async fn ask_runtime(&self, credential: Option<&Credential>) -> Result<String, CriError> {
@@ -303,16 +297,6 @@ impl Want {
     }
 }
 
-/// The reason and the message that a runtime's error stands for.
-fn meaning(image: &str, error: &str) -> Refusal {
-    for (name, why) in SPECIAL_ERRORS {
-        if let Some(rest) = error.strip_prefix(name) {
-            return (name.to_owned(), format!("image pull failed for {image} because {why}{rest}"));
-        }
-    }
-    ("ErrImagePull".to_owned(), error.to_owned())
-}
-
 /// A duration in whole milliseconds as Go prints it: `405ms`, `1.5s`, `2m3.004s`.
 fn go_milliseconds(milliseconds: i128) -> String {
     let milliseconds = u64::try_from(milliseconds).unwrap_or_default();
@@ -353,25 +337,6 @@ async fn status(context: &Context, image: &str) -> Result<Option<v1::Image>, Cri
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_runtimes_errors_have_upstreams_reasons() {
-        for (error, reason, message) in [
-            ("x: not found", "ErrImagePull", "x: not found"),
-            (
-                "RegistryUnavailable: no route",
-                "RegistryUnavailable",
-                "image pull failed for i because the registry is unavailable: no route",
-            ),
-            (
-                "SignatureValidationFailed",
-                "SignatureValidationFailed",
-                "image pull failed for i because the signature validation failed",
-            ),
-        ] {
-            assert_eq!(meaning("i", error), (reason.to_owned(), message.to_owned()));
-        }
-    }
 
     #[test]
     fn durations_are_gos() {

@@ -22,7 +22,9 @@ use controller::volume::migration;
 use k8s_openapi::api::core::v1::{Pod, Volume};
 use serde::{Deserialize, Serialize};
 
-use super::describe;
+use super::error::VolumeError;
+use super::folder::write_note;
+use crate::pod::failure_reason::FailureReason;
 use crate::volumes::Volumes;
 pub(crate) use csi_volume::access_mode;
 pub(crate) use expand::grow;
@@ -61,49 +63,6 @@ impl Prepared {
 
 type All = BTreeMap<String, Prepared>;
 
-/// Why a volume is not where its Pod's containers find it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub(crate) struct VolumeError {
-    pub(crate) reason: VolumeReason,
-    /// In upstream's words; names the volume.
-    pub(crate) message: String,
-}
-
-/// What failed of a volume; [`VolumeReason::as_str`] is the reason of the Pod's event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VolumeReason {
-    /// A folder was not brought to where it belongs.
-    Mount,
-    /// A device was not.
-    Map,
-    /// The node can have no more volumes of that kind: the Pod belongs elsewhere. Source:
-    /// `VolumeAttachmentLimitExceededReason`, KEP-4876.
-    AttachmentLimit,
-}
-
-impl VolumeReason {
-    /// Upstream's word.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Mount => "FailedMount",
-            Self::Map => "FailedMapVolume",
-            Self::AttachmentLimit => "VolumeAttachmentLimitExceeded",
-        }
-    }
-
-    /// Nobody tries again on this node.
-    pub(crate) fn is_final(self) -> bool {
-        self == Self::AttachmentLimit
-    }
-}
-
-impl From<String> for VolumeError {
-    fn from(message: String) -> Self {
-        Self { reason: VolumeReason::Mount, message }
-    }
-}
-
 /// Whether a volume is of a kind that is prepared here.
 pub(crate) fn is_persistent(volume: &Volume) -> bool {
     volume.persistent_volume_claim.is_some()
@@ -124,15 +83,6 @@ fn read(pod_dir: &Path) -> All {
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
-fn write(pod_dir: &Path, all: &All) -> Result<(), String> {
-    let (path, new) = (pod_dir.join(FILE), pod_dir.join(format!("{FILE}.new")));
-    let text = serde_json::to_vec(all).map_err(|e| describe("write", &path, &e))?;
-    std::fs::create_dir_all(pod_dir).map_err(|e| describe("mkdir", pod_dir, &e))?;
-    std::fs::write(&new, text)
-        .and_then(|()| std::fs::rename(&new, &path))
-        .map_err(|e| describe("write", &path, &e))
-}
-
 /// Brings every such volume of the Pod to where its containers find it. Those that are there are left alone.
 ///
 /// # Errors
@@ -151,16 +101,11 @@ pub(crate) async fn prepare(context: &Volumes, pod: &Pod) -> Result<(), VolumeEr
         {
             continue;
         }
-        let resolved = resolve::resolve(context, pod, volume).await.map_err(|why| {
-            let name = &volume.name;
-            format!(
-                "Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], \
-                 failed to process volumes=[{name}]: {why}"
-            )
-        })?;
+        let resolved = resolve::resolve(context, pod, volume).await;
+        let resolved = resolved.map_err(VolumeError::process(&volume.name))?;
         let prepared = bring(context, pod, &pod_dir, &resolved).await?;
         all.insert(volume.name.clone(), prepared);
-        write(&pod_dir, &all)?;
+        write_note(&pod_dir, FILE, &all)?;
     }
     Ok(())
 }
@@ -177,17 +122,19 @@ enum Phase {
 
 impl Phase {
     /// Source: `GenerateMountVolumeFunc`, `GenerateMapVolumeFunc` of upstream's operation executor.
-    fn failed(self, resolved: &Resolved, error: &str) -> VolumeError {
-        let name = &resolved.name;
-        let (what, reason) = match (self, resolved.is_device()) {
-            (Self::Attach, false) => ("MountVolume.WaitForAttach", VolumeReason::Mount),
-            (Self::Stage, false) => ("MountVolume.MountDevice", VolumeReason::Mount),
-            (Self::Publish, false) => ("MountVolume.SetUp", VolumeReason::Mount),
-            (Self::Attach, true) => ("MapVolume.WaitForAttach", VolumeReason::Map),
-            (Self::Stage, true) => ("MapVolume.SetUpDevice", VolumeReason::Map),
-            (Self::Publish, true) => ("MapVolume.MapPodDevice", VolumeReason::Map),
+    fn failed<E: Into<VolumeError>>(self, resolved: &Resolved) -> impl Fn(E) -> VolumeError {
+        let (call, reason) = match (self, resolved.is_device()) {
+            (Self::Attach, false) => ("MountVolume.WaitForAttach", FailureReason::FailedMount),
+            (Self::Stage, false) => ("MountVolume.MountDevice", FailureReason::FailedMount),
+            (Self::Publish, false) => ("MountVolume.SetUp", FailureReason::FailedMount),
+            (Self::Attach, true) => ("MapVolume.WaitForAttach", FailureReason::FailedMapVolume),
+            (Self::Stage, true) => ("MapVolume.SetUpDevice", FailureReason::FailedMapVolume),
+            (Self::Publish, true) => ("MapVolume.MapPodDevice", FailureReason::FailedMapVolume),
         };
-        VolumeError { reason, message: format!("{what} failed for volume \"{name}\" : {error}") }
+        move |error| {
+            let (volume, source) = (resolved.name.clone(), Box::new(error.into()));
+            VolumeError::Step { call, volume, reason, source }
+        }
     }
 }
 
@@ -207,7 +154,7 @@ async fn bring(
     pod_dir: &Path,
     resolved: &Resolved,
 ) -> Result<Prepared, VolumeError> {
-    let named = |error: String| Phase::Publish.failed(resolved, &error);
+    let named = Phase::Publish.failed(resolved);
     match &resolved.source {
         Source::Csi(source) => csi_volume::bring(context, pod, pod_dir, resolved, source).await,
         Source::Local(source) => {
@@ -231,8 +178,8 @@ pub(crate) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
 /// are. Source: `RequiresRemount`, `desired_state_of_world_populator`.
 ///
 /// # Errors
-/// A text in upstream's words that names the volume; to be tried again.
-pub(crate) async fn keep_up(context: &Volumes, pod: &Pod) -> Result<(), String> {
+/// In upstream's words, with the volume; to be tried again.
+pub(crate) async fn keep_up(context: &Volumes, pod: &Pod) -> Result<(), VolumeError> {
     let pod_dir = context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
     let all = read(&pod_dir);
     let mut failures = Vec::new();
@@ -243,7 +190,7 @@ pub(crate) async fn keep_up(context: &Volumes, pod: &Pod) -> Result<(), String> 
             failures.extend(kept.err());
         }
     }
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    if failures.is_empty() { Ok(()) } else { Err(VolumeError::Several(failures)) }
 }
 
 async fn keep_up_one(
@@ -251,7 +198,7 @@ async fn keep_up_one(
     pod: &Pod,
     volume: &Volume,
     (name, known): (&str, &Prepared),
-) -> Result<(), String> {
+) -> Result<(), VolumeError> {
     // One that is away for a moment is asked next time.
     let Ok(driver) = context.csi.get(name) else { return Ok(()) };
     let wishes = Wishes::asked(context, name).await;
@@ -278,11 +225,10 @@ async fn keep_up_one(
 /// Takes back what drivers have made for the Pod, before its folder is removed.
 ///
 /// # Errors
-/// A text that says what is left; to be tried again.
-pub(crate) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), String> {
+/// What is left; to be tried again.
+pub(crate) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
     let sub_paths = pod_dir.join("volume-subpaths");
-    let unbound = tokio::task::spawn_blocking(move || super::tear_down(&sub_paths));
-    unbound.await.map_err(|error| error.to_string())??;
+    tokio::task::spawn_blocking(move || super::tear_down(&sub_paths)).await??;
     for found in data::of_pod(pod_dir) {
         csi_volume::take_back(context, &found).await?;
     }
@@ -292,5 +238,5 @@ pub(crate) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), S
         plain::release_local(&context.config.root_dir, pod_dir, &name)?;
     }
     iscsi::tear_down(context, pod_dir).await?;
-    context.csi.settle_in_use(context).await.map_err(|error| error.to_string())
+    Ok(context.csi.settle_in_use(context).await?)
 }

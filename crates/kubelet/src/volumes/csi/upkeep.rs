@@ -16,6 +16,7 @@ use k8s_openapi::api::storage::v1::CSIDriver;
 
 use super::registration;
 use crate::volumes::Volumes;
+use crate::volumes::error::VolumeError;
 use crate::volumes::persistent;
 
 /// Pods that are looked after at the same time.
@@ -54,7 +55,7 @@ async fn keep_up(context: Arc<Volumes>, pod: Arc<Pod>) {
         return;
     }
     if let Err(error) = persistent::keep_up(&context, &pod).await {
-        tracing::debug!(error, pod = pod.metadata.name, "a volume of a pod was not kept up");
+        tracing::debug!(%error, pod = pod.metadata.name, "a volume of a pod was not kept up");
     }
 }
 
@@ -64,8 +65,8 @@ async fn report_room(context: &Volumes) {
     let Ok(driver) = context.csi.get(name) else { return };
     let reported = async {
         let asked = driver.client.get_capacity(v1::GetCapacityRequest::default()).await;
-        let bytes = asked.map_err(|error| error.to_string())?.available_capacity;
-        registration::update_room(context, name, bytes).await.map_err(|error| error.to_string())
+        registration::update_room(context, name, asked?.available_capacity).await?;
+        Ok::<_, VolumeError>(())
     };
     if let Err(error) = reported.await {
         tracing::info!(%error, "the node did not say how much room it has for volumes");
@@ -87,11 +88,11 @@ async fn count_volumes(context: &Volumes, counted: &mut BTreeMap<String, Instant
         }
         let told = async {
             let info = driver.client.node_get_info(v1::NodeGetInfoRequest {}).await;
-            let count = info.map_err(|error| error.to_string())?.max_volumes_per_node;
-            registration::update_count(context, &name, count).await.map_err(|error| error.to_string())
+            registration::update_count(context, &name, info?.max_volumes_per_node).await?;
+            Ok::<_, VolumeError>(())
         };
         if let Err(error) = told.await {
-            tracing::info!(error, driver = name, "the node did not say how many volumes it may have");
+            tracing::info!(%error, driver = name, "the node did not say how many volumes it may have");
         }
         still.insert(name, Instant::now() + Duration::from_secs(period.max(1)));
     }

@@ -20,17 +20,35 @@ use v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, ac
 use super::data::{self, Found, VolumeData};
 use super::resolve::Resolved;
 use super::wishes::{Told, Wishes, se_linux_option};
-use super::{Phase, Prepared, VolumeError, expand, ownership};
+use super::{Phase, Prepared, expand, ownership};
 use crate::pod::identity::identity;
 use crate::volumes::Volumes;
-use crate::volumes::csi::{Driver, registration};
-use crate::volumes::describe;
-use crate::volumes::persistent::VolumeReason;
+use crate::volumes::csi::{Driver, NotRegistered, registration};
+use crate::volumes::error::{Specific, VolumeError, at};
 
 /// How long one try waits for the attacher.
 const ATTACH_MAX: Duration = Duration::from_secs(20);
 /// How long a volume may wait for room on its node. Source: `podAttachAndMountTimeout`.
 const ROOM_MAX: SignedDuration = SignedDuration::from_secs(123);
+/// What upstream calls a volume's way to its Pod, and back.
+const SET_UP: &str = "MountVolume.SetUp";
+const TEAR_DOWN: &str = "UnmountVolume.TearDown";
+
+/// A driver's volume cannot be brought to a Pod; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+enum CsiVolumeError {
+    #[error("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {0}")]
+    NoDriver(#[from] NotRegistered),
+    #[error("volume uses the ReadWriteOncePod access mode and is already in use by another pod")]
+    OtherPod,
+    #[error("volume attachment {0} is not attached")]
+    NotAttached(String),
+    #[error("fetching NodePublishSecretRef {namespace}/{name} failed: kubernetes.io/csi: {source}")]
+    NoSecret { namespace: String, name: String, source: Box<kube::Error> },
+}
+
+impl Specific for CsiVolumeError {}
+
 /// Where a volume is staged, and where it is published for the Pod.
 pub(super) struct Places {
     pub(super) staging: PathBuf,
@@ -67,22 +85,19 @@ pub(super) async fn bring(
 ) -> Result<Prepared, VolumeError> {
     let name = &resolved.name;
     let first = if resolved.is_device() { Phase::Stage } else { Phase::Publish };
-    let set_up = |error: String| first.failed(resolved, &error);
-    let driver = context.csi.get(&source.driver).map_err(|error| {
-        set_up(format!("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {error}"))
-    })?;
+    let driver = context.csi.get(&source.driver).map_err(CsiVolumeError::NoDriver);
+    let driver = driver.map_err(first.failed(resolved))?;
     let wishes = Wishes::asked(context, &source.driver).await;
     let is_inline = resolved.volume.is_none();
     let mode = if is_inline { "Ephemeral" } else { "Persistent" };
-    wishes.allow(mode, &source.driver).map_err(set_up)?;
+    wishes.allow(mode, &source.driver).map_err(first.failed(resolved))?;
     let turn = context.csi.turn(&source.driver, &source.volume_handle);
     let _turn = turn.lock().await;
     let places = places(context, pod_dir, resolved, source);
     let id = (source.driver.as_str(), source.volume_handle.as_str());
     let elsewhere = data::elsewhere(&context.config.root_dir, &places.folder, id);
     if is_for_one_pod(resolved) && elsewhere.iter().any(VolumeData::is_published) {
-        let why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
-        return Err(set_up(why.to_owned()));
+        return Err(first.failed(resolved)(CsiVolumeError::OtherPod));
     }
     let is_attached = wishes.attach && !is_inline;
     // Until it is written down here.
@@ -107,23 +122,23 @@ pub(super) async fn bring(
             target_path: known.target_path,
         },
     };
-    note.write().map_err(set_up)?;
+    note.write().map_err(first.failed(resolved))?;
     let call = Call::new(resolved, source, &driver, pod, &wishes, (&places, publish_context));
     if call.is_staged {
         let staged = call.stage(context, &driver, &mut note, is_staged_elsewhere).await;
-        staged.map_err(|error| Phase::Stage.failed(resolved, &error))?;
+        staged.map_err(Phase::Stage.failed(resolved))?;
     }
-    let told = wishes.told(context, pod, is_inline).await.map_err(set_up)?;
+    let told = wishes.told(context, pod, is_inline).await.map_err(first.failed(resolved))?;
     let published = call.publish(context, &driver, resolved.read_only, told, Some(&mut note)).await;
-    published.map_err(|error| Phase::Publish.failed(resolved, &error))?;
+    published.map_err(Phase::Publish.failed(resolved))?;
     let is_group_ours = wishes.takes_group(source.fs_type.as_deref(), is_write_once(resolved));
     let is_group_theirs = ownership::group(pod).is_none() || driver.can(rpc::Type::VolumeMountGroup);
     if is_group_ours && !resolved.is_device() && !resolved.read_only && !is_group_theirs {
-        ownership::apply_for(pod, &places.target).await.map_err(set_up)?;
+        ownership::apply_for(pod, &places.target).await.map_err(first.failed(resolved))?;
     }
     expand::if_larger(context, pod, resolved, source, &driver, (&places.target, &places.staging))
         .await
-        .map_err(|error| format!("MountVolume.Setup failed while expanding volume \"{name}\" : {error}"))?;
+        .map_err(|error| VolumeError::Expand { volume: name.clone(), source: Box::new(error) })?;
     Ok(Prepared {
         path: places.target,
         is_device: resolved.is_device(),
@@ -140,7 +155,7 @@ struct Note<'a> {
 }
 
 impl Note<'_> {
-    fn write(&self) -> Result<(), String> {
+    fn write(&self) -> Result<(), VolumeError> {
         data::write(self.folder, &self.data)
     }
 }
@@ -163,20 +178,20 @@ pub(super) async fn publish_again(
     pod: &Pod,
     (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
     (driver, wishes): (&Driver, &Wishes),
-) -> Result<(), String> {
+) -> Result<(), VolumeError> {
     let name = &resolved.name;
-    let set_up = |error: String| format!("MountVolume.SetUp failed for volume \"{name}\" : {error}");
     let pod_dir = context.config.pod_dir(&identity(pod).2);
     let is_inline = resolved.volume.is_none();
     let attachment = match wishes.attach && !is_inline {
-        true => Some(attachment(context, source).await.map_err(set_up)?),
+        true => Some(attachment(context, source).await.map_err(VolumeError::step(SET_UP, name))?),
         false => None,
     };
     let publish_context = attachment.and_then(|attachment| attachment.status?.attachment_metadata);
     let places = places(context, &pod_dir, resolved, source);
     let call = Call::new(resolved, source, driver, pod, wishes, (&places, publish_context));
-    let told = wishes.told(context, pod, is_inline).await.map_err(set_up)?;
-    call.publish(context, driver, resolved.read_only, told, None).await.map_err(set_up)
+    let told = wishes.told(context, pod, is_inline).await.map_err(VolumeError::step(SET_UP, name))?;
+    let published = call.publish(context, driver, resolved.read_only, told, None).await;
+    published.map_err(VolumeError::step(SET_UP, name))
 }
 
 fn is_for_one_pod(resolved: &Resolved) -> bool {
@@ -232,14 +247,14 @@ impl<'a> Call<'a> {
         driver: &Driver,
         note: &mut Note<'_>,
         is_staged_elsewhere: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), VolumeError> {
         let staging = &self.places.staging;
         if context.csi.staged.lock().contains(staging) {
             note.data.staging_path = Some(staging.clone());
             return note.write();
         }
         let secrets = secrets(context, self.source.node_stage_secret_ref.as_ref()).await?;
-        std::fs::create_dir_all(staging).map_err(|e| describe("mkdir", staging, &e))?;
+        std::fs::create_dir_all(staging).map_err(at("mkdir", staging))?;
         note.data.staging_path = Some(staging.clone());
         note.write()?;
         let request = v1::NodeStageVolumeRequest {
@@ -259,7 +274,7 @@ impl<'a> Call<'a> {
             note.write()?;
             forget_staging(staging, &note.data.target_path)?;
         }
-        Err(rpc_error(status))
+        Err(status.into())
     }
 
     /// Publishes the volume, with what the driver is to be `told`. A note says from before that it may be published, and
@@ -271,7 +286,7 @@ impl<'a> Call<'a> {
         read_only: bool,
         told: Told,
         mut note: Option<&mut Note<'_>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), VolumeError> {
         let mut secrets = secrets(context, self.source.node_publish_secret_ref.as_ref()).await?;
         secrets.extend(told.secrets);
         let mut volume_context = self.volume_context.clone();
@@ -283,7 +298,7 @@ impl<'a> Call<'a> {
         }
         // The driver makes the target itself.
         let parent = target.parent().unwrap_or(&self.places.folder);
-        std::fs::create_dir_all(parent).map_err(|e| describe("mkdir", parent, &e))?;
+        std::fs::create_dir_all(parent).map_err(at("mkdir", parent))?;
         let staging = self.is_staged.then(|| self.places.staging.display().to_string());
         let request = v1::NodePublishVolumeRequest {
             volume_id: self.source.volume_handle.clone(),
@@ -300,13 +315,8 @@ impl<'a> Call<'a> {
             note.data.target_path = PathBuf::new();
             note.write()?;
         }
-        Err(rpc_error(status))
+        Err(status.into())
     }
-}
-
-/// As gRPC prints a failure.
-pub(super) fn rpc_error(status: csi::Status) -> String {
-    format!("rpc error: code = {:?} desc = {}", status.code(), status.message())
 }
 
 /// How the volume is to be used, for the driver.
@@ -349,14 +359,16 @@ pub(crate) fn access_mode(mode: Option<&str>, knows_single_writers: bool) -> Mod
 pub(super) async fn secrets(
     context: &Volumes,
     secret: Option<&SecretReference>,
-) -> Result<HashMap<String, String>, String> {
+) -> Result<HashMap<String, String>, VolumeError> {
     let Some((name, namespace)) = secret.and_then(|s| Some((s.name.as_deref()?, s.namespace.as_deref()?)))
     else {
         return Ok(HashMap::new());
     };
     let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
-    let found = api.get(name).await.map_err(|error| {
-        format!("fetching NodePublishSecretRef {namespace}/{name} failed: kubernetes.io/csi: {error}")
+    let found = api.get(name).await.map_err(|source| CsiVolumeError::NoSecret {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        source: Box::new(source),
     })?;
     let data = found.data.unwrap_or_default().into_iter();
     Ok(data.map(|(key, value)| (key, String::from_utf8_lossy(&value.0).into_owned())).collect())
@@ -371,8 +383,7 @@ async fn attached(
     let if_not =
         async { if wishes.counts_again { refuse_if_full(context, source, driver).await } else { Ok(()) } };
     until_attached(context, &resolved.name, &unique_name(source), if_not).await?;
-    let found = attachment(context, source).await;
-    found.map_err(|error| Phase::Attach.failed(resolved, &error))
+    attachment(context, source).await.map_err(Phase::Attach.failed(resolved))
 }
 
 /// Has the Node say that it uses a volume, and waits until it says that it is attached; what is to be looked at before
@@ -383,7 +394,7 @@ pub(super) async fn until_attached(
     unique: &str,
     if_not: impl Future<Output = Result<(), VolumeError>>,
 ) -> Result<(), VolumeError> {
-    context.csi.set_in_use(context, unique, true).await.map_err(|error| error.to_string())?;
+    context.csi.set_in_use(context, unique, true).await?;
     let own = controller::Scope {
         field_selector: Some(format!("metadata.name={}", context.config.node_name)),
         ..controller::Scope::default()
@@ -403,13 +414,8 @@ pub(super) async fn until_attached(
             changes.next().await;
         }
     };
-    tokio::time::timeout(ATTACH_MAX, waiting).await.map_err(|_| {
-        let why = format!(
-            "Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[{name}], \
-             failed to process volumes=[]: timed out waiting for the condition"
-        );
-        why.into()
-    })
+    let waited = tokio::time::timeout(ATTACH_MAX, waiting).await;
+    waited.map_err(|_late| VolumeError::NotAttached(name.to_owned()))
 }
 
 /// Has a Pod fail whose volume the node has had no room for since long: its owner makes another one, which goes where there
@@ -421,20 +427,19 @@ async fn refuse_if_full(
 ) -> Result<(), VolumeError> {
     let api: Api<VolumeAttachment> = Api::all(context.client.clone());
     let name = attachment_name(source, &context.config.node_name);
-    let found = api.get_opt(&name).await.map_err(|error| error.to_string())?;
+    let found = api.get_opt(&name).await?;
     if !found.is_some_and(|found| is_exhausted(&found, context.clock.now())) {
         return Ok(());
     }
     let told = async {
-        let info = driver.client.node_get_info(v1::NodeGetInfoRequest {}).await.map_err(rpc_error)?;
-        let updated = registration::update_count(context, &source.driver, info.max_volumes_per_node).await;
-        updated.map_err(|error| error.to_string())
+        let info = driver.client.node_get_info(v1::NodeGetInfoRequest {}).await?;
+        registration::update_count(context, &source.driver, info.max_volumes_per_node).await?;
+        Ok::<_, VolumeError>(())
     };
     if let Err(error) = told.await {
-        tracing::info!(error, driver = source.driver, "the node did not say how many volumes it may have");
+        tracing::info!(%error, driver = source.driver, "the node did not say how many volumes it may have");
     }
-    let message = "Node has reached its volume attachment limit, rejecting pod".to_owned();
-    Err(VolumeError { reason: VolumeReason::AttachmentLimit, message })
+    Err(VolumeError::AttachmentLimit)
 }
 
 /// Whether a volume has been wanted for long, and the node has no room for it.
@@ -449,32 +454,30 @@ fn is_exhausted(attachment: &VolumeAttachment, now: Timestamp) -> bool {
 async fn attachment(
     context: &Volumes,
     source: &CSIPersistentVolumeSource,
-) -> Result<VolumeAttachment, String> {
+) -> Result<VolumeAttachment, VolumeError> {
     let api: Api<VolumeAttachment> = Api::all(context.client.clone());
     let name = attachment_name(source, &context.config.node_name);
-    let found = api.get(&name).await.map_err(|error| error.to_string())?;
+    let found = api.get(&name).await?;
     match found.status.as_ref().is_some_and(|status| status.attached) {
         true => Ok(found),
-        false => Err(format!("volume attachment {name} is not attached")),
+        false => Err(CsiVolumeError::NotAttached(name).into()),
     }
 }
 
 /// Unpublishes a Pod's volume, and unstages it if it was the last one on the node.
-pub(super) async fn take_back(context: &Volumes, found: &Found) -> Result<(), String> {
+pub(super) async fn take_back(context: &Volumes, found: &Found) -> Result<(), VolumeError> {
     let VolumeData { driver_name, volume_handle, target_path, staging_path, .. } = &found.data;
     let what = &found.data.spec_vol_id;
     let turn = context.csi.turn(driver_name, volume_handle);
     let _turn = turn.lock().await;
-    let failed = |call: &str, error: String| format!("{call} failed for volume \"{what}\" : {error}");
-    let driver =
-        || context.csi.get(driver_name).map_err(|error| failed("UnmountVolume.TearDown", error.to_string()));
+    let driver = || context.csi.get(driver_name).map_err(VolumeError::step(TEAR_DOWN, what));
     if found.data.is_published() {
         let request = v1::NodeUnpublishVolumeRequest {
             volume_id: volume_handle.clone(),
             target_path: target_path.display().to_string(),
         };
-        let unpublished = driver()?.client.node_unpublish_volume(request).await.map_err(rpc_error);
-        unpublished.map_err(|error| failed("UnmountVolume.TearDown", error.to_string()))?;
+        let unpublished = driver()?.client.node_unpublish_volume(request).await;
+        unpublished.map_err(VolumeError::step(TEAR_DOWN, what))?;
     }
     let id = (driver_name.as_str(), volume_handle.as_str());
     let is_last = data::elsewhere(&context.config.root_dir, &found.folder, id).is_empty();
@@ -483,20 +486,20 @@ pub(super) async fn take_back(context: &Volumes, found: &Found) -> Result<(), St
             volume_id: volume_handle.clone(),
             staging_target_path: staging.display().to_string(),
         };
-        let unstaged = driver()?.client.node_unstage_volume(request).await.map_err(rpc_error);
+        let unstaged = driver()?.client.node_unstage_volume(request).await;
         context.csi.staged.lock().remove(staging);
-        unstaged.map_err(|error| failed("UnmountDevice", error))?;
+        unstaged.map_err(VolumeError::step("UnmountDevice", what))?;
         forget_staging(staging, target_path)?;
     }
     if is_last && !found.data.attachment_id.is_empty() {
         let unique = format!("kubernetes.io/csi/{driver_name}^{volume_handle}");
-        context.csi.set_in_use(context, &unique, false).await.map_err(|error| error.to_string())?;
+        context.csi.set_in_use(context, &unique, false).await?;
     }
-    std::fs::remove_dir_all(&found.folder).map_err(|e| describe("remove", &found.folder, &e))
+    std::fs::remove_dir_all(&found.folder).map_err(at("remove", &found.folder))
 }
 
 /// Removes the folders that were made for staging, which are empty by now.
-fn forget_staging(staging: &Path, target: &Path) -> Result<(), String> {
+fn forget_staging(staging: &Path, target: &Path) -> Result<(), VolumeError> {
     let is_global = staging.file_name().is_some_and(|name| name == "globalmount");
     let folders = match is_global {
         true => vec![Some(staging), staging.parent()],
@@ -505,7 +508,7 @@ fn forget_staging(staging: &Path, target: &Path) -> Result<(), String> {
     for folder in folders.into_iter().flatten() {
         match std::fs::remove_dir(folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(describe("remove", folder, &error));
+                return Err(at("remove", folder)(error));
             }
             _ => {}
         }

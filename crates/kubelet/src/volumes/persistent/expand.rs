@@ -17,11 +17,23 @@ use kube::api::{Api, Patch, PatchParams};
 use machinery::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::csi_volume::{capability, rpc_error, secrets};
+use super::csi_volume::{capability, secrets};
 use super::data::{self, Found};
 use super::resolve::Resolved;
 use crate::volumes::Volumes;
 use crate::volumes::csi::Driver;
+use crate::volumes::error::{Specific, VolumeError};
+
+/// The claim does not say how far its volume is.
+#[derive(Debug, thiserror::Error)]
+#[error("update the status of PVC {namespace}/{name}: {source}")]
+struct ClaimNotPatched {
+    namespace: String,
+    name: String,
+    source: Box<kube::Error>,
+}
+
+impl Specific for ClaimNotPatched {}
 
 const IN_PROGRESS: &str = "NodeResizeInProgress";
 const PENDING: &str = "NodeResizePending";
@@ -58,7 +70,7 @@ pub(super) async fn if_larger(
     source: &CSIPersistentVolumeSource,
     driver: &Driver,
     paths: (&Path, &Path),
-) -> Result<(), String> {
+) -> Result<(), VolumeError> {
     let (Some(claim), Some(volume)) = (&resolved.claim, &resolved.volume) else { return Ok(()) };
     let size = capacity(volume);
     if !is_possible(driver) || !is_wanted(claim, size) {
@@ -92,15 +104,14 @@ pub(super) async fn if_larger(
             Ok(())
         }
         Err(error) => {
-            let said = rpc_error(error.clone());
-            let message = format!("NodeExpandVolume.NodeExpandVolume failed for volume \"{name}\" : {said}");
-            context.event(pod, None, EventType::Warning, "VolumeResizeFailed", message.clone());
+            let failure = VolumeError::step("NodeExpandVolume.NodeExpandVolume", name)(error.clone());
+            context.event(pod, None, EventType::Warning, "VolumeResizeFailed", failure.to_string());
             patch(context, claim, &failed(claim, &error, context.clock.now())).await?;
             // A Pod does not have to wait for what cannot be, nor for what cannot be while the volume is in use.
             if is_infeasible(&error) || error.code() == Code::FailedPrecondition {
                 Ok(())
             } else {
-                Err(message)
+                Err(failure)
             }
         }
     }
@@ -133,7 +144,7 @@ fn finished(claim: &PersistentVolumeClaim, volume: &k8s_openapi::api::core::v1::
 
 /// What the claim says when the driver has failed. Source: `MarkNodeExpansionInfeasible`.
 fn failed(claim: &PersistentVolumeClaim, error: &Status, now: jiff::Timestamp) -> Value {
-    let said = rpc_error(error.clone());
+    let said = VolumeError::from(error.clone());
     let condition = PersistentVolumeClaimCondition {
         type_: ERROR.to_owned(),
         status: "True".to_owned(),
@@ -148,13 +159,21 @@ fn failed(claim: &PersistentVolumeClaim, error: &Status, now: jiff::Timestamp) -
     status
 }
 
-async fn patch(context: &Volumes, claim: &PersistentVolumeClaim, status: &Value) -> Result<(), String> {
+async fn patch(
+    context: &Volumes,
+    claim: &PersistentVolumeClaim,
+    status: &Value,
+) -> Result<(), ClaimNotPatched> {
     let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let api: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
     let patch = Patch::Merge(json!({"status": status}));
     let patched = api.patch_status(name, &PatchParams::default(), &patch).await;
-    patched.map(drop).map_err(|error| format!("update the status of PVC {namespace}/{name}: {error}"))
+    patched.map(drop).map_err(|source| ClaimNotPatched {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        source: Box::new(source),
+    })
 }
 
 /// Tells a driver that a volume, which its controller's side has made larger, is to be so wherever it is published.

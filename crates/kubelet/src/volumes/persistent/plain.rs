@@ -6,9 +6,22 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, LocalVolumeSource, NFSVolumeSource, Pod};
 use sys::mount::BindOptions;
 
+use super::format::{self, ToolError};
 use super::resolve::Resolved;
-use super::{Prepared, format, ownership};
-use crate::volumes::{describe, host_path};
+use super::{Prepared, ownership};
+use crate::volumes::error::{Specific, VolumeError, at};
+use crate::volumes::host_path;
+
+/// What is to be mounted is not on the node.
+#[derive(Debug, thiserror::Error)]
+enum LocalError {
+    #[error("path {0:?} does not exist")]
+    Missing(String),
+    #[error("path {0:?} is not a block device, which volumeMode Block needs")]
+    NoDevice(String),
+}
+
+impl Specific for LocalError {}
 
 /// What upstream's plugin is called.
 pub(super) const LOCAL: &str = "kubernetes.io/local-volume";
@@ -16,10 +29,10 @@ const LOCAL_FOLDER: &str = "kubernetes.io~local-volume";
 /// Where `mount` looks for the tools of file systems.
 const TOOLS: [&str; 3] = ["/sbin", "/usr/sbin", "/usr/local/sbin"];
 
-pub(super) fn folder(pod_dir: &Path, plugin: &str, name: &str) -> Result<PathBuf, String> {
+pub(super) fn folder(pod_dir: &Path, plugin: &str, name: &str) -> Result<PathBuf, VolumeError> {
     let path = pod_dir.join("volumes").join(plugin).join(name);
-    std::fs::create_dir_all(&path).map_err(|e| describe("mkdir", &path, &e))?;
-    path.canonicalize().map_err(|e| describe("find", &path, &e))
+    std::fs::create_dir_all(&path).map_err(at("mkdir", &path))?;
+    path.canonicalize().map_err(at("find", &path))
 }
 
 /// A folder of the node, or what is on a device of the node, bound to the Pod's own place; or the device itself. Below
@@ -29,24 +42,22 @@ pub(super) async fn local(
     (root_dir, pod_dir): (&Path, &Path),
     resolved: &Resolved,
     local: &LocalVolumeSource,
-) -> Result<Prepared, String> {
+) -> Result<Prepared, VolumeError> {
     let mut source = PathBuf::from(&local.path);
     if !source.exists() {
-        return Err(format!("path {:?} does not exist", local.path));
+        return Err(LocalError::Missing(local.path.clone()).into());
     }
     let is_block = std::fs::metadata(&source).is_ok_and(|meta| meta.file_type().is_block_device());
     match (resolved.is_device(), is_block) {
         (true, true) => return Ok(Prepared::plain(source, resolved)),
-        (true, false) => {
-            return Err(format!("path {:?} is not a block device, which volumeMode Block needs", local.path));
-        }
+        (true, false) => return Err(LocalError::NoDevice(local.path.clone()).into()),
         (false, true) => source = mount_device(root_dir, resolved, local).await?,
         (false, false) => {}
     }
     let path = folder(pod_dir, LOCAL_FOLDER, &resolved.name)?;
-    if !sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
+    if !sys::mount::is_mounted(&path)? {
         let options = BindOptions { read_only: resolved.read_only, ..BindOptions::default() };
-        sys::mount::bind(&source, &path, options).map_err(|e| e.to_string())?;
+        sys::mount::bind(&source, &path, options)?;
     }
     if !resolved.read_only {
         ownership::apply_for(pod, &path).await?;
@@ -63,11 +74,11 @@ async fn mount_device(
     root_dir: &Path,
     resolved: &Resolved,
     local: &LocalVolumeSource,
-) -> Result<PathBuf, String> {
+) -> Result<PathBuf, VolumeError> {
     let path = device_mount(root_dir, &resolved.name);
-    std::fs::create_dir_all(&path).map_err(|e| describe("mkdir", &path, &e))?;
-    let path = path.canonicalize().map_err(|e| describe("find", &path, &e))?;
-    if !sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
+    std::fs::create_dir_all(&path).map_err(at("mkdir", &path))?;
+    let path = path.canonicalize().map_err(at("find", &path))?;
+    if !sys::mount::is_mounted(&path)? {
         let mut options = resolved.mount_options();
         options.extend(resolved.read_only.then(|| "ro".to_owned()));
         format::mount(Path::new(&local.path), &path, local.fs_type.as_deref(), &options).await?;
@@ -83,22 +94,22 @@ pub(super) fn locals(pod_dir: &Path) -> Vec<String> {
 }
 
 /// Takes a Pod's mount back, and when it was the last, that of the device.
-pub(super) fn release_local(root_dir: &Path, pod_dir: &Path, name: &str) -> Result<(), String> {
+pub(super) fn release_local(root_dir: &Path, pod_dir: &Path, name: &str) -> Result<(), VolumeError> {
     let path = folder(pod_dir, LOCAL_FOLDER, name)?;
-    sys::mount::detach(&path).map_err(|e| e.to_string())?;
-    std::fs::remove_dir(&path).map_err(|e| describe("remove", &path, &e))?;
+    sys::mount::detach(&path)?;
+    std::fs::remove_dir(&path).map_err(at("remove", &path))?;
     let pods = std::fs::read_dir(root_dir.join("pods")).into_iter().flatten().flatten();
     let is_used = pods.into_iter().any(|pod| locals(&pod.path()).iter().any(|other| other == name));
     let device = device_mount(root_dir, name);
     if is_used || !device.exists() {
         return Ok(());
     }
-    sys::mount::unmount(&device).map_err(|e| e.to_string())?;
-    std::fs::remove_dir(&device).map_err(|e| describe("remove", &device, &e))
+    sys::mount::unmount(&device)?;
+    std::fs::remove_dir(&device).map_err(at("remove", &device))
 }
 
 /// A path of the node as it is.
-pub(super) fn host_path(resolved: &Resolved, source: &HostPathVolumeSource) -> Result<Prepared, String> {
+pub(super) fn host_path(resolved: &Resolved, source: &HostPathVolumeSource) -> Result<Prepared, VolumeError> {
     host_path::check(source)?;
     let path = PathBuf::from(&source.path);
     Ok(Prepared::plain(path, resolved))
@@ -109,9 +120,9 @@ pub(super) async fn nfs(
     pod_dir: &Path,
     resolved: &Resolved,
     source: &NFSVolumeSource,
-) -> Result<Prepared, String> {
+) -> Result<Prepared, VolumeError> {
     let path = folder(pod_dir, "kubernetes.io~nfs", &resolved.name)?;
-    if sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
+    if sys::mount::is_mounted(&path)? {
         return Ok(Prepared::plain(path, resolved));
     }
     let mut options = resolved.mount_options();
@@ -123,12 +134,8 @@ pub(super) async fn nfs(
         arguments.extend(["-o".to_owned(), options.join(",")]);
     }
     arguments.extend([format!("{}:{}", source.server, source.path), path.display().to_string()]);
-    let failed = |status: &str, output: &str| {
-        let arguments = arguments.join(" ");
-        format!(
-            "mount failed: {status}\nMounting command: mount\nMounting arguments: {arguments}\nOutput: {output}"
-        )
-    };
+    let failed =
+        |status: String, output: String| ToolError::Mount { status, arguments: arguments.join(" "), output };
     if !has_tool("mount.nfs") {
         // What mount says then, and what it leaves out.
         let output = format!(
@@ -137,11 +144,11 @@ pub(super) async fn nfs(
              nfs-utils (others).",
             path.display()
         );
-        return Err(failed("exit status 32", &output));
+        return Err(failed("exit status 32".to_owned(), output).into());
     }
     let mut command = tokio::process::Command::new("mount");
     command.args(&arguments).kill_on_drop(true);
-    let output = command.output().await.map_err(|e| failed(&e.to_string(), ""))?;
+    let output = command.output().await.map_err(|error| failed(error.to_string(), String::new()))?;
     if output.status.success() {
         return Ok(Prepared::plain(path, resolved));
     }
@@ -149,7 +156,7 @@ pub(super) async fn nfs(
         Some(code) => format!("exit status {code}"),
         None => output.status.to_string(),
     };
-    Err(failed(&status, String::from_utf8_lossy(&output.stderr).trim()))
+    Err(failed(status, String::from_utf8_lossy(&output.stderr).trim().to_owned()).into())
 }
 
 fn has_tool(name: &str) -> bool {
@@ -203,7 +210,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(prepared.path.join("two")).unwrap(), "two");
         release_local(&root, &pods[0], "pv").unwrap();
         let other = LocalVolumeSource { fs_type: Some("xfs".to_owned()), ..source.clone() };
-        let refused = local(&pod, (&root, &pods[0]), &resolved, &other).await.unwrap_err();
+        let refused = local(&pod, (&root, &pods[0]), &resolved, &other).await.unwrap_err().to_string();
         assert!(
             refused.starts_with("failed to mount the volume as \"xfs\", it already contains ext4."),
             "{refused}"
