@@ -4,7 +4,6 @@
 //! mounts, so that a kubelet that starts anew knows what to take back.
 
 pub(crate) mod registration;
-pub(crate) mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,8 +21,8 @@ use serde_json::json;
 use crate::metrics::VolumeStats;
 use crate::volumes::TokenKey;
 use crate::volumes::Volumes;
+use crate::volumes::error::Specific;
 use crate::volumes::objects::Token;
-use crate::volumes::persistent;
 use v1::node_service_capability::{Type, rpc};
 
 /// Two that ask for one volume wait for each other.
@@ -170,17 +169,21 @@ impl Drivers {
         Asked { drivers: self, name: name.to_owned() }
     }
 
-    /// Has the Node say no more of volumes that are not here and that nobody waits for: of Pods that went while they were
+    /// Has the Node say no more of volumes that are not `here` and that nobody waits for: of Pods that went while they were
     /// being attached.
     ///
     /// # Errors
     /// The API server does not take it.
-    pub(crate) async fn settle_in_use(&self, context: &Volumes) -> Result<(), InUseError> {
+    pub(super) async fn settle_in_use<I: Iterator<Item = String>>(
+        &self,
+        context: &Volumes,
+        here: impl Fn() -> I,
+    ) -> Result<(), InUseError> {
         let mut in_use = self.in_use.lock().await;
         if in_use.is_empty() {
             return Ok(());
         }
-        let here: BTreeSet<String> = persistent::in_use(&context.config.root_dir).collect();
+        let here: BTreeSet<String> = here().collect();
         let mut new = in_use.clone();
         new.retain(|name| here.contains(name) || self.asked.lock().contains_key(name));
         if new != *in_use {
@@ -212,6 +215,8 @@ impl Drivers {
 #[error("driver name {0} not found in the list of registered CSI drivers")]
 pub(crate) struct NotRegistered(String);
 
+impl Specific for NotRegistered {}
+
 impl From<NotRegistered> for csi::Status {
     fn from(missing: NotRegistered) -> Self {
         Self::unavailable(missing.to_string())
@@ -228,6 +233,8 @@ pub(crate) enum InUseError {
     #[error("update the node's volumes in use: {0}")]
     Write(#[source] Box<kube::Error>),
 }
+
+impl Specific for InUseError {}
 
 async fn say_in_use(context: &Volumes, names: &BTreeSet<String>) -> Result<(), InUseError> {
     let patch = json!({"status": {"volumesInUse": names}});

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, PodSpec};
+use k8s_openapi::api::core::v1::{PodSpec, Volume};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use nix::mount::MsFlags;
 
+use super::VolumeInput;
 use super::error::{Specific, VolumeError, at};
 use super::folder::{make_dir, mount_new, set_mode};
 use crate::pod::{huge_pages, quantity};
@@ -25,12 +26,9 @@ impl Specific for HugePagesError {}
 
 /// A folder that is there is whole: it is made beside and renamed. What is in memory is made whole by the mount, also
 /// after a reboot, when the folder is there and nothing is mounted.
-pub(super) fn prepare(
-    path: &Path,
-    source: &EmptyDirVolumeSource,
-    spec: &PodSpec,
-    allocatable: Option<i64>,
-) -> Result<(), VolumeError> {
+pub(super) fn prepare(path: &Path, volume: &Volume, input: &VolumeInput) -> Result<(), VolumeError> {
+    let Some(source) = &volume.empty_dir else { return Ok(()) };
+    let spec = input.spec();
     let group = spec.security_context.as_ref().and_then(|context| context.fs_group);
     let group = group.and_then(|group| u32::try_from(group).ok());
     let medium = source.medium.as_deref().unwrap_or_default();
@@ -60,7 +58,7 @@ pub(super) fn prepare(
     }
     if medium == "Memory" {
         // With the sticky bit, as the kernel's default for tmpfs and so upstream's.
-        let size = memory_size(source.size_limit.as_ref(), spec, allocatable);
+        let size = memory_size(source.size_limit.as_ref(), spec, input.allocatable_memory());
         mount_memory(path, size, Some(owner(1)))?;
     }
     Ok(())

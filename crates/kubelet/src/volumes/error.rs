@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::csi::{InUseError, NotRegistered};
 use crate::pod::failure_reason::FailureReason;
 
 /// What was attempted on which volume, and what stood in the way.
@@ -51,12 +50,6 @@ pub(crate) enum VolumeError {
     /// A driver has not; as gRPC prints it.
     #[error("rpc error: code = {:?} desc = {}", .0.code(), .0.message())]
     Call(Box<csi::Status>),
-    /// There is no such driver, or not yet.
-    #[error(transparent)]
-    NotRegistered(#[from] NotRegistered),
-    /// The Node does not say what is in use.
-    #[error(transparent)]
-    InUse(#[from] InUseError),
     /// A blocking step has panicked, or everything stops.
     #[error(transparent)]
     Task(#[from] tokio::task::JoinError),

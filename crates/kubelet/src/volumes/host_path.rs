@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::HostPathVolumeSource;
+use k8s_openapi::api::core::v1::{HostPathVolumeSource, Volume};
 
 use super::error::{Specific, VolumeError, at};
 use super::folder::make_dir;
@@ -19,6 +19,16 @@ enum Mismatch {
 }
 
 impl Specific for Mismatch {}
+
+/// Where the host has it.
+pub(super) fn path(_: &Path, volume: &Volume) -> Option<PathBuf> {
+    volume.host_path.as_ref().map(|source| PathBuf::from(&source.path))
+}
+
+/// As [`check`], of a Pod's own volume.
+pub(super) fn prepare(volume: &Volume) -> Result<(), VolumeError> {
+    volume.host_path.as_ref().map_or(Ok(()), check)
+}
 
 /// Makes what may be made, and looks whether it is what it is to be.
 pub(super) fn check(source: &HostPathVolumeSource) -> Result<(), VolumeError> {

@@ -11,7 +11,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, VolumeMount};
 
 use super::error::{Specific, VolumeError, at};
 use super::folder::set_mode;
-use super::{persistent, sub_path, volume_path};
+use super::kind::{Content, content, volume_path};
+use super::{persistent, sub_path};
 use crate::pod::container_config::TERMINATION_MESSAGE_PATH;
 use crate::pod::env::expand::expand;
 
@@ -170,10 +171,7 @@ fn volume(
         Some("Bidirectional") => v1::MountPropagation::PropagationBidirectional,
         _ => v1::MountPropagation::PropagationPrivate,
     };
-    // These types are the kubelet's to write, never the container's.
-    let is_managed = volume.is_some_and(|v| {
-        v.config_map.is_some() || v.secret.is_some() || v.projected.is_some() || v.downward_api.is_some()
-    });
+    let is_managed = volume.is_some_and(|volume| content(volume) == Content::Managed);
     let is_read_only =
         persistent::find(input.pod_dir, &volume_mount.name).is_some_and(|found| found.read_only);
     Ok(v1::Mount {

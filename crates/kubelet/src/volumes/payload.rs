@@ -1,6 +1,7 @@
-//! The files of configMap, secret, downwardAPI and projected volumes. Pure.
+//! The files of configMap, secret, downwardAPI and projected volumes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
@@ -8,11 +9,12 @@ use k8s_openapi::api::core::v1::{
     ServiceAccountTokenProjection, Volume,
 };
 
-use super::VolumeInput;
-use super::atomic::File;
+use super::atomic::{self, File};
 use super::certificates::{CertificateError, Credentials};
-use super::error::Specific;
+use super::error::{Specific, VolumeError, at};
+use super::folder::make_dir;
 use super::trust_bundles::NoAnchors;
+use super::{VolumeInput, empty_dir};
 use crate::pod::env::EnvError;
 use crate::pod::env::fields::{pod_field, resource_field};
 
@@ -89,8 +91,28 @@ fn token_key(projection: &ServiceAccountTokenProjection) -> TokenKey {
     (audience, projection.expiration_seconds.unwrap_or(TOKEN_SECONDS))
 }
 
-/// The files of one volume.
-pub(super) fn files(volume: &Volume, input: &VolumeInput) -> Result<Files, PayloadError> {
+/// Writes the files of one volume.
+pub(super) fn on_disk(path: &Path, volume: &Volume, input: &VolumeInput) -> Result<(), VolumeError> {
+    let files = files(volume, input)?;
+    make_dir(path, 0o777)?;
+    write(path, &files, input)
+}
+
+/// The same for what may be secret: nothing of it comes to a disk.
+pub(super) fn in_memory(path: &Path, volume: &Volume, input: &VolumeInput) -> Result<(), VolumeError> {
+    let files = files(volume, input)?;
+    make_dir(path, 0o777)?;
+    let size = empty_dir::memory_size(None, input.spec(), input.allocatable_memory());
+    empty_dir::mount_memory(path, size, None)?;
+    write(path, &files, input)
+}
+
+fn write(path: &Path, files: &Files, input: &VolumeInput) -> Result<(), VolumeError> {
+    let fs_group = input.spec().security_context.as_ref().and_then(|context| context.fs_group);
+    atomic::write(path, files, fs_group).map_err(at("write", path))
+}
+
+fn files(volume: &Volume, input: &VolumeInput) -> Result<Files, PayloadError> {
     let mut files = Files::new();
     let sources = &input.sources;
     if let Some(source) = &volume.config_map {

@@ -6,30 +6,25 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use controller::volume::{attachment_name, sha256, unique_name};
+use controller::volume::{sha256, unique_name};
 use csi::Code;
 use csi::v1::{self, node_service_capability::rpc};
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, Node, Pod, Secret, SecretReference};
-use k8s_openapi::api::storage::v1::VolumeAttachment;
-use kube::api::Api;
-use v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode};
+use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, Pod, Volume};
 
+use super::attach::{attached, attachment};
 use super::data::{self, Found, VolumeData};
+use super::prepared::{Phase, Prepared};
+use super::request::{capability, secrets};
 use super::resolve::Resolved;
+use super::resolve::Source;
 use super::wishes::{Told, Wishes, se_linux_option};
-use super::{Phase, Prepared, expand, ownership};
+use super::{expand, ownership, resolve};
 use crate::pod::identity::identity;
 use crate::volumes::Volumes;
-use crate::volumes::csi::{Driver, NotRegistered, registration};
+use crate::volumes::csi::{Driver, NotRegistered};
 use crate::volumes::error::{Specific, VolumeError, at};
 
-/// How long one try waits for the attacher.
-const ATTACH_MAX: Duration = Duration::from_secs(20);
-/// How long a volume may wait for room on its node. Source: `podAttachAndMountTimeout`.
-const ROOM_MAX: SignedDuration = SignedDuration::from_secs(123);
 /// What upstream calls a volume's way to its Pod, and back.
 const SET_UP: &str = "MountVolume.SetUp";
 const TEAR_DOWN: &str = "UnmountVolume.TearDown";
@@ -41,10 +36,6 @@ enum CsiVolumeError {
     NoDriver(#[from] NotRegistered),
     #[error("volume uses the ReadWriteOncePod access mode and is already in use by another pod")]
     OtherPod,
-    #[error("volume attachment {0} is not attached")]
-    NotAttached(String),
-    #[error("fetching NodePublishSecretRef {namespace}/{name} failed: kubernetes.io/csi: {source}")]
-    NoSecret { namespace: String, name: String, source: Box<kube::Error> },
 }
 
 impl Specific for CsiVolumeError {}
@@ -57,7 +48,7 @@ pub(super) struct Places {
 }
 
 /// Where the volume is to be.
-pub(super) fn places(
+fn places(
     context: &Volumes,
     pod_dir: &Path,
     resolved: &Resolved,
@@ -172,8 +163,38 @@ fn is_final(status: &csi::Status) -> bool {
     )
 }
 
+/// Looks after a volume that is there: it may grow, and its driver may want to be asked again.
+pub(super) async fn keep_up(
+    context: &Volumes,
+    pod: &Pod,
+    volume: &Volume,
+    (name, known): (&str, &Prepared),
+) -> Result<(), VolumeError> {
+    // One that is away for a moment is asked next time.
+    let Ok(driver) = context.csi.get(name) else { return Ok(()) };
+    let wishes = Wishes::asked(context, name).await;
+    let may_grow = volume.csi.is_none() && expand::is_possible(&driver);
+    if !may_grow && !wishes.republish {
+        return Ok(());
+    }
+    let resolved = resolve::resolve(context, pod, volume).await?;
+    let Source::Csi(source) = &resolved.source else { return Ok(()) };
+    let turn = context.csi.turn(name, &source.volume_handle);
+    let _turn = turn.lock().await;
+    if wishes.republish {
+        publish_again(context, pod, (&resolved, source), (&driver, &wishes)).await?;
+    }
+    let places = places(
+        context,
+        &context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default()),
+        &resolved,
+        source,
+    );
+    expand::if_larger(context, pod, &resolved, source, &driver, (&known.path, &places.staging)).await
+}
+
 /// Asks a driver once more that wants to be asked, with what it is to know now. Source: `requiresRepublish`, KEP-1855.
-pub(super) async fn publish_again(
+async fn publish_again(
     context: &Volumes,
     pod: &Pod,
     (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
@@ -319,153 +340,19 @@ impl<'a> Call<'a> {
     }
 }
 
-/// How the volume is to be used, for the driver.
-pub(super) fn capability(
-    resolved: &Resolved,
-    source: &CSIPersistentVolumeSource,
-    driver: &Driver,
-    (group, label): (Option<u32>, Option<String>),
-) -> v1::VolumeCapability {
-    let spec = resolved.volume.as_ref().and_then(|volume| volume.spec.as_ref());
-    let mode = spec.and_then(|spec| spec.access_modes.as_ref()?.first()).map(String::as_str);
-    let access_type = match resolved.is_device() {
-        true => AccessType::Block(BlockVolume {}),
-        false => AccessType::Mount(MountVolume {
-            fs_type: source.fs_type.clone().unwrap_or_default(),
-            mount_flags: resolved.mount_options().into_iter().chain(label).collect(),
-            volume_mount_group: group.map(|group| group.to_string()).unwrap_or_default(),
-        }),
-    };
-    let mode = access_mode(mode, driver.can(rpc::Type::SingleNodeMultiWriter));
-    v1::VolumeCapability {
-        access_type: Some(access_type),
-        access_mode: Some(AccessMode { mode: mode.into() }),
+/// Takes back what drivers have made for a Pod.
+///
+/// # Errors
+/// What is left; to be tried again.
+pub(super) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
+    for found in data::of_pod(pod_dir) {
+        take_back(context, &found).await?;
     }
-}
-
-/// Source: `asCSIAccessModeV1`, `asSingleNodeMultiWriterCapableCSIAccessModeV1`.
-pub(crate) fn access_mode(mode: Option<&str>, knows_single_writers: bool) -> Mode {
-    match (mode, knows_single_writers) {
-        (Some("ReadOnlyMany"), _) => Mode::MultiNodeReaderOnly,
-        (Some("ReadWriteMany"), _) => Mode::MultiNodeMultiWriter,
-        // Whoever says nothing has it for one node.
-        (None | Some("ReadWriteOnce"), true) => Mode::SingleNodeMultiWriter,
-        (Some("ReadWriteOncePod"), true) => Mode::SingleNodeSingleWriter,
-        _ => Mode::SingleNodeWriter,
-    }
-}
-
-/// The Secret's texts, if one is named.
-pub(super) async fn secrets(
-    context: &Volumes,
-    secret: Option<&SecretReference>,
-) -> Result<HashMap<String, String>, VolumeError> {
-    let Some((name, namespace)) = secret.and_then(|s| Some((s.name.as_deref()?, s.namespace.as_deref()?)))
-    else {
-        return Ok(HashMap::new());
-    };
-    let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
-    let found = api.get(name).await.map_err(|source| CsiVolumeError::NoSecret {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        source: Box::new(source),
-    })?;
-    let data = found.data.unwrap_or_default().into_iter();
-    Ok(data.map(|(key, value)| (key, String::from_utf8_lossy(&value.0).into_owned())).collect())
-}
-
-/// The volume's attachment, once the Node says that it is attached.
-async fn attached(
-    context: &Volumes,
-    (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
-    (driver, wishes): (&Driver, &Wishes),
-) -> Result<VolumeAttachment, VolumeError> {
-    let if_not =
-        async { if wishes.counts_again { refuse_if_full(context, source, driver).await } else { Ok(()) } };
-    until_attached(context, &resolved.name, &unique_name(source), if_not).await?;
-    attachment(context, source).await.map_err(Phase::Attach.failed(resolved))
-}
-
-/// Has the Node say that it uses a volume, and waits until it says that it is attached; what is to be looked at before
-/// that is `if_not`.
-pub(super) async fn until_attached(
-    context: &Volumes,
-    name: &str,
-    unique: &str,
-    if_not: impl Future<Output = Result<(), VolumeError>>,
-) -> Result<(), VolumeError> {
-    context.csi.set_in_use(context, unique, true).await?;
-    let own = controller::Scope {
-        field_selector: Some(format!("metadata.name={}", context.config.node_name)),
-        ..controller::Scope::default()
-    };
-    let node = context.informers.scoped::<Node>(own);
-    let mut changes = node.subscribe();
-    let is_attached = || {
-        let known = node.get(&context.config.node_name);
-        let attached = known.as_ref().and_then(|node| node.status.as_ref()?.volumes_attached.as_ref());
-        attached.is_some_and(|all| all.iter().any(|one| one.name == unique))
-    };
-    if !is_attached() {
-        if_not.await?;
-    }
-    let waiting = async {
-        while !is_attached() {
-            changes.next().await;
-        }
-    };
-    let waited = tokio::time::timeout(ATTACH_MAX, waiting).await;
-    waited.map_err(|_late| VolumeError::NotAttached(name.to_owned()))
-}
-
-/// Has a Pod fail whose volume the node has had no room for since long: its owner makes another one, which goes where there
-/// is room, for the node says by then how much it has. Source: `VerifyExhaustedResource`, KEP-4876.
-async fn refuse_if_full(
-    context: &Volumes,
-    source: &CSIPersistentVolumeSource,
-    driver: &Driver,
-) -> Result<(), VolumeError> {
-    let api: Api<VolumeAttachment> = Api::all(context.client.clone());
-    let name = attachment_name(source, &context.config.node_name);
-    let found = api.get_opt(&name).await?;
-    if !found.is_some_and(|found| is_exhausted(&found, context.clock.now())) {
-        return Ok(());
-    }
-    let told = async {
-        let info = driver.client.node_get_info(v1::NodeGetInfoRequest {}).await?;
-        registration::update_count(context, &source.driver, info.max_volumes_per_node).await?;
-        Ok::<_, VolumeError>(())
-    };
-    if let Err(error) = told.await {
-        tracing::info!(%error, driver = source.driver, "the node did not say how many volumes it may have");
-    }
-    Err(VolumeError::AttachmentLimit)
-}
-
-/// Whether a volume has been wanted for long, and the node has no room for it.
-fn is_exhausted(attachment: &VolumeAttachment, now: Timestamp) -> bool {
-    let error = attachment.status.as_ref().and_then(|status| status.attach_error.as_ref());
-    let since = attachment.metadata.creation_timestamp.as_ref();
-    error.and_then(|error| error.error_code) == Some(Code::ResourceExhausted as i32)
-        && since.is_some_and(|since| now.duration_since(since.0) >= ROOM_MAX)
-}
-
-/// The volume's attachment to this node, which must be attached.
-async fn attachment(
-    context: &Volumes,
-    source: &CSIPersistentVolumeSource,
-) -> Result<VolumeAttachment, VolumeError> {
-    let api: Api<VolumeAttachment> = Api::all(context.client.clone());
-    let name = attachment_name(source, &context.config.node_name);
-    let found = api.get(&name).await?;
-    match found.status.as_ref().is_some_and(|status| status.attached) {
-        true => Ok(found),
-        false => Err(CsiVolumeError::NotAttached(name).into()),
-    }
+    Ok(())
 }
 
 /// Unpublishes a Pod's volume, and unstages it if it was the last one on the node.
-pub(super) async fn take_back(context: &Volumes, found: &Found) -> Result<(), VolumeError> {
+async fn take_back(context: &Volumes, found: &Found) -> Result<(), VolumeError> {
     let VolumeData { driver_name, volume_handle, target_path, staging_path, .. } = &found.data;
     let what = &found.data.spec_vol_id;
     let turn = context.csi.turn(driver_name, volume_handle);
@@ -524,26 +411,7 @@ pub(super) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::resolve::Source;
     use super::*;
-
-    #[test]
-    fn a_node_is_full_when_a_volume_has_waited_for_room() {
-        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
-        for (created, error, expect) in [
-            ("2026-01-01T00:07:57Z", "{errorCode: 8}", true),
-            ("2026-01-01T00:07:58Z", "{errorCode: 8}", false),
-            ("2026-01-01T00:00:00Z", "{errorCode: 14}", false),
-            ("2026-01-01T00:00:00Z", "{message: full}", false),
-            ("2026-01-01T00:00:00Z", "null", false),
-        ] {
-            let text = format!(
-                "{{metadata: {{creationTimestamp: '{created}'}}, status: {{attached: false, attachError: {error}}}}}"
-            );
-            let attachment = serde_saphyr::from_str(&text).unwrap();
-            assert_eq!(is_exhausted(&attachment, now), expect, "{created} {error}");
-        }
-    }
 
     #[test]
     fn the_group_is_for_volumes_of_one_node_and_for_those_that_pods_have_inline() {
@@ -563,21 +431,6 @@ mod tests {
                 read_only: false,
             };
             assert_eq!(is_write_once(&resolved), expect, "{volume}");
-        }
-    }
-
-    #[test]
-    fn access_modes_are_what_the_driver_knows_of() {
-        for (mode, knows, expect) in [
-            (Some("ReadWriteOnce"), false, Mode::SingleNodeWriter),
-            (Some("ReadWriteOnce"), true, Mode::SingleNodeMultiWriter),
-            (Some("ReadWriteOncePod"), true, Mode::SingleNodeSingleWriter),
-            (Some("ReadOnlyMany"), true, Mode::MultiNodeReaderOnly),
-            (Some("ReadWriteMany"), false, Mode::MultiNodeMultiWriter),
-            (None, true, Mode::SingleNodeMultiWriter),
-            (None, false, Mode::SingleNodeWriter),
-        ] {
-            assert_eq!(access_mode(mode, knows), expect, "{mode:?}");
         }
     }
 }

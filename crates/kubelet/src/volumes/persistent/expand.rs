@@ -17,8 +17,8 @@ use kube::api::{Api, Patch, PatchParams};
 use machinery::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::csi_volume::{capability, secrets};
 use super::data::{self, Found};
+use super::request::{capability, secrets};
 use super::resolve::Resolved;
 use crate::volumes::Volumes;
 use crate::volumes::csi::Driver;

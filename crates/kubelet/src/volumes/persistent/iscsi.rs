@@ -17,10 +17,10 @@ use k8s_openapi::api::core::v1::{ISCSIPersistentVolumeSource, Pod, Secret};
 use kube::api::Api;
 use serde::{Deserialize, Serialize};
 use sys::folder_watch::FolderWatch;
-use sys::mount::BindOptions;
 
+use super::prepared::{Phase, Prepared};
 use super::resolve::Resolved;
-use super::{Phase, Prepared, csi_volume, format, ownership, plain};
+use super::{attach, bound, format};
 use crate::volumes::Volumes;
 use crate::volumes::error::{Specific, VolumeError, at};
 use crate::volumes::folder::write_note;
@@ -206,14 +206,14 @@ pub(super) async fn bring(
     let _turn = turn.lock().await;
     // Until it is written down here.
     let _asked = context.csi.ask(&disk.unique_name);
-    csi_volume::until_attached(context, &resolved.name, &disk.unique_name, async { Ok(()) }).await?;
+    attach::until_attached(context, &resolved.name, &disk.unique_name, async { Ok(()) }).await?;
     let global = global(context, &disk).map_err(Phase::Attach.failed(resolved))?;
     let is_there = !disk.is_device && sys::mount::is_mounted(&global).unwrap_or(false);
     let mut device = None;
     if is_there {
         note(pod_dir, resolved, &disk).map_err(Phase::Attach.failed(resolved))?;
     } else {
-        let attached = attach(context, pod, (pod_dir, resolved), (&disk, source)).await;
+        let attached = log_in(context, pod, (pod_dir, resolved), (&disk, source)).await;
         device = Some(attached.map_err(Phase::Attach.failed(resolved))?);
     }
     if let Some(device) = &device {
@@ -227,7 +227,8 @@ pub(super) async fn bring(
         let mounted = format::mount(device, &global, source.fs_type.as_deref(), &options).await;
         mounted.map_err(Phase::Stage.failed(resolved))?;
     }
-    set_up(pod, pod_dir, resolved, &global).await.map_err(Phase::Publish.failed(resolved))
+    let bound = bound::bind(pod, &global, (pod_dir, FOLDER), resolved).await;
+    bound.map_err(Phase::Publish.failed(resolved))
 }
 
 /// As the kernel lists it when it is mounted.
@@ -243,25 +244,8 @@ fn note(pod_dir: &Path, resolved: &Resolved, disk: &Disk) -> Result<(), VolumeEr
     write_note(pod_dir, FILE, &notes)
 }
 
-async fn set_up(
-    pod: &Pod,
-    pod_dir: &Path,
-    resolved: &Resolved,
-    global: &Path,
-) -> Result<Prepared, VolumeError> {
-    let path = plain::folder(pod_dir, FOLDER, &resolved.name)?;
-    if !sys::mount::is_mounted(&path)? {
-        let options = BindOptions { read_only: resolved.read_only, ..BindOptions::default() };
-        sys::mount::bind(global, &path, options)?;
-    }
-    if !resolved.read_only {
-        ownership::apply_for(pod, &path).await?;
-    }
-    Ok(Prepared::plain(path, resolved))
-}
-
 /// Logs in wherever the disk is to be had, and finds the device. Source: `AttachDisk`.
-async fn attach(
+async fn log_in(
     context: &Volumes,
     pod: &Pod,
     (pod_dir, resolved): (&Path, &Resolved),

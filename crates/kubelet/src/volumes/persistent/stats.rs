@@ -11,7 +11,8 @@ use csi::v1::{self, node_service_capability::rpc, volume_usage::Unit};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, Volume};
 
-use super::{Prepared, find, is_persistent};
+use super::is_persistent;
+use super::prepared::{Prepared, find};
 use crate::machine::file_system;
 use crate::metrics::Measure;
 use crate::metrics::VolumeStats;

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::storage::v1::CSIDriver;
 
-use super::registration;
+use super::csi::registration;
 use crate::volumes::Volumes;
 use crate::volumes::error::VolumeError;
 use crate::volumes::persistent;
@@ -34,7 +34,7 @@ pub(crate) async fn run(context: Arc<Volumes>, pods: Informer<Pod>) {
             .for_each_concurrent(PODS_MAX, |pod| keep_up(context.clone(), pod))
             .await;
         // Of a Pod that went while its volume was being attached, somebody may have waited until now.
-        if let Err(error) = context.csi.settle_in_use(&context).await {
+        if let Err(error) = persistent::settle_in_use(&context).await {
             tracing::info!(%error, "the node did not say which volumes are not in use any more");
         }
         report_room(&context).await;
