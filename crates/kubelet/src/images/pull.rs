@@ -68,7 +68,7 @@ fn bucket(rate: PullRate) -> base::Bucket {
 
 /// One image for one Pod.
 struct Want {
-    context: Arc<Images>,
+    store: Arc<Images>,
     pod: Arc<Pod>,
     objects: PodObjects,
     /// As the spec has it.
@@ -93,23 +93,23 @@ struct Found {
 
 /// Looks whether `image` is there, and pulls it if the policy says so.
 pub(crate) async fn have_image(
-    context: Arc<Images>,
+    store: Arc<Images>,
     pod: Arc<Pod>,
     objects: PodObjects,
     (image, policy): (String, String),
     cause: u64,
 ) -> Result<Had, PullError> {
-    let start = context.clock.now();
+    let start = store.clock.now();
     let container = needed_images::container_of(&pod, &image);
     let want =
-        Want { context: context.clone(), pod: pod.clone(), objects, image: image.clone(), policy, container };
+        Want { store: store.clone(), pod: pod.clone(), objects, image: image.clone(), policy, container };
     let mut found = Found::default();
     let result = want.have(&mut found).await;
     let told = |known: Option<bool>| known.map_or("unknown", |known| if known { "true" } else { "false" });
     let labels = [&want.policy.to_lowercase(), told(found.is_present), told(found.is_pull_required)];
-    context.metrics.count(Count::EnsuredImages, &labels);
+    store.metrics.count(Count::EnsuredImages, &labels);
     match &result {
-        Ok(_) => context.span(cause, "image present", &pod, start, &image),
+        Ok(_) => store.span(cause, "image present", &pod, start, &image),
         Err(error) => {
             let reason = error.reason();
             want.event(EventType::Warning, "Failed", format!("Error: {}", reason.as_str()));
@@ -124,7 +124,7 @@ pub(crate) async fn have_image(
 
 impl Want {
     fn event(&self, event_type: EventType, reason: &str, message: String) {
-        self.context.event(&self.pod, self.container.as_deref(), event_type, reason, message);
+        self.store.event(&self.pod, self.container.as_deref(), event_type, reason, message);
     }
 
     /// Tells of the error under the event's name.
@@ -141,7 +141,7 @@ impl Want {
         let must_ask = self.policy == "Always" && !image.starts_with(LOCAL_REGISTRY);
         let present = match must_ask {
             true => None,
-            false => status(&self.context, image).await.map_err(|source| {
+            false => status(&self.store, image).await.map_err(|source| {
                 self.failed("InspectFailed", PullError::Inspect { image: image.clone(), source })
             })?,
         };
@@ -172,9 +172,9 @@ impl Want {
 
     /// Whether the Pod has a right to the image of this id that is here.
     async fn check(&self, id: &str, keyring: &Keyring) -> bool {
-        let (context, now) = (&self.context, self.context.clock.now());
-        let check = context.pulls.records.check(&self.image, id, keyring.secrets(), now).await;
-        context.metrics.count(Count::ImageChecks, &[check.label()]);
+        let (store, now) = (&self.store, self.store.clock.now());
+        let check = store.pulls.records.check(&self.image, id, keyring.secrets(), now).await;
+        store.metrics.count(Count::ImageChecks, &[check.label()]);
         check.is_enough()
     }
 
@@ -184,47 +184,41 @@ impl Want {
         if names.is_empty() {
             return Ok(Keyring::default());
         }
-        self.objects.synced(&self.context, &self.pod).await?;
+        self.objects.synced(&self.store, &self.pod).await?;
         let (secrets, missing) = self.objects.pull_secrets(&self.pod);
         if !missing.is_empty() {
             let message = format!(
                 "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
                 missing.join(", ")
             );
-            self.context.event(
-                &self.pod,
-                None,
-                EventType::Warning,
-                "FailedToRetrieveImagePullSecret",
-                message,
-            );
+            self.store.event(&self.pod, None, EventType::Warning, "FailedToRetrieveImagePullSecret", message);
         }
         Ok(Keyring::of(&secrets)?)
     }
 
     async fn pull(&self, credentials: Vec<Credential>) -> Result<Had, PullError> {
-        let (context, image) = (&self.context, &self.image);
+        let (store, image) = (&self.store, &self.image);
         self.event(EventType::Normal, "Pulling", format!("Pulling image \"{image}\""));
-        let waiting_since = context.clock.now();
-        let _slot = match &context.pulls.slots {
+        let waiting_since = store.clock.now();
+        let _slot = match &store.pulls.slots {
             Some(slots) => slots.acquire().await.ok(),
             None => None,
         };
-        let start = context.clock.now();
-        let intent = context.pulls.records.intend(image).await;
+        let start = store.clock.now();
+        let intent = store.pulls.records.intend(image).await;
         let (reference, used) = match self.try_all(&credentials).await {
             Ok(pulled) => pulled,
             Err(attempts) => {
-                context.pulls.records.give_up(intent).await;
+                store.pulls.records.give_up(intent).await;
                 let message = format!("Failed to pull image \"{image}\": {attempts}");
                 self.event(EventType::Warning, "Failed", message);
                 return Err(PullError::of(image, attempts));
             }
         };
-        let now = context.clock.now();
+        let now = store.clock.now();
         let access = used.and_then(|credential| credential.source).map_or(Access::Everyone, Access::Secret);
-        context.pulls.records.pulled(intent, image, &reference, access, now).await;
-        let size = status(context, image).await.ok().flatten().map_or(0, |found| found.size);
+        store.pulls.records.pulled(intent, image, &reference, access, now).await;
+        let size = status(store, image).await.ok().flatten().map_or(0, |found| found.size);
         let took = |since: jiff::Timestamp| go_milliseconds(now.duration_since(since).as_millis());
         let message = format!(
             "Successfully pulled image \"{image}\" in {} ({} including waiting). Image size: {size} bytes.",
@@ -233,7 +227,7 @@ impl Want {
         );
         self.event(EventType::Normal, "Pulled", message);
         let seconds = now.duration_since(start).as_secs_f64();
-        context.metrics.measure(Measure::ImagePull, &[image_size(size)], seconds);
+        store.metrics.measure(Measure::ImagePull, &[image_size(size)], seconds);
         Ok(Had { reference, pulled: Some((start, now)) })
     }
 
@@ -245,7 +239,7 @@ impl Want {
             some => some.iter().map(Some).collect(),
         };
         for credential in all {
-            if !self.context.pulls.may_begin(self.context.clock.now()) {
+            if !self.store.pulls.may_begin(self.store.clock.now()) {
                 errors.push(AttemptError::RateExceeded);
                 continue;
             }
@@ -258,13 +252,13 @@ impl Want {
     }
 
     async fn ask_runtime(&self, credential: Option<&Credential>) -> Result<String, CriError> {
-        let context = &self.context;
+        let store = &self.store;
         let request = v1::PullImageRequest {
             image: Some(image_spec(&self.image)),
             auth: credential.map(|it| it.auth.clone()),
-            sandbox_config: Some(sandbox_config(&context.config, &self.pod, 0, "")),
+            sandbox_config: Some(sandbox_config(&store.config, &self.pod, 0, "")),
         };
-        let pull = context.images.pull_image(request);
+        let pull = store.images.pull_image(request);
         tokio::pin!(pull);
         let mut patience = PROGRESS_FIRST;
         loop {
@@ -281,7 +275,7 @@ impl Want {
     /// Says in an event how far the pull is, if the runtime knows.
     async fn tell_progress(&self) {
         let request = v1::ImageStatusRequest { image: Some(image_spec(&self.image)), verbose: true };
-        let info = self.context.images.image_status(request).await.map(|answer| answer.info);
+        let info = self.store.images.image_status(request).await.map(|answer| answer.info);
         let progress = info.ok().and_then(|mut info| info.remove(cri::annotations::PULL_PROGRESS));
         let progress: serde_json::Value =
             serde_json::from_str(progress.as_deref().unwrap_or_default()).unwrap_or_default();

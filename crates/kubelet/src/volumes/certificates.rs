@@ -111,7 +111,7 @@ fn sources(pod: &Pod) -> impl Iterator<Item = (Key, &PodCertificateProjection)> 
 impl PodCertificates {
     /// Those of a Pod that has any; answers wake the worker, until `tasks` stop. A static Pod has none.
     pub(crate) fn follow(
-        context: &Volumes,
+        volumes: &Volumes,
         pod: &Arc<Pod>,
         tasks: &base::Tasks,
         inbox: &Arc<Inbox>,
@@ -120,13 +120,13 @@ impl PodCertificates {
         if !is_on || sources(pod).next().is_none() {
             return None;
         }
-        let requests = context.informers.scoped::<PodCertificateRequest>(Scope {
-            field_selector: Some(format!("spec.nodeName={}", context.config.node_name)),
+        let requests = volumes.informers.scoped::<PodCertificateRequest>(Scope {
+            field_selector: Some(format!("spec.nodeName={}", volumes.config.node_name)),
             ..Scope::default()
         });
         let (mut changes, inbox) = (requests.subscribe(), inbox.clone());
         let certificates = Arc::new(Self { requests, states: Mutex::default(), retry_at: Mutex::default() });
-        let mut all = context.certificates.0.lock();
+        let mut all = volumes.certificates.0.lock();
         all.retain(|(certificates, _)| certificates.strong_count() > 0);
         all.push((Arc::downgrade(&certificates), pod.clone()));
         drop(all);

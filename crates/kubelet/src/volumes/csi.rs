@@ -143,7 +143,7 @@ impl Drivers {
     /// The API server does not take it.
     pub(crate) async fn set_in_use(
         &self,
-        context: &Volumes,
+        volumes: &Volumes,
         name: &str,
         is_used: bool,
     ) -> Result<(), InUseError> {
@@ -158,7 +158,7 @@ impl Drivers {
         } else {
             new.remove(name);
         }
-        say_in_use(context, &new).await?;
+        say_in_use(volumes, &new).await?;
         *in_use = new;
         Ok(())
     }
@@ -176,7 +176,7 @@ impl Drivers {
     /// The API server does not take it.
     pub(super) async fn settle_in_use<I: Iterator<Item = String>>(
         &self,
-        context: &Volumes,
+        volumes: &Volumes,
         here: impl Fn() -> I,
     ) -> Result<(), InUseError> {
         let mut in_use = self.in_use.lock().await;
@@ -187,7 +187,7 @@ impl Drivers {
         let mut new = in_use.clone();
         new.retain(|name| here.contains(name) || self.asked.lock().contains_key(name));
         if new != *in_use {
-            say_in_use(context, &new).await?;
+            say_in_use(volumes, &new).await?;
             *in_use = new;
         }
         Ok(())
@@ -197,16 +197,16 @@ impl Drivers {
     ///
     /// # Errors
     /// The API server does not answer or does not take it.
-    pub(crate) async fn correct_in_use(&self, context: &Volumes) -> Result<(), InUseError> {
+    pub(crate) async fn correct_in_use(&self, volumes: &Volumes) -> Result<(), InUseError> {
         let in_use = self.in_use.lock().await;
-        let api: Api<Node> = Api::all(context.client.clone());
+        let api: Api<Node> = Api::all(volumes.client.clone());
         let node =
-            api.get(&context.config.node_name).await.map_err(|source| InUseError::Read(Box::new(source)))?;
+            api.get(&volumes.config.node_name).await.map_err(|source| InUseError::Read(Box::new(source)))?;
         let said = node.status.and_then(|status| status.volumes_in_use).unwrap_or_default();
         if said.into_iter().collect::<BTreeSet<_>>() == *in_use {
             return Ok(());
         }
-        say_in_use(context, &in_use).await
+        say_in_use(volumes, &in_use).await
     }
 }
 
@@ -236,10 +236,10 @@ pub(crate) enum InUseError {
 
 impl Specific for InUseError {}
 
-async fn say_in_use(context: &Volumes, names: &BTreeSet<String>) -> Result<(), InUseError> {
+async fn say_in_use(volumes: &Volumes, names: &BTreeSet<String>) -> Result<(), InUseError> {
     let patch = json!({"status": {"volumesInUse": names}});
-    let api: Api<Node> = Api::all(context.client.clone());
-    let name = &context.config.node_name;
+    let api: Api<Node> = Api::all(volumes.client.clone());
+    let name = &volumes.config.node_name;
     let patched = api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await;
     patched.map(drop).map_err(|source| InUseError::Write(Box::new(source)))
 }

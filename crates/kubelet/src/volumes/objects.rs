@@ -75,7 +75,7 @@ impl PodObjects {
     /// Looks at what `pod` names from now on; a change wakes the worker, until `tasks` stop.
     pub(crate) fn follow(
         &mut self,
-        context: &Volumes,
+        volumes: &Volumes,
         pod: &Arc<Pod>,
         tasks: &base::Tasks,
         inbox: &Arc<Inbox>,
@@ -83,7 +83,7 @@ impl PodObjects {
         let (maps, mut secrets) = references(pod);
         secrets.extend(pull_secret_names(pod));
         self.namespace = pod.metadata.namespace.clone().unwrap_or_default();
-        let (registers, informers) = (&context.objects, &context.informers);
+        let (registers, informers) = (&volumes.objects, &volumes.informers);
         for name in maps {
             let hold = || registers.config_maps.hold(informers, &self.namespace, &name);
             add(&mut self.config_maps, name.clone(), hold, tasks, inbox);
@@ -93,10 +93,10 @@ impl PodObjects {
             add(&mut self.secrets, name.clone(), hold, tasks, inbox);
         }
         if self.certificates.is_none() {
-            self.certificates = PodCertificates::follow(context, pod, tasks, inbox);
+            self.certificates = PodCertificates::follow(volumes, pod, tasks, inbox);
         }
         if self.trust_bundles.is_none() && crate::volumes::mounts_trust_bundles(pod) {
-            let bundles = context.informers.informer::<ClusterTrustBundle>();
+            let bundles = volumes.informers.informer::<ClusterTrustBundle>();
             let (mut changes, inbox) = (bundles.subscribe(), inbox.clone());
             self.trust_bundles = Some(bundles);
             tasks.spawn("trust bundle watch", async move {

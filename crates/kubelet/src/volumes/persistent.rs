@@ -59,13 +59,13 @@ pub(super) fn is_persistent(volume: &Volume) -> bool {
 ///
 /// # Errors
 /// Which volume is not there, and why.
-pub(crate) async fn prepare(context: &Volumes, pod: &Pod) -> Result<(), VolumeError> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let wanted: Vec<&Volume> = volumes.filter(|volume| is_persistent(volume)).collect();
+pub(crate) async fn prepare(volumes: &Volumes, pod: &Pod) -> Result<(), VolumeError> {
+    let all = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let wanted: Vec<&Volume> = all.filter(|volume| is_persistent(volume)).collect();
     if wanted.is_empty() {
         return Ok(());
     }
-    let pod_dir = context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
+    let pod_dir = volumes.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
     let mut all = read(&pod_dir);
     for volume in wanted {
         if let Some(known) = all.get(&volume.name)
@@ -73,9 +73,9 @@ pub(crate) async fn prepare(context: &Volumes, pod: &Pod) -> Result<(), VolumeEr
         {
             continue;
         }
-        let resolved = resolve::resolve(context, pod, volume).await;
+        let resolved = resolve::resolve(volumes, pod, volume).await;
         let resolved = resolved.map_err(VolumeError::process(&volume.name))?;
-        let prepared = bring(context, pod, &pod_dir, &resolved).await?;
+        let prepared = bring(volumes, pod, &pod_dir, &resolved).await?;
         all.insert(volume.name.clone(), prepared);
         write_note(&pod_dir, FILE, &all)?;
     }
@@ -83,21 +83,21 @@ pub(crate) async fn prepare(context: &Volumes, pod: &Pod) -> Result<(), VolumeEr
 }
 
 async fn bring(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
 ) -> Result<Prepared, VolumeError> {
     let failed = Phase::Publish.failed(resolved);
     match &resolved.source {
-        Source::Csi(source) => csi_volume::bring(context, pod, pod_dir, resolved, source).await,
-        Source::Local(source) => local::bring(context, pod, pod_dir, resolved, source).await.map_err(failed),
+        Source::Csi(source) => csi_volume::bring(volumes, pod, pod_dir, resolved, source).await,
+        Source::Local(source) => local::bring(volumes, pod, pod_dir, resolved, source).await.map_err(failed),
         Source::HostPath(source) => {
             host_path::check(source).map_err(failed)?;
             Ok(Prepared::plain(PathBuf::from(&source.path), resolved))
         }
         Source::Nfs(source) => nfs::bring(pod_dir, resolved, source).await.map_err(failed),
-        Source::Iscsi(source) => iscsi::bring(context, pod, pod_dir, resolved, source).await,
+        Source::Iscsi(source) => iscsi::bring(volumes, pod, pod_dir, resolved, source).await,
     }
 }
 
@@ -111,14 +111,14 @@ pub(crate) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
 ///
 /// # Errors
 /// In upstream's words, with the volume; to be tried again.
-pub(crate) async fn keep_up(context: &Volumes, pod: &Pod) -> Result<(), VolumeError> {
-    let pod_dir = context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
+pub(crate) async fn keep_up(volumes: &Volumes, pod: &Pod) -> Result<(), VolumeError> {
+    let pod_dir = volumes.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
     let all = read(&pod_dir);
     let mut failures = Vec::new();
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
         let Some(known) = all.get(&volume.name).filter(|known| is_there(known)) else { continue };
         if let Some(name) = known.driver.as_deref().filter(|_| is_persistent(volume)) {
-            let kept = csi_volume::keep_up(context, pod, volume, (name, known)).await;
+            let kept = csi_volume::keep_up(volumes, pod, volume, (name, known)).await;
             failures.extend(kept.err());
         }
     }
@@ -129,19 +129,19 @@ pub(crate) async fn keep_up(context: &Volumes, pod: &Pod) -> Result<(), VolumeEr
 ///
 /// # Errors
 /// The API server does not take it.
-pub(super) async fn settle_in_use(context: &Volumes) -> Result<(), InUseError> {
-    context.csi.settle_in_use(context, || in_use(&context.config.root_dir)).await
+pub(super) async fn settle_in_use(volumes: &Volumes) -> Result<(), InUseError> {
+    volumes.csi.settle_in_use(volumes, || in_use(&volumes.config.root_dir)).await
 }
 
 /// Takes back what drivers have made for the Pod, before its folder is removed.
 ///
 /// # Errors
 /// What is left; to be tried again.
-pub(crate) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
+pub(crate) async fn tear_down(volumes: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
     let sub_paths = pod_dir.join("volume-subpaths");
     tokio::task::spawn_blocking(move || super::tear_down(&sub_paths)).await??;
-    csi_volume::tear_down(context, pod_dir).await?;
-    local::tear_down(context, pod_dir).await?;
-    iscsi::tear_down(context, pod_dir).await?;
-    Ok(settle_in_use(context).await?)
+    csi_volume::tear_down(volumes, pod_dir).await?;
+    local::tear_down(volumes, pod_dir).await?;
+    iscsi::tear_down(volumes, pod_dir).await?;
+    Ok(settle_in_use(volumes).await?)
 }

@@ -30,33 +30,33 @@ const ROOM_MAX: SignedDuration = SignedDuration::from_secs(123);
 
 /// The volume's attachment, once the Node says that it is attached.
 pub(super) async fn attached(
-    context: &Volumes,
+    volumes: &Volumes,
     (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
     (driver, wishes): (&Driver, &Wishes),
 ) -> Result<VolumeAttachment, VolumeError> {
     let if_not =
-        async { if wishes.counts_again { refuse_if_full(context, source, driver).await } else { Ok(()) } };
-    until_attached(context, &resolved.name, &unique_name(source), if_not).await?;
-    attachment(context, source).await.map_err(Phase::Attach.failed(resolved))
+        async { if wishes.counts_again { refuse_if_full(volumes, source, driver).await } else { Ok(()) } };
+    until_attached(volumes, &resolved.name, &unique_name(source), if_not).await?;
+    attachment(volumes, source).await.map_err(Phase::Attach.failed(resolved))
 }
 
 /// Has the Node say that it uses a volume, and waits until it says that it is attached; what is to be looked at before
 /// that is `if_not`.
 pub(super) async fn until_attached(
-    context: &Volumes,
+    volumes: &Volumes,
     name: &str,
     unique: &str,
     if_not: impl Future<Output = Result<(), VolumeError>>,
 ) -> Result<(), VolumeError> {
-    context.csi.set_in_use(context, unique, true).await?;
+    volumes.csi.set_in_use(volumes, unique, true).await?;
     let own = controller::Scope {
-        field_selector: Some(format!("metadata.name={}", context.config.node_name)),
+        field_selector: Some(format!("metadata.name={}", volumes.config.node_name)),
         ..controller::Scope::default()
     };
-    let node = context.informers.scoped::<Node>(own);
+    let node = volumes.informers.scoped::<Node>(own);
     let mut changes = node.subscribe();
     let is_attached = || {
-        let known = node.get(&context.config.node_name);
+        let known = node.get(&volumes.config.node_name);
         let attached = known.as_ref().and_then(|node| node.status.as_ref()?.volumes_attached.as_ref());
         attached.is_some_and(|all| all.iter().any(|one| one.name == unique))
     };
@@ -75,19 +75,19 @@ pub(super) async fn until_attached(
 /// Has a Pod fail whose volume the node has had no room for since long: its owner makes another one, which goes where there
 /// is room, for the node says by then how much it has. Source: `VerifyExhaustedResource`, KEP-4876.
 async fn refuse_if_full(
-    context: &Volumes,
+    volumes: &Volumes,
     source: &CSIPersistentVolumeSource,
     driver: &Driver,
 ) -> Result<(), VolumeError> {
-    let api: Api<VolumeAttachment> = Api::all(context.client.clone());
-    let name = attachment_name(source, &context.config.node_name);
+    let api: Api<VolumeAttachment> = Api::all(volumes.client.clone());
+    let name = attachment_name(source, &volumes.config.node_name);
     let found = api.get_opt(&name).await?;
-    if !found.is_some_and(|found| is_exhausted(&found, context.clock.now())) {
+    if !found.is_some_and(|found| is_exhausted(&found, volumes.clock.now())) {
         return Ok(());
     }
     let told = async {
         let info = driver.client.node_get_info(v1::NodeGetInfoRequest {}).await?;
-        registration::update_count(context, &source.driver, info.max_volumes_per_node).await?;
+        registration::update_count(volumes, &source.driver, info.max_volumes_per_node).await?;
         Ok::<_, VolumeError>(())
     };
     if let Err(error) = told.await {
@@ -106,11 +106,11 @@ fn is_exhausted(attachment: &VolumeAttachment, now: Timestamp) -> bool {
 
 /// The volume's attachment to this node, which must be attached.
 pub(super) async fn attachment(
-    context: &Volumes,
+    volumes: &Volumes,
     source: &CSIPersistentVolumeSource,
 ) -> Result<VolumeAttachment, VolumeError> {
-    let api: Api<VolumeAttachment> = Api::all(context.client.clone());
-    let name = attachment_name(source, &context.config.node_name);
+    let api: Api<VolumeAttachment> = Api::all(volumes.client.clone());
+    let name = attachment_name(source, &volumes.config.node_name);
     let found = api.get(&name).await?;
     match found.status.as_ref().is_some_and(|status| status.attached) {
         true => Ok(found),

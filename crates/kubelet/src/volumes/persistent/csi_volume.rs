@@ -49,12 +49,12 @@ pub(super) struct Places {
 
 /// Where the volume is to be.
 fn places(
-    context: &Volumes,
+    volumes: &Volumes,
     pod_dir: &Path,
     resolved: &Resolved,
     source: &CSIPersistentVolumeSource,
 ) -> Places {
-    let plugin = context.config.root_dir.join("plugins/kubernetes.io/csi");
+    let plugin = volumes.config.root_dir.join("plugins/kubernetes.io/csi");
     let folder = data::folder(pod_dir, &resolved.name, resolved.is_device());
     if resolved.is_device() {
         let devices = plugin.join("volumeDevices");
@@ -68,7 +68,7 @@ fn places(
 
 /// Brings the volume to where the Pod's containers find it.
 pub(super) async fn bring(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
@@ -76,25 +76,25 @@ pub(super) async fn bring(
 ) -> Result<Prepared, VolumeError> {
     let name = &resolved.name;
     let first = if resolved.is_device() { Phase::Stage } else { Phase::Publish };
-    let driver = context.csi.get(&source.driver).map_err(CsiVolumeError::NoDriver);
+    let driver = volumes.csi.get(&source.driver).map_err(CsiVolumeError::NoDriver);
     let driver = driver.map_err(first.failed(resolved))?;
-    let wishes = Wishes::asked(context, &source.driver).await;
+    let wishes = Wishes::asked(volumes, &source.driver).await;
     let is_inline = resolved.volume.is_none();
     let mode = if is_inline { "Ephemeral" } else { "Persistent" };
     wishes.allow(mode, &source.driver).map_err(first.failed(resolved))?;
-    let turn = context.csi.turn(&source.driver, &source.volume_handle);
+    let turn = volumes.csi.turn(&source.driver, &source.volume_handle);
     let _turn = turn.lock().await;
-    let places = places(context, pod_dir, resolved, source);
+    let places = places(volumes, pod_dir, resolved, source);
     let id = (source.driver.as_str(), source.volume_handle.as_str());
-    let elsewhere = data::elsewhere(&context.config.root_dir, &places.folder, id);
+    let elsewhere = data::elsewhere(&volumes.config.root_dir, &places.folder, id);
     if is_for_one_pod(resolved) && elsewhere.iter().any(VolumeData::is_published) {
         return Err(first.failed(resolved)(CsiVolumeError::OtherPod));
     }
     let is_attached = wishes.attach && !is_inline;
     // Until it is written down here.
-    let _asked = is_attached.then(|| context.csi.ask(&unique_name(source)));
+    let _asked = is_attached.then(|| volumes.csi.ask(&unique_name(source)));
     let attachment = match is_attached {
-        true => Some(attached(context, (resolved, source), (&driver, &wishes)).await?),
+        true => Some(attached(volumes, (resolved, source), (&driver, &wishes)).await?),
         false => None,
     };
     let publish_context = attachment.as_ref().and_then(|a| a.status.as_ref()?.attachment_metadata.clone());
@@ -106,7 +106,7 @@ pub(super) async fn bring(
             spec_vol_id: name.clone(),
             volume_handle: source.volume_handle.clone(),
             driver_name: source.driver.clone(),
-            node_name: context.config.node_name.clone(),
+            node_name: volumes.config.node_name.clone(),
             attachment_id: attachment.as_ref().and_then(|a| a.metadata.name.clone()).unwrap_or_default(),
             volume_lifecycle_mode: mode.to_owned(),
             staging_path: known.staging_path.or(is_staged_elsewhere.then(|| places.staging.clone())),
@@ -116,18 +116,18 @@ pub(super) async fn bring(
     note.write().map_err(first.failed(resolved))?;
     let call = Call::new(resolved, source, &driver, pod, &wishes, (&places, publish_context));
     if call.is_staged {
-        let staged = call.stage(context, &driver, &mut note, is_staged_elsewhere).await;
+        let staged = call.stage(volumes, &driver, &mut note, is_staged_elsewhere).await;
         staged.map_err(Phase::Stage.failed(resolved))?;
     }
-    let told = wishes.told(context, pod, is_inline).await.map_err(first.failed(resolved))?;
-    let published = call.publish(context, &driver, resolved.read_only, told, Some(&mut note)).await;
+    let told = wishes.told(volumes, pod, is_inline).await.map_err(first.failed(resolved))?;
+    let published = call.publish(volumes, &driver, resolved.read_only, told, Some(&mut note)).await;
     published.map_err(Phase::Publish.failed(resolved))?;
     let is_group_ours = wishes.takes_group(source.fs_type.as_deref(), is_write_once(resolved));
     let is_group_theirs = ownership::group(pod).is_none() || driver.can(rpc::Type::VolumeMountGroup);
     if is_group_ours && !resolved.is_device() && !resolved.read_only && !is_group_theirs {
         ownership::apply_for(pod, &places.target).await.map_err(first.failed(resolved))?;
     }
-    expand::if_larger(context, pod, resolved, source, &driver, (&places.target, &places.staging))
+    expand::if_larger(volumes, pod, resolved, source, &driver, (&places.target, &places.staging))
         .await
         .map_err(|error| VolumeError::Expand { volume: name.clone(), source: Box::new(error) })?;
     Ok(Prepared {
@@ -165,53 +165,53 @@ fn is_final(status: &csi::Status) -> bool {
 
 /// Looks after a volume that is there: it may grow, and its driver may want to be asked again.
 pub(super) async fn keep_up(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     volume: &Volume,
     (name, known): (&str, &Prepared),
 ) -> Result<(), VolumeError> {
     // One that is away for a moment is asked next time.
-    let Ok(driver) = context.csi.get(name) else { return Ok(()) };
-    let wishes = Wishes::asked(context, name).await;
+    let Ok(driver) = volumes.csi.get(name) else { return Ok(()) };
+    let wishes = Wishes::asked(volumes, name).await;
     let may_grow = volume.csi.is_none() && expand::is_possible(&driver);
     if !may_grow && !wishes.republish {
         return Ok(());
     }
-    let resolved = resolve::resolve(context, pod, volume).await?;
+    let resolved = resolve::resolve(volumes, pod, volume).await?;
     let Source::Csi(source) = &resolved.source else { return Ok(()) };
-    let turn = context.csi.turn(name, &source.volume_handle);
+    let turn = volumes.csi.turn(name, &source.volume_handle);
     let _turn = turn.lock().await;
     if wishes.republish {
-        publish_again(context, pod, (&resolved, source), (&driver, &wishes)).await?;
+        publish_again(volumes, pod, (&resolved, source), (&driver, &wishes)).await?;
     }
     let places = places(
-        context,
-        &context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default()),
+        volumes,
+        &volumes.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default()),
         &resolved,
         source,
     );
-    expand::if_larger(context, pod, &resolved, source, &driver, (&known.path, &places.staging)).await
+    expand::if_larger(volumes, pod, &resolved, source, &driver, (&known.path, &places.staging)).await
 }
 
 /// Asks a driver once more that wants to be asked, with what it is to know now. Source: `requiresRepublish`, KEP-1855.
 async fn publish_again(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
     (driver, wishes): (&Driver, &Wishes),
 ) -> Result<(), VolumeError> {
     let name = &resolved.name;
-    let pod_dir = context.config.pod_dir(&identity(pod).2);
+    let pod_dir = volumes.config.pod_dir(&identity(pod).2);
     let is_inline = resolved.volume.is_none();
     let attachment = match wishes.attach && !is_inline {
-        true => Some(attachment(context, source).await.map_err(VolumeError::step(SET_UP, name))?),
+        true => Some(attachment(volumes, source).await.map_err(VolumeError::step(SET_UP, name))?),
         false => None,
     };
     let publish_context = attachment.and_then(|attachment| attachment.status?.attachment_metadata);
-    let places = places(context, &pod_dir, resolved, source);
+    let places = places(volumes, &pod_dir, resolved, source);
     let call = Call::new(resolved, source, driver, pod, wishes, (&places, publish_context));
-    let told = wishes.told(context, pod, is_inline).await.map_err(VolumeError::step(SET_UP, name))?;
-    let published = call.publish(context, driver, resolved.read_only, told, None).await;
+    let told = wishes.told(volumes, pod, is_inline).await.map_err(VolumeError::step(SET_UP, name))?;
+    let published = call.publish(volumes, driver, resolved.read_only, told, None).await;
     published.map_err(VolumeError::step(SET_UP, name))
 }
 
@@ -264,17 +264,17 @@ impl<'a> Call<'a> {
     /// if it is sure that it is not.
     async fn stage(
         &self,
-        context: &Volumes,
+        volumes: &Volumes,
         driver: &Driver,
         note: &mut Note<'_>,
         is_staged_elsewhere: bool,
     ) -> Result<(), VolumeError> {
         let staging = &self.places.staging;
-        if context.csi.staged.lock().contains(staging) {
+        if volumes.csi.staged.lock().contains(staging) {
             note.data.staging_path = Some(staging.clone());
             return note.write();
         }
-        let secrets = secrets(context, self.source.node_stage_secret_ref.as_ref()).await?;
+        let secrets = secrets(volumes, self.source.node_stage_secret_ref.as_ref()).await?;
         std::fs::create_dir_all(staging).map_err(at("mkdir", staging))?;
         note.data.staging_path = Some(staging.clone());
         note.write()?;
@@ -287,7 +287,7 @@ impl<'a> Call<'a> {
             volume_context: self.volume_context.clone(),
         };
         let Err(status) = driver.client.node_stage_volume(request).await else {
-            context.csi.staged.lock().insert(staging.clone());
+            volumes.csi.staged.lock().insert(staging.clone());
             return Ok(());
         };
         if is_final(&status) && !is_staged_elsewhere {
@@ -302,13 +302,13 @@ impl<'a> Call<'a> {
     /// afterwards no more if it is sure that it is not.
     async fn publish(
         &self,
-        context: &Volumes,
+        volumes: &Volumes,
         driver: &Driver,
         read_only: bool,
         told: Told,
         mut note: Option<&mut Note<'_>>,
     ) -> Result<(), VolumeError> {
-        let mut secrets = secrets(context, self.source.node_publish_secret_ref.as_ref()).await?;
+        let mut secrets = secrets(volumes, self.source.node_publish_secret_ref.as_ref()).await?;
         secrets.extend(told.secrets);
         let mut volume_context = self.volume_context.clone();
         volume_context.extend(told.context);
@@ -344,20 +344,20 @@ impl<'a> Call<'a> {
 ///
 /// # Errors
 /// What is left; to be tried again.
-pub(super) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
+pub(super) async fn tear_down(volumes: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
     for found in data::of_pod(pod_dir) {
-        take_back(context, &found).await?;
+        take_back(volumes, &found).await?;
     }
     Ok(())
 }
 
 /// Unpublishes a Pod's volume, and unstages it if it was the last one on the node.
-async fn take_back(context: &Volumes, found: &Found) -> Result<(), VolumeError> {
+async fn take_back(volumes: &Volumes, found: &Found) -> Result<(), VolumeError> {
     let VolumeData { driver_name, volume_handle, target_path, staging_path, .. } = &found.data;
     let what = &found.data.spec_vol_id;
-    let turn = context.csi.turn(driver_name, volume_handle);
+    let turn = volumes.csi.turn(driver_name, volume_handle);
     let _turn = turn.lock().await;
-    let driver = || context.csi.get(driver_name).map_err(VolumeError::step(TEAR_DOWN, what));
+    let driver = || volumes.csi.get(driver_name).map_err(VolumeError::step(TEAR_DOWN, what));
     if found.data.is_published() {
         let request = v1::NodeUnpublishVolumeRequest {
             volume_id: volume_handle.clone(),
@@ -367,20 +367,20 @@ async fn take_back(context: &Volumes, found: &Found) -> Result<(), VolumeError> 
         unpublished.map_err(VolumeError::step(TEAR_DOWN, what))?;
     }
     let id = (driver_name.as_str(), volume_handle.as_str());
-    let is_last = data::elsewhere(&context.config.root_dir, &found.folder, id).is_empty();
+    let is_last = data::elsewhere(&volumes.config.root_dir, &found.folder, id).is_empty();
     if let Some(staging) = staging_path.as_ref().filter(|_| is_last) {
         let request = v1::NodeUnstageVolumeRequest {
             volume_id: volume_handle.clone(),
             staging_target_path: staging.display().to_string(),
         };
         let unstaged = driver()?.client.node_unstage_volume(request).await;
-        context.csi.staged.lock().remove(staging);
+        volumes.csi.staged.lock().remove(staging);
         unstaged.map_err(VolumeError::step("UnmountDevice", what))?;
         forget_staging(staging, target_path)?;
     }
     if is_last && !found.data.attachment_id.is_empty() {
         let unique = format!("kubernetes.io/csi/{driver_name}^{volume_handle}");
-        context.csi.set_in_use(context, &unique, false).await?;
+        volumes.csi.set_in_use(volumes, &unique, false).await?;
     }
     std::fs::remove_dir_all(&found.folder).map_err(at("remove", &found.folder))
 }

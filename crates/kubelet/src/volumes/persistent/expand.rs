@@ -64,7 +64,7 @@ fn state(claim: &PersistentVolumeClaim) -> &str {
 
 /// Has the volume take its new size, if it has one. `paths` are where it is published and where it is staged.
 pub(super) async fn if_larger(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     resolved: &Resolved,
     source: &CSIPersistentVolumeSource,
@@ -81,11 +81,11 @@ pub(super) async fn if_larger(
         let message = format!(
             "NodeExpandVolume.NodeExpandVolume failed for volume \"{name}\" : requested read-only file system"
         );
-        context.event(pod, None, EventType::Warning, "FileSystemResizeFailed", message);
+        volumes.event(pod, None, EventType::Warning, "FileSystemResizeFailed", message);
         return Ok(());
     }
     if state(claim) == PENDING {
-        patch(context, claim, &json!({"allocatedResourceStatuses": {"storage": IN_PROGRESS}})).await?;
+        patch(volumes, claim, &json!({"allocatedResourceStatuses": {"storage": IN_PROGRESS}})).await?;
     }
     let is_staged = driver.can(rpc::Type::StageUnstageVolume);
     let request = v1::NodeExpandVolumeRequest {
@@ -94,19 +94,19 @@ pub(super) async fn if_larger(
         capacity_range: Some(v1::CapacityRange { required_bytes: size.value(), limit_bytes: 0 }),
         staging_target_path: if is_staged { paths.1.display().to_string() } else { String::new() },
         volume_capability: Some(capability(resolved, source, driver, (None, None))),
-        secrets: secrets(context, source.node_expand_secret_ref.as_ref()).await?,
+        secrets: secrets(volumes, source.node_expand_secret_ref.as_ref()).await?,
     };
     match driver.client.node_expand_volume(request).await {
         Ok(_) => {
-            patch(context, claim, &finished(claim, volume)).await?;
+            patch(volumes, claim, &finished(claim, volume)).await?;
             let message = format!("MountVolume.NodeExpandVolume succeeded for volume \"{name}\" ");
-            context.event(pod, None, EventType::Normal, "FileSystemResizeSuccessful", message);
+            volumes.event(pod, None, EventType::Normal, "FileSystemResizeSuccessful", message);
             Ok(())
         }
         Err(error) => {
             let failure = VolumeError::step("NodeExpandVolume.NodeExpandVolume", name)(error.clone());
-            context.event(pod, None, EventType::Warning, "VolumeResizeFailed", failure.to_string());
-            patch(context, claim, &failed(claim, &error, context.clock.now())).await?;
+            volumes.event(pod, None, EventType::Warning, "VolumeResizeFailed", failure.to_string());
+            patch(volumes, claim, &failed(claim, &error, volumes.clock.now())).await?;
             // A Pod does not have to wait for what cannot be, nor for what cannot be while the volume is in use.
             if is_infeasible(&error) || error.code() == Code::FailedPrecondition {
                 Ok(())
@@ -160,13 +160,13 @@ fn failed(claim: &PersistentVolumeClaim, error: &Status, now: jiff::Timestamp) -
 }
 
 async fn patch(
-    context: &Volumes,
+    volumes: &Volumes,
     claim: &PersistentVolumeClaim,
     status: &Value,
 ) -> Result<(), ClaimNotPatched> {
     let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let api: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(volumes.client.clone(), namespace);
     let patch = Patch::Merge(json!({"status": status}));
     let patched = api.patch_status(name, &PatchParams::default(), &patch).await;
     patched.map(drop).map_err(|source| ClaimNotPatched {
@@ -180,12 +180,12 @@ async fn patch(
 ///
 /// # Errors
 /// What the driver said.
-pub(crate) async fn grow(context: &Volumes, name: &str, handle: &str, bytes: i64) -> Result<(), csi::Status> {
-    let driver = context.csi.get(name)?;
-    let turn = context.csi.turn(name, handle);
+pub(crate) async fn grow(volumes: &Volumes, name: &str, handle: &str, bytes: i64) -> Result<(), csi::Status> {
+    let driver = volumes.csi.get(name)?;
+    let turn = volumes.csi.turn(name, handle);
     let _turn = turn.lock().await;
     let mine = |found: &Found| found.data.driver_name == name && found.data.volume_handle == handle;
-    for found in data::of_node(&context.config.root_dir).into_iter().filter(mine) {
+    for found in data::of_node(&volumes.config.root_dir).into_iter().filter(mine) {
         let staging = found.data.staging_path.map(|path| path.display().to_string());
         let request = v1::NodeExpandVolumeRequest {
             volume_id: handle.to_owned(),

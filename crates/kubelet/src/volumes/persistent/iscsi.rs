@@ -194,7 +194,7 @@ fn others(root_dir: &Path, pod_dir: &Path, volume: &str) -> Vec<Disk> {
 
 /// Brings the disk to where the Pod's containers find it.
 pub(super) async fn bring(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
@@ -202,18 +202,18 @@ pub(super) async fn bring(
 ) -> Result<Prepared, VolumeError> {
     let disk =
         Disk::new(&resolved.name, resolved.is_device(), source).map_err(Phase::Attach.failed(resolved))?;
-    let turn = context.csi.turn(PLUGIN, &disk.iqn);
+    let turn = volumes.csi.turn(PLUGIN, &disk.iqn);
     let _turn = turn.lock().await;
     // Until it is written down here.
-    let _asked = context.csi.ask(&disk.unique_name);
-    attach::until_attached(context, &resolved.name, &disk.unique_name, async { Ok(()) }).await?;
-    let global = global(context, &disk).map_err(Phase::Attach.failed(resolved))?;
+    let _asked = volumes.csi.ask(&disk.unique_name);
+    attach::until_attached(volumes, &resolved.name, &disk.unique_name, async { Ok(()) }).await?;
+    let global = global(volumes, &disk).map_err(Phase::Attach.failed(resolved))?;
     let is_there = !disk.is_device && sys::mount::is_mounted(&global).unwrap_or(false);
     let mut device = None;
     if is_there {
         note(pod_dir, resolved, &disk).map_err(Phase::Attach.failed(resolved))?;
     } else {
-        let attached = log_in(context, pod, (pod_dir, resolved), (&disk, source)).await;
+        let attached = log_in(volumes, pod, (pod_dir, resolved), (&disk, source)).await;
         device = Some(attached.map_err(Phase::Attach.failed(resolved))?);
     }
     if let Some(device) = &device {
@@ -232,8 +232,8 @@ pub(super) async fn bring(
 }
 
 /// As the kernel lists it when it is mounted.
-fn global(context: &Volumes, disk: &Disk) -> Result<PathBuf, VolumeError> {
-    let root = &context.config.root_dir;
+fn global(volumes: &Volumes, disk: &Disk) -> Result<PathBuf, VolumeError> {
+    let root = &volumes.config.root_dir;
     let root = root.canonicalize().map_err(at("find", root))?;
     Ok(disk.global(&root))
 }
@@ -246,7 +246,7 @@ fn note(pod_dir: &Path, resolved: &Resolved, disk: &Disk) -> Result<(), VolumeEr
 
 /// Logs in wherever the disk is to be had, and finds the device. Source: `AttachDisk`.
 async fn log_in(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     (pod_dir, resolved): (&Path, &Resolved),
     (disk, source): (&Disk, &ISCSIPersistentVolumeSource),
@@ -258,7 +258,7 @@ async fn log_in(
     }
     let transport = plan::transport(&shown.output);
     let transport = transport.ok_or_else(|| IscsiError::NoTransport(disk.iface.clone()))?;
-    let chap = chap(context, pod, source).await?;
+    let chap = chap(volumes, pod, source).await?;
     note(pod_dir, resolved, disk)?;
     if disk.has_own_iface() {
         run(&plan::clone_iface(disk, &shown.output)?).await?;
@@ -360,7 +360,7 @@ async fn appears<T>(folders: &[&str], max: Duration, look: impl Fn() -> Option<T
 
 /// How to prove who is who, with the Secret if it takes one. Source: `createSecretMap`.
 async fn chap(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     source: &ISCSIPersistentVolumeSource,
 ) -> Result<Chap, IscsiError> {
@@ -376,7 +376,7 @@ async fn chap(
     if name.is_empty() || namespace.is_empty() {
         return Err(IscsiError::NoSecretName);
     }
-    let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
+    let api: Api<Secret> = Api::namespaced(volumes.client.clone(), namespace);
     let found = api.get(name).await.map_err(|source| IscsiError::NoSecret {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
@@ -410,12 +410,12 @@ async fn run(steps: &[Step]) -> Result<(), VolumeError> {
 ///
 /// # Errors
 /// What is left; to be tried again.
-pub(super) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
+pub(super) async fn tear_down(volumes: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
     for (volume, disk) in read(pod_dir) {
-        let turn = context.csi.turn(PLUGIN, &disk.iqn);
+        let turn = volumes.csi.turn(PLUGIN, &disk.iqn);
         let _turn = turn.lock().await;
-        let others = others(&context.config.root_dir, pod_dir, &volume);
-        let global = global(context, &disk)?;
+        let others = others(&volumes.config.root_dir, pod_dir, &volume);
+        let global = global(volumes, &disk)?;
         let released = release(&global, pod_dir, &disk, &others).await;
         let released = released.map_err(|error| IscsiError::NotDetached(Box::new(error)));
         released.map_err(VolumeError::step("UnmountDevice", &disk.vol_name))?;
@@ -423,7 +423,7 @@ pub(super) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), V
         notes.remove(&volume);
         write_note(pod_dir, FILE, &notes)?;
         if !others.iter().any(|other| other.unique_name == disk.unique_name) {
-            context.csi.set_in_use(context, &disk.unique_name, false).await?;
+            volumes.csi.set_in_use(volumes, &disk.unique_name, false).await?;
         }
     }
     Ok(())

@@ -28,26 +28,26 @@ const FOLDER: &str = "kubernetes.io~local-volume";
 
 /// Brings it to where the Pod's containers find it.
 pub(super) async fn bring(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
     source: &LocalVolumeSource,
 ) -> Result<Prepared, VolumeError> {
-    let turn = context.csi.turn(PLUGIN, &resolved.name);
+    let turn = volumes.csi.turn(PLUGIN, &resolved.name);
     let _turn = turn.lock().await;
-    set_up(pod, (&context.config.root_dir, pod_dir), resolved, source).await
+    set_up(pod, (&volumes.config.root_dir, pod_dir), resolved, source).await
 }
 
 /// Takes back what a Pod has, and what was mounted for it alone.
 ///
 /// # Errors
 /// What is left; to be tried again.
-pub(super) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
+pub(super) async fn tear_down(volumes: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
     for name in locals(pod_dir) {
-        let turn = context.csi.turn(PLUGIN, &name);
+        let turn = volumes.csi.turn(PLUGIN, &name);
         let _turn = turn.lock().await;
-        release(&context.config.root_dir, pod_dir, &name)?;
+        release(&volumes.config.root_dir, pod_dir, &name)?;
     }
     Ok(())
 }

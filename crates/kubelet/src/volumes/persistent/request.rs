@@ -61,14 +61,14 @@ pub(crate) fn access_mode(mode: Option<&str>, knows_single_writers: bool) -> Mod
 
 /// The Secret's texts, if one is named.
 pub(super) async fn secrets(
-    context: &Volumes,
+    volumes: &Volumes,
     secret: Option<&SecretReference>,
 ) -> Result<HashMap<String, String>, NoSecret> {
     let Some((name, namespace)) = secret.and_then(|s| Some((s.name.as_deref()?, s.namespace.as_deref()?)))
     else {
         return Ok(HashMap::new());
     };
-    let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
+    let api: Api<Secret> = Api::namespaced(volumes.client.clone(), namespace);
     let found = api.get(name).await.map_err(|source| NoSecret {
         namespace: namespace.to_owned(),
         name: name.to_owned(),

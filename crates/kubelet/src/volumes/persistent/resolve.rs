@@ -101,7 +101,7 @@ impl Resolved {
 }
 
 /// Asks the API what the volume is.
-pub(super) async fn resolve(context: &Volumes, pod: &Pod, volume: &Volume) -> Result<Resolved, ResolveError> {
+pub(super) async fn resolve(volumes: &Volumes, pod: &Pod, volume: &Volume) -> Result<Resolved, ResolveError> {
     let inline = |source, read_only| Resolved {
         name: volume.name.clone(),
         own_name: volume.name.clone(),
@@ -128,7 +128,7 @@ pub(super) async fn resolve(context: &Volumes, pod: &Pod, volume: &Volume) -> Re
         return of_volume(&volume.name, None, translated.map_err(ResolveError::NotTranslated)?, false);
     }
     let name = claim_of(pod, volume).unwrap_or_default();
-    let bound = bound(context, pod, volume, (namespace, &name)).await;
+    let bound = bound(volumes, pod, volume, (namespace, &name)).await;
     let (claim, persistent) =
         bound.map_err(|source| ResolveError::Claim { namespace: namespace.to_owned(), name, source })?;
     let asked = volume.persistent_volume_claim.as_ref().and_then(|claim| claim.read_only);
@@ -167,12 +167,12 @@ fn of_volume(
 
 /// The claim, and the volume that it is bound to.
 async fn bound(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     volume: &Volume,
     (namespace, name): (&str, &str),
 ) -> Result<(PersistentVolumeClaim, PersistentVolume), ClaimError> {
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(volumes.client.clone(), namespace);
     let claim = claims.get(name).await.map_err(|source| ClaimError::NoClaim(Box::new(source)))?;
     if volume.ephemeral.is_some() && !is_claim_of_pod(&claim, pod) {
         return Err(ClaimError::NotOfPod(format!("{namespace}/{name}")));
@@ -184,8 +184,8 @@ async fn bound(
         return Err(ClaimError::NotBound);
     }
     let wanted = volume_name(&claim);
-    let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
-    let found = volumes.get(wanted).await;
+    let api: Api<PersistentVolume> = Api::all(volumes.client.clone());
+    let found = api.get(wanted).await;
     let found =
         found.map_err(|source| ClaimError::NoVolume { name: wanted.to_owned(), source: Box::new(source) })?;
     if !is_for(&found, &claim) {
@@ -194,12 +194,12 @@ async fn bound(
     let found = migration::persistent(&found).unwrap_or(Ok(found)).map_err(ClaimError::NotTranslated)?;
     check_mode(pod, volume, &found)?;
     let own = controller::Scope {
-        field_selector: Some(format!("metadata.name={}", context.config.node_name)),
+        field_selector: Some(format!("metadata.name={}", volumes.config.node_name)),
         ..controller::Scope::default()
     };
-    let node = context.informers.scoped::<Node>(own);
+    let node = volumes.informers.scoped::<Node>(own);
     node.synced().await;
-    let labels = node.get(&context.config.node_name).and_then(|node| node.metadata.labels.clone());
+    let labels = node.get(&volumes.config.node_name).and_then(|node| node.metadata.labels.clone());
     if !affinity::reaches(&found, labels.as_ref()) {
         return Err(ClaimError::OtherNode);
     }

@@ -58,8 +58,8 @@ pub(super) struct Told {
 
 impl Wishes {
     /// Asks for the driver's object.
-    pub(super) async fn asked(context: &Volumes, driver: &str) -> Self {
-        let drivers = context.informers.informer::<CSIDriver>();
+    pub(super) async fn asked(volumes: &Volumes, driver: &str) -> Self {
+        let drivers = volumes.informers.informer::<CSIDriver>();
         drivers.synced().await;
         Self::of(drivers.get(driver).as_deref())
     }
@@ -101,7 +101,7 @@ impl Wishes {
     /// Source: `CSIDriverSpec.serviceAccountTokenInSecrets`, KEP-5538.
     pub(super) async fn told(
         &self,
-        context: &Volumes,
+        volumes: &Volumes,
         pod: &Pod,
         is_inline: bool,
     ) -> Result<Told, TokenError> {
@@ -109,7 +109,7 @@ impl Wishes {
         if self.pod_info {
             told.context.extend(pod_info(pod, is_inline));
         }
-        let tokens = tokens(context, pod, &self.tokens).await?;
+        let tokens = tokens(volumes, pod, &self.tokens).await?;
         let place = if self.are_tokens_secrets { &mut told.secrets } else { &mut told.context };
         place.extend(tokens);
         Ok(told)
@@ -132,7 +132,7 @@ fn pod_info(pod: &Pod, is_inline: bool) -> [(String, String); 5] {
 
 /// Source: `CSIDriverSpec.tokenRequests`.
 async fn tokens(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     wanted: &[TokenKey],
 ) -> Result<Option<(String, String)>, TokenError> {
@@ -141,7 +141,7 @@ async fn tokens(
     }
     let mut all = serde_json::Map::new();
     for key in wanted {
-        let token = token(context, pod, key).await?;
+        let token = token(volumes, pod, key).await?;
         let expires = token.expires_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         all.insert(key.0.clone(), json!({"token": token.text, "expirationTimestamp": expires}));
     }
@@ -150,18 +150,18 @@ async fn tokens(
 }
 
 /// The token that the driver has been given, or when that gets old, another one.
-async fn token(context: &Volumes, pod: &Pod, key: &TokenKey) -> Result<Token, TokenError> {
-    let now = context.clock.now();
+async fn token(volumes: &Volumes, pod: &Pod, key: &TokenKey) -> Result<Token, TokenError> {
+    let now = volumes.clock.now();
     let known = (pod.metadata.uid.clone().unwrap_or_default(), key.clone());
     {
-        let mut all = context.csi.tokens.lock();
+        let mut all = volumes.csi.tokens.lock();
         all.retain(|_, token| token.expires_at > now);
         if let Some(token) = all.get(&known).filter(|token| token.refresh_at > now) {
             return Ok(token.clone());
         }
     }
-    let token = request_token(context, pod, key).await?;
-    context.csi.tokens.lock().insert(known, token.clone());
+    let token = request_token(volumes, pod, key).await?;
+    volumes.csi.tokens.lock().insert(known, token.clone());
     Ok(token)
 }
 
