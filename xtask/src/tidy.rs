@@ -28,7 +28,7 @@ pub(crate) fn run() -> Result<()> {
     let crates = read_real()?;
     let golden = read_golden(&fs::read_to_string(root.join(GOLDEN)).context("read docs/crates.toml")?)?;
     check_graph(&golden, &crates, &mut breaches);
-    let circles = golden.iter().map(|(name, known)| (name.as_str(), known.circle));
+    let circles = golden.iter().map(|(name, known)| (name.as_str(), &known.circles));
     modules::check(&root, circles.filter(|(name, _)| crates.contains_key(*name)), &mut breaches)?;
     features::check(&root, crates.keys().map(String::as_str), &mut breaches)?;
     supply::check(&root, &mut breaches)?;
@@ -99,8 +99,7 @@ fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
 #[derive(Debug, PartialEq)]
 struct Golden {
     layer: u32,
-    /// How many of its modules are in a circle.
-    circle: usize,
+    circles: modules::Circles,
     edges: Vec<String>,
 }
 
@@ -131,17 +130,23 @@ fn check_graph(
     }
 }
 
-/// Reads lines like `base = { layer = 0, edges = [] }`.
+/// Reads lines like `base = { layer = 0, edges = [] }`, and of a crate with circles like
+/// `base = { layer = 0, circle = 2, inner = "a 3, a/b 2", edges = [] }`.
 fn read_golden(text: &str) -> Result<BTreeMap<String, Golden>> {
     let mut crates = BTreeMap::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (name, rest) = line.split_once('=').with_context(|| format!("{GOLDEN}: {line}"))?;
         let layer = between(rest, "layer =", ",").with_context(|| format!("{GOLDEN}: no layer in {line}"))?;
-        let circle = between(rest, "circle =", ",").map_or(Ok(0), |circle| circle.trim().parse())?;
+        let top = between(rest, "circle =", ",").map(|circle| ("", circle.trim()));
+        let inner = between(rest, "inner = \"", "\"").unwrap_or_default();
+        let inner = inner.split(", ").filter_map(|folder| folder.rsplit_once(' '));
+        let circles =
+            top.into_iter().chain(inner).map(|(folder, circle)| Ok((folder.to_owned(), circle.parse()?)));
+        let circles = circles.collect::<Result<modules::Circles>>()?;
         let edges = between(rest, "[", "]").with_context(|| format!("{GOLDEN}: no edges in {line}"))?;
         let edges = edges.split(',').map(|edge| edge.trim().trim_matches('"').to_owned());
         let edges = edges.filter(|edge| !edge.is_empty()).collect();
-        crates.insert(name.trim().to_owned(), Golden { layer: layer.trim().parse()?, circle, edges });
+        crates.insert(name.trim().to_owned(), Golden { layer: layer.trim().parse()?, circles, edges });
     }
     Ok(crates)
 }
@@ -182,11 +187,12 @@ mod tests {
     #[test]
     fn the_golden_graph_is_read() {
         let golden = read_golden(
-            "# layers\nbase = { layer = 0, edges = [] }\nstore = { layer = 1, circle = 3, edges = [\"base\"] }\n",
+            "# layers\nbase = { layer = 0, edges = [] }\nstore = { layer = 1, circle = 3, inner = \"a 2, a/b 4\", edges = [\"base\"] }\n",
         );
         let golden = golden.expect("valid");
-        assert_eq!(golden["base"].circle, 0);
-        assert_eq!(golden["store"], Golden { layer: 1, circle: 3, edges: vec!["base".into()] });
+        assert!(golden["base"].circles.is_empty());
+        let circles = [("", 3), ("a", 2), ("a/b", 4)].map(|(folder, circle)| (folder.to_owned(), circle));
+        assert_eq!(golden["store"], Golden { layer: 1, circles: circles.into(), edges: vec!["base".into()] });
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::config::eviction::Policy as EvictionPolicy;
 pub mod alignment;
 pub(crate) mod configuration;
 mod cpu_set;
+mod duration;
 pub mod eviction;
 mod fields;
 mod image_gc;

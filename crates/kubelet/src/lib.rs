@@ -273,7 +273,7 @@ fn start(kubelet: &Arc<Kubelet>, machine: &Arc<Machine>, listeners: Vec<TcpListe
     tasks.spawn("plugins", plugins::run(kubelet.clone()));
     tasks.spawn("node status", node::run(resources.clone(), machine.clone()));
     let pods = pods::informer(context);
-    tasks.spawn("volume upkeep", volumes::csi::upkeep::run(kubelet.volumes.clone(), pods.clone()));
+    tasks.spawn("volume upkeep", volumes::upkeep::run(kubelet.volumes.clone(), pods.clone()));
     let statics = static_pods::start(context);
     let inboxes = Inboxes::default();
     let mirrors = mirror::run(context.clone(), pods.clone(), statics.clone(), inboxes.clone());

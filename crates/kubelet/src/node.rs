@@ -33,24 +33,24 @@ pub const NETWORK_NOT_READY: &str = "container runtime network not ready";
 const UNREADY_PERIOD: Duration = Duration::from_millis(100);
 
 /// Registers the node and keeps its status and lease, until the group of tasks stops.
-pub(crate) async fn run(context: Arc<NodeResources>, machine: Arc<Machine>) {
+pub(crate) async fn run(resources: Arc<NodeResources>, machine: Arc<Machine>) {
     // Source: `BirthCry`.
-    context.node_event(EventType::Normal, "Starting", "Starting kubelet.".to_owned());
-    context.tasks.spawn("node lease", lease::keep(context.context.clone()));
-    context.tasks.spawn("cordons", tell_of_cordons(context.clone()));
+    resources.node_event(EventType::Normal, "Starting", "Starting kubelet.".to_owned());
+    resources.tasks.spawn("node lease", lease::keep(resources.context.clone()));
+    resources.tasks.spawn("cordons", tell_of_cordons(resources.clone()));
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(7), 0.2);
-    let mut startup = Startup::new(boot_time(), context.started_at);
+    let mut startup = Startup::new(boot_time(), resources.started_at);
     let registered = loop {
-        startup.attempted(context.clock.now());
-        match register(&context, &machine, &mut startup).await {
+        startup.attempted(resources.clock.now());
+        match register(&resources, &machine, &mut startup).await {
             Ok(registered) => break registered,
             Err(error) => {
-                tracing::warn!(%error, node = context.config.node_name, "the node was not registered");
+                tracing::warn!(%error, node = resources.config.node_name, "the node was not registered");
             }
         }
-        tokio::time::sleep(backoff.next(&context.random)).await;
+        tokio::time::sleep(backoff.next(&resources.random)).await;
     };
-    keep_status(&context, &machine, registered, startup).await;
+    keep_status(&resources, &machine, registered, startup).await;
 }
 
 /// What the API server has of the Node that was registered.
@@ -69,24 +69,25 @@ impl Registered {
 
 /// Creates the Node with its status, or brings an existing one's labels up to date.
 async fn register(
-    context: &NodeResources,
+    resources: &NodeResources,
     machine: &Machine,
     startup: &mut Startup,
 ) -> Result<Registered, kube::Error> {
-    let api: Api<Node> = Api::all(context.client.clone());
-    let mut node = object::node(&context.config, machine);
-    let problem = problem(context).await;
-    node.status = Some(status(context, machine, problem.as_deref(), &[]).await);
+    let api: Api<Node> = Api::all(resources.client.clone());
+    let mut node = object::node(&resources.config, machine);
+    let problem = problem(resources).await;
+    node.status = Some(status(resources, machine, problem.as_deref(), &[]).await);
     match api.create(&PostParams::default(), &node).await {
         Ok(node) => {
-            tracing::info!(node = context.config.node_name, "registered the node");
-            set_levels(context, startup.registered(context.clock.now()));
+            tracing::info!(node = resources.config.node_name, "registered the node");
+            set_levels(resources, startup.registered(resources.clock.now()));
             Ok(Registered::of(node))
         }
         Err(kube::Error::Api(status)) if status.code == 409 => {
-            let name = &context.config.node_name;
+            let name = &resources.config.node_name;
             // Its name in the cloud can be said once.
-            let known = if context.config.provider_id.is_empty() { None } else { Some(api.get(name).await?) };
+            let known =
+                if resources.config.provider_id.is_empty() { None } else { Some(api.get(name).await?) };
             let patch = object::anew(known.as_ref(), &node);
             let before = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
             if let Some(patch) = object::without_unknown_pages(&before, &node) {
@@ -94,11 +95,11 @@ async fn register(
             }
             if known_boot(&before).is_none() {
                 // Somebody has made the object for the kubelet, and nobody else has been this node yet.
-                set_levels(context, startup.registered(context.clock.now()));
+                set_levels(resources, startup.registered(resources.clock.now()));
             }
             if has_rebooted(&before, &machine.boot_id) {
                 let message = format!("Node {name} has been rebooted, boot id: {}", machine.boot_id);
-                context.node_event(EventType::Warning, "Rebooted", message);
+                resources.node_event(EventType::Warning, "Rebooted", message);
             }
             Ok(Registered::of(before))
         }
@@ -107,32 +108,32 @@ async fn register(
 }
 
 /// Tells when somebody keeps Pods from the node, or does not any more. Source: `recordNodeSchedulableEvent`.
-async fn tell_of_cordons(context: Arc<NodeResources>) {
-    let mut changes = context.node.subscribe();
+async fn tell_of_cordons(resources: Arc<NodeResources>) {
+    let mut changes = resources.node.subscribe();
     let mut was_unschedulable = false;
     loop {
         for node in changes.next().await.into_iter().filter_map(|change| change.new) {
             let is_unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
             if std::mem::replace(&mut was_unschedulable, is_unschedulable) != is_unschedulable {
                 let reason = if is_unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
-                tell_one(&context, reason);
+                tell_one(&resources, reason);
             }
         }
     }
 }
 
 /// Records what is new.
-fn tell(context: &NodeResources, before: &[NodeCondition], now: &[NodeCondition]) {
-    object::news(before, now).iter().for_each(|reason| tell_one(context, reason));
+fn tell(resources: &NodeResources, before: &[NodeCondition], now: &[NodeCondition]) {
+    object::news(before, now).iter().for_each(|reason| tell_one(resources, reason));
 }
 
-fn tell_one(context: &NodeResources, reason: &str) {
-    let message = format!("Node {} status is now: {reason}", context.config.node_name);
-    context.node_event(EventType::Normal, reason, message);
+fn tell_one(resources: &NodeResources, reason: &str) {
+    let message = format!("Node {} status is now: {reason}", resources.config.node_name);
+    resources.node_event(EventType::Normal, reason, message);
 }
 
-fn set_levels(context: &NodeResources, told: impl Iterator<Item = (Level, f64)>) {
-    told.for_each(|(what, seconds)| context.metrics.set(what, &[], seconds));
+fn set_levels(resources: &NodeResources, told: impl Iterator<Item = (Level, f64)>) {
+    told.for_each(|(what, seconds)| resources.metrics.set(what, &[], seconds));
 }
 
 /// The boot that a kubelet has told the API server of.
@@ -147,37 +148,37 @@ fn has_rebooted(before: &Node, boot_id: &str) -> bool {
 }
 
 async fn keep_status(
-    context: &NodeResources,
+    resources: &NodeResources,
     machine: &Machine,
     Registered { conditions: mut recorded, mut has_addresses }: Registered,
     mut startup: Startup,
 ) {
-    let api: Api<Node> = Api::all(context.client.clone());
+    let api: Api<Node> = Api::all(resources.client.clone());
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10), 0.2);
-    let mut changes = context.runtime.status_changes();
+    let mut changes = resources.runtime.status_changes();
     // Each start tells of pressure anew.
     let mut told = recorded.clone();
     told.retain(|condition| condition.type_ == "Ready");
     loop {
-        let problem = problem(context).await;
-        let status = status(context, machine, problem.as_deref(), &recorded).await;
+        let problem = problem(resources).await;
+        let status = status(resources, machine, problem.as_deref(), &recorded).await;
         let mut patch = json!({"status": patch_of(&status)});
-        if context.config.has_cloud && has_addresses {
+        if resources.config.has_cloud && has_addresses {
             // A cloud's word counts more than ours. Source: `NodeAddress` of upstream's `nodestatus`.
             remove(&mut patch, "/status", "addresses");
         }
-        let others = context.node.get(&context.config.node_name);
+        let others = resources.node.get(&resources.config.node_name);
         if let Some(Value::Object(others)) = others.and_then(|node| object::of_others(&node, &status))
             && let Some(allocatable) = patch.pointer_mut("/status/allocatable").and_then(Value::as_object_mut)
         {
             allocatable.extend(others);
         }
         let written = api
-            .patch_status(&context.config.node_name, &PatchParams::default(), &Patch::Strategic(&patch))
+            .patch_status(&resources.config.node_name, &PatchParams::default(), &Patch::Strategic(&patch))
             .await;
         if let Err(error) = written {
             tracing::warn!(%error, "the node's status was not written");
-            tokio::time::sleep(backoff.next(&context.random)).await;
+            tokio::time::sleep(backoff.next(&resources.random)).await;
             continue;
         }
         backoff.reset();
@@ -185,32 +186,32 @@ async fn keep_status(
         let (conditions, plain) = (status.conditions.clone(), status);
         recorded = conditions.unwrap_or_default();
         if recorded.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
-            set_levels(context, startup.ready(context.clock.now()));
+            set_levels(resources, startup.ready(resources.clock.now()));
         }
-        tell(context, &told, &recorded);
+        tell(resources, &told, &recorded);
         told.clone_from(&recorded);
-        wait_for_news(context, problem.as_deref(), &plain, &mut changes).await;
+        wait_for_news(resources, problem.as_deref(), &plain, &mut changes).await;
     }
 }
 
 /// Waits until the status must be written: when the runtime has another problem than this, when others have put resources
 /// into the Node's capacity, or when it is time.
 async fn wait_for_news(
-    context: &NodeResources,
+    resources: &NodeResources,
     problem: Option<&str>,
     status: &NodeStatus,
     changes: &mut BoxStream<'static, ()>,
 ) {
-    let mut nodes = context.node.subscribe();
+    let mut nodes = resources.node.subscribe();
     let mut backoff = Backoff::new(UNREADY_PERIOD, Duration::from_secs(5), 0.1);
     let pause = match problem {
-        Some(_) => backoff.next(&context.random),
-        None => context.config.node_status_report_frequency,
+        Some(_) => backoff.next(&resources.random),
+        None => resources.config.node_status_report_frequency,
     };
     let mut due = Box::pin(tokio::time::sleep(pause));
     loop {
         tokio::select! {
-            () = context.node_state.changed() => return,
+            () = resources.node_state.changed() => return,
             changed = nodes.next() => {
                 let mut changed = changed.into_iter().filter_map(|change| change.new);
                 if changed.any(|node| object::of_others(&node, status).is_some()) {
@@ -222,20 +223,20 @@ async fn wait_for_news(
                 if problem.is_none() {
                     return;
                 }
-                due.set(tokio::time::sleep(backoff.next(&context.random)));
+                due.set(tokio::time::sleep(backoff.next(&resources.random)));
             }
             Some(()) = changes.next() => {}
         }
-        if self::problem(context).await.as_deref() != problem {
+        if self::problem(resources).await.as_deref() != problem {
             return;
         }
     }
 }
 
 /// Why the node is not ready, in upstream's words.
-async fn problem(context: &NodeResources) -> Option<String> {
-    let shutdown = context.node_state.is_shutting_down().then(|| "node is shutting down".to_owned());
-    match (runtime_problem(context).await, shutdown) {
+async fn problem(resources: &NodeResources) -> Option<String> {
+    let shutdown = resources.node_state.is_shutting_down().then(|| "node is shutting down".to_owned());
+    match (runtime_problem(resources).await, shutdown) {
         (Some(runtime), Some(shutdown)) => Some(format!("[{runtime}, {shutdown}]")),
         (one, other) => one.or(other),
     }
@@ -257,10 +258,10 @@ fn patch_of(status: &NodeStatus) -> Value {
 }
 
 /// Why no Pod can run, in upstream's words; `None` if they can.
-async fn runtime_problem(context: &NodeResources) -> Option<String> {
-    let answer = match context.runtime.status(v1::StatusRequest { verbose: false }).await {
+async fn runtime_problem(resources: &NodeResources) -> Option<String> {
+    let answer = match resources.runtime.status(v1::StatusRequest { verbose: false }).await {
         Ok(answer) => {
-            context.features.learn(&answer);
+            resources.features.learn(&answer);
             answer.status.unwrap_or_default()
         }
         Err(error) => return Some(format!("container runtime is down: {error}")),
@@ -280,27 +281,27 @@ async fn runtime_problem(context: &NodeResources) -> Option<String> {
 }
 
 async fn status(
-    context: &NodeResources,
+    resources: &NodeResources,
     machine: &Machine,
     problem: Option<&str>,
     before: &[NodeCondition],
 ) -> NodeStatus {
-    let images = match context.images.list_images(v1::ListImagesRequest { filter: None }).await {
+    let images = match resources.images.list_images(v1::ListImagesRequest { filter: None }).await {
         Ok(answer) => answer.images,
         Err(error) => {
             tracing::debug!(%error, "the runtime did not list its images");
             Vec::new()
         }
     };
-    let now = context.clock.now();
-    let mut plain = object::status(&context.config, machine);
-    context.features.known().show(&mut plain);
-    let (capacity, allocatable) = object::with_devices(&plain, &context.devices.counts());
+    let now = resources.clock.now();
+    let mut plain = object::status(&resources.config, machine);
+    resources.features.known().show(&mut plain);
+    let (capacity, allocatable) = object::with_devices(&plain, &resources.devices.counts());
     NodeStatus {
         capacity,
         allocatable,
-        conditions: Some(object::conditions(problem, &context.node_state.pressure(), before, now)),
-        images: Some(object::images(images, context.config.node_status_max_images)),
+        conditions: Some(object::conditions(problem, &resources.node_state.pressure(), before, now)),
+        images: Some(object::images(images, resources.config.node_status_max_images)),
         ..plain
     }
 }

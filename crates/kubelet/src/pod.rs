@@ -6,6 +6,7 @@
 pub mod container_config;
 pub mod crash_backoff;
 pub mod env;
+pub mod failure_reason;
 pub mod files;
 pub mod in_place;
 pub mod job;

@@ -129,13 +129,26 @@ async fn serve(
         server.context.tasks.clone().spawn("kubelet connection", async move {
             let ended = tokio::select! {
                 ended = connection(server, acceptor, stream, Arc::clone(&place)) => ended,
-                () = place.gives_way() => Err("it gave way to another".to_owned()),
+                () = place.gives_way() => Err(ConnectionError::GaveWay),
             };
             if let Err(error) = ended {
-                tracing::debug!(error, %address, "a connection to the kubelet ended");
+                tracing::debug!(%error, %address, "a connection to the kubelet ended");
             }
         });
     }
+}
+
+/// Why a connection has ended before its time.
+#[derive(Debug, thiserror::Error)]
+enum ConnectionError {
+    #[error("it gave way to another")]
+    GaveWay,
+    #[error("the handshake took too long")]
+    Handshake,
+    #[error(transparent)]
+    Network(#[from] std::io::Error),
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
 }
 
 async fn connection(
@@ -143,10 +156,10 @@ async fn connection(
     acceptor: TlsAcceptor,
     stream: TcpStream,
     place: Arc<Place>,
-) -> Result<(), String> {
-    stream.set_nodelay(true).map_err(|e| e.to_string())?;
+) -> Result<(), ConnectionError> {
+    stream.set_nodelay(true)?;
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
-    let stream = handshake.map_err(|_| "the handshake took too long")?.map_err(|e| e.to_string())?;
+    let stream = handshake.map_err(|_late| ConnectionError::Handshake)??;
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certified = certificate.and_then(|certificate| access::of_certificate(certificate));
     // A session that goes on after its request keeps the place.
@@ -171,7 +184,7 @@ async fn connection(
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await.map_err(|e| e.to_string())
+    Ok(builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await?)
 }
 
 /// Whether the request may be answered.

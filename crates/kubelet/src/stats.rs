@@ -96,13 +96,13 @@ pub(crate) struct Looks(Mutex<Option<(Instant, Look)>>);
 
 impl Looks {
     /// Looks now, and gives no rates.
-    pub(crate) async fn now(&self, context: &NodeResources) -> Look {
-        look(context).await
+    pub(crate) async fn now(&self, resources: &NodeResources) -> Look {
+        look(resources).await
     }
 
     /// Looks now, and at every process of every container.
-    pub(crate) async fn deep(&self, context: &NodeResources) -> Look {
-        let mut look = look(context).await;
+    pub(crate) async fn deep(&self, resources: &NodeResources) -> Look {
+        let mut look = look(resources).await;
         let device = look.disk.as_ref().map(|(device, _)| device.clone()).unwrap_or_default();
         let containers = look.pods.iter().flat_map(|pod| &pod.containers);
         let paths: Vec<String> = containers.map(|container| container.cgroup.clone()).collect();
@@ -121,18 +121,18 @@ impl Looks {
     }
 
     /// Looks now, with rates.
-    pub(crate) async fn with_rates(&self, context: &NodeResources) -> Look {
+    pub(crate) async fn with_rates(&self, resources: &NodeResources) -> Look {
         let earlier = self.0.lock().clone();
         let earlier = match earlier {
             Some((at, look)) if at.elapsed() < WINDOW_MIN => return look,
             Some((at, look)) if at.elapsed() < WINDOW_MAX => (at, look),
             _ => {
-                let first = (Instant::now(), look(context).await);
+                let first = (Instant::now(), look(resources).await);
                 tokio::time::sleep(WINDOW_MIN).await;
                 first
             }
         };
-        let mut now = look(context).await;
+        let mut now = look(resources).await;
         now.window = earlier.0.elapsed();
         now.rates = rates(&earlier.1, &now);
         *self.0.lock() = Some((Instant::now(), now.clone()));
@@ -164,11 +164,11 @@ fn rates(before: &Look, now: &Look) -> HashMap<String, u64> {
     counters(now).filter_map(rate).collect()
 }
 
-async fn look(context: &NodeResources) -> Look {
+async fn look(resources: &NodeResources) -> Look {
     let (sandboxes, containers, networks) = tokio::join!(
-        context.runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
-        context.runtime.list_containers(v1::ListContainersRequest { filter: None }),
-        context.runtime.list_pod_sandbox_stats(v1::ListPodSandboxStatsRequest { filter: None }),
+        resources.runtime.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }),
+        resources.runtime.list_containers(v1::ListContainersRequest { filter: None }),
+        resources.runtime.list_pod_sandbox_stats(v1::ListPodSandboxStatsRequest { filter: None }),
     );
     let sandboxes = sandboxes.map(|answer| answer.items).unwrap_or_default();
     let containers = containers.map(|answer| answer.containers).unwrap_or_default();
@@ -180,11 +180,11 @@ async fn look(context: &NodeResources) -> Look {
             pod.network = stats.linux.and_then(|linux| linux.network);
         }
     }
-    let root = context.config.cgroup_root.clone();
-    let classes: HashMap<String, String> = context.allocations.cgroups(&root);
-    let at = i64::try_from(context.clock.now().as_nanosecond()).unwrap_or(i64::MAX);
-    let root_dir = context.config.root_dir.clone();
-    let kubepods = crate::node_resources::cgroups::kubepods(&context.config);
+    let root = resources.config.cgroup_root.clone();
+    let classes: HashMap<String, String> = resources.allocations.cgroups(&root);
+    let at = i64::try_from(resources.clock.now().as_nanosecond()).unwrap_or(i64::MAX);
+    let root_dir = resources.config.root_dir.clone();
+    let kubepods = crate::node_resources::cgroups::kubepods(&resources.config);
     let mut pods: Vec<_> = pods.into_values().collect();
     pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
     let read = tokio::task::spawn_blocking(move || {
@@ -265,12 +265,12 @@ fn pods_of(sandboxes: Vec<v1::PodSandbox>, containers: Vec<v1::Container>) -> BT
 }
 
 /// What the Pod has on disk: its logs, its volumes, and the rest of its folder. Blocking.
-pub(crate) fn disk_use(context: &NodeResources, pod: &Arc<Pod>) -> disk::PodDisk {
+pub(crate) fn disk_use(resources: &NodeResources, pod: &Arc<Pod>) -> disk::PodDisk {
     let (name, namespace, uid) = crate::pod::identity::identity(pod);
-    let log_dir = context.config.log_dir(&namespace, &name, &uid);
-    let disk = disk::of_pod(&context.config.pod_dir(&uid), &log_dir, pod);
+    let log_dir = resources.config.log_dir(&namespace, &name, &uid);
+    let disk = disk::of_pod(&resources.config.pod_dir(&uid), &log_dir, pod);
     for took in &disk.looks {
-        context.metrics.measure(Measure::VolumeLook, &["du"], *took);
+        resources.metrics.measure(Measure::VolumeLook, &["du"], *took);
     }
     disk
 }

@@ -8,7 +8,10 @@ mod atomic;
 pub(crate) mod certificates;
 pub(crate) mod csi;
 mod empty_dir;
+pub(crate) mod error;
+mod folder;
 mod host_path;
+mod kind;
 pub(crate) mod mounts;
 pub(crate) mod objects;
 mod payload;
@@ -16,23 +19,24 @@ pub(crate) mod pem;
 pub(crate) mod persistent;
 mod refused;
 mod sub_path;
-mod tear_down;
 mod trust_bundles;
+pub(crate) mod upkeep;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
 
-use k8s_openapi::api::core::v1::{PodSpec, Volume};
-use nix::mount::{MsFlags, mount};
+use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::context::Context;
 use crate::pod::env::EnvSources;
 use certificates::Issued;
+use error::VolumeError;
+use folder::make_dir;
+pub(crate) use folder::tear_down;
+pub(crate) use kind::{Content, content, volume_path};
 pub(crate) use payload::{TokenKey, references, token_keys};
-pub(crate) use tear_down::tear_down;
 pub(crate) use trust_bundles::are_mounted as mounts_trust_bundles;
 
 /// What the volumes of all Pods share.
@@ -67,102 +71,33 @@ pub(crate) struct VolumeInput {
     pub(crate) certificates: Issued,
 }
 
+impl VolumeInput {
+    fn spec(&self) -> &PodSpec {
+        static EMPTY: LazyLock<PodSpec> = LazyLock::new(PodSpec::default);
+        self.sources.pod.spec.as_ref().unwrap_or(&EMPTY)
+    }
+
+    /// Bytes that the node gives to Pods.
+    fn allocatable_memory(&self) -> Option<i64> {
+        self.sources.allocatable.get("memory").copied()
+    }
+}
+
 /// Makes or updates every volume of the Pod.
 ///
 /// # Errors
-/// A text in upstream's words that names the volume.
-pub(crate) fn prepare(input: &VolumeInput) -> Result<(), String> {
-    let empty = PodSpec::default();
-    let spec = input.sources.pod.spec.as_ref().unwrap_or(&empty);
+/// In upstream's words, with the volume.
+pub(crate) fn prepare(input: &VolumeInput) -> Result<(), VolumeError> {
+    let spec = input.spec();
     make_dir(&input.pod_dir, 0o750)?;
     for container in spec.containers.iter().chain(spec.init_containers.iter().flatten()) {
         make_dir(&input.pod_dir.join("containers").join(&container.name), 0o750)?;
     }
     for volume in spec.volumes.iter().flatten() {
-        if let Some(why) = refused::inline(volume) {
-            return Err(why);
-        }
-        prepare_one(input, spec, volume)
-            .map_err(|error| format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name))?;
+        refused::inline(volume)?;
+        kind::prepare(input, volume).map_err(VolumeError::step("MountVolume.SetUp", &volume.name))?;
     }
     Ok(())
-}
-
-fn prepare_one(input: &VolumeInput, spec: &PodSpec, volume: &Volume) -> Result<(), String> {
-    if persistent::is_persistent(volume) {
-        return Ok(());
-    }
-    if let Some(source) = &volume.host_path {
-        return host_path::check(source);
-    }
-    // The runtime mounts it, into each container.
-    if volume.image.is_some() {
-        return Ok(());
-    }
-    let Some(path) = volume_path(&input.pod_dir, volume) else {
-        return Err("no volume plugin matched".into());
-    };
-    let allocatable = input.sources.allocatable.get("memory").copied();
-    if let Some(source) = &volume.empty_dir {
-        return empty_dir::prepare(&path, source, spec, allocatable);
-    }
-    let files = payload::files(volume, input)?;
-    make_dir(&path, 0o777)?;
-    if volume.secret.is_some() || volume.projected.is_some() {
-        empty_dir::mount_memory(&path, empty_dir::memory_size(None, spec, allocatable), None)?;
-    }
-    let fs_group = spec.security_context.as_ref().and_then(|c| c.fs_group);
-    atomic::write(&path, &files, fs_group).map_err(|error| format!("write {}: {error}", path.display()))
-}
-
-/// Where a volume's content is; `None` if this kubelet does not know the type, or has not prepared it.
-pub(crate) fn volume_path(pod_dir: &Path, volume: &Volume) -> Option<PathBuf> {
-    if let Some(source) = &volume.host_path {
-        return Some(PathBuf::from(&source.path));
-    }
-    if persistent::is_persistent(volume) {
-        return persistent::find(pod_dir, &volume.name).map(|prepared| prepared.path);
-    }
-    let plugin = if volume.empty_dir.is_some() {
-        "kubernetes.io~empty-dir"
-    } else if volume.config_map.is_some() {
-        "kubernetes.io~configmap"
-    } else if volume.secret.is_some() {
-        "kubernetes.io~secret"
-    } else if volume.downward_api.is_some() {
-        "kubernetes.io~downward-api"
-    } else if volume.projected.is_some() {
-        "kubernetes.io~projected"
-    } else {
-        return None;
-    };
-    Some(pod_dir.join("volumes").join(plugin).join(&volume.name))
-}
-
-fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
-        .map_err(|e| describe("chmod", path, &e))
-}
-
-fn make_dir(path: &Path, mode: u32) -> Result<(), String> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    std::fs::create_dir_all(path).map_err(|e| describe("mkdir", path, &e))?;
-    set_mode(path, mode)
-}
-
-fn describe(action: &str, path: &Path, error: &dyn std::fmt::Display) -> String {
-    format!("{action} {}: {error}", path.display())
-}
-
-/// Mounts a new file system at `path`, unless something is mounted there.
-fn mount_new(path: &Path, kind: &str, flags: MsFlags, options: Option<&str>) -> Result<(), String> {
-    if sys::mount::is_mounted(path).map_err(|error| error.to_string())? {
-        return Ok(());
-    }
-    mount(Some(kind), path, Some(kind), flags, options)
-        .map_err(|e| describe(&format!("mount {kind} on"), path, &e))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! The modules of a crate stand on each other without circles: whoever reads one knows that nothing below needs it.
+//! The modules of a folder stand on each other without circles: whoever reads one knows that nothing below needs it.
 //!
-//! What counts is the top level: `crate::a` named anywhere in `b.rs` or below `b/` is an edge from `b` to `a`, and so is a
-//! path through as many `super` as lead to the root, and a name that the root passes on from `a`. Tests are left out. A
-//! crate that has circles says in `docs/crates.toml` how many modules are in one; that number only falls.
+//! `crate::a::b` named anywhere in `a/c.rs` or below `a/c/` is an edge of the folder `a` from `c` to `b`, and so is a path
+//! through `super`, and a name that a module above has from `b`. What a module's own file names of those below it is none,
+//! and neither is what they name of it. Tests are left out. A crate that has circles says in `docs/crates.toml` how many
+//! modules are in one, at the top and in which folders; these numbers only fall.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -12,63 +13,87 @@ use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 
-/// The edges of each module, each with a file that has it.
-pub(super) type Graph = BTreeMap<String, BTreeMap<String, String>>;
+/// The edges of each module of a folder, each with a file that has it.
+type Graph = BTreeMap<String, BTreeMap<String, String>>;
+
+/// How many modules of a folder are in its largest circle; the top of a crate is the folder without a name.
+pub(super) type Circles = BTreeMap<String, usize>;
 
 /// Says which crates have other circles than are known.
 pub(super) fn check<'a>(
     root: &Path,
-    known: impl IntoIterator<Item = (&'a str, usize)>,
+    known: impl IntoIterator<Item = (&'a str, &'a Circles)>,
     breaches: &mut Vec<String>,
 ) -> Result<()> {
-    for (name, circle) in known {
+    for (name, known) in known {
         let folder = match name {
             "xtask" => root.join("xtask/src"),
             name => root.join("crates").join(name).join("src"),
         };
-        let graph = read(&folder)?;
-        let found = in_circles(&graph);
-        if found > circle {
-            let shown = smallest(&graph).iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-            breaches.push(format!(
-                "{name}: {found} modules are in circles, {circle} at most; the smallest: {shown}"
-            ));
-        } else if found < circle {
-            breaches.push(format!("{}: {name} has a circle of {found} by now", super::GOLDEN));
+        let graphs = read(&folder)?;
+        for folder in known.keys().filter(|folder| !graphs.contains_key(*folder)) {
+            breaches.push(format!("{}: {name} has no folder {folder:?} with modules", super::GOLDEN));
+        }
+        for (folder, graph) in &graphs {
+            let (found, most) = (in_circles(graph), known.get(folder).copied().unwrap_or_default());
+            if found > most {
+                let shown = smallest(graph).join(", ");
+                breaches.push(format!(
+                    "{name}/{folder}: {found} modules are in circles, {most} at most; the smallest: {shown}"
+                ));
+            } else if found < most {
+                breaches.push(format!("{}: {name}/{folder} has a circle of {found} by now", super::GOLDEN));
+            }
         }
     }
     Ok(())
 }
 
-/// The modules of a crate, by its files.
-fn read(folder: &Path) -> Result<Graph> {
+/// The modules of each folder of a crate, by its files.
+fn read(folder: &Path) -> Result<BTreeMap<String, Graph>> {
     let mut files = Vec::new();
     collect(folder, &[], &mut files)?;
-    let mut graph = Graph::new();
-    for (path, _) in &files {
-        if let [module, ..] = path.as_slice() {
-            graph.entry(module.clone()).or_default();
-        }
-    }
-    let roots = files.iter().filter(|(path, _)| path.is_empty());
-    let passed: BTreeMap<String, String> = roots.flat_map(|(_, file)| passed_on(file, &graph)).collect();
+    let modules: BTreeSet<&[String]> = files.iter().map(|(path, _)| path.as_slice()).collect();
     let hidden: BTreeSet<Vec<String>> = files.iter().flat_map(|(path, file)| for_tests(path, file)).collect();
+    let imported: BTreeMap<Vec<String>, Vec<String>> =
+        files.iter().flat_map(|(path, file)| imports(path, file, &modules)).collect();
+    let mut graphs = BTreeMap::<String, Graph>::new();
     for (path, file) in &files {
-        let [module, ..] = path.as_slice() else { continue };
+        let [above @ .., module] = path.as_slice() else { continue };
+        graphs.entry(above.join("/")).or_default().entry(module.clone()).or_default();
         if (1..=path.len()).any(|length| path.get(..length).is_some_and(|start| hidden.contains(start))) {
             continue;
         }
-        let mut names = BTreeSet::new();
-        items(&file.items, path.len(), &mut names);
-        for name in names {
-            let target = passed.get(&name).unwrap_or(&name);
-            if target != module && graph.contains_key(target) {
-                let edges = graph.entry(module.clone()).or_default();
-                edges.entry(target.clone()).or_insert_with(|| format!("{}.rs", path.join("/")));
-            }
+        let mut paths = BTreeSet::new();
+        items(&file.items, path, &mut paths);
+        for target in paths.into_iter().map(|path| origin(path, &imported)) {
+            let Some((folder, from, to)) = fork(path, &target).filter(|(folder, _, to)| {
+                modules.contains([folder, std::slice::from_ref(*to)].concat().as_slice())
+            }) else {
+                continue;
+            };
+            let edges = graphs.entry(folder.join("/")).or_default().entry(from.clone()).or_default();
+            edges.entry(to.clone()).or_insert_with(|| format!("{}.rs", path.join("/")));
         }
     }
-    Ok(graph)
+    Ok(graphs)
+}
+
+/// Where two paths part: the folder, and what they name of it.
+fn fork<'a>(from: &'a [String], to: &'a [String]) -> Option<(&'a [String], &'a String, &'a String)> {
+    let same = from.iter().zip(to).take_while(|(from, to)| from == to).count();
+    Some((from.get(..same)?, from.get(same)?, to.get(same)?))
+}
+
+/// Where a name comes from that a module on the way has from elsewhere.
+fn origin(mut path: Vec<String>, imported: &BTreeMap<Vec<String>, Vec<String>>) -> Vec<String> {
+    const STEPS_MAX: usize = 8;
+    for _ in 0..STEPS_MAX {
+        let found = (1..=path.len()).find_map(|length| Some((length, imported.get(path.get(..length)?)?)));
+        let Some((length, from)) = found else { break };
+        path = from.iter().chain(path.iter().skip(length)).cloned().collect();
+    }
+    path
 }
 
 /// Every file below a folder with its module's path; empty for the root.
@@ -92,28 +117,48 @@ fn collect(folder: &Path, above: &[String], files: &mut Vec<(Vec<String>, syn::F
     Ok(())
 }
 
-/// What the root passes on under another name than the module's that it comes from.
-fn passed_on(root: &syn::File, graph: &Graph) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for item in &root.items {
+/// What a module has from elsewhere in the crate, by the path under which others find it there.
+fn imports(
+    module: &[String],
+    file: &syn::File,
+    modules: &BTreeSet<&[String]>,
+) -> Vec<(Vec<String>, Vec<String>)> {
+    let mut leaves = Vec::new();
+    for item in &file.items {
         if let syn::Item::Use(item) = item
-            && let syn::UseTree::Path(path) = &item.tree
-            && graph.contains_key(&path.ident.to_string())
+            && !super::functions::is_for_tests(&item.attrs)
         {
-            let mut leaves = Vec::new();
-            last_names(&path.tree, &mut leaves);
-            found.extend(leaves.into_iter().map(|leaf| (leaf, path.ident.to_string())));
+            collect_leaves(&item.tree, &[], &mut leaves);
         }
     }
-    found
+    let found = leaves.into_iter().filter_map(|(path, name)| {
+        let (first, rest) = path.split_first()?;
+        let start = match first.as_str() {
+            "crate" => Vec::new(),
+            "self" => module.to_vec(),
+            "super" => above(module).to_vec(),
+            _ => Some([module, std::slice::from_ref(first)].concat())
+                .filter(|child| modules.contains(child.as_slice()))?,
+        };
+        let (from, to) = ([&start, rest].concat(), [module, &[name]].concat());
+        (from != to && !rest.iter().any(|part| part == "super")).then_some((to, from))
+    });
+    found.collect()
 }
 
-fn last_names(tree: &syn::UseTree, into: &mut Vec<String>) {
+/// Every path that is imported, and the name that it has then.
+fn collect_leaves(tree: &syn::UseTree, above: &[String], into: &mut Vec<(Vec<String>, String)>) {
+    let with = |name: &syn::Ident| [above, &[name.to_string()]].concat();
     match tree {
-        syn::UseTree::Path(path) => last_names(&path.tree, into),
-        syn::UseTree::Name(name) => into.push(name.ident.to_string()),
-        syn::UseTree::Rename(rename) => into.push(rename.rename.to_string()),
-        syn::UseTree::Group(group) => group.items.iter().for_each(|tree| last_names(tree, into)),
+        syn::UseTree::Path(path) => collect_leaves(&path.tree, &with(&path.ident), into),
+        syn::UseTree::Name(name) if name.ident == "self" => {
+            into.extend(above.last().map(|last| (above.to_vec(), last.clone())));
+        }
+        syn::UseTree::Name(name) => into.push((with(&name.ident), name.ident.to_string())),
+        syn::UseTree::Rename(rename) => into.push((with(&rename.ident), rename.rename.to_string())),
+        syn::UseTree::Group(group) => {
+            group.items.iter().for_each(|tree| collect_leaves(tree, above, into));
+        }
         syn::UseTree::Glob(_) => {}
     }
 }
@@ -127,8 +172,8 @@ fn for_tests(path: &[String], file: &syn::File) -> Vec<Vec<String>> {
     modules.map(|name| path.iter().cloned().chain([name.to_string()]).collect()).collect()
 }
 
-/// What items name of the root, `depth` modules below it.
-fn items(all: &[syn::Item], depth: usize, into: &mut BTreeSet<String>) {
+/// The paths that items of the module `here` name, from the crate's root.
+fn items(all: &[syn::Item], here: &[String], into: &mut BTreeSet<Vec<String>>) {
     for item in all {
         let attributes = attributes(item);
         if super::functions::is_for_tests(attributes) {
@@ -137,7 +182,7 @@ fn items(all: &[syn::Item], depth: usize, into: &mut BTreeSet<String>) {
         match item {
             syn::Item::Mod(module) => {
                 if let Some((_, inner)) = &module.content {
-                    items(inner, depth + 1, into);
+                    items(inner, &[here, &[module.ident.to_string()]].concat(), into);
                 }
             }
             syn::Item::Impl(block) => {
@@ -146,9 +191,9 @@ fn items(all: &[syn::Item], depth: usize, into: &mut BTreeSet<String>) {
                     syn::ImplItem::Fn(function) => !super::functions::is_for_tests(&function.attrs),
                     _ => true,
                 });
-                names(block.to_token_stream(), depth, into);
+                paths(block.to_token_stream(), here, into);
             }
-            item => names(item.to_token_stream(), depth, into),
+            item => paths(item.to_token_stream(), here, into),
         }
     }
 }
@@ -166,42 +211,62 @@ fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
-/// Finds what follows `crate::`, or as many `super::` as there are modules above, also in groups and in macros.
-fn names(stream: TokenStream, depth: usize, into: &mut BTreeSet<String>) {
+/// Finds what follows `crate::`, `self::` or `super::`, also in groups and in macros.
+fn paths(stream: TokenStream, here: &[String], into: &mut BTreeSet<Vec<String>>) {
     let trees: Vec<TokenTree> = stream.into_iter().collect();
     let mut at = 0;
     while let Some(tree) = trees.get(at) {
         at += 1;
-        let mut above = match tree {
+        let start = match tree {
             TokenTree::Group(group) => {
-                names(group.stream(), depth, into);
+                paths(group.stream(), here, into);
                 continue;
             }
-            TokenTree::Ident(name) if name == "crate" => depth,
-            TokenTree::Ident(name) if name == "super" => 1,
+            TokenTree::Ident(name) if name == "crate" => &[],
+            TokenTree::Ident(name) if name == "self" => here,
+            TokenTree::Ident(name) if name == "super" => above(here),
             _ => continue,
         };
-        while is_path(&trees, at) {
-            at += 2;
-            match trees.get(at) {
-                Some(TokenTree::Ident(name)) if name == "super" => {
-                    above += 1;
-                    at += 1;
-                }
-                Some(TokenTree::Ident(name)) => {
-                    if above == depth {
-                        into.insert(name.to_string());
-                    }
-                    break;
-                }
-                Some(TokenTree::Group(group)) if above == depth => {
-                    firsts(group.stream(), into);
-                    break;
-                }
-                _ => break,
-            }
+        if is_path(&trees, at) {
+            at = follow(&trees, at, start.to_vec(), into);
         }
     }
+}
+
+fn above(module: &[String]) -> &[String] {
+    module.split_last().map_or(&[], |(_, above)| above)
+}
+
+/// Reads on after the first name of a path, which may end in a group of others; says where it ends.
+fn follow(
+    trees: &[TokenTree],
+    mut at: usize,
+    mut path: Vec<String>,
+    into: &mut BTreeSet<Vec<String>>,
+) -> usize {
+    while is_path(trees, at) {
+        match trees.get(at + 2) {
+            Some(TokenTree::Ident(name)) if name == "super" => drop(path.pop()),
+            Some(TokenTree::Ident(name)) => path.push(name.to_string()),
+            Some(TokenTree::Group(group)) => {
+                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                let is_comma =
+                    |tree: &TokenTree| matches!(tree, TokenTree::Punct(punct) if punct.as_char() == ',');
+                for one in inner.split(is_comma) {
+                    if let Some(TokenTree::Ident(first)) = one.first() {
+                        let is_itself = first == "self";
+                        let name = (!is_itself).then(|| first.to_string());
+                        follow(one, 1, path.iter().cloned().chain(name).collect(), into);
+                    }
+                }
+                return at + 3;
+            }
+            _ => break,
+        }
+        at += 3;
+    }
+    into.insert(path);
+    at
 }
 
 /// Whether `::` stands there.
@@ -209,21 +274,6 @@ fn is_path(trees: &[TokenTree], at: usize) -> bool {
     let is_colon =
         |tree: Option<&TokenTree>| matches!(tree, Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
     is_colon(trees.get(at)) && is_colon(trees.get(at + 1))
-}
-
-/// The first name of each path in a group of imports.
-fn firsts(group: TokenStream, into: &mut BTreeSet<String>) {
-    let mut is_first = true;
-    for tree in group {
-        match tree {
-            TokenTree::Ident(name) if is_first => {
-                into.insert(name.to_string());
-                is_first = false;
-            }
-            TokenTree::Punct(punct) if punct.as_char() == ',' => is_first = true,
-            _ => {}
-        }
-    }
 }
 
 /// How many modules are in the largest circle.
@@ -286,28 +336,52 @@ fn back_to(graph: &Graph, start: &str) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn check(depth: usize, text: &str, expect: &[&str]) {
+    fn check(here: &str, text: &str, expect: &[&str]) {
+        let here: Vec<String> = here.split("::").map(str::to_owned).collect();
         let mut found = BTreeSet::new();
-        items(&syn::parse_file(text).expect("Rust").items, depth, &mut found);
-        assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), expect, "{text}");
+        items(&syn::parse_file(text).expect("Rust").items, &here, &mut found);
+        assert_eq!(found.iter().map(|path| path.join("::")).collect::<Vec<_>>(), expect, "{text}");
     }
 
     #[test]
-    fn what_a_file_names_of_the_root_is_found() {
-        check(1, "use crate::a::b;", &["a"]);
-        check(1, "use crate::{a::{b, c}, d, e as f};", &["a", "d", "e"]);
-        check(1, "fn f() -> crate::a::B { vec![crate::c::d()] }", &["a", "c"]);
-        check(1, "use super::a; use super::{b, c::d};", &["a", "b", "c"]);
-        check(2, "use super::a; use super::super::b;", &["b"]);
-        check(1, "mod inner { use super::a; use super::super::b; }", &["b"]);
-        check(1, "use krate::a; use self::b; fn f() { a::b() }", &[]);
+    fn what_a_file_names_of_its_crate_is_found() {
+        check("x", "use crate::a::b;", &["a::b"]);
+        check("x", "use crate::{a::{b, c}, d, e as f};", &["a::b", "a::c", "d", "e"]);
+        check("x", "use crate::a::{self, b::{self, c}};", &["a", "a::b", "a::b::c"]);
+        check("x", "fn f() -> crate::a::B { vec![crate::c::d()] }", &["a::B", "c::d"]);
+        check("x", "use super::a; use super::{b, c::d};", &["a", "b", "c::d"]);
+        check("x::y", "use super::a; use super::super::b;", &["b", "x::a"]);
+        check("x", "mod inner { use super::a; use super::super::b; }", &["b", "x::a"]);
+        check("x", "use krate::a; use self::b; pub(crate) fn f(&self) { a::b() }", &["x::b"]);
     }
 
     #[test]
     fn tests_are_left_out() {
-        check(1, "#[cfg(test)] mod tests { use crate::a; }", &[]);
-        check(1, "#[cfg(test)] use crate::a; #[cfg(test)] pub(crate) fn f() { crate::b() }", &[]);
-        check(1, "impl A { #[cfg(test)] fn f() { crate::a::b() } fn g() { crate::c::d() } }", &["c"]);
+        check("x", "#[cfg(test)] mod tests { use crate::a; }", &[]);
+        check("x", "#[cfg(test)] use crate::a; #[cfg(test)] pub(crate) fn f() { crate::b() }", &[]);
+        check("x", "impl A { #[cfg(test)] fn f() { crate::a::b() } fn g() { crate::c::d() } }", &["c::d"]);
+    }
+
+    #[test]
+    fn an_edge_is_where_two_paths_part_whoever_passes_the_name_on() {
+        let files = [
+            ("lib.rs", "mod a; mod z; use z::Z;"),
+            ("a.rs", "mod b; mod c; pub(crate) use c::C; use b::B;"),
+            ("a/b.rs", "use super::C; use crate::Z;"),
+            ("a/c.rs", "use crate::a::B; use super::Own;"),
+            ("z.rs", ""),
+        ];
+        let folder = std::env::temp_dir().join(format!("modules-{}", std::process::id()));
+        fs::create_dir_all(folder.join("a")).expect("a folder");
+        for (name, text) in files {
+            fs::write(folder.join(name), text).expect("a file");
+        }
+        let graphs = read(&folder).expect("modules");
+        fs::remove_dir_all(&folder).expect("no folder");
+        assert_eq!(graphs.keys().collect::<Vec<_>>(), ["", "a"]);
+        assert_eq!((in_circles(&graphs[""]), in_circles(&graphs["a"])), (0, 2));
+        assert_eq!(graphs[""]["a"]["z"], "a/b.rs");
+        assert_eq!(smallest(&graphs["a"]), ["b names c in a/b.rs", "c names b in a/c.rs"]);
     }
 
     fn graph(edges: &[(&str, &str)]) -> Graph {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use machinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
+use super::duration::duration;
 use super::fields::{FIELDS, Support, find};
 use super::{Config, reserved};
 use crate::config::eviction::Policy as EvictionPolicy;
@@ -106,7 +107,7 @@ impl Config {
                     "crashLoopBackOff.maxContainerRestartPeriod",
                     &format!("Invalid value: {text:?}: must be set between 1s and 300s"),
                 ),
-                Err(error) => fields.error("crashLoopBackOff.maxContainerRestartPeriod", &error),
+                Err(error) => fields.error("crashLoopBackOff.maxContainerRestartPeriod", &error.to_string()),
             }
         }
     }
@@ -226,12 +227,6 @@ pub(super) fn narrow(number: i64) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// A duration in Go's notation, not negative.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let nanos = schema::duration::parse(text).map_err(|error| error.to_string())?;
-    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| format!("{text:?} must not be negative"))
-}
-
 /// The object, and what is wrong with it.
 pub(super) struct Fields<'a> {
     object: &'a Map<String, Value>,
@@ -298,7 +293,7 @@ impl<'a> Fields<'a> {
 
     pub(super) fn duration(&mut self, name: &str) -> Option<Duration> {
         let text = self.text(name)?;
-        duration(&text).map_err(|error| self.error(name, &error)).ok()
+        duration(&text).map_err(|error| self.error(name, &error.to_string())).ok()
     }
 
     fn quantity(&mut self, name: &str) -> Option<i64> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use machinery::quantity::Quantity;
 
-use crate::config::configuration::duration;
+use crate::config::duration::duration;
 
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,6 +4,7 @@
 //! image that is on the node already, and that another Pod's secret has brought there, says `records.rs`. As upstream's
 //! default is, one image is pulled after the other, and only so many in a while. Source: `pkg/kubelet/images` of upstream.
 
+mod error;
 mod keyring;
 mod records;
 
@@ -24,8 +25,10 @@ use crate::context::Context;
 use crate::images::Images;
 use crate::metrics::{Count, Measure, image_size};
 use crate::pod::container_config::sandbox_config;
-use crate::pod::needed_images::{self, SPECIAL_ERRORS, is_pull_failure};
+use crate::pod::needed_images;
 use crate::volumes::objects::PodObjects;
+pub(crate) use error::PullError;
+use error::{AttemptError, Attempts};
 use keyring::{Credential, Keyring};
 use records::{Access, Records};
 
@@ -65,7 +68,7 @@ fn bucket(rate: PullRate) -> base::Bucket {
 
 /// One image for one Pod.
 struct Want {
-    context: Arc<Images>,
+    store: Arc<Images>,
     pod: Arc<Pod>,
     objects: PodObjects,
     /// As the spec has it.
@@ -88,31 +91,29 @@ struct Found {
     is_pull_required: Option<bool>,
 }
 
-/// Reason for the status, and message.
-type Refusal = (String, String);
-
 /// Looks whether `image` is there, and pulls it if the policy says so.
 pub(crate) async fn have_image(
-    context: Arc<Images>,
+    store: Arc<Images>,
     pod: Arc<Pod>,
     objects: PodObjects,
     (image, policy): (String, String),
     cause: u64,
-) -> Result<Had, Refusal> {
-    let start = context.clock.now();
+) -> Result<Had, PullError> {
+    let start = store.clock.now();
     let container = needed_images::container_of(&pod, &image);
     let want =
-        Want { context: context.clone(), pod: pod.clone(), objects, image: image.clone(), policy, container };
+        Want { store: store.clone(), pod: pod.clone(), objects, image: image.clone(), policy, container };
     let mut found = Found::default();
     let result = want.have(&mut found).await;
     let told = |known: Option<bool>| known.map_or("unknown", |known| if known { "true" } else { "false" });
     let labels = [&want.policy.to_lowercase(), told(found.is_present), told(found.is_pull_required)];
-    context.metrics.count(Count::EnsuredImages, &labels);
+    store.metrics.count(Count::EnsuredImages, &labels);
     match &result {
-        Ok(_) => context.span(cause, "image present", &pod, start, &image),
-        Err((reason, _)) => {
-            want.event(EventType::Warning, "Failed", format!("Error: {reason}"));
-            if is_pull_failure(reason) {
+        Ok(_) => store.span(cause, "image present", &pod, start, &image),
+        Err(error) => {
+            let reason = error.reason();
+            want.event(EventType::Warning, "Failed", format!("Error: {}", reason.as_str()));
+            if reason.is_pull_failure() {
                 want.event(EventType::Normal, "BackOff", format!("Back-off pulling image \"{image}\""));
                 want.event(EventType::Warning, "Failed", "Error: ImagePullBackOff".into());
             }
@@ -123,39 +124,33 @@ pub(crate) async fn have_image(
 
 impl Want {
     fn event(&self, event_type: EventType, reason: &str, message: String) {
-        self.context.event(&self.pod, self.container.as_deref(), event_type, reason, message);
+        self.store.event(&self.pod, self.container.as_deref(), event_type, reason, message);
     }
 
-    fn refuse(&self, reason: &str, event: &str, message: String) -> Refusal {
-        self.event(EventType::Warning, event, message.clone());
-        (reason.to_owned(), message)
+    /// Tells of the error under the event's name.
+    fn failed(&self, event: &str, error: PullError) -> PullError {
+        self.event(EventType::Warning, event, error.to_string());
+        error
     }
 
-    async fn have(&self, on_the_way: &mut Found) -> Result<Had, Refusal> {
+    async fn have(&self, on_the_way: &mut Found) -> Result<Had, PullError> {
         let image = &self.image;
-        let reference: Reference = image.parse().map_err(|error| {
-            let message = format!(
-                "Failed to apply default image tag \"{image}\": couldn't parse image name \"{image}\": {error}"
-            );
-            self.refuse("InvalidImageName", "InspectFailed", message)
+        let reference: Reference = image.parse().map_err(|source| {
+            self.failed("InspectFailed", PullError::Name { image: image.clone(), source })
         })?;
         let must_ask = self.policy == "Always" && !image.starts_with(LOCAL_REGISTRY);
         let present = match must_ask {
             true => None,
-            false => status(&self.context, image).await.map_err(|error| {
-                let message = format!("Failed to inspect image \"{image}\": {error}");
-                self.refuse("ImageInspectError", "InspectFailed", message)
+            false => status(&self.store, image).await.map_err(|source| {
+                self.failed("InspectFailed", PullError::Inspect { image: image.clone(), source })
             })?,
         };
-        let never = || {
-            let message = format!("Container image \"{image}\" is not present with pull policy of Never");
-            self.refuse("ErrImageNeverPull", "ErrImageNeverPull", message)
-        };
+        let never = || self.failed("ErrImageNeverPull", PullError::Never(image.clone()));
         on_the_way.is_present = (!must_ask).then_some(present.is_some());
         if present.is_none() && self.policy == "Never" {
             return Err(never());
         }
-        let keyring = self.keyring().await.map_err(|message| ("ErrImagePull".to_owned(), message))?;
+        let keyring = self.keyring().await?;
         let credentials = keyring.lookup(&reference.name());
         if let Some(found) = present {
             let is_allowed = image.starts_with(LOCAL_REGISTRY) || self.check(&found.id, &keyring).await;
@@ -177,59 +172,53 @@ impl Want {
 
     /// Whether the Pod has a right to the image of this id that is here.
     async fn check(&self, id: &str, keyring: &Keyring) -> bool {
-        let (context, now) = (&self.context, self.context.clock.now());
-        let check = context.pulls.records.check(&self.image, id, keyring.secrets(), now).await;
-        context.metrics.count(Count::ImageChecks, &[check.label()]);
+        let (store, now) = (&self.store, self.store.clock.now());
+        let check = store.pulls.records.check(&self.image, id, keyring.secrets(), now).await;
+        store.metrics.count(Count::ImageChecks, &[check.label()]);
         check.is_enough()
     }
 
     /// What the Pod's pull secrets hold; those that are missing are told of.
-    async fn keyring(&self) -> Result<Keyring, String> {
+    async fn keyring(&self) -> Result<Keyring, PullError> {
         let names = crate::volumes::objects::pull_secret_names(&self.pod);
         if names.is_empty() {
             return Ok(Keyring::default());
         }
-        self.objects.synced(&self.context, &self.pod).await?;
+        self.objects.synced(&self.store, &self.pod).await?;
         let (secrets, missing) = self.objects.pull_secrets(&self.pod);
         if !missing.is_empty() {
             let message = format!(
                 "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
                 missing.join(", ")
             );
-            self.context.event(
-                &self.pod,
-                None,
-                EventType::Warning,
-                "FailedToRetrieveImagePullSecret",
-                message,
-            );
+            self.store.event(&self.pod, None, EventType::Warning, "FailedToRetrieveImagePullSecret", message);
         }
-        Keyring::of(&secrets)
+        Ok(Keyring::of(&secrets)?)
     }
 
-    async fn pull(&self, credentials: Vec<Credential>) -> Result<Had, Refusal> {
-        let (context, image) = (&self.context, &self.image);
+    async fn pull(&self, credentials: Vec<Credential>) -> Result<Had, PullError> {
+        let (store, image) = (&self.store, &self.image);
         self.event(EventType::Normal, "Pulling", format!("Pulling image \"{image}\""));
-        let waiting_since = context.clock.now();
-        let _slot = match &context.pulls.slots {
+        let waiting_since = store.clock.now();
+        let _slot = match &store.pulls.slots {
             Some(slots) => slots.acquire().await.ok(),
             None => None,
         };
-        let start = context.clock.now();
-        let intent = context.pulls.records.intend(image).await;
+        let start = store.clock.now();
+        let intent = store.pulls.records.intend(image).await;
         let (reference, used) = match self.try_all(&credentials).await {
             Ok(pulled) => pulled,
-            Err(error) => {
-                context.pulls.records.give_up(intent).await;
-                let message = format!("Failed to pull image \"{image}\": {error}");
+            Err(attempts) => {
+                store.pulls.records.give_up(intent).await;
+                let message = format!("Failed to pull image \"{image}\": {attempts}");
                 self.event(EventType::Warning, "Failed", message);
-                return Err(meaning(image, &error));
+                return Err(PullError::of(image, attempts));
             }
         };
-        let now = context.clock.now();
+        let now = store.clock.now();
         let access = used.and_then(|credential| credential.source).map_or(Access::Everyone, Access::Secret);
-        context.pulls.records.pulled(intent, image, &reference, access, now).await;
-        let size = status(context, image).await.ok().flatten().map_or(0, |found| found.size);
+        store.pulls.records.pulled(intent, image, &reference, access, now).await;
+        let size = status(store, image).await.ok().flatten().map_or(0, |found| found.size);
         let took = |since: jiff::Timestamp| go_milliseconds(now.duration_since(since).as_millis());
         let message = format!(
             "Successfully pulled image \"{image}\" in {} ({} including waiting). Image size: {size} bytes.",
@@ -238,39 +227,38 @@ impl Want {
         );
         self.event(EventType::Normal, "Pulled", message);
         let seconds = now.duration_since(start).as_secs_f64();
-        context.metrics.measure(Measure::ImagePull, &[image_size(size)], seconds);
+        store.metrics.measure(Measure::ImagePull, &[image_size(size)], seconds);
         Ok(Had { reference, pulled: Some((start, now)) })
     }
 
     /// With each of the credentials that fit, until one is good; without any if there is none.
-    async fn try_all(&self, credentials: &[Credential]) -> Result<(String, Option<Credential>), String> {
+    async fn try_all(&self, credentials: &[Credential]) -> Result<(String, Option<Credential>), Attempts> {
         let mut errors = Vec::new();
         let all: Vec<Option<&Credential>> = match credentials {
             [] => vec![None],
             some => some.iter().map(Some).collect(),
         };
         for credential in all {
-            if !self.context.pulls.may_begin(self.context.clock.now()) {
-                errors.push("pull QPS exceeded".to_owned());
+            if !self.store.pulls.may_begin(self.store.clock.now()) {
+                errors.push(AttemptError::RateExceeded);
                 continue;
             }
             match self.ask_runtime(credential).await {
                 Ok(reference) => return Ok((reference, credential.cloned())),
-                Err(error) => errors.push(error.to_string()),
+                Err(error) => errors.push(error.into()),
             }
         }
-        errors.dedup();
-        Err(if errors.len() == 1 { errors.remove(0) } else { format!("[{}]", errors.join(", ")) })
+        Err(Attempts(errors))
     }
 
     async fn ask_runtime(&self, credential: Option<&Credential>) -> Result<String, CriError> {
-        let context = &self.context;
+        let store = &self.store;
         let request = v1::PullImageRequest {
             image: Some(image_spec(&self.image)),
             auth: credential.map(|it| it.auth.clone()),
-            sandbox_config: Some(sandbox_config(&context.config, &self.pod, 0, "")),
+            sandbox_config: Some(sandbox_config(&store.config, &self.pod, 0, "")),
         };
-        let pull = context.images.pull_image(request);
+        let pull = store.images.pull_image(request);
         tokio::pin!(pull);
         let mut patience = PROGRESS_FIRST;
         loop {
@@ -287,7 +275,7 @@ impl Want {
     /// Says in an event how far the pull is, if the runtime knows.
     async fn tell_progress(&self) {
         let request = v1::ImageStatusRequest { image: Some(image_spec(&self.image)), verbose: true };
-        let info = self.context.images.image_status(request).await.map(|answer| answer.info);
+        let info = self.store.images.image_status(request).await.map(|answer| answer.info);
         let progress = info.ok().and_then(|mut info| info.remove(cri::annotations::PULL_PROGRESS));
         let progress: serde_json::Value =
             serde_json::from_str(progress.as_deref().unwrap_or_default()).unwrap_or_default();
@@ -301,16 +289,6 @@ impl Want {
             self.event(EventType::Normal, "Pulling", message);
         }
     }
-}
-
-/// The reason and the message that a runtime's error stands for.
-fn meaning(image: &str, error: &str) -> Refusal {
-    for (name, why) in SPECIAL_ERRORS {
-        if let Some(rest) = error.strip_prefix(name) {
-            return (name.to_owned(), format!("image pull failed for {image} because {why}{rest}"));
-        }
-    }
-    ("ErrImagePull".to_owned(), error.to_owned())
 }
 
 /// A duration in whole milliseconds as Go prints it: `405ms`, `1.5s`, `2m3.004s`.
@@ -353,25 +331,6 @@ async fn status(context: &Context, image: &str) -> Result<Option<v1::Image>, Cri
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_runtimes_errors_have_upstreams_reasons() {
-        for (error, reason, message) in [
-            ("x: not found", "ErrImagePull", "x: not found"),
-            (
-                "RegistryUnavailable: no route",
-                "RegistryUnavailable",
-                "image pull failed for i because the registry is unavailable: no route",
-            ),
-            (
-                "SignatureValidationFailed",
-                "SignatureValidationFailed",
-                "image pull failed for i because the signature validation failed",
-            ),
-        ] {
-            assert_eq!(meaning("i", error), (reason.to_owned(), message.to_owned()));
-        }
-    }
 
     #[test]
     fn durations_are_gos() {

@@ -89,7 +89,7 @@ async fn remove_directory(context: Arc<Kubelet>, pod_dir: PathBuf) {
             Ok(()) => {
                 let pod_dir = pod_dir.clone();
                 let removing = tokio::task::spawn_blocking(move || crate::volumes::tear_down(&pod_dir));
-                removing.await.unwrap_or_else(|error| Err(error.to_string()))
+                removing.await.unwrap_or_else(|error| Err(error.into()))
             }
             Err(error) => Err(error),
         };
@@ -103,7 +103,7 @@ async fn remove_directory(context: Arc<Kubelet>, pod_dir: PathBuf) {
         if !std::mem::replace(&mut has_failed, true) {
             metrics.step(Level::OrphanVolumesErrors, &[], 1.0);
         }
-        tracing::warn!(error, "a directory of a pod that is gone was not removed");
+        tracing::warn!(%error, "a directory of a pod that is gone was not removed");
         tokio::time::sleep(backoff.next(&context.random)).await;
     }
 }

@@ -10,7 +10,8 @@ use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use schema::walk::decode::{FieldValidation, from_value};
+use machinery::field::FieldErrors;
+use schema::walk::decode::{DecodeError, FieldValidation, from_value};
 use schema::walk::default::Defaults;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -32,6 +33,31 @@ const FILE_BYTES_MAX: u64 = 10 << 20;
 
 static DEFAULTS: LazyLock<Defaults> =
     LazyLock::new(|| Defaults::new(schema::builtin(), resources::defaults::rows()));
+
+/// What is wrong with a manifest.
+#[derive(Debug, thiserror::Error)]
+enum ManifestError {
+    #[error(transparent)]
+    Text(#[from] serde_saphyr::Error),
+    #[error("must be a Pod of v1, not kind {kind:?} of apiVersion {api_version:?}")]
+    OtherKind { api_version: String, kind: String },
+    #[error("metadata must be an object")]
+    Metadata,
+    #[error("{0}: Required value")]
+    Required(&'static str),
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error("invalid pod: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    Invalid(FieldErrors),
+    #[error("static pods may not reference {0}")]
+    Reference(&'static str),
+    #[error(transparent)]
+    Object(#[from] serde_json::Error),
+    #[error("Pods have no schema")]
+    NoSchema,
+    #[error("Pods have no row")]
+    NoRow,
+}
 
 /// The static Pods by `namespace/name`.
 pub(crate) type StaticPods = BTreeMap<String, Arc<Pod>>;
@@ -101,7 +127,7 @@ fn read(path: &Path, node_name: &str, now: Timestamp, known: &StaticPods) -> Sta
                 let pod = same.cloned().unwrap_or_else(|| Arc::new(pod));
                 pods.insert(key, pod);
             }
-            Err(error) => tracing::error!(error, file = %file.display(), "a static pod cannot be"),
+            Err(error) => tracing::error!(%error, file = %file.display(), "a static pod cannot be"),
         }
     }
     pods
@@ -131,45 +157,44 @@ fn read_file(path: &Path) -> std::io::Result<String> {
 ///
 /// # Errors
 /// What is wrong with it, with the fields.
-fn parse(text: &str, file: &Path, node_name: &str, now: Timestamp) -> Result<Pod, String> {
-    let mut value: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+fn parse(text: &str, file: &Path, node_name: &str, now: Timestamp) -> Result<Pod, ManifestError> {
+    let mut value: Value = serde_saphyr::from_str(text)?;
     let field =
         |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind) = (field(&value, "apiVersion"), field(&value, "kind"));
     if (api_version.as_str(), kind.as_str()) != ("v1", "Pod") {
-        return Err(format!("must be a Pod of v1, not kind {kind:?} of apiVersion {api_version:?}"));
+        return Err(ManifestError::OtherKind { api_version, kind });
     }
     let hash = identity(&mut value, file, node_name)?;
-    let schema = schema::builtin().kind("", "v1", "Pod").ok_or("Pods have no schema")?;
-    let decoded = from_value(schema, value, FieldValidation::Ignore).map_err(|error| error.to_string())?;
+    let schema = schema::builtin().kind("", "v1", "Pod").ok_or(ManifestError::NoSchema)?;
+    let decoded = from_value(schema, value, FieldValidation::Ignore)?;
     let mut value = decoded.value;
     DEFAULTS.apply(schema, &mut value);
-    let row = resources::find("", "v1", "pods").ok_or("Pods have no row")?;
+    let row = resources::find("", "v1", "pods").ok_or(ManifestError::NoRow)?;
     let errors = row.validate_create(&value);
     if !errors.is_empty() {
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        return Err(format!("invalid pod: {}", errors.join(", ")));
+        return Err(ManifestError::Invalid(errors));
     }
     if let Some(what) = api_reference(&value) {
-        return Err(format!("static pods may not reference {what}"));
+        return Err(ManifestError::Reference(what));
     }
     annotate(&mut value, &[(HASH, &hash), (SEEN, &now.to_string()), (SOURCE, "file")]);
     value["status"] = json!({"phase": "Pending"});
-    serde_json::from_value(value).map_err(|error| error.to_string())
+    Ok(serde_json::from_value(value)?)
 }
 
 /// Gives the Pod its names, node and toleration; the uid is a hash of all that and of where it comes from.
-fn identity(value: &mut Value, file: &Path, node_name: &str) -> Result<String, String> {
+fn identity(value: &mut Value, file: &Path, node_name: &str) -> Result<String, ManifestError> {
     let metadata = value
         .as_object_mut()
         .and_then(|map| map.entry("metadata").or_insert_with(|| json!({})).as_object_mut());
-    let metadata = metadata.ok_or("metadata must be an object")?;
+    let metadata = metadata.ok_or(ManifestError::Metadata)?;
     let text = |map: &Map<String, Value>, name: &str| {
         map.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
     let name = text(metadata, "name");
     if name.is_empty() {
-        return Err("metadata.name: Required value".into());
+        return Err(ManifestError::Required("metadata.name"));
     }
     metadata.insert("name".into(), format!("{name}-{}", node_name.to_lowercase()).into());
     if text(metadata, "namespace").is_empty() {
@@ -181,7 +206,8 @@ fn identity(value: &mut Value, file: &Path, node_name: &str) -> Result<String, S
         metadata.remove(own);
     }
     let given = text(metadata, "uid");
-    let spec = value.get_mut("spec").and_then(Value::as_object_mut).ok_or("spec: Required value")?;
+    let spec = value.get_mut("spec").and_then(Value::as_object_mut);
+    let spec = spec.ok_or(ManifestError::Required("spec"))?;
     spec.insert("nodeName".into(), node_name.into());
     let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
     if let Some(tolerations) = tolerations.as_array_mut() {
@@ -266,7 +292,7 @@ mod tests {
     use super::*;
     use crate::pod::identity::{hash, is_mirror, is_static};
 
-    fn check(text: &str) -> Result<Pod, String> {
+    fn check(text: &str) -> Result<Pod, ManifestError> {
         parse(text, Path::new("/etc/pods/web.yaml"), "node1", Timestamp::UNIX_EPOCH)
     }
 
@@ -315,7 +341,7 @@ mod tests {
             ),
             ("not: [yaml".to_owned(), ""),
         ] {
-            let error = check(&text).unwrap_err();
+            let error = check(&text).unwrap_err().to_string();
             assert!(error.contains(expect), "{text}: {error}");
         }
     }

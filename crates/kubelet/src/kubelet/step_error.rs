@@ -10,6 +10,11 @@ use crate::kubelet::userns::UserNamespaceError;
 use crate::node_resources::cgroups::CgroupError;
 use crate::node_resources::device_plugins::DevicePluginError;
 use crate::node_resources::dra::DraError;
+use crate::pod::container_config::security::RunsAsRoot;
+use crate::pod::env::EnvError;
+use crate::pod::files::NameTooLong;
+use crate::volumes::error::VolumeError;
+use crate::volumes::objects::NotSynced;
 
 /// Its text is what people see.
 #[derive(Debug, thiserror::Error)]
@@ -50,13 +55,19 @@ pub(crate) enum StepError {
     /// Everything stops.
     #[error(transparent)]
     Stopping(#[from] tokio::sync::AcquireError),
-    /// What the rooms say whose failures are texts still.
-    #[error("{0}")]
-    Said(String),
-}
-
-impl From<String> for StepError {
-    fn from(text: String) -> Self {
-        Self::Said(text)
-    }
+    /// A volume, or what a container mounts, is not there or does not go.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The API server does not say what a container is made of.
+    #[error(transparent)]
+    Objects(#[from] NotSynced),
+    /// A variable of a container's environment has no value.
+    #[error(transparent)]
+    Environment(#[from] EnvError),
+    /// The kernel does not take the Pod's name.
+    #[error(transparent)]
+    Name(#[from] NameTooLong),
+    /// A container must not run like that.
+    #[error(transparent)]
+    Root(#[from] RunsAsRoot),
 }

@@ -28,6 +28,7 @@ use crate::inbox::{Inbox, Mail};
 use crate::kubelet::Kubelet;
 use crate::kubelet::probes::Probers;
 use crate::metrics::{Measure, work};
+use crate::pod::failure_reason::FailureReason;
 use crate::pod::job::JobKey;
 use crate::pod::lifecycle::{is_finished, is_over, is_past_deadline};
 use crate::pod::next_actions::{PodAction, next_actions};
@@ -234,7 +235,7 @@ impl Worker {
 
     fn read(&mut self, mail: Mail) {
         if let Some((pod, revision)) = mail.pod {
-            if carry_out::is_newer(&pod, &self.snapshot.pod) {
+            if merge::is_newer(&pod, &self.snapshot.pod) {
                 // Labels and annotations may be shown in files.
                 self.is_volume_update_due |= pod.metadata.labels != self.snapshot.pod.metadata.labels
                     || pod.metadata.annotations != self.snapshot.pod.metadata.annotations;
@@ -262,7 +263,9 @@ impl Worker {
             if self.snapshot.volumes.failure().is_some() {
                 self.snapshot.volumes = Step::Missing;
             }
-            self.snapshot.failures.retain(|_, failure| failure.reason != "CreateContainerConfigError");
+            self.snapshot
+                .failures
+                .retain(|_, failure| failure.reason != FailureReason::CreateContainerConfigError);
         }
         for sandbox in mail.sandboxes.into_values() {
             merge::sandbox(&mut self.snapshot, sandbox);
@@ -296,7 +299,7 @@ impl Worker {
         let is_same = |new: &Pod, old: &Pod| new.metadata.uid == old.metadata.uid;
         if let (Some(new), Some(old)) = (&mirror, &self.snapshot.mirror)
             && is_same(new, old)
-            && !carry_out::is_newer(new, old)
+            && !merge::is_newer(new, old)
         {
             return;
         }

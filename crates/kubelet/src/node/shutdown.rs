@@ -27,31 +27,31 @@ const REASON: &str = "Terminated";
 const MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 
 /// Holds the machine's shutdown up for the Pods, until the group of tasks stops; nothing if nobody wants that.
-pub(crate) async fn run(context: Arc<NodeResources>, inboxes: Inboxes) {
-    if context.config.shutdown.is_empty() {
+pub(crate) async fn run(resources: Arc<NodeResources>, inboxes: Inboxes) {
+    if resources.config.shutdown.is_empty() {
         return;
     }
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), 0.1);
     loop {
-        match watch(&context, &inboxes, &mut backoff).await {
+        match watch(&resources, &inboxes, &mut backoff).await {
             Ok(()) => tracing::warn!("the connection to logind has ended"),
             Err(error) => {
                 let error = &error as &(dyn std::error::Error + Send + Sync);
                 tracing::warn!(error, "a shutdown of the machine would not wait for pods");
             }
         }
-        tokio::time::sleep(backoff.next(&context.random)).await;
+        tokio::time::sleep(backoff.next(&resources.random)).await;
     }
 }
 
 /// Until the connection ends.
 async fn watch(
-    context: &Arc<NodeResources>,
+    resources: &Arc<NodeResources>,
     inboxes: &Inboxes,
     backoff: &mut Backoff,
 ) -> Result<(), LogindError> {
-    let periods = &context.config.shutdown;
-    let logind = Logind::connect(context.config.system_bus.as_deref()).await?;
+    let periods = &resources.config.shutdown;
+    let logind = Logind::connect(resources.config.system_bus.as_deref()).await?;
     let total: i64 = periods.iter().map(|period| period.seconds).sum();
     logind.allow_delay(seconds(total)).await?;
     let mut signals = logind.signals().await?;
@@ -61,10 +61,10 @@ async fn watch(
     while let Some(goes_down) = signals.next().await {
         let what = if goes_down { "shutdown event" } else { "shutdown cancellation" };
         let message = format!("Shutdown manager detected {what}");
-        context.node_event(EventType::Normal, "NodeShutdown", message);
-        context.node_state.set_shutting_down(goes_down);
+        resources.node_event(EventType::Normal, "NodeShutdown", message);
+        resources.node_state.set_shutting_down(goes_down);
         if goes_down {
-            end_all(context, inboxes).await;
+            end_all(resources, inboxes).await;
             // Nothing is held up any more.
             lock = None;
         } else if lock.is_none() {
@@ -79,10 +79,10 @@ fn seconds(number: i64) -> Duration {
 }
 
 /// Ends all Pods, one group after the other.
-async fn end_all(context: &NodeResources, inboxes: &Inboxes) {
-    context.metrics.set(Level::ShutdownStart, &[], context.clock.now());
-    context.metrics.set(Level::ShutdownEnd, &[], 0_u32);
-    for (period, pods) in groups(&context.config.shutdown, &context.allocations.pods()) {
+async fn end_all(resources: &NodeResources, inboxes: &Inboxes) {
+    resources.metrics.set(Level::ShutdownStart, &[], resources.clock.now());
+    resources.metrics.set(Level::ShutdownEnd, &[], 0_u32);
+    for (period, pods) in groups(&resources.config.shutdown, &resources.allocations.pods()) {
         let mut ending = Vec::new();
         for pod in &pods {
             let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -105,7 +105,7 @@ async fn end_all(context: &NodeResources, inboxes: &Inboxes) {
             tracing::warn!(seconds = period, "not all pods have ended in the time that they had");
         }
     }
-    context.metrics.set(Level::ShutdownEnd, &[], context.clock.now());
+    resources.metrics.set(Level::ShutdownEnd, &[], resources.clock.now());
 }
 
 /// Which Pods have how many seconds, in their order.

@@ -93,34 +93,38 @@ const NOT_ENFORCED: &str = "FailedNodeAllocatableEnforcement";
 /// Tells how far Pods and what is reserved are held to what they may have; what the kernel has not taken is tried again
 /// until enough Pods have gone.
 pub(crate) async fn enforce(
-    context: Arc<NodeResources>,
+    resources: Arc<NodeResources>,
     machine: Arc<Machine>,
     mut limited: Result<(), CgroupError>,
 ) {
-    let config = &context.config;
+    let config = &resources.config;
     for (name, cgroup) in [("system", &config.enforced.system), ("kube", &config.enforced.kube)] {
         if let Some(ReservedCgroup { path, .. }) = cgroup {
             let message = format!("Updated limits on {name} reserved cgroup {path}");
-            context.node_event(EventType::Normal, ENFORCED, message);
+            resources.node_event(EventType::Normal, ENFORCED, message);
         }
     }
     while let Err(error) = limited {
         let root = kubepods(config);
         let message = format!("Failed to update Node Allocatable Limits {root:?}: {error}");
-        context.node_event(EventType::Warning, NOT_ENFORCED, message);
+        resources.node_event(EventType::Warning, NOT_ENFORCED, message);
         tokio::time::sleep(RETRY).await;
         let (config, machine) = (config.clone(), machine.clone());
         let again = tokio::task::spawn_blocking(move || limit_all(&config, &machine));
         limited = again.await.unwrap_or_else(|error| Err(error.into()));
     }
-    context.node_event(EventType::Normal, ENFORCED, "Updated Node Allocatable limit across pods".to_owned());
+    resources.node_event(
+        EventType::Normal,
+        ENFORCED,
+        "Updated Node Allocatable limit across pods".to_owned(),
+    );
 }
 
 /// Keeps the weight of all Burstable Pods together at what they ask for. Source: `setCPUCgroupConfig` of
 /// `qos_container_manager_linux.go`.
-pub(crate) async fn weigh_burstable(context: Arc<NodeResources>) {
-    let mut weight = context.allocations.burstable_cpu();
-    let path = format!("{}/burstable", kubepods(&context.config));
+pub(crate) async fn weigh_burstable(resources: Arc<NodeResources>) {
+    let mut weight = resources.allocations.burstable_cpu();
+    let path = format!("{}/burstable", kubepods(&resources.config));
     while weight.changed().await.is_ok() {
         let cpu = *weight.borrow_and_update();
         let shares = u64::try_from(qos::cpu_shares(cpu)).ok();
@@ -187,8 +191,8 @@ impl Which {
 ///
 /// # Errors
 /// A text: the cgroup cannot be made.
-pub(crate) async fn limit_pod(context: &NodeResources, pod: &Pod, which: Which) -> Result<(), CgroupError> {
-    let is_wanted = context.config.cgroups_per_qos && which != Which::NONE;
+pub(crate) async fn limit_pod(resources: &NodeResources, pod: &Pod, which: Which) -> Result<(), CgroupError> {
+    let is_wanted = resources.config.cgroups_per_qos && which != Which::NONE;
     let Some(spec) = pod.spec.as_ref().filter(|_| is_wanted) else { return Ok(()) };
     let mut wanted = qos::pod_resources(spec);
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -197,11 +201,12 @@ pub(crate) async fn limit_pod(context: &NodeResources, pod: &Pod, which: Which) 
         containers.any(|c| !cpus.exclusive(uid, &c.name).is_empty())
     };
     // Source: `ResourceConfigForPod`, for `cpuCFSQuota: false`.
-    if context.cpus.as_ref().is_some_and(has_own) || (!context.config.cpu_cfs_quota && wanted.cpu_quota != 0)
+    if resources.cpus.as_ref().is_some_and(has_own)
+        || (!resources.config.cpu_cfs_quota && wanted.cpu_quota != 0)
     {
         wanted.cpu_quota = qos::UNLIMITED_QUOTA;
     }
-    huge_pages::deny_others(&mut wanted.hugepage_limits, &context.page_sizes);
+    huge_pages::deny_others(&mut wanted.hugepage_limits, &resources.page_sizes);
     let positive = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
     let some = |number: i64| (number != 0).then_some(number);
     let limits = Limits {
@@ -209,15 +214,15 @@ pub(crate) async fn limit_pod(context: &NodeResources, pod: &Pod, which: Which) 
         cpu_quota_us: some(wanted.cpu_quota).filter(|_| which.cpu),
         cpu_period_us: positive(wanted.cpu_period).filter(|_| which.cpu && wanted.cpu_quota != 0),
         memory_max_bytes: some(wanted.memory_limit_in_bytes).filter(|_| which.memory),
-        pids_max: Some(context.config.pod_pids_limit).filter(|limit| *limit > 0),
+        pids_max: Some(resources.config.pod_pids_limit).filter(|limit| *limit > 0),
         huge_pages: wanted.hugepage_limits.into_iter().map(|limit| (limit.page_size, limit.limit)).collect(),
         ..Limits::default()
     };
-    let path = qos::cgroup_parent(&context.config.cgroup_root, pod);
+    let path = qos::cgroup_parent(&resources.config.cgroup_root, pod);
     let start = std::time::Instant::now();
     let set = tokio::task::spawn_blocking(move || set(&path, &limits));
     let operation = if set.await? { "update" } else { "create" };
-    context.metrics.measure(Measure::CgroupManager, &[operation], start.elapsed());
+    resources.metrics.measure(Measure::CgroupManager, &[operation], start.elapsed());
     Ok(())
 }
 

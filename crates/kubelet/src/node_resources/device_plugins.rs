@@ -285,15 +285,15 @@ where
 }
 
 /// Takes registrations until the group of tasks stops.
-pub(crate) async fn run(context: Arc<NodeResources>) {
-    registration::serve(&context).await;
+pub(crate) async fn run(resources: Arc<NodeResources>) {
+    registration::serve(&resources).await;
 }
 
 /// Takes a plugin on: its devices are followed until it hangs up.
 ///
 /// # Errors
 /// In upstream's words: it is none that can be.
-fn register(context: &Arc<NodeResources>, request: RegisterRequest) -> Result<(), DevicePluginError> {
+fn register(resources: &Arc<NodeResources>, request: RegisterRequest) -> Result<(), DevicePluginError> {
     let RegisterRequest { version, endpoint, resource_name, options } = request;
     if version != api::VERSION {
         return Err(DevicePluginError::Version(version));
@@ -302,8 +302,8 @@ fn register(context: &Arc<NodeResources>, request: RegisterRequest) -> Result<()
     if endpoint.is_empty() || endpoint.contains('/') {
         return Err(DevicePluginError::Endpoint(endpoint));
     }
-    let socket = context.devices.folder.join(&endpoint);
-    take(context, resource_name, &socket, options, context.tasks.clone())
+    let socket = resources.devices.folder.join(&endpoint);
+    take(resources, resource_name, &socket, options, resources.tasks.clone())
 }
 
 fn check_name(resource: &str) -> Result<(), DevicePluginError> {
@@ -329,14 +329,14 @@ pub(crate) fn check(resource: &str, versions: &[String]) -> Result<(), DevicePlu
 /// # Errors
 /// There are too many.
 pub(crate) fn take(
-    context: &Arc<NodeResources>,
+    resources: &Arc<NodeResources>,
     resource_name: String,
     socket: &Path,
     options: Option<DevicePluginOptions>,
     tasks: Tasks,
 ) -> Result<(), DevicePluginError> {
     let channel = grpc::channel(socket);
-    let plugins = &context.devices;
+    let plugins = &resources.devices;
     let mut known = plugins.plugins.lock();
     if known.len() >= PLUGINS_MAX && !known.contains_key(&resource_name) {
         return Err(DevicePluginError::TooMany);
@@ -346,44 +346,46 @@ pub(crate) fn take(
     known.insert(resource_name.clone(), plugin.clone());
     drop(known);
     tracing::info!(resource = resource_name, "a device plugin has registered");
-    context.metrics.count(Count::DevicePluginRegistrations, &[&resource_name]);
-    let owner = context.clone();
-    context.tasks.spawn("device plugin", async move { follow(&owner, &resource_name, plugin, &tasks).await });
+    resources.metrics.count(Count::DevicePluginRegistrations, &[&resource_name]);
+    let owner = resources.clone();
+    resources
+        .tasks
+        .spawn("device plugin", async move { follow(&owner, &resource_name, plugin, &tasks).await });
     Ok(())
 }
 
 /// Follows what a plugin says about its devices.
-async fn follow(context: &NodeResources, resource: &str, plugin: Plugin, tasks: &Tasks) {
+async fn follow(resources: &NodeResources, resource: &str, plugin: Plugin, tasks: &Tasks) {
     tokio::select! {
         () = tasks.stopping() => tracing::info!(resource, "a device plugin's socket is gone"),
-        error = listen(context, resource, &plugin.channel) => {
+        error = listen(resources, resource, &plugin.channel) => {
             tracing::warn!(resource, %error, "a device plugin is gone");
         }
     }
-    let Some(loss) = context.devices.lose(resource, plugin.number) else { return };
-    context.node_state.touch();
+    let Some(loss) = resources.devices.lose(resource, plugin.number) else { return };
+    resources.node_state.touch();
     tokio::time::sleep(STOPPED_GRACE).await;
-    if context.devices.pool.lock().forget(resource, loss) {
+    if resources.devices.pool.lock().forget(resource, loss) {
         tracing::info!(resource, "a device plugin has not come back");
-        context.node_state.touch();
+        resources.node_state.touch();
     }
 }
 
 /// Gives why there is no more to hear.
-async fn listen(context: &NodeResources, resource: &str, channel: &Channel) -> DevicePluginError {
+async fn listen(resources: &NodeResources, resource: &str, channel: &Channel) -> DevicePluginError {
     let options: Result<DevicePluginOptions, DevicePluginError> =
         call(channel, "/v1beta1.DevicePlugin/GetDevicePluginOptions", Empty {}).await;
-    if let (Ok(options), Some(known)) = (options, context.devices.plugins.lock().get_mut(resource)) {
+    if let (Ok(options), Some(known)) = (options, resources.devices.plugins.lock().get_mut(resource)) {
         known.options = options;
     }
-    match listen_to_devices(context, resource, channel).await {
+    match listen_to_devices(resources, resource, channel).await {
         Ok(()) => DevicePluginError::Ended,
         Err(error) => error,
     }
 }
 
 async fn listen_to_devices(
-    context: &NodeResources,
+    resources: &NodeResources,
     resource: &str,
     channel: &Channel,
 ) -> Result<(), DevicePluginError> {
@@ -394,8 +396,8 @@ async fn listen_to_devices(
     let stream = grpc.server_streaming(Request::new(Empty {}), path, codec).await;
     let mut stream = stream.map_err(lost)?.into_inner();
     while let Some(answer) = stream.message().await.map_err(lost)? {
-        if context.devices.pool.lock().set(resource, &answer.devices) {
-            context.node_state.touch();
+        if resources.devices.pool.lock().set(resource, &answer.devices) {
+            resources.node_state.touch();
         }
     }
     Ok(())

@@ -310,37 +310,37 @@ fn complete(call: &'static str, unfinished: usize, unknown: Option<&String>) -> 
 }
 
 /// Takes back what Pods have left that are gone: neither the API nor the runtime knows them. Until it is done.
-pub(crate) fn take_back(context: &Arc<NodeResources>, known: &BTreeSet<String>) {
-    let mut gone = context.dra.claims.lock().pods();
+pub(crate) fn take_back(resources: &Arc<NodeResources>, known: &BTreeSet<String>) {
+    let mut gone = resources.dra.claims.lock().pods();
     gone.retain(|pod| !known.contains(pod));
     for pod in gone {
-        let context = context.clone();
-        context.tasks.clone().spawn("claims of a pod that is gone", async move {
+        let resources = resources.clone();
+        resources.tasks.clone().spawn("claims of a pod that is gone", async move {
             let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.1);
-            while let Err(error) = context.dra.unprepare(&pod).await {
+            while let Err(error) = resources.dra.unprepare(&pod).await {
                 tracing::info!(%error, pod, "claims of a pod that is gone are still prepared");
-                tokio::time::sleep(backoff.next(&context.random)).await;
+                tokio::time::sleep(backoff.next(&resources.random)).await;
             }
         });
     }
 }
 
 /// What no driver offers any more is not offered: at the start, when none has registered yet. None registers before.
-pub(crate) fn start(context: &Arc<NodeResources>) {
-    let context = context.clone();
-    context.tasks.clone().spawn("resource slices", async move {
-        slices::wipe(&context, None).await;
-        context.dra.is_wiped.send_replace(true);
+pub(crate) fn start(resources: &Arc<NodeResources>) {
+    let resources = resources.clone();
+    resources.tasks.clone().spawn("resource slices", async move {
+        slices::wipe(&resources, None).await;
+        resources.dra.is_wiped.send_replace(true);
     });
 }
 
 /// The driver's last socket is gone: if none comes back soon, its devices are not offered any more.
-pub(crate) fn driver_gone(context: &Arc<NodeResources>, name: &str) {
-    let (context, name) = (context.clone(), name.to_owned());
-    context.tasks.clone().spawn("resource slices of a driver that is gone", async move {
+pub(crate) fn driver_gone(resources: &Arc<NodeResources>, name: &str) {
+    let (resources, name) = (resources.clone(), name.to_owned());
+    resources.tasks.clone().spawn("resource slices of a driver that is gone", async move {
         tokio::time::sleep(slices::GRACE).await;
-        if context.dra.driver(&name).is_err() {
-            slices::wipe(&context, Some(&name)).await;
+        if resources.dra.driver(&name).is_err() {
+            slices::wipe(&resources, Some(&name)).await;
         }
     });
 }

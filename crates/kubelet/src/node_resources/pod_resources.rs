@@ -25,14 +25,14 @@ use api::{
 };
 
 /// Answers until the group of tasks stops.
-pub(crate) async fn run(context: Arc<NodeResources>) {
-    let folder = context.config.root_dir.join("pod-resources");
+pub(crate) async fn run(resources: Arc<NodeResources>) {
+    let folder = resources.config.root_dir.join("pod-resources");
     let path = folder.join("kubelet.sock");
     let bound = std::fs::create_dir_all(&folder).and_then(|()| grpc::bind(&path));
     match bound {
         Ok(listener) => {
-            let tasks = context.tasks.clone();
-            grpc::serve(listener, "pod resources", Arc::new(Lister(context)), tasks).await;
+            let tasks = resources.tasks.clone();
+            grpc::serve(listener, "pod resources", Arc::new(Lister(resources)), tasks).await;
         }
         Err(error) => {
             tracing::warn!(%error, path = %path.display(), "nobody can ask which resources pods have");
@@ -47,30 +47,30 @@ struct Lister(Arc<NodeResources>);
 
 impl Router for Lister {
     fn answer(&self, path: &str, request: Asked) -> BoxFuture<'static, Answer> {
-        let context = self.0.clone();
+        let resources = self.0.clone();
         match path {
             "/v1.PodResourcesLister/List" => grpc::unary(request, move |_: ListPodResourcesRequest| {
                 async move {
-                    asked(&context, Count::PodResourcesList);
-                    Ok::<_, Status>(list(&context))
+                    asked(&resources, Count::PodResourcesList);
+                    Ok::<_, Status>(list(&resources))
                 }
                 .boxed()
             }),
             "/v1.PodResourcesLister/GetAllocatableResources" => {
                 grpc::unary(request, move |_: AllocatableResourcesRequest| {
                     async move {
-                        asked(&context, Count::PodResourcesAllocatable);
-                        Ok::<_, Status>(allocatable(&context))
+                        asked(&resources, Count::PodResourcesAllocatable);
+                        Ok::<_, Status>(allocatable(&resources))
                     }
                     .boxed()
                 })
             }
             "/v1.PodResourcesLister/Get" => grpc::unary(request, move |name: GetPodResourcesRequest| {
                 async move {
-                    asked(&context, Count::PodResourcesGet);
-                    let found = get(&context, &name);
+                    asked(&resources, Count::PodResourcesGet);
+                    let found = get(&resources, &name);
                     if found.is_err() {
-                        context.metrics.count(Count::PodResourcesGetErrors, &[VERSION]);
+                        resources.metrics.count(Count::PodResourcesGetErrors, &[VERSION]);
                     }
                     found.map_err(Status::unknown)
                 }
@@ -81,45 +81,45 @@ impl Router for Lister {
     }
 }
 
-fn asked(context: &NodeResources, call: Count) {
-    context.metrics.count(Count::PodResources, &[VERSION]);
-    context.metrics.count(call, &[VERSION]);
+fn asked(resources: &NodeResources, call: Count) {
+    resources.metrics.count(Count::PodResources, &[VERSION]);
+    resources.metrics.count(call, &[VERSION]);
 }
 
-fn list(context: &NodeResources) -> ListPodResourcesResponse {
-    let pods = context.allocations.pods();
-    ListPodResourcesResponse { pod_resources: pods.iter().map(|pod| of_pod(context, pod)).collect() }
+fn list(resources: &NodeResources) -> ListPodResourcesResponse {
+    let pods = resources.allocations.pods();
+    ListPodResourcesResponse { pod_resources: pods.iter().map(|pod| of_pod(resources, pod)).collect() }
 }
 
-fn get(context: &NodeResources, asked: &GetPodResourcesRequest) -> Result<GetPodResourcesResponse, String> {
+fn get(resources: &NodeResources, asked: &GetPodResourcesRequest) -> Result<GetPodResourcesResponse, String> {
     let GetPodResourcesRequest { pod_name, pod_namespace } = asked;
     let is_asked_for = |pod: &&Arc<Pod>| {
         let metadata = &pod.metadata;
         metadata.name.as_ref() == Some(pod_name) && metadata.namespace.as_ref() == Some(pod_namespace)
     };
-    let pods = context.allocations.pods();
+    let pods = resources.allocations.pods();
     let found = pods.iter().find(is_asked_for);
     let pod = found.ok_or_else(|| format!("pod {pod_name} in namespace {pod_namespace} not found"))?;
-    Ok(GetPodResourcesResponse { pod_resources: Some(of_pod(context, pod)) })
+    Ok(GetPodResourcesResponse { pod_resources: Some(of_pod(resources, pod)) })
 }
 
-fn allocatable(context: &NodeResources) -> AllocatableResourcesResponse {
+fn allocatable(resources: &NodeResources) -> AllocatableResourcesResponse {
     let cpus =
-        context.cpus.as_ref().map(crate::node_resources::cpu::CpuManager::allocatable).unwrap_or_default();
-    let memory = context
+        resources.cpus.as_ref().map(crate::node_resources::cpu::CpuManager::allocatable).unwrap_or_default();
+    let memory = resources
         .memory
         .as_ref()
         .map(crate::node_resources::memory::MemoryManager::allocatable)
         .unwrap_or_default();
     AllocatableResourcesResponse {
-        devices: devices(context.devices.allocatable()),
+        devices: devices(resources.devices.allocatable()),
         cpu_ids: cpus.iter().filter_map(|cpu| i64::try_from(cpu).ok()).collect(),
         memory: memory.into_iter().map(of_block).collect(),
     }
 }
 
 /// Init containers that have ended have nothing: only those that keep running are told of.
-fn of_pod(context: &NodeResources, pod: &Pod) -> PodResources {
+fn of_pod(resources: &NodeResources, pod: &Pod) -> PodResources {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let uid = text(&pod.metadata.uid);
     let spec = pod.spec.as_ref();
@@ -129,20 +129,25 @@ fn of_pod(context: &NodeResources, pod: &Pod) -> PodResources {
     PodResources {
         name: text(&pod.metadata.name),
         namespace: text(&pod.metadata.namespace),
-        containers: containers.map(|container| of_container(context, pod, &uid, container)).collect(),
+        containers: containers.map(|container| of_container(resources, pod, &uid, container)).collect(),
     }
 }
 
-fn of_container(context: &NodeResources, pod: &Pod, uid: &str, container: &Container) -> ContainerResources {
+fn of_container(
+    resources: &NodeResources,
+    pod: &Pod,
+    uid: &str,
+    container: &Container,
+) -> ContainerResources {
     let name = &container.name;
-    let cpus = context.cpus.as_ref().map(|cpus| cpus.exclusive(uid, name)).unwrap_or_default();
-    let memory = context.memory.as_ref().map(|memory| memory.blocks(uid, name)).unwrap_or_default();
+    let cpus = resources.cpus.as_ref().map(|cpus| cpus.exclusive(uid, name)).unwrap_or_default();
+    let memory = resources.memory.as_ref().map(|memory| memory.blocks(uid, name)).unwrap_or_default();
     ContainerResources {
         name: name.clone(),
-        devices: devices(context.devices.of_container(uid, name)),
+        devices: devices(resources.devices.of_container(uid, name)),
         cpu_ids: cpus.iter().filter_map(|cpu| i64::try_from(cpu).ok()).collect(),
         memory: memory.into_iter().map(of_block).collect(),
-        dynamic_resources: context.dra.resources(pod, container),
+        dynamic_resources: resources.dra.resources(pod, container),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::pod::files::{self, ClusterDns, dns_config, kernel_name, names};
 use crate::pod::identity::identity;
 use crate::pod::identity::spec_hash;
 use crate::pod::{labels, qos};
+use security::RunsAsRoot;
 
 fn cluster_dns(config: &Config) -> ClusterDns {
     ClusterDns { servers: config.cluster_dns.clone(), domain: config.cluster_domain.clone() }
@@ -114,13 +115,13 @@ pub enum ImageUser {
 /// The container that `spec` describes.
 ///
 /// # Errors
-/// A text with upstream's words for the status: it must not run like that.
+/// It must not run like that.
 pub fn container_config(
     config: &Config,
     pod: &Pod,
     spec: &Container,
     input: ContainerInput,
-) -> Result<v1::ContainerConfig, String> {
+) -> Result<v1::ContainerConfig, RunsAsRoot> {
     let empty = PodSpec::default();
     let pod_spec = pod.spec.as_ref().unwrap_or(&empty);
     security::verify_non_root(pod, pod_spec, spec, input.image_user.as_ref())?;

@@ -3,6 +3,7 @@
 //! Pure: whatever has to be looked up is handed in. Order and precedence as upstream's
 //! `makeEnvironmentVariables`: services first, then `envFrom`, then `env`; a later name wins.
 
+mod error;
 pub(crate) mod expand;
 pub(crate) mod fields;
 pub(crate) mod file;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 use k8s_openapi::api::certificates::v1beta1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvFromSource, EnvVar, Pod, Secret, Service};
 
+pub use error::EnvError;
+use file::NotRead;
 pub(crate) use services::service_variables;
 
 /// What the values are taken from.
@@ -34,7 +37,7 @@ pub struct EnvSources {
     /// Of the Pod's namespace, and `default/kubernetes`.
     pub services: Vec<Arc<Service>>,
     /// Env files that the container names, by volume and path; or why they cannot be read.
-    pub files: BTreeMap<(String, String), Result<String, String>>,
+    pub files: BTreeMap<(String, String), Result<String, Arc<NotRead>>>,
     /// What the node can give, by resource, CPU in thousandths: the default of limits.
     pub allocatable: BTreeMap<String, i64>,
 }
@@ -42,8 +45,8 @@ pub struct EnvSources {
 /// The environment of `container`, in order.
 ///
 /// # Errors
-/// A text with upstream's words for the status: something that is not optional does not exist.
-pub fn environment(container: &Container, sources: &EnvSources) -> Result<Vec<(String, String)>, String> {
+/// Something that is not optional does not exist.
+pub fn environment(container: &Container, sources: &EnvSources) -> Result<Vec<(String, String)>, EnvError> {
     let services = service_variables(&sources.pod, &sources.services);
     let mut result = Ordered::default();
     for source in container.env_from.iter().flatten() {
@@ -83,14 +86,14 @@ impl Ordered {
     }
 }
 
-fn env_from(source: &EnvFromSource, sources: &EnvSources, result: &mut Ordered) -> Result<(), String> {
+fn env_from(source: &EnvFromSource, sources: &EnvSources, result: &mut Ordered) -> Result<(), EnvError> {
     let prefix = source.prefix.as_deref().unwrap_or_default();
     let mut add = |key: &str, value: String| result.set(&format!("{prefix}{key}"), value);
     if let Some(reference) = &source.config_map_ref {
         match sources.config_maps.get(&reference.name) {
             Some(map) => map.data.iter().flatten().for_each(|(key, value)| add(key, value.clone())),
             None if reference.optional == Some(true) => {}
-            None => return Err(format!("configmap \"{}\" not found", reference.name)),
+            None => return Err(EnvError::NoConfigMap(reference.name.clone())),
         }
     }
     if let Some(reference) = &source.secret_ref {
@@ -100,7 +103,7 @@ fn env_from(source: &EnvFromSource, sources: &EnvSources, result: &mut Ordered) 
                 data.for_each(|(key, value)| add(key, String::from_utf8_lossy(&value.0).into_owned()));
             }
             None if reference.optional == Some(true) => {}
-            None => return Err(format!("secret \"{}\" not found", reference.name)),
+            None => return Err(EnvError::NoSecret(reference.name.clone())),
         }
     }
     Ok(())
@@ -113,7 +116,7 @@ fn env_value(
     sources: &EnvSources,
     so_far: &Ordered,
     services: &[(String, String)],
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, EnvError> {
     let Some(from) = &variable.value_from else {
         let lookup = |name: &str| {
             let service = || services.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
@@ -121,7 +124,12 @@ fn env_value(
         };
         return Ok(Some(expand::expand(variable.value.as_deref().unwrap_or_default(), &lookup)));
     };
-    let namespace = sources.pod.metadata.namespace.as_deref().unwrap_or_default();
+    let no_key = |kind, name: &str, key: &str| EnvError::NoKey {
+        kind,
+        namespace: sources.pod.metadata.namespace.clone().unwrap_or_default(),
+        name: name.to_owned(),
+        key: key.to_owned(),
+    };
     if let Some(reference) = &from.field_ref {
         return fields::pod_field(sources, &reference.field_path).map(Some);
     }
@@ -132,14 +140,11 @@ fn env_value(
         let is_optional = reference.optional == Some(true);
         return match sources.config_maps.get(&reference.name) {
             None if is_optional => Ok(None),
-            None => Err(format!("configmap \"{}\" not found", reference.name)),
+            None => Err(EnvError::NoConfigMap(reference.name.clone())),
             Some(map) => match map.data.as_ref().and_then(|d| d.get(&reference.key)) {
                 Some(value) => Ok(Some(value.clone())),
                 None if is_optional => Ok(None),
-                None => Err(format!(
-                    "couldn't find key {} in ConfigMap {namespace}/{}",
-                    reference.key, reference.name
-                )),
+                None => Err(no_key("ConfigMap", &reference.name, &reference.key)),
             },
         };
     }
@@ -147,20 +152,17 @@ fn env_value(
         let is_optional = reference.optional == Some(true);
         return match sources.secrets.get(&reference.name) {
             None if is_optional => Ok(None),
-            None => Err(format!("secret \"{}\" not found", reference.name)),
+            None => Err(EnvError::NoSecret(reference.name.clone())),
             Some(secret) => match secret.data.as_ref().and_then(|d| d.get(&reference.key)) {
                 Some(value) => Ok(Some(String::from_utf8_lossy(&value.0).into_owned())),
                 None if is_optional => Ok(None),
-                None => Err(format!(
-                    "couldn't find key {} in Secret {namespace}/{}",
-                    reference.key, reference.name
-                )),
+                None => Err(no_key("Secret", &reference.name, &reference.key)),
             },
         };
     }
     if let Some(reference) = &from.file_key_ref {
         let place = (reference.volume_name.clone(), reference.path.clone());
-        return file::value(reference, sources.files.get(&place));
+        return Ok(file::value(reference, sources.files.get(&place))?);
     }
     Ok(Some(String::new()))
 }

@@ -11,6 +11,8 @@ const SEARCHES_MAX: usize = 32;
 const SEARCH_CHARS_MAX: usize = 2048;
 /// How many name servers a resolver is given at most.
 const NAMESERVERS_MAX: usize = 3;
+/// Characters of a host name that the kernel takes.
+const KERNEL_NAME_MAX: usize = 64;
 
 /// The host name and, with a subdomain, the full name of a Pod.
 pub fn names(
@@ -30,25 +32,32 @@ pub fn names(
     (hostname, full)
 }
 
+/// The kernel takes no name of that length; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "failed to construct FQDN from Pod hostname and cluster domain, FQDN {full} is too long ({KERNEL_NAME_MAX} characters \
+     is the max, {} characters requested)",
+    full.len()
+)]
+pub struct NameTooLong {
+    full: String,
+}
+
 /// What the Pod's kernel is told as its host name: the full one where the spec wants it.
 ///
 /// # Errors
-/// In upstream's words: the kernel takes no name of that length. Source: `setHostnameAsFQDN`.
+/// The full name is too long. Source: `setHostnameAsFQDN`.
 pub fn kernel_name(
     pod_name: &str,
     namespace: &str,
     spec: &PodSpec,
     cluster_domain: &str,
-) -> Result<String, String> {
-    const MAX: usize = 64;
+) -> Result<String, NameTooLong> {
     let (short, full) = names(pod_name, namespace, spec, cluster_domain);
     match full.filter(|_| spec.set_hostname_as_fqdn == Some(true)) {
         None => Ok(short),
-        Some(full) if full.len() <= MAX => Ok(full),
-        Some(full) => Err(format!(
-            "failed to construct FQDN from Pod hostname and cluster domain, FQDN {full} is too long ({MAX} characters is the max, {} characters requested)",
-            full.len()
-        )),
+        Some(full) if full.len() <= KERNEL_NAME_MAX => Ok(full),
+        Some(full) => Err(NameTooLong { full }),
     }
 }
 

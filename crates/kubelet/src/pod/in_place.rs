@@ -54,15 +54,8 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     use super::*;
+    use crate::pod::resize::tests::pod;
     use crate::pod::snapshot::ContainerState;
-
-    fn pod(cpu: &str, memory: &str) -> Pod {
-        let yaml = format!(
-            "{{metadata: {{name: p, uid: u}}, spec: {{containers: [{{name: a, resizePolicy: [{{resourceName: memory, \
-             restartPolicy: RestartContainer}}], resources: {{requests: {{cpu: {cpu}}}, limits: {{memory: {memory}}}}}}}]}}}}"
-        );
-        serde_saphyr::from_str(&yaml).unwrap()
-    }
 
     #[test]
     fn cpu_changes_in_place_and_memory_by_its_policy() {

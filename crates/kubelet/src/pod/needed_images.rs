@@ -6,17 +6,6 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
 
 use crate::pod::roles::ephemeral;
 
-/// What a runtime's error begins with. Source: `k8s.io/cri-api/pkg/errors`.
-pub(crate) const SPECIAL_ERRORS: [(&str, &str); 2] = [
-    ("RegistryUnavailable", "the registry is unavailable"),
-    ("SignatureValidationFailed", "the signature validation failed"),
-];
-
-/// Reasons of failures that turn into `ImagePullBackOff` while the next try is waited for.
-pub(crate) fn is_pull_failure(reason: &str) -> bool {
-    reason == "ErrImagePull" || SPECIAL_ERRORS.iter().any(|(name, _)| *name == reason)
-}
-
 /// The image of a volume and its pull policy. Source: `ImageVolumeSource`, core/v1; the policy's default is that of
 /// containers, which the API server has filled in.
 fn of_volume(volume: &Volume) -> Option<(String, String)> {

@@ -242,10 +242,11 @@ pub fn event_text(pod: &Pod, what: &str, resources: &Resources, error: Option<&s
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn pod(cpu: &str, memory: &str) -> Pod {
+    /// With one container that asks for this and is restarted for memory.
+    pub(in crate::pod) fn pod(cpu: &str, memory: &str) -> Pod {
         let yaml = format!(
             "{{metadata: {{name: p, uid: u}}, spec: {{containers: [{{name: a, resizePolicy: [{{resourceName: memory, \
              restartPolicy: RestartContainer}}], resources: {{requests: {{cpu: {cpu}}}, limits: {{memory: {memory}}}}}}}]}}}}"

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{Container as ContainerSpec, Pod, PodSpec};
 use serde::{Deserialize, Serialize};
 
 use super::crash_backoff::CrashBackoff;
+use super::failure_reason::FailureReason;
 use super::job::JobKey;
 use super::resize::Resize;
 use super::roles::{Role, init_role};
@@ -112,8 +113,8 @@ impl Step {
 /// A failure with the time of the next try.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// A reason for `ContainerStateWaiting`, such as `ErrImagePull`.
-    pub reason: String,
+    /// The reason of `ContainerStateWaiting`, or of an event.
+    pub reason: FailureReason,
     /// For people.
     pub message: String,
     /// When it happened.

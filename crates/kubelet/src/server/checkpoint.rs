@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cri::v1;
+use cri::{CriError, v1};
 use http::{Response, StatusCode};
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
@@ -28,18 +28,18 @@ pub(super) async fn checkpoint(
         return Err(Refusal::not_found(format!("container {container} does not exist")));
     }
     let timeout = timeout(query)?;
-    let failed = |error: String| {
+    let failed = |error: &dyn std::error::Error| {
         Refusal::internal(format!("checkpointing of {namespace}/{name}/{container} failed ({error})"))
     };
-    let container_id = running(server, &pod, container).await.map_err(failed)?;
+    let container_id = running(server, &pod, container).await.map_err(|error| failed(&error))?;
     let folder = server.context.config.root_dir.join(FOLDER);
     let seconds = server.context.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ");
     let location = folder.join(format!("checkpoint-{name}_{namespace}-{container}-{seconds}.tar"));
     let location = location.display().to_string();
-    tokio::fs::create_dir_all(&folder).await.map_err(|error| failed(error.to_string()))?;
+    tokio::fs::create_dir_all(&folder).await.map_err(|error| failed(&error))?;
     let request = v1::CheckpointContainerRequest { container_id, location: location.clone(), timeout };
     let made = server.context.runtime.checkpoint_container(request).await;
-    made.map_err(|error| failed(error.to_string()))?;
+    made.map_err(|error| failed(&error))?;
     Ok(json(serde_json::json!({"items": [location]})))
 }
 
@@ -58,7 +58,16 @@ fn timeout(query: Option<&str>) -> Result<i64, Refusal> {
     }
 }
 
-async fn running(server: &Server, pod: &Pod, container: &str) -> Result<String, String> {
+/// Nothing can be written down of the container.
+#[derive(Debug, thiserror::Error)]
+enum NotRunning {
+    #[error(transparent)]
+    Runtime(#[from] CriError),
+    #[error("container {0} not found")]
+    NotFound(String),
+}
+
+async fn running(server: &Server, pod: &Pod, container: &str) -> Result<String, NotRunning> {
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let selector = [(labels::POD_UID.to_owned(), uid), (labels::CONTAINER_NAME.into(), container.to_owned())];
     let state = v1::ContainerStateValue { state: v1::ContainerState::ContainerRunning.into() };
@@ -68,9 +77,9 @@ async fn running(server: &Server, pod: &Pod, container: &str) -> Result<String, 
         ..v1::ContainerFilter::default()
     };
     let request = v1::ListContainersRequest { filter: Some(filter) };
-    let found = server.context.runtime.list_containers(request).await.map_err(|error| error.to_string())?;
+    let found = server.context.runtime.list_containers(request).await?;
     let found = found.containers.into_iter().next().map(|found| found.id);
-    found.ok_or_else(|| format!("container {container} not found"))
+    found.ok_or_else(|| NotRunning::NotFound(container.to_owned()))
 }
 
 /// What is asked with another method than POST.

@@ -160,7 +160,6 @@ impl StreamingServer {
         let (response, client) = (upgrade.response(), hyper::upgrade::on(&mut request));
         let wishes = Wishes { stderr: wishes.stderr && !wishes.tty, ..wishes };
         self.0.tasks.spawn("cri stream", async move {
-            let start = async { start.await.map_err(|error| error.to_string()) };
             streams::connect(IDLE_TIMEOUT, client, (&upgrade, wishes), start, ending).await;
         });
         Ok(response)

@@ -10,7 +10,7 @@ mod pairs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri::{RuntimeService, Streams, v1};
+use cri::{CriError, RuntimeService, Streams, v1};
 use futures::future::BoxFuture;
 use futures::{SinkExt, StreamExt, TryStreamExt, future};
 use http::{Request, Response};
@@ -117,6 +117,24 @@ where
     tokio::io::join(StreamReader::new(pieces), SinkWriter::new(CopyToBytes::new(messages)))
 }
 
+/// There is no connection: what the client is told.
+#[derive(Debug, thiserror::Error)]
+#[error("error forwarding port {port} to pod {sandbox}, uid : {why}")]
+struct NotDialled {
+    port: u16,
+    sandbox: String,
+    why: Refused,
+}
+
+/// The runtime's answer.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("the runtime gave no connection")]
+    Nothing,
+    #[error(transparent)]
+    Runtime(#[from] CriError),
+}
+
 /// Where connections go.
 pub(super) struct Target {
     pub(super) runtime: Arc<dyn RuntimeService>,
@@ -124,18 +142,17 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Connects to a port of the Pod; the error is what the client is told.
-    async fn dial(&self, port: u16) -> Result<Connection, String> {
+    /// Connects to a port of the Pod.
+    async fn dial(&self, port: u16) -> Result<Connection, NotDialled> {
         let request =
             v1::PortForwardRequest { pod_sandbox_id: self.sandbox.clone(), port: vec![port.into()] };
-        let refused =
-            |error: &str| format!("error forwarding port {port} to pod {}, uid : {error}", self.sandbox);
+        let refused = |why| NotDialled { port, sandbox: self.sandbox.clone(), why };
         match self.runtime.port_forward(request).await {
             Ok(Streams { stdin: Some(writer), stdout: Some(reader), exit, .. }) => {
                 Ok(Connection { reader, writer, exit })
             }
-            Ok(_) => Err(refused("the runtime gave no connection")),
-            Err(error) => Err(refused(&error.to_string())),
+            Ok(_) => Err(refused(Refused::Nothing)),
+            Err(error) => Err(refused(error.into())),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri::{Streams, v1};
+use cri::{CriResult, Streams, v1};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -84,7 +84,7 @@ pub(super) async fn exec(
     let (response, client) = (upgrade.response(), hyper::upgrade::on(&mut request));
     let server = server.clone();
     server.context.tasks.clone().spawn("exec", async move {
-        let start = async { server.context.runtime.exec(call).await.map_err(|e| e.to_string()) };
+        let start = server.context.runtime.exec(call);
         connect(server.idle_timeout(), client, (&upgrade, wishes), start, Ending::ExitCode).await;
     });
     Ok(response)
@@ -104,7 +104,7 @@ pub(super) async fn attach(
     let (response, client) = (upgrade.response(), hyper::upgrade::on(&mut request));
     let server = server.clone();
     server.context.tasks.clone().spawn("attach", async move {
-        let start = async { server.context.runtime.attach(call).await.map_err(|e| e.to_string()) };
+        let start = server.context.runtime.attach(call);
         connect(server.idle_timeout(), client, (&upgrade, wishes), start, Ending::Success).await;
     });
     Ok(response)
@@ -136,7 +136,7 @@ pub(super) async fn connect(
     idle_timeout: Duration,
     client: OnUpgrade,
     (upgrade, wishes): (&Upgrade, Wishes),
-    start: impl Future<Output = Result<Streams, String>>,
+    start: impl Future<Output = CriResult<Streams>>,
     ending: Ending,
 ) {
     let io = match client.await {

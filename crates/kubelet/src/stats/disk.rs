@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Pod;
 use sys::tree::{Size, size};
 
-use crate::volumes::persistent::is_persistent;
-use crate::volumes::volume_path;
+use crate::volumes::{Content, content, volume_path};
 
 /// Bytes that a Pod has on the node's disk.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +45,7 @@ pub(crate) fn logs(log_dir: &Path) -> BTreeMap<String, Size> {
 pub(crate) fn of_pod(pod_dir: &Path, log_dir: &Path, pod: &Pod) -> PodDisk {
     let mut disk = PodDisk { logs: logs(log_dir), ..PodDisk::default() };
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-        if volume.host_path.is_some() || is_persistent(volume) {
+        if content(volume) == Content::Foreign {
             continue;
         }
         let Some(path) = volume_path(pod_dir, volume).filter(|path| path.starts_with(pod_dir)) else {

@@ -25,7 +25,32 @@ use crate::context::Context;
 use crate::inbox::Inbox;
 use crate::pod::identity::identity;
 use crate::volumes::Volumes;
-use state::{Asked, Next, State};
+use keys::KeyError;
+use state::{Asked, Next, State, Unissued};
+
+/// There are no credentials; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateError {
+    /// Not yet, or never.
+    #[error(transparent)]
+    Unissued(#[from] Unissued),
+    /// Nobody was asked.
+    #[error("while creating initial PodCertificateRequest: {0}")]
+    Request(#[from] RequestError),
+}
+
+/// A request was not made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestError {
+    #[error("while fetching service account: {0}")]
+    Account(#[source] Box<kube::Error>),
+    #[error("while generating keypair: {0}")]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Task(#[from] tokio::task::JoinError),
+    #[error("while creating on API: {0}")]
+    Create(#[source] Box<kube::Error>),
+}
 
 /// A volume's name, and which of its sources.
 pub(crate) type Key = (String, usize);
@@ -38,7 +63,7 @@ pub(crate) struct Credentials {
 }
 
 /// What there is for each source, or why there is nothing.
-pub(crate) type Issued = BTreeMap<Key, Result<Credentials, String>>;
+pub(crate) type Issued = BTreeMap<Key, Result<Credentials, Arc<CertificateError>>>;
 
 /// Before the next try to ask for what is due.
 const RETRY: Duration = Duration::from_secs(10);
@@ -86,7 +111,7 @@ fn sources(pod: &Pod) -> impl Iterator<Item = (Key, &PodCertificateProjection)> 
 impl PodCertificates {
     /// Those of a Pod that has any; answers wake the worker, until `tasks` stop. A static Pod has none.
     pub(crate) fn follow(
-        context: &Volumes,
+        volumes: &Volumes,
         pod: &Arc<Pod>,
         tasks: &base::Tasks,
         inbox: &Arc<Inbox>,
@@ -95,13 +120,13 @@ impl PodCertificates {
         if !is_on || sources(pod).next().is_none() {
             return None;
         }
-        let requests = context.informers.scoped::<PodCertificateRequest>(Scope {
-            field_selector: Some(format!("spec.nodeName={}", context.config.node_name)),
+        let requests = volumes.informers.scoped::<PodCertificateRequest>(Scope {
+            field_selector: Some(format!("spec.nodeName={}", volumes.config.node_name)),
             ..Scope::default()
         });
         let (mut changes, inbox) = (requests.subscribe(), inbox.clone());
         let certificates = Arc::new(Self { requests, states: Mutex::default(), retry_at: Mutex::default() });
-        let mut all = context.certificates.0.lock();
+        let mut all = volumes.certificates.0.lock();
         all.retain(|(certificates, _)| certificates.strong_count() > 0);
         all.push((Arc::downgrade(&certificates), pod.clone()));
         drop(all);
@@ -130,9 +155,9 @@ impl PodCertificates {
             let is_early = self.retry_at.lock().is_some_and(|at| at > now);
             let is_due = self.look(context, pod, &key, now) && !is_early;
             let asked = if is_due { self.ask(context, pod, &key, source).await } else { Ok(()) };
-            let now = || self.states.lock().get(&key).map_or_else(state::nothing_yet, State::credentials);
-            let there = asked.and_then(|()| now());
-            issued.insert(key, there);
+            let now = || self.states.lock().get(&key).map_or(Err(Unissued::NotYet), State::credentials);
+            let there = asked.and_then(|()| Ok(now()?));
+            issued.insert(key, there.map_err(Arc::new));
         }
         issued
     }
@@ -166,7 +191,7 @@ impl PodCertificates {
         pod: &Pod,
         key: &Key,
         source: &PodCertificateProjection,
-    ) -> Result<(), String> {
+    ) -> Result<(), CertificateError> {
         match make_request(context, pod, source).await {
             Ok(asked) => {
                 *self.retry_at.lock() = None;
@@ -178,13 +203,13 @@ impl PodCertificates {
             Err(error) if self.states.lock().contains_key(key) => {
                 tracing::warn!(
                     pod = pod.metadata.uid,
-                    error,
+                    %error,
                     "a certificate was not renewed; the old one stays"
                 );
                 *self.retry_at.lock() = Some(crate::pod::time::after(context.clock.now(), RETRY));
                 Ok(())
             }
-            Err(error) => Err(format!("while creating initial PodCertificateRequest: {error}")),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -198,16 +223,15 @@ async fn make_request(
     context: &Context,
     pod: &Pod,
     source: &PodCertificateProjection,
-) -> Result<Asked, String> {
+) -> Result<Asked, RequestError> {
     let (name, namespace, uid) = identity(pod);
     let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone()).unwrap_or_default();
     let accounts: Api<ServiceAccount> = Api::namespaced(context.client.clone(), &namespace);
     let of_account =
-        accounts.get(&account).await.map_err(|e| format!("while fetching service account: {e}"))?;
+        accounts.get(&account).await.map_err(|source| RequestError::Account(Box::new(source)))?;
     let (kind, message) = (source.key_type.clone(), uid.clone());
     let made = tokio::task::spawn_blocking(move || keys::make(&kind, message.as_bytes())).await;
-    let keys::Made { private_pem, public, proof } =
-        made.map_err(|e| e.to_string())?.map_err(|e| format!("while generating keypair: {e}"))?;
+    let keys::Made { private_pem, public, proof } = made??;
     let owner = OwnerReference {
         api_version: "v1".to_owned(),
         kind: "Pod".to_owned(),
@@ -239,7 +263,7 @@ async fn make_request(
     };
     let requests: Api<PodCertificateRequest> = Api::namespaced(context.client.clone(), &namespace);
     let made = requests.create(&kube::api::PostParams::default(), &request).await;
-    let made = made.map_err(|e| format!("while creating on API: {e}"))?;
+    let made = made.map_err(|source| RequestError::Create(Box::new(source)))?;
     let created = made.metadata.creation_timestamp.map_or_else(|| context.clock.now(), |time| time.0);
     Ok(Asked::new(made.metadata.name.unwrap_or_default(), private_pem, created, jitter(context)))
 }

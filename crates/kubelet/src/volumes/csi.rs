@@ -4,7 +4,6 @@
 //! mounts, so that a kubelet that starts anew knows what to take back.
 
 pub(crate) mod registration;
-pub(crate) mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,8 +21,8 @@ use serde_json::json;
 use crate::metrics::VolumeStats;
 use crate::volumes::TokenKey;
 use crate::volumes::Volumes;
+use crate::volumes::error::Specific;
 use crate::volumes::objects::Token;
-use crate::volumes::persistent;
 use v1::node_service_capability::{Type, rpc};
 
 /// Two that ask for one volume wait for each other.
@@ -144,7 +143,7 @@ impl Drivers {
     /// The API server does not take it.
     pub(crate) async fn set_in_use(
         &self,
-        context: &Volumes,
+        volumes: &Volumes,
         name: &str,
         is_used: bool,
     ) -> Result<(), InUseError> {
@@ -159,7 +158,7 @@ impl Drivers {
         } else {
             new.remove(name);
         }
-        say_in_use(context, &new).await?;
+        say_in_use(volumes, &new).await?;
         *in_use = new;
         Ok(())
     }
@@ -170,21 +169,25 @@ impl Drivers {
         Asked { drivers: self, name: name.to_owned() }
     }
 
-    /// Has the Node say no more of volumes that are not here and that nobody waits for: of Pods that went while they were
+    /// Has the Node say no more of volumes that are not `here` and that nobody waits for: of Pods that went while they were
     /// being attached.
     ///
     /// # Errors
     /// The API server does not take it.
-    pub(crate) async fn settle_in_use(&self, context: &Volumes) -> Result<(), InUseError> {
+    pub(super) async fn settle_in_use<I: Iterator<Item = String>>(
+        &self,
+        volumes: &Volumes,
+        here: impl Fn() -> I,
+    ) -> Result<(), InUseError> {
         let mut in_use = self.in_use.lock().await;
         if in_use.is_empty() {
             return Ok(());
         }
-        let here: BTreeSet<String> = persistent::in_use(&context.config.root_dir).collect();
+        let here: BTreeSet<String> = here().collect();
         let mut new = in_use.clone();
         new.retain(|name| here.contains(name) || self.asked.lock().contains_key(name));
         if new != *in_use {
-            say_in_use(context, &new).await?;
+            say_in_use(volumes, &new).await?;
             *in_use = new;
         }
         Ok(())
@@ -194,16 +197,16 @@ impl Drivers {
     ///
     /// # Errors
     /// The API server does not answer or does not take it.
-    pub(crate) async fn correct_in_use(&self, context: &Volumes) -> Result<(), InUseError> {
+    pub(crate) async fn correct_in_use(&self, volumes: &Volumes) -> Result<(), InUseError> {
         let in_use = self.in_use.lock().await;
-        let api: Api<Node> = Api::all(context.client.clone());
+        let api: Api<Node> = Api::all(volumes.client.clone());
         let node =
-            api.get(&context.config.node_name).await.map_err(|source| InUseError::Read(Box::new(source)))?;
+            api.get(&volumes.config.node_name).await.map_err(|source| InUseError::Read(Box::new(source)))?;
         let said = node.status.and_then(|status| status.volumes_in_use).unwrap_or_default();
         if said.into_iter().collect::<BTreeSet<_>>() == *in_use {
             return Ok(());
         }
-        say_in_use(context, &in_use).await
+        say_in_use(volumes, &in_use).await
     }
 }
 
@@ -211,6 +214,8 @@ impl Drivers {
 #[derive(Debug, thiserror::Error)]
 #[error("driver name {0} not found in the list of registered CSI drivers")]
 pub(crate) struct NotRegistered(String);
+
+impl Specific for NotRegistered {}
 
 impl From<NotRegistered> for csi::Status {
     fn from(missing: NotRegistered) -> Self {
@@ -229,10 +234,12 @@ pub(crate) enum InUseError {
     Write(#[source] Box<kube::Error>),
 }
 
-async fn say_in_use(context: &Volumes, names: &BTreeSet<String>) -> Result<(), InUseError> {
+impl Specific for InUseError {}
+
+async fn say_in_use(volumes: &Volumes, names: &BTreeSet<String>) -> Result<(), InUseError> {
     let patch = json!({"status": {"volumesInUse": names}});
-    let api: Api<Node> = Api::all(context.client.clone());
-    let name = &context.config.node_name;
+    let api: Api<Node> = Api::all(volumes.client.clone());
+    let name = &volumes.config.node_name;
     let patched = api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await;
     patched.map(drop).map_err(|source| InUseError::Write(Box::new(source)))
 }

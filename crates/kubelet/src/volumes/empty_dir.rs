@@ -4,21 +4,31 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, PodSpec};
+use k8s_openapi::api::core::v1::{PodSpec, Volume};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use nix::mount::MsFlags;
 
-use super::{describe, make_dir, mount_new, set_mode};
+use super::VolumeInput;
+use super::error::{Specific, VolumeError, at};
+use super::folder::{make_dir, mount_new, set_mode};
 use crate::pod::{huge_pages, quantity};
+
+/// The size of the pages is not known.
+#[derive(Debug, thiserror::Error)]
+enum HugePagesError {
+    #[error("medium: {0} can't be used if container requests multiple huge page sizes")]
+    SeveralSizes(String),
+    #[error("medium {0}: hugePages storage requested, but there is no resource request for huge pages")]
+    NotRequested(String),
+}
+
+impl Specific for HugePagesError {}
 
 /// A folder that is there is whole: it is made beside and renamed. What is in memory is made whole by the mount, also
 /// after a reboot, when the folder is there and nothing is mounted.
-pub(super) fn prepare(
-    path: &Path,
-    source: &EmptyDirVolumeSource,
-    spec: &PodSpec,
-    allocatable: Option<i64>,
-) -> Result<(), String> {
+pub(super) fn prepare(path: &Path, volume: &Volume, input: &VolumeInput) -> Result<(), VolumeError> {
+    let Some(source) = &volume.empty_dir else { return Ok(()) };
+    let spec = input.spec();
     let group = spec.security_context.as_ref().and_then(|context| context.fs_group);
     let group = group.and_then(|group| u32::try_from(group).ok());
     let medium = source.medium.as_deref().unwrap_or_default();
@@ -32,10 +42,10 @@ pub(super) fn prepare(
         // The process's umask may have taken bits away.
         set_mode(&beside, 0o777)?;
         if let Some(group) = group {
-            chown(&beside, None, Some(group)).map_err(|e| describe("chown", &beside, &e))?;
+            chown(&beside, None, Some(group)).map_err(at("chown", &beside))?;
             set_mode(&beside, 0o2777)?;
         }
-        std::fs::rename(&beside, path).map_err(|e| describe("mkdir", path, &e))?;
+        std::fs::rename(&beside, path).map_err(at("mkdir", path))?;
     }
     let owner = |sticky: u32| {
         group.map_or(format!("mode={sticky}777"), |group| format!("mode={}777,gid={group}", sticky | 2))
@@ -48,7 +58,7 @@ pub(super) fn prepare(
     }
     if medium == "Memory" {
         // With the sticky bit, as the kernel's default for tmpfs and so upstream's.
-        let size = memory_size(source.size_limit.as_ref(), spec, allocatable);
+        let size = memory_size(source.size_limit.as_ref(), spec, input.allocatable_memory());
         mount_memory(path, size, Some(owner(1)))?;
     }
     Ok(())
@@ -56,7 +66,7 @@ pub(super) fn prepare(
 
 /// A file system in memory. It is never swapped out, where the kernel (6.4 and later) can see to that: it may hold
 /// secrets.
-pub(super) fn mount_memory(path: &Path, size: Option<i64>, owner: Option<String>) -> Result<(), String> {
+pub(super) fn mount_memory(path: &Path, size: Option<i64>, owner: Option<String>) -> Result<(), VolumeError> {
     let size = size.map(|size| format!("size={size}"));
     let options: Vec<String> = size.into_iter().chain(owner).collect();
     let mount = |options: &[String]| mount_new(path, "tmpfs", MsFlags::empty(), Some(&options.join(",")));
@@ -75,13 +85,11 @@ pub(super) fn memory_size(limit: Option<&Quantity>, spec: &PodSpec, allocatable:
 /// Bytes of a page: as the medium says (`HugePages-2Mi`), or of the one size that the Pod asks for.
 ///
 /// Source: `getPageSizeMountOption` of upstream's `pkg/volume/emptydir`.
-fn page_size(medium: &str, spec: &PodSpec) -> Result<i64, String> {
+fn page_size(medium: &str, spec: &PodSpec) -> Result<i64, HugePagesError> {
     let asked: BTreeSet<i64> = huge_pages::requested(spec).into_values().collect();
     let named = match medium {
         "HugePages" if asked.len() > 1 => {
-            return Err(format!(
-                "medium: {medium} can't be used if container requests multiple huge page sizes"
-            ));
+            return Err(HugePagesError::SeveralSizes(medium.to_owned()));
         }
         "HugePages" => asked.first().copied(),
         sized => {
@@ -89,11 +97,7 @@ fn page_size(medium: &str, spec: &PodSpec) -> Result<i64, String> {
             huge_pages::page_size(&resource).filter(|size| asked.contains(size))
         }
     };
-    named.ok_or_else(|| {
-        format!(
-            "medium {medium}: hugePages storage requested, but there is no resource request for huge pages"
-        )
-    })
+    named.ok_or_else(|| HugePagesError::NotRequested(medium.to_owned()))
 }
 
 #[cfg(test)]
@@ -138,7 +142,8 @@ mod tests {
         ] {
             let text = format!("{{containers: [{{name: a, resources: {{requests: {{{requests}}}}}}}]}}");
             let spec: PodSpec = serde_saphyr::from_str(&text).unwrap();
-            assert_eq!(page_size(medium, &spec), expect, "{medium} of {requests}");
+            let found = page_size(medium, &spec).map_err(|error| error.to_string());
+            assert_eq!(found, expect, "{medium} of {requests}");
         }
     }
 }

@@ -4,15 +4,39 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, VolumeMount};
 
-use super::{describe, persistent, sub_path, volume_path};
+use super::error::{Specific, VolumeError, at};
+use super::folder::set_mode;
+use super::kind::{Content, content, volume_path};
+use super::{persistent, sub_path};
 use crate::pod::container_config::TERMINATION_MESSAGE_PATH;
 use crate::pod::env::expand::expand;
+
+/// A container cannot have what it mounts.
+#[derive(Debug, thiserror::Error)]
+enum MountError {
+    #[error("volume \"{0}\" of the device is not there")]
+    NoDevice(String),
+    #[error("volume \"{0}\" of the mount is not there")]
+    NoVolume(String),
+    #[error("missing value for {}", .0.join(", "))]
+    NoValue(Vec<String>),
+    #[error(transparent)]
+    Outside(#[from] sub_path::Outside),
+    /// Says nothing of the host's files: the log does.
+    #[error("{what} for volumeMount \"{mount}\" of container \"{container}\"")]
+    NoSubPath { what: &'static str, mount: String, container: String },
+    #[error("volume \"{volume}\" requested recursive read-only mode, but it is {why}")]
+    NotRecursive { volume: String, why: String },
+    #[error("unknown recursive read-only mode \"{0}\"")]
+    RecursiveMode(String),
+}
+
+impl Specific for MountError {}
 
 /// What mounts are made from.
 pub(crate) struct MountInput<'a> {
@@ -38,8 +62,8 @@ pub(crate) fn termination_log(pod_dir: &Path, container: &str, attempt: u32) -> 
 /// The mounts of `container`, with the files and bind mounts behind them made. Blocking.
 ///
 /// # Errors
-/// A text that says what could not be mounted.
-pub(crate) fn make(input: &MountInput<'_>, container: &Container) -> Result<Vec<v1::Mount>, String> {
+/// What could not be mounted.
+pub(crate) fn make(input: &MountInput<'_>, container: &Container) -> Result<Vec<v1::Mount>, VolumeError> {
     let empty = PodSpec::default();
     let spec = input.pod.spec.as_ref().unwrap_or(&empty);
     let mut mounts = Vec::new();
@@ -53,7 +77,7 @@ pub(crate) fn make(input: &MountInput<'_>, container: &Container) -> Result<Vec<
     }
     let log = termination_log(input.pod_dir, &container.name, input.attempt);
     if let Some(parent) = log.parent() {
-        fs::create_dir_all(parent).map_err(|e| describe("mkdir", parent, &e))?;
+        fs::create_dir_all(parent).map_err(at("mkdir", parent))?;
     }
     write_if_changed(&log, "", 0o666)?;
     let target = container.termination_message_path.as_deref().unwrap_or(TERMINATION_MESSAGE_PATH);
@@ -66,14 +90,13 @@ pub(crate) fn make(input: &MountInput<'_>, container: &Container) -> Result<Vec<
 /// The devices that `container` is given. Source: `Container.volumeDevices`.
 ///
 /// # Errors
-/// A text that names the one that is not there.
-pub(crate) fn devices(pod_dir: &Path, container: &Container) -> Result<Vec<v1::Device>, String> {
+/// Which one is not there.
+pub(crate) fn devices(pod_dir: &Path, container: &Container) -> Result<Vec<v1::Device>, VolumeError> {
     let wanted = container.volume_devices.iter().flatten();
     wanted
         .map(|device| {
             let found = persistent::find(pod_dir, &device.name).filter(|found| found.is_device);
-            let found =
-                found.ok_or_else(|| format!("volume \"{}\" of the device is not there", device.name))?;
+            let found = found.ok_or_else(|| MountError::NoDevice(device.name.clone()))?;
             Ok(v1::Device {
                 container_path: device.device_path.clone(),
                 host_path: found.path.display().to_string(),
@@ -91,12 +114,12 @@ fn bind(host: &Path, container: &str) -> v1::Mount {
     }
 }
 
-fn write_if_changed(path: &Path, text: &str, mode: u32) -> Result<(), String> {
+fn write_if_changed(path: &Path, text: &str, mode: u32) -> Result<(), VolumeError> {
     if fs::File::open(path).is_ok_and(|file| says(file, text)) {
         return Ok(());
     }
-    fs::write(path, text).map_err(|e| describe("write", path, &e))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|e| describe("chmod", path, &e))
+    fs::write(path, text).map_err(at("write", path))?;
+    set_mode(path, mode)
 }
 
 /// Whether a file says this and no more. A container may have made it as large as the disk: it is not read to its end.
@@ -111,7 +134,7 @@ fn volume(
     container: &Container,
     index: usize,
     volume_mount: &VolumeMount,
-) -> Result<v1::Mount, String> {
+) -> Result<v1::Mount, MountError> {
     let volume = spec.volumes.iter().flatten().find(|v| v.name == volume_mount.name);
     let sub = sub_path_of(volume_mount, input.env)?;
     let sub = sub.as_deref();
@@ -128,7 +151,7 @@ fn volume(
     }
     let path = volume
         .and_then(|v| volume_path(input.pod_dir, v))
-        .ok_or_else(|| format!("volume \"{}\" of the mount is not there", volume_mount.name))?;
+        .ok_or_else(|| MountError::NoVolume(volume_mount.name.clone()))?;
     let host_path = match sub {
         None => path,
         Some(sub) => {
@@ -148,10 +171,7 @@ fn volume(
         Some("Bidirectional") => v1::MountPropagation::PropagationBidirectional,
         _ => v1::MountPropagation::PropagationPrivate,
     };
-    // These types are the kubelet's to write, never the container's.
-    let is_managed = volume.is_some_and(|v| {
-        v.config_map.is_some() || v.secret.is_some() || v.projected.is_some() || v.downward_api.is_some()
-    });
+    let is_managed = volume.is_some_and(|volume| content(volume) == Content::Managed);
     let is_read_only =
         persistent::find(input.pod_dir, &volume_mount.name).is_some_and(|found| found.read_only);
     Ok(v1::Mount {
@@ -163,7 +183,7 @@ fn volume(
 }
 
 /// What part of the volume it is, with the container's variables put in.
-fn sub_path_of(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<String>, String> {
+fn sub_path_of(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<String>, MountError> {
     let text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let sub = match text(&mount.sub_path_expr) {
         None => text(&mount.sub_path),
@@ -179,7 +199,7 @@ fn sub_path_of(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<S
             let expanded = expand(&expression, &lookup);
             let missing: Vec<String> = missing.into_inner().into_iter().collect();
             if !missing.is_empty() {
-                return Err(format!("missing value for {}", missing.join(", ")));
+                return Err(MountError::NoValue(missing));
             }
             Some(expanded).filter(|expanded| !expanded.is_empty())
         }
@@ -188,23 +208,22 @@ fn sub_path_of(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<S
     Ok(sub)
 }
 
-/// In upstream's words, which say nothing of the host's files: the log does.
-fn without_sub_path(error: &sub_path::Error, mount: &VolumeMount, container: &Container) -> String {
+fn without_sub_path(error: &sub_path::Error, mount: &VolumeMount, container: &Container) -> MountError {
     let what = match error {
         sub_path::Error::Make(_) => "failed to create subPath directory",
         sub_path::Error::Bind(_) => "failed to prepare subPath",
     };
-    let said = format!("{what} for volumeMount \"{}\" of container \"{}\"", mount.name, container.name);
+    let refused =
+        MountError::NoSubPath { what, mount: mount.name.clone(), container: container.name.clone() };
     let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-    tracing::warn!(error = source, said);
-    said
+    tracing::warn!(error = source, said = %refused);
+    refused
 }
 
 /// Whether what is mounted below is read-only too. Source: `resolveRecursiveReadOnly` of upstream's `pkg/kubelet`.
-fn is_recursive(mount: &VolumeMount, is_possible: bool) -> Result<bool, String> {
-    let refuse = |why: &str| {
-        Err(format!("volume \"{}\" requested recursive read-only mode, but it is {why}", mount.name))
-    };
+fn is_recursive(mount: &VolumeMount, is_possible: bool) -> Result<bool, MountError> {
+    let refuse =
+        |why: &str| Err(MountError::NotRecursive { volume: mount.name.clone(), why: why.to_owned() });
     let mode = match mount.recursive_read_only.as_deref() {
         None | Some("Disabled") => return Ok(false),
         Some(mode) => mode,
@@ -219,7 +238,7 @@ fn is_recursive(mount: &VolumeMount, is_possible: bool) -> Result<bool, String> 
         "IfPossible" => Ok(is_possible),
         "Enabled" if is_possible => Ok(true),
         "Enabled" => refuse("not supported by the runtime"),
-        other => Err(format!("unknown recursive read-only mode \"{other}\"")),
+        other => Err(MountError::RecursiveMode(other.to_owned())),
     }
 }
 
@@ -249,7 +268,8 @@ mod tests {
         ] {
             let mount: VolumeMount = serde_saphyr::from_str(&format!("{{name: v, {text}}}")).unwrap();
             let expect = expect.map(|sub| sub.map(str::to_owned)).map_err(str::to_owned);
-            assert_eq!(sub_path_of(&mount, &env), expect, "{text}");
+            let found = sub_path_of(&mount, &env).map_err(|error| error.to_string());
+            assert_eq!(found, expect, "{text}");
         }
     }
 
@@ -258,7 +278,8 @@ mod tests {
         let check = |text: &str, is_possible: bool, expect: Result<bool, &str>| {
             let mount: VolumeMount =
                 serde_saphyr::from_str(&format!("{{name: v, mountPath: /v, {text}}}")).unwrap();
-            assert_eq!(is_recursive(&mount, is_possible), expect.map_err(str::to_owned), "{text}");
+            let found = is_recursive(&mount, is_possible).map_err(|error| error.to_string());
+            assert_eq!(found, expect.map_err(str::to_owned), "{text}");
         };
         check("readOnly: true", true, Ok(false));
         check("readOnly: true, recursiveReadOnly: Disabled", true, Ok(false));

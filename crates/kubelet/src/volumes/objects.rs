@@ -22,11 +22,35 @@ use crate::inbox::Inbox;
 use crate::pod::env::EnvSources;
 use crate::volumes::Volumes;
 use crate::volumes::certificates::{Issued, PodCertificates};
+use crate::volumes::error::Specific;
 use crate::volumes::{TokenKey, references};
 use watched::{Register, Source, Watched};
 
 /// How long to wait for a ConfigMap's or Secret's first list.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The API server does not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to sync configmap and secret caches: timed out waiting for the condition")]
+pub(crate) struct NotSynced;
+
+impl Specific for NotSynced {}
+
+/// There is no token; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TokenError {
+    /// It cannot be asked for.
+    #[error("failed to fetch token: {0}")]
+    Request(#[from] http::Error),
+    /// The API server gives none.
+    #[error("failed to fetch token: {0}")]
+    Api(#[source] Box<kube::Error>),
+    /// It has answered something else.
+    #[error("failed to fetch token: the answer has no token")]
+    NoToken,
+}
+
+impl Specific for TokenError {}
 
 /// The objects that any Pod names.
 #[derive(Default)]
@@ -51,7 +75,7 @@ impl PodObjects {
     /// Looks at what `pod` names from now on; a change wakes the worker, until `tasks` stop.
     pub(crate) fn follow(
         &mut self,
-        context: &Volumes,
+        volumes: &Volumes,
         pod: &Arc<Pod>,
         tasks: &base::Tasks,
         inbox: &Arc<Inbox>,
@@ -59,7 +83,7 @@ impl PodObjects {
         let (maps, mut secrets) = references(pod);
         secrets.extend(pull_secret_names(pod));
         self.namespace = pod.metadata.namespace.clone().unwrap_or_default();
-        let (registers, informers) = (&context.objects, &context.informers);
+        let (registers, informers) = (&volumes.objects, &volumes.informers);
         for name in maps {
             let hold = || registers.config_maps.hold(informers, &self.namespace, &name);
             add(&mut self.config_maps, name.clone(), hold, tasks, inbox);
@@ -69,10 +93,10 @@ impl PodObjects {
             add(&mut self.secrets, name.clone(), hold, tasks, inbox);
         }
         if self.certificates.is_none() {
-            self.certificates = PodCertificates::follow(context, pod, tasks, inbox);
+            self.certificates = PodCertificates::follow(volumes, pod, tasks, inbox);
         }
         if self.trust_bundles.is_none() && crate::volumes::mounts_trust_bundles(pod) {
-            let bundles = context.informers.informer::<ClusterTrustBundle>();
+            let bundles = volumes.informers.informer::<ClusterTrustBundle>();
             let (mut changes, inbox) = (bundles.subscribe(), inbox.clone());
             self.trust_bundles = Some(bundles);
             tasks.spawn("trust bundle watch", async move {
@@ -87,8 +111,8 @@ impl PodObjects {
     /// Waits until it is known of each object whether it exists.
     ///
     /// # Errors
-    /// A text: the API server does not answer.
-    pub(crate) async fn synced(&self, context: &Context, pod: &Pod) -> Result<(), String> {
+    /// The API server does not answer.
+    pub(crate) async fn synced(&self, context: &Context, pod: &Pod) -> Result<(), NotSynced> {
         let all = async {
             // A static Pod runs without the API.
             if !crate::pod::identity::is_static(pod) {
@@ -108,9 +132,7 @@ impl PodObjects {
             }
         };
         let timeout = tokio::time::timeout(SYNC_TIMEOUT, all).await;
-        timeout.map_err(|_| {
-            "failed to sync configmap and secret caches: timed out waiting for the condition".into()
-        })
+        timeout.map_err(|_late| NotSynced)
     }
 
     /// The Pod's certificates as far as they are issued; asks for those that are due.
@@ -204,7 +226,7 @@ pub(crate) async fn renewed_token(
     pod: &Pod,
     key: &TokenKey,
     old: Option<&Token>,
-) -> Result<Option<Token>, String> {
+) -> Result<Option<Token>, TokenError> {
     let now = context.clock.now();
     if old.is_some_and(|token| token.refresh_at > now) {
         return Ok(None);
@@ -214,15 +236,15 @@ pub(crate) async fn renewed_token(
         Err(error) => error,
     };
     let Some(old) = old.filter(|token| token.expires_at > now) else { return Err(error) };
-    tracing::warn!(pod = pod.metadata.uid, error, "a token was not renewed; the old one is still good");
+    tracing::warn!(pod = pod.metadata.uid, %error, "a token was not renewed; the old one is still good");
     Ok(Some(Token { refresh_at: crate::pod::time::after(now, REFRESH_RETRY), ..old.clone() }))
 }
 
 /// Asks for a token that is bound to `pod`. Source: `TokenRequest`, authentication.k8s.io/v1.
 ///
 /// # Errors
-/// A text in upstream's words.
-pub(crate) async fn request_token(context: &Context, pod: &Pod, key: &TokenKey) -> Result<Token, String> {
+/// The API server gives none.
+pub(crate) async fn request_token(context: &Context, pod: &Pod, key: &TokenKey) -> Result<Token, TokenError> {
     let (name, namespace, uid) = crate::pod::identity::identity(pod);
     let account = pod.spec.as_ref().and_then(|s| s.service_account_name.clone()).filter(|n| !n.is_empty());
     let account = account.unwrap_or_else(|| "default".into());
@@ -237,14 +259,13 @@ pub(crate) async fn request_token(context: &Context, pod: &Pod, key: &TokenKey) 
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid},
         },
     });
-    let failed = |error: String| format!("failed to fetch token: {error}");
     let request =
         http::Request::post(format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"))
             .header("content-type", "application/json")
-            .body(body.to_string().into_bytes())
-            .map_err(|e| failed(e.to_string()))?;
-    let answer: TokenRequest = context.client.request(request).await.map_err(|e| failed(e.to_string()))?;
-    let status = answer.status.ok_or_else(|| failed("the answer has no token".into()))?;
+            .body(body.to_string().into_bytes())?;
+    let answer = context.client.request::<TokenRequest>(request).await;
+    let answer = answer.map_err(|error| TokenError::Api(Box::new(error)))?;
+    let status = answer.status.ok_or(TokenError::NoToken)?;
     let refresh_at = refresh_at(context.clock.now(), status.expiration_timestamp.0);
     Ok(Token { text: status.token, refresh_at, expires_at: status.expiration_timestamp.0 })
 }

@@ -1,6 +1,7 @@
-//! The files of configMap, secret, downwardAPI and projected volumes. Pure.
+//! The files of configMap, secret, downwardAPI and projected volumes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
@@ -8,12 +9,41 @@ use k8s_openapi::api::core::v1::{
     ServiceAccountTokenProjection, Volume,
 };
 
-use super::VolumeInput;
-use super::atomic::File;
+use super::atomic::{self, File};
+use super::certificates::{CertificateError, Credentials};
+use super::error::{Specific, VolumeError, at};
+use super::folder::make_dir;
+use super::trust_bundles::NoAnchors;
+use super::{VolumeInput, empty_dir};
+use crate::pod::env::EnvError;
 use crate::pod::env::fields::{pod_field, resource_field};
-use crate::volumes::certificates::Credentials;
 
 type Files = BTreeMap<String, File>;
+
+/// What a volume's files are made of is not there, and is not optional.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PayloadError {
+    #[error("configmap \"{0}\" not found")]
+    NoConfigMap(String),
+    #[error("secret \"{0}\" not found")]
+    NoSecret(String),
+    #[error("references non-existent config key: {0}")]
+    NoKey(String),
+    #[error("invalid path: {0}")]
+    Path(String),
+    #[error("failed to fetch token")]
+    NoToken,
+    #[error("projected source is not supported")]
+    NotSupported,
+    #[error(transparent)]
+    Field(#[from] EnvError),
+    #[error(transparent)]
+    Anchors(#[from] NoAnchors),
+    #[error(transparent)]
+    Certificate(#[from] Arc<CertificateError>),
+}
+
+impl Specific for PayloadError {}
 
 /// Audience (empty for the API server's own) and lifetime in seconds of a service account token.
 pub(crate) type TokenKey = (String, i64);
@@ -61,8 +91,28 @@ fn token_key(projection: &ServiceAccountTokenProjection) -> TokenKey {
     (audience, projection.expiration_seconds.unwrap_or(TOKEN_SECONDS))
 }
 
-/// The files of one volume.
-pub(super) fn files(volume: &Volume, input: &VolumeInput) -> Result<Files, String> {
+/// Writes the files of one volume.
+pub(super) fn on_disk(path: &Path, volume: &Volume, input: &VolumeInput) -> Result<(), VolumeError> {
+    let files = files(volume, input)?;
+    make_dir(path, 0o777)?;
+    write(path, &files, input)
+}
+
+/// The same for what may be secret: nothing of it comes to a disk.
+pub(super) fn in_memory(path: &Path, volume: &Volume, input: &VolumeInput) -> Result<(), VolumeError> {
+    let files = files(volume, input)?;
+    make_dir(path, 0o777)?;
+    let size = empty_dir::memory_size(None, input.spec(), input.allocatable_memory());
+    empty_dir::mount_memory(path, size, None)?;
+    write(path, &files, input)
+}
+
+fn write(path: &Path, files: &Files, input: &VolumeInput) -> Result<(), VolumeError> {
+    let fs_group = input.spec().security_context.as_ref().and_then(|context| context.fs_group);
+    atomic::write(path, files, fs_group).map_err(at("write", path))
+}
+
+fn files(volume: &Volume, input: &VolumeInput) -> Result<Files, PayloadError> {
     let mut files = Files::new();
     let sources = &input.sources;
     if let Some(source) = &volume.config_map {
@@ -122,9 +172,9 @@ fn config_map(
     optional: Option<bool>,
     mode: i32,
     files: &mut Files,
-) -> Result<(), String> {
+) -> Result<(), PayloadError> {
     let Some(object) = object else {
-        return if optional == Some(true) { Ok(()) } else { Err(format!("configmap \"{name}\" not found")) };
+        return if optional == Some(true) { Ok(()) } else { Err(PayloadError::NoConfigMap(name.to_owned())) };
     };
     let text = object.data.iter().flatten().map(|(k, v)| (k.as_str(), v.as_bytes()));
     let binary = object.binary_data.iter().flatten().map(|(k, v)| (k.as_str(), v.0.as_slice()));
@@ -138,9 +188,9 @@ fn secret(
     optional: Option<bool>,
     mode: i32,
     files: &mut Files,
-) -> Result<(), String> {
+) -> Result<(), PayloadError> {
     let Some(object) = object else {
-        return if optional == Some(true) { Ok(()) } else { Err(format!("secret \"{name}\" not found")) };
+        return if optional == Some(true) { Ok(()) } else { Err(PayloadError::NoSecret(name.to_owned())) };
     };
     let data = object.data.iter().flatten().map(|(k, v)| (k.as_str(), v.0.as_slice()));
     pick(data.collect(), items, optional, mode, files)
@@ -152,7 +202,7 @@ fn pick(
     optional: Option<bool>,
     mode: i32,
     files: &mut Files,
-) -> Result<(), String> {
+) -> Result<(), PayloadError> {
     let Some(items) = items.filter(|items| !items.is_empty()) else {
         data.into_iter().for_each(|(key, value)| add(files, key, value.to_vec(), mode));
         return Ok(());
@@ -161,16 +211,16 @@ fn pick(
         match data.get(item.key.as_str()) {
             Some(value) => add(files, checked(&item.path)?, value.to_vec(), item.mode.unwrap_or(mode)),
             None if optional == Some(true) => {}
-            None => return Err(format!("references non-existent config key: {}", item.key)),
+            None => return Err(PayloadError::NoKey(item.key.clone())),
         }
     }
     Ok(())
 }
 
 /// The API server has checked this before; nothing is ever written outside of the volume all the same.
-fn checked(path: &str) -> Result<&str, String> {
+fn checked(path: &str) -> Result<&str, PayloadError> {
     let is_bad = path.is_empty() || path.starts_with('/') || path.split('/').any(|part| part == "..");
-    if is_bad || path.starts_with("..") { Err(format!("invalid path: {path}")) } else { Ok(path) }
+    if is_bad || path.starts_with("..") { Err(PayloadError::Path(path.to_owned())) } else { Ok(path) }
 }
 
 fn downward(
@@ -178,7 +228,7 @@ fn downward(
     mode: i32,
     input: &VolumeInput,
     files: &mut Files,
-) -> Result<(), String> {
+) -> Result<(), PayloadError> {
     for item in items.unwrap_or_default() {
         let text = match (&item.field_ref, &item.resource_field_ref) {
             (Some(field), _) => pod_field(&input.sources, &field.field_path)?,
@@ -195,9 +245,9 @@ fn token(
     mode: i32,
     input: &VolumeInput,
     files: &mut Files,
-) -> Result<(), String> {
+) -> Result<(), PayloadError> {
     let key = token_key(projection);
-    let token = input.tokens.get(&key).ok_or("failed to fetch token")?;
+    let token = input.tokens.get(&key).ok_or(PayloadError::NoToken)?;
     let file = private(token.clone().into_bytes(), mode, input);
     files.insert(checked(&projection.path)?.to_owned(), file);
     Ok(())
@@ -210,10 +260,10 @@ fn certificate(
     mode: i32,
     input: &VolumeInput,
     files: &mut Files,
-) -> Result<(), String> {
+) -> Result<(), PayloadError> {
     let issued = input.certificates.get(&(volume.to_owned(), source));
     let Credentials { key, chain } =
-        issued.ok_or("projected source is not supported")?.as_ref().map_err(String::clone)?;
+        issued.ok_or(PayloadError::NotSupported)?.as_ref().map_err(Arc::clone)?;
     for (path, data) in [
         (&projection.credential_bundle_path, [key.as_str(), chain].concat()),
         (&projection.key_path, key.clone()),

@@ -4,108 +4,49 @@
 //! (`persistent.json`), so that containers that are started later find them without asking again. Taking back goes by
 //! what is on disk alone.
 
+mod prepared;
+mod resolve;
+
 mod csi_volume;
+mod iscsi;
+mod local;
+mod nfs;
+
+mod attach;
+mod bound;
 mod data;
 mod expand;
 mod format;
-mod iscsi;
 mod ownership;
-mod plain;
-mod resolve;
+mod request;
 mod stats;
 mod wishes;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use controller::volume::migration;
 use k8s_openapi::api::core::v1::{Pod, Volume};
-use serde::{Deserialize, Serialize};
 
-use super::describe;
+use super::csi::InUseError;
+use super::error::VolumeError;
+use super::folder::write_note;
+use super::host_path;
 use crate::volumes::Volumes;
-pub(crate) use csi_volume::access_mode;
 pub(crate) use expand::grow;
 pub use iscsi::log_out;
+pub(crate) use prepared::find;
+use prepared::{FILE, Phase, Prepared, is_there, read};
+pub(crate) use request::access_mode;
 use resolve::{Resolved, Source};
 pub(crate) use stats::of_pods as stats;
-use wishes::Wishes;
 
-/// The file with what a Pod's volumes came to.
-const FILE: &str = "persistent.json";
-
-/// What one volume came to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Prepared {
-    /// Where it is on the node.
-    pub(crate) path: PathBuf,
-    /// It is a device, not a folder.
-    pub(crate) is_device: bool,
-    /// Containers may only read it.
-    pub(crate) read_only: bool,
-    /// Whose it is; none if it is no driver's.
-    #[serde(default)]
-    pub(crate) driver: Option<String>,
-    /// What the driver calls it.
-    #[serde(default)]
-    pub(crate) handle: String,
-}
-
-impl Prepared {
-    fn plain(path: PathBuf, resolved: &Resolved) -> Self {
-        let is_device = resolved.is_device();
-        Self { path, is_device, read_only: resolved.read_only, driver: None, handle: String::new() }
-    }
-}
-
-type All = BTreeMap<String, Prepared>;
-
-/// Why a volume is not where its Pod's containers find it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub(crate) struct VolumeError {
-    pub(crate) reason: VolumeReason,
-    /// In upstream's words; names the volume.
-    pub(crate) message: String,
-}
-
-/// What failed of a volume; [`VolumeReason::as_str`] is the reason of the Pod's event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VolumeReason {
-    /// A folder was not brought to where it belongs.
-    Mount,
-    /// A device was not.
-    Map,
-    /// The node can have no more volumes of that kind: the Pod belongs elsewhere. Source:
-    /// `VolumeAttachmentLimitExceededReason`, KEP-4876.
-    AttachmentLimit,
-}
-
-impl VolumeReason {
-    /// Upstream's word.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Mount => "FailedMount",
-            Self::Map => "FailedMapVolume",
-            Self::AttachmentLimit => "VolumeAttachmentLimitExceeded",
-        }
-    }
-
-    /// Nobody tries again on this node.
-    pub(crate) fn is_final(self) -> bool {
-        self == Self::AttachmentLimit
-    }
-}
-
-impl From<String> for VolumeError {
-    fn from(message: String) -> Self {
-        Self { reason: VolumeReason::Mount, message }
-    }
+/// Where the Pod's volume is, if it was prepared.
+pub(super) fn path(pod_dir: &Path, volume: &Volume) -> Option<PathBuf> {
+    find(pod_dir, &volume.name).map(|prepared| prepared.path)
 }
 
 /// Whether a volume is of a kind that is prepared here.
-pub(crate) fn is_persistent(volume: &Volume) -> bool {
+pub(super) fn is_persistent(volume: &Volume) -> bool {
     volume.persistent_volume_claim.is_some()
         || volume.ephemeral.is_some()
         || volume.csi.is_some()
@@ -114,36 +55,17 @@ pub(crate) fn is_persistent(volume: &Volume) -> bool {
         || migration::is_migrated(volume)
 }
 
-/// What the Pod's volume came to, if it was prepared.
-pub(crate) fn find(pod_dir: &Path, name: &str) -> Option<Prepared> {
-    read(pod_dir).remove(name)
-}
-
-fn read(pod_dir: &Path) -> All {
-    let text = std::fs::read(pod_dir.join(FILE)).ok();
-    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
-}
-
-fn write(pod_dir: &Path, all: &All) -> Result<(), String> {
-    let (path, new) = (pod_dir.join(FILE), pod_dir.join(format!("{FILE}.new")));
-    let text = serde_json::to_vec(all).map_err(|e| describe("write", &path, &e))?;
-    std::fs::create_dir_all(pod_dir).map_err(|e| describe("mkdir", pod_dir, &e))?;
-    std::fs::write(&new, text)
-        .and_then(|()| std::fs::rename(&new, &path))
-        .map_err(|e| describe("write", &path, &e))
-}
-
 /// Brings every such volume of the Pod to where its containers find it. Those that are there are left alone.
 ///
 /// # Errors
 /// Which volume is not there, and why.
-pub(crate) async fn prepare(context: &Volumes, pod: &Pod) -> Result<(), VolumeError> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let wanted: Vec<&Volume> = volumes.filter(|volume| is_persistent(volume)).collect();
+pub(crate) async fn prepare(volumes: &Volumes, pod: &Pod) -> Result<(), VolumeError> {
+    let all = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let wanted: Vec<&Volume> = all.filter(|volume| is_persistent(volume)).collect();
     if wanted.is_empty() {
         return Ok(());
     }
-    let pod_dir = context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
+    let pod_dir = volumes.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
     let mut all = read(&pod_dir);
     for volume in wanted {
         if let Some(known) = all.get(&volume.name)
@@ -151,74 +73,31 @@ pub(crate) async fn prepare(context: &Volumes, pod: &Pod) -> Result<(), VolumeEr
         {
             continue;
         }
-        let resolved = resolve::resolve(context, pod, volume).await.map_err(|why| {
-            let name = &volume.name;
-            format!(
-                "Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], \
-                 failed to process volumes=[{name}]: {why}"
-            )
-        })?;
-        let prepared = bring(context, pod, &pod_dir, &resolved).await?;
+        let resolved = resolve::resolve(volumes, pod, volume).await;
+        let resolved = resolved.map_err(VolumeError::process(&volume.name))?;
+        let prepared = bring(volumes, pod, &pod_dir, &resolved).await?;
         all.insert(volume.name.clone(), prepared);
-        write(&pod_dir, &all)?;
+        write_note(&pod_dir, FILE, &all)?;
     }
     Ok(())
 }
 
-/// How far a volume has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Attach,
-    /// For the node.
-    Stage,
-    /// For the Pod.
-    Publish,
-}
-
-impl Phase {
-    /// Source: `GenerateMountVolumeFunc`, `GenerateMapVolumeFunc` of upstream's operation executor.
-    fn failed(self, resolved: &Resolved, error: &str) -> VolumeError {
-        let name = &resolved.name;
-        let (what, reason) = match (self, resolved.is_device()) {
-            (Self::Attach, false) => ("MountVolume.WaitForAttach", VolumeReason::Mount),
-            (Self::Stage, false) => ("MountVolume.MountDevice", VolumeReason::Mount),
-            (Self::Publish, false) => ("MountVolume.SetUp", VolumeReason::Mount),
-            (Self::Attach, true) => ("MapVolume.WaitForAttach", VolumeReason::Map),
-            (Self::Stage, true) => ("MapVolume.SetUpDevice", VolumeReason::Map),
-            (Self::Publish, true) => ("MapVolume.MapPodDevice", VolumeReason::Map),
-        };
-        VolumeError { reason, message: format!("{what} failed for volume \"{name}\" : {error}") }
-    }
-}
-
-/// A reboot takes mounts and devices away and leaves the file that says they were there.
-fn is_there(known: &Prepared) -> bool {
-    let is_own =
-        known.path.components().any(|part| part.as_os_str() == "volumes" || part.as_os_str() == "plugins");
-    if is_own {
-        return sys::mount::is_mounted(&known.path).unwrap_or(false);
-    }
-    !known.is_device || known.path.exists()
-}
-
 async fn bring(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
 ) -> Result<Prepared, VolumeError> {
-    let named = |error: String| Phase::Publish.failed(resolved, &error);
+    let failed = Phase::Publish.failed(resolved);
     match &resolved.source {
-        Source::Csi(source) => csi_volume::bring(context, pod, pod_dir, resolved, source).await,
-        Source::Local(source) => {
-            let turn = context.csi.turn(plain::LOCAL, &resolved.name);
-            let _turn = turn.lock().await;
-            let root_dir = &context.config.root_dir;
-            plain::local(pod, (root_dir, pod_dir), resolved, source).await.map_err(named)
+        Source::Csi(source) => csi_volume::bring(volumes, pod, pod_dir, resolved, source).await,
+        Source::Local(source) => local::bring(volumes, pod, pod_dir, resolved, source).await.map_err(failed),
+        Source::HostPath(source) => {
+            host_path::check(source).map_err(failed)?;
+            Ok(Prepared::plain(PathBuf::from(&source.path), resolved))
         }
-        Source::HostPath(source) => plain::host_path(resolved, source).map_err(named),
-        Source::Nfs(source) => plain::nfs(pod_dir, resolved, source).await.map_err(named),
-        Source::Iscsi(source) => iscsi::bring(context, pod, pod_dir, resolved, source).await,
+        Source::Nfs(source) => nfs::bring(pod_dir, resolved, source).await.map_err(failed),
+        Source::Iscsi(source) => iscsi::bring(volumes, pod, pod_dir, resolved, source).await,
     }
 }
 
@@ -231,66 +110,38 @@ pub(crate) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
 /// are. Source: `RequiresRemount`, `desired_state_of_world_populator`.
 ///
 /// # Errors
-/// A text in upstream's words that names the volume; to be tried again.
-pub(crate) async fn keep_up(context: &Volumes, pod: &Pod) -> Result<(), String> {
-    let pod_dir = context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
+/// In upstream's words, with the volume; to be tried again.
+pub(crate) async fn keep_up(volumes: &Volumes, pod: &Pod) -> Result<(), VolumeError> {
+    let pod_dir = volumes.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
     let all = read(&pod_dir);
     let mut failures = Vec::new();
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
         let Some(known) = all.get(&volume.name).filter(|known| is_there(known)) else { continue };
         if let Some(name) = known.driver.as_deref().filter(|_| is_persistent(volume)) {
-            let kept = keep_up_one(context, pod, volume, (name, known)).await;
+            let kept = csi_volume::keep_up(volumes, pod, volume, (name, known)).await;
             failures.extend(kept.err());
         }
     }
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    if failures.is_empty() { Ok(()) } else { Err(VolumeError::Several(failures)) }
 }
 
-async fn keep_up_one(
-    context: &Volumes,
-    pod: &Pod,
-    volume: &Volume,
-    (name, known): (&str, &Prepared),
-) -> Result<(), String> {
-    // One that is away for a moment is asked next time.
-    let Ok(driver) = context.csi.get(name) else { return Ok(()) };
-    let wishes = Wishes::asked(context, name).await;
-    let may_grow = volume.csi.is_none() && expand::is_possible(&driver);
-    if !may_grow && !wishes.republish {
-        return Ok(());
-    }
-    let resolved = resolve::resolve(context, pod, volume).await?;
-    let Source::Csi(source) = &resolved.source else { return Ok(()) };
-    let turn = context.csi.turn(name, &source.volume_handle);
-    let _turn = turn.lock().await;
-    if wishes.republish {
-        csi_volume::publish_again(context, pod, (&resolved, source), (&driver, &wishes)).await?;
-    }
-    let places = csi_volume::places(
-        context,
-        &context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default()),
-        &resolved,
-        source,
-    );
-    expand::if_larger(context, pod, &resolved, source, &driver, (&known.path, &places.staging)).await
+/// Has the Node say no more of volumes that are not here and that no Pod waits for.
+///
+/// # Errors
+/// The API server does not take it.
+pub(super) async fn settle_in_use(volumes: &Volumes) -> Result<(), InUseError> {
+    volumes.csi.settle_in_use(volumes, || in_use(&volumes.config.root_dir)).await
 }
 
 /// Takes back what drivers have made for the Pod, before its folder is removed.
 ///
 /// # Errors
-/// A text that says what is left; to be tried again.
-pub(crate) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), String> {
+/// What is left; to be tried again.
+pub(crate) async fn tear_down(volumes: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
     let sub_paths = pod_dir.join("volume-subpaths");
-    let unbound = tokio::task::spawn_blocking(move || super::tear_down(&sub_paths));
-    unbound.await.map_err(|error| error.to_string())??;
-    for found in data::of_pod(pod_dir) {
-        csi_volume::take_back(context, &found).await?;
-    }
-    for name in plain::locals(pod_dir) {
-        let turn = context.csi.turn(plain::LOCAL, &name);
-        let _turn = turn.lock().await;
-        plain::release_local(&context.config.root_dir, pod_dir, &name)?;
-    }
-    iscsi::tear_down(context, pod_dir).await?;
-    context.csi.settle_in_use(context).await.map_err(|error| error.to_string())
+    tokio::task::spawn_blocking(move || super::tear_down(&sub_paths)).await??;
+    csi_volume::tear_down(volumes, pod_dir).await?;
+    local::tear_down(volumes, pod_dir).await?;
+    iscsi::tear_down(volumes, pod_dir).await?;
+    Ok(settle_in_use(volumes).await?)
 }

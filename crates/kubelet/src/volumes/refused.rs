@@ -5,6 +5,8 @@
 use k8s_openapi::api::core::v1::{PersistentVolume, Volume};
 use serde_json::Value;
 
+use super::error::{Specific, VolumeError};
+
 /// Kinds that nobody mounts, or that take tools of a host which only drivers bring along.
 const GONE: [&str; 11] = [
     "cephfs",
@@ -20,25 +22,32 @@ const GONE: [&str; 11] = [
     "storageos",
 ];
 
-/// Why a Pod's own volume cannot be; none if it can.
-pub(super) fn inline(volume: &Volume) -> Option<String> {
+/// A kind that is not, and what to do instead.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to get Plugin from volumeSpec for volume {name:?} err=no volume plugin matched: {instead}")]
+pub(super) struct Refused {
+    name: String,
+    instead: String,
+}
+
+impl Specific for Refused {}
+
+/// Refuses a Pod's own volume if it cannot be.
+pub(super) fn inline(volume: &Volume) -> Result<(), VolumeError> {
     let source = serde_json::to_value(volume).unwrap_or_default();
-    why(&source, &volume.name).map(|why| {
-        let name = &volume.name;
-        format!(
-            "Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], failed to process \
-             volumes=[{name}]: {why}"
-        )
-    })
+    match why(&source, &volume.name) {
+        Some(refused) => Err(VolumeError::process(&volume.name)(refused)),
+        None => Ok(()),
+    }
 }
 
 /// Why a PersistentVolume cannot be used; none if it can.
-pub(super) fn persistent(volume: &PersistentVolume) -> Option<String> {
+pub(super) fn persistent(volume: &PersistentVolume) -> Option<Refused> {
     let source = serde_json::to_value(&volume.spec).unwrap_or_default();
     why(&source, volume.metadata.name.as_deref().unwrap_or_default())
 }
 
-fn why(source: &Value, name: &str) -> Option<String> {
+fn why(source: &Value, name: &str) -> Option<Refused> {
     let is = |kind: &str| source.get(kind).is_some();
     let instead = if is("gitRepo") {
         "git-repo volume plugin has been disabled: clone in an init container, into an emptyDir".to_owned()
@@ -46,9 +55,7 @@ fn why(source: &Value, name: &str) -> Option<String> {
         let kind = GONE.iter().find(|kind| is(kind))?;
         format!("{kind} needs a CSI driver")
     };
-    Some(format!(
-        "failed to get Plugin from volumeSpec for volume {name:?} err=no volume plugin matched: {instead}"
-    ))
+    Some(Refused { name: name.to_owned(), instead })
 }
 
 #[cfg(test)]
@@ -63,7 +70,8 @@ mod tests {
         let told = |source: Value| {
             let mut volume = source;
             volume["name"] = json!("v");
-            inline(&serde_json::from_value(volume).unwrap()).unwrap_or_default()
+            let refused = inline(&serde_json::from_value(volume).unwrap());
+            refused.err().map(|error| error.to_string()).unwrap_or_default()
         };
         let all = [
             told(json!({"gitRepo": {"repository": "x"}})),
@@ -80,7 +88,7 @@ mod tests {
         assert_eq!(told(json!({"awsElasticBlockStore": {"volumeID": "x"}})), "");
         let volume =
             json!({"metadata": {"name": "pv"}, "spec": {"glusterfs": {"endpoints": "e", "path": "p"}}});
-        expect![[r#"failed to get Plugin from volumeSpec for volume "pv" err=no volume plugin matched: glusterfs needs a CSI driver"#]].assert_eq(&persistent(&serde_json::from_value(volume).unwrap()).unwrap());
+        expect![[r#"failed to get Plugin from volumeSpec for volume "pv" err=no volume plugin matched: glusterfs needs a CSI driver"#]].assert_eq(&persistent(&serde_json::from_value(volume).unwrap()).unwrap().to_string());
     }
 
     #[test]

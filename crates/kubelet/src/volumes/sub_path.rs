@@ -28,13 +28,22 @@ pub(super) enum Error {
     Bind(#[source] io::Error),
 }
 
-/// Refuses what could not be below a volume, in upstream's words.
-pub(super) fn check(sub: &str) -> Result<(), String> {
+/// What could not be below a volume, in upstream's words.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Outside {
+    #[error("error SubPath `{0}` must not be an absolute path")]
+    Absolute(String),
+    #[error("unable to provision SubPath `{0}`: must not contain '..'")]
+    Up(String),
+}
+
+/// Refuses what could not be below a volume.
+pub(super) fn check(sub: &str) -> Result<(), Outside> {
     if sub.starts_with('/') {
-        return Err(format!("error SubPath `{sub}` must not be an absolute path"));
+        return Err(Outside::Absolute(sub.to_owned()));
     }
     if sub.split('/').any(|part| part == "..") {
-        return Err(format!("unable to provision SubPath `{sub}`: must not contain '..'"));
+        return Err(Outside::Up(sub.to_owned()));
     }
     Ok(())
 }
@@ -233,7 +242,8 @@ mod tests {
             ("a/../b", Err("unable to provision SubPath `a/../b`: must not contain '..'")),
             ("..", Err("unable to provision SubPath `..`: must not contain '..'")),
         ] {
-            assert_eq!(check(sub), expect.map_err(str::to_owned), "{sub}");
+            let found = check(sub).map_err(|error| error.to_string());
+            assert_eq!(found, expect.map_err(str::to_owned), "{sub}");
         }
     }
 }

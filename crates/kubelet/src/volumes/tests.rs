@@ -1,5 +1,7 @@
+use std::path::Path;
 use std::sync::Arc;
 
+use super::folder::set_mode;
 use super::*;
 
 fn input(dir: &Path, pod: &str, config: &str) -> VolumeInput {
@@ -48,7 +50,7 @@ fn a_missing_source_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let mut input = input(dir.path(), POD, "{}");
     input.sources.config_maps.clear();
-    let error = prepare(&input).unwrap_err();
+    let error = prepare(&input).unwrap_err().to_string();
     assert_eq!(error, "MountVolume.SetUp failed for volume \"conf\" : configmap \"conf\" not found");
 }
 
@@ -105,7 +107,7 @@ fn huge_pages_are_mounted_for_whoever_asks_for_them() {
         volumes: [{name: pages, emptyDir: {medium: HugePages}}]}}";
     let dir = tempfile::tempdir().unwrap();
     if !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists() {
-        let error = prepare(&input(dir.path(), pod, "{}")).unwrap_err();
+        let error = prepare(&input(dir.path(), pod, "{}")).unwrap_err().to_string();
         assert!(error.contains("mount hugetlbfs on"), "{error}");
         return;
     }

@@ -19,26 +19,35 @@ pub(crate) fn are_mounted(pod: &Pod) -> bool {
         && sources.any(|source| source.cluster_trust_bundle.is_some())
 }
 
+/// Nothing is chosen, and the projection is not optional.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoAnchors {
+    #[error("ClusterTrustBundle projection requires either name or signerName")]
+    Unnamed,
+    #[error("while getting ClusterTrustBundle: clustertrustbundle \"{0}\" not found")]
+    NotFound(String),
+    #[error("combination of signerName and labelSelector matched zero ClusterTrustBundles")]
+    NoneMatched,
+}
+
 /// The anchors that `projection` chooses among `bundles`, as PEM: each once, in an order that does not change.
 ///
 /// # Errors
-/// A text with upstream's words: there is no such bundle, and the projection is not optional.
+/// In upstream's words: there is no such bundle, and the projection is not optional.
 pub(super) fn anchors(
     projection: &ClusterTrustBundleProjection,
     bundles: &[Arc<ClusterTrustBundle>],
-) -> Result<String, String> {
+) -> Result<String, NoAnchors> {
     let may_lack = projection.optional == Some(true);
     let chosen: Vec<&Arc<ClusterTrustBundle>> = match (&projection.name, &projection.signer_name) {
         (Some(name), _) => bundles.iter().filter(|it| it.metadata.name.as_ref() == Some(name)).collect(),
         (None, Some(signer)) => bundles.iter().filter(|it| is_of(it, signer, projection)).collect(),
-        (None, None) => return Err("ClusterTrustBundle projection requires either name or signerName".into()),
+        (None, None) => return Err(NoAnchors::Unnamed),
     };
     if chosen.is_empty() && !may_lack {
         return Err(match &projection.name {
-            Some(name) => {
-                format!("while getting ClusterTrustBundle: clustertrustbundle \"{name}\" not found")
-            }
-            None => "combination of signerName and labelSelector matched zero ClusterTrustBundles".into(),
+            Some(name) => NoAnchors::NotFound(name.clone()),
+            None => NoAnchors::NoneMatched,
         });
     }
     let anchors: BTreeSet<Vec<u8>> =
@@ -74,7 +83,7 @@ mod tests {
             bundle("a.b:c:2", Some("a.b/c"), "canary", &format!("{A}{B}")),
         ];
         let projection = serde_saphyr::from_str(projection).unwrap();
-        let found = anchors(&projection, &bundles);
+        let found = anchors(&projection, &bundles).map_err(|error| error.to_string());
         assert_eq!(found.as_deref().map_err(String::as_str), expect, "{projection:?}");
     }
 

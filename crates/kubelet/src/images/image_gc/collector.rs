@@ -62,11 +62,11 @@ impl Requests {
 }
 
 /// Collects until the kubelet stops.
-pub(crate) async fn run(context: Arc<Images>, pods: Informer<Pod>) {
-    let began = context.clock.now();
-    let mut collector = Collector { context: context.clone(), pods, records: Records::default(), began };
+pub(crate) async fn run(store: Arc<Images>, pods: Informer<Pod>) {
+    let began = store.clock.now();
+    let mut collector = Collector { store: store.clone(), pods, records: Records::default(), began };
     let mut has_failed = false;
-    let Some(mut requests) = context.image_requests.receiver.lock().take() else { return };
+    let Some(mut requests) = store.image_requests.receiver.lock().take() else { return };
     loop {
         match collector.collect().await {
             Ok(()) => has_failed = false,
@@ -92,20 +92,20 @@ pub(crate) async fn run(context: Arc<Images>, pods: Informer<Pod>) {
 }
 
 /// Puts the records of pulls in order. Before the first Pod.
-pub(crate) async fn recover(context: &Images) {
-    let now = context.clock.now();
-    match images(context).await {
-        Ok(images) => context.pulls.records.recover(images, now).await,
+pub(crate) async fn recover(store: &Images) {
+    let now = store.clock.now();
+    match images(store).await {
+        Ok(images) => store.pulls.records.recover(images, now).await,
         Err(error) => tracing::warn!(%error, "the runtime did not list its images"),
     }
 }
 
-async fn images(context: &Images) -> Result<Vec<v1::Image>, CriError> {
-    Ok(context.images.list_images(v1::ListImagesRequest { filter: None }).await?.images)
+async fn images(store: &Images) -> Result<Vec<v1::Image>, CriError> {
+    Ok(store.images.list_images(v1::ListImagesRequest { filter: None }).await?.images)
 }
 
 struct Collector {
-    context: Arc<Images>,
+    store: Arc<Images>,
     pods: Informer<Pod>,
     records: Records,
     began: Timestamp,
@@ -113,10 +113,10 @@ struct Collector {
 
 impl Collector {
     async fn collect(&mut self) -> Result<(), GcError> {
-        let (images, in_use) = (images(&self.context).await?, self.in_use().await?);
-        let now = self.context.clock.now();
+        let (images, in_use) = (images(&self.store).await?, self.in_use().await?);
+        let now = self.store.clock.now();
         self.records.detect(&images, &in_use, now);
-        let policy = self.context.config.image_gc.clone();
+        let policy = self.store.config.image_gc.clone();
         let old = self.records.too_old(&policy, self.began, now);
         self.free(&old, u64::MAX, "age").await?;
         let disk = self.disk().await?;
@@ -131,23 +131,23 @@ impl Collector {
                 return Err(GcError::TooLittle(complaint));
             }
         }
-        self.context.pulls.records.prune(self.records.ids(), now).await;
+        self.store.pulls.records.prune(self.records.ids(), now).await;
         Ok(())
     }
 
     /// Everything that nobody uses. Source: `DeleteUnusedImages` of upstream.
     async fn collect_all(&mut self) -> Result<(), GcError> {
-        let (images, in_use) = (images(&self.context).await?, self.in_use().await?);
-        let now = self.context.clock.now();
+        let (images, in_use) = (images(&self.store).await?, self.in_use().await?);
+        let now = self.store.clock.now();
         self.records.detect(&images, &in_use, now);
-        let candidates = self.records.to_make_room(&self.context.config.image_gc, now);
+        let candidates = self.records.to_make_room(&self.store.config.image_gc, now);
         self.free(&candidates, u64::MAX, "space").await.map(drop)
     }
 
     /// Ids and names of images that containers and volumes use.
     async fn in_use(&self) -> Result<BTreeSet<String>, CriError> {
         let request = v1::ListContainersRequest { filter: None };
-        let containers = self.context.runtime.list_containers(request).await?.containers;
+        let containers = self.store.runtime.list_containers(request).await?.containers;
         let of_containers = containers.into_iter().flat_map(|container| {
             [container.image_id, container.image_ref, container.image.unwrap_or_default().image]
         });
@@ -165,10 +165,10 @@ impl Collector {
                 break;
             }
             let image = v1::ImageSpec { image: id.clone(), ..v1::ImageSpec::default() };
-            match self.context.images.remove_image(v1::RemoveImageRequest { image: Some(image) }).await {
+            match self.store.images.remove_image(v1::RemoveImageRequest { image: Some(image) }).await {
                 Ok(_) => {
                     tracing::info!(image = id, bytes = size, "removed an unused image");
-                    self.context.metrics.count(Count::ImagesCollected, &[reason]);
+                    self.store.metrics.count(Count::ImagesCollected, &[reason]);
                     freed = freed.saturating_add(*size);
                 }
                 Err(error) => first = first.or(Some(error)),
@@ -181,7 +181,7 @@ impl Collector {
     }
 
     async fn disk(&self) -> Result<Disk, GcError> {
-        let info = self.context.images.image_fs_info(v1::ImageFsInfoRequest {}).await?;
+        let info = self.store.images.image_fs_info(v1::ImageFsInfoRequest {}).await?;
         let mount_point = info.image_filesystems.into_iter().next().and_then(|it| it.fs_id);
         let path = PathBuf::from(mount_point.unwrap_or_default().mountpoint);
         let looked = tokio::task::spawn_blocking(move || nix::sys::statvfs::statvfs(&path));
@@ -197,13 +197,13 @@ impl Collector {
     }
 
     fn event(&self, reason: &str, message: String) {
-        let name = &self.context.config.node_name;
+        let name = &self.store.config.node_name;
         let regarding = ObjectReference {
             kind: Some("Node".into()),
             name: Some(name.clone()),
             uid: Some(name.clone()),
             ..ObjectReference::default()
         };
-        self.context.recorder.event(regarding, EventType::Warning, reason, message);
+        self.store.recorder.event(regarding, EventType::Warning, reason, message);
     }
 }

@@ -60,8 +60,8 @@ impl Keyring {
     /// What the secrets hold; those of other types hold nothing.
     ///
     /// # Errors
-    /// A text: one of them is not what its type says.
-    pub(crate) fn of(secrets: &[std::sync::Arc<Secret>]) -> Result<Self, String> {
+    /// One of them is not what its type says.
+    pub(crate) fn of(secrets: &[std::sync::Arc<Secret>]) -> Result<Self, serde_json::Error> {
         let mut keyring = Self::default();
         for secret in secrets {
             let data = |key: &str| secret.data.as_ref()?.get(key).map(|bytes| bytes.0.as_slice());
@@ -72,9 +72,7 @@ impl Keyring {
                 Some("kubernetes.io/dockercfg") => data(".dockercfg").map(serde_json::from_slice),
                 _ => None,
             };
-            for (location, entry) in
-                read.transpose().map_err(|error| error.to_string())?.into_iter().flatten()
-            {
+            for (location, entry) in read.transpose()?.into_iter().flatten() {
                 keyring.add(&location, entry, secret);
             }
         }

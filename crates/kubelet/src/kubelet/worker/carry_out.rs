@@ -26,15 +26,9 @@ use crate::pod::lifecycle::is_over;
 use crate::pod::next_actions::PodAction;
 use crate::pod::roles::find_container;
 use crate::pod::snapshot::{PodSnapshot, Sandbox};
+use crate::volumes::error::VolumeError;
 use crate::volumes::objects::{PodObjects, Token, renewed_token};
-use crate::volumes::persistent::VolumeError;
 use crate::volumes::{self, TokenKey, VolumeInput, token_keys};
-
-/// Whether `new` is a later revision of the object than `old`.
-pub(super) fn is_newer(new: &Pod, old: &Pod) -> bool {
-    let revision = |pod: &Pod| pod.metadata.resource_version.as_deref().and_then(|v| v.parse::<u64>().ok());
-    revision(new) > revision(old)
-}
 
 impl Worker {
     /// Starts the job that carries `action` out.
@@ -50,8 +44,8 @@ impl Worker {
                     match &result {
                         Ok(_) => context.span(cause, "volumes mounted", &pod, start, ""),
                         Err(error) => {
-                            let message = error.message.clone();
-                            context.event(&pod, None, EventType::Warning, error.reason.as_str(), message);
+                            let reason = error.reason().as_str();
+                            context.event(&pod, None, EventType::Warning, reason, error.to_string());
                         }
                     }
                     Outcome::Volumes(result)
@@ -251,9 +245,8 @@ async fn prepare_volumes(
 ) -> Result<Vec<(TokenKey, Token)>, VolumeError> {
     let mut fetched = Vec::new();
     for key in token_keys(&pod) {
-        let renewed = renewed_token(&context, &pod, &key, tokens.get(&key)).await.map_err(|error| {
-            format!("MountVolume.SetUp failed for volume \"{}\" : {error}", token_volume(&pod))
-        })?;
+        let renewed = renewed_token(&context, &pod, &key, tokens.get(&key)).await;
+        let renewed = renewed.map_err(VolumeError::step("MountVolume.SetUp", &token_volume(&pod)))?;
         if let Some(token) = renewed {
             tokens.insert(key.clone(), token.clone());
             fetched.push((key, token));
@@ -267,8 +260,7 @@ async fn prepare_volumes(
         tokens: tokens.into_iter().map(|(key, token)| (key, token.text)).collect(),
         certificates: objects.certificates(&context, &pod).await,
     };
-    let result = tokio::task::spawn_blocking(move || volumes::prepare(&input)).await;
-    result.map_err(|error| error.to_string())??;
+    tokio::task::spawn_blocking(move || volumes::prepare(&input)).await??;
     Ok(fetched)
 }
 
@@ -359,9 +351,8 @@ async fn try_run_sandbox(
             context.metrics.count(Count::StartedUserPodsErrors, &[]);
         }
     }
-    let answer = answer.map_err(|e| e.to_string())?;
-    let request = v1::PodSandboxStatusRequest { pod_sandbox_id: answer.pod_sandbox_id, verbose: false };
-    let status = context.runtime.pod_sandbox_status(request).await.map_err(|e| e.to_string())?;
+    let request = v1::PodSandboxStatusRequest { pod_sandbox_id: answer?.pod_sandbox_id, verbose: false };
+    let status = context.runtime.pod_sandbox_status(request).await?;
     Ok(sandbox_from_cri(&status.status.unwrap_or_default()))
 }
 

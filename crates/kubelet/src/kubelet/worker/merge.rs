@@ -25,6 +25,12 @@ const LOG_LINES_MAX: usize = 80;
 /// Bytes that are read for that: more than the longest record has.
 const LOG_READ_MAX: u64 = 64 << 10;
 
+/// Whether `new` is a later revision of the object than `old`.
+pub(super) fn is_newer(new: &Pod, old: &Pod) -> bool {
+    let revision = |pod: &Pod| pod.metadata.resource_version.as_deref().and_then(|v| v.parse::<u64>().ok());
+    revision(new) > revision(old)
+}
+
 fn rank(state: &ContainerState) -> u8 {
     match state {
         ContainerState::Created => 0,

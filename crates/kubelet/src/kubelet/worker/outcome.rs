@@ -7,27 +7,27 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::report::Report;
+use super::start::StartError;
 use super::{Worker, merge};
 use crate::config::CRASH_LOOP_MAX;
+use crate::images::pull::PullError;
 use crate::kubelet::step_error::StepError;
 use crate::metrics::Measure;
 use crate::node_resources::dra::DraError;
 use crate::pod::crash_backoff;
+use crate::pod::failure_reason::FailureReason;
 use crate::pod::job::JobKey;
 use crate::pod::roles::find_container;
 use crate::pod::snapshot::{Failure, Sandbox, Step};
 use crate::pod::time::after;
 use crate::volumes::TokenKey;
+use crate::volumes::error::VolumeError;
 use crate::volumes::objects::Token;
-use crate::volumes::persistent::VolumeError;
 
 /// Before the second try of what failed.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// Before further tries of a sandbox or of volumes.
 const RETRY_MAX: Duration = Duration::from_secs(30);
-
-/// A reason for the status and a message.
-pub(crate) type Refusal = (String, String);
 
 /// What a job found.
 pub(crate) enum Outcome {
@@ -40,9 +40,9 @@ pub(crate) enum Outcome {
     Sandbox(Result<Sandbox, StepError>),
     /// The image's name; then its reference.
     /// Last, when it was pulled.
-    Image(String, Result<String, Refusal>, Option<(Timestamp, Timestamp)>),
+    Image(String, Result<String, PullError>, Option<(Timestamp, Timestamp)>),
     /// The container's name; the end of the one before; what the runtime says about it.
-    Started(String, Option<Timestamp>, Result<(v1::ContainerStatus, String), Refusal>),
+    Started(String, Option<Timestamp>, Result<(v1::ContainerStatus, String), StartError>),
     Killed(Option<(v1::ContainerStatus, String)>),
     /// What the runtime says about the container afterwards.
     Resized(Result<Box<v1::ContainerStatus>, StepError>),
@@ -81,7 +81,7 @@ impl Worker {
             }
             Outcome::Sandbox(Err(error)) => {
                 let delay = next_delay(self.snapshot.sandbox_failure.as_ref());
-                let reason = "FailedCreatePodSandBox".to_owned();
+                let reason = FailureReason::FailedCreatePodSandBox;
                 self.snapshot.sandbox_failure =
                     Some(Failure { reason, message: error.to_string(), at: now, delay });
             }
@@ -144,18 +144,18 @@ impl Worker {
         }
         if self.snapshot.is_static() {
             self.take_mirror(Some(pod.into()));
-        } else if super::carry_out::is_newer(&pod, &self.snapshot.pod) {
+        } else if merge::is_newer(&pod, &self.snapshot.pod) {
             self.take_pod(pod.into());
         }
     }
 
-    fn pulled(&mut self, image: String, result: Result<String, (String, String)>, now: Timestamp) {
+    fn pulled(&mut self, image: String, result: Result<String, PullError>, now: Timestamp) {
         let step = match result {
             Ok(reference) => Step::Ready(reference),
-            Err((reason, message)) => {
+            Err(error) => {
                 let before = self.snapshot.images.get(&image).and_then(Step::failure);
                 let delay = before.map_or(crash_backoff::FIRST, |f| (f.delay * 2).min(CRASH_LOOP_MAX));
-                Step::Failed(Failure { reason, message, at: now, delay })
+                Step::Failed(Failure { reason: error.reason(), message: error.to_string(), at: now, delay })
             }
         };
         self.snapshot.images.insert(image, step);
@@ -189,8 +189,7 @@ impl Worker {
                 self.tokens.extend(tokens);
             }
             Err(error) => {
-                let error = error.message;
-                tracing::warn!(pod = self.snapshot.uid(), error, "volumes were not updated");
+                tracing::warn!(pod = self.snapshot.uid(), %error, "volumes were not updated");
                 // What has changed meanwhile may be what was missing.
                 if std::mem::replace(&mut self.is_volume_update_due, true) {
                     return;
@@ -217,7 +216,7 @@ impl Worker {
             Ok(()) => Step::Ready(String::new()),
             Err(error) => {
                 let delay = next_delay(self.snapshot.claims.failure());
-                let (reason, message) = ("FailedPrepareDynamicResources".to_owned(), error.to_string());
+                let (reason, message) = (FailureReason::FailedPrepareDynamicResources, error.to_string());
                 Step::Failed(Failure { reason, message, at: now, delay })
             }
         };
@@ -241,10 +240,10 @@ impl Worker {
             }
             Err(error) => {
                 let delay = next_delay(self.snapshot.volumes.failure());
-                let (reason, message) = (error.reason.as_str().to_owned(), error.message.clone());
-                if error.reason.is_final() {
-                    self.context.metrics.rejected(error.reason.as_str());
-                    self.end(crate::pod::snapshot::rejected(reason.clone(), error.message));
+                let (reason, message) = (error.reason(), error.to_string());
+                if error.is_final() {
+                    self.context.metrics.rejected(reason.as_str());
+                    self.end(crate::pod::snapshot::rejected(reason.as_str().to_owned(), message.clone()));
                 } else if self.is_volume_update_due {
                     // What has changed meanwhile may be what was missing.
                     return Step::Missing;
@@ -258,7 +257,7 @@ impl Worker {
         &mut self,
         name: String,
         ended: Option<Timestamp>,
-        result: Result<(v1::ContainerStatus, String), Refusal>,
+        result: Result<(v1::ContainerStatus, String), StartError>,
         now: Timestamp,
     ) {
         if let Some(ended) = ended {
@@ -273,9 +272,10 @@ impl Worker {
                 self.forget_image(&name);
                 self.note_start();
             }
-            Err((reason, message)) => {
+            Err(error) => {
                 let before = self.snapshot.failures.get(&name);
                 let delay = before.map_or(crash_backoff::FIRST, |f| (f.delay * 2).min(CRASH_LOOP_MAX));
+                let (reason, message) = (error.reason(), error.to_string());
                 self.snapshot.failures.insert(name.clone(), Failure { reason, message, at: now, delay });
                 self.forget_image(&name);
                 self.launch_refresh();

@@ -1,22 +1,23 @@
 //! Creates and starts one container, and runs its `postStart` hook.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use controller::EventType;
-use cri::v1;
+use cri::{CriError, v1};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use super::outcome::Refusal;
 use crate::kubelet::Kubelet;
 use crate::kubelet::step_error::StepError;
 use crate::kubelet::{handlers, userns};
 use crate::pod::container_config::security::needs_image_user;
 use crate::pod::container_config::{ContainerInput, ImageUser, container_config, sandbox_config};
 use crate::pod::env::environment;
-use crate::pod::env::file::FILE_BYTES_MAX;
+use crate::pod::env::file::{FILE_BYTES_MAX, NotRead, TooLarge};
+use crate::pod::failure_reason::FailureReason;
 use crate::pod::files;
 use crate::pod::identity::identity;
 use crate::pod::needed_images::image_mounts;
@@ -47,14 +48,44 @@ impl StartInput {
         self.context.event(&self.pod, Some(&self.spec.name), event_type, reason, message);
     }
 
-    fn refuse(&self, reason: &str, message: String) -> Refusal {
-        self.event(EventType::Warning, "Failed", format!("Error: {message}"));
-        (reason.to_owned(), message)
+    /// Tells of the error.
+    fn failed(&self, error: StartError) -> StartError {
+        self.event(EventType::Warning, "Failed", format!("Error: {error}"));
+        error
+    }
+}
+
+/// Why a container does not run; its text is for the status.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// What it is made of is not there, or it must not run like that.
+    #[error(transparent)]
+    Config(StepError),
+    /// The runtime has not made it.
+    #[error(transparent)]
+    Create(CriError),
+    /// The runtime has not started it, or has forgotten it.
+    #[error(transparent)]
+    Run(CriError),
+    /// It was started, and its hook failed.
+    #[error("{0}")]
+    PostStart(String),
+}
+
+impl StartError {
+    /// The reason in the container's status.
+    pub(super) fn reason(&self) -> FailureReason {
+        match self {
+            Self::Config(_) => FailureReason::CreateContainerConfigError,
+            Self::Create(_) => FailureReason::CreateContainerError,
+            Self::Run(_) => FailureReason::RunContainerError,
+            Self::PostStart(_) => FailureReason::PostStartHookError,
+        }
     }
 }
 
 /// The runtime's report of the started container and its sandbox.
-pub(super) async fn start(input: StartInput) -> Result<(v1::ContainerStatus, String), Refusal> {
+pub(super) async fn start(input: StartInput) -> Result<(v1::ContainerStatus, String), StartError> {
     let start = input.context.clock.now();
     let (context, runtime, kind) = (&input.context, input.context.runtime.clone(), kind_of(&input));
     let request = match input.made {
@@ -68,20 +99,22 @@ pub(super) async fn start(input: StartInput) -> Result<(v1::ContainerStatus, Str
     };
     let request = v1::StartContainerRequest { container_id: id.clone() };
     let started = context.operation("start_container", runtime.start_container(request)).await;
-    context.metrics.container_started(kind, started.as_ref().map(|_| ()).map_err(|_| "RunContainerError"));
+    let started = started.map(drop).map_err(StartError::Run);
+    context
+        .metrics
+        .container_started(kind, started.as_ref().map(drop).map_err(|error| error.reason().as_str()));
     drop(permit);
-    started.map_err(|e| input.refuse("RunContainerError", e.to_string()))?;
+    started.map_err(|error| input.failed(error))?;
     input.event(EventType::Normal, "Started", format!("Started container {}", input.spec.name));
     input.context.span(input.cause, "container started", &input.pod, start, &input.spec.name);
     post_start(&input, &id).await?;
     let request = v1::ContainerStatusRequest { container_id: id, verbose: false };
-    let status = runtime.container_status(request).await;
-    let status = status.map_err(|e| ("RunContainerError".to_owned(), e.to_string()))?;
+    let status = runtime.container_status(request).await.map_err(StartError::Run)?;
     Ok((status.status.unwrap_or_default(), input.sandbox.id))
 }
 
-async fn create_request(input: &StartInput) -> Result<v1::CreateContainerRequest, Refusal> {
-    let refused = |error: StepError| input.refuse("CreateContainerConfigError", error.to_string());
+async fn create_request(input: &StartInput) -> Result<v1::CreateContainerRequest, StartError> {
+    let refused = |error: StepError| input.failed(StartError::Config(error));
     let mut config = config(input).await.map_err(refused)?;
     let resolv_conf = tokio::fs::read_to_string(&input.context.config.resolv_conf).await.unwrap_or_default();
     let mut sandbox = sandbox_config(&input.context.config, &input.pod, input.sandbox.attempt, &resolv_conf);
@@ -100,16 +133,17 @@ async fn create(
     input: &StartInput,
     request: v1::CreateContainerRequest,
     kind: &'static str,
-) -> Result<String, Refusal> {
+) -> Result<String, StartError> {
     let context = &input.context;
     let created = context.operation("create_container", context.runtime.create_container(request)).await;
     let mounted = created.as_ref().map(|_| ());
     context.metrics.image_volumes(image_mounts(&input.pod, &input.spec), mounted);
-    if let Err(error) = &created {
-        context.metrics.container_started(kind, Err("CreateContainerError"));
+    let created = created.map_err(StartError::Create).map_err(|error| {
+        context.metrics.container_started(kind, Err(error.reason().as_str()));
         tracing::debug!(%error, "a container was not created");
-    }
-    let id = created.map_err(|e| input.refuse("CreateContainerError", e.to_string()))?.container_id;
+        input.failed(error)
+    });
+    let id = created?.container_id;
     input.event(EventType::Normal, "Created", format!("Created container: {}", input.spec.name));
     Ok(id)
 }
@@ -127,7 +161,7 @@ fn kind_of(input: &StartInput) -> &'static str {
     }
 }
 
-async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
+async fn post_start(input: &StartInput, id: &str) -> Result<(), StartError> {
     let hook = input.spec.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
     let Some(hook) = hook else { return Ok(()) };
     let ips = match input.pod.spec.as_ref().and_then(|spec| spec.host_network) {
@@ -145,7 +179,7 @@ async fn post_start(input: &StartInput, id: &str) -> Result<(), Refusal> {
     if let Err(error) = handlers::kill_container(&input.context, &input.pod, kill).await {
         tracing::debug!(%error, pod = input.pod.metadata.uid, "a container whose hook failed was not stopped");
     }
-    Err(("PostStartHookError".into(), error))
+    Err(StartError::PostStart(error))
 }
 
 /// As the Pod's status has them, if it is not on the host's network.
@@ -245,7 +279,7 @@ fn env_files(
     pod_dir: &Path,
     pod: &Pod,
     spec: &Container,
-) -> BTreeMap<(String, String), Result<String, String>> {
+) -> BTreeMap<(String, String), Result<String, Arc<NotRead>>> {
     let references =
         spec.env.iter().flatten().filter_map(|env| env.value_from.as_ref()?.file_key_ref.as_ref());
     let mut files = BTreeMap::new();
@@ -255,23 +289,19 @@ fn env_files(
         let Some(root) = volumes.next().and_then(|volume| volumes::volume_path(pod_dir, volume)) else {
             continue;
         };
-        // Containers write there: no link may lead out of the volume.
-        let read = sys::descriptors::open_in_root(&root, Path::new(&reference.path));
-        let read = read.map_err(|error| error.to_string()).and_then(|file| {
-            let mut text = String::new();
-            let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-            match read {
-                Ok(length) if length as u64 > FILE_BYTES_MAX => {
-                    Err(format!("larger than {FILE_BYTES_MAX} bytes"))
-                }
-                Ok(_) => Ok(text),
-                Err(error) => Err(error.to_string()),
-            }
-        });
-        let why = |error| format!("failed to open environment variable file {:?}: {error}", reference.path);
-        files.insert((reference.volume_name.clone(), reference.path.clone()), read.map_err(why));
+        let read = env_file(&root, Path::new(&reference.path));
+        let read = read.map_err(|source| Arc::new(NotRead { path: reference.path.clone(), source }));
+        files.insert((reference.volume_name.clone(), reference.path.clone()), read);
     }
     files
+}
+
+/// Containers write there: no link may lead out of the volume.
+fn env_file(root: &Path, path: &Path) -> Result<String, Box<dyn Error + Send + Sync>> {
+    let mut text = String::new();
+    let file = sys::descriptors::open_in_root(root, path)?;
+    let length = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if length as u64 > FILE_BYTES_MAX { Err(TooLarge.into()) } else { Ok(text) }
 }
 
 async fn image_user(context: &Kubelet, image: String) -> Option<ImageUser> {
@@ -292,7 +322,7 @@ fn make_mounts(
     env: &[(String, String)],
     ips: &[String],
     (attempt, can_be_recursive): (u32, bool),
-) -> Result<Vec<v1::Mount>, String> {
+) -> Result<Vec<v1::Mount>, StepError> {
     let empty = PodSpec::default();
     let pod_spec = pod.spec.as_ref().unwrap_or(&empty);
     let (name, namespace, uid) = identity(pod);
@@ -305,6 +335,8 @@ fn make_mounts(
     };
     let pod_dir = context.config.pod_dir(&uid);
     let log_dir = context.config.log_dir(&namespace, &name, &uid).join(&spec.name);
-    std::fs::create_dir_all(&log_dir).map_err(|e| format!("mkdir {}: {e}", log_dir.display()))?;
-    mounts::make(&MountInput { pod, pod_dir: &pod_dir, env, hosts: &hosts, attempt, can_be_recursive }, spec)
+    let path = || log_dir.display().to_string();
+    std::fs::create_dir_all(&log_dir).map_err(|source| StepError::LogDirectory { path: path(), source })?;
+    let input = MountInput { pod, pod_dir: &pod_dir, env, hosts: &hosts, attempt, can_be_recursive };
+    Ok(mounts::make(&input, spec)?)
 }

@@ -6,10 +6,11 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, Volume};
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::metrics::{KubeletMetrics, Measure};
 use crate::pod::snapshot::PodSnapshot;
+use crate::volumes::{Content, content};
 
 /// What is known of a start that is not over.
 #[derive(Default)]
@@ -79,14 +80,8 @@ fn initializing(snapshot: &PodSnapshot) -> Option<Span> {
 
 /// Whether it has a volume of something that is not made of the API's objects, or empty.
 fn is_stateful(pod: &Pod) -> bool {
-    let is_plain = |volume: &Volume| {
-        volume.secret.is_some()
-            || volume.config_map.is_some()
-            || volume.downward_api.is_some()
-            || volume.empty_dir.is_some()
-            || volume.projected.is_some()
-    };
-    !pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()).all(is_plain)
+    let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.any(|volume| content(volume) == Content::Foreign)
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use crate::node_resources::NodeResources;
 const SOCKET: &str = "kubelet.sock";
 
 /// Answers until the group of tasks stops. A new socket at every start tells plugins to register again.
-pub(super) async fn serve(context: &Arc<NodeResources>) {
-    let path = context.devices.folder.join(SOCKET);
+pub(super) async fn serve(resources: &Arc<NodeResources>) {
+    let path = resources.devices.folder.join(SOCKET);
     let listener = match grpc::bind(&path) {
         Ok(listener) => listener,
         Err(error) => {
@@ -22,8 +22,8 @@ pub(super) async fn serve(context: &Arc<NodeResources>) {
             return;
         }
     };
-    let router = Arc::new(Registration(context.clone()));
-    grpc::serve(listener, "device plugins", router, context.tasks.clone()).await;
+    let router = Arc::new(Registration(resources.clone()));
+    grpc::serve(listener, "device plugins", router, resources.tasks.clone()).await;
 }
 
 struct Registration(Arc<NodeResources>);

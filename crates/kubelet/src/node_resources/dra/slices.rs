@@ -17,13 +17,13 @@ const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// Deletes the slices of this node's devices, of one driver or of all, as soon as the API server takes it.
-pub(super) async fn wipe(context: &NodeResources, driver: Option<&str>) {
-    let node = &context.config.node_name;
+pub(super) async fn wipe(resources: &NodeResources, driver: Option<&str>) {
+    let node = &resources.config.node_name;
     let selector = match driver {
         Some(driver) => format!("spec.driver={driver},spec.nodeName={node}"),
         None => format!("spec.nodeName={node}"),
     };
-    let api: Api<ResourceSlice> = Api::all(context.client.clone());
+    let api: Api<ResourceSlice> = Api::all(resources.client.clone());
     let which = ListParams::default().fields(&selector);
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.1);
     loop {
@@ -32,8 +32,8 @@ pub(super) async fn wipe(context: &NodeResources, driver: Option<&str>) {
             Err(kube::Error::Api(status)) if status.code == 404 => return,
             Err(error) => tracing::debug!(%error, selector, "slices of devices were not deleted yet"),
         }
-        tokio::time::sleep(backoff.next(&context.random)).await;
-        if driver.is_some_and(|driver| context.dra.driver(driver).is_ok()) {
+        tokio::time::sleep(backoff.next(&resources.random)).await;
+        if driver.is_some_and(|driver| resources.dra.driver(driver).is_ok()) {
             return;
         }
     }

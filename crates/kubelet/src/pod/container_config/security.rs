@@ -184,26 +184,48 @@ fn run_as(pod: &PodSpec, spec: &Container) -> (bool, Option<i64>) {
     (non_root == Some(true), user)
 }
 
+/// A container would run as root, or might, and must not; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+#[error("{why} (pod: \"{pod}\", container: {container})")]
+pub struct RunsAsRoot {
+    why: Root,
+    /// Name, namespace and uid.
+    pod: String,
+    container: String,
+}
+
+/// By whose will.
+#[derive(Debug, thiserror::Error)]
+enum Root {
+    #[error("container's runAsUser breaks non-root policy")]
+    Spec,
+    #[error("container has runAsNonRoot and image will run as root")]
+    Image,
+    #[error(
+        "container has runAsNonRoot and image has non-numeric user ({0}), cannot verify user is non-root"
+    )]
+    Unknown(String),
+}
+
 /// Refuses root where the spec does.
 pub(super) fn verify_non_root(
     pod: &Pod,
     pod_spec: &PodSpec,
     spec: &Container,
     image_user: Option<&ImageUser>,
-) -> Result<(), String> {
+) -> Result<(), RunsAsRoot> {
     let (non_root, user) = run_as(pod_spec, spec);
     if !non_root {
         return Ok(());
     }
+    let why = match (user, image_user) {
+        (Some(0), _) => Root::Spec,
+        (Some(_), _) => return Ok(()),
+        (None, Some(ImageUser::Name(name))) => Root::Unknown(name.clone()),
+        (None, Some(ImageUser::Uid(uid))) if *uid != 0 => return Ok(()),
+        (None, _) => Root::Image,
+    };
     let (name, namespace, uid) = crate::pod::identity::identity(pod);
-    let place = format!("(pod: \"{name}_{namespace}({uid})\", container: {})", spec.name);
-    match (user, image_user) {
-        (Some(0), _) => Err(format!("container's runAsUser breaks non-root policy {place}")),
-        (Some(_), _) => Ok(()),
-        (None, Some(ImageUser::Name(name))) => Err(format!(
-            "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root {place}"
-        )),
-        (None, Some(ImageUser::Uid(uid))) if *uid != 0 => Ok(()),
-        (None, _) => Err(format!("container has runAsNonRoot and image will run as root {place}")),
-    }
+    let pod = format!("{name}_{namespace}({uid})");
+    Err(RunsAsRoot { why, pod, container: spec.name.clone() })
 }

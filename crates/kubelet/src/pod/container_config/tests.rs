@@ -7,7 +7,7 @@ fn pod(spec: &str) -> Pod {
     .unwrap()
 }
 
-fn container(spec: &str, input: ContainerInput) -> Result<v1::ContainerConfig, String> {
+fn container(spec: &str, input: ContainerInput) -> Result<v1::ContainerConfig, RunsAsRoot> {
     let pod = pod(spec);
     let first = pod.spec.clone().unwrap().containers[0].clone();
     container_config(&Config::default(), &pod, &first, input)

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::EnvSources;
+use super::{EnvError, EnvSources};
 use crate::pod::quantity;
 
 /// The value at `path`, for `fieldRef`.
 ///
 /// # Errors
 /// The path is none that can be read.
-pub(crate) fn pod_field(sources: &EnvSources, path: &str) -> Result<String, String> {
+pub(crate) fn pod_field(sources: &EnvSources, path: &str) -> Result<String, EnvError> {
     let metadata = &sources.pod.metadata;
     let spec = sources.pod.spec.as_ref();
     let entry = |map: Option<&BTreeMap<String, String>>, key: &str| {
@@ -36,7 +36,7 @@ pub(crate) fn pod_field(sources: &EnvSources, path: &str) -> Result<String, Stri
         "status.hostIPs" => sources.host_ips.join(","),
         "status.podIP" => sources.pod_ips.first().cloned().unwrap_or_default(),
         "status.podIPs" => sources.pod_ips.join(","),
-        _ => return Err(format!("unsupported fieldPath: {path}")),
+        _ => return Err(EnvError::FieldPath(path.to_owned())),
     })
 }
 
@@ -60,15 +60,15 @@ pub(crate) fn resource_field(
     sources: &EnvSources,
     default_container: &str,
     selector: &ResourceFieldSelector,
-) -> Result<String, String> {
+) -> Result<String, EnvError> {
     let name = selector.container_name.as_deref().filter(|n| !n.is_empty()).unwrap_or(default_container);
     let spec = sources.pod.spec.as_ref();
     let mut containers =
         spec.into_iter().flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
     let container =
-        containers.find(|c| c.name == name).ok_or_else(|| format!("container {name} not found"))?;
+        containers.find(|c| c.name == name).ok_or_else(|| EnvError::NoContainer(name.to_owned()))?;
     let divisor = selector.divisor.as_ref().map_or(0, quantity::milli);
-    let unsupported = || format!("unsupported container resource : {}", selector.resource);
+    let unsupported = || EnvError::Resource(selector.resource.clone());
     let (side, resource) = selector.resource.split_once('.').ok_or_else(unsupported)?;
     let has_default = matches!(resource, "cpu" | "memory" | "ephemeral-storage");
     if !has_default && !resource.starts_with("hugepages-") {

@@ -3,6 +3,9 @@
 //! A value is in single quotes, may span lines and is taken as it is; a key without a value is as good as none, as for
 //! upstream. Source: KEP-3721, `EnvVarSource.fileKeyRef`.
 
+use std::error::Error;
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::FileKeySelector;
 
 /// Bytes of a file that are read.
@@ -12,37 +15,90 @@ const VALUE_BYTES_MAX: usize = 32 << 10;
 /// Characters of a key.
 const KEY_MAX: usize = 128;
 
+/// A file gives no value.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvFileError {
+    /// Nobody can have set it.
+    #[error("environment variable key {0:?} exceeds maximum length of {KEY_MAX} characters")]
+    KeyTooLong(String),
+    /// The Pod has none of that name.
+    #[error("cannot find the volume {0:?} referenced by FileKeyRef")]
+    NoVolume(String),
+    /// It is not there, or cannot be read.
+    #[error("couldn't parse env file: {0}")]
+    NotRead(#[source] Arc<NotRead>),
+    /// It is no env file.
+    #[error("couldn't parse env file: {path}: {source}")]
+    Format {
+        /// In its volume.
+        path: String,
+        /// Which line.
+        source: FormatError,
+    },
+    /// Of this key.
+    #[error("environment variable value for key {0:?} exceeds maximum length of {VALUE_BYTES_MAX} bytes")]
+    ValueTooLong(String),
+    /// No line names it.
+    #[error("environment variable key {key:?} not found in file {path:?}")]
+    NoKey {
+        /// What is looked for.
+        key: String,
+        /// In its volume.
+        path: String,
+    },
+}
+
+/// A file is not there, or cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to open environment variable file {path:?}: {source}")]
+pub struct NotRead {
+    /// In its volume.
+    pub path: String,
+    /// The disk's error, or [`TooLarge`].
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+/// Nobody reads files of that size.
+#[derive(Debug, thiserror::Error)]
+#[error("larger than {FILE_BYTES_MAX} bytes")]
+pub(crate) struct TooLarge;
+
+/// A line is no assignment in single quotes; lines count from 1.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// What is wrong with it.
+    #[error("invalid environment variable format at line {0}: {1}")]
+    Line(usize, &'static str),
+    /// The value that begins there has no end.
+    #[error("invalid environment variable format starting at line {0}: unclosed single quote")]
+    Unclosed(usize),
+}
+
 /// The value that `reference` names in `file`, which could be read or not; `None` if it may be missing and is.
 ///
 /// # Errors
-/// For the status.
+/// There is no such value, or it is too long.
 pub(super) fn value(
     reference: &FileKeySelector,
-    file: Option<&Result<String, String>>,
-) -> Result<Option<String>, String> {
+    file: Option<&Result<String, Arc<NotRead>>>,
+) -> Result<Option<String>, EnvFileError> {
     let FileKeySelector { key, path, volume_name, .. } = reference;
     let is_optional = reference.optional == Some(true);
     if key.chars().count() > KEY_MAX {
-        return Err(format!(
-            "environment variable key {key:?} exceeds maximum length of {KEY_MAX} characters"
-        ));
+        return Err(EnvFileError::KeyTooLong(key.clone()));
     }
     let text = match file {
-        None => {
-            return Err(format!("cannot find the volume {volume_name:?} referenced by FileKeyRef"));
-        }
+        None => return Err(EnvFileError::NoVolume(volume_name.clone())),
         Some(Err(_)) if is_optional => return Ok(None),
-        Some(Err(error)) => return Err(format!("couldn't parse env file: {error}")),
+        Some(Err(error)) => return Err(EnvFileError::NotRead(error.clone())),
         Some(Ok(text)) => text,
     };
-    let found = find(text, key).map_err(|error| format!("couldn't parse env file: {path}: {error}"))?;
+    let found = find(text, key).map_err(|source| EnvFileError::Format { path: path.clone(), source })?;
     match found {
-        value if value.len() > VALUE_BYTES_MAX => Err(format!(
-            "environment variable value for key {key:?} exceeds maximum length of {VALUE_BYTES_MAX} bytes"
-        )),
+        value if value.len() > VALUE_BYTES_MAX => Err(EnvFileError::ValueTooLong(key.clone())),
         value if !value.is_empty() => Ok(Some(value)),
         _ if is_optional => Ok(None),
-        _ => Err(format!("environment variable key {key:?} not found in file {path:?}")),
+        _ => Err(EnvFileError::NoKey { key: key.clone(), path: path.clone() }),
     }
 }
 
@@ -50,10 +106,9 @@ pub(super) fn value(
 ///
 /// A subset of what a POSIX shell takes: nothing stands between a name, its `=` and its value, a comment may follow a
 /// value, and a name with a blank after its `=` has an empty value. Source: `pkg/kubelet/util/env` of upstream.
-fn find(text: &str, key: &str) -> Result<String, String> {
+fn find(text: &str, key: &str) -> Result<String, FormatError> {
     let lines = text.lines().collect::<Vec<_>>();
-    let wrong =
-        |at: usize, why: &str| format!("invalid environment variable format at line {}: {why}", at + 1);
+    let wrong = |at: usize, why: &'static str| FormatError::Line(at + 1, why);
     let mut at = 0;
     while let Some(line) = lines.get(at) {
         let first = at;
@@ -76,10 +131,7 @@ fn find(text: &str, key: &str) -> Result<String, String> {
             let opened = opened.ok_or_else(|| wrong(first, "value must be enclosed in single quotes"))?;
             let (value, used) =
                 quoted(opened, lines.get(at..).unwrap_or_default()).map_err(|open| match open {
-                    Open::Never => format!(
-                        "invalid environment variable format starting at line {}: unclosed single quote",
-                        first + 1
-                    ),
+                    Open::Never => FormatError::Unclosed(first + 1),
                     Open::Trailing(used) => wrong(first + used, "unexpected content after closing quote"),
                 })?;
             at += used;
@@ -124,7 +176,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, key: &str, expect: Result<&str, &str>) {
-        let found = find(text, key);
+        let found = find(text, key).map_err(|error| error.to_string());
         assert_eq!(found.as_deref().map_err(String::as_str), expect, "{key} of {text:?}");
     }
 
@@ -167,18 +219,22 @@ mod tests {
             volume_name: "v".into(),
             optional,
         };
-        let file = Ok("A='1'\nEMPTY=''".to_owned());
-        let gone = Err("it is gone".to_owned());
-        assert_eq!(value(&reference("A", None), Some(&file)), Ok(Some("1".into())));
-        assert_eq!(value(&reference("B", Some(true)), Some(&file)), Ok(None));
-        assert_eq!(value(&reference("B", Some(true)), Some(&gone)), Ok(None));
+        let file = || Ok("A='1'\nEMPTY=''".to_owned());
+        let gone = || Err(Arc::new(NotRead { path: "env".into(), source: "it is gone".into() }));
+        let value = |reference: &FileKeySelector, file: Option<Result<String, Arc<NotRead>>>| {
+            value(reference, file.as_ref()).map_err(|error| error.to_string())
+        };
+        assert_eq!(value(&reference("A", None), Some(file())), Ok(Some("1".into())));
+        assert_eq!(value(&reference("B", Some(true)), Some(file())), Ok(None));
+        assert_eq!(value(&reference("B", Some(true)), Some(gone())), Ok(None));
         for missing in ["B", "EMPTY"] {
             let error = format!("environment variable key {missing:?} not found in file \"env\"");
-            assert_eq!(value(&reference(missing, None), Some(&file)), Err(error));
+            assert_eq!(value(&reference(missing, None), Some(file())), Err(error));
         }
         assert_eq!(
-            value(&reference("A", None), Some(&gone)),
-            Err("couldn't parse env file: it is gone".into())
+            value(&reference("A", None), Some(gone())),
+            Err("couldn't parse env file: failed to open environment variable file \"env\": it is gone"
+                .into())
         );
         assert!(value(&reference("A", None), None).is_err());
     }

@@ -20,7 +20,7 @@ fn sources() -> EnvSources {
 
 fn check(container: &str, expect: Result<&[(&str, &str)], &str>) {
     let container: Container = yaml(container);
-    let result = environment(&container, &sources());
+    let result = environment(&container, &sources()).map_err(|error| error.to_string());
     let without_services = result
         .map(|all| all.into_iter().filter(|(name, _)| !name.starts_with("KUBERNETES_")).collect::<Vec<_>>());
     let expect = expect
@@ -73,7 +73,7 @@ fn resources_without_a_limit_have_the_pods_or_the_nodes() {
         ("cpu", "0", Err("unsupported container resource : cpu")),
     ] {
         let selector = yaml(&format!("{{resource: {resource}, divisor: '{divisor}'}}"));
-        let found = fields::resource_field(&sources, "c", &selector);
+        let found = fields::resource_field(&sources, "c", &selector).map_err(|error| error.to_string());
         assert_eq!(found, expect.map(str::to_owned).map_err(str::to_owned), "{resource}");
     }
 }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
+use crate::pod::failure_reason::FailureReason;
 use crate::pod::snapshot::{Exit, ProbeResults, Sandbox};
 
 /// A container in words: `name attempt state`, where the state is `created`, `running` or an exit code.
@@ -184,7 +185,7 @@ fn who_fails_its_probe_is_told_whether_it_comes_back() {
 fn images_that_fail_are_tried_again_later() {
     let mut missing = snapshot(ONE, &[]);
     let failure = Failure {
-        reason: "ErrImagePull".into(),
+        reason: FailureReason::ErrImagePull,
         message: "no".into(),
         at: at(99),
         delay: Duration::from_secs(10),

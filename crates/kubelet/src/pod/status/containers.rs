@@ -247,15 +247,16 @@ fn restart_waiting(
 /// What keeps a container from being created: its image, or the last failure.
 fn blocked(snapshot: &PodSnapshot, spec: &ContainerSpec, now: Timestamp) -> Option<ContainerState> {
     if let Some(failure) = snapshot.failures.get(&spec.name) {
-        return Some(make_waiting(&failure.reason, Some(failure.message.clone())));
+        return Some(make_waiting(failure.reason.as_str(), Some(failure.message.clone())));
     }
     let needed = crate::pod::needed_images::needed_by(snapshot.spec(), spec);
     let failed = |(image, _): (String, String)| Some((snapshot.images.get(&image)?.failure()?, image));
     let (failure, image) = needed.into_iter().find_map(failed)?;
-    if !crate::pod::needed_images::is_pull_failure(&failure.reason) || now < pull_error_shown_until(failure) {
-        return Some(make_waiting(&failure.reason, Some(failure.message.clone())));
+    if !failure.reason.is_pull_failure() || now < pull_error_shown_until(failure) {
+        return Some(make_waiting(failure.reason.as_str(), Some(failure.message.clone())));
     }
-    let message = format!("Back-off pulling image \"{image}\": {}: {}", failure.reason, failure.message);
+    let reason = failure.reason.as_str();
+    let message = format!("Back-off pulling image \"{image}\": {reason}: {}", failure.message);
     Some(make_waiting("ImagePullBackOff", Some(message)))
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::pod::crash_backoff::CrashBackoff;
+use crate::pod::failure_reason::FailureReason;
 use crate::pod::snapshot::{Container, ContainerState, Exit, ProbeResults, Sandbox, Step};
 
 fn at(second: i64) -> Timestamp {
@@ -142,7 +143,7 @@ fn a_missing_image_is_shown_first_as_failed_then_as_waiting() {
     let mut snapshot = snapshot(POD);
     for (age, reason) in [(0, "ErrImagePull"), (5, "ImagePullBackOff")] {
         let failure = Failure {
-            reason: "ErrImagePull".into(),
+            reason: FailureReason::ErrImagePull,
             message: "no".into(),
             at: at(100),
             delay: Duration::from_secs(10),

@@ -115,9 +115,10 @@ async fn carry(channel: Channel, mut pieces: mpsc::Receiver<Bytes>, port: u16, t
     let Channel { framing, data, messages } = channel;
     let connection = match target.dial(port).await {
         Ok(connection) => connection,
-        Err(text) => {
+        Err(error) => {
+            let text = framing.message(data + 1, error.to_string().as_bytes());
             // An error says that the client has left.
-            return messages.send(framing.message(data + 1, text.as_bytes())).await.unwrap_or(());
+            return messages.send(text).await.unwrap_or(());
         }
     };
     let Connection { mut reader, mut writer, .. } = connection;

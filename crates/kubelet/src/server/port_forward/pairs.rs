@@ -87,7 +87,7 @@ async fn request(first: Stream, second: oneshot::Receiver<Stream>, target: &Targ
 async fn carry(data: Stream, error: StreamWriter, port: u16, target: &Target) -> Result<(), StreamReset> {
     let Stream { reader, writer, .. } = data;
     match target.dial(port).await {
-        Err(text) => error.send(Bytes::from(text)).await?,
+        Err(refused) => error.send(Bytes::from(refused.to_string())).await?,
         Ok(connection) => {
             let Connection { reader: from_pod, writer: to_pod, exit } = connection;
             tokio::select! {

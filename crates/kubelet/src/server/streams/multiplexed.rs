@@ -6,7 +6,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cri::Streams;
+use cri::{CriResult, Streams};
 use serde_json::Value;
 use spdy::{Stream, StreamReader, StreamWriter};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -26,7 +26,7 @@ pub(super) async fn converse(
     mut streams: mpsc::Receiver<Stream>,
     protocol: &'static str,
     wishes: Wishes,
-    start: impl Future<Output = Result<Streams, String>>,
+    start: impl Future<Output = CriResult<Streams>>,
     ending: Ending,
 ) {
     let opened = tokio::time::timeout(CREATION_TIMEOUT, opened(&mut streams, protocol, wishes)).await;
@@ -35,7 +35,7 @@ pub(super) async fn converse(
         return;
     };
     let result = match start.await {
-        Err(message) => ending::internal_error(&message),
+        Err(error) => ending::internal_error(&error.to_string()),
         Ok(Streams { stdin, stdout, stderr, resize, exit }) => {
             let mut take = |name: &str| opened.remove(name);
             let (input, sizes) = (take("stdin").map(|s| s.reader), take("resize").map(|s| s.reader));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cri::Streams;
+use cri::{CriResult, Streams};
 use futures::{Sink, SinkExt, Stream, StreamExt};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -86,12 +86,12 @@ pub(super) async fn converse(
     io: impl AsyncRead + AsyncWrite + Unpin,
     framing: Framing,
     wishes: Wishes,
-    start: impl Future<Output = Result<Streams, String>>,
+    start: impl Future<Output = CriResult<Streams>>,
     ending: Ending,
 ) -> Result<(), Error> {
     let (mut sink, mut source) = WebSocketStream::from_raw_socket(io, Role::Server, None).await.split();
     let result = match start.await {
-        Err(message) => ending::internal_error(&message),
+        Err(error) => ending::internal_error(&error.to_string()),
         Ok(streams) => {
             // An empty message says that all is connected.
             let first = if wishes.stdout {

@@ -20,6 +20,20 @@ const ED25519_PUBLIC: &[u8] = b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00
 const P256_PUBLIC: &[u8] =
     b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00";
 
+/// There is no key.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeyError {
+    #[error("unknown key type {0:?}")]
+    UnknownType(String),
+    /// Most likely there is no randomness.
+    #[error("{0}")]
+    Unspecified(ring::error::Unspecified),
+    #[error("{0}")]
+    Rejected(ring::error::KeyRejected),
+    #[error(transparent)]
+    NotMade(Box<dyn std::error::Error + Send + Sync>),
+}
+
 /// A new key.
 pub(super) struct Made {
     /// PEM.
@@ -32,8 +46,8 @@ pub(super) struct Made {
 /// Makes a key and signs `message` with it. Blocking: an RSA key takes a second.
 ///
 /// # Errors
-/// A text: there is no such type, or no randomness.
-pub(super) fn make(kind: &str, message: &[u8]) -> Result<Made, String> {
+/// There is no such type, or no randomness.
+pub(super) fn make(kind: &str, message: &[u8]) -> Result<Made, KeyError> {
     match kind {
         "ED25519" => ed25519(message),
         "ECDSAP256" => p256(message),
@@ -41,18 +55,18 @@ pub(super) fn make(kind: &str, message: &[u8]) -> Result<Made, String> {
         "ECDSAP521" => p521(message),
         "RSA3072" => rsa(3072, message),
         "RSA4096" => rsa(4096, message),
-        other => Err(format!("unknown key type {other:?}")),
+        other => Err(KeyError::UnknownType(other.to_owned())),
     }
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
+fn failed(error: impl std::error::Error + Send + Sync + 'static) -> KeyError {
+    KeyError::NotMade(Box::new(error))
 }
 
-fn ed25519(message: &[u8]) -> Result<Made, String> {
+fn ed25519(message: &[u8]) -> Result<Made, KeyError> {
     let mut seed = [0; 32];
-    SystemRandom::new().fill(&mut seed).map_err(text)?;
-    let key = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(text)?;
+    SystemRandom::new().fill(&mut seed).map_err(KeyError::Unspecified)?;
+    let key = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(KeyError::Rejected)?;
     Ok(Made {
         private_pem: key_pem(&[ED25519_PRIVATE, &seed].concat()),
         public: [ED25519_PUBLIC, key.public_key().as_ref()].concat(),
@@ -60,30 +74,31 @@ fn ed25519(message: &[u8]) -> Result<Made, String> {
     })
 }
 
-fn p256(message: &[u8]) -> Result<Made, String> {
+fn p256(message: &[u8]) -> Result<Made, KeyError> {
     let random = SystemRandom::new();
-    let private = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).map_err(text)?;
+    let private = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random);
+    let private = private.map_err(KeyError::Unspecified)?;
     let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, private.as_ref(), &random);
-    let key = key.map_err(text)?;
+    let key = key.map_err(KeyError::Rejected)?;
     Ok(Made {
         private_pem: key_pem(private.as_ref()),
         public: [P256_PUBLIC, key.public_key().as_ref()].concat(),
-        proof: key.sign(&random, message).map_err(text)?.as_ref().to_vec(),
+        proof: key.sign(&random, message).map_err(KeyError::Unspecified)?.as_ref().to_vec(),
     })
 }
 
 /// A key of a curve whose SHA-256 signatures ring does not make.
 macro_rules! curve {
     ($curve:ident) => {
-        fn $curve(message: &[u8]) -> Result<Made, String> {
+        fn $curve(message: &[u8]) -> Result<Made, KeyError> {
             use ::$curve::ecdsa::signature::hazmat::PrehashSigner;
             use ::$curve::ecdsa::{DerSignature, SigningKey};
-            let secret = ::$curve::SecretKey::try_generate_from_rng(&mut SysRng).map_err(text)?;
+            let secret = ::$curve::SecretKey::try_generate_from_rng(&mut SysRng).map_err(failed)?;
             let proof: DerSignature =
-                SigningKey::from(&secret).sign_prehash(digest(&SHA256, message).as_ref()).map_err(text)?;
+                SigningKey::from(&secret).sign_prehash(digest(&SHA256, message).as_ref()).map_err(failed)?;
             Ok(Made {
-                private_pem: key_pem(secret.to_pkcs8_der().map_err(text)?.as_bytes()),
-                public: secret.public_key().to_public_key_der().map_err(text)?.into_vec(),
+                private_pem: key_pem(secret.to_pkcs8_der().map_err(failed)?.as_bytes()),
+                public: secret.public_key().to_public_key_der().map_err(failed)?.into_vec(),
                 proof: proof.as_bytes().to_vec(),
             })
         }
@@ -92,15 +107,15 @@ macro_rules! curve {
 curve!(p384);
 curve!(p521);
 
-fn rsa(bits: usize, message: &[u8]) -> Result<Made, String> {
+fn rsa(bits: usize, message: &[u8]) -> Result<Made, KeyError> {
     let mut random = UnwrapErr(SysRng);
-    let key = rsa::RsaPrivateKey::new(&mut random, bits).map_err(text)?;
+    let key = rsa::RsaPrivateKey::new(&mut random, bits).map_err(failed)?;
     let scheme = rsa::Pss::<rsa::sha2::Sha256>::new();
     let proof = key.sign_with_rng(&mut random, scheme, digest(&SHA256, message).as_ref());
     Ok(Made {
-        private_pem: key_pem(key.to_pkcs8_der().map_err(text)?.as_bytes()),
-        public: key.to_public_key().to_public_key_der().map_err(text)?.into_vec(),
-        proof: proof.map_err(text)?,
+        private_pem: key_pem(key.to_pkcs8_der().map_err(failed)?.as_bytes()),
+        public: key.to_public_key().to_public_key_der().map_err(failed)?.into_vec(),
+        proof: proof.map_err(failed)?,
     })
 }
 
@@ -131,6 +146,6 @@ mod tests {
         ["ED25519", "ECDSAP256", "ECDSAP384", "ECDSAP521", "RSA3072", "RSA4096"]
             .iter()
             .for_each(|kind| check(kind));
-        assert_eq!(make("RSA1024", b"").err().as_deref(), Some("unknown key type \"RSA1024\""));
+        assert!(matches!(make("RSA1024", b""), Err(KeyError::UnknownType(kind)) if kind == "RSA1024"));
     }
 }

@@ -56,7 +56,7 @@ pub(super) enum State {
     /// There are credentials; maybe newer ones were asked for.
     Fresh(Fresh, Option<Asked>),
     /// Denied or failed: which, and what volumes say.
-    Ended(&'static str, String),
+    Ended(&'static str, Unissued),
 }
 
 /// What follows from a look.
@@ -69,9 +69,14 @@ pub(super) struct Next {
     pub(super) is_due: bool,
 }
 
-/// What volumes say before there is anything.
-pub(super) fn nothing_yet() -> Result<Credentials, String> {
-    Err("credential bundle is not issued yet".to_owned())
+/// There is nothing that could go into the volume, in upstream's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unissued {
+    #[error("credential bundle is not issued yet")]
+    NotYet,
+    /// It was denied, or failed.
+    #[error("PodCertificateRequest was permanently {which}: reason={reason:?} message={message:?}")]
+    Ended { which: &'static str, reason: String, message: String },
 }
 
 impl State {
@@ -95,10 +100,10 @@ impl State {
     /// What goes into the volume.
     ///
     /// # Errors
-    /// In upstream's words.
-    pub(super) fn credentials(&self) -> Result<Credentials, String> {
+    /// There is nothing yet, or never will be.
+    pub(super) fn credentials(&self) -> Result<Credentials, Unissued> {
         match self {
-            Self::Waiting(_) => nothing_yet(),
+            Self::Waiting(_) => Err(Unissued::NotYet),
             Self::Fresh(fresh, _) => Ok(fresh.credentials.clone()),
             Self::Ended(_, why) => Err(why.clone()),
         }
@@ -198,7 +203,7 @@ fn answer(
     let status = request.status.as_ref()?;
     let end =
         status.conditions.iter().flatten().find(|it| ["Issued", "Denied", "Failed"].contains(&&*it.type_))?;
-    let (kind, verb, name) = match end.type_.as_str() {
+    let (kind, verb, which) = match end.type_.as_str() {
         "Denied" => ("Denied", "was denied", "denied"),
         "Failed" => ("Failed", "failed", "failed"),
         _ => {
@@ -215,12 +220,11 @@ fn answer(
             return Some((State::Fresh(fresh, None), None));
         }
     };
-    let said = format!("reason={:?} message={:?}", end.reason, end.message);
     let key = format!("{}/{}", request.metadata.namespace.as_deref().unwrap_or_default(), asked.name);
     let message =
         format!("PodCertificateRequest {key} {verb}, reason={:?}, message={:?}", end.reason, end.message);
-    let why = format!("PodCertificateRequest was permanently {name}: {said}");
-    Some((State::Ended(name, why), Some((kind, message))))
+    let why = Unissued::Ended { which, reason: end.reason.clone(), message: end.message.clone() };
+    Some((State::Ended(which, why), Some((kind, message))))
 }
 
 /// The chain's certificates and nothing that stood between them.

@@ -22,13 +22,13 @@ const TRIES_MAX: usize = 8;
 /// # Errors
 /// What the API server said.
 pub(crate) async fn add(
-    context: &Volumes,
+    volumes: &Volumes,
     driver: &str,
     info: &v1::NodeGetInfoResponse,
 ) -> Result<(), kube::Error> {
-    let _turn = context.csi.publishing.lock().await;
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    let name = &context.config.node_name;
+    let _turn = volumes.csi.publishing.lock().await;
+    let nodes: Api<Node> = Api::all(volumes.client.clone());
+    let name = &volumes.config.node_name;
     let node = nodes.get(name).await?;
     let topology = info.accessible_topology.clone().unwrap_or_default().segments;
     let patch = json!({"metadata": {
@@ -45,12 +45,12 @@ pub(crate) async fn add(
         topology_keys: Some(topology_keys),
         allocatable: count.map(|count| VolumeNodeResources { count: Some(count) }),
     };
-    change(context, &node, |drivers| {
+    change(volumes, &node, |drivers| {
         drivers.retain(|one| one.name != driver);
         drivers.push(entry.clone());
     })
     .await?;
-    context.csi.upkeep.notify_one();
+    volumes.csi.upkeep.notify_one();
     Ok(())
 }
 
@@ -58,11 +58,11 @@ pub(crate) async fn add(
 ///
 /// # Errors
 /// What the API server said.
-pub(crate) async fn update_count(context: &Volumes, driver: &str, count: i64) -> Result<(), kube::Error> {
-    let _turn = context.csi.publishing.lock().await;
+pub(crate) async fn update_count(volumes: &Volumes, driver: &str, count: i64) -> Result<(), kube::Error> {
+    let _turn = volumes.csi.publishing.lock().await;
     let count = i32::try_from(count).ok().filter(|count| *count > 0);
     let allocatable = count.map(|count| VolumeNodeResources { count: Some(count) });
-    change(context, &context.node(), |drivers| {
+    change(volumes, &volumes.node(), |drivers| {
         for known in drivers.iter_mut().filter(|one| one.name == driver) {
             known.allocatable.clone_from(&allocatable);
         }
@@ -74,16 +74,16 @@ pub(crate) async fn update_count(context: &Volumes, driver: &str, count: i64) ->
 ///
 /// # Errors
 /// What the API server said.
-pub(crate) async fn update_room(context: &Volumes, driver: &str, bytes: i64) -> Result<(), kube::Error> {
-    let api: Api<CSINode> = Api::all(context.client.clone());
+pub(crate) async fn update_room(volumes: &Volumes, driver: &str, bytes: i64) -> Result<(), kube::Error> {
+    let api: Api<CSINode> = Api::all(volumes.client.clone());
     let key = format!("{driver}/available-bytes");
-    let Some(known) = api.get_opt(&context.config.node_name).await? else { return Ok(()) };
+    let Some(known) = api.get_opt(&volumes.config.node_name).await? else { return Ok(()) };
     let said = known.metadata.annotations.as_ref().and_then(|all| all.get(&key)?.parse::<i64>().ok());
     if said.is_some_and(|said| !is_news(said, bytes)) {
         return Ok(());
     }
     let patch = json!({"metadata": {"annotations": {key: bytes.to_string()}}});
-    let name = &context.config.node_name;
+    let name = &volumes.config.node_name;
     api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
 }
 
@@ -96,17 +96,17 @@ fn is_news(said: i64, now: i64) -> bool {
 ///
 /// # Errors
 /// What the API server said.
-pub(crate) async fn remove(context: &Volumes, driver: &str) -> Result<(), kube::Error> {
-    let _turn = context.csi.publishing.lock().await;
-    if context.csi.get(driver).is_ok() {
+pub(crate) async fn remove(volumes: &Volumes, driver: &str) -> Result<(), kube::Error> {
+    let _turn = volumes.csi.publishing.lock().await;
+    if volumes.csi.get(driver).is_ok() {
         // It has come back meanwhile.
         return Ok(());
     }
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    let node = nodes.get(&context.config.node_name).await?;
-    change(context, &node, |drivers| drivers.retain(|one| one.name != driver)).await?;
+    let nodes: Api<Node> = Api::all(volumes.client.clone());
+    let node = nodes.get(&volumes.config.node_name).await?;
+    change(volumes, &node, |drivers| drivers.retain(|one| one.name != driver)).await?;
     let patch = json!({"metadata": {"annotations": {NODE_ID: with_id(&node, driver, None)}}});
-    nodes.patch(&context.config.node_name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+    nodes.patch(&volumes.config.node_name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
 }
 
 /// The annotation with a driver's id in it, or without; `None` when nothing is left.
@@ -123,15 +123,15 @@ fn with_id(node: &Node, driver: &str, id: Option<&str>) -> Option<String> {
 
 /// Changes the drivers of this node's CSINode, which is made if it is not there.
 async fn change(
-    context: &Volumes,
+    volumes: &Volumes,
     node: &Node,
     change: impl Fn(&mut Vec<CSINodeDriver>),
 ) -> Result<(), kube::Error> {
-    let api: Api<CSINode> = Api::all(context.client.clone());
+    let api: Api<CSINode> = Api::all(volumes.client.clone());
     let mut tries = 0;
     loop {
         tries += 1;
-        let written = match api.get_opt(&context.config.node_name).await? {
+        let written = match api.get_opt(&volumes.config.node_name).await? {
             Some(mut object) => {
                 let before = object.clone();
                 note_migrated(&mut object.metadata);
@@ -139,7 +139,7 @@ async fn change(
                 if object == before {
                     return Ok(());
                 }
-                api.replace(&context.config.node_name, &PostParams::default(), &object).await
+                api.replace(&volumes.config.node_name, &PostParams::default(), &object).await
             }
             None => {
                 let mut object = empty(node);

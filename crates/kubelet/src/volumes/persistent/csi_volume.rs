@@ -6,31 +6,40 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use controller::volume::{attachment_name, sha256, unique_name};
+use controller::volume::{sha256, unique_name};
 use csi::Code;
 use csi::v1::{self, node_service_capability::rpc};
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, Node, Pod, Secret, SecretReference};
-use k8s_openapi::api::storage::v1::VolumeAttachment;
-use kube::api::Api;
-use v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode};
+use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, Pod, Volume};
 
+use super::attach::{attached, attachment};
 use super::data::{self, Found, VolumeData};
+use super::prepared::{Phase, Prepared};
+use super::request::{capability, secrets};
 use super::resolve::Resolved;
+use super::resolve::Source;
 use super::wishes::{Told, Wishes, se_linux_option};
-use super::{Phase, Prepared, VolumeError, expand, ownership};
+use super::{expand, ownership, resolve};
 use crate::pod::identity::identity;
 use crate::volumes::Volumes;
-use crate::volumes::csi::{Driver, registration};
-use crate::volumes::describe;
-use crate::volumes::persistent::VolumeReason;
+use crate::volumes::csi::{Driver, NotRegistered};
+use crate::volumes::error::{Specific, VolumeError, at};
 
-/// How long one try waits for the attacher.
-const ATTACH_MAX: Duration = Duration::from_secs(20);
-/// How long a volume may wait for room on its node. Source: `podAttachAndMountTimeout`.
-const ROOM_MAX: SignedDuration = SignedDuration::from_secs(123);
+/// What upstream calls a volume's way to its Pod, and back.
+const SET_UP: &str = "MountVolume.SetUp";
+const TEAR_DOWN: &str = "UnmountVolume.TearDown";
+
+/// A driver's volume cannot be brought to a Pod; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+enum CsiVolumeError {
+    #[error("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {0}")]
+    NoDriver(#[from] NotRegistered),
+    #[error("volume uses the ReadWriteOncePod access mode and is already in use by another pod")]
+    OtherPod,
+}
+
+impl Specific for CsiVolumeError {}
+
 /// Where a volume is staged, and where it is published for the Pod.
 pub(super) struct Places {
     pub(super) staging: PathBuf,
@@ -39,13 +48,13 @@ pub(super) struct Places {
 }
 
 /// Where the volume is to be.
-pub(super) fn places(
-    context: &Volumes,
+fn places(
+    volumes: &Volumes,
     pod_dir: &Path,
     resolved: &Resolved,
     source: &CSIPersistentVolumeSource,
 ) -> Places {
-    let plugin = context.config.root_dir.join("plugins/kubernetes.io/csi");
+    let plugin = volumes.config.root_dir.join("plugins/kubernetes.io/csi");
     let folder = data::folder(pod_dir, &resolved.name, resolved.is_device());
     if resolved.is_device() {
         let devices = plugin.join("volumeDevices");
@@ -59,7 +68,7 @@ pub(super) fn places(
 
 /// Brings the volume to where the Pod's containers find it.
 pub(super) async fn bring(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
@@ -67,28 +76,25 @@ pub(super) async fn bring(
 ) -> Result<Prepared, VolumeError> {
     let name = &resolved.name;
     let first = if resolved.is_device() { Phase::Stage } else { Phase::Publish };
-    let set_up = |error: String| first.failed(resolved, &error);
-    let driver = context.csi.get(&source.driver).map_err(|error| {
-        set_up(format!("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {error}"))
-    })?;
-    let wishes = Wishes::asked(context, &source.driver).await;
+    let driver = volumes.csi.get(&source.driver).map_err(CsiVolumeError::NoDriver);
+    let driver = driver.map_err(first.failed(resolved))?;
+    let wishes = Wishes::asked(volumes, &source.driver).await;
     let is_inline = resolved.volume.is_none();
     let mode = if is_inline { "Ephemeral" } else { "Persistent" };
-    wishes.allow(mode, &source.driver).map_err(set_up)?;
-    let turn = context.csi.turn(&source.driver, &source.volume_handle);
+    wishes.allow(mode, &source.driver).map_err(first.failed(resolved))?;
+    let turn = volumes.csi.turn(&source.driver, &source.volume_handle);
     let _turn = turn.lock().await;
-    let places = places(context, pod_dir, resolved, source);
+    let places = places(volumes, pod_dir, resolved, source);
     let id = (source.driver.as_str(), source.volume_handle.as_str());
-    let elsewhere = data::elsewhere(&context.config.root_dir, &places.folder, id);
+    let elsewhere = data::elsewhere(&volumes.config.root_dir, &places.folder, id);
     if is_for_one_pod(resolved) && elsewhere.iter().any(VolumeData::is_published) {
-        let why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
-        return Err(set_up(why.to_owned()));
+        return Err(first.failed(resolved)(CsiVolumeError::OtherPod));
     }
     let is_attached = wishes.attach && !is_inline;
     // Until it is written down here.
-    let _asked = is_attached.then(|| context.csi.ask(&unique_name(source)));
+    let _asked = is_attached.then(|| volumes.csi.ask(&unique_name(source)));
     let attachment = match is_attached {
-        true => Some(attached(context, (resolved, source), (&driver, &wishes)).await?),
+        true => Some(attached(volumes, (resolved, source), (&driver, &wishes)).await?),
         false => None,
     };
     let publish_context = attachment.as_ref().and_then(|a| a.status.as_ref()?.attachment_metadata.clone());
@@ -100,30 +106,30 @@ pub(super) async fn bring(
             spec_vol_id: name.clone(),
             volume_handle: source.volume_handle.clone(),
             driver_name: source.driver.clone(),
-            node_name: context.config.node_name.clone(),
+            node_name: volumes.config.node_name.clone(),
             attachment_id: attachment.as_ref().and_then(|a| a.metadata.name.clone()).unwrap_or_default(),
             volume_lifecycle_mode: mode.to_owned(),
             staging_path: known.staging_path.or(is_staged_elsewhere.then(|| places.staging.clone())),
             target_path: known.target_path,
         },
     };
-    note.write().map_err(set_up)?;
+    note.write().map_err(first.failed(resolved))?;
     let call = Call::new(resolved, source, &driver, pod, &wishes, (&places, publish_context));
     if call.is_staged {
-        let staged = call.stage(context, &driver, &mut note, is_staged_elsewhere).await;
-        staged.map_err(|error| Phase::Stage.failed(resolved, &error))?;
+        let staged = call.stage(volumes, &driver, &mut note, is_staged_elsewhere).await;
+        staged.map_err(Phase::Stage.failed(resolved))?;
     }
-    let told = wishes.told(context, pod, is_inline).await.map_err(set_up)?;
-    let published = call.publish(context, &driver, resolved.read_only, told, Some(&mut note)).await;
-    published.map_err(|error| Phase::Publish.failed(resolved, &error))?;
+    let told = wishes.told(volumes, pod, is_inline).await.map_err(first.failed(resolved))?;
+    let published = call.publish(volumes, &driver, resolved.read_only, told, Some(&mut note)).await;
+    published.map_err(Phase::Publish.failed(resolved))?;
     let is_group_ours = wishes.takes_group(source.fs_type.as_deref(), is_write_once(resolved));
     let is_group_theirs = ownership::group(pod).is_none() || driver.can(rpc::Type::VolumeMountGroup);
     if is_group_ours && !resolved.is_device() && !resolved.read_only && !is_group_theirs {
-        ownership::apply_for(pod, &places.target).await.map_err(set_up)?;
+        ownership::apply_for(pod, &places.target).await.map_err(first.failed(resolved))?;
     }
-    expand::if_larger(context, pod, resolved, source, &driver, (&places.target, &places.staging))
+    expand::if_larger(volumes, pod, resolved, source, &driver, (&places.target, &places.staging))
         .await
-        .map_err(|error| format!("MountVolume.Setup failed while expanding volume \"{name}\" : {error}"))?;
+        .map_err(|error| VolumeError::Expand { volume: name.clone(), source: Box::new(error) })?;
     Ok(Prepared {
         path: places.target,
         is_device: resolved.is_device(),
@@ -140,7 +146,7 @@ struct Note<'a> {
 }
 
 impl Note<'_> {
-    fn write(&self) -> Result<(), String> {
+    fn write(&self) -> Result<(), VolumeError> {
         data::write(self.folder, &self.data)
     }
 }
@@ -157,26 +163,56 @@ fn is_final(status: &csi::Status) -> bool {
     )
 }
 
+/// Looks after a volume that is there: it may grow, and its driver may want to be asked again.
+pub(super) async fn keep_up(
+    volumes: &Volumes,
+    pod: &Pod,
+    volume: &Volume,
+    (name, known): (&str, &Prepared),
+) -> Result<(), VolumeError> {
+    // One that is away for a moment is asked next time.
+    let Ok(driver) = volumes.csi.get(name) else { return Ok(()) };
+    let wishes = Wishes::asked(volumes, name).await;
+    let may_grow = volume.csi.is_none() && expand::is_possible(&driver);
+    if !may_grow && !wishes.republish {
+        return Ok(());
+    }
+    let resolved = resolve::resolve(volumes, pod, volume).await?;
+    let Source::Csi(source) = &resolved.source else { return Ok(()) };
+    let turn = volumes.csi.turn(name, &source.volume_handle);
+    let _turn = turn.lock().await;
+    if wishes.republish {
+        publish_again(volumes, pod, (&resolved, source), (&driver, &wishes)).await?;
+    }
+    let places = places(
+        volumes,
+        &volumes.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default()),
+        &resolved,
+        source,
+    );
+    expand::if_larger(volumes, pod, &resolved, source, &driver, (&known.path, &places.staging)).await
+}
+
 /// Asks a driver once more that wants to be asked, with what it is to know now. Source: `requiresRepublish`, KEP-1855.
-pub(super) async fn publish_again(
-    context: &Volumes,
+async fn publish_again(
+    volumes: &Volumes,
     pod: &Pod,
     (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
     (driver, wishes): (&Driver, &Wishes),
-) -> Result<(), String> {
+) -> Result<(), VolumeError> {
     let name = &resolved.name;
-    let set_up = |error: String| format!("MountVolume.SetUp failed for volume \"{name}\" : {error}");
-    let pod_dir = context.config.pod_dir(&identity(pod).2);
+    let pod_dir = volumes.config.pod_dir(&identity(pod).2);
     let is_inline = resolved.volume.is_none();
     let attachment = match wishes.attach && !is_inline {
-        true => Some(attachment(context, source).await.map_err(set_up)?),
+        true => Some(attachment(volumes, source).await.map_err(VolumeError::step(SET_UP, name))?),
         false => None,
     };
     let publish_context = attachment.and_then(|attachment| attachment.status?.attachment_metadata);
-    let places = places(context, &pod_dir, resolved, source);
+    let places = places(volumes, &pod_dir, resolved, source);
     let call = Call::new(resolved, source, driver, pod, wishes, (&places, publish_context));
-    let told = wishes.told(context, pod, is_inline).await.map_err(set_up)?;
-    call.publish(context, driver, resolved.read_only, told, None).await.map_err(set_up)
+    let told = wishes.told(volumes, pod, is_inline).await.map_err(VolumeError::step(SET_UP, name))?;
+    let published = call.publish(volumes, driver, resolved.read_only, told, None).await;
+    published.map_err(VolumeError::step(SET_UP, name))
 }
 
 fn is_for_one_pod(resolved: &Resolved) -> bool {
@@ -228,18 +264,18 @@ impl<'a> Call<'a> {
     /// if it is sure that it is not.
     async fn stage(
         &self,
-        context: &Volumes,
+        volumes: &Volumes,
         driver: &Driver,
         note: &mut Note<'_>,
         is_staged_elsewhere: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), VolumeError> {
         let staging = &self.places.staging;
-        if context.csi.staged.lock().contains(staging) {
+        if volumes.csi.staged.lock().contains(staging) {
             note.data.staging_path = Some(staging.clone());
             return note.write();
         }
-        let secrets = secrets(context, self.source.node_stage_secret_ref.as_ref()).await?;
-        std::fs::create_dir_all(staging).map_err(|e| describe("mkdir", staging, &e))?;
+        let secrets = secrets(volumes, self.source.node_stage_secret_ref.as_ref()).await?;
+        std::fs::create_dir_all(staging).map_err(at("mkdir", staging))?;
         note.data.staging_path = Some(staging.clone());
         note.write()?;
         let request = v1::NodeStageVolumeRequest {
@@ -251,7 +287,7 @@ impl<'a> Call<'a> {
             volume_context: self.volume_context.clone(),
         };
         let Err(status) = driver.client.node_stage_volume(request).await else {
-            context.csi.staged.lock().insert(staging.clone());
+            volumes.csi.staged.lock().insert(staging.clone());
             return Ok(());
         };
         if is_final(&status) && !is_staged_elsewhere {
@@ -259,20 +295,20 @@ impl<'a> Call<'a> {
             note.write()?;
             forget_staging(staging, &note.data.target_path)?;
         }
-        Err(rpc_error(status))
+        Err(status.into())
     }
 
     /// Publishes the volume, with what the driver is to be `told`. A note says from before that it may be published, and
     /// afterwards no more if it is sure that it is not.
     async fn publish(
         &self,
-        context: &Volumes,
+        volumes: &Volumes,
         driver: &Driver,
         read_only: bool,
         told: Told,
         mut note: Option<&mut Note<'_>>,
-    ) -> Result<(), String> {
-        let mut secrets = secrets(context, self.source.node_publish_secret_ref.as_ref()).await?;
+    ) -> Result<(), VolumeError> {
+        let mut secrets = secrets(volumes, self.source.node_publish_secret_ref.as_ref()).await?;
         secrets.extend(told.secrets);
         let mut volume_context = self.volume_context.clone();
         volume_context.extend(told.context);
@@ -283,7 +319,7 @@ impl<'a> Call<'a> {
         }
         // The driver makes the target itself.
         let parent = target.parent().unwrap_or(&self.places.folder);
-        std::fs::create_dir_all(parent).map_err(|e| describe("mkdir", parent, &e))?;
+        std::fs::create_dir_all(parent).map_err(at("mkdir", parent))?;
         let staging = self.is_staged.then(|| self.places.staging.display().to_string());
         let request = v1::NodePublishVolumeRequest {
             volume_id: self.source.volume_handle.clone(),
@@ -300,203 +336,57 @@ impl<'a> Call<'a> {
             note.data.target_path = PathBuf::new();
             note.write()?;
         }
-        Err(rpc_error(status))
+        Err(status.into())
     }
 }
 
-/// As gRPC prints a failure.
-pub(super) fn rpc_error(status: csi::Status) -> String {
-    format!("rpc error: code = {:?} desc = {}", status.code(), status.message())
-}
-
-/// How the volume is to be used, for the driver.
-pub(super) fn capability(
-    resolved: &Resolved,
-    source: &CSIPersistentVolumeSource,
-    driver: &Driver,
-    (group, label): (Option<u32>, Option<String>),
-) -> v1::VolumeCapability {
-    let spec = resolved.volume.as_ref().and_then(|volume| volume.spec.as_ref());
-    let mode = spec.and_then(|spec| spec.access_modes.as_ref()?.first()).map(String::as_str);
-    let access_type = match resolved.is_device() {
-        true => AccessType::Block(BlockVolume {}),
-        false => AccessType::Mount(MountVolume {
-            fs_type: source.fs_type.clone().unwrap_or_default(),
-            mount_flags: resolved.mount_options().into_iter().chain(label).collect(),
-            volume_mount_group: group.map(|group| group.to_string()).unwrap_or_default(),
-        }),
-    };
-    let mode = access_mode(mode, driver.can(rpc::Type::SingleNodeMultiWriter));
-    v1::VolumeCapability {
-        access_type: Some(access_type),
-        access_mode: Some(AccessMode { mode: mode.into() }),
+/// Takes back what drivers have made for a Pod.
+///
+/// # Errors
+/// What is left; to be tried again.
+pub(super) async fn tear_down(volumes: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
+    for found in data::of_pod(pod_dir) {
+        take_back(volumes, &found).await?;
     }
-}
-
-/// Source: `asCSIAccessModeV1`, `asSingleNodeMultiWriterCapableCSIAccessModeV1`.
-pub(crate) fn access_mode(mode: Option<&str>, knows_single_writers: bool) -> Mode {
-    match (mode, knows_single_writers) {
-        (Some("ReadOnlyMany"), _) => Mode::MultiNodeReaderOnly,
-        (Some("ReadWriteMany"), _) => Mode::MultiNodeMultiWriter,
-        // Whoever says nothing has it for one node.
-        (None | Some("ReadWriteOnce"), true) => Mode::SingleNodeMultiWriter,
-        (Some("ReadWriteOncePod"), true) => Mode::SingleNodeSingleWriter,
-        _ => Mode::SingleNodeWriter,
-    }
-}
-
-/// The Secret's texts, if one is named.
-pub(super) async fn secrets(
-    context: &Volumes,
-    secret: Option<&SecretReference>,
-) -> Result<HashMap<String, String>, String> {
-    let Some((name, namespace)) = secret.and_then(|s| Some((s.name.as_deref()?, s.namespace.as_deref()?)))
-    else {
-        return Ok(HashMap::new());
-    };
-    let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
-    let found = api.get(name).await.map_err(|error| {
-        format!("fetching NodePublishSecretRef {namespace}/{name} failed: kubernetes.io/csi: {error}")
-    })?;
-    let data = found.data.unwrap_or_default().into_iter();
-    Ok(data.map(|(key, value)| (key, String::from_utf8_lossy(&value.0).into_owned())).collect())
-}
-
-/// The volume's attachment, once the Node says that it is attached.
-async fn attached(
-    context: &Volumes,
-    (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
-    (driver, wishes): (&Driver, &Wishes),
-) -> Result<VolumeAttachment, VolumeError> {
-    let if_not =
-        async { if wishes.counts_again { refuse_if_full(context, source, driver).await } else { Ok(()) } };
-    until_attached(context, &resolved.name, &unique_name(source), if_not).await?;
-    let found = attachment(context, source).await;
-    found.map_err(|error| Phase::Attach.failed(resolved, &error))
-}
-
-/// Has the Node say that it uses a volume, and waits until it says that it is attached; what is to be looked at before
-/// that is `if_not`.
-pub(super) async fn until_attached(
-    context: &Volumes,
-    name: &str,
-    unique: &str,
-    if_not: impl Future<Output = Result<(), VolumeError>>,
-) -> Result<(), VolumeError> {
-    context.csi.set_in_use(context, unique, true).await.map_err(|error| error.to_string())?;
-    let own = controller::Scope {
-        field_selector: Some(format!("metadata.name={}", context.config.node_name)),
-        ..controller::Scope::default()
-    };
-    let node = context.informers.scoped::<Node>(own);
-    let mut changes = node.subscribe();
-    let is_attached = || {
-        let known = node.get(&context.config.node_name);
-        let attached = known.as_ref().and_then(|node| node.status.as_ref()?.volumes_attached.as_ref());
-        attached.is_some_and(|all| all.iter().any(|one| one.name == unique))
-    };
-    if !is_attached() {
-        if_not.await?;
-    }
-    let waiting = async {
-        while !is_attached() {
-            changes.next().await;
-        }
-    };
-    tokio::time::timeout(ATTACH_MAX, waiting).await.map_err(|_| {
-        let why = format!(
-            "Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[{name}], \
-             failed to process volumes=[]: timed out waiting for the condition"
-        );
-        why.into()
-    })
-}
-
-/// Has a Pod fail whose volume the node has had no room for since long: its owner makes another one, which goes where there
-/// is room, for the node says by then how much it has. Source: `VerifyExhaustedResource`, KEP-4876.
-async fn refuse_if_full(
-    context: &Volumes,
-    source: &CSIPersistentVolumeSource,
-    driver: &Driver,
-) -> Result<(), VolumeError> {
-    let api: Api<VolumeAttachment> = Api::all(context.client.clone());
-    let name = attachment_name(source, &context.config.node_name);
-    let found = api.get_opt(&name).await.map_err(|error| error.to_string())?;
-    if !found.is_some_and(|found| is_exhausted(&found, context.clock.now())) {
-        return Ok(());
-    }
-    let told = async {
-        let info = driver.client.node_get_info(v1::NodeGetInfoRequest {}).await.map_err(rpc_error)?;
-        let updated = registration::update_count(context, &source.driver, info.max_volumes_per_node).await;
-        updated.map_err(|error| error.to_string())
-    };
-    if let Err(error) = told.await {
-        tracing::info!(error, driver = source.driver, "the node did not say how many volumes it may have");
-    }
-    let message = "Node has reached its volume attachment limit, rejecting pod".to_owned();
-    Err(VolumeError { reason: VolumeReason::AttachmentLimit, message })
-}
-
-/// Whether a volume has been wanted for long, and the node has no room for it.
-fn is_exhausted(attachment: &VolumeAttachment, now: Timestamp) -> bool {
-    let error = attachment.status.as_ref().and_then(|status| status.attach_error.as_ref());
-    let since = attachment.metadata.creation_timestamp.as_ref();
-    error.and_then(|error| error.error_code) == Some(Code::ResourceExhausted as i32)
-        && since.is_some_and(|since| now.duration_since(since.0) >= ROOM_MAX)
-}
-
-/// The volume's attachment to this node, which must be attached.
-async fn attachment(
-    context: &Volumes,
-    source: &CSIPersistentVolumeSource,
-) -> Result<VolumeAttachment, String> {
-    let api: Api<VolumeAttachment> = Api::all(context.client.clone());
-    let name = attachment_name(source, &context.config.node_name);
-    let found = api.get(&name).await.map_err(|error| error.to_string())?;
-    match found.status.as_ref().is_some_and(|status| status.attached) {
-        true => Ok(found),
-        false => Err(format!("volume attachment {name} is not attached")),
-    }
+    Ok(())
 }
 
 /// Unpublishes a Pod's volume, and unstages it if it was the last one on the node.
-pub(super) async fn take_back(context: &Volumes, found: &Found) -> Result<(), String> {
+async fn take_back(volumes: &Volumes, found: &Found) -> Result<(), VolumeError> {
     let VolumeData { driver_name, volume_handle, target_path, staging_path, .. } = &found.data;
     let what = &found.data.spec_vol_id;
-    let turn = context.csi.turn(driver_name, volume_handle);
+    let turn = volumes.csi.turn(driver_name, volume_handle);
     let _turn = turn.lock().await;
-    let failed = |call: &str, error: String| format!("{call} failed for volume \"{what}\" : {error}");
-    let driver =
-        || context.csi.get(driver_name).map_err(|error| failed("UnmountVolume.TearDown", error.to_string()));
+    let driver = || volumes.csi.get(driver_name).map_err(VolumeError::step(TEAR_DOWN, what));
     if found.data.is_published() {
         let request = v1::NodeUnpublishVolumeRequest {
             volume_id: volume_handle.clone(),
             target_path: target_path.display().to_string(),
         };
-        let unpublished = driver()?.client.node_unpublish_volume(request).await.map_err(rpc_error);
-        unpublished.map_err(|error| failed("UnmountVolume.TearDown", error.to_string()))?;
+        let unpublished = driver()?.client.node_unpublish_volume(request).await;
+        unpublished.map_err(VolumeError::step(TEAR_DOWN, what))?;
     }
     let id = (driver_name.as_str(), volume_handle.as_str());
-    let is_last = data::elsewhere(&context.config.root_dir, &found.folder, id).is_empty();
+    let is_last = data::elsewhere(&volumes.config.root_dir, &found.folder, id).is_empty();
     if let Some(staging) = staging_path.as_ref().filter(|_| is_last) {
         let request = v1::NodeUnstageVolumeRequest {
             volume_id: volume_handle.clone(),
             staging_target_path: staging.display().to_string(),
         };
-        let unstaged = driver()?.client.node_unstage_volume(request).await.map_err(rpc_error);
-        context.csi.staged.lock().remove(staging);
-        unstaged.map_err(|error| failed("UnmountDevice", error))?;
+        let unstaged = driver()?.client.node_unstage_volume(request).await;
+        volumes.csi.staged.lock().remove(staging);
+        unstaged.map_err(VolumeError::step("UnmountDevice", what))?;
         forget_staging(staging, target_path)?;
     }
     if is_last && !found.data.attachment_id.is_empty() {
         let unique = format!("kubernetes.io/csi/{driver_name}^{volume_handle}");
-        context.csi.set_in_use(context, &unique, false).await.map_err(|error| error.to_string())?;
+        volumes.csi.set_in_use(volumes, &unique, false).await?;
     }
-    std::fs::remove_dir_all(&found.folder).map_err(|e| describe("remove", &found.folder, &e))
+    std::fs::remove_dir_all(&found.folder).map_err(at("remove", &found.folder))
 }
 
 /// Removes the folders that were made for staging, which are empty by now.
-fn forget_staging(staging: &Path, target: &Path) -> Result<(), String> {
+fn forget_staging(staging: &Path, target: &Path) -> Result<(), VolumeError> {
     let is_global = staging.file_name().is_some_and(|name| name == "globalmount");
     let folders = match is_global {
         true => vec![Some(staging), staging.parent()],
@@ -505,7 +395,7 @@ fn forget_staging(staging: &Path, target: &Path) -> Result<(), String> {
     for folder in folders.into_iter().flatten() {
         match std::fs::remove_dir(folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(describe("remove", folder, &error));
+                return Err(at("remove", folder)(error));
             }
             _ => {}
         }
@@ -521,26 +411,7 @@ pub(super) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::resolve::Source;
     use super::*;
-
-    #[test]
-    fn a_node_is_full_when_a_volume_has_waited_for_room() {
-        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
-        for (created, error, expect) in [
-            ("2026-01-01T00:07:57Z", "{errorCode: 8}", true),
-            ("2026-01-01T00:07:58Z", "{errorCode: 8}", false),
-            ("2026-01-01T00:00:00Z", "{errorCode: 14}", false),
-            ("2026-01-01T00:00:00Z", "{message: full}", false),
-            ("2026-01-01T00:00:00Z", "null", false),
-        ] {
-            let text = format!(
-                "{{metadata: {{creationTimestamp: '{created}'}}, status: {{attached: false, attachError: {error}}}}}"
-            );
-            let attachment = serde_saphyr::from_str(&text).unwrap();
-            assert_eq!(is_exhausted(&attachment, now), expect, "{created} {error}");
-        }
-    }
 
     #[test]
     fn the_group_is_for_volumes_of_one_node_and_for_those_that_pods_have_inline() {
@@ -560,21 +431,6 @@ mod tests {
                 read_only: false,
             };
             assert_eq!(is_write_once(&resolved), expect, "{volume}");
-        }
-    }
-
-    #[test]
-    fn access_modes_are_what_the_driver_knows_of() {
-        for (mode, knows, expect) in [
-            (Some("ReadWriteOnce"), false, Mode::SingleNodeWriter),
-            (Some("ReadWriteOnce"), true, Mode::SingleNodeMultiWriter),
-            (Some("ReadWriteOncePod"), true, Mode::SingleNodeSingleWriter),
-            (Some("ReadOnlyMany"), true, Mode::MultiNodeReaderOnly),
-            (Some("ReadWriteMany"), false, Mode::MultiNodeMultiWriter),
-            (None, true, Mode::SingleNodeMultiWriter),
-            (None, false, Mode::SingleNodeWriter),
-        ] {
-            assert_eq!(access_mode(mode, knows), expect, "{mode:?}");
         }
     }
 }

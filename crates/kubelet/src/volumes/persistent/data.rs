@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::volumes::describe;
+use crate::volumes::error::VolumeError;
+use crate::volumes::folder::write_note;
 
 const FILE: &str = "vol_data.json";
 const FOLDERS: [&str; 2] = ["volumes/kubernetes.io~csi", "volumeDevices/kubernetes.io~csi"];
@@ -58,13 +59,8 @@ pub(super) fn folder(pod_dir: &Path, name: &str, is_device: bool) -> PathBuf {
 }
 
 /// Writes what is known, all or nothing.
-pub(super) fn write(folder: &Path, data: &VolumeData) -> Result<(), String> {
-    std::fs::create_dir_all(folder).map_err(|e| describe("mkdir", folder, &e))?;
-    let (path, new) = (folder.join(FILE), folder.join(format!("{FILE}.new")));
-    let text = serde_json::to_vec(data).map_err(|e| describe("write", &path, &e))?;
-    std::fs::write(&new, text)
-        .and_then(|()| std::fs::rename(&new, &path))
-        .map_err(|e| describe("write", &path, &e))
+pub(super) fn write(folder: &Path, data: &VolumeData) -> Result<(), VolumeError> {
+    write_note(folder, FILE, data)
 }
 
 /// What is known of the volume in that folder.

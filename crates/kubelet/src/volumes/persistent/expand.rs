@@ -17,11 +17,23 @@ use kube::api::{Api, Patch, PatchParams};
 use machinery::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::csi_volume::{capability, rpc_error, secrets};
 use super::data::{self, Found};
+use super::request::{capability, secrets};
 use super::resolve::Resolved;
 use crate::volumes::Volumes;
 use crate::volumes::csi::Driver;
+use crate::volumes::error::{Specific, VolumeError};
+
+/// The claim does not say how far its volume is.
+#[derive(Debug, thiserror::Error)]
+#[error("update the status of PVC {namespace}/{name}: {source}")]
+struct ClaimNotPatched {
+    namespace: String,
+    name: String,
+    source: Box<kube::Error>,
+}
+
+impl Specific for ClaimNotPatched {}
 
 const IN_PROGRESS: &str = "NodeResizeInProgress";
 const PENDING: &str = "NodeResizePending";
@@ -52,13 +64,13 @@ fn state(claim: &PersistentVolumeClaim) -> &str {
 
 /// Has the volume take its new size, if it has one. `paths` are where it is published and where it is staged.
 pub(super) async fn if_larger(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     resolved: &Resolved,
     source: &CSIPersistentVolumeSource,
     driver: &Driver,
     paths: (&Path, &Path),
-) -> Result<(), String> {
+) -> Result<(), VolumeError> {
     let (Some(claim), Some(volume)) = (&resolved.claim, &resolved.volume) else { return Ok(()) };
     let size = capacity(volume);
     if !is_possible(driver) || !is_wanted(claim, size) {
@@ -69,11 +81,11 @@ pub(super) async fn if_larger(
         let message = format!(
             "NodeExpandVolume.NodeExpandVolume failed for volume \"{name}\" : requested read-only file system"
         );
-        context.event(pod, None, EventType::Warning, "FileSystemResizeFailed", message);
+        volumes.event(pod, None, EventType::Warning, "FileSystemResizeFailed", message);
         return Ok(());
     }
     if state(claim) == PENDING {
-        patch(context, claim, &json!({"allocatedResourceStatuses": {"storage": IN_PROGRESS}})).await?;
+        patch(volumes, claim, &json!({"allocatedResourceStatuses": {"storage": IN_PROGRESS}})).await?;
     }
     let is_staged = driver.can(rpc::Type::StageUnstageVolume);
     let request = v1::NodeExpandVolumeRequest {
@@ -82,25 +94,24 @@ pub(super) async fn if_larger(
         capacity_range: Some(v1::CapacityRange { required_bytes: size.value(), limit_bytes: 0 }),
         staging_target_path: if is_staged { paths.1.display().to_string() } else { String::new() },
         volume_capability: Some(capability(resolved, source, driver, (None, None))),
-        secrets: secrets(context, source.node_expand_secret_ref.as_ref()).await?,
+        secrets: secrets(volumes, source.node_expand_secret_ref.as_ref()).await?,
     };
     match driver.client.node_expand_volume(request).await {
         Ok(_) => {
-            patch(context, claim, &finished(claim, volume)).await?;
+            patch(volumes, claim, &finished(claim, volume)).await?;
             let message = format!("MountVolume.NodeExpandVolume succeeded for volume \"{name}\" ");
-            context.event(pod, None, EventType::Normal, "FileSystemResizeSuccessful", message);
+            volumes.event(pod, None, EventType::Normal, "FileSystemResizeSuccessful", message);
             Ok(())
         }
         Err(error) => {
-            let said = rpc_error(error.clone());
-            let message = format!("NodeExpandVolume.NodeExpandVolume failed for volume \"{name}\" : {said}");
-            context.event(pod, None, EventType::Warning, "VolumeResizeFailed", message.clone());
-            patch(context, claim, &failed(claim, &error, context.clock.now())).await?;
+            let failure = VolumeError::step("NodeExpandVolume.NodeExpandVolume", name)(error.clone());
+            volumes.event(pod, None, EventType::Warning, "VolumeResizeFailed", failure.to_string());
+            patch(volumes, claim, &failed(claim, &error, volumes.clock.now())).await?;
             // A Pod does not have to wait for what cannot be, nor for what cannot be while the volume is in use.
             if is_infeasible(&error) || error.code() == Code::FailedPrecondition {
                 Ok(())
             } else {
-                Err(message)
+                Err(failure)
             }
         }
     }
@@ -133,7 +144,7 @@ fn finished(claim: &PersistentVolumeClaim, volume: &k8s_openapi::api::core::v1::
 
 /// What the claim says when the driver has failed. Source: `MarkNodeExpansionInfeasible`.
 fn failed(claim: &PersistentVolumeClaim, error: &Status, now: jiff::Timestamp) -> Value {
-    let said = rpc_error(error.clone());
+    let said = VolumeError::from(error.clone());
     let condition = PersistentVolumeClaimCondition {
         type_: ERROR.to_owned(),
         status: "True".to_owned(),
@@ -148,25 +159,33 @@ fn failed(claim: &PersistentVolumeClaim, error: &Status, now: jiff::Timestamp) -
     status
 }
 
-async fn patch(context: &Volumes, claim: &PersistentVolumeClaim, status: &Value) -> Result<(), String> {
+async fn patch(
+    volumes: &Volumes,
+    claim: &PersistentVolumeClaim,
+    status: &Value,
+) -> Result<(), ClaimNotPatched> {
     let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let api: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(volumes.client.clone(), namespace);
     let patch = Patch::Merge(json!({"status": status}));
     let patched = api.patch_status(name, &PatchParams::default(), &patch).await;
-    patched.map(drop).map_err(|error| format!("update the status of PVC {namespace}/{name}: {error}"))
+    patched.map(drop).map_err(|source| ClaimNotPatched {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        source: Box::new(source),
+    })
 }
 
 /// Tells a driver that a volume, which its controller's side has made larger, is to be so wherever it is published.
 ///
 /// # Errors
 /// What the driver said.
-pub(crate) async fn grow(context: &Volumes, name: &str, handle: &str, bytes: i64) -> Result<(), csi::Status> {
-    let driver = context.csi.get(name)?;
-    let turn = context.csi.turn(name, handle);
+pub(crate) async fn grow(volumes: &Volumes, name: &str, handle: &str, bytes: i64) -> Result<(), csi::Status> {
+    let driver = volumes.csi.get(name)?;
+    let turn = volumes.csi.turn(name, handle);
     let _turn = turn.lock().await;
     let mine = |found: &Found| found.data.driver_name == name && found.data.volume_handle == handle;
-    for found in data::of_node(&context.config.root_dir).into_iter().filter(mine) {
+    for found in data::of_node(&volumes.config.root_dir).into_iter().filter(mine) {
         let staging = found.data.staging_path.map(|path| path.display().to_string());
         let request = v1::NodeExpandVolumeRequest {
             volume_id: handle.to_owned(),

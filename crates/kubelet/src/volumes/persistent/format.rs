@@ -4,9 +4,12 @@
 //! Source: `SafeFormatAndMount`, `k8s.io/mount-utils`.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::Path;
 
 use tokio::process::Command;
+
+use crate::volumes::error::Specific;
 
 /// What `fsck` ends with when errors are left.
 const FSCK_UNCORRECTED: i32 = 4;
@@ -22,6 +25,33 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mkfs.btrfs", "btrfs-progs"),
 ];
 
+/// A tool of the host's is missing or has failed, or a device has something else on it; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ToolError {
+    #[error("exec: {tool:?}: executable file not found in $PATH{package}")]
+    Missing { tool: String, package: String },
+    #[error("exec: {tool:?}: {source}")]
+    NotRun { tool: String, source: io::Error },
+    #[error("cannot mount unformatted disk {0} as we are manipulating it in read-only mode")]
+    Unformatted(String),
+    #[error("blkid of {device} failed: {status}: {output}")]
+    Look { device: String, status: String, output: String },
+    #[error("format of disk {device:?} failed: type:({fs_type:?}) errcode:({status}): {output}")]
+    Format { device: String, fs_type: String, status: String, output: String },
+    #[error("'fsck' found errors on device {device} but could not correct them: {output}")]
+    Uncorrected { device: String, output: String },
+    #[error(
+        "mount failed: {status}\nMounting command: mount\nMounting arguments: {arguments}\nOutput: {output}"
+    )]
+    Mount { status: String, arguments: String, output: String },
+    #[error(
+        "failed to mount the volume as {fs_type:?}, it already contains {existing}. Mount error: {source}"
+    )]
+    Other { fs_type: String, existing: String, source: Box<Self> },
+}
+
+impl Specific for ToolError {}
+
 /// What a tool said.
 pub(super) struct Said {
     /// None if a signal ended it.
@@ -33,23 +63,19 @@ pub(super) struct Said {
 /// is there, or ext4.
 ///
 /// # Errors
-/// In upstream's words: a tool is missing or failed, or the device has something else on it.
+/// A tool is missing or failed, or the device has something else on it.
 pub(super) async fn mount(
     device: &Path,
     target: &Path,
     fs_type: Option<&str>,
     options: &[String],
-) -> Result<(), String> {
+) -> Result<(), ToolError> {
     let is_read_only = options.iter().any(|option| option == "ro");
     let existing = found_on(device).await?;
     let name = device.display().to_string();
     let fs_type = fs_type.filter(|fs_type| !fs_type.is_empty()).or(existing.as_deref()).unwrap_or(FS_TYPE);
     match &existing {
-        None if is_read_only => {
-            return Err(format!(
-                "cannot mount unformatted disk {name} as we are manipulating it in read-only mode"
-            ));
-        }
+        None if is_read_only => return Err(ToolError::Unformatted(name)),
         None => make(&name, fs_type).await?,
         Some(_) if is_read_only => {}
         Some(_) => check(&name).await?,
@@ -61,28 +87,23 @@ pub(super) async fn mount(
     if said.code == Some(0) {
         return Ok(());
     }
-    let arguments = arguments.join(" ");
-    let failed = format!(
-        "mount failed: {}\nMounting command: mount\nMounting arguments: {arguments}\nOutput: {}",
-        status(said.code),
-        said.output
-    );
-    match existing.as_deref().filter(|&existing| existing != fs_type) {
-        Some(existing) => Err(format!(
-            "failed to mount the volume as {fs_type:?}, it already contains {existing}. Mount error: {failed}"
-        )),
+    let (status, output) = (status(said.code), said.output);
+    let failed = ToolError::Mount { status, arguments: arguments.join(" "), output };
+    let fs_type = fs_type.to_owned();
+    match existing.filter(|existing| *existing != fs_type) {
+        Some(existing) => Err(ToolError::Other { fs_type, existing, source: Box::new(failed) }),
         None => Err(failed),
     }
 }
 
 /// What is on a device: a file system's type, or that there are partitions; none if it is empty.
-async fn found_on(device: &Path) -> Result<Option<String>, String> {
+async fn found_on(device: &Path) -> Result<Option<String>, ToolError> {
     let device = device.display().to_string();
     let said = run("blkid", &["-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", &device]).await?;
     match said.code {
         Some(0) => Ok(Some(type_in(&said.output))),
         Some(BLKID_NOTHING) => Ok(None),
-        code => Err(format!("blkid of {device} failed: {}: {}", status(code), said.output)),
+        code => Err(ToolError::Look { device, status: status(code), output: said.output }),
     }
 }
 
@@ -92,7 +113,7 @@ fn type_in(output: &str) -> String {
     file_system.unwrap_or("unknown data, probably partitions").to_owned()
 }
 
-async fn make(device: &str, fs_type: &str) -> Result<(), String> {
+async fn make(device: &str, fs_type: &str) -> Result<(), ToolError> {
     let tool = format!("mkfs.{fs_type}");
     let arguments: &[&str] = match fs_type {
         "ext3" | "ext4" => &["-F", "-m0", device],
@@ -103,15 +124,15 @@ async fn make(device: &str, fs_type: &str) -> Result<(), String> {
     if said.code == Some(0) {
         return Ok(());
     }
-    let said = format!("({}): {}", status(said.code), said.output);
-    Err(format!("format of disk {device:?} failed: type:({fs_type:?}) errcode:{said}"))
+    let (device, fs_type) = (device.to_owned(), fs_type.to_owned());
+    Err(ToolError::Format { device, fs_type, status: status(said.code), output: said.output })
 }
 
-async fn check(device: &str) -> Result<(), String> {
+async fn check(device: &str) -> Result<(), ToolError> {
     let said = run("fsck", &["-a", device]).await?;
     match said.code {
         Some(FSCK_UNCORRECTED) => {
-            Err(format!("'fsck' found errors on device {device} but could not correct them: {}", said.output))
+            Err(ToolError::Uncorrected { device: device.to_owned(), output: said.output })
         }
         _ => Ok(()),
     }
@@ -120,16 +141,16 @@ async fn check(device: &str) -> Result<(), String> {
 /// Calls a tool of the host's, and waits for it.
 ///
 /// # Errors
-/// It is not there, in upstream's words and with who has it.
-pub(super) async fn run<A: AsRef<OsStr>>(tool: &str, arguments: &[A]) -> Result<Said, String> {
+/// It is not there; says who has it.
+pub(super) async fn run<A: AsRef<OsStr>>(tool: &str, arguments: &[A]) -> Result<Said, ToolError> {
     let output = Command::new(tool).args(arguments).kill_on_drop(true).output().await;
-    let output = output.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
+    let output = output.map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => {
             let package = PACKAGES.iter().find(|(name, _)| *name == tool);
             let package = package.map(|(_, package)| format!(": install the package that has it: {package}"));
-            format!("exec: {tool:?}: executable file not found in $PATH{}", package.unwrap_or_default())
+            ToolError::Missing { tool: tool.to_owned(), package: package.unwrap_or_default() }
         }
-        _ => format!("exec: {tool:?}: {error}"),
+        _ => ToolError::NotRun { tool: tool.to_owned(), source },
     })?;
     let text = [output.stdout, output.stderr].concat();
     let output_text = String::from_utf8_lossy(&text).trim().to_owned();

@@ -17,12 +17,13 @@ use k8s_openapi::api::core::v1::{ISCSIPersistentVolumeSource, Pod, Secret};
 use kube::api::Api;
 use serde::{Deserialize, Serialize};
 use sys::folder_watch::FolderWatch;
-use sys::mount::BindOptions;
 
+use super::prepared::{Phase, Prepared};
 use super::resolve::Resolved;
-use super::{Phase, Prepared, VolumeError, csi_volume, format, ownership, plain};
+use super::{attach, bound, format};
 use crate::volumes::Volumes;
-use crate::volumes::describe;
+use crate::volumes::error::{Specific, VolumeError, at};
+use crate::volumes::folder::write_note;
 use plan::{Chap, Refused, Step};
 use sysfs::Sysfs;
 
@@ -42,6 +43,35 @@ const DEVICE_MAX: Duration = Duration::from_secs(30);
 const MULTIPATH_MAX: Duration = Duration::from_secs(10);
 const BY_PATH: &str = "/dev/disk/by-path";
 const SYSFS: Sysfs<'static> = Sysfs("/sys");
+
+/// A disk is not to be had, or not let go of; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+enum IscsiError {
+    #[error("iscsi: {0:?} must not contain a slash")]
+    Slash(String),
+    #[error("iscsi: could not read iface {iface} error: {output}")]
+    NoInterface { iface: String, output: String },
+    #[error("Could not parse iface file for {0}")]
+    NoTransport(String),
+    #[error("failed to get any path for iscsi disk")]
+    NoPath,
+    #[error("failed to get any path for iscsi disk, last err seen:\n{0}")]
+    Unreached(#[source] Box<VolumeError>),
+    #[error("iscsi: failed to scan SCSI host {host} for lun {lun}: {source}")]
+    Scan { host: u32, lun: i32, source: std::io::Error },
+    #[error("Timed out waiting for device at path {path} after {}s", DEVICE_MAX.as_secs())]
+    NoDevice { path: String },
+    #[error("CHAP enabled but secret name or namespace is empty")]
+    NoSecretName,
+    #[error("couldn't get secret {namespace}/{name} error: {source}")]
+    NoSecret { namespace: String, name: String, source: Box<kube::Error> },
+    #[error("{what}: {output} ({status})")]
+    Refused { what: String, output: String, status: String },
+    #[error("iscsi: failed to detach disk: {0}")]
+    NotDetached(#[source] Box<VolumeError>),
+}
+
+impl Specific for IscsiError {}
 
 /// Which disk it is and how it is reached: all that it takes to log out again. The names are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +97,11 @@ struct Disk {
 type Notes = BTreeMap<String, Disk>;
 
 impl Disk {
-    fn new(vol_name: &str, is_device: bool, source: &ISCSIPersistentVolumeSource) -> Result<Self, String> {
+    fn new(
+        vol_name: &str,
+        is_device: bool,
+        source: &ISCSIPersistentVolumeSource,
+    ) -> Result<Self, IscsiError> {
         let with_port = |portal: &String| match portal.contains(':') {
             true => portal.clone(),
             false => format!("{portal}:{PORT}"),
@@ -85,7 +119,7 @@ impl Disk {
         let iqn = source.iqn.clone();
         for text in portals.iter().chain([&init_iface, &iqn]) {
             if text.contains('/') {
-                return Err(format!("iscsi: {text:?} must not contain a slash"));
+                return Err(IscsiError::Slash(text.clone()));
             }
         }
         let iface = match (portals.first(), initiator_name.as_str()) {
@@ -143,14 +177,6 @@ fn read(pod_dir: &Path) -> Notes {
     })
 }
 
-fn write(pod_dir: &Path, notes: &Notes) -> Result<(), String> {
-    let (path, new) = (pod_dir.join(FILE), pod_dir.join(format!("{FILE}.new")));
-    let text = serde_json::to_vec(notes).map_err(|e| describe("write", &path, &e))?;
-    std::fs::create_dir_all(pod_dir).map_err(|e| describe("mkdir", pod_dir, &e))?;
-    let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
-    written.map_err(|e| describe("write", &path, &e))
-}
-
 /// The disks of Pods of this node, as its status calls them.
 pub(super) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
     others(root_dir, Path::new(""), "").into_iter().map(|disk| disk.unique_name)
@@ -168,87 +194,77 @@ fn others(root_dir: &Path, pod_dir: &Path, volume: &str) -> Vec<Disk> {
 
 /// Brings the disk to where the Pod's containers find it.
 pub(super) async fn bring(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     pod_dir: &Path,
     resolved: &Resolved,
     source: &ISCSIPersistentVolumeSource,
 ) -> Result<Prepared, VolumeError> {
-    let failed = |phase: Phase| move |error: String| phase.failed(resolved, &error);
-    let disk = Disk::new(&resolved.name, resolved.is_device(), source).map_err(failed(Phase::Attach))?;
-    let turn = context.csi.turn(PLUGIN, &disk.iqn);
+    let disk =
+        Disk::new(&resolved.name, resolved.is_device(), source).map_err(Phase::Attach.failed(resolved))?;
+    let turn = volumes.csi.turn(PLUGIN, &disk.iqn);
     let _turn = turn.lock().await;
     // Until it is written down here.
-    let _asked = context.csi.ask(&disk.unique_name);
-    csi_volume::until_attached(context, &resolved.name, &disk.unique_name, async { Ok(()) }).await?;
-    let global = global(context, &disk).map_err(failed(Phase::Attach))?;
+    let _asked = volumes.csi.ask(&disk.unique_name);
+    attach::until_attached(volumes, &resolved.name, &disk.unique_name, async { Ok(()) }).await?;
+    let global = global(volumes, &disk).map_err(Phase::Attach.failed(resolved))?;
     let is_there = !disk.is_device && sys::mount::is_mounted(&global).unwrap_or(false);
     let mut device = None;
     if is_there {
-        note(pod_dir, resolved, &disk).map_err(failed(Phase::Attach))?;
+        note(pod_dir, resolved, &disk).map_err(Phase::Attach.failed(resolved))?;
     } else {
-        let attached = attach(context, pod, (pod_dir, resolved), (&disk, source)).await;
-        device = Some(attached.map_err(failed(Phase::Attach))?);
+        let attached = log_in(volumes, pod, (pod_dir, resolved), (&disk, source)).await;
+        device = Some(attached.map_err(Phase::Attach.failed(resolved))?);
     }
     if let Some(device) = &device {
         if disk.is_device {
             return Ok(Prepared::plain(device.clone(), resolved));
         }
-        std::fs::create_dir_all(&global).map_err(|e| failed(Phase::Stage)(describe("mkdir", &global, &e)))?;
+        let made = std::fs::create_dir_all(&global).map_err(at("mkdir", &global));
+        made.map_err(Phase::Stage.failed(resolved))?;
         let mut options = resolved.mount_options();
         options.extend(resolved.read_only.then(|| "ro".to_owned()));
         let mounted = format::mount(device, &global, source.fs_type.as_deref(), &options).await;
-        mounted.map_err(failed(Phase::Stage))?;
+        mounted.map_err(Phase::Stage.failed(resolved))?;
     }
-    set_up(pod, pod_dir, resolved, &global).await.map_err(failed(Phase::Publish))
+    let bound = bound::bind(pod, &global, (pod_dir, FOLDER), resolved).await;
+    bound.map_err(Phase::Publish.failed(resolved))
 }
 
 /// As the kernel lists it when it is mounted.
-fn global(context: &Volumes, disk: &Disk) -> Result<PathBuf, String> {
-    let root = &context.config.root_dir;
-    let root = root.canonicalize().map_err(|e| describe("find", root, &e))?;
+fn global(volumes: &Volumes, disk: &Disk) -> Result<PathBuf, VolumeError> {
+    let root = &volumes.config.root_dir;
+    let root = root.canonicalize().map_err(at("find", root))?;
     Ok(disk.global(&root))
 }
 
-fn note(pod_dir: &Path, resolved: &Resolved, disk: &Disk) -> Result<(), String> {
+fn note(pod_dir: &Path, resolved: &Resolved, disk: &Disk) -> Result<(), VolumeError> {
     let mut notes = read(pod_dir);
     notes.insert(resolved.own_name.clone(), disk.clone());
-    write(pod_dir, &notes)
-}
-
-async fn set_up(pod: &Pod, pod_dir: &Path, resolved: &Resolved, global: &Path) -> Result<Prepared, String> {
-    let path = plain::folder(pod_dir, FOLDER, &resolved.name)?;
-    if !sys::mount::is_mounted(&path).map_err(|e| e.to_string())? {
-        let options = BindOptions { read_only: resolved.read_only, ..BindOptions::default() };
-        sys::mount::bind(global, &path, options).map_err(|e| e.to_string())?;
-    }
-    if !resolved.read_only {
-        ownership::apply_for(pod, &path).await?;
-    }
-    Ok(Prepared::plain(path, resolved))
+    write_note(pod_dir, FILE, &notes)
 }
 
 /// Logs in wherever the disk is to be had, and finds the device. Source: `AttachDisk`.
-async fn attach(
-    context: &Volumes,
+async fn log_in(
+    volumes: &Volumes,
     pod: &Pod,
     (pod_dir, resolved): (&Path, &Resolved),
     (disk, source): (&Disk, &ISCSIPersistentVolumeSource),
-) -> Result<PathBuf, String> {
+) -> Result<PathBuf, VolumeError> {
     let shown = format::run(TOOL, &plan::show_iface(&disk.init_iface)).await?;
     if shown.code != Some(0) {
-        let (iface, output) = (&disk.init_iface, shown.output);
-        return Err(format!("iscsi: could not read iface {iface} error: {output}"));
+        let (iface, output) = (disk.init_iface.clone(), shown.output);
+        return Err(IscsiError::NoInterface { iface, output }.into());
     }
-    let no_transport = || format!("Could not parse iface file for {}", disk.iface);
-    let transport = plan::transport(&shown.output).ok_or_else(no_transport)?;
-    let chap = chap(context, pod, source).await?;
+    let transport = plan::transport(&shown.output);
+    let transport = transport.ok_or_else(|| IscsiError::NoTransport(disk.iface.clone()))?;
+    let chap = chap(volumes, pod, source).await?;
     note(pod_dir, resolved, disk)?;
     if disk.has_own_iface() {
         run(&plan::clone_iface(disk, &shown.output)?).await?;
     }
     let mut found: BTreeMap<&str, PathBuf> = BTreeMap::new();
-    let mut last_error = String::new();
+    let mut last_error = None;
     for attempt in 1..=ATTEMPTS_MAX {
         for portal in &disk.portals {
             if found.contains_key(portal.as_str()) {
@@ -256,11 +272,11 @@ async fn attach(
             }
             match reach(disk, portal, transport, &chap).await {
                 Ok(device) => drop(found.insert(portal, device)),
-                Err(error) => last_error = error,
+                Err(error) => last_error = Some(Box::new(error)),
             }
         }
         if found.is_empty() {
-            return Err(format!("failed to get any path for iscsi disk, last err seen:\n{last_error}"));
+            return Err(last_error.map_or(IscsiError::NoPath, IscsiError::Unreached).into());
         }
         if plan::is_enough(attempt, found.len(), disk.portals.len()) {
             break;
@@ -270,11 +286,11 @@ async fn attach(
         disk.portals.iter().filter_map(|portal| found.remove(portal.as_str())).collect();
     let bundled = multipath(&paths, disk.portals.len()).await;
     let first = paths.into_iter().next();
-    bundled.or(first).ok_or_else(|| "failed to get any path for iscsi disk".to_owned())
+    Ok(bundled.or(first).ok_or(IscsiError::NoPath)?)
 }
 
 /// The device by one portal.
-async fn reach(disk: &Disk, portal: &str, transport: &str, chap: &Chap) -> Result<PathBuf, String> {
+async fn reach(disk: &Disk, portal: &str, transport: &str, chap: &Chap) -> Result<PathBuf, VolumeError> {
     let host = || SYSFS.host(&disk.iqn, portal, &disk.iface);
     let mut known = host();
     if known.is_none() {
@@ -282,9 +298,10 @@ async fn reach(disk: &Disk, portal: &str, transport: &str, chap: &Chap) -> Resul
         known = host();
     }
     match known {
-        Some(number) => SYSFS.scan(number, disk.lun).map_err(|error| {
-            format!("iscsi: failed to scan SCSI host {number} for lun {}: {error}", disk.lun)
-        })?,
+        Some(host) => {
+            let scanned = SYSFS.scan(host, disk.lun);
+            scanned.map_err(|source| IscsiError::Scan { host, lun: disk.lun, source })?;
+        }
         // The disk may come all the same: not all initiators show themselves.
         None => tracing::info!(iqn = disk.iqn, portal, "logged in, and the kernel tells of no SCSI host"),
     }
@@ -297,11 +314,12 @@ async fn reach(disk: &Disk, portal: &str, transport: &str, chap: &Chap) -> Resul
         path.map(|name| Path::new(BY_PATH).join(name)).filter(|path| path.exists())
     };
     let device = appears(&[BY_PATH], DEVICE_MAX, look).await;
-    device.ok_or_else(|| {
+    let device = device.ok_or_else(|| {
         let bus = if transport == "tcp" { "" } else { "pci-*-" };
         let path = format!("{BY_PATH}/{bus}ip-{portal}-iscsi-{}-lun-{}", disk.iqn, disk.lun);
-        format!("Timed out waiting for device at path {path} after {}s", DEVICE_MAX.as_secs())
-    })
+        IscsiError::NoDevice { path }
+    })?;
+    Ok(device)
 }
 
 /// The device that bundles these paths: waited for only where more than one was asked for, and where the kernel could.
@@ -341,7 +359,11 @@ async fn appears<T>(folders: &[&str], max: Duration, look: impl Fn() -> Option<T
 }
 
 /// How to prove who is who, with the Secret if it takes one. Source: `createSecretMap`.
-async fn chap(context: &Volumes, pod: &Pod, source: &ISCSIPersistentVolumeSource) -> Result<Chap, String> {
+async fn chap(
+    volumes: &Volumes,
+    pod: &Pod,
+    source: &ISCSIPersistentVolumeSource,
+) -> Result<Chap, IscsiError> {
     let (discovery, session) =
         (source.chap_auth_discovery == Some(true), source.chap_auth_session == Some(true));
     if !discovery && !session {
@@ -352,18 +374,21 @@ async fn chap(context: &Volumes, pod: &Pod, source: &ISCSIPersistentVolumeSource
     let named = reference.and_then(|secret| secret.namespace.as_deref()).filter(|named| !named.is_empty());
     let namespace = named.or(pod.metadata.namespace.as_deref()).unwrap_or_default();
     if name.is_empty() || namespace.is_empty() {
-        return Err("CHAP enabled but secret name or namespace is empty".to_owned());
+        return Err(IscsiError::NoSecretName);
     }
-    let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
-    let found =
-        api.get(name).await.map_err(|e| format!("couldn't get secret {namespace}/{name} error: {e}"))?;
+    let api: Api<Secret> = Api::namespaced(volumes.client.clone(), namespace);
+    let found = api.get(name).await.map_err(|source| IscsiError::NoSecret {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        source: Box::new(source),
+    })?;
     let entries = found.data.unwrap_or_default().into_iter();
     let secret = entries.map(|(key, value)| (key, String::from_utf8_lossy(&value.0).into_owned())).collect();
     Ok(Chap { discovery, session, secret })
 }
 
 /// Calls the tool step by step, until one is refused on which others depend.
-async fn run(steps: &[Step]) -> Result<(), String> {
+async fn run(steps: &[Step]) -> Result<(), VolumeError> {
     for step in steps {
         let said = format::run(TOOL, &step.arguments).await?;
         if said.code.is_some_and(|code| code == 0 || step.fine.contains(&code)) {
@@ -374,7 +399,8 @@ async fn run(steps: &[Step]) -> Result<(), String> {
             // What it says is of no use any more.
             format::run(TOOL, undo).await?;
         }
-        return Err(format!("{what}: {} ({})", said.output, format::status(said.code)));
+        let (what, status) = (what.clone(), format::status(said.code));
+        return Err(IscsiError::Refused { what, output: said.output, status }.into());
     }
     Ok(())
 }
@@ -383,28 +409,21 @@ async fn run(steps: &[Step]) -> Result<(), String> {
 /// session.
 ///
 /// # Errors
-/// A text that says what is left; to be tried again.
-pub(super) async fn tear_down(context: &Volumes, pod_dir: &Path) -> Result<(), String> {
+/// What is left; to be tried again.
+pub(super) async fn tear_down(volumes: &Volumes, pod_dir: &Path) -> Result<(), VolumeError> {
     for (volume, disk) in read(pod_dir) {
-        let turn = context.csi.turn(PLUGIN, &disk.iqn);
+        let turn = volumes.csi.turn(PLUGIN, &disk.iqn);
         let _turn = turn.lock().await;
-        let others = others(&context.config.root_dir, pod_dir, &volume);
-        let global = global(context, &disk)?;
-        release(&global, pod_dir, &disk, &others).await.map_err(|error| {
-            format!(
-                "UnmountDevice failed for volume \"{}\" : iscsi: failed to detach disk: {error}",
-                disk.vol_name
-            )
-        })?;
+        let others = others(&volumes.config.root_dir, pod_dir, &volume);
+        let global = global(volumes, &disk)?;
+        let released = release(&global, pod_dir, &disk, &others).await;
+        let released = released.map_err(|error| IscsiError::NotDetached(Box::new(error)));
+        released.map_err(VolumeError::step("UnmountDevice", &disk.vol_name))?;
         let mut notes = read(pod_dir);
         notes.remove(&volume);
-        write(pod_dir, &notes)?;
+        write_note(pod_dir, FILE, &notes)?;
         if !others.iter().any(|other| other.unique_name == disk.unique_name) {
-            context
-                .csi
-                .set_in_use(context, &disk.unique_name, false)
-                .await
-                .map_err(|error| error.to_string())?;
+            volumes.csi.set_in_use(volumes, &disk.unique_name, false).await?;
         }
     }
     Ok(())
@@ -427,19 +446,19 @@ pub async fn log_out(root_dir: &Path) -> std::io::Result<()> {
     outcome.map_err(std::io::Error::other)
 }
 
-async fn release(global: &Path, pod_dir: &Path, disk: &Disk, others: &[Disk]) -> Result<(), String> {
+async fn release(global: &Path, pod_dir: &Path, disk: &Disk, others: &[Disk]) -> Result<(), VolumeError> {
     let path = pod_dir.join("volumes").join(FOLDER).join(&disk.vol_name);
     if path.exists() {
-        sys::mount::detach(&path).map_err(|e| e.to_string())?;
-        std::fs::remove_dir(&path).map_err(|e| describe("remove", &path, &e))?;
+        sys::mount::detach(&path)?;
+        std::fs::remove_dir(&path).map_err(at("remove", &path))?;
     }
     let root = Path::new("");
     let is_mounted_for = |other: &Disk| !other.is_device && other.global(root) == disk.global(root);
     if !disk.is_device && global.exists() && !others.iter().any(is_mounted_for) {
-        if sys::mount::is_mounted(global).map_err(|e| e.to_string())? {
-            sys::mount::unmount(global).map_err(|e| e.to_string())?;
+        if sys::mount::is_mounted(global)? {
+            sys::mount::unmount(global)?;
         }
-        std::fs::remove_dir(global).map_err(|e| describe("remove", global, &e))?;
+        std::fs::remove_dir(global).map_err(at("remove", global))?;
     }
     if !others.iter().any(|other| other.is_same_disk(disk)) {
         forget_devices(disk).await;
@@ -457,7 +476,7 @@ async fn forget_devices(disk: &Disk) {
         let error = match flushed {
             Ok(said) if said.code == Some(0) => continue,
             Ok(said) => said.output,
-            Err(error) => error,
+            Err(error) => error.to_string(),
         };
         tracing::warn!(error, device = bundle, "the paths to a disk are still bundled");
     }
@@ -474,7 +493,7 @@ mod tests {
 
     const IQN: &str = "iqn.2001-04.com.example:a";
 
-    fn disk(portal: &str, iqn: &str) -> Result<Disk, String> {
+    fn disk(portal: &str, iqn: &str) -> Result<Disk, IscsiError> {
         let source = ISCSIPersistentVolumeSource {
             target_portal: portal.to_owned(),
             portals: Some(vec!["10.0.0.1".to_owned(), "[fd00::1]:9".to_owned()]),
@@ -497,7 +516,7 @@ mod tests {
     #[test]
     fn what_would_lead_elsewhere_is_refused() {
         for (portal, iqn) in [("../x", IQN), ("10.0.0.1", "iqn.2001-04.com.example:../../x")] {
-            assert!(disk(portal, iqn).unwrap_err().contains("must not contain a slash"), "{portal} {iqn}");
+            assert!(matches!(disk(portal, iqn), Err(IscsiError::Slash(_))), "{portal} {iqn}");
         }
     }
 
@@ -521,9 +540,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let disk = disk("10.0.0.1", IQN).unwrap();
         let pods = ["a", "b"].map(|uid| dir.path().join("pods").join(uid));
-        write(&pods[0], &Notes::from([("x".to_owned(), disk.clone()), ("y".to_owned(), disk.clone())]))
-            .unwrap();
-        write(&pods[1], &Notes::from([("x".to_owned(), disk)])).unwrap();
+        let both = Notes::from([("x".to_owned(), disk.clone()), ("y".to_owned(), disk.clone())]);
+        write_note(&pods[0], FILE, &both).unwrap();
+        write_note(&pods[1], FILE, &Notes::from([("x".to_owned(), disk)])).unwrap();
         assert_eq!(others(dir.path(), &pods[0], "x").len(), 2);
         assert_eq!(others(dir.path(), &pods[1], "x").len(), 2);
         assert_eq!(others(dir.path(), &pods[1], "z").len(), 3);

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Pod;
 use nix::fcntl::{AtFlags, OFlag, open};
@@ -13,7 +13,17 @@ use nix::sys::stat::{Mode, fstat};
 use nix::unistd::fchownat;
 use sys::tree::{Found, walk};
 
-use crate::volumes::describe;
+use crate::volumes::error::{Specific, VolumeError};
+
+/// The files are not the group's.
+#[derive(Debug, thiserror::Error)]
+#[error("applyFSGroup failed for vol: change the group below {}: {source}", path.display())]
+struct GroupError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Specific for GroupError {}
 
 /// Read and write for files.
 const FILE_BITS: u32 = 0o660;
@@ -27,7 +37,7 @@ pub(super) fn group(pod: &Pod) -> Option<u32> {
 }
 
 /// Gives all below `path` to the Pod's group, if it has one.
-pub(super) async fn apply_for(pod: &Pod, path: &Path) -> Result<(), String> {
+pub(super) async fn apply_for(pod: &Pod, path: &Path) -> Result<(), VolumeError> {
     let Some(group) = group(pod) else { return Ok(()) };
     let context = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let policy = context.and_then(|context| context.fs_group_change_policy.as_deref());
@@ -36,11 +46,9 @@ pub(super) async fn apply_for(pod: &Pod, path: &Path) -> Result<(), String> {
         if only_if_wrong && is_right(&path, group) {
             return Ok(());
         }
-        apply(&path, group)
+        apply(&path, group).map_err(|source| GroupError { path, source })
     });
-    done.await
-        .map_err(|error| error.to_string())?
-        .map_err(|error| format!("applyFSGroup failed for vol: {error}"))
+    Ok(done.await??)
 }
 
 fn is_right(root: &Path, group: u32) -> bool {
@@ -50,19 +58,17 @@ fn is_right(root: &Path, group: u32) -> bool {
 
 /// The root comes last, so that an interrupted change is seen by [`is_right`]. Other Pods may be at work in there: each file
 /// is changed by a descriptor, and no link that comes meanwhile is followed.
-fn apply(path: &Path, group: u32) -> Result<(), String> {
-    let text = |error: io::Error| describe("change the group below", path, &error);
-    let root = fs::symlink_metadata(path).map_err(text)?;
+fn apply(path: &Path, group: u32) -> io::Result<()> {
+    let root = fs::symlink_metadata(path)?;
     if root.is_dir() {
         let give_one = |found: &Found<'_>| match found.pin() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             pinned => give(&pinned?, group).map(|()| true),
         };
-        walk(path, give_one).map_err(text)?;
+        walk(path, give_one)?;
     }
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let root = open(path, flags, Mode::empty()).map_err(|errno| text(errno.into()))?;
-    give(&root, group).map_err(text)
+    give(&open(path, flags, Mode::empty())?, group)
 }
 
 fn give(file: &OwnedFd, group: u32) -> io::Result<()> {

@@ -13,6 +13,50 @@ use k8s_openapi::api::core::v1::{
 use kube::api::Api;
 
 use crate::volumes::Volumes;
+use crate::volumes::error::Specific;
+use crate::volumes::refused::{self, Refused};
+
+/// What a volume is cannot be told, or it is not to be had now; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ResolveError {
+    /// Of a kind that nobody has.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// Of no kind.
+    #[error("no volume plugin matched for PersistentVolume {0}")]
+    NoPlugin(String),
+    /// A driver has taken the kind over, and cannot make anything of this one.
+    #[error("{0}")]
+    NotTranslated(String),
+    /// The claim, or what it is bound to.
+    #[error("error processing PVC {namespace}/{name}: {source}")]
+    Claim { namespace: String, name: String, source: ClaimError },
+}
+
+impl Specific for ResolveError {}
+
+/// A claim cannot be used now.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClaimError {
+    #[error("failed to fetch PVC from API server: {}", said(.0))]
+    NoClaim(#[source] Box<kube::Error>),
+    #[error("PVC {0} was not created for pod (pod is not owner)")]
+    NotOfPod(String),
+    #[error("PVC is being deleted")]
+    Deleted,
+    #[error("PVC is not bound")]
+    NotBound,
+    #[error("failed to fetch PV {name} from API server: {}", said(source))]
+    NoVolume { name: String, source: Box<kube::Error> },
+    #[error("PV {0} spec.claimRef.uid does not match pvc.UID")]
+    NotForClaim(String),
+    #[error("{0}")]
+    NotTranslated(String),
+    #[error("volume {volume} has volumeMode {mode}, but is specified in {place}")]
+    Mode { volume: String, mode: &'static str, place: &'static str },
+    #[error("storage node affinity check failed: no matching NodeSelectorTerms")]
+    OtherNode,
+}
 
 /// A Pod's volume with everything that it takes to mount it.
 #[derive(Clone, Debug)]
@@ -57,7 +101,7 @@ impl Resolved {
 }
 
 /// Asks the API what the volume is.
-pub(super) async fn resolve(context: &Volumes, pod: &Pod, volume: &Volume) -> Result<Resolved, String> {
+pub(super) async fn resolve(volumes: &Volumes, pod: &Pod, volume: &Volume) -> Result<Resolved, ResolveError> {
     let inline = |source, read_only| Resolved {
         name: volume.name.clone(),
         own_name: volume.name.clone(),
@@ -81,11 +125,12 @@ pub(super) async fn resolve(context: &Volumes, pod: &Pod, volume: &Volume) -> Re
         return Ok(inline(Source::Iscsi(Box::new(inline_disk(source, namespace))), read_only));
     }
     if let Some(translated) = migration::inline(volume, namespace) {
-        return of_volume(&volume.name, None, translated?, false);
+        return of_volume(&volume.name, None, translated.map_err(ResolveError::NotTranslated)?, false);
     }
     let name = claim_of(pod, volume).unwrap_or_default();
-    let processing = |why: String| format!("error processing PVC {namespace}/{name}: {why}");
-    let (claim, persistent) = bound(context, pod, volume, (namespace, &name)).await.map_err(processing)?;
+    let bound = bound(volumes, pod, volume, (namespace, &name)).await;
+    let (claim, persistent) =
+        bound.map_err(|source| ResolveError::Claim { namespace: namespace.to_owned(), name, source })?;
     let asked = volume.persistent_volume_claim.as_ref().and_then(|claim| claim.read_only);
     of_volume(&volume.name, Some(claim), persistent, asked == Some(true))
 }
@@ -96,7 +141,7 @@ fn of_volume(
     claim: Option<PersistentVolumeClaim>,
     volume: PersistentVolume,
     read_only: bool,
-) -> Result<Resolved, String> {
+) -> Result<Resolved, ResolveError> {
     let name = volume.metadata.name.clone().unwrap_or_default();
     let spec = volume.spec.clone().unwrap_or_default();
     let (source, own) = if let Some(csi) = spec.csi {
@@ -113,8 +158,8 @@ fn of_volume(
         let read_only = iscsi.read_only == Some(true);
         (Source::Iscsi(Box::new(iscsi)), read_only)
     } else {
-        let why = crate::volumes::refused::persistent(&volume);
-        return Err(why.unwrap_or_else(|| format!("no volume plugin matched for PersistentVolume {name}")));
+        let refused = refused::persistent(&volume).map(ResolveError::Refused);
+        return Err(refused.unwrap_or(ResolveError::NoPlugin(name)));
     };
     let own_name = own_name.to_owned();
     Ok(Resolved { name, own_name, source, volume: Some(volume), claim, read_only: read_only || own })
@@ -122,62 +167,58 @@ fn of_volume(
 
 /// The claim, and the volume that it is bound to.
 async fn bound(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     volume: &Volume,
     (namespace, name): (&str, &str),
-) -> Result<(PersistentVolumeClaim, PersistentVolume), String> {
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
-    let claim =
-        claims.get(name).await.map_err(|e| format!("failed to fetch PVC from API server: {}", said(e)))?;
+) -> Result<(PersistentVolumeClaim, PersistentVolume), ClaimError> {
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(volumes.client.clone(), namespace);
+    let claim = claims.get(name).await.map_err(|source| ClaimError::NoClaim(Box::new(source)))?;
     if volume.ephemeral.is_some() && !is_claim_of_pod(&claim, pod) {
-        return Err(format!("PVC {namespace}/{name} was not created for pod (pod is not owner)"));
+        return Err(ClaimError::NotOfPod(format!("{namespace}/{name}")));
     }
     if claim.metadata.deletion_timestamp.is_some() {
-        return Err("PVC is being deleted".to_owned());
+        return Err(ClaimError::Deleted);
     }
     if !is_claim_bound(&claim) {
-        return Err("PVC is not bound".to_owned());
+        return Err(ClaimError::NotBound);
     }
     let wanted = volume_name(&claim);
-    let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
-    let found = volumes.get(wanted).await;
-    let found = found.map_err(|e| format!("failed to fetch PV {wanted} from API server: {}", said(e)))?;
+    let api: Api<PersistentVolume> = Api::all(volumes.client.clone());
+    let found = api.get(wanted).await;
+    let found =
+        found.map_err(|source| ClaimError::NoVolume { name: wanted.to_owned(), source: Box::new(source) })?;
     if !is_for(&found, &claim) {
-        return Err(format!("PV {wanted} spec.claimRef.uid does not match pvc.UID"));
+        return Err(ClaimError::NotForClaim(wanted.to_owned()));
     }
-    let found = migration::persistent(&found).unwrap_or(Ok(found))?;
+    let found = migration::persistent(&found).unwrap_or(Ok(found)).map_err(ClaimError::NotTranslated)?;
     check_mode(pod, volume, &found)?;
     let own = controller::Scope {
-        field_selector: Some(format!("metadata.name={}", context.config.node_name)),
+        field_selector: Some(format!("metadata.name={}", volumes.config.node_name)),
         ..controller::Scope::default()
     };
-    let node = context.informers.scoped::<Node>(own);
+    let node = volumes.informers.scoped::<Node>(own);
     node.synced().await;
-    let labels = node.get(&context.config.node_name).and_then(|node| node.metadata.labels.clone());
+    let labels = node.get(&volumes.config.node_name).and_then(|node| node.metadata.labels.clone());
     if !affinity::reaches(&found, labels.as_ref()) {
-        return Err("storage node affinity check failed: no matching NodeSelectorTerms".to_owned());
+        return Err(ClaimError::OtherNode);
     }
     Ok((claim, found))
 }
 
 /// Folders are mounted, devices are not.
-fn check_mode(pod: &Pod, volume: &Volume, found: &PersistentVolume) -> Result<(), String> {
+fn check_mode(pod: &Pod, volume: &Volume, found: &PersistentVolume) -> Result<(), ClaimError> {
     let spec = pod.spec.as_ref();
     let containers =
         || spec.iter().flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
     let is_mounted = containers().any(|c| c.volume_mounts.iter().flatten().any(|m| m.name == volume.name));
     let is_device = containers().any(|c| c.volume_devices.iter().flatten().any(|d| d.name == volume.name));
-    match volume_mode(found) {
-        "Block" if is_mounted => {
-            Err(format!("volume {} has volumeMode Block, but is specified in volumeMounts", volume.name))
-        }
-        "Filesystem" if is_device => Err(format!(
-            "volume {} has volumeMode Filesystem, but is specified in volumeDevices",
-            volume.name
-        )),
-        _ => Ok(()),
-    }
+    let (mode, place) = match volume_mode(found) {
+        "Block" if is_mounted => ("Block", "volumeMounts"),
+        "Filesystem" if is_device => ("Filesystem", "volumeDevices"),
+        _ => return Ok(()),
+    };
+    Err(ClaimError::Mode { volume: volume.name.clone(), mode, place })
 }
 
 /// An inline volume as if it were a PersistentVolume's. Its handle is made of Pod and name. Source: KEP-596.
@@ -225,7 +266,7 @@ fn inline_disk(source: &ISCSIVolumeSource, namespace: &str) -> ISCSIPersistentVo
     }
 }
 
-fn said(error: kube::Error) -> String {
+fn said(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),

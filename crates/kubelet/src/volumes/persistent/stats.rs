@@ -11,7 +11,8 @@ use csi::v1::{self, node_service_capability::rpc, volume_usage::Unit};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, Volume};
 
-use super::{Prepared, find, is_persistent};
+use super::is_persistent;
+use super::prepared::{Prepared, find};
 use crate::machine::file_system;
 use crate::metrics::Measure;
 use crate::metrics::VolumeStats;
@@ -25,19 +26,19 @@ const CALL_MAX: Duration = Duration::from_secs(10);
 const CALLS_MAX: usize = 8;
 
 /// Of every volume of a claim or driver that is there for these Pods.
-pub(crate) async fn of_pods(context: &Volumes, pods: &[Arc<Pod>]) -> Arc<Vec<VolumeStats>> {
-    let mut known = context.csi.stats.lock().await;
+pub(crate) async fn of_pods(volumes: &Volumes, pods: &[Arc<Pod>]) -> Arc<Vec<VolumeStats>> {
+    let mut known = volumes.csi.stats.lock().await;
     if let Some((at, stats)) = known.as_ref()
-        && at.elapsed() < GOOD_FOR.min(context.config.sync_frequency)
+        && at.elapsed() < GOOD_FOR.min(volumes.config.sync_frequency)
     {
         return stats.clone();
     }
     let mut asked = Vec::new();
     for pod in pods {
-        let pod_dir = context.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
+        let pod_dir = volumes.config.pod_dir(pod.metadata.uid.as_deref().unwrap_or_default());
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
             if let Some(prepared) = find(&pod_dir, &volume.name).filter(|_| is_persistent(volume)) {
-                asked.push(of_volume(context, named(pod, volume), prepared));
+                asked.push(of_volume(volumes, named(pod, volume), prepared));
             }
         }
     }
@@ -58,18 +59,18 @@ fn named(pod: &Pod, volume: &Volume) -> VolumeStats {
 }
 
 /// Source: the `metric_source`s are `pkg/volume`'s.
-async fn of_volume(context: &Volumes, named: VolumeStats, prepared: Prepared) -> Option<VolumeStats> {
+async fn of_volume(volumes: &Volumes, named: VolumeStats, prepared: Prepared) -> Option<VolumeStats> {
     let (start, source) = (Instant::now(), prepared.driver.clone().unwrap_or_else(|| "statfs".to_owned()));
-    let stats = look(context, named, prepared).await;
+    let stats = look(volumes, named, prepared).await;
     if stats.is_some() {
-        context.metrics.measure(Measure::VolumeLook, &[&source], start.elapsed());
+        volumes.metrics.measure(Measure::VolumeLook, &[&source], start.elapsed());
     }
     stats
 }
 
-async fn look(context: &Volumes, named: VolumeStats, prepared: Prepared) -> Option<VolumeStats> {
+async fn look(volumes: &Volumes, named: VolumeStats, prepared: Prepared) -> Option<VolumeStats> {
     let Some(name) = &prepared.driver else { return of_path(named, prepared).await };
-    let driver = context.csi.get(name).ok().filter(|driver| driver.can(rpc::Type::GetVolumeStats))?;
+    let driver = volumes.csi.get(name).ok().filter(|driver| driver.can(rpc::Type::GetVolumeStats))?;
     let request = v1::NodeGetVolumeStatsRequest {
         volume_id: prepared.handle.clone(),
         volume_path: prepared.path.display().to_string(),

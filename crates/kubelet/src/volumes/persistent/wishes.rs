@@ -12,10 +12,25 @@ use serde_json::json;
 use crate::pod::identity::identity;
 use crate::volumes::TokenKey;
 use crate::volumes::Volumes;
-use crate::volumes::objects::{Token, request_token};
+use crate::volumes::error::Specific;
+use crate::volumes::objects::{Token, TokenError, request_token};
 
 /// Lifetime of a driver's token if it does not say. Source: `storage/v1.TokenRequest.expirationSeconds`.
 const TOKEN_SECONDS: i64 = 3600;
+
+/// The driver has no volumes that live so long.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "kubernetes.io/csi: mounter.SetUpAt failed to check volume lifecycle mode: volume mode \"{mode}\" not supported by \
+     driver {driver} (only supports {known:?})"
+)]
+pub(super) struct OtherMode {
+    mode: String,
+    driver: String,
+    known: Vec<String>,
+}
+
+impl Specific for OtherMode {}
 
 /// What a driver's object says, with upstream's defaults.
 #[derive(Clone, Debug)]
@@ -43,8 +58,8 @@ pub(super) struct Told {
 
 impl Wishes {
     /// Asks for the driver's object.
-    pub(super) async fn asked(context: &Volumes, driver: &str) -> Self {
-        let drivers = context.informers.informer::<CSIDriver>();
+    pub(super) async fn asked(volumes: &Volumes, driver: &str) -> Self {
+        let drivers = volumes.informers.informer::<CSIDriver>();
         drivers.synced().await;
         Self::of(drivers.get(driver).as_deref())
     }
@@ -66,15 +81,11 @@ impl Wishes {
     }
 
     /// Whether the driver has volumes that live as long as `mode` says.
-    pub(super) fn allow(&self, mode: &str, driver: &str) -> Result<(), String> {
+    pub(super) fn allow(&self, mode: &str, driver: &str) -> Result<(), OtherMode> {
         if self.modes.iter().any(|one| one == mode) {
             return Ok(());
         }
-        Err(format!(
-            "kubernetes.io/csi: mounter.SetUpAt failed to check volume lifecycle mode: volume mode \"{mode}\" not \
-             supported by driver {driver} (only supports {:?})",
-            self.modes
-        ))
+        Err(OtherMode { mode: mode.to_owned(), driver: driver.to_owned(), known: self.modes.clone() })
     }
 
     /// Whether a volume's files are the kubelet's to give to the Pod's group. Source: `CSIDriverSpec.fsGroupPolicy`.
@@ -88,12 +99,17 @@ impl Wishes {
 
     /// What the driver is told of the Pod. Tokens are no secrets to drivers which do not say that they are.
     /// Source: `CSIDriverSpec.serviceAccountTokenInSecrets`, KEP-5538.
-    pub(super) async fn told(&self, context: &Volumes, pod: &Pod, is_inline: bool) -> Result<Told, String> {
+    pub(super) async fn told(
+        &self,
+        volumes: &Volumes,
+        pod: &Pod,
+        is_inline: bool,
+    ) -> Result<Told, TokenError> {
         let mut told = Told::default();
         if self.pod_info {
             told.context.extend(pod_info(pod, is_inline));
         }
-        let tokens = tokens(context, pod, &self.tokens).await?;
+        let tokens = tokens(volumes, pod, &self.tokens).await?;
         let place = if self.are_tokens_secrets { &mut told.secrets } else { &mut told.context };
         place.extend(tokens);
         Ok(told)
@@ -116,16 +132,16 @@ fn pod_info(pod: &Pod, is_inline: bool) -> [(String, String); 5] {
 
 /// Source: `CSIDriverSpec.tokenRequests`.
 async fn tokens(
-    context: &Volumes,
+    volumes: &Volumes,
     pod: &Pod,
     wanted: &[TokenKey],
-) -> Result<Option<(String, String)>, String> {
+) -> Result<Option<(String, String)>, TokenError> {
     if wanted.is_empty() {
         return Ok(None);
     }
     let mut all = serde_json::Map::new();
     for key in wanted {
-        let token = token(context, pod, key).await?;
+        let token = token(volumes, pod, key).await?;
         let expires = token.expires_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         all.insert(key.0.clone(), json!({"token": token.text, "expirationTimestamp": expires}));
     }
@@ -134,18 +150,18 @@ async fn tokens(
 }
 
 /// The token that the driver has been given, or when that gets old, another one.
-async fn token(context: &Volumes, pod: &Pod, key: &TokenKey) -> Result<Token, String> {
-    let now = context.clock.now();
+async fn token(volumes: &Volumes, pod: &Pod, key: &TokenKey) -> Result<Token, TokenError> {
+    let now = volumes.clock.now();
     let known = (pod.metadata.uid.clone().unwrap_or_default(), key.clone());
     {
-        let mut all = context.csi.tokens.lock();
+        let mut all = volumes.csi.tokens.lock();
         all.retain(|_, token| token.expires_at > now);
         if let Some(token) = all.get(&known).filter(|token| token.refresh_at > now) {
             return Ok(token.clone());
         }
     }
-    let token = request_token(context, pod, key).await?;
-    context.csi.tokens.lock().insert(known, token.clone());
+    let token = request_token(volumes, pod, key).await?;
+    volumes.csi.tokens.lock().insert(known, token.clone());
     Ok(token)
 }
 

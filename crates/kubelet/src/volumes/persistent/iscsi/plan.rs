@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Disk;
+use crate::volumes::error::Specific;
 
 /// There is no such session, record or portal.
 pub(super) const GONE: &[i32] = &[2, 21];
@@ -21,6 +22,17 @@ pub(super) struct Chap {
     pub(super) session: bool,
     pub(super) secret: HashMap<String, String>,
 }
+
+/// There is no interface of the disk's own.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoOwnInterface {
+    #[error("iscsi: cannot clone iface with same name: {0}")]
+    SameName(String),
+    #[error("iscsi: failed to parse iface records: invalid iface setting: {0}")]
+    Setting(String),
+}
+
+impl Specific for NoOwnInterface {}
 
 /// One call of the tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,16 +96,16 @@ pub(super) fn transport(shown: &str) -> Option<&str> {
 }
 
 /// Makes the interface under which the disk's own initiator goes, like the one that was shown.
-pub(super) fn clone_iface(disk: &Disk, shown: &str) -> Result<Vec<Step>, String> {
+pub(super) fn clone_iface(disk: &Disk, shown: &str) -> Result<Vec<Step>, NoOwnInterface> {
     let Disk { iface, init_iface, .. } = disk;
     if iface == init_iface {
-        return Err(format!("iscsi: cannot clone iface with same name: {iface}"));
+        return Err(NoOwnInterface::SameName(iface.clone()));
     }
     let lines = shown.lines().filter(|line| line.starts_with("iface.") && !line.contains("<empty>"));
     let settings = lines.map(|line| {
         let setting = line.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
         let setting = setting.filter(|(key, value)| !key.contains(' ') && !value.contains(' '));
-        setting.ok_or_else(|| format!("iscsi: failed to parse iface records: invalid iface setting: {line}"))
+        setting.ok_or_else(|| NoOwnInterface::Setting(line.to_owned()))
     });
     let mut settings = settings.collect::<Result<BTreeMap<_, _>, _>>()?;
     // An interface's name is what it is made with.

@@ -98,11 +98,11 @@ fn an_initiator_of_its_own_has_an_interface_of_its_own() {
             else -m iface -I 10.0.0.1:99:pv -o delete
     "#]],
     );
-    let refused = clone_iface(&disk, "iface.transport_name is tcp").unwrap_err();
+    let refused = clone_iface(&disk, "iface.transport_name is tcp").unwrap_err().to_string();
     assert!(refused.contains("invalid iface setting"), "{refused}");
     let same = Disk { init_iface: disk.iface.clone(), ..disk };
     assert_eq!(
-        clone_iface(&same, "").unwrap_err(),
+        clone_iface(&same, "").unwrap_err().to_string(),
         "iscsi: cannot clone iface with same name: 10.0.0.1:99:pv"
     );
 }
