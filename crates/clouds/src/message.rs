@@ -1,26 +1,9 @@
 //! Objects of the API as providers are told of them.
 
+use controller::metadata::{name, namespace, uid};
 use k8s_openapi::api::core::v1::{Node, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::v1;
-
-pub(crate) fn name(meta: &ObjectMeta) -> &str {
-    meta.name.as_deref().unwrap_or_default()
-}
-
-pub(crate) fn namespace(meta: &ObjectMeta) -> &str {
-    meta.namespace.as_deref().unwrap_or_default()
-}
-
-pub(crate) fn uid(meta: &ObjectMeta) -> &str {
-    meta.uid.as_deref().unwrap_or_default()
-}
-
-/// `namespace/name`.
-pub(crate) fn key(meta: &ObjectMeta) -> String {
-    format!("{}/{}", namespace(meta), name(meta))
-}
 
 /// What the cloud calls a Node's machine; empty if nobody has said so.
 pub(crate) fn provider_id(node: &Node) -> &str {

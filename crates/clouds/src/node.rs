@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{name, uid};
 use controller::{Action, Change, Controller, EventType, Informers, Outcome, Patch, Plan, Source};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
@@ -21,7 +22,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::cloud::{Cloud, ask};
-use crate::message::{self, name, provider_id, uid};
+use crate::message::{self, provider_id};
 use crate::provider::Refusal;
 use crate::v1;
 use metadata::Metadata;

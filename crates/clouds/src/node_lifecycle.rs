@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::load_balancer::is_ready;
+use controller::metadata::{name, uid};
 use controller::plan::FAILURE;
 use controller::{
     Action, Change, Controller, EventType, Informers, Outcome, Patch, Plan, Propagation, Source,
@@ -20,7 +21,7 @@ use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
 use crate::cloud::{Cloud, ask};
-use crate::message::{self, name, uid};
+use crate::message;
 use crate::node::{taints, without_taint};
 use crate::provider::Refusal;
 use crate::v1;

@@ -10,6 +10,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use controller::metadata::{name, uid};
 use controller::{Action, Change, Controller, EventType, Informers, Outcome, Patch, Plan, Source};
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -18,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::cloud::{Cloud, Options, ask};
-use crate::message::{addresses, name, uid};
+use crate::message::addresses;
 use crate::provider::{Provider, Refusal};
 use crate::v1;
 use listed::Listed;

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use controller::load_balancer::is_candidate;
+use controller::metadata::{key, name, namespace, uid};
 use controller::{Action, Change, Controller, EventType, Informers, Outcome, Patch, Plan, Source};
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -20,7 +21,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::cloud::{Cloud, ask};
-use crate::message::{self, key, name, namespace, provider_id, uid};
+use crate::message::{self, provider_id};
 use crate::provider::{Provider, Refusal, RefusalKind};
 use crate::v1;
 use status::Ingress;

@@ -20,6 +20,7 @@ pub mod informer;
 
 pub mod lease;
 pub mod load_balancer;
+pub mod metadata;
 pub mod metrics;
 pub mod placement;
 pub mod plan;

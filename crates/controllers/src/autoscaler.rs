@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::discovery::Watcher;
+use controller::metadata::{key, namespace};
 use controller::pod::Pod;
 use controller::question::{Answer, Scale};
 use controller::{Action, Answers, Controller, Informers, Plan, Question, ResourceRef, Source};
@@ -27,7 +28,6 @@ use machinery::labels::Selector;
 use machinery::quantity::Quantity;
 use parking_lot::Mutex;
 
-use crate::object::{key, namespace};
 use crate::options::{Options, signed};
 use crate::scale;
 use bounds::{Grant, History, Wish, grant};

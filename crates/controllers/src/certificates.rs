@@ -13,14 +13,13 @@ pub mod signing;
 use std::collections::BTreeSet;
 
 use auth::signing::Asked;
+use controller::metadata::name;
 use controller::plan::{ApiRequest, Verb};
 use controller::{Action, ResourceRef};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
-
-use crate::object::name;
 
 /// Clients of the API server that people approve.
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";

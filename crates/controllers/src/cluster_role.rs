@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{name, uid};
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use serde_json::json;
 
-use crate::object::{name, uid};
 use controller::selector::selects;
 
 /// The controller's row. Keys are ClusterRoles.

@@ -11,6 +11,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{annotation, controller_reference, is_deleting, name, namespace, uid};
 use controller::plan::FAILURE;
 use controller::resource_ref::ResourceRef;
 use controller::{Action, Controller, EventType, Informers, Plan, Propagation, Source};
@@ -21,7 +22,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::{Metadata, Resource};
 
 use crate::job::finished;
-use crate::object::{annotation, controller_reference, is_deleting, name, namespace, uid};
 use due::{Due, Turn, due};
 
 /// When the Job was due: RFC 3339, in the CronJob's time zone. Source: `batch/v1`, `CronJobScheduledTimestampAnnotation`.

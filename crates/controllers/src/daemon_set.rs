@@ -13,6 +13,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::metadata::{controller_of, is_deleting, key, label, name, namespace, uid};
 use controller::pod::Pod;
 use controller::{Change, Controller, Informers, Plan, Source, selector};
 use jiff::Timestamp;
@@ -21,7 +22,6 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::claim::claim;
 use crate::history::{self, CONTROLLER_REVISION_HASH};
-use crate::object::{controller_of, is_deleting, key, label, name, namespace, uid};
 use rollout::Rollout;
 
 /// Source: the default of `DaemonSetSpec.revisionHistoryLimit`, apps/v1.

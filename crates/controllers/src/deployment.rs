@@ -18,6 +18,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use controller::metadata::{controller_of, is_deleting, key, namespace, uid};
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Plan, Source};
 use jiff::Timestamp;
@@ -26,7 +27,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::claim::claim;
 use crate::deployment::rollout::Rollout;
-use crate::object::{controller_of, is_deleting, key, namespace, uid};
 use controller::selector;
 
 /// The controller's row.

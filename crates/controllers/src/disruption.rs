@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{controller_of, is_deleting, key, name, namespace, time};
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Plan, Question, Source};
 use jiff::{SignedDuration, Timestamp};
@@ -21,7 +22,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, T
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::int_or_percent::{Rounding, resolve};
-use crate::object::{controller_of, is_deleting, key, name, namespace, time};
 use crate::pod::is_ready;
 use controller::selector::selects;
 

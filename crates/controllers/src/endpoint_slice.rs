@@ -11,6 +11,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use controller::metadata::{controller_reference, is_deleting, key, label, name, namespace, uid};
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, Informers, Plan, Propagation, Source};
 use jiff::Timestamp;
@@ -20,7 +21,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 
 use crate::names::{generate_name, names};
-use crate::object::{controller_reference, is_deleting, key, label, name, namespace, uid};
 use crate::options::Options;
 use crate::pod::{is_finished, is_ready, node_name};
 use crate::service_pods::{self, HEADLESS, ServicePods, TRIGGER_TIME};

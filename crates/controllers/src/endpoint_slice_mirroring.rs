@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use controller::metadata::{annotation, controller_reference, is_deleting, label, name, namespace, uid};
+use controller::resource_ref::split_key;
 use controller::{Action, Change, Controller, EventType, Informers, Plan, Propagation, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EndpointAddress, Endpoints, Service};
@@ -18,7 +20,6 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::names::{generate_name, names};
-use crate::object::{annotation, controller_reference, is_deleting, label, name, namespace, split_key, uid};
 use crate::options::Options;
 use crate::service_pods::{TRIGGER_TIME, family};
 use repack::{Subset, repack};

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use controller::metadata::{is_deleting, label, uid};
 use controller::pod::Pod;
+use controller::resource_ref::split_key;
 use controller::{Action, Controller, Informers, Plan, Propagation, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::object::{is_deleting, label, split_key, uid};
 use crate::pod::{is_finished, is_ready, node_name};
 use crate::service_pods::{self, HEADLESS, ServicePods, TRIGGER_TIME};
 

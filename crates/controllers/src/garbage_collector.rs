@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::informer::PartialObject;
+use controller::metadata::{is_deleting, key, name, namespace, uid};
 use controller::plan::{EventAction, EventType};
 use controller::{
     Action, Answers, Change, Controller, Following, Informer, Informers, Patch, Plan, Propagation, Question,
@@ -31,7 +32,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde_json::{Value, json};
 
 use crate::kinds::{self, Followed};
-use crate::object::{is_deleting, key, name, namespace, uid};
 use memory::Memory;
 
 /// Keeps a deleted owner until its dependents are gone. Source: meta/v1.

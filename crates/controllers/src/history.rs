@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use controller::Informers;
+use controller::metadata::{controller_of, controller_reference, label, name, namespace, uid};
 use controller::{Action, Propagation};
 use k8s_openapi::Resource;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
@@ -16,7 +17,6 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use serde_json::{Value, json};
 
 use crate::names::{generate_name, safe_encode};
-use crate::object::{controller_of, controller_reference, label, name, namespace, uid};
 use controller::plan::Object;
 
 /// The hash of a revision's data, as its label. Source: `k8s.io/kubernetes/pkg/controller/history`.
@@ -72,7 +72,7 @@ pub(crate) fn newest<O: Object>(
 /// Oldest first. Source: upstream's `SortControllerRevisions`.
 pub(crate) fn sort(revisions: &mut [Arc<ControllerRevision>]) {
     revisions.sort_by(|a, b| {
-        let age = |revision: &ControllerRevision| crate::object::created(&revision.metadata);
+        let age = |revision: &ControllerRevision| controller::metadata::created(&revision.metadata);
         (a.revision, age(a), name(&a.metadata)).cmp(&(b.revision, age(b), name(&b.metadata)))
     });
 }

@@ -20,13 +20,13 @@ mod work;
 
 use std::sync::Arc;
 
+use controller::metadata::{controller_of, is_deleting, key, namespace, time, uid};
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Plan, Source, selector};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use machinery::features::Feature;
 
-use crate::object::{controller_of, is_deleting, key, namespace, time, uid};
 use backoff::{Endings, Memory};
 use ending::{Ending, Outcome, set_condition};
 use state::{AtWork, JobState};

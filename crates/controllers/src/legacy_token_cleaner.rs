@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{annotation, created, is_deleting, key, label, name, namespace, uid};
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Propagation, Scope, Source};
 use jiff::civil::Date;
@@ -16,7 +17,6 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use serde_json::json;
 
-use crate::object::{annotation, created, is_deleting, key, label, name, namespace, uid};
 use crate::options::{Options, signed};
 use crate::pod::since_until;
 

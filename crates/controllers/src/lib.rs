@@ -10,7 +10,6 @@ mod int_or_percent;
 mod kinds;
 pub mod metrics;
 mod names;
-mod object;
 pub mod options;
 mod pod;
 mod pod_control;

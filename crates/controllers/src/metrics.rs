@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use controller::Informers;
+use controller::metadata::{annotation, label, name, namespace};
 use controller::metrics::GaugeRow;
 use controller::plan::{ApiRequest, Verb};
 use controller::request_metrics::RequestMetric;
@@ -19,7 +20,6 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 
 use crate::node_lifecycle::zones::zone_of;
-use crate::object::{annotation, label, name, namespace};
 
 /// The gauges of a controller, of objects that it follows.
 pub fn gauges(controller: &str) -> &'static [GaugeRow] {

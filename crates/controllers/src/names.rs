@@ -5,10 +5,9 @@
 
 use std::collections::HashSet;
 
+use controller::metadata::{name, uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sha2::{Digest, Sha256};
-
-use crate::object::{name, uid};
 
 /// Source: `k8s.io/apiserver/pkg/storage/names`: 63 characters less the suffix.
 pub(crate) const NAME_BASE_CHARS_MAX: usize = 58;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::informer::PartialObject;
+use controller::metadata::{is_deleting, name, namespace, uid};
 use controller::plan::{ApiRequest, Verb};
 use controller::{Action, Answers, Change, Controller, Informers, Plan, Propagation, ResourceRef, Source};
 use jiff::Timestamp;
@@ -21,7 +22,6 @@ use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 
 use crate::kinds;
-use crate::object::{is_deleting, name, namespace, uid};
 use crate::pod::since_until;
 use conditions::Facts;
 pub use foreign::{Foreign, Survey};

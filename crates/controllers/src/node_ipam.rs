@@ -8,13 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use controller::metadata::{is_deleting, name, uid};
 use controller::{Action, Controller, EventType, Patch, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use machinery::net::{Cidr, Cidrs, Family};
 use serde_json::json;
 
-use crate::object::{is_deleting, name, uid};
 use crate::options::Options;
 
 /// The networks that Nodes' ranges are taken from.

@@ -14,6 +14,7 @@ pub mod zones;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{name, namespace, time, uid};
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Scope, Source};
 use jiff::Timestamp;
@@ -26,7 +27,6 @@ use self::heartbeats::Heartbeats;
 use self::seen_nodes::SeenNodes;
 use self::taints::Eviction;
 use self::zones::{EvictionRate, Turns, Zones};
-use crate::object::{name, namespace, time, uid};
 use crate::options::Options;
 use crate::pod::{condition as pod_condition, is_finished, is_ready, node_name};
 

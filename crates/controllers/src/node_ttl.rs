@@ -5,11 +5,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use controller::metadata::{annotation, is_deleting, name, uid};
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Source};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
-
-use crate::object::{annotation, is_deleting, name, uid};
 
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
 

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use controller::Informers;
+use controller::metadata::key;
 use controller::pod::Pod;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
-
-use crate::object::key;
 
 /// The phase, empty when there is no status yet.
 pub(crate) fn phase(pod: &Pod) -> &str {

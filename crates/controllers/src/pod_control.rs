@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{name, namespace, uid};
 use controller::plan::{FAILURE, Object};
 use controller::pod::Pod;
 use controller::{Action, EventType, Propagation};
 use k8s_openapi::api::core::v1::Pod as WholePod;
-
-use crate::object::{name, namespace, uid};
 
 /// Pods created in one step, once the first steps went well.
 const STEP_PODS_MAX: usize = 500;

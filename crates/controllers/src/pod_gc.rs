@@ -7,13 +7,13 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{created, is_deleting, name, namespace, time, uid};
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Propagation, ResourceRef, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PodCondition};
 use serde_json::json;
 
-use crate::object::{created, is_deleting, name, namespace, time, uid};
 use crate::options::Options;
 use crate::pod::{condition, is_finished, keys_on_node, node_name, phase, since_until};
 

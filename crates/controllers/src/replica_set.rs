@@ -12,6 +12,7 @@ mod tests;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use controller::metadata::{controller_of, controller_reference, is_deleting, key, name, namespace, uid};
 use controller::plan::Object;
 use controller::pod::Pod;
 use controller::{Change, Controller, Informers, Kind, Plan, Source};
@@ -24,7 +25,6 @@ use serde::Serialize;
 
 use crate::claim::claim;
 use crate::names::{generate_name, names};
-use crate::object::{controller_of, controller_reference, is_deleting, key, name, namespace, uid};
 use crate::pod::{is_active, is_terminating};
 use crate::pod_control;
 use controller::selector;

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{annotation, controller_reference, is_deleting, key, name, namespace, uid};
 use controller::pod::Pod;
 use controller::resource_claim::{
     FINALIZER, Meant, POD_CLAIM_NAME, can_be_reserved, check_owner, is_allocated, is_done, is_reserved_for,
@@ -20,7 +21,6 @@ use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReferen
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
-use crate::object::{annotation, controller_reference, is_deleting, key, name, namespace, uid};
 use crate::pod::node_name;
 
 const OF_POD: &str = "pod:";

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use controller::metadata::{is_deleting, key, namespace};
 use controller::pod::Pod;
 use controller::{
     Action, Change, Controller, Following, Informers, PartialObject, Plan, ResourceRef, Source,
@@ -21,7 +22,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::kinds::{self, Followed};
-use crate::object::{is_deleting, key, namespace};
 use crate::options::Options;
 use crate::pod::is_finished;
 

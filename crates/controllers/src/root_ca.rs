@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{is_deleting, namespace};
 use controller::{Action, Controller, Plan, Scope, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-use crate::object::{is_deleting, namespace};
 
 const CONFIG_MAP: &str = "kube-root-ca.crt";
 const FILE: &str = "ca.crt";

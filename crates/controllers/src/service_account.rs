@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{is_deleting, name, namespace};
 use controller::{Action, Controller, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-use crate::object::{is_deleting, name, namespace};
 
 const DEFAULT: &str = "default";
 

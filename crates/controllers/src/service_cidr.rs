@@ -7,14 +7,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{is_deleting, label, name, time, uid};
 use controller::plan::EventType;
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Source};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use machinery::net::{Cidr, Family};
 use serde_json::json;
-
-use crate::object::{is_deleting, label, name, time, uid};
 
 /// Keeps a range until no address depends on it.
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";

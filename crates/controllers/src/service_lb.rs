@@ -18,6 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use controller::load_balancer::{CLASS, CONDITION, WAITING, condition};
+use controller::metadata::{created, is_deleting, key, label, name, namespace, time, uid};
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Source};
 use jiff::Timestamp;
@@ -27,7 +28,6 @@ use machinery::address_range::AddressRange;
 use machinery::net::Family;
 use serde_json::json;
 
-use crate::object::{created, is_deleting, key, label, name, namespace, time, uid};
 use crate::service_pods;
 use port_owners::{HostPort, PortOwners};
 

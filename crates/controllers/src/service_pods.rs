@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use controller::metadata::{created, key, label, name, namespace};
 use controller::pod::Pod;
 use controller::{Change, Informers};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::object::{created, key, label, name, namespace};
 use crate::pod::{condition, is_finished, is_ready, node_name};
 use controller::selector::contains;
 

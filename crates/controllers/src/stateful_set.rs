@@ -12,6 +12,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use controller::metadata::{controller_of, is_deleting, key, name, namespace, uid};
 use controller::pod::Pod;
 use controller::{Change, Controller, Informers, Plan, Source, selector};
 use jiff::Timestamp;
@@ -21,7 +22,6 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use crate::claim::claim;
 use crate::history::{self, template_of};
 use crate::names::generate_name;
-use crate::object::{controller_of, is_deleting, key, name, namespace, uid};
 use claims::PodClaims;
 use identity::{ordinal, revision};
 use rollout::{Rollout, Template};

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{created, key, name, namespace, time, uid};
 use controller::plan::FAILURE;
 use controller::{
     Action, Change, Controller, Following, Informers, PartialObject, Patch, Plan, ResourceRef, Source,
@@ -21,7 +22,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::kinds::{self, Followed};
-use crate::object::{created, key, name, namespace, time, uid};
 use crate::pod::since_until;
 
 /// How long a resource that nobody serves is waited for.

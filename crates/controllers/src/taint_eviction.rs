@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{is_deleting, name, namespace, time, uid};
 use controller::placement::tolerates;
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Propagation, Source};
@@ -11,7 +12,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PodCondition, Taint, Toleration};
 use serde_json::json;
 
-use crate::object::{is_deleting, name, namespace, time, uid};
 use crate::pod::{is_finished, keys_on_node, node_name, since_until};
 
 /// The controller's row. Keys are Pods.

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use auth::token::{Reference, TokenError, Tokens};
+use controller::metadata::{annotation, is_deleting, key, name, namespace, uid};
 use controller::{Action, Controller, Plan, Propagation, ResourceRef, Scope, Source};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 
-use crate::object::{annotation, is_deleting, key, name, namespace, uid};
 use crate::root_ca::Bundle;
 
 const TYPE: &str = "kubernetes.io/service-account-token";

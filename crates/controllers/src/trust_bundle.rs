@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{name, uid};
 use controller::{Action, Controller, Plan, Propagation, Scope, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1beta1::{ClusterTrustBundle, ClusterTrustBundleSpec};
@@ -12,7 +13,6 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sha2::{Digest, Sha256};
 
-use crate::object::{name, uid};
 use crate::root_ca::Bundle;
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";

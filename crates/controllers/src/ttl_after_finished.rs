@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::is_deleting;
 use controller::tally::SecondsRow;
 use controller::{Action, Change, Controller, Informers, Plan, Propagation, Source};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
 
 use crate::job::finished;
-use crate::object::is_deleting;
 
 /// Source: `pkg/controller/ttlafterfinished/metrics`.
 static DELETION_SECONDS: SecondsRow = SecondsRow {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use controller::metadata::key;
 use controller::{Action, Controller, EventType, Informers, Patch, Plan, ResourceRef, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, Secret, Service};
@@ -26,7 +27,7 @@ use crate::gateway::{
 use crate::matching::Patterns;
 use crate::plan::{
     Condition, Finding, GatewayObjects, GatewayReport, ParentReport, Planned, Ports, Report, Snapshot,
-    by_key, key, plan,
+    by_key, plan,
 };
 use crate::run::certificates_scope;
 use crate::status::addresses;

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use controller::metadata::key;
 use k8s_openapi::api::networking::v1::Ingress;
 
 use crate::certificates::Shown;
@@ -37,7 +38,7 @@ use gateways::{Gateways, GrantsOf};
 use owners::{Owners, Party};
 pub use ports::{PortRefused, Ports};
 pub use report::{Condition, GatewayReport, ListenerReport, ParentReport, Report};
-pub use snapshot::{GatewayObjects, SECRET_TYPE, Snapshot, by_key, by_service, key};
+pub use snapshot::{GatewayObjects, SECRET_TYPE, Snapshot, by_key, by_service};
 
 /// The table to be served, and the parts that cannot be.
 #[derive(Clone, Debug, Default)]

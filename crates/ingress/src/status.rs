@@ -91,7 +91,8 @@ fn rivals(change: &Change<Ingress>, informers: &Informers) -> Vec<String> {
     let mine: Vec<&str> = both.into_iter().flatten().flat_map(hosts).collect();
     let others = informers.informer::<Ingress>().list();
     let rivals = others.iter().filter(|other| hosts(other).any(|host| mine.contains(&host)));
-    let keys = rivals.map(|other| crate::plan::key(&other.metadata)).filter(|key| *key != change.key);
+    let keys =
+        rivals.map(|other| controller::metadata::key(&other.metadata)).filter(|key| *key != change.key);
     [change.key.clone()].into_iter().chain(keys).collect()
 }
 
@@ -104,7 +105,12 @@ fn hosts(ingress: &Ingress) -> impl Iterator<Item = &str> {
 }
 
 fn every(informers: &Informers) -> Vec<String> {
-    informers.informer::<Ingress>().list().iter().map(|ingress| crate::plan::key(&ingress.metadata)).collect()
+    informers
+        .informer::<Ingress>()
+        .list()
+        .iter()
+        .map(|ingress| controller::metadata::key(&ingress.metadata))
+        .collect()
 }
 
 /// The Ingresses of the object's namespace that name it.
@@ -118,7 +124,7 @@ fn naming(
     };
     let all = informers.informer::<Ingress>().in_namespace(&namespace);
     let naming = all.iter().filter(|ingress| names(ingress).contains(&name));
-    naming.map(|ingress| crate::plan::key(&ingress.metadata)).collect()
+    naming.map(|ingress| controller::metadata::key(&ingress.metadata)).collect()
 }
 
 /// The parts of an Ingress that are not followed.

@@ -14,7 +14,7 @@ pub(super) fn details(snapshot: &Snapshot, pod: &Value, message: &str) -> Vec<Re
             reasons.push(Reason::new(&object, free_resources(snapshot, pod, resource)));
         }
     }
-    if message.contains("node affinity/selector") {
+    if ["node affinity/selector", "plugin(s) [NodeAffinity]"].iter().any(|text| message.contains(text)) {
         reasons.extend(labels(snapshot, pod).map(|what| Reason::new(&object, what)));
     }
     if message.contains("untolerated taint") {

@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use controller::metadata::{name, uid};
 use controller::{Action, Patch};
 use k8s_openapi::api::core::v1::Node;
 use machinery::net::legacy_ip;
 use serde_json::json;
 
-use crate::message::{addresses, name, uid};
+use crate::message::addresses;
 use crate::v1::NodeAddress;
 
 /// The addresses that the Node's operator has given it. Source: `AnnotationAlphaProvidedIPAddr`.

@@ -1,9 +1,9 @@
 //! The routes that a cloud has, once it is known that they can be.
 
+use controller::metadata::name;
 use k8s_openapi::api::core::v1::Node;
 use machinery::net::Cidr;
 
-use crate::message::name;
 use crate::v1::{NodeAddress, Route};
 
 /// Routes of one cluster; a list with more is not believed: upstream's largest clusters have half of it.

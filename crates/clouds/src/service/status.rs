@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
+use controller::metadata::{name, namespace, uid};
 use controller::{Action, Patch};
 use k8s_openapi::api::core::v1::Service;
 use machinery::names;
 use serde_json::{Value, json};
 
-use crate::message::{name, namespace, uid};
 use crate::v1;
 
 /// Addresses and names of one load balancer; more are not believed.

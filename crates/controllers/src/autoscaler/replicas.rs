@@ -9,12 +9,12 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use controller::metadata::{is_deleting, name};
 use controller::pod::{Container, Pod};
 use jiff::{SignedDuration, Timestamp};
 use machinery::quantity::Quantity;
 
 use super::metrics::Readings;
-use crate::object::{is_deleting, name};
 use crate::options::{Options, signed};
 use crate::pod::{condition, is_ready, phase};
 

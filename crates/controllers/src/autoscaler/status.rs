@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use controller::metadata::time;
 use controller::plan::FAILURE;
 use controller::{Action, EventType, Plan};
 use jiff::Timestamp;
@@ -20,7 +21,6 @@ use machinery::quantity::{Format, Quantity};
 use super::counting::{self, Wrong};
 use super::metrics::{Measured, Readings};
 use super::replicas::{Proposal, Scope, by_average, by_share, by_utilization, by_value};
-use crate::object::time;
 
 const UNKNOWN_TYPE: &str = "InvalidMetricSourceType";
 

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use auth::bootstrap_token;
+use controller::metadata::name;
 use controller::{Action, Controller, Plan, Scope, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 use super::{Left, field, left, tokens};
-use crate::object::name;
 
 const KEY: &str = "kube-public/cluster-info";
 /// What is signed.

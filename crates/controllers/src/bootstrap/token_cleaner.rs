@@ -1,11 +1,11 @@
 //! Deletes bootstrap tokens when they are over.
 
+use controller::metadata::{is_deleting, name, namespace, uid};
 use controller::{Action, Controller, Plan, Propagation, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::{Left, left, tokens};
-use crate::object::{is_deleting, name, namespace, uid};
 
 /// The controller's row. Keys are Secrets.
 pub const CONTROLLER: Controller = Controller {

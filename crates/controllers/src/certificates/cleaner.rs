@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
+use controller::metadata::{is_deleting, name, uid};
 use controller::{Action, Controller, Plan, Propagation, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 
 use super::has_certificate;
-use crate::object::{is_deleting, name, uid};
 use crate::pod::since_until;
 
 /// How long a request stays that was denied, has failed, or has its certificate.
@@ -145,7 +145,7 @@ mod tests {
         check("2025-01-01T00:00:00Z", "{conditions: [{type: Denied, status: 'True'}]}", "");
         check("2025-01-01T00:00:00Z", "{conditions: [{type: Odd, status: 'True'}]}", "");
         let mut going = of("2025-01-01T00:00:00Z", "{}");
-        going.metadata.deletion_timestamp = Some(crate::object::time(noon()));
+        going.metadata.deletion_timestamp = Some(controller::metadata::time(noon()));
         assert!(plan(&going, noon()).is_empty());
     }
 }

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{created, is_deleting, name, namespace, uid};
 use controller::{Action, Controller, Plan, Propagation, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1beta1::PodCertificateRequest;
 
-use crate::object::{created, is_deleting, name, namespace, uid};
 use crate::pod::since_until;
 
 /// How old a request gets: everything about it is over by then.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use auth::NODE_USER_PREFIX;
 use auth::signing::Asked;
+use controller::metadata::name;
 use controller::{Change, Controller, Informers, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -23,7 +24,6 @@ use k8s_openapi::api::networking::v1::ServiceCIDR;
 use machinery::net::{Cidr, Family};
 
 use super::{KUBELET_SERVING, approve, check_kubelet_serving, has, has_certificate, usages};
-use crate::object::name;
 use crate::service_cidr;
 
 /// The controller's row. Keys are CertificateSigningRequests.

@@ -4,6 +4,7 @@
 
 use auth::issuing::{IssueError, Signer, Signers};
 use auth::signing::Asked;
+use controller::metadata::name;
 use controller::{Action, Controller, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -13,7 +14,6 @@ use super::{
     CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, check_client, check_kubelet_client,
     check_kubelet_serving, check_user, has, has_certificate, usages, user_of_node, with_condition,
 };
-use crate::object::name;
 use crate::options::{Options, signed};
 
 /// The controller's row. Keys are CertificateSigningRequests.

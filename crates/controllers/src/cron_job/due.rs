@@ -1,11 +1,10 @@
 //! The times at which a CronJob starts a Job: what its schedule, its deadline and what it started last say.
 
+use controller::metadata::created;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::CronJob;
 use machinery::cron::{Schedule, time_zone};
-
-use crate::object::created;
 
 /// More than these are many. Source: upstream's `manyMissed`.
 const MISSED_FEW: i64 = 100;

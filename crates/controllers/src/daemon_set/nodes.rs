@@ -1,11 +1,11 @@
 //! The Nodes on which a DaemonSet wants a Pod. Source: upstream's `NodeShouldRunDaemonPod`.
 
+use controller::metadata::name;
 use controller::placement::{allows, tolerates};
 use k8s_openapi::api::apps::v1::DaemonSetSpec;
 use k8s_openapi::api::core::v1::{Node, Taint};
 
 use super::pod::tolerations;
-use crate::object::name;
 
 /// What a set wants of a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use controller::metadata::{annotation, controller_reference, created, name};
 use controller::pod::Pod;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{
@@ -12,7 +13,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::history::CONTROLLER_REVISION_HASH;
 use crate::names::generate_name;
-use crate::object::{annotation, controller_reference, created, name};
 use crate::pod::node_name;
 
 /// Source: `apps/v1.DeprecatedTemplateGeneration`, and the label that Pods carry for it.

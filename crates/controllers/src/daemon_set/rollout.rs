@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{created, is_deleting, label, name, namespace, uid};
 use controller::plan::FAILURE;
 use controller::pod::Pod;
 use controller::{Action, EventType, Plan, Propagation};
@@ -17,7 +18,6 @@ use super::{Snapshot, pod};
 use crate::history::CONTROLLER_REVISION_HASH;
 use crate::int_or_percent::{Rounding, resolve};
 use crate::names::names;
-use crate::object::{created, is_deleting, label, name, namespace, uid};
 use crate::pod::{Availability, availability, is_finished, is_ready, node_name, phase, since_until};
 
 /// Pods made or removed by one plan. Source: upstream's `BurstReplicas`.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use controller::Action;
+use controller::metadata::name;
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
 
 use super::nodes::{Verdict, judge};
 use super::rollout::Rollout;
-use crate::object::name;
 use crate::pod::{Availability, is_ready};
 
 /// The status, and after how long a ready Pod becomes available by itself.

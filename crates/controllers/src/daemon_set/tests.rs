@@ -146,7 +146,7 @@ fn pods_that_ended_make_room() {
     );
     let mut seen = snapshot("", &["a"], &["a | failed"]);
     let pod = Arc::make_mut(&mut seen.pods[0]);
-    pod.metadata.creation_timestamp = Some(crate::object::time(noon()));
+    pod.metadata.creation_timestamp = Some(controller::metadata::time(noon()));
     expect![[r#"
         step
           update daemonsets/status agent {"currentNumberScheduled":1,"desiredNumberScheduled":1,"numberMisscheduled":0,"numberReady":0,"numberUnavailable":1,"observedGeneration":2,"updatedNumberScheduled":1}

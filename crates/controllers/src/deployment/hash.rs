@@ -2,12 +2,12 @@
 //!
 //! Any stable hash will do, because a ReplicaSet is found again by its template and never by the hash.
 
+use controller::metadata::name;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use sha2::{Digest, Sha256};
 
 use crate::names::safe_encode;
-use crate::object::name;
 
 /// The label's key. Source: `apps/v1`.
 pub(crate) const POD_TEMPLATE_HASH: &str = "pod-template-hash";

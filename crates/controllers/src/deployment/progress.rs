@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use controller::Action;
+use controller::metadata::{name, time};
 use k8s_openapi::api::apps::v1::{DeploymentCondition, DeploymentStatus};
 
 use crate::deployment::bounds::limit;
 use crate::deployment::rollout::Rollout;
 use crate::deployment::status::{find, remove, set, write};
-use crate::object::{name, time};
 use crate::pod::since_until;
 
 const PROGRESSING: &str = "Progressing";

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::metadata::{controller_reference, is_deleting, name, namespace, uid};
 use controller::plan::FAILURE;
 use controller::{Action, EventType, Propagation};
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
@@ -12,7 +13,6 @@ use crate::deployment::bounds::limit;
 use crate::deployment::hash::{POD_TEMPLATE_HASH, replica_set_name, template_hash};
 use crate::deployment::rollout::Rollout;
 use crate::deployment::sets::{Set, total};
-use crate::object::{controller_reference, is_deleting, name, namespace, uid};
 
 /// The number of a template in the history of its Deployment.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";

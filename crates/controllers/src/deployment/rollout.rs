@@ -1,5 +1,6 @@
 //! The decision in the making: the ReplicaSets, the conditions and the events of one Deployment.
 
+use controller::metadata::{annotation, name, namespace, uid};
 use controller::{Action, EventType, Patch, Plan};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{
@@ -13,7 +14,6 @@ use crate::deployment::bounds::Bounds;
 use crate::deployment::revision::REVISION;
 use crate::deployment::sets::{Set, total};
 use crate::deployment::{Snapshot, status};
-use crate::object::{annotation, name, namespace, uid};
 
 /// One Deployment on its way from what is to what is decided.
 pub(crate) struct Rollout<'a> {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::metadata::{created, name};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::{Map, Value, json};
 
 use crate::deployment::hash::POD_TEMPLATE_HASH;
-use crate::object::{created, name};
 
 /// A ReplicaSet and the changes decided so far.
 #[derive(Clone, Debug)]

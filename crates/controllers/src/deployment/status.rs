@@ -1,13 +1,13 @@
 //! The status: counters out of the ReplicaSets' own, conditions, and the one update that writes them.
 
 use controller::Action;
+use controller::metadata::time;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus};
 
 use crate::deployment::revision::REVISION;
 use crate::deployment::rollout::Rollout;
 use crate::deployment::sets::{Set, total};
-use crate::object::time;
 
 impl Rollout<'_> {
     /// The status that follows from the ReplicaSets as they are known now.

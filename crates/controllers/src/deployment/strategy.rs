@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{controller_of, uid};
 use controller::pod::Pod;
 
 use crate::deployment::rollout::Rollout;
 use crate::deployment::sets::{Set, total};
-use crate::object::{controller_of, uid};
 use crate::pod::is_finished;
 
 impl Rollout<'_> {

@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use controller::discovery::{Served, Watcher};
+use controller::metadata::{controller_of, uid};
 use controller::{Answers, Informers, Question};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use crate::object::{controller_of, uid};
 use crate::scale::{self, Target};
 
 /// How old an answer about one object may be: no informer tells when it changes, but Pods do that come and go after it.

@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
+use controller::metadata::{is_deleting, name, namespace, time};
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
 use serde_json::json;
 
-use crate::object::{is_deleting, name, namespace, time};
 use crate::pod::{condition, is_finished, since_until};
 
 /// How long the deletion may follow the condition.

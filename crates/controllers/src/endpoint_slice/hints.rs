@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use controller::EventType;
+use controller::metadata::{annotation, label};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointHints, ForNode, ForZone};
 use machinery::quantity::Quantity;
 
 use super::Wanted;
-use crate::object::{annotation, label};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const MODE: &str = "service.kubernetes.io/topology-mode";

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::Informers;
+use controller::metadata::{created, is_deleting, uid};
 use controller::pod::{ContainerStatus, Pod};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
 use super::pods::{Role, has_finalizer};
-use crate::object::{created, is_deleting, uid};
 use crate::pod::{condition, since_until};
 
 /// Source: `DefaultJobPodFailureBackOff` and `MaxJobPodFailureBackOff` of upstream's Job controller.

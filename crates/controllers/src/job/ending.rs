@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use controller::metadata::time;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
 
@@ -12,7 +13,6 @@ use super::failure_policy::{Verdict, judge};
 use super::pods::Role;
 use super::state::JobState;
 use super::success_policy;
-use crate::object::time;
 use crate::pod::{phase, since_until};
 
 /// Source: the default of `JobSpec.backoffLimit`, batch/v1.

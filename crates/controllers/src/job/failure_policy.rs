@@ -1,13 +1,12 @@
 //! The verdict of a Job's policy on a Pod that failed. Source: `JobSpec.podFailurePolicy`, batch/v1.
 
+use controller::metadata::{name, namespace};
 use controller::pod::{ContainerStatus, Pod};
 use k8s_openapi::api::batch::v1::{
     PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern,
     PodFailurePolicyRule,
 };
 use k8s_openapi::api::core::v1::PodCondition;
-
-use crate::object::{name, namespace};
 
 /// What follows from the first rule that a Pod's end meets.
 #[derive(Clone, Debug, PartialEq, Eq)]

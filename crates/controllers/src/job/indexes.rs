@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use controller::metadata::annotation;
 use controller::pod::Pod;
-
-use crate::object::annotation;
 
 /// On each Pod of an indexed Job, as annotation and as label. Source: `batch/v1`.
 pub(super) const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{controller_of, key, namespace, uid};
 use controller::pod::Pod;
 use controller::{Change, Controller, Informers, Plan, Source};
 use jiff::Timestamp;
@@ -10,7 +11,6 @@ use k8s_openapi::api::batch::v1::Job;
 
 use super::pods::{has_finalizer, release};
 use super::{finished, is_managed_elsewhere};
-use crate::object::{controller_of, key, namespace, uid};
 
 /// The controller's row.
 pub const CONTROLLER: Controller = Controller {

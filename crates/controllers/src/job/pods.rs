@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use controller::metadata::{annotation, controller_reference, is_deleting, name, namespace, uid};
 use controller::pod::Pod;
 use controller::{Action, Patch, selector};
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
@@ -18,7 +19,6 @@ use super::failure_policy::judge;
 use super::indexes::{COMPLETION_INDEX, completion_index};
 use crate::claim::claim_holding;
 use crate::names::{NAME_BASE_CHARS_MAX, Names};
-use crate::object::{annotation, controller_reference, is_deleting, name, namespace, uid};
 use crate::pod::{is_active, phase};
 
 /// On every Pod that has not been counted. Source: `batch/v1`.

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use controller::metadata::uid;
 use controller::pod::Pod;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 
 use super::failure_policy::{Verdict, judge};
 use super::indexes::{Indexes, completion_index};
 use super::pods::{IndexFailures, Role, has_finalizer, is_indexed, last_failures, role};
-use crate::object::uid;
 use crate::pod::{is_ready, is_terminating};
 
 pub(super) struct JobState<'a> {

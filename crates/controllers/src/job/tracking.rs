@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use controller::Action;
+use controller::metadata::{is_deleting, uid};
 use controller::pod::Pod;
 use k8s_openapi::api::batch::v1::{JobStatus, UncountedTerminatedPods};
 
@@ -17,7 +18,6 @@ use super::failure_policy::judge;
 use super::indexes::{Indexes, completion_index};
 use super::pods::{Role, has_finalizer, is_indexed, release};
 use super::state::{JobState, number};
-use crate::object::{is_deleting, uid};
 
 /// Pods that are counted by one plan: the uids of more would not fit into a status. Source: `MaxUncountedPods`.
 const UNCOUNTED_MAX: usize = 500;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::Action;
+use controller::metadata::{created, name, uid};
 use controller::pod::Pod;
 use jiff::Timestamp;
 
@@ -13,7 +14,6 @@ use super::backoff;
 use super::indexes::{Indexes, completion_index};
 use super::pods::{IndexFailures, Maker, is_indexed, release, replaces_failed_only};
 use super::state::{AtWork, JobState};
-use crate::object::{created, name, uid};
 use crate::pod::{is_ready, is_terminating, node_name, phase_rank, ready_since, restarts_max};
 use crate::pod_control;
 

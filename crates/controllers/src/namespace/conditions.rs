@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use controller::informer::PartialObject;
+use controller::metadata::time;
 use controller::plan::FAILURE;
 use controller::{Action, ResourceRef};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
 
 use super::Survey;
-use crate::object::time;
 
 /// What the conditions follow from.
 pub(super) struct Facts {

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use controller::metadata::uid;
 use controller::{Action, EventType};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
-
-use crate::object::uid;
 
 /// The uids of nodes, by name.
 #[derive(Debug, Default)]

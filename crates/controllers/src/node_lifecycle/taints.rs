@@ -1,9 +1,8 @@
 //! The taints that follow from a node's conditions. Source: `TaintNodesByCondition`, `TaintBasedEvictions`.
 
+use controller::metadata::time;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
-
-use crate::object::time;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::label;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
 
 use super::ready_status;
-use crate::object::label;
 use crate::options::Options;
 use crate::pod::since_until;
 

@@ -4,10 +4,10 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use controller::metadata::{annotation, created, uid};
 use controller::pod::Pod;
 use jiff::Timestamp;
 
-use crate::object::{annotation, created, uid};
 use crate::pod::{is_active, is_ready, node_name, phase_rank, ready_since, restarts_max, since_until};
 
 /// What a user says losing this Pod costs, an `i32`. Source: `core/v1`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::time;
 use controller::plan::FAILURE;
 use controller::pod::Pod;
 use controller::{Action, EventType};
@@ -10,7 +11,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 
 use super::Set;
-use crate::object::time;
 use crate::pod::{Availability, availability, is_ready};
 use controller::selector::{Labels, contains};
 

@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use controller::load_balancer::{NODE_ADDRESSES, is_candidate, is_ready};
+use controller::metadata::{key, name};
 use k8s_openapi::api::core::v1::{Node, Service};
 use machinery::net::Family;
 
 use super::port_owners::PortOwners;
 use super::{Given, Refusal, Snapshot, families, ingress, is_local, service_of, spec_of};
-use crate::object::{key, name};
 
 /// What is looked at of a Node.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use controller::load_balancer::POOL_ADDRESS;
+use controller::metadata::{key, name};
 use k8s_openapi::api::core::v1::Service;
 use machinery::address_range::AddressRange;
 use machinery::net::Family;
 
 use super::{Given, Refusal, Snapshot, families, ingress, spec_of};
-use crate::object::{key, name};
 
 /// Which addresses are given away, with to whom.
 pub(super) struct Taken(BTreeMap<IpAddr, String>);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use controller::metadata::key;
 use controller::pod::Pod;
 use k8s_openapi::api::core::v1::Service;
 
 use super::{Snapshot, spec_of};
-use crate::object::key;
 use crate::pod::{is_finished, node_name};
 
 /// A protocol and a port of all Nodes.

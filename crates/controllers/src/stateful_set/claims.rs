@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{controller_of, controller_reference, is_deleting, name, namespace, uid};
 use controller::pod::Pod;
 use controller::{Action, EventType};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::object::{controller_of, controller_reference, is_deleting, name, namespace, uid};
 use crate::stateful_set::identity::{claim_name, pod_name};
 
 /// The claims that a Pod needs, and where they stand.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use controller::metadata::{controller_reference, label, name, namespace};
 use controller::pod::Pod;
 use controller::{Action, Patch};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
@@ -13,7 +14,6 @@ use serde_json::json;
 
 use crate::history::CONTROLLER_REVISION_HASH;
 use crate::names::generate_name;
-use crate::object::{controller_reference, label, name, namespace};
 
 /// Source: `apps/v1.StatefulSetPodNameLabel`.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";

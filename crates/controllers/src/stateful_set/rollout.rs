@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use controller::metadata::{is_deleting, name, namespace, uid};
 use controller::plan::FAILURE;
 use controller::pod::Pod;
 use controller::{Action, EventType, Plan, Propagation};
@@ -12,7 +13,6 @@ use k8s_openapi::api::core::v1::Pod as WholePod;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 use crate::int_or_percent::{Rounding, resolve};
-use crate::object::{is_deleting, name, namespace, uid};
 use crate::pod::{Availability, is_finished, phase};
 use crate::stateful_set::claims::{Blocked, PodClaims};
 use crate::stateful_set::identity::{correction, ordinal, pod, pod_name, revision, start};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::Action;
+use controller::metadata::is_deleting;
 use controller::pod::Pod;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetStatus};
 
-use crate::object::is_deleting;
 use crate::pod::{Availability, availability, phase};
 use crate::stateful_set::identity::revision;
 

@@ -256,7 +256,7 @@ fn pods_that_ended_are_made_again() {
 fn a_set_that_is_being_deleted_only_tells() {
     let mut seen = snapshot("replicas: 3", &["0 | ready"]);
     let set = Arc::make_mut(&mut seen.set);
-    set.metadata.deletion_timestamp = Some(crate::object::time(noon()));
+    set.metadata.deletion_timestamp = Some(controller::metadata::time(noon()));
     let plan = plan(&seen, noon());
     assert_eq!(plan.actions().count(), 1);
 }

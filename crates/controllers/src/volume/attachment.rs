@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metadata::{is_deleting, name, namespace, uid};
 use controller::pod::Pod;
 use controller::volume::{
     attachment_name, claims_of, csi, is_exclusive, migration, unique_name, volume_name,
@@ -31,7 +32,6 @@ use k8s_openapi::api::storage::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
-use crate::object::{is_deleting, name, namespace, uid};
 use crate::options::Options;
 use crate::pod::{is_finished, node_name, since_until};
 

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
+use controller::metadata::is_deleting;
 use controller::{Action, Change, Controller, Informers, Plan, Source};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 
 use super::{drop_finalizer, has_finalizer};
-use crate::object::is_deleting;
 
 const FINALIZER: &str = "kubernetes.io/vac-protection";
 

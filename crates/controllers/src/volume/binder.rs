@@ -10,6 +10,7 @@ mod volumes;
 
 use std::sync::Arc;
 
+use controller::metadata::key;
 use controller::pod::Pod;
 use controller::volume::{claim_class, volume_name};
 use controller::{Change, Controller, Informers, Plan, Source};
@@ -17,7 +18,6 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::{claim_and_volumes, claim_key};
-use crate::object::key;
 use crate::options::Options;
 
 pub use claims::{ClaimSnapshot, plan_claim};

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{controller_reference, is_deleting, name, namespace};
 use controller::pod::Pod;
 use controller::volume::{claim_of, is_claim_of_pod};
 use controller::{Action, Change, Controller, EventType, Informers, Plan, Source};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::object::{controller_reference, is_deleting, name, namespace};
 use crate::pod::is_finished;
 
 /// The controller's row. Keys are Pods.

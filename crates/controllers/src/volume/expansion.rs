@@ -2,13 +2,13 @@
 //!
 //! Source: `pkg/controller/volume/expand` for volumes with a CSI driver.
 
+use controller::metadata::{name, namespace};
 use controller::volume::{annotation, csi, migration, requested, volume_name};
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Source};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use serde_json::json;
 
 use super::hostpath::DRIVER;
-use crate::object::{name, namespace};
 
 /// On a claim: who is to make its volume larger.
 const RESIZER: &str = "volume.kubernetes.io/storage-resizer";

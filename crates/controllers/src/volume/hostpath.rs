@@ -16,6 +16,7 @@ mod reclaim;
 
 use std::sync::Arc;
 
+use controller::metadata::{key, namespace};
 use controller::plan::{ApiRequest, Verb};
 use controller::volume::{SELECTED_NODE, annotation, csi, volume_name};
 use controller::{Action, Change, Controller, Informers, Plan, ResourceRef, Source};
@@ -25,7 +26,6 @@ use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttributesClass
 use serde_json::Value;
 
 use super::claim_key;
-use crate::object::{key, namespace};
 
 /// The driver's name.
 pub const DRIVER: &str = "hostpath.csi.knarr.io";

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{is_deleting, namespace};
 use controller::pod::Pod;
 use controller::volume::{claims_of, matching};
 use controller::{Action, Controller, Plan, Source};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
 use super::{claims_of_pod, drop_finalizer, has_finalizer};
-use crate::object::{is_deleting, namespace};
 use crate::pod::node_name;
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";

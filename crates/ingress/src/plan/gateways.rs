@@ -15,10 +15,12 @@ mod rules;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use controller::metadata::key;
+
 use super::Planned;
 use super::owners::{Owners, Party, Since};
 use super::report::{Condition, GatewayReport, ParentReport, Refusal};
-use super::snapshot::{Snapshot, key};
+use super::snapshot::Snapshot;
 use crate::gateway::{CONTROLLER_NAME, Gateway, ParentReference};
 use crate::host::Host;
 use crate::hosts::HostSet;

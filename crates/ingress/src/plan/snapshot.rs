@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::metadata::key;
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
@@ -71,12 +72,6 @@ impl GatewayObjects {
             namespaces: named.collect(),
         }
     }
-}
-
-/// `namespace/name`.
-pub fn key(metadata: &ObjectMeta) -> String {
-    let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
-    format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default())
 }
 
 /// Objects by their `namespace/name`.

@@ -248,7 +248,10 @@ fn check_choice(case: &str, priority: i32, rows: &[Row<'_>], expect: &str) {
     let nodes = FOUR.iter().map(|(node, _)| *node).filter(|node| rows.iter().any(|row| row.0 == *node));
     let mut snapshot = world(&nodes.collect::<Vec<_>>(), rows);
     let answer = preempt(&sized("p", priority, ALL, ""), &mut snapshot, &[], 0);
-    assert!(matches!(&answer, Preemption::Possible(candidate) if candidate.node == expect), "{case}: {answer:?}");
+    assert!(
+        matches!(&answer, Preemption::Possible(candidate) if candidate.node == expect),
+        "{case}: {answer:?}"
+    );
 }
 
 #[test]

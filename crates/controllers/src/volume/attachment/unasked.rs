@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::metadata::name;
 use controller::pod::Pod;
 use controller::volume::{ISCSI, claims_of, is_exclusive, iscsi_name, volume_name};
 use controller::{Informers, Plan};
@@ -14,7 +15,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 
 use super::{ByNode, Release, as_attached, by_node, multi_attach, release, say_attached, succeeded};
-use crate::object::name;
 use crate::options::Options;
 
 /// What a decision about one disk is made from.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use controller::metadata::{created, is_deleting, name};
 use controller::volume::matching::{self, Search, why_not};
 use controller::volume::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONER, PROVISIONER_BETA, SELECTED_NODE,
@@ -11,7 +12,6 @@ use controller::{Action, EventType, Plan};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use crate::object::{created, is_deleting, name};
 use crate::volume::{annotate, note_migrated};
 
 /// Classes that claims without one get. Source: `util.AlphaIsDefault...` of upstream.

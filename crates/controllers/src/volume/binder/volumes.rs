@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use controller::metadata::name;
 use controller::volume::matching::phase;
 use controller::volume::{
     BOUND_BY_CONTROLLER, PROVISIONED_BY, annotation, claim_ref, csi, volume_mode, volume_name,
@@ -9,7 +10,6 @@ use controller::volume::{
 use controller::{Action, EventType, Plan, ResourceRef};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
-use crate::object::name;
 use crate::volume::note_migrated;
 
 /// The input of a decision about one volume.

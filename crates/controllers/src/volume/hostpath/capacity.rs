@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use controller::metadata::{key, name};
 use controller::volume::annotation;
 use controller::{Action, Change, Controller, Informers, Plan, Propagation, Source};
 use k8s_openapi::api::core::v1::Node;
@@ -14,7 +15,6 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
 use super::{DRIVER, TOPOLOGY_KEY};
-use crate::object::{key, name};
 
 /// On a CSINode: the bytes that are left for volumes of our driver.
 const ROOM: &str = "hostpath.csi.knarr.io/available-bytes";

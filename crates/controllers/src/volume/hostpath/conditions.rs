@@ -5,10 +5,9 @@
 
 use std::time::Duration;
 
+use controller::metadata::time;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimCondition};
-
-use crate::object::time;
 
 /// How long what cannot be is left alone before it is asked for again. Source: `slowSet` of external-resizer.
 pub(super) const INFEASIBLE_RETRY: Duration = Duration::from_secs(300);

@@ -3,6 +3,7 @@
 //! First the claim says what is being tried, then the driver is asked, then volume and claim say that it is so. A claim
 //! that asks for less again is tried with that. Source: KEP-284, KEP-1790.
 
+use controller::metadata::{name, namespace};
 use controller::plan::FAILURE;
 use controller::volume::{capacity, csi, is_claim_bound, is_for, requested};
 use controller::{Action, EventType, Patch, Plan};
@@ -13,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::conditions::{INFEASIBLE_RETRY, RETRY, has_failed_with, replaced, rests_for};
 use super::{ClaimSnapshot, DRIVER, RESIZER_COMPONENT, call, is_ours, node_of};
-use crate::object::{name, namespace};
 
 const RESIZING: &str = "Resizing";
 const ERROR: &str = "ControllerResizeError";

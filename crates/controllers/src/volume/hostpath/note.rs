@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use controller::metadata::is_deleting;
 use controller::volume::{is_for, volume_name};
 use controller::{Action, Plan, ResourceRef};
 use jiff::Timestamp;
@@ -13,7 +14,6 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use serde_json::json;
 
 use super::{ClaimSnapshot, DRIVER, call, provision};
-use crate::object::is_deleting;
 use crate::volume::{annotate, drop_finalizer, has_finalizer};
 
 /// On a claim: the Node whose driver has been asked for its volume.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use controller::metadata::{is_deleting, key, namespace, uid};
 use controller::plan::FAILURE;
 use controller::volume::{
     PROVISIONED_BY, PROVISIONER, SELECTED_NODE, annotation, capacity, claim_mode, csi, requested,
@@ -25,7 +26,6 @@ use super::{
     ClaimSnapshot, DRIVER, FINALIZER, PROVISIONER_COMPONENT, TOPOLOGY_KEY, call, is_ours, node_of, note,
     wanted_attributes,
 };
-use crate::object::{is_deleting, key, namespace, uid};
 use crate::volume::{drop_finalizer, has_finalizer};
 
 /// On a claim that is being copied. Source: `CloningProtectionController` of external-provisioner.

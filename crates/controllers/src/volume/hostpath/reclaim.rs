@@ -1,5 +1,6 @@
 //! A volume of ours that was released and is to be deleted takes its files with it.
 
+use controller::metadata::{name, uid};
 use controller::plan::FAILURE;
 use controller::volume::{PROVISIONED_BY, annotation, csi, matching};
 use controller::{Action, EventType, Plan, Propagation};
@@ -7,7 +8,6 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::json;
 
 use super::{DRIVER, FINALIZER, PROVISIONER_COMPONENT, call, is_ours, node_of};
-use crate::object::{name, uid};
 use crate::volume::drop_finalizer;
 
 /// Decides whether the volume goes. The files of a Node that is gone have gone with it.

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use controller::metadata::key;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -12,7 +13,7 @@ use super::listeners::{Namespaces, Site};
 use crate::gateway::{GROUP, GrpcRouteSpec, HttpRouteSpec, ParentReference};
 use crate::host::Host;
 use crate::plan::report::Refusal;
-use crate::plan::snapshot::{GatewayObjects, key};
+use crate::plan::snapshot::GatewayObjects;
 
 /// What a route asks for.
 #[derive(Clone, Copy)]

@@ -1,65 +1,58 @@
-//! The metadata that every controller reads: keys, owners, conditions' times.
+//! The metadata that everybody reads: keys, names, owners, times.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::{Metadata, Resource};
 
-/// `namespace/name`, or `name` where there is no namespace.
-pub(crate) fn key(meta: &ObjectMeta) -> String {
-    let name = meta.name.as_deref().unwrap_or_default();
-    match meta.namespace.as_deref() {
-        Some(namespace) if !namespace.is_empty() => format!("{namespace}/{name}"),
-        _ => name.to_owned(),
-    }
-}
+use crate::resource_ref::key_of;
 
-/// Namespace and name of `key`; the namespace is empty for what has none.
-pub(crate) fn split_key(key: &str) -> (&str, &str) {
-    key.split_once('/').unwrap_or(("", key))
+/// `namespace/name`, or `name` where there is no namespace.
+pub fn key(meta: &ObjectMeta) -> String {
+    key_of(meta.namespace.as_deref(), name(meta))
 }
 
 /// `metadata.name`, empty when it has none yet.
-pub(crate) fn name(meta: &ObjectMeta) -> &str {
+pub fn name(meta: &ObjectMeta) -> &str {
     meta.name.as_deref().unwrap_or_default()
 }
 
 /// `metadata.namespace`, empty for what has none.
-pub(crate) fn namespace(meta: &ObjectMeta) -> &str {
+pub fn namespace(meta: &ObjectMeta) -> &str {
     meta.namespace.as_deref().unwrap_or_default()
 }
 
 /// `metadata.uid`, empty when it has none yet.
-pub(crate) fn uid(meta: &ObjectMeta) -> &str {
+pub fn uid(meta: &ObjectMeta) -> &str {
     meta.uid.as_deref().unwrap_or_default()
 }
 
 /// The annotation `key`.
-pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+pub fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     meta.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 /// The label `key`.
-pub(crate) fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+pub fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     meta.labels.as_ref()?.get(key).map(String::as_str)
 }
 
 /// Whether deletion was asked for.
-pub(crate) fn is_deleting(meta: &ObjectMeta) -> bool {
+pub fn is_deleting(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some()
 }
 
 /// The owner that manages this object, if there is one.
-pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
+pub fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
 /// When the object was made; the epoch when it was not made yet.
-pub(crate) fn created(meta: &ObjectMeta) -> Timestamp {
+pub fn created(meta: &ObjectMeta) -> Timestamp {
     meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
 
 /// A reference that makes `owner` the controller of what carries it.
-pub(crate) fn controller_reference<K>(owner: &K) -> OwnerReference
+pub fn controller_reference<K>(owner: &K) -> OwnerReference
 where
     K: Resource + Metadata<Ty = ObjectMeta>,
 {
@@ -74,6 +67,6 @@ where
 }
 
 /// `now` as the API writes it: whole seconds.
-pub(crate) fn time(now: Timestamp) -> Time {
+pub fn time(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
