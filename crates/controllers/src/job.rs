@@ -11,6 +11,7 @@ mod indexes;
 mod metrics;
 mod orphans;
 mod picture;
+mod pod_end;
 mod pods;
 mod success_policy;
 #[cfg(test)]
