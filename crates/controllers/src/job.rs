@@ -10,6 +10,7 @@ mod failure_policy;
 mod indexes;
 mod metrics;
 mod orphans;
+mod pod_end;
 mod pods;
 mod state;
 mod success_policy;

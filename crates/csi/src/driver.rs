@@ -5,6 +5,7 @@
 //! that it may be killed at any point. A volume appears and vanishes by a rename. Every call may be made again. A
 //! file's size is enforced; a folder's is written down and shown, but folders share their disk.
 
+mod capability;
 mod controller;
 mod identity;
 mod images;

@@ -122,6 +122,20 @@ impl ImageError {
     }
 }
 
+/// What a reader of archives said.
+pub(crate) fn broken(error: io::Error) -> ImageError {
+    match error.to_string().contains("numeric field") {
+        // What follows would be the file's content.
+        true => ImageError::Invalid("this is no tar archive, or it is damaged".to_owned()),
+        false => ImageError::Invalid(format!("the archive cannot be read: {error}")),
+    }
+}
+
+/// An archive that cannot be taken.
+pub(crate) fn invalid(message: &str) -> ImageError {
+    ImageError::Invalid(message.to_owned())
+}
+
 impl From<sys::Error> for ImageError {
     fn from(error: sys::Error) -> Self {
         Self::Io { doing: "unpack a layer".into(), source: io::Error::other(error) }

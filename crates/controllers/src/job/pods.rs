@@ -234,7 +234,7 @@ pub(super) fn last_failures<'a>(
     failed: impl Iterator<Item = &'a Arc<Pod>>,
     is_settled: impl Fn(i32) -> bool,
 ) -> BTreeMap<i32, Arc<Pod>> {
-    let rank = |pod: &Pod| (IndexFailures::before(pod).total(), super::backoff::finished(pod));
+    let rank = |pod: &Pod| (IndexFailures::before(pod).total(), super::pod_end::finished(pod));
     let mut last: BTreeMap<i32, Arc<Pod>> = BTreeMap::new();
     for pod in failed.filter(|pod| has_finalizer(pod)) {
         let Some(index) = completion_index(pod).filter(|index| !is_settled(*index)) else { continue };

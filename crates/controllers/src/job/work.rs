@@ -197,7 +197,7 @@ fn due(state: &JobState<'_>, indexes: Vec<i32>, now: Timestamp) -> (Vec<i32>, Op
     let (mut due, mut first) = (Vec::new(), None::<Duration>);
     for index in indexes {
         let left = state.last_failures.get(&index).and_then(|pod| {
-            backoff::remaining(IndexFailures::before(pod).total() + 1, backoff::finished(pod), now)
+            backoff::remaining(IndexFailures::before(pod).total() + 1, super::pod_end::finished(pod), now)
         });
         match left {
             Some(left) => first = Some(first.map_or(left, |earlier| earlier.min(left))),

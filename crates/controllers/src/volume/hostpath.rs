@@ -16,7 +16,7 @@ mod reclaim;
 
 use std::sync::Arc;
 
-use controller::metadata::{key, namespace};
+use controller::metadata::{key, namespace, uid};
 use controller::plan::{ApiRequest, Verb};
 use controller::volume::{SELECTED_NODE, annotation, csi, volume_name};
 use controller::{Action, Change, Controller, Informers, Plan, ResourceRef, Source};
@@ -37,6 +37,11 @@ const RESIZER_COMPONENT: &str = "external-resizer hostpath.csi.knarr.io";
 const TOPOLOGY_KEY: &str = "topology.hostpath.csi.knarr.io/node";
 /// Holds a volume object until its files are gone. Source: KEP-2644.
 const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+
+/// The name of the volume that is made for a claim.
+fn name(claim: &PersistentVolumeClaim) -> String {
+    format!("pvc-{}", uid(&claim.metadata))
+}
 
 /// The controller's row. Keys are claims and volumes.
 pub const CONTROLLER: Controller = Controller {
@@ -104,7 +109,7 @@ struct ClaimSnapshot {
 fn claim_snapshot(informers: &Informers, claim: Arc<PersistentVolumeClaim>) -> ClaimSnapshot {
     let class = controller::volume::claim_class(&claim).unwrap_or_default();
     let volume = match volume_name(&claim) {
-        "" => provision::name(&claim),
+        "" => name(&claim),
         named => named.to_owned(),
     };
     let nodes = informers.informer::<CSINode>().list();

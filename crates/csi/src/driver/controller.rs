@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use nix::sys::statvfs::statvfs;
 
+use super::capability::kind_of;
 use super::images::FS_TYPE_DEFAULT;
 use super::options::{self, Allocation, Backing, Options};
 use super::volumes::{Content, Kind, Volume, Volumes, is_id};
@@ -10,44 +11,13 @@ use super::{Driver, failed, internal, require};
 use crate::server::Controller;
 use crate::{Result, Status, v1};
 use v1::controller_service_capability::{self, Rpc, rpc};
-use v1::volume_capability::{AccessType, access_mode::Mode};
+use v1::volume_capability::AccessType;
 use v1::volume_content_source::Type as SourceType;
 
 /// A volume's size if nobody asks for one.
 const SIZE_BYTES_DEFAULT: i64 = 1 << 30;
 /// Sizes of raw block volumes are multiples of it.
 const SECTOR_BYTES: i64 = 512;
-
-/// The way of use that the capabilities ask for.
-///
-/// A volume is on one node, and what is on one node cannot be used from several.
-pub(super) fn kind_of(capabilities: &[v1::VolumeCapability]) -> std::result::Result<Kind, String> {
-    let mut kinds = Vec::new();
-    for capability in capabilities {
-        kinds.push(match &capability.access_type {
-            Some(AccessType::Mount(mount)) if !matches!(mount.fs_type.as_str(), "" | "ext4" | "xfs") => {
-                return Err(format!("file system type {:?} is not supported", mount.fs_type));
-            }
-            Some(AccessType::Mount(_)) => Kind::Filesystem,
-            Some(AccessType::Block(_)) => Kind::Block,
-            None => return Err("cannot have neither mount nor block access type".to_owned()),
-        });
-        let mode =
-            capability.access_mode.as_ref().map_or(Mode::Unknown, v1::volume_capability::AccessMode::mode);
-        match mode {
-            Mode::SingleNodeWriter
-            | Mode::SingleNodeReaderOnly
-            | Mode::SingleNodeSingleWriter
-            | Mode::SingleNodeMultiWriter => {}
-            other => return Err(format!("access mode {} is not supported", other.as_str_name())),
-        }
-    }
-    match kinds.as_slice() {
-        [] => Err("volume capabilities missing in request".to_owned()),
-        [first, rest @ ..] if rest.iter().all(|kind| kind == first) => Ok(*first),
-        _ => Err("cannot have both mount and block access type".to_owned()),
-    }
-}
 
 /// The size that a range asks for.
 fn size_of(range: Option<&v1::CapacityRange>) -> Result<i64> {

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use nix::sys::statvfs::statvfs;
 use sys::mount::{self, BindOptions, MountEntry};
 
-use super::controller::kind_of;
+use super::capability::kind_of;
 use super::images;
 use super::options::{Allocation, Backing};
 use super::volumes::{Content, Kind, Volume, Volumes, is_id};

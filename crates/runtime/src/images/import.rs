@@ -12,8 +12,8 @@ use registry::document::{Descriptor, Document, INDEX_DEPTH_MAX, Index, Manifest,
 use serde::Deserialize;
 
 use super::compression::decompress;
-use super::unpack::{Unpacked, broken, make_root, unpack};
-use super::{Image, ImageConfig, ImageError, ImageStore};
+use super::unpack::{Unpacked, make_root, unpack};
+use super::{Image, ImageConfig, ImageError, ImageStore, broken};
 
 /// Largest archive that is accepted.
 pub const ARCHIVE_BYTES_MAX: u64 = 64 << 30;

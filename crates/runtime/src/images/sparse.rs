@@ -6,8 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use super::ImageError;
-use super::unpack::{broken, invalid};
+use super::{ImageError, broken, invalid};
 
 /// Most pieces of one file.
 const PIECES_MAX: u64 = 1 << 20;

@@ -17,9 +17,9 @@ use registry::digest::hex;
 use sha2::{Digest, Sha256};
 use tar::{Archive, Entry, EntryType};
 
-use super::ImageError;
 use super::compression::decompress;
 use super::sparse::{Sparse, copy_with_holes};
+use super::{ImageError, broken, invalid};
 
 /// Largest unpacked layer.
 pub const LAYER_BYTES_MAX: u64 = 64 << 30;
@@ -371,16 +371,4 @@ impl<R: Read> Read for Metered<R> {
         }
         Ok(len)
     }
-}
-
-pub(crate) fn broken(error: io::Error) -> ImageError {
-    match error.to_string().contains("numeric field") {
-        // What follows would be the file's content.
-        true => ImageError::Invalid("this is no tar archive, or it is damaged".to_owned()),
-        false => ImageError::Invalid(format!("the archive cannot be read: {error}")),
-    }
-}
-
-pub(crate) fn invalid(message: &str) -> ImageError {
-    ImageError::Invalid(message.to_owned())
 }

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use serde_json::json;
 
-use super::{ClaimSnapshot, DRIVER, call, provision};
+use super::{ClaimSnapshot, DRIVER, call};
 use crate::volume::{annotate, drop_finalizer, has_finalizer};
 
 /// On a claim: the Node whose driver has been asked for its volume.
@@ -65,7 +65,7 @@ pub(super) fn plan(snapshot: &ClaimSnapshot, _: Timestamp) -> Plan {
     let Some(without) = without(claim) else { return plan };
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let is_made = snapshot.volume.as_deref().is_some_and(|volume| is_for(volume, claim));
-    let is_elsewhere = !["", &provision::name(claim)].contains(&volume_name(claim));
+    let is_elsewhere = !["", &super::name(claim)].contains(&volume_name(claim));
     if is_elsewhere || is_deleting(&claim.metadata) && !is_made && !is_settled(phase) {
         return take_back(snapshot);
     }
@@ -87,7 +87,7 @@ pub(super) fn take_back(snapshot: &ClaimSnapshot) -> Plan {
     let mut plan = Plan::nothing();
     let Some(without) = without(claim) else { return plan };
     if let Some(node) = node(claim).filter(|_| snapshot.has_noted) {
-        let name = provision::name(claim);
+        let name = super::name(claim);
         plan.push(Action::require_absent(ResourceRef::of::<PersistentVolume>(), "", &name, ""));
         plan.push(call(node, json!({"driver": DRIVER, "call": "DeleteVolume", "volumeId": name})));
     }

@@ -23,8 +23,8 @@ use serde_json::{Value, json};
 
 use super::conditions::RETRY;
 use super::{
-    ClaimSnapshot, DRIVER, FINALIZER, PROVISIONER_COMPONENT, TOPOLOGY_KEY, call, is_ours, node_of, note,
-    wanted_attributes,
+    ClaimSnapshot, DRIVER, FINALIZER, PROVISIONER_COMPONENT, TOPOLOGY_KEY, call, is_ours, name, node_of,
+    note, wanted_attributes,
 };
 use crate::volume::{drop_finalizer, has_finalizer};
 
@@ -34,11 +34,6 @@ const COPIED: &str = "provisioner.storage.kubernetes.io/cloning-protection";
 const FS_TYPE: &str = "csi.storage.k8s.io/fstype";
 /// How a failure reads after which the scheduler is to choose anew. Source: `checkError` of external-provisioner.
 const NO_ROOM: &str = "code = ResourceExhausted desc";
-
-/// The name of the volume that is made for a claim.
-pub(super) fn name(claim: &PersistentVolumeClaim) -> String {
-    format!("pvc-{}", uid(&claim.metadata))
-}
 
 /// What a claim's volume is to be filled with.
 enum Content<'a> {

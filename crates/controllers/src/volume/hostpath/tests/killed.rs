@@ -27,7 +27,7 @@ fn world(class: &str) -> World {
 /// What the informers show of a claim.
 fn seen(world: &World, claim: Arc<PersistentVolumeClaim>) -> ClaimSnapshot {
     let name = match volume_name(&claim) {
-        "" => provision::name(&claim),
+        "" => name(&claim),
         named => named.to_owned(),
     };
     let known = (world.get("storageclasses", "hostpath"), world.get(VOLUMES, &name));
