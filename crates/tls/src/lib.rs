@@ -27,9 +27,12 @@ pub static OF_HOST: LazyLock<Vec<CertificateDer<'static>>> =
 /// The reason why there is no TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Text that is not PEM, or has no certificate or no key.
+    /// Certificates that cannot be read: text that is not PEM.
     #[error("{0}")]
     Pem(#[from] pem::Error),
+    /// A key that cannot be read: text that is not PEM, or has none.
+    #[error("{0}")]
+    Key(#[source] pem::Error),
     /// A certificate or a key that cannot be used.
     #[error("{0}")]
     Unusable(#[from] rustls::Error),
@@ -57,9 +60,10 @@ impl Identity {
     /// Reads a chain and a key.
     ///
     /// # Errors
-    /// [`Error::Pem`].
+    /// [`Error::Pem`] or [`Error::Key`].
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, Error> {
-        Ok(Self { chain: certificates(chain)?, key: PrivateKeyDer::from_pem_slice(key)? })
+        let chain = certificates(chain)?;
+        Ok(Self { chain, key: PrivateKeyDer::from_pem_slice(key).map_err(Error::Key)? })
     }
 }
 

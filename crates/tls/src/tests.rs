@@ -159,7 +159,7 @@ fn what_cannot_be_read_or_used_is_said() {
     assert!(matches!(certificates(garbage.as_bytes()), Err(Error::Pem(_))));
     assert!(certificates(b"no PEM at all").unwrap().is_empty());
     let keyless = Identity::from_pem(one.certificate.as_bytes(), one.certificate.as_bytes());
-    assert!(matches!(keyless, Err(Error::Pem(pem::Error::NoItemsFound))));
+    assert!(matches!(keyless, Err(Error::Key(pem::Error::NoItemsFound))));
     let not_its_own = Identity { key: other.identity().key, ..one.identity() };
     assert!(matches!(client(Trust::Anybody, Some(not_its_own), HTTP1), Err(Error::Unusable(_))));
     // What is PEM, and of the right sort by its head, and no certificate all the same.

@@ -176,7 +176,7 @@ mod tests {
             ReviewVersion::V1,
             &pods,
             expect![[
-                r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","metadata":{},"spec":{"extra":{"scopes":["a"]},"groups":["dev","system:authenticated"],"resourceAttributes":{"fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n"]},{"key":"metadata.name","operator":"NotIn","values":["x"]}]},"labelSelector":{"requirements":[{"key":"app","operator":"In","values":["a","b"]},{"key":"new","operator":"Exists"},{"key":"old","operator":"DoesNotExist"},{"key":"tier","operator":"NotIn","values":["c"]}]},"namespace":"a","resource":"pods","verb":"list","version":"v1"},"uid":"7","user":"jane"},"status":{"allowed":false}}"#
+                r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","metadata":{},"spec":{"extra":{"scopes":["a"]},"groups":["dev","system:authenticated"],"resourceAttributes":{"fieldSelector":{"requirements":[{"key":"metadata.name","operator":"NotIn","values":["x"]},{"key":"spec.nodeName","operator":"In","values":["n"]}]},"labelSelector":{"requirements":[{"key":"app","operator":"In","values":["a","b"]},{"key":"new","operator":"Exists"},{"key":"old","operator":"DoesNotExist"},{"key":"tier","operator":"NotIn","values":["c"]}]},"namespace":"a","resource":"pods","verb":"list","version":"v1"},"uid":"7","user":"jane"},"status":{"allowed":false}}"#
             ]],
         );
         let path =

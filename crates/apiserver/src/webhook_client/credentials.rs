@@ -150,7 +150,10 @@ impl Credential {
             return Ok(None);
         }
         let identity = Identity::from_pem(&self.certificate_pem, &self.key_pem);
-        identity.map(Some).map_err(|why| format!("client-certificate, client-key: {why}"))
+        identity.map(Some).map_err(|why| match why {
+            tls::Error::Key(_) => format!("client-key: {why}"),
+            _ => format!("client-certificate: {why}"),
+        })
     }
 }
 

@@ -60,22 +60,22 @@ async fn a_full_level_sends_away_and_the_exempt_pass() {
     let mut request = http::Request::post(MAPS).body(StreamBody::new(receiver)).unwrap();
     request.extensions_mut().insert(bob.clone());
     let held = tokio::spawn(server.server.service().oneshot(request));
+    let executing =
+        "apiserver_flowcontrol_current_executing_requests{flow_schema=\"bobs\",priority_level=\"narrow\"} 1";
     in_time(async {
-        loop {
-            let answer = send(server.server.service(), Some(bob.clone()), "GET", MAPS, &[], "").await;
-            if answer.status() == 429 {
-                assert_eq!(answer.headers()["retry-after"], "1");
-                break;
-            }
+        while !server.call("GET", "/metrics", "").await.body.as_str().unwrap().contains(executing) {
             tokio::task::yield_now().await;
         }
     })
     .await;
+    let answer = send(server.server.service(), Some(bob.clone()), "GET", MAPS, &[], "").await;
+    assert_eq!(answer.status(), 429);
+    assert_eq!(answer.headers()["retry-after"], "1");
     let metrics = server.call("GET", "/metrics", "").await.body;
     let metrics = metrics.as_str().unwrap();
     for line in [
         "apiserver_flowcontrol_rejected_requests_total{flow_schema=\"bobs\",priority_level=\"narrow\",reason=\"concurrency-limit\"}",
-        "apiserver_flowcontrol_current_executing_requests{flow_schema=\"bobs\",priority_level=\"narrow\"} 1",
+        executing,
         "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"narrow\"} 1",
     ] {
         assert!(metrics.contains(line), "{line}\n{metrics}");
