@@ -197,8 +197,18 @@ impl Layout {
         self.root.join("kubeconfigs.json")
     }
 
-    /// All that knarr makes in the root, by name. What else lies there is somebody else's.
-    pub(crate) const OWN: [&str; 24] = [
+    /// What the folder begins with in which a check of the host tries something, before its process's id. It stays where
+    /// that process is killed.
+    pub(crate) const CHECK: &str = ".knarr-check-";
+
+    /// Whether knarr makes what has this name in the root. What else lies there is somebody else's.
+    pub(crate) fn is_own(name: &str) -> bool {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        Self::OWN.contains(&name) || name.strip_prefix(Self::CHECK).is_some_and(is_number)
+    }
+
+    /// All that knarr makes in the root, by name, but for the folders of checks.
+    const OWN: [&str; 24] = [
         "server",
         "agent",
         "nodes",

@@ -146,10 +146,10 @@ fn remove_folder(layout: &Layout) -> Result<()> {
     let kept: Vec<PathBuf> = sys::mount::mounts()?.into_iter().map(|mount| mount.target).collect();
     let root = layout.root().canonicalize()?;
     let layout = Layout::new(&root)?;
-    for name in Layout::OWN {
-        let path = root.join(name);
-        if path.symlink_metadata().is_ok() {
-            remove(&path, &layout.places(), &kept)?;
+    for entry in std::fs::read_dir(&root)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(Layout::is_own) {
+            remove(&entry.path(), &layout.places(), &kept)?;
         }
     }
     std::fs::remove_file(layout.version())?;
@@ -200,6 +200,8 @@ mod tests {
         {
             fs::write(file, "x").unwrap();
         }
+        // Of a check that was killed.
+        fs::create_dir_all(root.join(".knarr-check-12/upper")).unwrap();
         layout
     }
 
@@ -224,7 +226,7 @@ mod tests {
         let others = layout.server().join("others");
         fs::create_dir(&others).unwrap();
         sys::mount::tmpfs(&others, Some(4 << 20), 0o755).unwrap();
-        for file in [root.join("thesis.txt"), others.join("notes")] {
+        for file in [root.join("thesis.txt"), root.join(".knarr-check-list"), others.join("notes")] {
             fs::write(file, "x").unwrap();
         }
         components::remove_mounts(&layout).unwrap();
@@ -233,9 +235,10 @@ mod tests {
         assert!(is_mounted(&root) && is_mounted(&layout.images()) && is_mounted(&others));
         assert_eq!(fs::read_dir(layout.images()).unwrap().count(), 0, "a place is emptied");
         assert!(others.join("notes").exists() && root.join("thesis.txt").exists());
+        assert!(root.join(".knarr-check-list").exists());
         assert!(!layout.db().exists() && !layout.config().exists() && !layout.version().exists());
         let told = left(&layout).unwrap();
-        assert_eq!(told.len(), 4, "three mounts and a file: {told:?}");
+        assert_eq!(told.len(), 5, "three mounts and two files: {told:?}");
         sys::mount::detach_below(&root).unwrap();
     }
 }

@@ -8,6 +8,7 @@ use machinery::net::{Cidrs, Family};
 use super::{Finding, Subject};
 use crate::components;
 use crate::host::data_dir::plain;
+use crate::layout::Layout;
 
 pub(super) fn nftables(subject: &Subject<'_>) -> Finding {
     match subject.args.proxy_mode.proxy_mode {
@@ -94,11 +95,11 @@ pub(super) fn overlayfs(subject: &Subject<'_>) -> Finding {
     overlay_at(subject.layout.root())
 }
 
-/// Tries an overlay whose upper directory is on the folder's file system, in a mount namespace of its own: nothing
-/// is mounted for anybody else, and nothing stays when this process is killed, but an empty folder.
+/// Tries an overlay whose upper directory is on the folder's file system, in a mount namespace of its own: nothing is
+/// mounted for anybody else, and when this process is killed nothing stays but a folder, which `knarr reset` removes.
 pub(super) fn overlay_at(root: &Path) -> Finding {
     let existing = root.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
-    let folder = existing.join(format!(".knarr-check-{}", std::process::id()));
+    let folder = existing.join(format!("{}{}", Layout::CHECK, std::process::id()));
     let tried = std::thread::scope(|scope| {
         let thread = scope.spawn(|| try_overlay(&folder));
         thread.join().unwrap_or_else(|_| Err(std::io::Error::other("the check ended early")))
