@@ -104,18 +104,20 @@ fn gather(informers: &Informers, key: &str) -> Option<Snapshot> {
     let account = informers.informer::<ServiceAccount>().get(&format!("{place}/{account}"));
     let tracking = informers.scoped::<ConfigMap>(tracking()).get(TRACKING);
     let pods = informers.informer::<Pod>().in_namespace(place);
-    let is_mounted = pods.iter().any(|pod| auth::node::secrets_of(&named_by(pod)).contains(key));
+    // What a Pod names that cannot be read may be anything.
+    let names = |pod: &Pod| named_by(pod).is_none_or(|pod| auth::node::secrets_of(&pod).contains(key));
+    let is_mounted = pods.iter().any(|pod| names(pod));
     let unused = signed(Options::of(informers).legacy_service_account_token_clean_up_period);
     Some(Snapshot { secret, account, tracking, is_mounted, unused })
 }
 
 /// What the Pod names, as the Node authorizer reads it.
-fn named_by(pod: &Pod) -> auth::node::Pod {
+fn named_by(pod: &Pod) -> Option<auth::node::Pod> {
     let meta = &pod.metadata;
     let annotations = meta.annotations.clone().unwrap_or_default();
     let meta = json!({"name": name(meta), "namespace": namespace(meta), "annotations": annotations});
     let spec = pod.spec.clone().unwrap_or_default();
-    serde_json::from_value(json!({"metadata": meta, "spec": spec})).unwrap_or_default()
+    serde_json::from_value(json!({"metadata": meta, "spec": spec})).ok()
 }
 
 /// Decides whether the token is marked, or goes.

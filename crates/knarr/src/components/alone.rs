@@ -45,7 +45,7 @@ impl Connection {
     /// If the file cannot be read.
     pub(crate) async fn new(kubeconfig: &Path, agent: &'static str, tasks: &Tasks) -> Result<Self> {
         let config = trace::config(kubeconfig, agent).await?;
-        let client = api_client::client(&config, &api_client::by_name())?;
+        let client = api_client::client(&config, &api_client::by_name(&config)?)?;
         let (clock, random, metrics) = (Clock::system(), Random::from_system(), ClientMetrics::default());
         let informers = Informers::metered(client, tasks.clone(), clock, random, metrics.of_part(agent));
         informers.setting_or(|| AfterBurst(sys::process::give_memory_back));

@@ -7,7 +7,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use http::{Request, Response, Uri, header};
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -36,12 +36,21 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 pub(super) type Dial = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
 
 /// Opens connections to the host that a URI names.
-pub(super) fn by_name() -> Dial {
+///
+/// # Errors
+/// If `config` asks for a proxy: none is spoken to, and going around it is not what was asked for.
+pub(super) fn by_name(config: &kube::Config) -> Result<Dial> {
+    ensure!(
+        config.proxy_url.is_none(),
+        "{} is to be reached through a proxy, which is not supported: take proxy-url out of the kubeconfig, and HTTPS_PROXY out \
+         of the environment",
+        config.cluster_url
+    );
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_keepalive(Some(SILENCE_MAX));
-    BoxCloneSyncService::new(connector.map_err(Into::into))
+    Ok(BoxCloneSyncService::new(connector.map_err(Into::into)))
 }
 
 /// A client of the API server that `config` names, whose connections `dial` opens.

@@ -42,7 +42,7 @@ pub(super) async fn client(
         request.headers_mut().insert(header::AUTHORIZATION, receiver.borrow().clone());
         request
     });
-    Ok(api_client::builder(&config, &api_client::by_name())?.with_layer(&with_token).build())
+    Ok(api_client::builder(&config, &api_client::by_name(&config)?)?.with_layer(&with_token).build())
 }
 
 async fn ensure(accounts: &Api<ServiceAccount>, name: &str) -> Result<()> {

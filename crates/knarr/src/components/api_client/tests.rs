@@ -50,7 +50,7 @@ impl Server {
         let mut config = kube::Config::new(self.url.parse().unwrap());
         let certificates = tls::certificates(self.certificate_pem.as_bytes()).unwrap();
         config.root_cert = Some(certificates.iter().map(|certificate| certificate.to_vec()).collect());
-        client(&config, &by_name()).unwrap()
+        client(&config, &by_name(&config).unwrap()).unwrap()
     }
 
     fn connections(&self) -> usize {
@@ -140,6 +140,15 @@ async fn a_server_that_nobody_vouches_for_is_not_spoken_to() {
     let refused = mistaken.client().request_text(Request::get("/version").body(Vec::new()).unwrap()).await;
     assert!(base::error_chain(&refused.unwrap_err()).contains("invalid peer certificate"));
     assert_eq!(mistaken.connections(), 0);
+}
+
+#[test]
+fn nobody_goes_around_a_proxy_that_is_asked_for() {
+    let mut config = kube::Config::new("https://192.0.2.1:6443".parse().unwrap());
+    assert!(by_name(&config).is_ok());
+    config.proxy_url = Some("http://user:secret@192.0.2.9:3128".parse().unwrap());
+    let refused = by_name(&config).unwrap_err().to_string();
+    assert!(refused.contains("proxy-url") && !refused.contains("secret"), "{refused}");
 }
 
 #[test]
