@@ -25,6 +25,12 @@ pub const NODE_NAME: &str = "test";
 /// Any one command gets this long.
 pub(crate) const COMMAND_SECONDS_MAX: &str = "120";
 const LOG_LINES: usize = 60;
+/// A KubeletConfiguration for tests: how full the machine's disk is does not matter to them, as to kind's clusters.
+const KUBELET_CONFIGURATION: &str = "apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+evictionHard: {memory.available: 100Mi, nodefs.available: 0%, imagefs.available: 0%, nodefs.inodesFree: 5%}
+imageGCHighThresholdPercent: 100
+";
 
 /// A cluster, from nothing to nothing; removed when dropped.
 #[derive(Debug)]
@@ -72,7 +78,7 @@ impl Cluster {
         // The control plane's unprivileged user must be able to reach its folder.
         let everyone_may_enter = std::fs::Permissions::from_mode(0o755);
         let folder = tempfile::Builder::new().prefix("knarr-").permissions(everyone_may_enter).tempdir()?;
-        Ok(Self {
+        let cluster = Self {
             knarr: knarr.into(),
             namespace,
             folder,
@@ -84,7 +90,21 @@ impl Cluster {
             boots: 0,
             programs: None,
             is_removed: false,
-        })
+        };
+        std::fs::write(cluster.kubelet_configuration(), KUBELET_CONFIGURATION)?;
+        let flags = format!("kubelet-arg: ['config={}']\n", cluster.kubelet_configuration().display());
+        std::fs::write(cluster.configuration(), flags)?;
+        Ok(cluster)
+    }
+
+    /// The file that `knarr up` and `knarr agent` have their flags from, unless they are given.
+    fn configuration(&self) -> PathBuf {
+        self.folder.path().join("flags-of-tests.yaml")
+    }
+
+    /// The kubelet's own file of every Node here.
+    fn kubelet_configuration(&self) -> PathBuf {
+        self.folder.path().join("kubelet-of-tests.yaml")
     }
 
     /// The cluster's data directory.
@@ -135,6 +155,7 @@ impl Cluster {
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.folder.path());
         command.env("DATA_DIR", self.data_dir()).env("KNARR", &self.knarr);
+        command.env("KNARR_CONFIG", self.configuration());
         if let Some(programs) = &self.programs {
             let all = std::env::var_os("PATH").unwrap_or_default();
             command.env("PATH", [programs.as_os_str(), &all].join(std::ffi::OsStr::new(":")));
@@ -212,7 +233,9 @@ impl Cluster {
     /// # Errors
     /// If it does not start.
     pub fn up_with(&mut self, flags: &[&str]) -> Result<()> {
-        let all = ["up", "--node-ip", NODE_IP, "--node-name", NODE_NAME];
+        // Of a flag that is given, the file's are not taken.
+        let own = format!("--kubelet-arg=config={}", self.kubelet_configuration().display());
+        let all = ["up", "--node-ip", NODE_IP, "--node-name", NODE_NAME, &own];
         self.knarr(&[&all, flags].concat()).map(drop)
     }
 

@@ -23,6 +23,11 @@ use leftovers::Leftovers;
 /// The host's address inside the demo's network namespace (RFC 5737: documentation only).
 const HOST_IP: &str = "192.0.2.1";
 const HOST_LINK: &str = "demo0";
+/// Flags of the demo's kubelet: a cluster of a few seconds does not care how full the disk is that it borrows.
+const KUBELET_FLAGS: [&str; 2] = [
+    "eviction-hard=memory.available<100Mi,nodefs.available<0%,imagefs.available<0%",
+    "image-gc-high-threshold=100",
+];
 
 /// Runs the tour; fails if anything that it shows does not hold.
 pub(crate) fn run(args: &DemoArgs, common: &CommonArgs) -> Result<()> {
@@ -84,7 +89,10 @@ fn server_args(data_dir: &Path, nodes: u16) -> Result<ServerArgs> {
     let arguments = ["knarr", "server", "--node-ip", HOST_IP, "--node-name", "demo", "--data-dir"];
     let arguments = arguments.into_iter().map(PathBuf::from).chain([data_dir.to_owned()]);
     match cli::Cli::try_parse_from(arguments)?.command {
-        cli::Command::Server(args) => Ok(ServerArgs { nodes: Some(nodes), ..args }),
+        cli::Command::Server(args) => {
+            let kubelet_arg = KUBELET_FLAGS.map(str::to_owned).to_vec();
+            Ok(ServerArgs { nodes: Some(nodes), kubelet_arg, ..args })
+        }
         _ => bail!("the demo's own arguments are not those of `server`"),
     }
 }

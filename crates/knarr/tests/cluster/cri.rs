@@ -18,10 +18,9 @@ exec unshare --mount --propagation=unchanged sh -c '
     exec crun "$@"' crun "$@"
 "#;
 
-/// Starts a cluster whose containers are another runtime's. Its images are not collected: there is no registry that has
-/// them, and the disk is the machine's.
+/// Starts a cluster whose containers are another runtime's.
 pub(crate) fn up(cluster: &mut Cluster, endpoint: &str, more: &[&str]) {
-    let flags = ["--container-runtime-endpoint", endpoint, "--kubelet-arg=image-gc-high-threshold=100"];
+    let flags = ["--container-runtime-endpoint", endpoint];
     must(cluster.up_with(&[&flags, more].concat()));
 }
 
@@ -109,7 +108,8 @@ fn logs_of_containerd_are_rotated_and_none_of_their_lines_is_lost() {
     fs::write(
         &config,
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
-         containerLogMaxSize: 20Ki\ncontainerLogMaxFiles: 4\ncontainerLogMonitorInterval: 3s\n",
+         containerLogMaxSize: 20Ki\ncontainerLogMaxFiles: 4\ncontainerLogMonitorInterval: 3s\n\
+         evictionHard: {nodefs.available: 0%, imagefs.available: 0%}\nimageGCHighThresholdPercent: 100\n",
     )
     .unwrap();
     let config = format!("config={}", config.display());
