@@ -8,6 +8,7 @@
 //! A Pod that is known in part cannot be written: it is not [`Serialize`]. What is made of a template is upstream's type.
 
 mod pairs;
+mod shared;
 
 use k8s_openapi::api::core::v1::{
     Affinity, ContainerPort, ContainerStateTerminated, EnvFromSource, EnvVar, LocalObjectReference,
@@ -19,6 +20,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use pairs::Pairs;
+pub use shared::Shared;
 
 /// A Pod, in part. Source: `Pod`, core/v1.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -55,13 +57,13 @@ in_part! {
     /// What it is to be. Source: `PodSpec`.
     PodSpec {
         active_deadline_seconds: Option<i64>,
-        affinity: Option<Box<Affinity>>,
-        containers: Vec<Container>,
-        ephemeral_containers: Option<Vec<Container>>,
+        affinity: Option<Shared<Affinity>>,
+        containers: Shared<[Container]>,
+        ephemeral_containers: Option<Shared<[Container]>>,
         host_network: Option<bool>,
         hostname: Option<String>,
         image_pull_secrets: Option<Vec<LocalObjectReference>>,
-        init_containers: Option<Vec<Container>>,
+        init_containers: Option<Shared<[Container]>>,
         node_name: Option<String>,
         node_selector: Option<Pairs<String>>,
         overhead: Option<Pairs<Quantity>>,
@@ -74,8 +76,8 @@ in_part! {
         scheduler_name: Option<String>,
         scheduling_gates: Option<Vec<PodSchedulingGate>>,
         subdomain: Option<String>,
-        tolerations: Option<Vec<Toleration>>,
-        topology_spread_constraints: Option<Vec<TopologySpreadConstraint>>,
+        tolerations: Option<Shared<[Toleration]>>,
+        topology_spread_constraints: Option<Shared<[TopologySpreadConstraint]>>,
         volumes: Option<Vec<Volume>>,
         workload_ref: Option<Box<WorkloadReference>>,
     }
@@ -252,6 +254,6 @@ mod tests {
         use std::mem::size_of;
 
         let sizes = [size_of::<Pod>(), size_of::<Container>(), size_of::<ContainerStatus>()];
-        assert_eq!(sizes, [1104, 184, 104]);
+        assert_eq!(sizes, [1064, 184, 104]);
     }
 }

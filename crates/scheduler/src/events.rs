@@ -215,7 +215,8 @@ fn has_same(old: &Pod, new: &Pod) -> bool {
 
 /// `true` if the Pod tolerates something else than before: tolerations are only ever added.
 pub fn gains_toleration(old: &Pod, new: &Pod) -> bool {
-    let count = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref()).map_or(0, Vec::len);
+    let count =
+        |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref()).map_or(0, |all| all.len());
     count(old) != count(new)
 }
 
