@@ -5,6 +5,7 @@
 //! cursor in order, or ends with `Expired`; a watcher has no queue of its own, it is a cursor into the bounded
 //! ring of recent events, so a slow one holds nothing up and costs nothing. Bytes are encoded once and shared.
 
+pub mod event;
 pub mod feed;
 pub mod resource;
 pub mod watcher_index;
@@ -22,7 +23,8 @@ use tokio::sync::{Mutex, watch};
 use crate::at_rest::AtRest;
 pub use crate::object::{CachedObject, Keys};
 use crate::status::{Error, Result};
-pub use resource::{CacheEvent, EventType, Listing, ResourceCache, Watcher};
+pub use event::{CacheEvent, EventType};
+pub use resource::{Listing, ResourceCache, Watcher};
 pub use watcher_index::{IndexKey, ReadFields};
 
 /// The time for which a read waits for the cache to reach the revision it needs.

@@ -1,18 +1,15 @@
 //! What all rows share: clusters, and rates of requests.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use testkit::Cluster;
 use tokio::time::timeout;
 
-use crate::arguments::Extent;
-use crate::load::{self, Connection, Door, Job};
+use crate::extent::Extent;
+use crate::load::{self, Connection, Door, Job, STEP_MAX};
 use crate::processes;
 use crate::report::Report;
-
-/// Any one Deployment or series of requests gets this long.
-pub(crate) const STEP_MAX: Duration = Duration::from_secs(180);
 
 /// The run of the program.
 pub(crate) struct Bench {

@@ -22,6 +22,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
+/// Any one Deployment or series of requests gets this long.
+pub(crate) const STEP_MAX: Duration = Duration::from_secs(180);
+
 const JSON: &str = "application/json";
 
 /// One request, and the status that its answer must have.
@@ -131,7 +134,7 @@ impl Door {
     /// Sends the requests of these numbers as fast as 16 clients can.
     pub(crate) async fn fill(&self, numbers: Range<usize>, job: Job) -> Result<()> {
         let clients = self.clients(16).await?;
-        tokio::time::timeout(crate::bench::STEP_MAX, run(clients, numbers, job))
+        tokio::time::timeout(STEP_MAX, run(clients, numbers, job))
             .await
             .context("filling the cluster took too long")?
             .map(drop)

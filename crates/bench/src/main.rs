@@ -7,6 +7,7 @@
 
 mod arguments;
 mod bench;
+mod extent;
 mod load;
 mod objects;
 mod processes;

@@ -1,6 +1,8 @@
 //! Commands and flags. Names are k3s' and upstream's where they have one.
 
+mod backup;
 mod cloud;
+pub mod cni;
 mod components;
 mod images;
 mod inspect;
@@ -10,6 +12,8 @@ mod node;
 mod node_ip;
 pub mod one_or_many;
 mod proxy;
+mod registration;
+mod secret;
 mod server;
 
 use std::ffi::OsString;
@@ -19,7 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use machinery::features::Gate;
 use serde::{Deserialize, Serialize};
 
-pub use crate::backup::{BackupArgs, RestoreArgs};
+pub use backup::{BackupArgs, RestoreArgs};
 pub use cloud::{CloudArgs, CloudControllerManagerArgs, CloudOptionArgs, ProviderEndpoint};
 pub use components::{
     ControllerManagerArgs, LeaderElectionArgs, NodeIpamArgs, PartArgs, SchedulerArg, SchedulerArgs,
@@ -33,7 +37,9 @@ pub use node::{
     AgentArgs, CsiHostpathArgs, IngressArgs, KubeletArgs, NodePortArgs, ProxyArgs, ProxyMode, ProxyModeArgs,
     RuntimeArgs,
 };
-pub use server::{DatastoreArgs, DoctorArgs, Part, RegistrationArgs, Secret, ServerArgs};
+pub use registration::RegistrationArgs;
+pub use secret::Secret;
+pub use server::{DatastoreArgs, DoctorArgs, Part, ServerArgs};
 
 /// A whole Kubernetes in one binary.
 #[derive(Debug, Parser)]
@@ -140,7 +146,7 @@ pub enum Command {
     /// Run the Service proxy alone, against any Kubernetes
     Proxy(ProxyArgs),
     /// Install the built-in network's plugins for another container runtime, and take them back
-    Cni(crate::cni::CniArgs),
+    Cni(cni::CniArgs),
     /// Print a completion script for a shell
     Completion {
         /// The shell

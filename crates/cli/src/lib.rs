@@ -3,9 +3,7 @@
 
 pub mod api_server;
 pub mod args;
-pub mod backup;
 pub mod cloud_provider;
-pub mod cni;
 pub mod config;
 pub mod controller_manager;
 pub mod duration;
@@ -15,6 +13,7 @@ pub mod progress;
 pub mod screen;
 pub mod status;
 pub mod trace;
+pub mod usage_error;
 pub mod validate;
 pub mod why;
 

@@ -11,11 +11,7 @@ use machinery::leader_election::LeaderElection;
 use machinery::net::{Cidrs, Family};
 
 use crate::args::{Part, ProxyMode, ServerArgs};
-
-/// Flags that are wrong: what the command line ends with, exit code 2.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct UsageError(pub String);
+use crate::usage_error::UsageError;
 
 /// Checks the flags of `server` and `up`.
 ///

@@ -7,6 +7,7 @@ mod autoscaler;
 mod batch;
 mod decision;
 mod everything;
+mod job;
 mod kinds;
 mod object;
 mod placement;

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
+use crate::attachment::{Attachment, BuiltinConfig};
 use crate::exec::ExecPlugin;
-use crate::network::{Attachment, BuiltinConfig, is_same};
 use crate::plugins::{Attached, Builtin, Kind, Site};
-use crate::types::{CniError, CniResult, NetworkConfigList, is_at_least};
+use crate::types::{CniError, CniResult, NetworkConfigList, is_at_least, is_same};
 use crate::versions::{self, Answers};
 
 /// A network's plugins, ready to run.

@@ -1,22 +1,14 @@
 //! Taking back everything that the Pod network made on the host.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use machinery::net::Family;
 use sys::netlink::{Link, Route};
 use sys::nftables::{self, TableFamily};
 
-use crate::plugins::{VETH_PREFIX, ifbs_of};
+use crate::plugins::{VETH_PREFIX, forwarding_before, ifbs_of};
 use crate::types::CniError;
-
-/// The file that keeps how the host forwarded packets of a family before.
-pub(crate) fn forwarding_before(folder: &Path, family: Family) -> PathBuf {
-    folder.join(match family {
-        Family::V4 => "ip_forward.before",
-        Family::V6 => "ip6_forward.before",
-    })
-}
 
 /// The remains of the cluster's Pod network in this network namespace: `link NAME`, `nftables table NAME`.
 pub fn leftovers(cluster_id: &str) -> Result<Vec<String>, CniError> {

@@ -15,10 +15,11 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::network::{Attachment, BuiltinConfig};
+use crate::attachment::{Attachment, BuiltinConfig};
+use crate::files::{Stamp, stamp};
 use crate::plugins::Attached;
 use crate::types::{CniError, CniResult, ErrorBody, NetworkConfigList, VERSION, is_at_least};
-use crate::versions::{self, Stamp, stamp};
+use crate::version_info;
 
 /// How long the kubelet waits for a sandbox to be made, and for everything else. Source: `runtimeRequestTimeout`.
 const ADD_LIMIT: Duration = Duration::from_secs(240);
@@ -98,7 +99,7 @@ impl ExecPlugin {
             ..Attachment::default()
         };
         match self.run("VERSION", &nothing, json!({ "cniVersion": VERSION })) {
-            Ok(output) => versions::read(&output).map_err(|reason| self.failed("VERSION", reason)),
+            Ok(output) => version_info::read(&output).map_err(|reason| self.failed("VERSION", reason)),
             Err(CniError::Plugin { body, .. }) if body.msg == "unknown CNI_COMMAND: VERSION" => {
                 Ok(vec!["0.1.0".into()])
             }

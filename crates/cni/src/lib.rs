@@ -7,20 +7,24 @@
 //!
 //! [`plugin`] is the same plugins as programs, for other runtimes.
 
+mod attachment;
 mod bandwidth;
 mod chain;
 mod exec;
+mod files;
 pub mod plugin;
 mod plugins;
 pub mod types;
+mod version_info;
 mod versions;
 
 mod cleanup;
 mod network;
 
+pub use attachment::{Attachment, BuiltinConfig};
 pub use bandwidth::bandwidth;
 pub use cleanup::{cleanup, leftovers};
-pub use network::{Attachment, BuiltinConfig, Network, detach_foreign};
+pub use network::{Network, detach_foreign};
 pub use types::{CniError, CniResult, PortMapping};
 
 /// The bridge of a cluster.

@@ -8,13 +8,12 @@ mod portmap;
 pub(crate) mod rules;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use machinery::net::Family;
 use serde_json::Value;
 
-use crate::cleanup::forwarding_before;
-use crate::network::{Attachment, BuiltinConfig};
+use crate::attachment::{Attachment, BuiltinConfig};
 use crate::types::{CniError, CniResult, RouteConfig};
 
 pub(crate) use bandwidth::ifbs_of;
@@ -229,13 +228,6 @@ pub(crate) fn mac_text(mac: &[u8]) -> String {
     mac.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
-/// A hardware address as people and results have it.
-pub(crate) fn parse_mac(text: &str) -> Option<[u8; 6]> {
-    let bytes: Option<Vec<u8>> =
-        text.split([':', '-']).map(|part| u8::from_str_radix(part, 16).ok()).collect();
-    bytes?.try_into().ok()
-}
-
 /// Rules are always made by nftables.
 fn check_backend(conf: &Value, field: &str) -> Result<(), String> {
     match conf.get(field).and_then(Value::as_str) {
@@ -254,4 +246,12 @@ fn is_empty(value: &Value) -> bool {
         Value::Array(values) => values.is_empty(),
         Value::Object(fields) => fields.is_empty(),
     }
+}
+
+/// The file that keeps how the host forwarded packets of a family before.
+pub(crate) fn forwarding_before(folder: &Path, family: Family) -> PathBuf {
+    folder.join(match family {
+        Family::V4 => "ip_forward.before",
+        Family::V6 => "ip6_forward.before",
+    })
 }

@@ -337,3 +337,10 @@ impl CniError {
         move |source| Self::State { path, source }
     }
 }
+
+/// Whether both are of one network on one bridge, whatever addresses they give.
+pub(crate) fn is_same(one: &NetworkConfigList, other: &NetworkConfigList) -> bool {
+    let bridge =
+        |list: &NetworkConfigList| list.plugins.first().and_then(|plugin| plugin.get("bridge").cloned());
+    one.name == other.name && bridge(one) == bridge(other)
+}

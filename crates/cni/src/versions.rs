@@ -5,26 +5,13 @@
 //! `ValidateNetworkList` and its `version` package.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use serde::Deserialize;
-
 use crate::exec::ExecPlugin;
+use crate::files::Stamp;
 use crate::types::{CniError, NetworkConfigList, VERSIONS};
-
-/// What a configuration that names no version is written in. Source: libcni.
-const UNNAMED: &str = "0.1.0";
-
-/// A file, as far as one tells it from its next version: inode, size, time of change. `None` if it is not there.
-pub(crate) type Stamp = Option<(u64, u64, i64, i64)>;
-
-pub(crate) fn stamp(path: &Path) -> Stamp {
-    let metadata = fs::metadata(path).ok();
-    metadata.map(|it| (it.ino(), it.len(), it.ctime(), it.ctime_nsec()))
-}
+use crate::version_info::UNNAMED;
 
 /// What binaries have answered.
 #[derive(Debug, Default)]
@@ -84,31 +71,6 @@ pub(crate) fn choose(
     Err(CniError::Version { plugin, version: newest.to_owned(), speaks })
 }
 
-/// What a plugin answers to VERSION.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Info {
-    #[serde(default)]
-    cni_version: String,
-    #[serde(default)]
-    supported_versions: Vec<String>,
-}
-
-/// Reads an answer. Plugins of 0.2.0 need not list what they speak.
-///
-/// # Errors
-/// It is none: in words.
-pub(crate) fn read(output: &[u8]) -> Result<Vec<String>, String> {
-    let info: Info =
-        serde_json::from_slice(output).map_err(|error| format!("decoding version info: {error}"))?;
-    match (info.cni_version.as_str(), info.supported_versions.is_empty()) {
-        ("", _) => Err("decoding version info: missing field cniVersion".into()),
-        (_, false) => Ok(info.supported_versions),
-        ("0.2.0", true) => Ok(vec![UNNAMED.into(), "0.2.0".into()]),
-        (_, true) => Err("decoding version info: missing field supportedVersions".into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,19 +102,5 @@ mod tests {
         let whose = |version: &str| format!("knarr does not support config version {version:?} {ours}");
         check("2.0.0", &["3.0.0"], &[new], Err(&whose("2.0.0")));
         check("", &[], &[new], Err(&whose("0.1.0")));
-    }
-
-    #[test]
-    fn an_answer_lists_versions_unless_it_is_an_old_ones() {
-        let check = |answer: &str, expect: Result<&[&str], &str>| match (read(answer.as_bytes()), expect) {
-            (Ok(found), Ok(expect)) => assert_eq!(found, expect),
-            (Err(found), Err(expect)) => assert!(found.starts_with(expect), "{found}"),
-            (found, _) => panic!("{answer}: {found:?}"),
-        };
-        check(r#"{"cniVersion": "1.0.0", "supportedVersions": ["0.4.0", "1.0.0"]}"#, Ok(&["0.4.0", "1.0.0"]));
-        check(r#"{"cniVersion": "0.2.0"}"#, Ok(&["0.1.0", "0.2.0"]));
-        check(r#"{"cniVersion": "1.0.0"}"#, Err("decoding version info: missing field supportedVersions"));
-        check("{}", Err("decoding version info: missing field cniVersion"));
-        check("", Err("decoding version info: EOF"));
     }
 }

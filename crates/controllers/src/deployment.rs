@@ -5,6 +5,7 @@
 //! ReplicaSet up again.
 
 mod bounds;
+mod finish;
 mod hash;
 mod progress;
 mod revision;
@@ -28,6 +29,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::claim::claim;
 use crate::deployment::rollout::Rollout;
 use controller::selector;
+
+/// The annotation with the number of a template in the history of its Deployment.
+const REVISION: &str = "deployment.kubernetes.io/revision";
 
 /// The controller's row.
 pub const CONTROLLER: Controller = Controller {

@@ -9,8 +9,7 @@ use std::time::Instant;
 use crate::PREFIX;
 use crate::cipher::Cipher;
 use crate::errors::{OpenError, SealError};
-use crate::kms::envelope::EncryptedObject;
-use crate::kms::provider::Provider;
+use crate::kms::provider::{Blocked, Provider};
 use crate::metrics::{Direction, LinkMetrics};
 
 /// How much of an unknown prefix is told.
@@ -22,20 +21,6 @@ pub(crate) struct Opened<'a> {
     pub(crate) plain: Cow<'a, [u8]>,
     /// Whether it would be sealed in another way today.
     pub(crate) is_stale: bool,
-}
-
-/// Why a value is not open yet.
-pub(crate) enum Blocked {
-    /// For good.
-    Failed(OpenError),
-    /// The plugin must be asked for the seed; then it is worth another try.
-    Seed(Arc<Provider>, EncryptedObject),
-}
-
-impl From<OpenError> for Blocked {
-    fn from(error: OpenError) -> Self {
-        Self::Failed(error)
-    }
 }
 
 /// What follows a prefix.

@@ -14,12 +14,12 @@ use tokio::sync::watch;
 use tracing::info;
 
 use crate::PREFIX;
-use crate::chain::{Blocked, Chain, Link, Target};
+use crate::chain::{Chain, Link, Target};
 use crate::cipher::{Cbc, Cipher, Gcm};
 use crate::config::{Config, ConfigError, GroupResource, Keys, Kms, ProviderConfiguration};
 use crate::errors::{OpenError, SealError};
 use crate::kms::client::Client;
-use crate::kms::provider::Provider;
+use crate::kms::provider::{Blocked, Provider};
 use crate::metrics::Metrics;
 
 /// How long the plugins of a new configuration may take to be well. Source: `minKMSPluginCloseGracePeriod`.

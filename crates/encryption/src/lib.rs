@@ -13,6 +13,7 @@ mod errors;
 pub mod keys;
 pub mod kms;
 mod metrics;
+mod socket;
 
 pub use config::{Config, ConfigError};
 pub use encryption::{Encryption, Transformer};

@@ -5,6 +5,7 @@
 //! cel-go's `parser`.
 
 pub(crate) mod ast;
+mod factory;
 mod lexer;
 mod macros;
 mod parser;

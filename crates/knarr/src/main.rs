@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use cli::args::{CommonArgs, LogFormat};
-use cli::validate::UsageError;
+use cli::usage_error::UsageError;
 use cli::{Cli, Command};
 use machinery::features;
 

@@ -136,3 +136,14 @@ pub fn try_mode(mode: &Mode, services: &Cidrs) -> Result<(), Missing> {
         Mode::Nftables | Mode::Iptables => Ok(()),
     }
 }
+
+/// What modes that have rules in iptables may have there.
+fn known() -> iptables::rules::Known {
+    use iptables::render;
+    use ipvs::frame;
+
+    iptables::rules::Known {
+        jumps: render::jumps().into_iter().chain(frame::jumps()).collect(),
+        chains: render::CHAINS.into_iter().chain(frame::CHAINS).collect(),
+    }
+}

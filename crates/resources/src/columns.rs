@@ -14,9 +14,8 @@ mod policy;
 mod rbac;
 mod storage;
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use machinery::duration;
@@ -74,30 +73,13 @@ impl Column {
         self
     }
 
-    fn field(&self) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn field(&self) -> Option<(&'static str, &'static str)> {
         match self.told {
             Description::Text(_) => None,
             Description::Field(definition, field) => Some((definition, field)),
         }
     }
-
-    /// The description of the column; empty for a few, as upstream.
-    pub fn description(&self) -> &str {
-        match &self.told {
-            Description::Text(text) => text,
-            Description::Field(definition, field) => {
-                FIELDS.get(&(*definition, *field)).map_or("", String::as_str)
-            }
-        }
-    }
 }
-
-/// What the fields are for that columns show. Read once: all descriptions are unpacked for that.
-static FIELDS: LazyLock<HashMap<(&str, &str), String>> = LazyLock::new(|| {
-    let of_kinds = crate::table().iter().flat_map(|row| row.columns.iter());
-    let columns = of_kinds.chain(SCALE).chain(CREATED_AT);
-    schema::openapi::descriptions_of(columns.filter_map(Column::field))
-});
 
 /// Kinds without columns of their own.
 pub const GENERIC: &[Column] = &[NAME, AGE];

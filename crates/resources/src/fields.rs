@@ -2,11 +2,6 @@
 //!
 //! `metadata.name` and (for namespaced kinds) `metadata.namespace` are offered by every kind and stand in no row.
 
-use std::borrow::Cow;
-
-use serde_json::Value;
-
-use crate::resource::Resource;
 use crate::row_values::Text;
 
 /// A field that a selector may name.
@@ -50,58 +45,6 @@ impl SelectableField {
     /// The places where its value may be.
     pub fn pointers(&self) -> impl Iterator<Item = &str> {
         [&*self.pointer, &*self.fallback].into_iter().filter(|pointer| !pointer.is_empty())
-    }
-}
-
-impl Resource {
-    /// `true` if a field selector on this resource may name `label`.
-    pub fn is_selectable(&self, label: &str) -> bool {
-        label == "metadata.name"
-            || (label == "metadata.namespace" && self.is_namespaced())
-            || self.selectable_fields.iter().any(|f| f.label == label)
-    }
-
-    /// The value of the selectable field `label` of `object`; empty when there is none.
-    pub fn field_value<'a>(&'a self, object: &'a Value, label: &str) -> Cow<'a, str> {
-        match label {
-            "metadata.name" => return text(object.pointer("/metadata/name"), ""),
-            "metadata.namespace" => return text(object.pointer("/metadata/namespace"), ""),
-            _ => {}
-        }
-        let Some(field) = self.selectable_fields.iter().find(|f| f.label == label) else {
-            return Cow::Borrowed("");
-        };
-        match text(object.pointer(&field.pointer), "") {
-            found if found.is_empty() && !field.fallback.is_empty() => {
-                text(object.pointer(&field.fallback), &field.absent)
-            }
-            found if found.is_empty() => Cow::Borrowed(&field.absent),
-            found => found,
-        }
-    }
-
-    /// Upstream's answer to a selector that names another field.
-    pub fn unsupported_field(&self, label: &str) -> String {
-        match (&*self.group, &*self.kind) {
-            ("" | "certificates.k8s.io", _) if !self.selectable_fields.is_empty() => {
-                format!("field label not supported: {label}")
-            }
-            ("resource.k8s.io", kind) if !self.selectable_fields.is_empty() => {
-                let api_version = self.api_version();
-                format!("field label not supported for {api_version}, Kind={kind}: {label}")
-            }
-            _ => format!(
-                "\"{label}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-            ),
-        }
-    }
-}
-
-fn text<'a>(value: Option<&'a Value>, absent: &'a str) -> Cow<'a, str> {
-    match value {
-        None | Some(Value::Null) => Cow::Borrowed(absent),
-        Some(Value::String(text)) => Cow::Borrowed(text),
-        Some(other) => Cow::Owned(other.to_string()),
     }
 }
 

@@ -12,6 +12,7 @@ pub mod defaults;
 pub mod definition;
 pub mod fields;
 pub mod flow_control;
+pub mod gated;
 pub mod match_conditions;
 pub mod policy_expressions;
 pub mod row_values;
@@ -24,10 +25,8 @@ pub mod pod_resources;
 pub mod quota;
 pub mod sysctls;
 
-pub use resource::{
-    Deletion, Generation, NameRule, Propagation, Resource, ScalePaths, Scope, StatusMetadata, Subresource,
-};
+pub use resource::{Resource, ScalePaths, Scope, Subresource};
 pub use row_values::{Names, Shared, Text};
 pub use strategies::{PartialStrategy, partial};
-pub use strategy::{Rules, Strategy, Unowned};
+pub use strategy::{Deletion, Generation, NameRule, Propagation, Rules, StatusMetadata, Strategy, Unowned};
 pub use table::{by_kind, find, storage_version, table};

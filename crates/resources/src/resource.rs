@@ -1,6 +1,9 @@
 //! A row of the table: one resource of one group and version.
 
+use std::borrow::Cow;
+
 use machinery::features::Feature;
+use serde_json::Value;
 
 use crate::columns::Column;
 use crate::conversion::Conversion;
@@ -15,73 +18,6 @@ pub enum Scope {
     Namespaced,
     /// In the cluster.
     Cluster,
-}
-
-/// The rule for `metadata.name`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
-    /// DNS-1123 subdomain; most kinds.
-    Subdomain,
-    /// DNS-1123 label; namespaces.
-    Label,
-    /// DNS-1035 label; services.
-    Label1035,
-    /// One segment of a URL path; RBAC kinds.
-    PathSegment,
-    /// A key of a ConfigMap; LeaseCandidates.
-    ConfigKey,
-    /// Any text: the object is never stored.
-    Any,
-}
-
-/// The changes that raise `metadata.generation`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generation {
-    /// The kind has none.
-    None,
-    /// Never: it stays 1.
-    First,
-    /// Changes of `spec`.
-    Spec,
-    /// Changes of `spec` or the annotations: Deployments, whose ReplicaSets have the same annotations.
-    SpecAndAnnotations,
-    /// Changes of anything but `metadata` and `status`.
-    Content,
-    /// Changes of anything but `status` and the rest of `metadata`: EndpointSlices, which are found by label.
-    ContentAndLabels,
-    /// Changes of anything but `metadata`: custom kinds whose status is no subresource.
-    ContentAndStatus,
-}
-
-/// The part of an object's metadata that a write to its `/status` may change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StatusMetadata {
-    /// Nothing but the managed fields. Source: `metav1.ResetObjectMetaForStatus`.
-    Kept,
-    /// Everything that an update may, but for these fields; kinds older than that function.
-    FreeBut(&'static [&'static str]),
-}
-
-/// The effect of a DELETE besides removing the object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deletion {
-    /// The object goes at once (finalizers apart).
-    Immediate,
-    /// Pods: `deletionTimestamp` is set and the node's kubelet deletes again with grace 0.
-    PodGrace,
-    /// Namespaces: `status.phase` becomes `Terminating` until `spec.finalizers` is empty.
-    Namespace,
-    /// CustomResourceDefinitions: a finalizer holds it until all objects of its kind are gone.
-    Definition,
-}
-
-/// The treatment of dependents when a DELETE does not say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagation {
-    /// Dependents are deleted afterwards.
-    Background,
-    /// Dependents lose their owner reference and stay.
-    Orphan,
 }
 
 /// One resource of one group and version. Those of built-in kinds are constants, others are made at run time.
@@ -421,5 +357,57 @@ impl Resource {
     pub fn allows(&self, verb: &str) -> bool {
         // What is there may still be changed, so that finalizers can end.
         self.verbs.contains(&verb) || (self.is_terminating && matches!(verb, "patch" | "update"))
+    }
+}
+
+impl Resource {
+    /// `true` if a field selector on this resource may name `label`.
+    pub fn is_selectable(&self, label: &str) -> bool {
+        label == "metadata.name"
+            || (label == "metadata.namespace" && self.is_namespaced())
+            || self.selectable_fields.iter().any(|f| f.label == label)
+    }
+
+    /// The value of the selectable field `label` of `object`; empty when there is none.
+    pub fn field_value<'a>(&'a self, object: &'a Value, label: &str) -> Cow<'a, str> {
+        match label {
+            "metadata.name" => return text(object.pointer("/metadata/name"), ""),
+            "metadata.namespace" => return text(object.pointer("/metadata/namespace"), ""),
+            _ => {}
+        }
+        let Some(field) = self.selectable_fields.iter().find(|f| f.label == label) else {
+            return Cow::Borrowed("");
+        };
+        match text(object.pointer(&field.pointer), "") {
+            found if found.is_empty() && !field.fallback.is_empty() => {
+                text(object.pointer(&field.fallback), &field.absent)
+            }
+            found if found.is_empty() => Cow::Borrowed(&field.absent),
+            found => found,
+        }
+    }
+
+    /// Upstream's answer to a selector that names another field.
+    pub fn unsupported_field(&self, label: &str) -> String {
+        match (&*self.group, &*self.kind) {
+            ("" | "certificates.k8s.io", _) if !self.selectable_fields.is_empty() => {
+                format!("field label not supported: {label}")
+            }
+            ("resource.k8s.io", kind) if !self.selectable_fields.is_empty() => {
+                let api_version = self.api_version();
+                format!("field label not supported for {api_version}, Kind={kind}: {label}")
+            }
+            _ => format!(
+                "\"{label}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+            ),
+        }
+    }
+}
+
+fn text<'a>(value: Option<&'a Value>, absent: &'a str) -> Cow<'a, str> {
+    match value {
+        None | Some(Value::Null) => Cow::Borrowed(absent),
+        Some(Value::String(text)) => Cow::Borrowed(text),
+        Some(other) => Cow::Owned(other.to_string()),
     }
 }

@@ -6,7 +6,6 @@ mod claim;
 mod daemon_set;
 mod extension;
 mod flow_control;
-pub mod gated;
 mod heartbeat;
 mod label_keys;
 mod networking;
@@ -22,11 +21,13 @@ pub use extension::*;
 pub use flow_control::*;
 pub use networking::*;
 pub use partial::{PartialStrategy, partial};
-pub use prepare::qos_class;
 pub use storage::*;
 
-use crate::resource::{Deletion, Generation, NameRule, Propagation, StatusMetadata};
-use crate::strategy::{FREE_STATUS_ONLY, GENERIC, SPEC, SPEC_AND_FREE_STATUS, Strategy, VIRTUAL};
+use crate::gated;
+use crate::strategy::{
+    Deletion, FREE_STATUS_ONLY, GENERIC, Generation, NameRule, Propagation, SPEC, SPEC_AND_FREE_STATUS,
+    StatusMetadata, Strategy, VIRTUAL,
+};
 use crate::validation as v;
 
 /// Kinds without `spec` whose whole content counts for the generation.

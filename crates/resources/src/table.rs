@@ -1,7 +1,9 @@
 //! All rows, and how one is found.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::columns::{CREATED_AT, Column, Description, SCALE};
 use crate::resource::Resource;
 use crate::rows;
 
@@ -84,6 +86,25 @@ fn package(group: &str) -> String {
         group => format!("io.k8s.api.{}", group.split('.').next().unwrap_or(group)),
     }
 }
+
+impl Column {
+    /// The description of the column; empty for a few, as upstream.
+    pub fn description(&self) -> &str {
+        match &self.told {
+            Description::Text(text) => text,
+            Description::Field(definition, field) => {
+                FIELDS.get(&(*definition, *field)).map_or("", String::as_str)
+            }
+        }
+    }
+}
+
+/// What the fields are for that columns show. Read once: all descriptions are unpacked for that.
+static FIELDS: LazyLock<HashMap<(&str, &str), String>> = LazyLock::new(|| {
+    let of_kinds = table().iter().flat_map(|row| row.columns.iter());
+    let columns = of_kinds.chain(SCALE).chain(CREATED_AT);
+    schema::openapi::descriptions_of(columns.filter_map(Column::field))
+});
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,7 @@ pub(crate) mod config;
 pub(crate) mod container;
 pub(crate) mod csi;
 pub(crate) mod device;
-mod device_status;
+pub(crate) mod device_status;
 mod diff;
 pub(crate) mod disruption_budget;
 pub(crate) mod endpoint_slice;
@@ -50,6 +50,7 @@ pub(crate) mod pod_resize;
 pub(crate) mod pod_spec;
 pub(crate) mod pod_status;
 pub(crate) mod pod_update;
+mod pod_view;
 pub(crate) mod probe;
 pub(crate) mod quantities;
 pub(crate) mod rbac;
@@ -74,7 +75,7 @@ use machinery::names;
 use serde_json::Value;
 
 use crate::resource::Resource;
-use pod_spec::PodView;
+use pod_view::PodView;
 
 impl Resource {
     /// Every broken rule of a new object, metadata included.
@@ -106,6 +107,7 @@ static NULL: Value = Value::Null;
 
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
+const PULL_POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
 
 /// A value and where it is; absent fields are null.
 #[derive(Clone, Debug)]

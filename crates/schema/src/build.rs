@@ -12,6 +12,7 @@ mod checks;
 mod complete;
 pub mod definition;
 mod lower;
+mod parts;
 mod props;
 mod structural;
 

@@ -22,6 +22,8 @@ pub use arenas::Arenas;
 
 /// The API level that documents state.
 const LEVEL: &str = "v1.35.0";
+/// What the names of the types of metadata begin with.
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// A served resource.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,6 @@
 //! What a body claims to be is read without reading the rest. Nothing is dropped: nulls stay, and of keys that come
 //! twice the last one counts, with a warning.
 
-mod syntax;
-
 use std::borrow::Cow;
 use std::fmt;
 
@@ -13,8 +11,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::walk::budget::Allowance;
-use crate::walk::decode::{DecodeError, Decoded, FieldValidation, untyped};
+use crate::walk::decode::{DecodeError, Decoded, FieldValidation, in_words_of_go, untyped};
 use crate::walk::stack::with_stack;
+use crate::walk::syntax;
 
 /// What all aliases of a YAML document together may expand to, in parser events; a document that multiplies itself is
 /// refused early.
@@ -85,17 +84,6 @@ fn first_line(complaint: &str) -> String {
     }
     let line = line.get(..end).unwrap_or_default();
     if line.starts_with("yaml: ") { line.to_owned() } else { format!("yaml: {line}") }
-}
-
-/// The parser's complaint about a syntax error, in the words of Go.
-pub(crate) fn in_words_of_go(failure: DecodeError, bytes: &[u8]) -> DecodeError {
-    match failure {
-        DecodeError::Syntax(text) if text.starts_with("recursion limit exceeded") => {
-            DecodeError::Syntax(syntax::complaint(bytes).unwrap_or_else(|| "exceeded max depth".to_owned()))
-        }
-        DecodeError::Syntax(text) => DecodeError::Syntax(syntax::complaint(bytes).unwrap_or(text)),
-        other => other,
-    }
 }
 
 /// The kind and version that a body claims; empty where it says nothing.

@@ -8,6 +8,7 @@ pub mod nulls;
 pub(crate) mod path;
 mod reachable;
 pub(crate) mod stack;
+pub(crate) mod syntax;
 pub mod validate;
 pub mod visit;
 pub mod zeros;

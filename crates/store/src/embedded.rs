@@ -19,10 +19,12 @@ pub mod offline;
 mod opening;
 mod overlay;
 mod record;
+mod reply;
 mod sealed;
 mod snapshots;
 mod stage;
 mod tables;
+mod thinning;
 mod view;
 mod writer;
 

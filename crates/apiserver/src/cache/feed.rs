@@ -19,7 +19,8 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::Cache;
-use super::resource::{CacheEvent, Change, Loaded, ResourceCache};
+use super::event::CacheEvent;
+use super::resource::{Change, Loaded, ResourceCache};
 use crate::at_rest::{self, AtRest, Unreadable};
 use crate::object::CachedObject;
 

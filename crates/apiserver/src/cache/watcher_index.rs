@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use store::Revision;
 use tokio::sync::watch;
 
-use super::resource::{CacheEvent, EVENTS_BYTES_MAX, EVENTS_MAX};
+use super::event::{CacheEvent, EVENTS_BYTES_MAX, EVENTS_MAX};
 use crate::object::{CachedObject, Fields};
 
 /// After so many events every watcher is woken.

@@ -7,8 +7,8 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::bench::{Bench, STEP_MAX};
-use crate::load::{Call, Door, as_f64, lines};
+use crate::bench::Bench;
+use crate::load::{Call, Door, STEP_MAX, as_f64, lines};
 use crate::objects::{self, NAMESPACE};
 use crate::processes;
 

@@ -16,8 +16,8 @@ use testkit::Cluster;
 use tokio::time::timeout;
 
 use super::creates::CLIENTS;
-use crate::bench::{Bench, STEP_MAX, inside};
-use crate::load::{self, Call, Door, as_f64};
+use crate::bench::{Bench, inside};
+use crate::load::{self, Call, Door, STEP_MAX, as_f64};
 use crate::processes;
 
 const ADDRESS: &str = "127.0.0.1:2379";

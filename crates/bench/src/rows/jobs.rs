@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::bench::{Bench, STEP_MAX};
-use crate::load::{self, Call, Connection, Door, as_f64, lines};
+use crate::bench::Bench;
+use crate::load::{self, Call, Connection, Door, STEP_MAX, as_f64, lines};
 use crate::objects::{self, NAMESPACE};
 use crate::processes;
 

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use testkit::Cluster;
 use tokio::time::timeout;
 
-use crate::bench::{Bench, STEP_MAX};
-use crate::load::{Call, Door};
+use crate::bench::Bench;
+use crate::load::{Call, Door, STEP_MAX};
 use crate::{objects, processes};
 
 const OBJECTS: usize = 10_000;

@@ -5,8 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use tokio::time::timeout;
 
-use crate::bench::{Bench, STEP_MAX};
-use crate::load::{Call, Door, as_f64};
+use crate::bench::Bench;
+use crate::load::{Call, Door, STEP_MAX, as_f64};
 use crate::{objects, processes};
 
 const OBJECTS: usize = 10_000;

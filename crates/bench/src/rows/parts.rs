@@ -7,8 +7,8 @@ use testkit::{Cluster, Process};
 use tokio::time::timeout;
 
 use super::{deployment, scheduler};
-use crate::bench::{Bench, STEP_MAX};
-use crate::load::{Call, Door, as_f64};
+use crate::bench::Bench;
+use crate::load::{Call, Door, STEP_MAX, as_f64};
 use crate::objects::{self, NAMESPACE};
 use crate::processes;
 

@@ -12,7 +12,8 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchPara
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::bench::{Bench, STEP_MAX};
+use crate::bench::Bench;
+use crate::load::STEP_MAX;
 use crate::processes;
 
 const MANY: usize = 30;

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::bench::{Bench, STEP_MAX};
-use crate::load::{self, Call, Door, Job, as_f64, lines};
+use crate::bench::Bench;
+use crate::load::{self, Call, Door, Job, STEP_MAX, as_f64, lines};
 use crate::{objects, processes};
 
 const CLIENTS: usize = 32;

@@ -12,8 +12,8 @@ use testkit::Cluster;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::bench::{Bench, STEP_MAX};
-use crate::load::{Call, Connection, Door, Job, as_f64};
+use crate::bench::Bench;
+use crate::load::{Call, Connection, Door, Job, STEP_MAX, as_f64};
 use crate::{objects, processes};
 
 const EVENTS_PER_SECOND: u64 = 100;

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::DataDirArgs;
 use super::inspect::Output;
-use super::server::Secret;
+use super::secret::Secret;
 
 /// `knarr image`.
 #[derive(Clone, Debug, Args)]

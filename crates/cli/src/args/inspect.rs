@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::validate::UsageError;
+use crate::usage_error::UsageError;
 
 /// Which cluster: by its folder on this host, or by a kubeconfig.
 #[derive(Clone, Debug, Args)]

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::components::PartArgs;
 use super::images::{DEFAULT_PRIVATE_REGISTRY, default_private_registry};
-use super::server::{RegistrationArgs, Secret};
+use super::registration::RegistrationArgs;
+use super::secret::Secret;
 use crate::duration::duration;
-use crate::validate::UsageError;
+use crate::usage_error::UsageError;
 
 /// Flags of `agent`.
 #[derive(Clone, Debug, Args)]
@@ -257,13 +258,13 @@ impl RuntimeArgs {
     ///
     /// # Errors
     /// One is not of the form `NAME=PATH`, or its path is not absolute.
-    pub fn handlers(&self) -> Result<Vec<(String, PathBuf)>, crate::validate::UsageError> {
+    pub fn handlers(&self) -> Result<Vec<(String, PathBuf)>, UsageError> {
         let parse = |text: &String| {
             let (name, path) = text.split_once('=')?;
             (!name.is_empty() && path.starts_with('/')).then(|| (name.to_owned(), PathBuf::from(path)))
         };
         let invalid = |text: &String| {
-            crate::validate::UsageError(format!(
+            UsageError(format!(
                 "--container-runtime-handler {text} must be a name and an absolute path, such as \
                  runc=/usr/sbin/runc"
             ))

@@ -12,6 +12,8 @@ use super::cloud::CloudArgs;
 use super::inspect::Output;
 use super::network::NetworkArgs;
 use super::node::{IngressArgs, NodePortArgs, ProxyModeArgs, RuntimeArgs};
+use super::registration::RegistrationArgs;
+use super::secret::Secret;
 use crate::cloud_provider::CloudProvider;
 
 /// Tokens let hosts in, as kubeadm's do; it starts its controller manager with the same.
@@ -161,62 +163,6 @@ pub struct ServerArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub api_server: crate::api_server::ApiServerArgs,
-}
-
-/// What a Node is registered with.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
-pub struct RegistrationArgs {
-    /// A label of the Node, as KEY=VALUE: repeated, or with commas
-    #[arg(long, env = "KNARR_NODE_LABEL", value_delimiter = ',', value_name = "KEY=VALUE")]
-    #[serde(default)]
-    pub node_label: Vec<String>,
-    /// A taint that the Node is registered with, as KEY=VALUE:EFFECT: repeated, or with commas
-    #[arg(long, env = "KNARR_NODE_TAINT", value_delimiter = ',', value_name = "KEY=VALUE:EFFECT")]
-    #[serde(default)]
-    pub node_taint: Vec<String>,
-    /// external: a cloud's controllers say where and what the Node is, nothing is scheduled there before, and Services of type
-    /// LoadBalancer are the cloud's
-    #[arg(
-        long,
-        env = "KNARR_CLOUD_PROVIDER",
-        default_value = "",
-        value_name = "NAME",
-        hide_default_value = true
-    )]
-    #[serde(default)]
-    pub cloud_provider: CloudProvider,
-}
-
-impl RegistrationArgs {
-    /// The same as arguments of the kubelet, after those that were given.
-    #[must_use]
-    pub fn kubelet_args(&self, given: &[String]) -> Vec<String> {
-        let labels = self.node_label.iter().map(|label| format!("node-labels={label}"));
-        let taints = (!self.node_taint.is_empty())
-            .then(|| format!("register-with-taints={}", self.node_taint.join(",")));
-        let cloud = (self.cloud_provider != CloudProvider::None)
-            .then(|| format!("cloud-provider={}", String::from(self.cloud_provider)));
-        given.iter().cloned().chain(labels).chain(taints).chain(cloud).collect()
-    }
-}
-
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("...")
-    }
-}
-
-impl std::str::FromStr for Secret {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(Self(text.to_owned())) }
-    }
 }
 
 /// An etcd cluster to keep the state on.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Found, Reason, Snapshot, batch, condition, list, number, pod, reference, text, warnings};
+use super::{Found, Reason, Snapshot, condition, job, list, number, pod, reference, text, warnings};
 
 /// Deployments, ReplicaSets, StatefulSets, DaemonSets.
 pub(super) fn explain(snapshot: &Snapshot, subject: &Value) -> Found {
@@ -89,7 +89,7 @@ pub(super) fn own(snapshot: &Snapshot, subject: &Value) -> Vec<Reason> {
         reasons.push(Reason::new(&object, "is suspended").fix(fix));
     }
     if text(subject, "/kind") == "Job" {
-        reasons.extend(batch::troubles(subject));
+        reasons.extend(job::troubles(subject));
     }
     for (kind, status) in [("ReplicaFailure", "True"), ("Progressing", "False")] {
         if let Some(found) = condition(subject, kind).filter(|found| text(found, "/status") == status) {
@@ -130,7 +130,7 @@ fn collect<'a>(snapshot: &'a Snapshot, owner: &Value, pods: &mut Vec<&'a Value>,
         !uid.is_empty() && owners.into_iter().any(|reference| text(reference, "/uid") == uid)
     };
     for child in
-        snapshot.others.iter().filter(is_owned).filter(|child| batch::is_of_today(snapshot, owner, child))
+        snapshot.others.iter().filter(is_owned).filter(|child| job::is_of_today(snapshot, owner, child))
     {
         if text(child, "/kind") == "Pod" {
             pods.push(child);

@@ -111,7 +111,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::network::{Attachment, BuiltinConfig};
+    use crate::attachment::{Attachment, BuiltinConfig};
 
     /// In the folders of a CNI that is not there yet.
     fn network(dir: &Path) -> Arc<Network> {

@@ -12,10 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Attachment, remove_if_there, write_whole};
+use crate::files::UNFINISHED;
 use crate::types::{CniError, CniResult, NetworkConfigList};
-
-/// End of the names of files that a crash left half written.
-pub(super) const UNFINISHED: &str = ".new";
 
 /// An attachment, and by which network it was made.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use sys::netlink::{Route, VethPeer};
 use sys::netns::{NetNs, delete};
 
 use super::*;
+use crate::types::PortMapping;
 
 mod families;
 mod real;

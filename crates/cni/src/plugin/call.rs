@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::network::Attachment;
+use crate::attachment::Attachment;
 use crate::plugins::Attached;
 use crate::types::{CniError, CniResult, ErrorBody, PortMapping, VERSIONS, is_at_least, is_name};
 

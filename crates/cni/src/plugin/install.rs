@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::{Kind, LEASES, STATE, table_name};
 use crate::cleanup;
-use crate::network::{plugins_of_network, remove_if_there, write_whole};
+use crate::files::{remove_if_there, write_whole};
+use crate::network::plugins_of_network;
 use crate::plugins::PREFIX;
 use crate::types::CniError;
 

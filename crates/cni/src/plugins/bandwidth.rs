@@ -10,7 +10,7 @@ use sys::netns::NetNs;
 
 use super::rules::owner_of;
 use super::{Attached, Site, hash_of, mac_text};
-use crate::network::Attachment;
+use crate::attachment::Attachment;
 use crate::types::{CniError, CniResult, Interface};
 
 const NAME: &str = "bandwidth";

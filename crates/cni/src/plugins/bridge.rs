@@ -23,7 +23,7 @@ use sys::netns::{NetNs, set_sysctl, sysctl};
 use super::host_local::HostLocal;
 use super::rules::{owner_network, owner_of};
 use super::{Attached, Kind, Site, mac_text};
-use crate::network::Attachment;
+use crate::attachment::Attachment;
 use crate::types::{CniError, CniResult, Interface, RouteConfig};
 
 const DEFAULT_ROUTES: [(Family, &str); 2] = [(Family::V4, "0.0.0.0/0"), (Family::V6, "::/0")];

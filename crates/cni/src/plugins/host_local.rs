@@ -18,7 +18,8 @@ use machinery::net::Family;
 use serde_json::{Value, json};
 
 use super::{Attached, Site};
-use crate::network::{Attachment, remove_if_there};
+use crate::attachment::Attachment;
+use crate::files::remove_if_there;
 use crate::types::{CniError, CniResult, IpConfig, RouteConfig};
 
 pub(super) use range::{Range, RangeSet};

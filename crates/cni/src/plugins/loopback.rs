@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use sys::netlink::Route;
 use sys::netns::NetNs;
 
-use crate::network::Attachment;
+use crate::attachment::Attachment;
 use crate::types::{CniError, CniResult, Interface, IpConfig};
 
 const NAME: &str = "lo";

@@ -12,7 +12,7 @@ use sys::nftables::TableFamily;
 
 use super::rules::{self, Masqueraded, Port, owner_of};
 use super::{Attached, Site};
-use crate::network::Attachment;
+use crate::attachment::Attachment;
 use crate::types::{CniError, CniResult, PortMapping};
 
 const UDP: u8 = 17;

@@ -17,7 +17,7 @@ use machinery::net::{Cidr, Family};
 use serde::{Deserialize, Serialize};
 use sys::nftables;
 
-use crate::network::{Attachment, BuiltinConfig};
+use crate::attachment::{Attachment, BuiltinConfig};
 use crate::types::CniError;
 use render::{Tables, element, family_of};
 

@@ -9,13 +9,12 @@ use controller::{Action, EventType, Propagation};
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
+use crate::deployment::REVISION;
 use crate::deployment::bounds::limit;
 use crate::deployment::hash::{POD_TEMPLATE_HASH, replica_set_name, template_hash};
 use crate::deployment::rollout::Rollout;
 use crate::deployment::sets::{Set, total};
 
-/// The number of a template in the history of its Deployment.
-pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 /// The numbers that a ReplicaSet had before, separated by commas.
 pub(crate) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// `spec.replicas` of the Deployment when the ReplicaSet was last sized.

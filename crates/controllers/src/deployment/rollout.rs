@@ -1,19 +1,17 @@
 //! The decision in the making: the ReplicaSets, the conditions and the events of one Deployment.
 
-use controller::metadata::{annotation, name, namespace, uid};
-use controller::{Action, EventType, Patch, Plan};
+use controller::metadata::annotation;
+use controller::{Action, EventType};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, ReplicaSet,
 };
-use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::deployment::bounds::Bounds;
-use crate::deployment::revision::REVISION;
 use crate::deployment::sets::{Set, total};
-use crate::deployment::{Snapshot, status};
+use crate::deployment::{REVISION, Snapshot};
 
 /// One Deployment on its way from what is to what is decided.
 pub(crate) struct Rollout<'a> {
@@ -86,34 +84,5 @@ impl<'a> Rollout<'a> {
 
     pub(crate) fn inform(&mut self, reason: &str, message: String) {
         self.events.push(Action::event(self.deployment, EventType::Normal, reason, message));
-    }
-
-    /// Turns the decision into a plan: adoptions, then ReplicaSets, then what tells about them.
-    pub(crate) fn finish(self, claims: Vec<Action>) -> Plan {
-        let mut plan = Plan::nothing();
-        plan.push_step(claims);
-        plan.push_step(self.set_actions());
-        let written = status::write_numbered(self.deployment, &self.status(), self.revision.as_deref());
-        let mut report: Vec<Action> = written.into_iter().collect();
-        report.extend(self.events);
-        plan.push_step(report);
-        plan.on_failure = self.on_failure;
-        plan.requeue_after = self.requeue_after;
-        plan
-    }
-
-    fn set_actions(&self) -> Vec<Action> {
-        let mut actions = Vec::new();
-        for set in &self.sets {
-            if set.is_to_create {
-                actions.push(Action::create(&set.to_create()));
-            } else if let Some(mut patch) = set.patch() {
-                let meta = &set.object.metadata;
-                patch["metadata"]["uid"] = json!(uid(meta));
-                actions.push(Action::patch::<ReplicaSet>(namespace(meta), name(meta), Patch::Merge(patch)));
-            }
-        }
-        actions.extend(self.deletes.iter().cloned());
-        actions
     }
 }

@@ -5,7 +5,7 @@ use controller::metadata::time;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus};
 
-use crate::deployment::revision::REVISION;
+use crate::deployment::REVISION;
 use crate::deployment::rollout::Rollout;
 use crate::deployment::sets::{Set, total};
 

@@ -225,7 +225,7 @@ fn endpoint(endpoint: &str, path: &Path, errors: &mut FieldErrors) {
     if scheme != "unix" {
         let detail = format!("unsupported scheme {scheme:?} for KMS provider, only unix is supported");
         errors.push(FieldError::invalid(path, endpoint, &detail));
-    } else if let Err(failure) = crate::kms::socket_of(endpoint) {
+    } else if let Err(failure) = crate::socket::socket_of(endpoint) {
         let detail = format!("invalid endpoint for kms provider, error: {failure}");
         errors.push(FieldError::invalid(path, endpoint, &detail));
     }

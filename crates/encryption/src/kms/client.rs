@@ -15,8 +15,9 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-use super::{Socket, api, socket_of};
+use super::api;
 use crate::metrics::Metrics;
+use crate::socket::{Socket, socket_of};
 
 /// Between tries to reach a plugin.
 const RETRY_FIRST: Duration = Duration::from_millis(10);

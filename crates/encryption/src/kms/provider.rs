@@ -22,7 +22,6 @@ use tracing::{debug, info, warn};
 use super::api;
 use super::client::Client;
 use super::envelope::{EncryptedObject, HKDF_SHA256_XNONCE_AES_GCM_SEED, SeedId, check_key_id};
-use crate::chain::Blocked;
 use crate::cipher::{Gcm, SEED_BYTES, Seed, random};
 use crate::errors::{EnvelopeError, OpenError, Rpc, SealError};
 use crate::metrics::{Direction, Metrics, hash};
@@ -344,4 +343,18 @@ impl Provider {
 fn plain(failure: &EnvelopeError) -> String {
     let text = failure.to_string();
     text.trim_start_matches("failed to validate key id: ").to_owned()
+}
+
+/// Why a value is not open yet.
+pub(crate) enum Blocked {
+    /// For good.
+    Failed(OpenError),
+    /// The plugin must be asked for the seed; then it is worth another try.
+    Seed(Arc<Provider>, EncryptedObject),
+}
+
+impl From<OpenError> for Blocked {
+    fn from(error: OpenError) -> Self {
+        Self::Failed(error)
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Dialect;
 use super::ast::{Expr, Fold, Kind, Literal, Select};
-use super::parser::Factory;
+use super::factory::Factory;
 use crate::problem::Problem;
 
 /// The name of a macro's running result, which nobody can write.

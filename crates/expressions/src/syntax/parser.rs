@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::ast::{Call, Element, Entry, Expr, Field, Kind, Literal, Select};
+use super::ast::{Element, Entry, Expr, Field, Kind, Literal, Select};
+use super::factory::Factory;
 use super::lexer::{Token, TokenKind, tokens};
 use super::{Dialect, Outcome, Parsed, macros};
 use crate::escape::RESERVED;
@@ -12,8 +13,6 @@ use crate::problem::Problem;
 const DEPTH_MAX: usize = 250;
 /// Characters of an expression. Source: cel-go's `expressionSizeCodePointLimit`.
 const CHARACTERS_MAX: usize = 100_000;
-/// Nodes of a tree: macros copy what they are applied to, so that few characters can become many nodes.
-const NODES_MAX: usize = 200_000;
 const OPERAND: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, \
     STRING, BYTES, IDENTIFIER}";
 
@@ -31,76 +30,9 @@ pub(crate) fn parse(text: &str, dialect: Dialect) -> Outcome {
     }
     let tokens = tokens(&characters)?;
     let mut parser =
-        Parser { text: &characters, tokens, next: 0, depth: 0, factory: Factory { nodes: 0 }, dialect };
+        Parser { text: &characters, tokens, next: 0, depth: 0, factory: Factory::default(), dialect };
     let root = parser.whole().map_err(|problem| vec![problem])?;
     Ok(Parsed { root, nodes: parser.factory.nodes })
-}
-
-/// Makes nodes, and numbers them.
-pub(super) struct Factory {
-    nodes: usize,
-}
-
-impl Factory {
-    pub(super) fn node(&mut self, at: usize, kind: Kind) -> Expr {
-        let id = self.nodes;
-        self.nodes += 1;
-        Expr { id, at, kind }
-    }
-
-    pub(super) fn call(&mut self, at: usize, function: &str, args: Vec<Expr>) -> Expr {
-        self.node(at, Kind::Call(Call { function: function.into(), target: None, args }))
-    }
-
-    pub(super) fn member(&mut self, at: usize, function: &str, target: Expr, args: Vec<Expr>) -> Expr {
-        let target = Some(Box::new(target));
-        self.node(at, Kind::Call(Call { function: function.into(), target, args }))
-    }
-
-    pub(super) fn ident(&mut self, at: usize, name: &str) -> Expr {
-        self.node(at, Kind::Ident(name.into()))
-    }
-
-    /// The same tree with numbers of its own.
-    pub(super) fn copy(&mut self, expr: &Expr) -> Parse<Expr> {
-        if self.nodes > NODES_MAX {
-            return Err(Problem::nowhere(format!("expression has more than {NODES_MAX} nodes")));
-        }
-        let mut copied = expr.clone();
-        self.renumber(&mut copied);
-        Ok(copied)
-    }
-
-    fn renumber(&mut self, expr: &mut Expr) {
-        stacker::maybe_grow(64 << 10, 1 << 20, || {
-            expr.id = self.nodes;
-            self.nodes += 1;
-            match &mut expr.kind {
-                Kind::Literal(_) | Kind::Ident(_) => {}
-                Kind::Select(select) => self.renumber(&mut select.operand),
-                Kind::Call(call) => {
-                    call.target.iter_mut().for_each(|target| self.renumber(target));
-                    call.args.iter_mut().for_each(|arg| self.renumber(arg));
-                }
-                Kind::List(elements) => {
-                    elements.iter_mut().for_each(|element| self.renumber(&mut element.value))
-                }
-                Kind::Map(entries) => entries.iter_mut().for_each(|entry| {
-                    self.renumber(&mut entry.key);
-                    self.renumber(&mut entry.value);
-                }),
-                Kind::Struct(_, fields) => {
-                    fields.iter_mut().for_each(|field| self.renumber(&mut field.value))
-                }
-                Kind::Fold(fold) => {
-                    let fold = &mut **fold;
-                    [&mut fold.range, &mut fold.init, &mut fold.condition, &mut fold.step, &mut fold.result]
-                        .into_iter()
-                        .for_each(|part| self.renumber(part));
-                }
-            }
-        });
-    }
 }
 
 struct Parser<'t> {

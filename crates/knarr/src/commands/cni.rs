@@ -1,8 +1,8 @@
 //! `knarr cni`: the built-in network's plugins for other container runtimes, as links to this program.
 
 use anyhow::{Context, Result, bail};
-use cli::cni::{CniCommand, CniFolderArgs, CniInstallArgs};
-use cli::validate::UsageError;
+use cli::args::cni::{CniCommand, CniFolderArgs, CniInstallArgs};
+use cli::usage_error::UsageError;
 use cni::plugin::{self, Installed};
 use machinery::net::Cidrs;
 

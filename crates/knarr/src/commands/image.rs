@@ -50,7 +50,7 @@ fn pull(args: &ImagePullArgs) -> Result<()> {
         Some(Some((username, password))) => {
             Some(Credentials::Password { username: username.to_owned(), password: password.to_owned() })
         }
-        Some(None) => bail!(cli::validate::UsageError("--creds must be USERNAME:PASSWORD".into())),
+        Some(None) => bail!(cli::usage_error::UsageError("--creds must be USERNAME:PASSWORD".into())),
     };
     // The same as the Node's, if there is one.
     let settings =

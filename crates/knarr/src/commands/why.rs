@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cli::args::{Output, WhyArgs, object};
-use cli::validate::UsageError;
+use cli::usage_error::UsageError;
 use cli::why::{Decision, KINDS, Kind, Reach, Snapshot};
 use jiff::Timestamp;
 use machinery::unserved::UNSERVED;

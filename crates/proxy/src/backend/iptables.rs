@@ -7,6 +7,7 @@ mod names;
 pub(super) mod render;
 pub(super) mod rules;
 pub(super) mod saved;
+pub(super) mod table;
 pub(super) mod tool;
 
 use std::sync::Arc;
@@ -15,13 +16,14 @@ use std::time::{Duration, Instant};
 use machinery::net::Family;
 use sys::nftables::Flushes;
 
-use super::{Backend, Tended};
+use super::{Backend, Tended, known};
 use crate::Config;
 use crate::services::{Difference, Part};
 
 use render::{CANARY, SERVICES, Scope};
-use rules::{Frame, Known, Rules, Table};
+use rules::{Frame, Rules};
 use saved::Saved;
+use table::Table;
 use tool::Iptables;
 
 /// How often the canary is looked for. Source: kube-proxy's `--iptables-sync-period`.
@@ -116,14 +118,6 @@ pub(super) fn warn_of_others(saved: &Saved, cluster_id: &str) {
 fn is_ours(saved: &Saved, cluster_id: &str) -> bool {
     let comment = render::canary(cluster_id);
     Table::ALL.into_iter().any(|table| saved.has_comment(table, CANARY, &comment))
-}
-
-/// What this mode may have, and that of IPVS.
-pub(super) fn known() -> Known {
-    Known {
-        jumps: render::jumps().into_iter().chain(super::ipvs::frame::jumps()).collect(),
-        chains: render::CHAINS.into_iter().chain(super::ipvs::frame::CHAINS).collect(),
-    }
 }
 
 /// The programs of each family that may have rules.

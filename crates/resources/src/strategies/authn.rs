@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::certificate;
-use crate::resource::NameRule;
+use crate::strategy::NameRule;
 use crate::strategy::{FREE_STATUS_ONLY, GENERIC, STATUS_ONLY, Strategy, Unowned, VIRTUAL};
 use crate::validation as v;
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::prepare::set_status;
 use crate::definition::AnyExpression;
-use crate::resource::{Deletion, Generation, NameRule};
+use crate::strategy::{Deletion, Generation, NameRule};
 use crate::strategy::{GENERIC, SPEC, SPEC_AND_STATUS, STATUS_ONLY, Strategy};
 use crate::validation as v;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::prepare::set_status;
-use crate::resource::NameRule;
+use crate::strategy::NameRule;
 use crate::strategy::{FREE_STATUS_ONLY, GENERIC, SPEC, SPEC_AND_FREE_STATUS, Strategy};
 use crate::validation as v;
 

@@ -1,6 +1,6 @@
 //! The fields that callers may not set, and those that the server sets, per kind.
 
-use machinery::quantity::Quantity;
+use crate::pod_resources::qos_class;
 use serde_json::{Map, Value, json};
 
 pub(super) fn child<'a>(object: &'a mut Value, name: &str) -> Option<&'a mut Map<String, Value>> {
@@ -73,43 +73,6 @@ fn keep_observed_generations(new: &mut Value, old: &Value) {
         if let Some((_, generation)) = found.map(|at| had.remove(at)) {
             keep(condition, generation);
         }
-    }
-}
-
-/// `Guaranteed`, `Burstable` or `BestEffort`.
-///
-/// Source: `k8s.io/kubernetes/pkg/apis/core/helper/qos`.
-pub fn qos_class(pod: &Value) -> &'static str {
-    let spec = &pod["spec"];
-    let pod_level =
-        spec.get("resources").filter(|r| r.get("limits").is_some() || r.get("requests").is_some());
-    let containers: Vec<&Value> = match pod_level {
-        Some(_) => vec![spec],
-        None => ["containers", "initContainers"]
-            .into_iter()
-            .filter_map(|list| spec.get(list)?.as_array())
-            .flatten()
-            .collect(),
-    };
-    let (mut any, mut all_guaranteed) = (false, true);
-    for container in containers {
-        for name in ["cpu", "memory"] {
-            let amount = |list: &str| {
-                let value = container.pointer(&format!("/resources/{list}/{name}"));
-                value
-                    .and_then(Value::as_str)
-                    .and_then(|text| text.parse::<Quantity>().ok())
-                    .filter(|q| !q.is_zero())
-            };
-            let (limit, request) = (amount("limits"), amount("requests"));
-            any |= limit.is_some() || request.is_some();
-            all_guaranteed &= limit.is_some() && request.is_none_or(|r| Some(r) == limit);
-        }
-    }
-    match (any, all_guaranteed) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
     }
 }
 

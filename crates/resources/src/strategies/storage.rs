@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::prepare::not_attached;
-use super::{claim, gated, volume};
+use super::{claim, volume};
+use crate::gated;
 use crate::strategy::{FREE_STATUS_ONLY, GENERIC, SPEC, STATUS_ONLY, Strategy};
 use crate::validation as v;
 
@@ -85,7 +86,7 @@ pub const RESOURCE_CLAIM: Strategy = Strategy {
     validate_create: v::device::claim,
     validate_update: v::device::claim_update,
     prepare_for_status_update: |new, old, _| forget_released_devices(new, old),
-    validate_status_update: v::device::claim_status,
+    validate_status_update: v::device_status::claim,
     ..STATUS_ONLY
 };
 /// ResourceClaimTemplates.

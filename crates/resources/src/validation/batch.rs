@@ -1,6 +1,7 @@
 //! Jobs and CronJobs.
 
 mod cron;
+mod indexes;
 mod job_status;
 mod policies;
 

@@ -7,9 +7,8 @@ use machinery::names;
 
 use super::mount::{self, Volumes};
 use super::quantities::{self, Names};
-use super::{At, PROTOCOLS, PodView, env, probe, security_context};
+use super::{At, PROTOCOLS, PULL_POLICIES, PodView, env, probe, security_context};
 
-pub(super) const PULL_POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
 const MESSAGE_POLICIES: &[&str] = &["File", "FallbackToLogsOnError"];
 const RESTART_POLICIES: &[&str] = &["Always", "Never", "OnFailure"];
 const RESTART_RULES_MAX: usize = 20;

@@ -11,14 +11,12 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
 
-use super::scheduling::node_selector;
 use super::volume::driver_name;
-use super::{At, device_status, metadata};
+use super::{At, metadata};
 
-const LIST_MAX: usize = 32;
+pub(super) const LIST_MAX: usize = 32;
 const ALTERNATIVES_MAX: usize = 8;
 const TOLERATIONS_MAX: usize = 16;
-const USERS_MAX: usize = 256;
 const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
 const PARAMETERS_BYTES_MAX: usize = 10 * 1024;
 const ID_BYTES_MAX: usize = 32;
@@ -31,7 +29,7 @@ const NO_REQUEST: &str =
 static SELECTORS: LazyLock<Selectors> = LazyLock::new(Selectors::default);
 
 /// The requests of a claim, and what each can be fulfilled by.
-type Requests<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+pub(super) type Requests<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 /// Checks each item, unless there are too many.
 pub(super) fn each(
@@ -108,7 +106,7 @@ fn selector(selector: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn configuration(config: &At<'_>, errors: &mut FieldErrors) {
+pub(super) fn configuration(config: &At<'_>, errors: &mut FieldErrors) {
     let opaque = config.get("opaque");
     if !opaque.is_set() {
         errors.push(opaque.required(""));
@@ -181,7 +179,7 @@ fn claim_spec(spec: &At<'_>, errors: &mut FieldErrors) {
     });
 }
 
-fn requests<'a>(devices: &At<'a>) -> Requests<'a> {
+pub(super) fn requests<'a>(devices: &At<'a>) -> Requests<'a> {
     let name = |at: &At<'a>| at.get("name").text();
     let all = devices.get("requests").items();
     all.map(|r| (name(&r), r.get("firstAvailable").items().map(|sub| name(&sub)).collect())).collect()
@@ -244,12 +242,12 @@ fn toleration(toleration: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn references(list: &At<'_>, known: &Requests<'_>, errors: &mut FieldErrors) {
+pub(super) fn references(list: &At<'_>, known: &Requests<'_>, errors: &mut FieldErrors) {
     each(list, LIST_MAX, errors, |item, errors| reference(item, known, errors));
     unique(list, At::text, errors);
 }
 
-fn reference(item: &At<'_>, known: &Requests<'_>, errors: &mut FieldErrors) {
+pub(super) fn reference(item: &At<'_>, known: &Requests<'_>, errors: &mut FieldErrors) {
     let (name, below) = match item.text().split_once('/') {
         None => (item.text(), None),
         Some((_, below)) if below.contains('/') => {
@@ -331,59 +329,5 @@ pub(super) fn pool_name(name: &At<'_>, errors: &mut FieldErrors) {
     for part in name.text().split('/') {
         let rules = names::dns1123_subdomain(part);
         errors.extend(rules.iter().map(|rule| FieldError::invalid(&name.path, part, rule)));
-    }
-}
-
-/// A write to the status of a ResourceClaim.
-pub(crate) fn claim_status(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    let (root, before) = (At::root(new), At::root(old).get("status"));
-    let known = requests(&root.get("spec").get("devices"));
-    let status = root.get("status");
-    let users = status.get("reservedFor");
-    each(&users, USERS_MAX, &mut errors, |item, errors| {
-        for field in ["resource", "name", "uid"] {
-            if item.get(field).text().is_empty() {
-                errors.push(item.get(field).required(""));
-            }
-        }
-    });
-    unique(&users, |item| item.get("uid").text(), &mut errors);
-    device_status::check_all(&status, &mut errors);
-    let allocation = status.get("allocation");
-    if !users.is_empty() && !allocation.is_set() {
-        errors.push(users.forbidden("may not be specified when `allocated` is not set"));
-    } else if root.get("metadata").get("deletionTimestamp").is_set() {
-        let had = before.get("reservedFor");
-        if users.items().any(|item| !had.items().any(|old| old.value == item.value)) {
-            errors.push(users.forbidden(
-                "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set",
-            ));
-        }
-    }
-    if before.get("allocation").is_set() && allocation.is_set() {
-        allocation.immutable(&before.get("allocation"), &mut errors);
-    } else if allocation.is_set() {
-        allocated(&allocation, &known, &mut errors);
-    }
-    errors
-}
-
-fn allocated(allocation: &At<'_>, known: &Requests<'_>, errors: &mut FieldErrors) {
-    let devices = allocation.get("devices");
-    each(&devices.get("results"), LIST_MAX, errors, |item, errors| {
-        reference(&item.get("request"), known, errors);
-        driver_name(&item.get("driver"), errors);
-        pool_name(&item.get("pool"), errors);
-        let device = item.get("device");
-        errors.extend(device.all(names::dns1123_label(device.text())));
-    });
-    each(&devices.get("config"), 2 * LIST_MAX, errors, |item, errors| {
-        item.get("source").one_of(&["FromClaim", "FromClass"], errors);
-        references(&item.get("requests"), known, errors);
-        configuration(item, errors);
-    });
-    if let Some(selector) = allocation.some("nodeSelector") {
-        node_selector(&selector, errors);
     }
 }

@@ -7,7 +7,8 @@ use machinery::names;
 use serde_json::Value;
 
 use super::{At, labels};
-use crate::resource::{NameRule, Resource};
+use crate::resource::Resource;
+use crate::strategy::NameRule;
 
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 

@@ -8,13 +8,10 @@ use machinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::fields::same;
-use super::storage::OLD_LABELS;
+use super::persistent_volume_claim::{VOLUME_MODES, access_modes, class_annotation_warnings};
 use super::volume::{self, legacy};
 use super::{At, internal, scheduling};
 
-pub(super) const ACCESS_MODES: &[&str] =
-    &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-pub(super) const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 const RECLAIM_POLICIES: &[&str] = &["Delete", "Recycle", "Retain"];
 const ONE_SOURCE: &str = "may not specify more than 1 volume type";
 const INLINE: &str = "may not be specified in the context of inline volumes";
@@ -184,21 +181,6 @@ pub(super) fn inline(spec: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Which ways of mounting are offered or asked for.
-pub(super) fn access_modes(modes: &At<'_>, missing: &str, errors: &mut FieldErrors) {
-    if modes.is_empty() {
-        errors.push(modes.required(missing));
-    }
-    for mode in modes.items().filter(|mode| !ACCESS_MODES.contains(&mode.text())) {
-        errors.push(FieldError::not_supported(&modes.path, mode.value, ACCESS_MODES));
-    }
-    let is_exclusive = |mode: &At<'_>| mode.text() == "ReadWriteOncePod";
-    let has_other = modes.items().any(|m| !is_exclusive(&m) && ACCESS_MODES.contains(&m.text()));
-    if has_other && modes.items().any(|m| is_exclusive(&m)) {
-        errors.push(modes.forbidden("may not use ReadWriteOncePod with other access modes"));
-    }
-}
-
 fn capacity(capacity: &At<'_>, errors: &mut FieldErrors) {
     if capacity.is_empty() {
         errors.push(capacity.required(""));
@@ -340,14 +322,11 @@ pub(crate) fn warnings(object: &Value) -> Vec<String> {
     warnings
 }
 
-/// A storage class named in an annotation.
-pub(crate) fn class_annotation_warnings(object: &Value) -> Vec<String> {
-    const BETA: &str = "volume.beta.kubernetes.io/storage-class";
-    let annotations = At::root(object).get("metadata").get("annotations");
-    if annotations.get(BETA).is_set() {
-        return vec![format!(
-            "metadata.annotations[{BETA}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
-        )];
-    }
-    Vec::new()
-}
+/// Labels of topology that have newer names.
+pub(super) const OLD_LABELS: &[(&str, &str)] = &[
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+];

@@ -5,7 +5,6 @@ use machinery::names;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::persistent_volume::{VOLUME_MODES, access_modes, class_annotation_warnings};
 use super::{At, internal, selector};
 
 const RESIZE_STATES: &[&str] = &[
@@ -16,6 +15,9 @@ const RESIZE_STATES: &[&str] = &[
     "NodeResizePending",
 ];
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+pub(super) const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 
 /// A PersistentVolumeClaim.
 pub(crate) fn check(object: &Value) -> FieldErrors {
@@ -217,4 +219,31 @@ pub(crate) fn warnings(claim: &Value) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// Which ways of mounting are offered or asked for.
+pub(super) fn access_modes(modes: &At<'_>, missing: &str, errors: &mut FieldErrors) {
+    if modes.is_empty() {
+        errors.push(modes.required(missing));
+    }
+    for mode in modes.items().filter(|mode| !ACCESS_MODES.contains(&mode.text())) {
+        errors.push(FieldError::not_supported(&modes.path, mode.value, ACCESS_MODES));
+    }
+    let is_exclusive = |mode: &At<'_>| mode.text() == "ReadWriteOncePod";
+    let has_other = modes.items().any(|m| !is_exclusive(&m) && ACCESS_MODES.contains(&m.text()));
+    if has_other && modes.items().any(|m| is_exclusive(&m)) {
+        errors.push(modes.forbidden("may not use ReadWriteOncePod with other access modes"));
+    }
+}
+
+/// A storage class named in an annotation.
+pub(crate) fn class_annotation_warnings(object: &Value) -> Vec<String> {
+    const BETA: &str = "volume.beta.kubernetes.io/storage-class";
+    let annotations = At::root(object).get("metadata").get("annotations");
+    if annotations.get(BETA).is_set() {
+        return vec![format!(
+            "metadata.annotations[{BETA}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
+        )];
+    }
+    Vec::new()
 }

@@ -2,10 +2,9 @@
 
 use machinery::field::{FieldError, FieldErrors, Path};
 
-use super::pod_spec::containers;
+use super::pod_view::{MIRROR, containers};
 use super::{At, scheduling};
 
-pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// AppArmor profiles of containers, before there was a field.

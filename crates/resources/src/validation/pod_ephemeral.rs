@@ -4,7 +4,8 @@ use machinery::field::{FieldError, FieldErrors, Path};
 use serde_json::Value;
 
 use super::fields::same;
-use super::pod_annotations::{self, MIRROR};
+use super::pod_annotations;
+use super::pod_view::MIRROR;
 use super::{At, internal, pod};
 
 /// A write to `/ephemeralcontainers`; only `spec.ephemeralContainers` may differ.

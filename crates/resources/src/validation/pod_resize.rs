@@ -4,9 +4,9 @@ use machinery::field::{FieldError, FieldErrors, Path};
 use serde_json::{Value, json};
 
 use super::fields::same;
-use super::pod_annotations::MIRROR;
+use super::pod_view::MIRROR;
 use super::{At, pod};
-use crate::strategies::qos_class;
+use crate::pod_resources::qos_class;
 
 /// A write to `/resize`; only `resources` and `resizePolicy` of containers can differ.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {

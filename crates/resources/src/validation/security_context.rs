@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 
-use super::{At, pod_spec};
+use super::At;
+use super::pod_view::containers;
 
 const ID_MAX: i64 = i32::MAX as i64;
 const SYSCTL_BYTES_MAX: usize = 253;
@@ -243,9 +244,9 @@ fn is_windows_domain(domain: &str) -> bool {
 /// Host process containers come all together, and on the host's network.
 pub(super) fn host_process(spec: &At<'_>, errors: &mut FieldErrors) {
     let of_pod = is_host_process(spec);
-    let (mut containers, mut host_processes) = (0, 0);
-    for container in pod_spec::containers(spec) {
-        containers += 1;
+    let (mut count, mut host_processes) = (0, 0);
+    for container in containers(spec) {
+        count += 1;
         let own = is_host_process(&container);
         if of_pod.is_set() && own.is_set() && of_pod.flag() != own.flag() {
             errors.push(own.invalid(&format!(
@@ -258,7 +259,7 @@ pub(super) fn host_process(spec: &At<'_>, errors: &mut FieldErrors) {
     if host_processes == 0 {
         return;
     }
-    if host_processes != containers {
+    if host_processes != count {
         errors.push(FieldError::invalid(
             &spec.path,
             "",
@@ -290,7 +291,7 @@ pub(super) fn host_users(spec: &At<'_>, errors: &mut FieldErrors) {
             errors.push(FieldError::forbidden(&path, "when `hostUsers` is false"));
         }
     }
-    for devices in pod_spec::containers(spec).map(|container| container.get("volumeDevices")) {
+    for devices in containers(spec).map(|container| container.get("volumeDevices")) {
         if !devices.is_empty() {
             errors.push(devices.forbidden("when `hostUsers` is false"));
         }
@@ -305,7 +306,7 @@ pub(super) fn operating_system(spec: &At<'_>, errors: &mut FieldErrors) {
         "" => errors.push(name.required("cannot be empty")),
         "linux" => {
             forbid(&spec.get("securityContext"), &["windowsOptions"], WINDOWS_ONLY, errors);
-            for container in pod_spec::containers(spec) {
+            for container in containers(spec) {
                 forbid(&container.get("securityContext"), &["windowsOptions"], WINDOWS_ONLY, errors);
             }
         }
@@ -343,7 +344,7 @@ fn windows(spec: &At<'_>, errors: &mut FieldErrors) {
         "runAsUser",
         "runAsGroup",
     ];
-    for container in pod_spec::containers(spec) {
+    for container in containers(spec) {
         forbid(&container.get("securityContext"), &of_container, NOT_FOR_WINDOWS, errors);
     }
 }

@@ -6,7 +6,7 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
 
-use super::persistent_volume::inline;
+use super::persistent_volume::{OLD_LABELS, inline};
 use super::volume::driver_name;
 use super::{At, internal};
 
@@ -191,15 +191,6 @@ pub(crate) fn attachment_update(new: &Value, old: &Value) -> FieldErrors {
     }
     errors
 }
-
-/// Labels of topology that have newer names.
-pub(super) const OLD_LABELS: &[(&str, &str)] = &[
-    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
-    ("beta.kubernetes.io/os", "kubernetes.io/os"),
-    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
-    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
-    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
-];
 
 /// Warnings about a new StorageClass.
 pub(crate) fn class_warnings(class: &Value) -> Vec<String> {

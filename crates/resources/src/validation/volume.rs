@@ -8,9 +8,8 @@ use std::collections::BTreeSet;
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 
-use super::container::PULL_POLICIES;
 use super::mount::Volumes;
-use super::{At, PodView, labels};
+use super::{At, PULL_POLICIES, PodView, labels};
 
 pub(super) const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];

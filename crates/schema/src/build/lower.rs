@@ -5,35 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest as _, Sha256};
 
+use super::parts::{Parts, index, message};
 use super::props::{Additional, Props};
 use super::{BuildError, Source, builtin, checks};
 use crate::Object;
 use crate::arena::TypeRef;
 use crate::rows::{
-    ATOMIC, EMBEDDED, Field, Kind, LENIENT, List, ListKind, Message, Names, PRESERVE, REQUIRED, Schemas, Type,
+    ATOMIC, EMBEDDED, Field, Kind, LENIENT, List, ListKind, Names, PRESERVE, REQUIRED, Schemas, Type,
 };
 use crate::rules::{Location, Rules};
 use crate::walk::decode;
 
-/// How many there are of messages, of lists and of maps; what refers to them has 16 bits.
-const PARTS_MAX: usize = u16::MAX as usize;
 /// What descriptions of lists refer to.
 const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 /// Where the schemas of parts stand, which are locations themselves.
 const PARTS: [&str; 3] = ["additionalProperties", "items", "properties"];
-
-/// An arena in the making.
-#[derive(Default)]
-pub(super) struct Parts {
-    messages: Vec<Message>,
-    lists: Vec<List>,
-    maps: Vec<Type>,
-    rules: BTreeMap<Location, Rules>,
-    /// Objects without a name of their own are called by it. Their names begin with a tilde, and so come last.
-    kind: String,
-    object_meta: u16,
-}
 
 /// The arena of a kind.
 pub(super) fn lower(source: &Source<'_>, props: &Props) -> Result<Schemas, BuildError> {
@@ -100,17 +87,9 @@ enum Resource {
     Part,
 }
 
-fn index(number: usize) -> Result<u16, BuildError> {
-    u16::try_from(number).map_err(|_| BuildError::TooLarge { what: "objects, lists or maps", max: PARTS_MAX })
-}
-
 /// JSON of what was JSON.
 fn text(written: &impl serde::Serialize) -> Box<str> {
     serde_json::to_string(written).unwrap_or_default().into()
-}
-
-fn message(name: String, flags: u16, fields: Vec<Field>) -> Message {
-    Message { name: Cow::Owned(name), flags, fields: Cow::Owned(fields) }
 }
 
 fn field(name: &str, ty: Type, flags: u16) -> Field {
@@ -127,31 +106,6 @@ fn field(name: &str, ty: Type, flags: u16) -> Field {
 }
 
 impl Parts {
-    pub(super) fn list(&mut self, list: List) -> Result<u16, BuildError> {
-        let at = index(self.lists.len())?;
-        self.lists.push(list);
-        Ok(at)
-    }
-
-    pub(super) fn map(&mut self, values: Type) -> Result<u16, BuildError> {
-        let at = index(self.maps.len())?;
-        self.maps.push(values);
-        Ok(at)
-    }
-
-    fn set(&mut self, index: u16, message: Message) {
-        if let Some(slot) = self.messages.get_mut(usize::from(index)) {
-            *slot = message;
-        }
-    }
-
-    /// Room for a message without a name of its own.
-    fn reserve(&mut self) -> Result<u16, BuildError> {
-        let at = index(self.messages.len())?;
-        self.messages.push(message(format!("~{at:05}.{}", self.kind), 0, Vec::new()));
-        Ok(at)
-    }
-
     fn rules_of(&self, schema: Written<'_>, types: &'static [&'static str]) -> Result<Rules, BuildError> {
         let rest = schema
             .written

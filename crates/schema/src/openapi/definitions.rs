@@ -1,5 +1,6 @@
 //! Definitions of messages, and of everything that they refer to.
 
+use super::META;
 use super::arenas::Arenas;
 use super::descriptions::Index;
 use crate::Object;
@@ -203,7 +204,6 @@ impl<'a> Definitions<'a> {
     }
 
     fn ty(&mut self, schemas: &'a Schemas, apiextensions: bool, ty: Type) -> Value {
-        const META: &str = super::operations::META;
         let v3 = self.flavour == Flavour::V3;
         match ty {
             Type::Bool => json!({"type": "boolean"}),

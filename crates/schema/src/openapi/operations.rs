@@ -1,5 +1,6 @@
 //! The operations on the paths of a resource, before they are written in either version of OpenAPI.
 
+use super::META;
 use super::arenas::Arenas;
 use super::definitions::Definitions;
 use super::{Resource, root_path};
@@ -39,8 +40,6 @@ pub(super) struct Forms {
     /// One method.
     pub(super) render: fn(&Operation<'_>) -> Value,
 }
-
-pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 const WRITE: &[Parameter] =
     &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("pretty", "string")];

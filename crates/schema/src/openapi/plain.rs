@@ -3,7 +3,8 @@
 //! Each has an OpenAPI v3 document of its own, and all of them are in the one of v2.
 //! Source: `k8s.io/apiserver/pkg/endpoints/discovery`, `pkg/server/routes`, `pkg/routes` of upstream.
 
-use super::operations::{META, camel, group_words};
+use super::META;
+use super::operations::{camel, group_words};
 
 const ANY: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 const JSON: &[&str] = &["application/json"];

@@ -2,10 +2,11 @@
 //!
 //! kubectl before 1.30 knows only this one; newer ones and helm fall back on it.
 
+use super::META;
 use super::arenas::Arenas;
 use super::definitions::{Definitions, Flavour};
 use super::descriptions::Descriptions;
-use super::operations::{Forms, META, Operation, discovery, paths};
+use super::operations::{Forms, Operation, discovery, paths};
 use super::plain::Plain;
 use super::{LEVEL, Resource, gnostic, root_path};
 use serde_json::{Value, json};

@@ -1,9 +1,10 @@
 //! OpenAPI v3: an index, and a document per group-version.
 
+use super::META;
 use super::arenas::Arenas;
 use super::definitions::{Definitions, Flavour};
 use super::descriptions::{Descriptions, FINGERPRINT};
-use super::operations::{Forms, META, Operation, discovery, paths};
+use super::operations::{Forms, Operation, discovery, paths};
 use super::plain::Plain;
 use super::{LEVEL, Resource, gnostic3, root_path};
 use crate::Object;

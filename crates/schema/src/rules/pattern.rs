@@ -5,6 +5,7 @@
 //! `regexp/syntax`.
 
 mod class;
+mod escape;
 mod translate;
 
 use std::ops::Range;

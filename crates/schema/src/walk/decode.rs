@@ -8,10 +8,10 @@
 use crate::Object;
 use crate::arena::{SchemaRef, TypeRef};
 use crate::rows::{Field, Message, Schemas, Type};
-use crate::text::in_words_of_go;
 use crate::walk::budget::{Allowance, Budget, Exceeded};
 use crate::walk::path::{Path, Style};
 use crate::walk::stack::with_stack;
+use crate::walk::syntax::complaint;
 use crate::{duration, scalar};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
@@ -534,6 +534,17 @@ impl<'a> Visitor<'_> for KeySeed<'a> {
             Some((index, field)) => Key::Known(index, field),
             None => Key::Unknown(name.to_owned()),
         })
+    }
+}
+
+/// The parser's complaint about a syntax error, in the words of Go.
+pub(crate) fn in_words_of_go(failure: DecodeError, bytes: &[u8]) -> DecodeError {
+    match failure {
+        DecodeError::Syntax(text) if text.starts_with("recursion limit exceeded") => {
+            DecodeError::Syntax(complaint(bytes).unwrap_or_else(|| "exceeded max depth".to_owned()))
+        }
+        DecodeError::Syntax(text) => DecodeError::Syntax(complaint(bytes).unwrap_or(text)),
+        other => other,
     }
 }
 

@@ -3,17 +3,16 @@
 //! Of a key's relaxed records only the newest is written out; a Lease that is renewed every two seconds would otherwise
 //! be most of what an idle cluster writes. Whoever reads history or watches does not notice: what was left out is kept
 //! here until compaction passes it, and so is what replaced it, since on disk that points past what was left out.
-//! After a restart it is gone, and the disk says that history is whole only above it ([`Thinned::whole`]).
+//! After a restart it is gone, and the disk says that history is whole only above it ([`Thinned::whole`](super::thinning::Thinned::whole)).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::overlay::Overlay;
 use super::record::Record;
 use crate::Revision;
 
 /// Records that are kept; what would be more is written to disk.
-const RECORDS_MAX: usize = 16_384;
+pub(super) const RECORDS_MAX: usize = 16_384;
 /// Bytes that are kept; what would be more is written to disk.
 const BYTES_MAX: usize = 16 << 20;
 
@@ -21,7 +20,7 @@ const BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Coalesced {
     records: BTreeMap<Revision, Kept>,
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -31,17 +30,12 @@ struct Kept {
     is_on_disk: bool,
 }
 
-/// How the overlay goes to disk.
-pub(super) struct Thinned {
-    /// What is written, in order.
-    pub(super) records: Vec<Arc<Record>>,
-    /// What memory has from then on.
-    pub(super) coalesced: Arc<Coalesced>,
-    /// History on disk is whole from here on; `None` if nothing was left out.
-    pub(super) whole: Option<Revision>,
-}
-
 impl Coalesced {
+    /// `true` if there is more than there may be.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.records.len() > RECORDS_MAX || self.bytes > BYTES_MAX
+    }
+
     pub(super) fn record(&self, revision: Revision) -> Option<&Arc<Record>> {
         self.records.get(&revision).map(|kept| &kept.record)
     }
@@ -63,7 +57,8 @@ impl Coalesced {
         }
     }
 
-    fn keep(&mut self, record: Arc<Record>, is_on_disk: bool) {
+    /// Keeps one more, of which the disk has at least that there is something.
+    pub(super) fn keep(&mut self, record: Arc<Record>, is_on_disk: bool) {
         self.bytes += record.bytes();
         self.records.insert(record.revision, Kept { record, is_on_disk });
     }
@@ -72,119 +67,5 @@ impl Coalesced {
         if let Some(kept) = self.records.remove(&revision) {
             self.bytes -= kept.record.bytes();
         }
-    }
-}
-
-/// Leaves out what is replaced within the overlay, as long as there is room to remember it.
-pub(super) fn thinned(overlay: &Overlay, coalesced: &Arc<Coalesced>) -> Thinned {
-    if overlay.records.len() == overlay.latest.len() {
-        return whole(overlay, coalesced);
-    }
-    let (mut records, mut begin, mut remembered) = (Vec::new(), None, Coalesced::clone(coalesced));
-    let mut before: HashMap<&str, Revision> = HashMap::new();
-    for record in overlay.records.values() {
-        let oldest = *before.entry(&record.key).or_insert(record.before);
-        let is_newest =
-            overlay.latest.get(&record.key).is_none_or(|newest| newest.revision == record.revision);
-        if !is_newest {
-            remembered.keep(Arc::clone(record), false);
-            continue;
-        }
-        if oldest == record.before {
-            records.push(Arc::clone(record));
-            continue;
-        }
-        remembered.keep(Arc::clone(record), true);
-        begin = Some(record.revision);
-        records.push(Arc::new(Record { before: oldest, ..Record::clone(record) }));
-    }
-    if remembered.records.len() > RECORDS_MAX || remembered.bytes > BYTES_MAX {
-        return whole(overlay, coalesced);
-    }
-    Thinned { records, coalesced: Arc::new(remembered), whole: begin }
-}
-
-/// Leaves out nothing.
-pub(super) fn whole(overlay: &Overlay, coalesced: &Arc<Coalesced>) -> Thinned {
-    let records = overlay.records.values().cloned().collect();
-    Thinned { records, coalesced: Arc::clone(coalesced), whole: None }
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::*;
-
-    /// `key:revision<before`, `-` behind it for a removal.
-    fn overlay(rows: &[&str]) -> Overlay {
-        let mut overlay = Overlay::default();
-        for row in rows {
-            let (key, rest) = row.split_once(':').unwrap();
-            let (revision, before) = rest.trim_end_matches('-').split_once('<').unwrap();
-            let record = Record {
-                revision: revision.parse().unwrap(),
-                key: key.to_owned(),
-                value: (!row.ends_with('-')).then(|| Bytes::from_static(b"v")),
-                create_revision: 1,
-                before: before.parse().unwrap(),
-                expires_us: 0,
-                cause: Bytes::new(),
-            };
-            overlay.push(Arc::new(record));
-        }
-        overlay
-    }
-
-    fn text<'a>(records: impl Iterator<Item = &'a Arc<Record>>) -> String {
-        let one = |r: &Arc<Record>| {
-            format!("{}:{}<{}{}", r.key, r.revision, r.before, if r.is_tombstone() { "-" } else { "" })
-        };
-        records.map(one).collect::<Vec<_>>().join(" ")
-    }
-
-    fn check(rows: &[&str], on_disk: &str, in_memory: &str, whole: Option<Revision>) {
-        let thinned = thinned(&overlay(rows), &Arc::default());
-        assert_eq!(text(thinned.records.iter()), on_disk, "on disk of {rows:?}");
-        assert_eq!(text(thinned.coalesced.newer(0)), in_memory, "in memory of {rows:?}");
-        assert_eq!(thinned.whole, whole, "{rows:?}");
-    }
-
-    #[test]
-    fn of_each_key_the_newest_goes_to_disk_and_points_to_what_is_there() {
-        check(&[], "", "", None);
-        check(&["a:5<2", "b:6<0"], "a:5<2 b:6<0", "", None);
-        check(&["a:5<2", "a:6<5", "a:7<6"], "a:7<2", "a:5<2 a:6<5 a:7<6", Some(7));
-        check(&["a:5<2", "b:6<0", "a:7<5", "b:8<6-"], "a:7<2 b:8<0-", "a:5<2 b:6<0 a:7<5 b:8<6-", Some(8));
-        check(&["a:5<2", "a:6<5", "b:7<3"], "a:6<2 b:7<3", "a:5<2 a:6<5", Some(6));
-    }
-
-    #[test]
-    fn compaction_keeps_what_is_seen_at_its_revision() {
-        let check = |to: Revision, expected: &str| {
-            let rows = ["a:5<2", "a:6<5-", "b:7<0", "a:8<6", "b:9<7", "a:10<8"];
-            let mut coalesced = Coalesced::clone(&thinned(&overlay(&rows), &Arc::default()).coalesced);
-            coalesced.compact(to);
-            assert_eq!(text(coalesced.newer(0)), expected, "compacted to {to}");
-            let bytes: usize = coalesced.newer(0).map(|record| record.bytes()).sum();
-            assert_eq!(coalesced.bytes, bytes);
-        };
-        check(4, "a:5<2 a:6<5- b:7<0 a:8<6 b:9<7 a:10<8");
-        check(5, "a:5<2 a:6<5- b:7<0 a:8<6 b:9<7 a:10<8");
-        check(6, "b:7<0 a:8<6 b:9<7 a:10<8");
-        check(8, "b:7<0 a:8<6 b:9<7 a:10<8");
-        check(9, "a:8<6 a:10<8");
-        check(10, "");
-    }
-
-    #[test]
-    fn what_memory_has_no_room_for_goes_to_disk() {
-        let rows: Vec<String> = (1..=RECORDS_MAX + 1).map(|n| format!("a:{n}<{}", n - 1)).collect();
-        let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
-        let all = thinned(&overlay(&rows), &Arc::default());
-        assert_eq!(
-            (all.records.len(), all.coalesced.records.is_empty(), all.whole),
-            (rows.len(), true, None)
-        );
     }
 }

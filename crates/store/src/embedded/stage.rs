@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 
 use super::record::Record;
+use super::reply::{Reply, answer};
 use super::tables::KEY_BYTES_MAX;
 use super::view::{View, of_key};
-use super::writer::answer;
 use crate::{Change, Durability, Entry, Expect, Revision, StoreError, Write};
 
 /// Expiry is rounded up to whole seconds, so that what was written together expires together.
@@ -20,13 +19,13 @@ pub(super) struct Staged {
     pub(super) record: Arc<Record>,
     pub(super) previous: Option<Entry>,
     /// Nobody waits for an expiry.
-    pub(super) reply: Option<oneshot::Sender<Result<Revision, StoreError>>>,
+    pub(super) reply: Option<Reply<Revision>>,
 }
 
 /// A write that lost to another one of its group: it may not be told what is there before that is so.
 pub(super) struct Refused {
     pub(super) current: Option<Entry>,
-    pub(super) reply: oneshot::Sender<Result<Revision, StoreError>>,
+    pub(super) reply: Reply<Revision>,
 }
 
 /// The group so far.
@@ -81,7 +80,7 @@ impl Stage {
         &mut self,
         view: &View<'_>,
         write: Write,
-        reply: oneshot::Sender<Result<Revision, StoreError>>,
+        reply: Reply<Revision>,
     ) -> Result<(), StoreError> {
         if write.key.is_empty() || write.key.len() > KEY_BYTES_MAX {
             let why = format!("a key must have 1 to {KEY_BYTES_MAX} bytes, this one has {}", write.key.len());
@@ -147,12 +146,7 @@ impl Stage {
     }
 
     /// Answers a write whose condition does not hold: at once, if what is there instead is committed.
-    fn refuse(
-        &mut self,
-        key: &str,
-        current: Option<Entry>,
-        reply: oneshot::Sender<Result<Revision, StoreError>>,
-    ) {
+    fn refuse(&mut self, key: &str, current: Option<Entry>, reply: Reply<Revision>) {
         if self.newest.contains_key(key) {
             self.refused.push(Refused { current, reply });
         } else {
@@ -161,7 +155,7 @@ impl Stage {
     }
 
     /// Whoever waits for an answer, when nothing of the group has happened.
-    pub(super) fn into_replies(self) -> impl Iterator<Item = oneshot::Sender<Result<Revision, StoreError>>> {
+    pub(super) fn into_replies(self) -> impl Iterator<Item = Reply<Revision>> {
         let refused = self.refused.into_iter().map(|refused| refused.reply);
         self.items.into_iter().filter_map(|item| item.reply).chain(refused)
     }
@@ -199,7 +193,7 @@ impl Stage {
         before: Before,
         value: Option<Bytes>,
         (expires_us, cause): (i64, Bytes),
-        reply: Option<oneshot::Sender<Result<Revision, StoreError>>>,
+        reply: Option<Reply<Revision>>,
     ) {
         let revision = self.next;
         self.next += 1;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use base::Clock;
 use tokio::sync::mpsc::error::TryRecvError;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use self::sweep::{History, Sweep};
 use super::coalesced::Coalesced;
@@ -26,6 +26,7 @@ use super::disk_probe::DiskProbe;
 use super::give_back::{GiveBack, Left};
 use super::overlay::Overlay;
 use super::record::Record;
+use super::reply::{Reply, answer};
 use super::stage::{Refused, Stage, Staged, write_bytes};
 use super::tables::Gap;
 use super::{Core, DATA};
@@ -37,8 +38,6 @@ const GROUP_MAX: usize = 256;
 const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Keys that expire in one group.
 const EXPIRE_MAX: usize = 500;
-
-type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the writer is asked to do.
 pub(super) enum Op {
@@ -426,12 +425,5 @@ fn event(record: &Record, previous: Option<Entry>) -> Event {
         entry: record.entry(),
         previous,
         cause: record.cause.clone(),
-    }
-}
-
-/// Answers a caller; one that has gone away does not want to know.
-pub(super) fn answer<T>(reply: Reply<T>, result: Result<T, StoreError>) {
-    if reply.send(result).is_err() {
-        tracing::trace!("a caller did not wait for its answer");
     }
 }

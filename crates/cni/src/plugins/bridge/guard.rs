@@ -8,8 +8,8 @@ use sys::nftables;
 use sys::nftables::port::Owner;
 
 use super::{Bridge, mac_of, veth_name};
-use crate::network::Attachment;
-use crate::plugins::parse_mac;
+use crate::attachment::Attachment;
+use crate::attachment::parse_mac;
 use crate::types::{CniError, CniResult};
 
 impl Bridge {

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Rules, Tables};
-use crate::network::{remove_if_there, write_whole};
+use crate::files::{remove_if_there, write_whole};
 use crate::types::CniError;
 
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -12,7 +12,8 @@ use std::time::Duration;
 use machinery::net::Family;
 
 use super::names::Names;
-use super::rules::{Frame, Jump, Rules, Table};
+use super::rules::{Frame, Rules};
+use super::table::{Jump, Table};
 use crate::Config;
 use crate::service_port::{External, Internal, Target};
 use crate::services::{Part, Row};

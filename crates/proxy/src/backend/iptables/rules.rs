@@ -9,27 +9,7 @@ use std::fmt::Write;
 
 use super::names::PREFIXES;
 use super::saved::Saved;
-
-/// A table that rules are in. In this order they are restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Table {
-    Mangle,
-    Filter,
-    Nat,
-}
-
-impl Table {
-    pub(crate) const ALL: [Self; 3] = [Self::Mangle, Self::Filter, Self::Nat];
-
-    /// What iptables calls it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Mangle => "mangle",
-            Self::Filter => "filter",
-            Self::Nat => "nat",
-        }
-    }
-}
+use super::table::{Jump, Table};
 
 /// A rule in a chain that all Service ports share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,17 +35,6 @@ impl Rules {
     fn of(&self, table: Table) -> impl Iterator<Item = &Shared> {
         self.shared.iter().filter(move |rule| rule.table == table)
     }
-}
-
-/// A way from a chain of the kernel's to one of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Jump {
-    pub(crate) table: Table,
-    pub(crate) from: &'static str,
-    pub(crate) to: &'static str,
-    /// What else a packet has to be.
-    pub(crate) only: &'static str,
-    pub(crate) comment: &'static str,
 }
 
 /// What is there without any Service.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rules::{Jump, Table};
+use super::table::{Jump, Table};
 
 /// Chains by table, and rules: chain, where the rule leads, and the line as it was saved, without `-A`.
 #[derive(Debug, Default)]

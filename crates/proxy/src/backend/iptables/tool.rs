@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use machinery::net::Family;
 use sys::nftables::{self, TableFamily};
 
-use super::rules::Table;
 use super::saved::Saved;
+use super::table::Table;
 
 /// Where programs are that `PATH` does not lead to.
 const FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"];

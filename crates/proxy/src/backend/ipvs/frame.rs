@@ -12,7 +12,8 @@ use crate::backend::iptables::render::{
     CANARY, FIREWALL, FORWARD, MARK_MASQ, POSTROUTING, REFUSE_TCP, SERVICES, Scope, common_jumps,
     common_rules, forward, nobody, to_services,
 };
-use crate::backend::iptables::rules::{Frame, Jump, Table};
+use crate::backend::iptables::rules::Frame;
+use crate::backend::iptables::table::{Jump, Table};
 
 const SOURCE_RANGES: &str = "KUBE-SOURCE-RANGES-FIREWALL";
 const NODE_PORT: &str = "KUBE-NODE-PORT";

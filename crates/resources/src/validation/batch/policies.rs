@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use machinery::field::{FieldError, FieldErrors, Reason};
 use machinery::names;
 
+use super::indexes::parse_indexes;
 use super::is_indexed;
-use super::job_status::parse_indexes;
 use crate::validation::{At, internal};
 
 const FAILURE_RULES_MAX: usize = 20;

@@ -8,7 +8,6 @@ use crate::definition::ca_bundle_error;
 use crate::validation::webhook;
 
 /// The versions of conversion reviews that there are.
-const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 pub(super) fn check(spec: &At<'_>, old: &Old<'_>, errors: &mut FieldErrors) {
     let conversion = spec.get("conversion");
@@ -46,9 +45,4 @@ pub(super) fn check(spec: &At<'_>, old: &Old<'_>, errors: &mut FieldErrors) {
         errors.push(client.required("required when strategy is set to Webhook"));
     }
     webhook::review_versions(&versions, "", old.has_review_version, errors);
-}
-
-/// Whether there is such a version among these, or none at all.
-pub(super) fn has_review_version(versions: &At<'_>) -> bool {
-    versions.is_empty() || versions.items().any(|version| REVIEW_VERSIONS.contains(&version.text()))
 }

@@ -7,8 +7,9 @@ use schema::build::definition::Kept;
 use serde_json::Value;
 
 use super::At;
-use super::conversion;
 use crate::definition::ca_bundle_error;
+
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// The stored definition; there is none when one is created.
 pub(super) struct Old<'a> {
@@ -55,7 +56,7 @@ impl<'a> Old<'a> {
             has_schemas: schemas().all(|schema| !schema.is_null()),
             preserves: spec.get("preserveUnknownFields").flag(),
             kept: OnceCell::new(),
-            has_review_version: conversion::has_review_version(&hook.get("conversionReviewVersions")),
+            has_review_version: has_review_version(&hook.get("conversionReviewVersions")),
             takes_any_bundle: !is_established || ca_bundle_error(hook.get("clientConfig").value).is_some(),
         }
     }
@@ -78,4 +79,9 @@ impl<'a> Old<'a> {
     pub(super) fn version(&self, name: &str) -> Option<&At<'a>> {
         self.versions.get(name)
     }
+}
+
+/// Whether there is such a version among these, or none at all.
+fn has_review_version(versions: &At<'_>) -> bool {
+    versions.is_empty() || versions.items().any(|version| REVIEW_VERSIONS.contains(&version.text()))
 }

@@ -7,7 +7,7 @@ use machinery::names;
 use super::super::At;
 use super::super::ip::ip_warning;
 use super::super::pod_annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD};
-use super::super::pod_spec::containers;
+use super::super::pod_view::containers;
 use super::{fractional, old_node_label, overlap};
 
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";

@@ -1,6 +1,6 @@
 //! Character classes: in Go only `]`, `-`, `\` and `[:` mean something within one.
 
-use super::translate::{Escaped, escaped, push_code};
+use super::escape::{Escaped, escaped, push_code};
 
 const NAMED: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",

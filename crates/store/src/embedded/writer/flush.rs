@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 
 use super::Writer;
 use super::sweep::SWEEP_RECORDS;
-use crate::embedded::coalesced::{self, Thinned};
 use crate::embedded::disk_probe::Refusal;
 use crate::embedded::sealed::of_disk;
 use crate::embedded::stage::Stage;
 use crate::embedded::tables::Counter;
+use crate::embedded::thinning::{self, Thinned};
 use crate::{Revision, StoreError};
 
 /// Revisions that may be visible before they are on disk.
@@ -73,7 +73,7 @@ impl Writer {
         let last = stage.next - 1;
         let reserved = reserved(last, self.state.reserved, is_over);
         // Who stops in order leaves a whole history.
-        let thin = if is_over { coalesced::whole } else { coalesced::thinned };
+        let thin = if is_over { thinning::whole } else { thinning::thinned };
         let Thinned { records, coalesced, whole } = thin(&overlay, &self.state.coalesced);
         let mut txn = tables.write()?;
         if let Some(lost) = self.state.lost {

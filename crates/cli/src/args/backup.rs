@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::DataDirArgs;
+use super::DataDirArgs;
 
 /// Flags of `backup`.
 ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use machinery::net::Cidrs;
 
-use crate::args::DataDirArgs;
+use super::DataDirArgs;
 
 /// `knarr cni`.
 #[derive(Clone, Debug, Args)]

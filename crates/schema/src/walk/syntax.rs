@@ -11,7 +11,7 @@ const KEY: &str = "looking for beginning of object key string";
 type Step<T = ()> = Result<T, String>;
 
 /// Go's complaint; `None` if Go finds nothing wrong with the syntax.
-pub(super) fn complaint(text: &[u8]) -> Option<String> {
+pub(crate) fn complaint(text: &[u8]) -> Option<String> {
     Scan { rest: text }.document().err()
 }
 
