@@ -7,7 +7,7 @@ use crate::negotiate::{View, media_type};
 use crate::request::Authorized;
 use crate::request_info::Verb;
 use crate::status::{Error, Result, Subject};
-use crate::write::options::{MANAGER_BYTES_MAX, is_printable};
+use crate::write::ownership::{MANAGER_BYTES_MAX, is_printable};
 
 /// Checks the options that all writes have: `CreateOptions`, `UpdateOptions`, `PatchOptions`.
 ///

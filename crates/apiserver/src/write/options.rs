@@ -205,11 +205,3 @@ fn check_deletion(policy: Option<&str>, orphan: Option<bool>, dry_run: &[&str]) 
     }
     Err(Error::invalid(Subject { group: "meta.k8s.io", resource: "DeleteOptions" }, "", &errors))
 }
-
-/// The longest name of a field manager.
-pub const MANAGER_BYTES_MAX: usize = 128;
-
-/// `true` if a field manager's name may have the character: anything that is seen, and the plain space.
-pub fn is_printable(c: char) -> bool {
-    c == ' ' || !(c.is_control() || c.is_whitespace())
-}

@@ -9,7 +9,6 @@ use machinery::metadata::{self, Metadata};
 use resources::{StatusMetadata, Strategy};
 use serde_json::{Value, json};
 
-use super::options::MANAGER_BYTES_MAX;
 use crate::cluster::Cluster;
 use crate::codec::Forms;
 use crate::kinds::Part;
@@ -196,12 +195,19 @@ fn manager(request: &Authorized) -> String {
         request.headers.get(http::header::USER_AGENT).map(|value| value.as_bytes()).unwrap_or_default();
     let agent = String::from_utf8_lossy(agent);
     let mut manager = String::new();
-    for c in agent.split('/').next().unwrap_or_default().chars().filter(|c| super::options::is_printable(*c))
-    {
+    for c in agent.split('/').next().unwrap_or_default().chars().filter(|c| is_printable(*c)) {
         if manager.len() + c.len_utf8() > MANAGER_BYTES_MAX {
             break;
         }
         manager.push(c);
     }
     if manager.is_empty() { "unknown".to_owned() } else { manager }
+}
+
+/// The longest name of a field manager.
+pub const MANAGER_BYTES_MAX: usize = 128;
+
+/// `true` if a field manager's name may have the character: anything that is seen, and the plain space.
+pub fn is_printable(c: char) -> bool {
+    c == ' ' || !(c.is_control() || c.is_whitespace())
 }
