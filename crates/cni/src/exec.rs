@@ -98,7 +98,7 @@ impl ExecPlugin {
             ..Attachment::default()
         };
         match self.run("VERSION", &nothing, json!({ "cniVersion": VERSION })) {
-            Ok(output) => versions::read(&output).map_err(|reason| self.failed("VERSION", reason)),
+            Ok(output) => versions::read(&output).map_err(|error| self.failed("VERSION", error.to_string())),
             Err(CniError::Plugin { body, .. }) if body.msg == "unknown CNI_COMMAND: VERSION" => {
                 Ok(vec!["0.1.0".into()])
             }

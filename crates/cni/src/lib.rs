@@ -18,7 +18,7 @@ mod versions;
 mod cleanup;
 mod network;
 
-pub use bandwidth::bandwidth;
+pub use bandwidth::{BandwidthError, bandwidth};
 pub use cleanup::{cleanup, leftovers};
 pub use network::{Attachment, BuiltinConfig, Network, detach_foreign};
 pub use types::{CniError, CniResult, PortMapping};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 
@@ -30,7 +30,7 @@ pub(crate) fn stamp(path: &Path) -> Stamp {
 #[derive(Debug, Default)]
 pub(crate) struct Answers(Mutex<BTreeMap<PathBuf, (Stamp, Answer)>>);
 
-type Answer = Result<Vec<String>, String>;
+type Answer = Result<Vec<String>, Arc<CniError>>;
 
 impl Answers {
     /// The versions that a plugin speaks.
@@ -43,13 +43,13 @@ impl Answers {
         let answer = match known.get(binary) {
             Some((then, answer)) if *then == now => answer.clone(),
             _ => {
-                let answer = plugin.versions().map_err(|error| base::error_chain(&error));
+                let answer = plugin.versions().map_err(Arc::new);
                 known.retain(|path, _| path.exists());
                 known.insert(binary.to_owned(), (now, answer.clone()));
                 answer
             }
         };
-        answer.map_err(CniError::NotReady)
+        answer.map_err(CniError::Before)
     }
 
     /// Has those asked again who failed to answer.
@@ -94,18 +94,26 @@ struct Info {
     supported_versions: Vec<String>,
 }
 
+/// Why an answer is none.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VersionError {
+    #[error("decoding version info: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("decoding version info: missing field {0}")]
+    Missing(&'static str),
+}
+
 /// Reads an answer. Plugins of 0.2.0 need not list what they speak.
 ///
 /// # Errors
-/// It is none: in words.
-pub(crate) fn read(output: &[u8]) -> Result<Vec<String>, String> {
-    let info: Info =
-        serde_json::from_slice(output).map_err(|error| format!("decoding version info: {error}"))?;
+/// It is none.
+pub(crate) fn read(output: &[u8]) -> Result<Vec<String>, VersionError> {
+    let info: Info = serde_json::from_slice(output)?;
     match (info.cni_version.as_str(), info.supported_versions.is_empty()) {
-        ("", _) => Err("decoding version info: missing field cniVersion".into()),
+        ("", _) => Err(VersionError::Missing("cniVersion")),
         (_, false) => Ok(info.supported_versions),
         ("0.2.0", true) => Ok(vec![UNNAMED.into(), "0.2.0".into()]),
-        (_, true) => Err("decoding version info: missing field supportedVersions".into()),
+        (_, true) => Err(VersionError::Missing("supportedVersions")),
     }
 }
 
@@ -144,7 +152,10 @@ mod tests {
 
     #[test]
     fn an_answer_lists_versions_unless_it_is_an_old_ones() {
-        let check = |answer: &str, expect: Result<&[&str], &str>| match (read(answer.as_bytes()), expect) {
+        let check = |answer: &str, expect: Result<&[&str], &str>| match (
+            read(answer.as_bytes()).map_err(|error| error.to_string()),
+            expect,
+        ) {
             (Ok(found), Ok(expect)) => assert_eq!(found, expect),
             (Err(found), Err(expect)) => assert!(found.starts_with(expect), "{found}"),
             (found, _) => panic!("{answer}: {found:?}"),
