@@ -204,7 +204,7 @@ pub fn merge_unowned(
              when they are available."
         ))
     })?;
-    Ok(machinery::apply::merge_unowned(schema, object, config))
+    Ok(machinery::apply::merge_unowned(schema, object, config).map_err(|error| error.to_string()))
 }
 
 /// Applies operations of a JSON patch that do not come from a client.
@@ -408,7 +408,8 @@ pub fn apply_config(kind: &Kind, body: &[u8], validation: FieldValidation) -> Re
 pub fn apply_scale(body: &[u8], validation: FieldValidation) -> Result<(Value, Vec<String>)> {
     let schema = scale_schema()?;
     let (scale, warnings) = configuration(schema, body, validation)?;
-    machinery::apply::check_configuration(schema, &scale).map_err(Error::bad_request)?;
+    machinery::apply::check_configuration(schema, &scale)
+        .map_err(|error| Error::bad_request(error.to_string()))?;
     Ok((scale, warnings))
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef};
 
-use crate::rbac::{GROUP, Rbac, aggregate, path_matches};
+use crate::rbac::{GROUP, Rbac, RoleError, aggregate, path_matches};
 use crate::{Attributes, UserInfo};
 
 /// A forbidden write, with the reason; the text is upstream's.
@@ -20,8 +20,8 @@ pub enum Escalation {
     #[error("must have cluster-admin privileges to use an aggregationRule")]
     Aggregation,
     /// The role that a binding names is not there, so its rules cannot be compared.
-    #[error("{0}")]
-    NoRole(String),
+    #[error(transparent)]
+    NoRole(#[from] RoleError),
 }
 
 /// The rights that somebody is about to give away.
@@ -84,7 +84,7 @@ impl Grant<'_> {
                 check_rules(rbac, user, "", &everything()).map_err(|_| Escalation::Aggregation)
             }
             Self::Binding { namespace, role } => {
-                let rules = rbac.rules_of(role, namespace).map_err(Escalation::NoRole)?;
+                let rules = rbac.rules_of(role, namespace)?;
                 check_rules(rbac, user, namespace, &rules)
             }
         }

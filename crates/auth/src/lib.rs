@@ -14,10 +14,13 @@ pub mod node_restriction;
 pub mod oidc;
 pub mod pki;
 pub mod rbac;
+mod refusal;
 pub mod signing;
 pub mod subject;
 pub mod token;
 pub mod x509;
+
+pub use refusal::Refusal;
 
 use std::collections::BTreeMap;
 

@@ -12,6 +12,7 @@ use machinery::features::Feature;
 use serde_json::Value;
 
 use crate::rbac::allows;
+use crate::refusal::{Refusal, refuse, require};
 use crate::{Attributes, Decision, UserInfo};
 use objects::Container;
 pub use objects::{ForNode, PersistentVolume, Pod};
@@ -206,20 +207,20 @@ impl NodeGraph {
         };
         match answer {
             Ok(()) => Decision::Allow(String::new()),
-            Err(reason) => Decision::NoOpinion(reason),
+            Err(refusal) => Decision::NoOpinion(refusal.to_string()),
         }
     }
 
-    fn by_rules(&self, attributes: &Attributes) -> Result<(), String> {
+    fn by_rules(&self, attributes: &Attributes) -> Result<(), Refusal> {
         match self.rules.0.iter().any(|rule| allows(rule, attributes)) {
             true => Ok(()),
-            false => Err(String::new()),
+            false => Err(Refusal::default()),
         }
     }
 
-    fn related(&self, node: &str, resource: &'static str, attributes: &Attributes) -> Result<(), String> {
+    fn related(&self, node: &str, resource: &'static str, attributes: &Attributes) -> Result<(), Refusal> {
         if attributes.name.is_empty() {
-            return Err("No Object name found".to_owned());
+            return refuse("No Object name found");
         }
         let key = match attributes.namespace.as_str() {
             "" => attributes.name.clone(),
@@ -227,45 +228,50 @@ impl NodeGraph {
         };
         match self.reaches(node, resource, &key) {
             true => Ok(()),
-            false => Err(format!("no relationship found between node {node:?} and this object")),
+            false => refuse(format!("no relationship found between node {node:?} and this object")),
         }
     }
 
-    fn read(&self, node: &str, resource: &'static str, attributes: &Attributes) -> Result<(), String> {
+    fn read(&self, node: &str, resource: &'static str, attributes: &Attributes) -> Result<(), Refusal> {
         require(is_read(attributes), "can only read resources of this type")?;
         require(attributes.subresource.is_empty(), "cannot read subresource")?;
         require(!attributes.namespace.is_empty(), "can only read namespaced object of this type")?;
         self.related(node, resource, attributes)
     }
 
-    fn get(&self, node: &str, resource: &'static str, attributes: &Attributes) -> Result<(), String> {
+    fn get(&self, node: &str, resource: &'static str, attributes: &Attributes) -> Result<(), Refusal> {
         require(attributes.verb == "get", "can only get individual resources of this type")?;
         require(attributes.subresource.is_empty(), "cannot get subresource")?;
         self.related(node, resource, attributes)
     }
 
     /// What a new slice says is looked at by admission. Source: `authorizeResourceSlice`, KEP-4381.
-    fn slice(&self, node: &str, attributes: &Attributes) -> Result<(), String> {
+    fn slice(&self, node: &str, attributes: &Attributes) -> Result<(), Refusal> {
         require(attributes.subresource.is_empty(), "cannot authorize ResourceSlice subresources")?;
         match attributes.verb.as_str() {
             "create" => Ok(()),
             "get" | "update" | "patch" | "delete" => self.related(node, "resourceslices", attributes),
             "list" | "watch" | "deletecollection" => {
                 let is_own = selects(&attributes.field_selector, "spec.nodeName", node);
-                require(is_own, "can only list/watch/deletecollection resourceslices with nodeName field selector")
+                require(
+                    is_own,
+                    "can only list/watch/deletecollection resourceslices with nodeName field selector",
+                )
             }
-            _ => Err("only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection".to_owned()),
+            _ => refuse(
+                "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
+            ),
         }
     }
 
-    fn update_status(&self, node: &str, attributes: &Attributes) -> Result<(), String> {
+    fn update_status(&self, node: &str, attributes: &Attributes) -> Result<(), Refusal> {
         let is_update = matches!(attributes.verb.as_str(), "update" | "patch");
         require(is_update, "can only get/update/patch this type")?;
         self.related(node, "persistentvolumeclaims", attributes)
     }
 
     /// What a new request says is looked at by admission. Source: `authorizePodCertificateRequest`, KEP-4317.
-    fn certificate_request(&self, node: &str, attributes: &Attributes) -> Result<(), String> {
+    fn certificate_request(&self, node: &str, attributes: &Attributes) -> Result<(), Refusal> {
         let is_whole = attributes.subresource.is_empty();
         require(is_whole, "nodes may not access the status subresource of PodCertificateRequests")?;
         match attributes.verb.as_str() {
@@ -275,19 +281,19 @@ impl NodeGraph {
                 let is_own = selects(&attributes.field_selector, "spec.nodeName", node);
                 require(is_own, "can only list/watch podcertificaterequests with nodeName field selector")
             }
-            verb => Err(format!("nodes may not {verb} podcertificaterequests")),
+            verb => refuse(format!("nodes may not {verb} podcertificaterequests")),
         }
     }
 
     /// A Pod's certificate is for its account too, whose UID the kubelet must know.
-    fn account(&self, node: &str, attributes: &Attributes, may_read: bool) -> Result<(), String> {
+    fn account(&self, node: &str, attributes: &Attributes, may_read: bool) -> Result<(), Refusal> {
         if may_read && attributes.verb == "get" && attributes.subresource.is_empty() {
             return self.read(node, "serviceaccounts", attributes);
         }
         self.token(node, attributes)
     }
 
-    fn token(&self, node: &str, attributes: &Attributes) -> Result<(), String> {
+    fn token(&self, node: &str, attributes: &Attributes) -> Result<(), Refusal> {
         let is_one = attributes.verb == "create" && !attributes.name.is_empty();
         require(is_one, "can only create tokens for individual service accounts")?;
         let is_token = attributes.subresource == "token";
@@ -295,7 +301,7 @@ impl NodeGraph {
         self.related(node, "serviceaccounts", attributes)
     }
 
-    fn pod(&self, node: &str, attributes: &Attributes) -> Result<(), String> {
+    fn pod(&self, node: &str, attributes: &Attributes) -> Result<(), Refusal> {
         match (attributes.subresource.as_str(), attributes.verb.as_str()) {
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
             ("", "get") => self.related(node, "pods", attributes),
@@ -303,29 +309,31 @@ impl NodeGraph {
                 let is_own = selects(&attributes.field_selector, "spec.nodeName", node);
                 require(is_own, "can only list/watch pods with spec.nodeName field selector")
             }
-            _ => Err(String::new()),
+            _ => Err(Refusal::default()),
         }
     }
 }
 
-fn own_node(node: &str, attributes: &Attributes) -> Result<(), String> {
+fn own_node(node: &str, attributes: &Attributes) -> Result<(), Refusal> {
     match (attributes.subresource.as_str(), attributes.verb.as_str()) {
         ("", "create") | ("" | "status", "update" | "patch") => Ok(()),
         ("", "get") if attributes.name == node => Ok(()),
         ("", "get") => {
-            Err(format!("node {node:?} cannot read {:?}, only its own Node object", attributes.name))
+            refuse(format!("node {node:?} cannot read {:?}, only its own Node object", attributes.name))
         }
         ("", "list" | "watch") => {
             let is_own =
                 attributes.name == node || selects(&attributes.field_selector, "metadata.name", node);
-            let reason = format!("node {node:?} cannot read all nodes, only its own Node object");
-            require(is_own, &reason)
+            match is_own {
+                true => Ok(()),
+                false => refuse(format!("node {node:?} cannot read all nodes, only its own Node object")),
+            }
         }
-        _ => Err(String::new()),
+        _ => Err(Refusal::default()),
     }
 }
 
-fn lease(node: &str, attributes: &Attributes) -> Result<(), String> {
+fn lease(node: &str, attributes: &Attributes) -> Result<(), Refusal> {
     require(is_own_write(attributes), "can only get, create, update, patch, or delete a node lease")?;
     let is_there = attributes.namespace == "kube-node-lease";
     require(is_there, "can only access leases in the \"kube-node-lease\" system namespace")?;
@@ -333,15 +341,11 @@ fn lease(node: &str, attributes: &Attributes) -> Result<(), String> {
     require(is_own, "can only access node lease with the same name as the requesting node")
 }
 
-fn csi_node(node: &str, attributes: &Attributes) -> Result<(), String> {
+fn csi_node(node: &str, attributes: &Attributes) -> Result<(), Refusal> {
     require(is_own_write(attributes), "can only get, create, update, patch, or delete a CSINode")?;
     require(attributes.subresource.is_empty(), "cannot authorize CSINode subresources")?;
     let is_own = attributes.verb == "create" || attributes.name == node;
     require(is_own, "can only access CSINode with the same name as the requesting node")
-}
-
-fn require(holds: bool, reason: &str) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(reason.to_owned()) }
 }
 
 fn is_read(attributes: &Attributes) -> bool {

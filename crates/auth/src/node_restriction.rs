@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::refusal::{Refusal, refuse, require};
 use crate::signing::Asked;
 use crate::{Attributes, UserInfo};
 
@@ -52,10 +53,10 @@ pub struct Objects<'a> {
 ///
 /// # Errors
 /// The reason, as upstream words it, for `<resource> "<name>" is forbidden: <reason>`.
-pub fn check(user: &UserInfo, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
+pub fn check(user: &UserInfo, attributes: &Attributes, objects: Objects<'_>) -> Result<(), Refusal> {
     let Some(node) = user.node() else {
         if user.is_in(crate::NODES) {
-            return Err(format!("could not determine node from user {:?}", user.name));
+            return refuse(format!("could not determine node from user {:?}", user.name));
         }
         return Ok(());
     };
@@ -66,23 +67,23 @@ pub fn check(user: &UserInfo, attributes: &Attributes, objects: Objects<'_>) -> 
             Some(pod) => own_pod(node, pod, "can only delete pods with spec.nodeName set to itself"),
             None => Ok(()),
         },
-        ("", "pods", "") => Err(format!(
+        ("", "pods", "") => refuse(format!(
             "unexpected operation {:?}, node {node:?} can only create and delete mirror pods",
             attributes.verb.to_uppercase()
         )),
         ("", "pods", "status") => pod_status(node, objects),
         ("", "pods", "eviction") => match objects.pod {
             Some(pod) if text(pod, "/spec/nodeName") != node => {
-                Err(format!("node {node} can only evict pods with spec.nodeName set to itself"))
+                refuse(format!("node {node} can only evict pods with spec.nodeName set to itself"))
             }
             _ => Ok(()),
         },
         ("", "pods", other) => {
-            Err(format!("unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed"))
+            refuse(format!("unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed"))
         }
         ("", "nodes", _) => write_node(node, attributes, objects),
         ("", "persistentvolumeclaims", "status") => claim_status(node, objects),
-        ("", "persistentvolumeclaims", _) => Err("may only update PVC status".to_owned()),
+        ("", "persistentvolumeclaims", _) => refuse("may only update PVC status"),
         ("", "serviceaccounts", "token") if is_create => token(node, objects),
         ("coordination.k8s.io", "leases", _) => lease(node, attributes, objects),
         ("storage.k8s.io", "csinodes", _) => csi_node(node, attributes, objects),
@@ -90,9 +91,9 @@ pub fn check(user: &UserInfo, attributes: &Attributes, objects: Objects<'_>) -> 
         ("certificates.k8s.io", "podcertificaterequests", "") if is_create => {
             pod_certificate(node, &attributes.namespace, objects)
         }
-        ("certificates.k8s.io", "podcertificaterequests", "") => Err("unexpected operation".to_owned()),
+        ("certificates.k8s.io", "podcertificaterequests", "") => refuse("unexpected operation"),
         ("certificates.k8s.io", "podcertificaterequests", other) => {
-            Err(format!("unexpected subresource {other}"))
+            refuse(format!("unexpected subresource {other}"))
         }
         ("certificates.k8s.io", "certificatesigningrequests", "") if is_create => {
             certificate_request(node, objects.new.unwrap_or(&Value::Null))
@@ -105,17 +106,17 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn own_pod(node: &str, pod: &Value, rule: &str) -> Result<(), String> {
+fn own_pod(node: &str, pod: &Value, rule: &str) -> Result<(), Refusal> {
     match text(pod, "/spec/nodeName") == node {
         true => Ok(()),
-        false => Err(format!("node {node:?} {rule}")),
+        false => refuse(format!("node {node:?} {rule}")),
     }
 }
 
-fn create_pod(node: &str, objects: Objects<'_>) -> Result<(), String> {
+fn create_pod(node: &str, objects: Objects<'_>) -> Result<(), Refusal> {
     let pod = objects.new.unwrap_or(&Value::Null);
     if pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_none() {
-        return Err(format!(
+        return refuse(format!(
             "pod does not have \"kubernetes.io/config.mirror\" annotation, node {node:?} can only create mirror pods"
         ));
     }
@@ -124,42 +125,44 @@ fn create_pod(node: &str, objects: Objects<'_>) -> Result<(), String> {
     match owners.map(Vec::as_slice).unwrap_or_default() {
         [owner] => mirror_owner(node, owner, objects.node)?,
         [] => {
-            return Err(format!("node {node:?} can only create pods with an owner reference set to itself"));
+            return refuse(format!(
+                "node {node:?} can only create pods with an owner reference set to itself"
+            ));
         }
         _ => {
-            return Err(format!(
+            return refuse(format!(
                 "node {node:?} can only create pods with a single owner reference set to itself"
             ));
         }
     }
     if !text(pod, "/spec/serviceAccountName").is_empty() {
-        return Err(format!("node {node:?} can not create pods that reference a service account"));
+        return refuse(format!("node {node:?} can not create pods that reference a service account"));
     }
     match references(pod) {
-        Some(plural) => Err(format!("node {node:?} can not create pods that reference {plural}")),
+        Some(plural) => refuse(format!("node {node:?} can not create pods that reference {plural}")),
         None => Ok(()),
     }
 }
 
-fn mirror_owner(node: &str, owner: &Value, stored: Option<&Value>) -> Result<(), String> {
+fn mirror_owner(node: &str, owner: &Value, stored: Option<&Value>) -> Result<(), Refusal> {
     let is_node =
         text(owner, "/apiVersion") == "v1" && text(owner, "/kind") == "Node" && text(owner, "/name") == node;
     if !is_node {
-        return Err(format!("node {node:?} can only create pods with an owner reference set to itself"));
+        return refuse(format!("node {node:?} can only create pods with an owner reference set to itself"));
     }
     if owner.get("controller") != Some(&Value::Bool(true)) {
-        return Err(format!(
+        return refuse(format!(
             "node {node:?} can only create pods with a controller owner reference set to itself"
         ));
     }
     if owner.get("blockOwnerDeletion") == Some(&Value::Bool(true)) {
-        return Err(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
+        return refuse(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
     }
-    let Some(stored) = stored else { return Err(format!("node {node:?} not found")) };
+    let Some(stored) = stored else { return refuse(format!("node {node:?} not found")) };
     let (asked, known) = (text(owner, "/uid"), text(stored, "/metadata/uid"));
     match asked == known {
         true => Ok(()),
-        false => Err(format!("node {node} UID mismatch: expected {asked} got {known}")),
+        false => refuse(format!("node {node} UID mismatch: expected {asked} got {known}")),
     }
 }
 
@@ -204,21 +207,21 @@ fn collect(value: &Value, found: &mut BTreeMap<&'static str, ()>) {
     }
 }
 
-fn pod_status(node: &str, objects: Objects<'_>) -> Result<(), String> {
+fn pod_status(node: &str, objects: Objects<'_>) -> Result<(), Refusal> {
     let (Some(old), Some(new)) = (objects.old, objects.new) else { return Ok(()) };
     own_pod(node, old, "can only update pod status for pods with spec.nodeName set to itself")?;
     if labels(old) != labels(new) {
-        return Err(format!("node {node:?} cannot update labels through pod status"));
+        return refuse(format!("node {node:?} cannot update labels through pod status"));
     }
     let claims = |pod: &Value| pod.pointer("/status/resourceClaimStatuses").cloned();
     if claims(old) != claims(new) {
-        return Err(format!("node {node:?} cannot update resource claim statues"));
+        return refuse(format!("node {node:?} cannot update resource claim statues"));
     }
     Ok(())
 }
 
 /// Of a claim's status a kubelet says how large the volume has become.
-fn claim_status(node: &str, objects: Objects<'_>) -> Result<(), String> {
+fn claim_status(node: &str, objects: Objects<'_>) -> Result<(), Refusal> {
     const METADATA: [&str; 2] = ["resourceVersion", "managedFields"];
     const STATUS: [&str; 4] = ["capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"];
     let fixed = |object: Option<&Value>| {
@@ -231,38 +234,40 @@ fn claim_status(node: &str, objects: Objects<'_>) -> Result<(), String> {
     };
     match fixed(objects.new) == fixed(objects.old) {
         true => Ok(()),
-        false => Err(format!(
+        false => refuse(format!(
             "node {node:?} is not allowed to update fields other than status.capacity and status.conditions"
         )),
     }
 }
 
-fn write_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
+fn write_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), Refusal> {
     let name = match (attributes.name.as_str(), objects.new) {
         ("", Some(object)) => text(object, "/metadata/name"),
         (name, _) => name,
     };
     if name != node {
-        return Err(format!("node {node:?} is not allowed to modify node {name:?}"));
+        return refuse(format!("node {node:?} is not allowed to modify node {name:?}"));
     }
     let Some(new) = objects.new else { return Ok(()) };
     let Some(old) = objects.old else {
         if new.pointer("/spec/configSource").is_some_and(|source| !source.is_null()) {
-            return Err(format!("node {node:?} is not allowed to create pods with a non-nil configSource"));
+            return refuse(format!(
+                "node {node:?} is not allowed to create pods with a non-nil configSource"
+            ));
         }
         let set: Vec<&String> = labels(new).into_keys().filter(|label| is_forbidden(label)).collect();
         return refuse_labels(&format!("node {node:?} is not allowed to set the following labels:"), &set);
     };
     if is_changed(old, new, "/spec/configSource") && new.pointer("/spec/configSource").is_some() {
-        return Err(format!(
+        return refuse(format!(
             "node {node:?} is not allowed to update configSource to a new non-nil configSource"
         ));
     }
     if is_changed(old, new, "/spec/taints") {
-        return Err(format!("node {node:?} is not allowed to modify taints"));
+        return refuse(format!("node {node:?} is not allowed to modify taints"));
     }
     if is_changed(old, new, "/metadata/ownerReferences") {
-        return Err(format!("node {node:?} is not allowed to modify ownerReferences"));
+        return refuse(format!("node {node:?} is not allowed to modify ownerReferences"));
     }
     let (before, after) = (labels(old), labels(new));
     let mut changed: Vec<&String> = before.keys().chain(after.keys()).copied().collect();
@@ -273,12 +278,12 @@ fn write_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Resu
     refuse_labels("is not allowed to modify labels:", &changed)
 }
 
-fn refuse_labels(what: &str, labels: &[&String]) -> Result<(), String> {
+fn refuse_labels(what: &str, labels: &[&String]) -> Result<(), Refusal> {
     if labels.is_empty() {
         return Ok(());
     }
     let labels: Vec<&str> = labels.iter().map(|label| label.as_str()).collect();
-    Err(format!("{what} {}", labels.join(", ")))
+    refuse(format!("{what} {}", labels.join(", ")))
 }
 
 fn is_changed(old: &Value, new: &Value, pointer: &str) -> bool {
@@ -305,21 +310,21 @@ fn is_forbidden(label: &str) -> bool {
         && !OWN_LABEL_NAMESPACES.iter().any(|own| within(own))
 }
 
-fn token(node: &str, objects: Objects<'_>) -> Result<(), String> {
+fn token(node: &str, objects: Objects<'_>) -> Result<(), Refusal> {
     let request = objects.new.unwrap_or(&Value::Null);
     let bound = |field: &str| text(request, &format!("/spec/boundObjectRef/{field}"));
     if bound("apiVersion") != "v1" || bound("kind") != "Pod" || bound("name").is_empty() {
-        return Err("node requested token not bound to a pod".to_owned());
+        return refuse("node requested token not bound to a pod");
     }
     if bound("uid").is_empty() {
-        return Err("node requested token with a pod binding without a uid".to_owned());
+        return refuse("node requested token with a pod binding without a uid");
     }
     let Some(pod) = objects.pod else {
-        return Err(format!("pod {:?} not found", bound("name")));
+        return refuse(format!("pod {:?} not found", bound("name")));
     };
     let uid = text(pod, "/metadata/uid");
     if uid != bound("uid") {
-        return Err(format!(
+        return refuse(format!(
             "the UID in the bound object reference ({}) does not match the UID in record. The object might have \
              been deleted and then recreated",
             bound("uid")
@@ -327,13 +332,13 @@ fn token(node: &str, objects: Objects<'_>) -> Result<(), String> {
     }
     match text(pod, "/spec/nodeName") == node {
         true => Ok(()),
-        false => Err("node requested token bound to a pod scheduled on a different node".to_owned()),
+        false => refuse("node requested token bound to a pod scheduled on a different node"),
     }
 }
 
-fn lease(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
+fn lease(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), Refusal> {
     if attributes.namespace != "kube-node-lease" {
-        return Err("can only access leases in the \"kube-node-lease\" system namespace".to_owned());
+        return refuse("can only access leases in the \"kube-node-lease\" system namespace");
     }
     own_name(
         attributes,
@@ -343,12 +348,12 @@ fn lease(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<()
     )
 }
 
-fn csi_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
+fn csi_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), Refusal> {
     own_name(attributes, objects, node, "can only access CSINode with the same name as the requesting node")
 }
 
 /// Updates are the Node authorizer's, which knows whose slice is named.
-fn resource_slice(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), String> {
+fn resource_slice(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Result<(), Refusal> {
     let (verb, slice) = match attributes.verb.as_str() {
         "create" => ("create", objects.new),
         "delete" | "deletecollection" => ("delete", objects.old),
@@ -356,7 +361,9 @@ fn resource_slice(node: &str, attributes: &Attributes, objects: Objects<'_>) -> 
     };
     match slice.is_some_and(|slice| text(slice, "/spec/nodeName") == node) {
         true => Ok(()),
-        false => Err(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node")),
+        false => {
+            refuse(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node"))
+        }
     }
 }
 
@@ -364,55 +371,57 @@ fn resource_slice(node: &str, attributes: &Attributes, objects: Objects<'_>) -> 
 ///
 /// Where a cache that lags can be the reason, upstream says 500 instead of 403; a kubelet tries again either way.
 /// Source: `admitPodCertificateRequest`, KEP-4317.
-fn pod_certificate(node: &str, namespace: &str, objects: Objects<'_>) -> Result<(), String> {
+fn pod_certificate(node: &str, namespace: &str, objects: Objects<'_>) -> Result<(), Refusal> {
     const NAMED: &str = "named in the PodCertificateRequest";
     let request = objects.new.unwrap_or(&Value::Null);
     let asked = |field: &str| text(request, &format!("/spec/{field}"));
     let key = format!("{namespace}/{}", asked("podName"));
     let of_pod = format!("PodCertificateRequest for pod {key:?}");
     if asked("nodeName") != node {
-        return Err(format!(
+        return refuse(format!(
             "PodCertificateRequest.Spec.NodeName={:?}, which is not the requesting node {node:?}",
             asked("nodeName")
         ));
     }
     let Some(stored) = objects.node else {
-        return Err(format!("while retrieving node {node:?} {NAMED}: node {node:?} not found"));
+        return refuse(format!("while retrieving node {node:?} {NAMED}: node {node:?} not found"));
     };
     let (uid, known) = (asked("nodeUID"), text(stored, "/metadata/uid"));
     if uid != known {
-        return Err(format!(
+        return refuse(format!(
             "{of_pod} names node UID {uid:?}, inconsistent with the running node ({known:?})"
         ));
     }
     let Some(pod) = objects.pod else {
-        return Err(format!("while retrieving pod {key:?} {NAMED}: pod {:?} not found", asked("podName")));
+        return refuse(format!("while retrieving pod {key:?} {NAMED}: pod {:?} not found", asked("podName")));
     };
     let (uid, known) = (asked("podUID"), text(pod, "/metadata/uid"));
     if uid != known {
-        return Err(format!("{of_pod} contains pod UID ({uid:?}) which differs from running pod {known:?}"));
+        return refuse(format!(
+            "{of_pod} contains pod UID ({uid:?}) which differs from running pod {known:?}"
+        ));
     }
     if text(pod, "/spec/nodeName") != node {
-        return Err(format!("pod {key:?} is not running on node {node:?} {NAMED}"));
+        return refuse(format!("pod {key:?} is not running on node {node:?} {NAMED}"));
     }
     if pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some() {
-        return Err(format!("pod {key:?} is a mirror pod"));
+        return refuse(format!("pod {key:?} is a mirror pod"));
     }
     let (name, known) = (asked("serviceAccountName"), text(pod, "/spec/serviceAccountName"));
     if name != known {
-        return Err(format!(
+        return refuse(format!(
             "{of_pod} contains serviceAccountName ({name:?}) that differs from running pod ({known:?})"
         ));
     }
     let Some(account) = objects.account else {
         let key = format!("{namespace}/{name}");
-        return Err(format!(
+        return refuse(format!(
             "while retrieving service account {key:?} {NAMED}: serviceaccount {name:?} not found"
         ));
     };
     let (uid, known) = (asked("serviceAccountUID"), text(account, "/metadata/uid"));
     if uid != known {
-        return Err(format!(
+        return refuse(format!(
             "{of_pod} names service account UID {uid:?}, which differs from the running service account ({known:?})"
         ));
     }
@@ -420,16 +429,18 @@ fn pod_certificate(node: &str, namespace: &str, objects: Objects<'_>) -> Result<
 }
 
 /// A kubelet asks for certificates of its own name only.
-fn certificate_request(node: &str, request: &Value) -> Result<(), String> {
+fn certificate_request(node: &str, request: &Value) -> Result<(), Refusal> {
     if !KUBELET_SIGNERS.contains(&text(request, "/spec/signerName")) {
         return Ok(());
     }
-    let asked = Asked::parse(text(request, "/spec/request"))
-        .map_err(|error| format!("unable to parse csr: {error}"))?;
+    let asked = match Asked::parse(text(request, "/spec/request")) {
+        Ok(asked) => asked,
+        Err(error) => return refuse(format!("unable to parse csr: {error}")),
+    };
     let name = format!("{}{node}", crate::NODE_USER_PREFIX);
     match asked.common_name == name {
         true => Ok(()),
-        false => Err(format!("can only create a node CSR with CN={name}")),
+        false => refuse(format!("can only create a node CSR with CN={name}")),
     }
 }
 
@@ -437,12 +448,12 @@ fn certificate_request(node: &str, request: &Value) -> Result<(), String> {
 ///
 /// # Errors
 /// A kubelet asks for one at a time.
-pub fn audience(request: &Value) -> Result<&str, String> {
+pub fn audience(request: &Value) -> Result<&str, Refusal> {
     let audiences = request.pointer("/spec/audiences").and_then(Value::as_array).map(Vec::as_slice);
     match audiences.unwrap_or_default() {
         [] => Ok(""),
         [one] => Ok(one.as_str().unwrap_or_default()),
-        _ => Err("node may only request 0 or 1 audiences".to_owned()),
+        _ => refuse("node may only request 0 or 1 audiences"),
     }
 }
 
@@ -458,13 +469,18 @@ pub fn projects_audience(pod: &Value, audience: &str) -> bool {
         .any(|token| text(&token, "/audience") == audience)
 }
 
-fn own_name(attributes: &Attributes, objects: Objects<'_>, node: &str, rule: &str) -> Result<(), String> {
+fn own_name(
+    attributes: &Attributes,
+    objects: Objects<'_>,
+    node: &str,
+    rule: &'static str,
+) -> Result<(), Refusal> {
     let is_create = attributes.verb == "create";
     let name = match objects.new.filter(|_| is_create) {
         Some(object) => text(object, "/metadata/name"),
         None => &attributes.name,
     };
-    if name == node { Ok(()) } else { Err(rule.to_owned()) }
+    require(name == node, rule)
 }
 
 #[cfg(test)]

@@ -16,6 +16,17 @@ use crate::{Attributes, Decision, SERVICE_ACCOUNT_PREFIX, UserInfo};
 /// The API group of the RBAC kinds.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 
+/// The reason why nobody knows the rules of a role that a binding names. The words are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RoleError {
+    /// It is of no kind that has rules.
+    #[error("unsupported role reference kind: {0:?}")]
+    Kind(String),
+    /// It is not there; of this resource.
+    #[error("{0}.{GROUP} {1:?} not found")]
+    NotFound(&'static str, String),
+}
+
 /// A user or group as bindings are found by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Who {
@@ -160,7 +171,7 @@ impl Rbac {
                     reason = Some(format!("RBAC: allowed by {by}"));
                 }
                 Ok(_) => {}
-                Err(error) => errors.push(error),
+                Err(error) => errors.push(error.to_string()),
             }
             reason.is_some()
         });
@@ -176,7 +187,7 @@ impl Rbac {
         self.visit(user, namespace, &mut |_, rules| {
             match rules {
                 Ok(rules) => found.rules.extend(rules.iter().cloned()),
-                Err(error) => found.errors.push(error),
+                Err(error) => found.errors.push(error.to_string()),
             }
             false
         });
@@ -187,13 +198,13 @@ impl Rbac {
     ///
     /// # Errors
     /// If there is no such role.
-    pub fn rules_of(&self, role: &RoleRef, namespace: &str) -> Result<Arc<[PolicyRule]>, String> {
+    pub fn rules_of(&self, role: &RoleRef, namespace: &str) -> Result<Arc<[PolicyRule]>, RoleError> {
         let (found, plural) = match role.kind.as_str() {
             "ClusterRole" => (self.cluster_roles.get(&role.name), "clusterroles"),
             "Role" => (self.roles.get(&(namespace.to_owned(), role.name.clone())), "roles"),
-            kind => return Err(format!("unsupported role reference kind: {kind:?}")),
+            kind => return Err(RoleError::Kind(kind.to_owned())),
         };
-        found.cloned().ok_or_else(|| format!("{plural}.{GROUP} {:?} not found", role.name))
+        found.cloned().ok_or_else(|| RoleError::NotFound(plural, role.name.clone()))
     }
 
     /// Calls `take` for each binding of `user` until it returns true.
@@ -201,7 +212,7 @@ impl Rbac {
         &self,
         user: &UserInfo,
         namespace: &str,
-        take: &mut dyn FnMut(String, Result<Arc<[PolicyRule]>, String>) -> bool,
+        take: &mut dyn FnMut(String, Result<Arc<[PolicyRule]>, RoleError>) -> bool,
     ) {
         for (name, (binding, subject)) in self.cluster_bindings.of(user) {
             let RoleRef { kind, name: role, .. } = &binding.role;

@@ -87,9 +87,10 @@ impl Flag {
         let between = |low: &dyn std::fmt::Display, high: &dyn std::fmt::Display| {
             Err(format!("{text:?} must be a number between {low} and {high}"))
         };
+        let duration = || text.parse::<GoDuration>().map_err(|error| error.to_string());
         let value = match self.form {
-            Form::Duration => text.parse::<GoDuration>()?.to_string().into(),
-            Form::Period => match text.parse::<GoDuration>()? {
+            Form::Duration => duration()?.to_string().into(),
+            Form::Period => match duration()? {
                 GoDuration(period) if period.as_secs() == 0 => {
                     return Err(format!("{text:?} must be 1s or longer"));
                 }

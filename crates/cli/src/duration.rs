@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-pub use machinery::duration::GoDuration;
+pub use machinery::duration::{GoDuration, GoDurationError};
 
 /// For flags whose value nobody writes again.
 ///
 /// # Errors
 /// Why it is none.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, GoDurationError> {
     text.parse().map(|GoDuration(duration)| duration)
 }

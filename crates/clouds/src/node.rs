@@ -108,13 +108,13 @@ fn describe(node: &Arc<Node>, then: fn(&Node, Result<Metadata, Refusal>) -> Outc
     ask(what, call, move |informers, answer| {
         let asked = (name(&about.metadata).to_owned(), informers.clock().now());
         Asked::of(informers).0.lock().insert(asked.0, asked.1);
-        then(&about, answer.and_then(|answer| Metadata::read(answer).map_err(Refusal::nonsense)))
+        then(&about, answer.and_then(Metadata::read))
     })
 }
 
 /// What becomes of a Node that its cloud has described.
 fn initialized(node: &Node, answer: Result<Metadata, Refusal>) -> Outcome {
-    let read = answer.and_then(|metadata| introduce(node, &metadata).map_err(Refusal::nonsense));
+    let read = answer.and_then(|metadata| introduce(node, &metadata));
     match read {
         Ok(plan) => Outcome::done(plan),
         Err(why) => {
@@ -126,11 +126,12 @@ fn initialized(node: &Node, answer: Result<Metadata, Refusal>) -> Outcome {
     }
 }
 
-fn introduce(node: &Node, metadata: &Metadata) -> Result<Plan, String> {
+fn introduce(node: &Node, metadata: &Metadata) -> Result<Plan, Refusal> {
     let meta = &node.metadata;
     let id = match (provider_id(node), metadata.provider_id.as_str()) {
         ("", "") => {
-            return Err(format!("cloud provider does not set node provider ID for node {}", name(meta)));
+            let why = format!("cloud provider does not set node provider ID for node {}", name(meta));
+            return Err(Refusal::nonsense(why));
         }
         ("", id) => Some(id),
         // It never changes.
@@ -152,14 +153,12 @@ fn introduce(node: &Node, metadata: &Metadata) -> Result<Plan, String> {
 /// it was right once.
 fn moved(node: &Node, answer: Result<Metadata, Refusal>) -> Outcome {
     let node_name = name(&node.metadata);
-    let patch = match answer {
-        Ok(metadata) => address::patch(node, &metadata.addresses),
-        Err(refusal) => Err(refusal.message),
-    };
     let mut plan = Plan::nothing();
-    match patch {
+    match answer.and_then(|metadata| address::patch(node, &metadata.addresses)) {
         Ok(patch) => plan.push_step(patch.into_iter().collect()),
-        Err(why) => tracing::warn!(node = node_name, why, "a node's addresses stay as they are"),
+        Err(refusal) => {
+            tracing::warn!(node = node_name, why = refusal.message, "a node's addresses stay as they are");
+        }
     }
     Outcome::done(plan)
 }

@@ -47,6 +47,11 @@ impl Refusal {
     }
 }
 
+/// The end of an answer that cannot be.
+pub(crate) fn nonsense<T>(message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::nonsense(message))
+}
+
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
         let kind = match status.code() {

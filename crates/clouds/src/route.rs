@@ -59,7 +59,7 @@ fn plan(options: &Options) -> Plan {
     let mut plan = Plan::nothing();
     plan.push(ask("ListRoutes".to_owned(), call, move |informers, answer| {
         let nodes = informers.informer::<Node>().list();
-        let read = answer.and_then(|answer| Listed::read(answer.routes).map_err(Refusal::nonsense));
+        let read = answer.and_then(|answer| Listed::read(answer.routes));
         match read {
             Ok(routes) => Outcome::done(compare(&nodes, &routes, &of, informers.clock().now())),
             Err(refusal) => Outcome::failed(Plan::nothing(), (&refusal).into()),

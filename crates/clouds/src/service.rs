@@ -203,7 +203,7 @@ fn ensure(snapshot: &Snapshot, wanted: Made, nodes: Vec<v1::Node>) -> Plan {
     };
     let about = service.clone();
     plan.push(ask(what, call, move |informers, answer| {
-        let read = answer.and_then(|answer| status::read(answer.status).map_err(Refusal::nonsense));
+        let read = answer.and_then(|answer| status::read(answer.status));
         let (ingress, outcome) = ensured(&about, read);
         match ingress {
             Some(ingress) => Known::put(informers, &about, Made { ingress, ..wanted.clone() }),

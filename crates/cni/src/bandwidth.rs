@@ -11,24 +11,38 @@ const EGRESS: &str = "kubernetes.io/egress-bandwidth";
 const MIN: f64 = 1e3;
 const MAX: f64 = 1e15;
 
+/// The reason why an annotation is no bandwidth. The words are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BandwidthError {
+    /// It is no quantity.
+    #[error(
+        "{0}: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )]
+    NoQuantity(&'static str),
+    /// Nothing would come through.
+    #[error("resource is unreasonably small (< 1kbit)")]
+    Small,
+    /// There is none so large.
+    #[error("resource is unreasonably large (> 1Pbit)")]
+    Large,
+}
+
 /// The argument of the capability `bandwidth`; `None` without an annotation.
 ///
 /// # Errors
-/// An annotation is no quantity, or not a reasonable one; the words are upstream's.
-pub fn bandwidth(annotations: &HashMap<String, String>) -> Result<Option<Value>, String> {
+/// An annotation is no quantity, or not a reasonable one.
+pub fn bandwidth(annotations: &HashMap<String, String>) -> Result<Option<Value>, BandwidthError> {
     let mut told = Map::new();
     for (annotation, rate, burst) in
         [(INGRESS, "ingressRate", "ingressBurst"), (EGRESS, "egressRate", "egressBurst")]
     {
         let Some(text) = annotations.get(annotation) else { continue };
-        let bits = quantity(text).ok_or_else(|| {
-            format!("{annotation}: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
-        })?;
+        let bits = quantity(text).ok_or(BandwidthError::NoQuantity(annotation))?;
         if bits < MIN {
-            return Err("resource is unreasonably small (< 1kbit)".to_owned());
+            return Err(BandwidthError::Small);
         }
         if bits > MAX {
-            return Err("resource is unreasonably large (> 1Pbit)".to_owned());
+            return Err(BandwidthError::Large);
         }
         #[expect(
             clippy::cast_possible_truncation,
@@ -75,6 +89,7 @@ mod tests {
         let check = |ingress: &str, expect: Result<u64, &str>| {
             let annotations = HashMap::from([(INGRESS.to_owned(), ingress.to_owned())]);
             let rate = bandwidth(&annotations).map(|told| told.unwrap()["ingressRate"].as_u64().unwrap());
+            let rate = rate.map_err(|error| error.to_string());
             match (&rate, &expect) {
                 (Err(error), Err(expect)) => assert!(error.contains(expect), "{ingress}: {error}"),
                 _ => assert_eq!(rate, expect.map_err(str::to_owned), "{ingress}"),

@@ -99,7 +99,9 @@ impl ExecPlugin {
             ..Attachment::default()
         };
         match self.run("VERSION", &nothing, json!({ "cniVersion": VERSION })) {
-            Ok(output) => version_info::read(&output).map_err(|reason| self.failed("VERSION", reason)),
+            Ok(output) => {
+                version_info::read(&output).map_err(|error| self.failed("VERSION", error.to_string()))
+            }
             Err(CniError::Plugin { body, .. }) if body.msg == "unknown CNI_COMMAND: VERSION" => {
                 Ok(vec!["0.1.0".into()])
             }

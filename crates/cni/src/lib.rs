@@ -22,7 +22,7 @@ mod cleanup;
 mod network;
 
 pub use attachment::{Attachment, BuiltinConfig};
-pub use bandwidth::bandwidth;
+pub use bandwidth::{BandwidthError, bandwidth};
 pub use cleanup::{cleanup, leftovers};
 pub use network::{Network, detach_foreign};
 pub use types::{CniError, CniResult, PortMapping};

@@ -95,7 +95,7 @@ pub struct Network {
 #[derive(Debug)]
 struct Loaded {
     seen: Vec<Seen>,
-    chain: Result<Arc<Chain>, String>,
+    chain: Result<Arc<Chain>, Arc<CniError>>,
 }
 
 /// A file of the configuration's folder.
@@ -111,7 +111,8 @@ impl Network {
     /// The folder of results cannot be used.
     pub fn load(conf_dir: &Path, builtin: BuiltinConfig) -> Result<Self, CniError> {
         let results = ResultCache::open(builtin.state_dir.join("results"))?;
-        let loaded = Mutex::new(Loaded { seen: Vec::new(), chain: Err(String::new()) });
+        let loaded =
+            Mutex::new(Loaded { seen: Vec::new(), chain: Err(Arc::new(CniError::NotReady(String::new()))) });
         let (conf_dir, readiness) = (conf_dir.to_owned(), watch::Sender::new(None));
         let (answers, doubt) = (Answers::default(), Notify::new());
         let network = Self { conf_dir, builtin, results, loaded, answers, readiness, doubt };
@@ -150,9 +151,9 @@ impl Network {
             if let Ok(chain) = &found {
                 tracing::info!(network = chain.name(), "the pod network is loaded");
             }
-            *loaded = Loaded { seen, chain: found.map(Arc::new).map_err(|error| base::error_chain(&error)) };
+            *loaded = Loaded { seen, chain: found.map(Arc::new).map_err(Arc::new) };
         }
-        loaded.chain.clone().map_err(CniError::NotReady)
+        loaded.chain.clone().map_err(CniError::Before)
     }
 
     fn find_chain(&self) -> Result<Chain, CniError> {

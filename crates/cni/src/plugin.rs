@@ -119,7 +119,7 @@ fn describe(error: &CniError) -> ErrorBody {
         CniError::Unsupported { .. } => code::UNSUPPORTED_FIELD,
         CniError::Config { .. } | CniError::Wish { .. } => code::INVALID_CONFIG,
         CniError::State { .. } => code::IO,
-        CniError::NotReady(_) => code::NOT_AVAILABLE,
+        CniError::NotReady(_) | CniError::Before(_) => code::NOT_AVAILABLE,
         CniError::Version { .. } => code::INCOMPATIBLE_VERSION,
         CniError::NoAddress(_)
         | CniError::Bandwidth(_)

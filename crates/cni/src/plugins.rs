@@ -229,10 +229,13 @@ pub(crate) fn mac_text(mac: &[u8]) -> String {
 }
 
 /// Rules are always made by nftables.
-fn check_backend(conf: &Value, field: &str) -> Result<(), String> {
+fn check_backend(conf: &Value, network: &str, field: &str) -> Result<(), CniError> {
     match conf.get(field).and_then(Value::as_str) {
         None | Some("" | "nftables") => Ok(()),
-        Some(other) => Err(format!("{field} must be nftables, not {other}")),
+        Some(other) => {
+            let reason = format!("{field} must be nftables, not {other}");
+            Err(CniError::Config { path: network.into(), reason })
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -299,6 +300,9 @@ pub enum CniError {
     /// There is no usable configuration, or a plugin says that it cannot attach Pods now.
     #[error("{0}")]
     NotReady(String),
+    /// What has failed before, and is not tried again yet.
+    #[error("{}", base::error_chain(.0))]
+    Before(Arc<CniError>),
     /// CHECK found something missing or changed.
     #[error("{0}")]
     Check(String),

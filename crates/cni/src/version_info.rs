@@ -15,18 +15,26 @@ struct Info {
     supported_versions: Vec<String>,
 }
 
+/// Why an answer is none.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VersionError {
+    #[error("decoding version info: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("decoding version info: missing field {0}")]
+    Missing(&'static str),
+}
+
 /// Reads an answer. Plugins of 0.2.0 need not list what they speak.
 ///
 /// # Errors
-/// It is none: in words.
-pub(crate) fn read(output: &[u8]) -> Result<Vec<String>, String> {
-    let info: Info =
-        serde_json::from_slice(output).map_err(|error| format!("decoding version info: {error}"))?;
+/// It is none.
+pub(crate) fn read(output: &[u8]) -> Result<Vec<String>, VersionError> {
+    let info: Info = serde_json::from_slice(output)?;
     match (info.cni_version.as_str(), info.supported_versions.is_empty()) {
-        ("", _) => Err("decoding version info: missing field cniVersion".into()),
+        ("", _) => Err(VersionError::Missing("cniVersion")),
         (_, false) => Ok(info.supported_versions),
         ("0.2.0", true) => Ok(vec![UNNAMED.into(), "0.2.0".into()]),
-        (_, true) => Err("decoding version info: missing field supportedVersions".into()),
+        (_, true) => Err(VersionError::Missing("supportedVersions")),
     }
 }
 
@@ -36,7 +44,10 @@ mod tests {
 
     #[test]
     fn an_answer_lists_versions_unless_it_is_an_old_ones() {
-        let check = |answer: &str, expect: Result<&[&str], &str>| match (read(answer.as_bytes()), expect) {
+        let check = |answer: &str, expect: Result<&[&str], &str>| match (
+            read(answer.as_bytes()).map_err(|error| error.to_string()),
+            expect,
+        ) {
             (Ok(found), Ok(expect)) => assert_eq!(found, expect),
             (Err(found), Err(expect)) => assert!(found.starts_with(expect), "{found}"),
             (found, _) => panic!("{answer}: {found:?}"),

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::exec::ExecPlugin;
 use crate::files::Stamp;
@@ -17,7 +17,7 @@ use crate::version_info::UNNAMED;
 #[derive(Debug, Default)]
 pub(crate) struct Answers(Mutex<BTreeMap<PathBuf, (Stamp, Answer)>>);
 
-type Answer = Result<Vec<String>, String>;
+type Answer = Result<Vec<String>, Arc<CniError>>;
 
 impl Answers {
     /// The versions that a plugin speaks.
@@ -30,13 +30,13 @@ impl Answers {
         let answer = match known.get(binary) {
             Some((then, answer)) if *then == now => answer.clone(),
             _ => {
-                let answer = plugin.versions().map_err(|error| base::error_chain(&error));
+                let answer = plugin.versions().map_err(Arc::new);
                 known.retain(|path, _| path.exists());
                 known.insert(binary.to_owned(), (now, answer.clone()));
                 answer
             }
         };
-        answer.map_err(CniError::NotReady)
+        answer.map_err(CniError::Before)
     }
 
     /// Has those asked again who failed to answer.

@@ -21,6 +21,7 @@ use base::{Backoff, Tasks};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Notify, watch};
 
+use crate::ask_error::AskError;
 use crate::informer::{Held, Informers};
 use crate::resource_ref::ResourceRef;
 use crate::sender::Sender;
@@ -82,8 +83,8 @@ impl Watcher {
     /// Asks the server now.
     ///
     /// # Errors
-    /// Why it could not say, as text for people.
-    pub async fn discover(&self) -> Result<Discovery, String> {
+    /// Why it could not say.
+    pub async fn discover(&self) -> Result<Discovery, AskError> {
         let mut fetched = self.fetched.lock().await;
         let answer = fetched.refresh(&self.sender).await;
         self.served.send_if_modified(|served| {

@@ -205,16 +205,8 @@ impl ActionExecutor {
     /// Carries out one action.
     ///
     /// # Errors
-    /// What the API server answered, as text for the log.
-    pub async fn carry_out(&self, action: Action) -> Result<(), String> {
-        self.attempt(action).await.map_err(|undone| undone.to_string())
-    }
-
-    /// Carries out one action, where it matters whether it may have been done all the same.
-    ///
-    /// # Errors
     /// What the API server answered, or that nobody knows.
-    pub async fn attempt(&self, action: Action) -> Result<(), Undone> {
+    pub async fn carry_out(&self, action: Action) -> Result<(), Undone> {
         let done = self.0.carry_out(Plan { steps: vec![vec![action]], ..Plan::default() }).await;
         let undone = |failure: execute::Failure| match failure.is_open {
             true => Undone::Open(failure.text()),

@@ -9,6 +9,7 @@
 //! `kube::Client`.
 
 pub mod access;
+mod ask_error;
 pub mod cause;
 pub mod discovery;
 pub mod dynamic_kind;
@@ -37,6 +38,7 @@ pub mod trace;
 pub mod volume;
 pub mod workqueue;
 
+pub use ask_error::AskError;
 pub use discovery::{Discovered, Discovery};
 pub use dynamic_kind::DynamicKind;
 pub use engine::{ActionExecutor, AfterBurst, Controller, Engine, Following, Retries, Source, Undone};

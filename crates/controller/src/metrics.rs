@@ -169,7 +169,9 @@ impl ClientMetrics {
     pub fn of_part(&self, part: &'static str) -> Self {
         let followers = Arc::<Followers>::default();
         let checked = followers.clone();
-        Checks::of(self.registry()).add(&format!("informer-sync/{part}"), move || checked.check());
+        Checks::of(self.registry()).add(&format!("informer-sync/{part}"), move || {
+            checked.check().map_err(|stalled| stalled.to_string())
+        });
         Self { inner: self.inner.clone(), part, followers }
     }
 

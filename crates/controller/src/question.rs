@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::ask_error::AskError;
 use crate::discovery::{Discovery, Watcher};
 use crate::informer::{Informers, PartialObject};
 use crate::resource_ref::ResourceRef;
@@ -93,7 +94,7 @@ pub struct Answers(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    answers: HashMap<Question, (Timestamp, Result<Answer, String>)>,
+    answers: HashMap<Question, (Timestamp, Result<Answer, AskError>)>,
     by_age: BTreeMap<(Timestamp, Question), ()>,
 }
 
@@ -104,14 +105,14 @@ impl Answers {
     }
 
     /// The answer, if it was asked at `not_before` or later.
-    pub fn get(&self, question: &Question, not_before: Timestamp) -> Option<Result<Answer, String>> {
+    pub fn get(&self, question: &Question, not_before: Timestamp) -> Option<Result<Answer, AskError>> {
         let known = self.0.lock();
         let (_, answer) = known.answers.get(question).filter(|(asked, _)| *asked >= not_before)?;
         Some(answer.clone())
     }
 
     /// The resources that there are, if that was asked at `not_before` or later.
-    pub fn resources(&self, not_before: Timestamp) -> Option<Result<Arc<Discovery>, String>> {
+    pub fn resources(&self, not_before: Timestamp) -> Option<Result<Arc<Discovery>, AskError>> {
         match self.get(&Question::Resources, not_before)? {
             Ok(Answer::Resources(found)) => Some(Ok(found)),
             Ok(_) => None,
@@ -128,7 +129,7 @@ impl Answers {
     }
 
     /// Keeps what was answered to a question that was asked at `asked`.
-    pub fn put(&self, question: Question, asked: Timestamp, answer: Result<Answer, String>) {
+    pub fn put(&self, question: Question, asked: Timestamp, answer: Result<Answer, AskError>) {
         let mut known = self.0.lock();
         if let Some((before, _)) = known.answers.insert(question.clone(), (asked, answer)) {
             known.by_age.remove(&(before, question.clone()));
@@ -142,7 +143,7 @@ impl Answers {
 }
 
 /// Asks the server.
-pub(crate) async fn ask(sender: &Sender, watcher: &Watcher, question: &Question) -> Result<Answer, String> {
+pub(crate) async fn ask(sender: &Sender, watcher: &Watcher, question: &Question) -> Result<Answer, AskError> {
     match question {
         Question::Resources => watcher.discover().await.map(|found| Answer::Resources(Arc::new(found))),
         Question::Content(resource, namespace) => {
@@ -155,9 +156,8 @@ pub(crate) async fn ask(sender: &Sender, watcher: &Watcher, question: &Question)
             if reply.says_there_is_no(name) {
                 return Ok(Answer::Object(None));
             }
-            let object: PartialObject =
-                serde_json::from_slice(&reply.found()?).map_err(|error| error.to_string())?;
-            let found = object.metadata.uid.as_deref().ok_or("the object has no uid")?;
+            let object: PartialObject = serde_json::from_slice(&reply.found()?)?;
+            let found = object.metadata.uid.as_deref().ok_or(AskError::NoUid("object"))?;
             Ok(Answer::Object((found == uid).then(|| Arc::new(object.clone()))))
         }
         Question::Scale(resource, namespace, name) => {
@@ -170,13 +170,12 @@ pub(crate) async fn ask(sender: &Sender, watcher: &Watcher, question: &Question)
         }
         Question::Document(path) => {
             let body = get(sender, path, "application/json").await?.found()?;
-            let document = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
-            Ok(Answer::Document(Arc::new(document)))
+            Ok(Answer::Document(Arc::new(serde_json::from_slice(&body)?)))
         }
     }
 }
 
-fn scale(body: &[u8]) -> Result<Scale, String> {
+fn scale(body: &[u8]) -> Result<Scale, AskError> {
     #[derive(Deserialize)]
     struct Body {
         kind: String,
@@ -187,11 +186,11 @@ fn scale(body: &[u8]) -> Result<Scale, String> {
         #[serde(default)]
         status: Option<k8s_openapi::api::autoscaling::v1::ScaleStatus>,
     }
-    let body: Body = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let body: Body = serde_json::from_slice(body)?;
     if body.kind != "Scale" {
-        return Err(format!("the subresource scale is a {}", body.kind));
+        return Err(AskError::NoScale(body.kind));
     }
-    let uid = body.metadata.uid.ok_or("the Scale has no uid")?;
+    let uid = body.metadata.uid.ok_or(AskError::NoUid("Scale"))?;
     let status = body.status.unwrap_or_default();
     Ok(Scale {
         uid,
@@ -202,13 +201,13 @@ fn scale(body: &[u8]) -> Result<Scale, String> {
     })
 }
 
-fn content(body: &[u8]) -> Result<Content, String> {
+fn content(body: &[u8]) -> Result<Content, AskError> {
     #[derive(Deserialize)]
     struct List {
         metadata: ListMeta,
         items: Vec<Arc<PartialObject>>,
     }
-    let list: List = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let list: List = serde_json::from_slice(body)?;
     let is_cut = list.metadata.continue_.is_some_and(|token| !token.is_empty());
     let others = list.metadata.remaining_item_count.and_then(|count| usize::try_from(count).ok());
     Ok(Content { objects: list.items, others: others.unwrap_or(usize::from(is_cut)) })
@@ -221,11 +220,11 @@ struct Reply {
 
 impl Reply {
     /// The body, if this is what was asked for.
-    fn found(self) -> Result<bytes::Bytes, String> {
+    fn found(self) -> Result<bytes::Bytes, AskError> {
         if self.status.is_success() {
             return Ok(self.body);
         }
-        Err(refusal(self.status, &self.body))
+        Err(AskError::refused(self.status, &self.body))
     }
 
     /// Whether there is no object of this name. A server that does not serve the resource says less: then nothing is
@@ -241,19 +240,12 @@ pub(crate) fn names_missing(body: &[u8], name: &str) -> bool {
     status.details.and_then(|details| details.name).as_deref() == Some(name)
 }
 
-/// What a server said instead of an answer, as text for people.
-pub(crate) fn refusal(code: http::StatusCode, body: &[u8]) -> String {
-    let status: Status = serde_json::from_slice(body).unwrap_or_default();
-    status.message.unwrap_or_else(|| code.to_string())
-}
-
-async fn get(sender: &Sender, path: &str, accept: &str) -> Result<Reply, String> {
+async fn get(sender: &Sender, path: &str, accept: &str) -> Result<Reply, AskError> {
     let request = http::Request::get(path).header("accept", accept).body(Body::empty());
-    let request = request.map_err(|error| error.to_string())?;
-    let response = sender.send(request).await.map_err(|error| error.to_string())?;
+    let response = sender.send(request.map_err(AskError::no_answer)?).await.map_err(AskError::no_answer)?;
     let status = response.status();
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    Ok(Reply { status, body: body.map_err(|error| error.to_string())?.to_bytes() })
+    Ok(Reply { status, body: body.map_err(AskError::no_answer)?.to_bytes() })
 }
 
 #[cfg(test)]
@@ -267,9 +259,9 @@ mod tests {
     #[test]
     fn an_answer_is_as_old_as_its_question() {
         let answers = Answers::default();
-        answers.put(Question::Resources, at(5), Err("away".to_owned()));
+        answers.put(Question::Resources, at(5), Err(AskError::NoUid("object")));
         assert!(answers.resources(at(6)).is_none());
-        assert_eq!(answers.resources(at(5)).unwrap().unwrap_err(), "away");
+        assert_eq!(answers.resources(at(5)).unwrap().unwrap_err().to_string(), "the object has no uid");
         answers.forget(&Question::Resources);
         assert!(answers.resources(at(0)).is_none() && answers.0.lock().by_age.is_empty());
     }

@@ -67,6 +67,20 @@ macro_rules! claiming {
 
 claiming! { Pod WholePod }
 
+/// The reason why a Pod cannot go on with a claim, in upstream's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimError {
+    /// The Pod has none yet.
+    #[error("pod \"{0}\": ResourceClaim not created yet")]
+    NotYet(String),
+    /// Nobody knows which one the Pod's entry means.
+    #[error("pod \"{0}\", spec.resourceClaim \"{1}\": none of the supported fields are set")]
+    Unknown(String, String),
+    /// The claim was not made for the Pod.
+    #[error("ResourceClaim {0} was not created for pod {1} (pod is not owner)")]
+    NotOfPod(String, String),
+}
+
 /// The claims that a Pod lists.
 pub fn of_pod(pod: &impl Claiming) -> &[PodResourceClaim] {
     pod.claims().map(Vec::as_slice).unwrap_or_default()
@@ -91,16 +105,12 @@ pub fn meant(pod: &impl Claiming, claim: &PodResourceClaim) -> Meant {
 /// The same, for those that cannot go on without a claim; `None` if no claim is needed.
 ///
 /// # Errors
-/// In upstream's words: there is none yet, or nobody knows which.
-pub fn must_be(pod: &impl Claiming, claim: &PodResourceClaim) -> Result<Option<Meant>, String> {
-    let (namespace, name) = (part(&pod.metadata().namespace), part(&pod.metadata().name));
+/// There is none yet, or nobody knows which.
+pub fn must_be(pod: &impl Claiming, claim: &PodResourceClaim) -> Result<Option<Meant>, ClaimError> {
     match meant(pod, claim) {
         Meant::Nothing => Ok(None),
-        Meant::NotYet => Err(format!("pod \"{namespace}/{name}\": ResourceClaim not created yet")),
-        Meant::Unknown => Err(format!(
-            "pod \"{namespace}/{name}\", spec.resourceClaim \"{}\": none of the supported fields are set",
-            claim.name
-        )),
+        Meant::NotYet => Err(ClaimError::NotYet(key_of(pod.metadata()))),
+        Meant::Unknown => Err(ClaimError::Unknown(key_of(pod.metadata()), claim.name.clone())),
         meant => Ok(Some(meant)),
     }
 }
@@ -114,15 +124,13 @@ pub fn owner(claim: &ResourceClaim) -> Option<&OwnerReference> {
 /// Refuses a claim that was not made for this very Pod.
 ///
 /// # Errors
-/// In upstream's words.
-pub fn check_owner(pod: &impl Metadata<Ty = ObjectMeta>, claim: &ResourceClaim) -> Result<(), String> {
+/// It was made for another, or by hand.
+pub fn check_owner(pod: &impl Metadata<Ty = ObjectMeta>, claim: &ResourceClaim) -> Result<(), ClaimError> {
     let mut owners = claim.metadata.owner_references.iter().flatten();
     if owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == pod.metadata().uid.as_ref()) {
         return Ok(());
     }
-    let shown = |meta: &ObjectMeta| format!("{}/{}", part(&meta.namespace), part(&meta.name));
-    let (claim, pod) = (shown(&claim.metadata), shown(pod.metadata()));
-    Err(format!("ResourceClaim {claim} was not created for pod {pod} (pod is not owner)"))
+    Err(ClaimError::NotOfPod(key_of(&claim.metadata), key_of(pod.metadata())))
 }
 
 /// The users of the claim, or those that are about to use it.
@@ -164,6 +172,10 @@ pub fn is_done(pod: &Pod) -> bool {
         || (pod.metadata.deletion_timestamp.is_some() && node.is_empty())
 }
 
+fn key_of(meta: &ObjectMeta) -> String {
+    format!("{}/{}", part(&meta.namespace), part(&meta.name))
+}
+
 fn part(text: &Option<String>) -> &str {
     text.as_deref().unwrap_or_default()
 }
@@ -182,7 +194,8 @@ mod tests {
             "{{metadata: {{name: p, namespace: d, uid: u}}, spec: {{containers: [], \
              resourceClaims: [{{name: gpu{claim}}}]}}, status: {{resourceClaimStatuses: [{statuses}]}}}}"
         ));
-        assert_eq!(must_be(&pod, &of_pod(&pod)[0]), expect.map_err(str::to_owned), "{claim} {statuses}");
+        let found = must_be(&pod, &of_pod(&pod)[0]).map_err(|error| error.to_string());
+        assert_eq!(found, expect.map_err(str::to_owned), "{claim} {statuses}");
     }
 
     #[test]
@@ -212,7 +225,7 @@ mod tests {
         assert_eq!(check_owner(&pod, &claim("u", true)), Ok(()));
         for other in [claim("v", true), claim("u", false)] {
             let why = "ResourceClaim d/c was not created for pod d/p (pod is not owner)";
-            assert_eq!(check_owner(&pod, &other), Err(why.to_owned()));
+            assert_eq!(check_owner(&pod, &other).unwrap_err().to_string(), why);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod counting;
+mod error;
 mod metrics;
 mod replicas;
 mod status;
@@ -29,9 +30,10 @@ use machinery::quantity::Quantity;
 use parking_lot::Mutex;
 
 use crate::options::{Options, signed};
-use crate::scale;
+use crate::scale::{self, ScaleError};
 use bounds::{Grant, History, Wish, grant};
 use counting::Wrong;
+use error::MetricError;
 use metrics::Measured;
 use replicas::{Scope, Tolerances};
 use status::Report;
@@ -49,13 +51,13 @@ pub struct Snapshot {
     /// The autoscaler.
     pub autoscaler: Arc<HorizontalPodAutoscaler>,
     /// The target, and the number of Pods that it wants; or why that cannot be known.
-    pub target: Result<(ResourceRef, Scale), String>,
+    pub target: Result<(ResourceRef, Scale), ScaleError>,
     /// The Pods that the target's selector selects.
     pub pods: Vec<Arc<Pod>>,
     /// Other autoscalers of these Pods: namespace and name.
     pub rivals: Vec<String>,
     /// The measurements, in the order of the autoscaler's metrics.
-    pub measured: Vec<Result<Measured, String>>,
+    pub measured: Vec<Result<Measured, MetricError>>,
     /// The operators' options.
     pub options: Arc<Options>,
 }
@@ -146,7 +148,7 @@ fn gather(
     let place = namespace(&autoscaler.metadata);
     let mut seen = Snapshot {
         autoscaler: autoscaler.clone(),
-        target: Err(String::new()),
+        target: Err(ScaleError::Undiscovered(String::new())),
         pods: Vec::new(),
         rivals: Vec::new(),
         measured: Vec::new(),
@@ -163,7 +165,9 @@ fn gather(
     seen.target = match scale::ask(&served, &answers, &target, memory.since) {
         Err(question) => return Err(vec![*question]),
         Ok(Ok((resource, Some(scale)))) => Ok((resource, scale)),
-        Ok(Ok((resource, None))) => Err(format!("{} \"{}\" not found", resource.full_name(), of.name)),
+        Ok(Ok((resource, None))) => {
+            Err(ScaleError::NotFound { resource: resource.full_name(), name: of.name.clone() })
+        }
         Ok(Err(why)) => Err(why),
     };
     let Ok((_, scale)) = &seen.target else { return Ok(seen) };
@@ -188,10 +192,8 @@ fn gather(
                 if answer.is_some() { &mut answered } else { &mut questions }.push(question);
                 match answer {
                     Some(Ok(Answer::Document(document))) => metrics::read(metric, &document),
-                    Some(Ok(_)) => Err("the answer is none".to_owned()),
-                    Some(Err(why)) => {
-                        Err(format!("unable to fetch metrics from {} metrics API: {why}", api(metric)))
-                    }
+                    Some(Ok(_)) => Err(MetricError::NoDocument),
+                    Some(Err(error)) => Err(MetricError::Unanswered(api(metric), error)),
                     None => continue,
                 }
             }
@@ -251,7 +253,7 @@ fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Timestamp) -> Plan {
             let is_unreadable =
                 spec.scale_target_ref.api_version.iter().any(|version| version.matches('/').count() > 1);
             report.wrong(if is_unreadable { Wrong::Spec } else { Wrong::Internal });
-            report.warn("FailedGetScale", why.clone());
+            report.warn("FailedGetScale", why.to_string());
             let message = format!("the HPA controller was unable to get the target's current scale: {why}");
             report.condition("AbleToScale", false, "FailedGetScale", message);
             return report.plan();

@@ -12,7 +12,7 @@ pub mod signing;
 
 use std::collections::BTreeSet;
 
-use auth::signing::Asked;
+use auth::signing::{Asked, RequestError};
 use controller::metadata::name;
 use controller::plan::{ApiRequest, Verb};
 use controller::{Action, ResourceRef};
@@ -29,6 +29,26 @@ const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 /// What the oldest API's requests are for; nothing is checked.
 const LEGACY: &str = "kubernetes.io/legacy-unknown";
+
+/// The rule of a signer that a request breaks. The request's condition says so, in upstream's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Violation {
+    /// What is asked for cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] RequestError),
+    /// A rule that names nothing of the request.
+    #[error("{0}")]
+    Rule(&'static str),
+    #[error("subject common name is not {0}")]
+    CommonName(String),
+    #[error("the node name {0:?} is reserved")]
+    ReservedName(String),
+    #[error("invalid usage for client certificate: {0}")]
+    ClientUsage(String),
+    /// There must be these, the last one or not.
+    #[error("usages did not match [{}]", .0.join(" "))]
+    Usages(Vec<String>),
+}
 
 /// Whether the condition is there and true.
 fn has(request: &CertificateSigningRequest, condition_type: &str) -> bool {
@@ -77,7 +97,7 @@ fn usages(request: &CertificateSigningRequest) -> Vec<String> {
 }
 
 /// What is wrong with a kubelet's request for a client's certificate.
-fn check_kubelet_client(asked: &Asked, usages: &[String]) -> Result<(), String> {
+fn check_kubelet_client(asked: &Asked, usages: &[String]) -> Result<(), Violation> {
     check_organization(asked)?;
     let unwanted = [
         (!asked.dns_names.is_empty(), "DNS subjectAltNames are not allowed"),
@@ -91,7 +111,7 @@ fn check_kubelet_client(asked: &Asked, usages: &[String]) -> Result<(), String> 
 }
 
 /// What is wrong with a kubelet's request for a server's certificate.
-fn check_kubelet_serving(asked: &Asked, usages: &[String]) -> Result<(), String> {
+fn check_kubelet_serving(asked: &Asked, usages: &[String]) -> Result<(), Violation> {
     check_organization(asked)?;
     let unwanted = [
         (asked.dns_names.is_empty() && asked.ips.is_empty(), "DNS or IP subjectAltName is required"),
@@ -113,9 +133,9 @@ fn user_of_node(signer: &str) -> Option<&'static str> {
 }
 
 /// What is wrong with a Node's request for the certificate of such a part.
-fn check_user(asked: &Asked, usages: &[String], user: &str) -> Result<(), String> {
+fn check_user(asked: &Asked, usages: &[String], user: &str) -> Result<(), Violation> {
     if asked.common_name != user {
-        return Err(format!("subject common name is not {user}"));
+        return Err(Violation::CommonName(user.to_owned()));
     }
     let has_names = [&asked.dns_names, &asked.emails, &asked.uris].iter().any(|names| !names.is_empty());
     let unwanted = [
@@ -127,55 +147,58 @@ fn check_user(asked: &Asked, usages: &[String], user: &str) -> Result<(), String
 }
 
 /// What is wrong with the usages of a client's certificate.
-fn check_client(usages: &[String]) -> Result<(), String> {
+fn check_client(usages: &[String]) -> Result<(), Violation> {
     let is_known =
         |usage: &&String| matches!(usage.as_str(), "digital signature" | "key encipherment" | "client auth");
     if let Some(usage) = usages.iter().find(|usage| !is_known(usage)) {
-        return Err(format!("invalid usage for client certificate: {usage}"));
+        return Err(Violation::ClientUsage(usage.clone()));
     }
     if usages.iter().any(|usage| usage == "client auth") {
         return Ok(());
     }
-    Err("missing required usage for client certificate: client auth".to_owned())
+    Err(Violation::Rule("missing required usage for client certificate: client auth"))
 }
 
-fn refuse_first(rules: &[(bool, &str)]) -> Result<(), String> {
-    rules.iter().find(|(is_broken, _)| *is_broken).map_or(Ok(()), |(_, text)| Err((*text).to_owned()))
+fn refuse_first(rules: &[(bool, &'static str)]) -> Result<(), Violation> {
+    rules.iter().find(|(is_broken, _)| *is_broken).map_or(Ok(()), |(_, text)| Err(Violation::Rule(text)))
 }
 
-fn check_organization(asked: &Asked) -> Result<(), String> {
+fn check_organization(asked: &Asked) -> Result<(), Violation> {
     let is_node = asked.organizations == [auth::NODES];
-    if is_node { Ok(()) } else { Err("subject organization is not system:nodes".to_owned()) }
+    if is_node { Ok(()) } else { Err(Violation::Rule("subject organization is not system:nodes")) }
 }
 
-fn check_node_name(asked: &Asked) -> Result<(), String> {
+fn check_node_name(asked: &Asked) -> Result<(), Violation> {
     let Some(node) = asked.common_name.strip_prefix(auth::NODE_USER_PREFIX) else {
-        return Err("subject common name does not begin with system:node:".to_owned());
+        return Err(Violation::Rule("subject common name does not begin with system:node:"));
     };
     if node.is_empty() || auth::pki::is_reserved_node_name(node) {
-        return Err(format!("the node name {node:?} is reserved"));
+        return Err(Violation::ReservedName(node.to_owned()));
     }
     if asked.has_more {
-        return Err("the subject must be an organization and a common name only".to_owned());
+        return Err(Violation::Rule("the subject must be an organization and a common name only"));
     }
     Ok(())
 }
 
 /// Exactly `side` and digital signature; key encipherment too, for keys that can.
-fn check_usages(usages: &[String], side: &str) -> Result<(), String> {
+fn check_usages(usages: &[String], side: &str) -> Result<(), Violation> {
     let given: BTreeSet<&str> = usages.iter().map(String::as_str).collect();
     let least = BTreeSet::from([side, "digital signature"]);
     let most = BTreeSet::from([side, "digital signature", "key encipherment"]);
     if given == least || given == most {
         return Ok(());
     }
-    let all: Vec<&str> = most.into_iter().collect();
-    Err(format!("usages did not match [{}]", all.join(" ")))
+    Err(Violation::Usages(most.into_iter().map(str::to_owned).collect()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn said(checked: Result<(), Violation>) -> String {
+        checked.unwrap_err().to_string()
+    }
 
     fn kubelet() -> Asked {
         Asked {
@@ -212,11 +235,11 @@ mod tests {
         for (change, text) in rows {
             let mut asked = kubelet();
             change(&mut asked);
-            assert_eq!(check_kubelet_client(&asked, &usages), Err(text.to_owned()));
+            assert_eq!(said(check_kubelet_client(&asked, &usages)), text);
         }
         assert_eq!(
-            check_kubelet_client(&kubelet(), &texts(&["client auth"])),
-            Err("usages did not match [client auth digital signature key encipherment]".to_owned())
+            said(check_kubelet_client(&kubelet(), &texts(&["client auth"]))),
+            "usages did not match [client auth digital signature key encipherment]"
         );
     }
 
@@ -236,7 +259,7 @@ mod tests {
         for (change, text) in rows {
             let mut asked = proxy();
             change(&mut asked);
-            assert_eq!(check_user(&asked, &usages, auth::PROXY_USER), Err(text.to_owned()));
+            assert_eq!(said(check_user(&asked, &usages, auth::PROXY_USER)), text);
         }
         assert!(
             check_user(&proxy(), &texts(&["digital signature", "server auth"]), auth::PROXY_USER).is_err()
@@ -246,18 +269,15 @@ mod tests {
     #[test]
     fn a_server_needs_a_name_and_a_client_the_right_usage() {
         let usages = texts(&["server auth", "key encipherment", "digital signature"]);
-        let text = "DNS or IP subjectAltName is required".to_owned();
-        assert_eq!(check_kubelet_serving(&kubelet(), &usages), Err(text));
+        let text = "DNS or IP subjectAltName is required";
+        assert_eq!(said(check_kubelet_serving(&kubelet(), &usages)), text);
         let named = Asked { ips: vec!["10.0.0.1".parse().unwrap()], ..kubelet() };
         assert_eq!(check_kubelet_serving(&named, &usages), Ok(()));
         assert_eq!(check_client(&texts(&["client auth", "key encipherment"])), Ok(()));
+        assert_eq!(said(check_client(&usages)), "invalid usage for client certificate: server auth");
         assert_eq!(
-            check_client(&usages),
-            Err("invalid usage for client certificate: server auth".to_owned())
-        );
-        assert_eq!(
-            check_client(&texts(&["digital signature"])),
-            Err("missing required usage for client certificate: client auth".to_owned())
+            said(check_client(&texts(&["digital signature"]))),
+            "missing required usage for client certificate: client auth"
         );
     }
 }

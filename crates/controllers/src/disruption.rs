@@ -23,6 +23,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::int_or_percent::{Rounding, resolve};
 use crate::pod::is_ready;
+use crate::scale::ScaleError;
 use controller::selector::selects;
 
 /// How long an eviction counts although its Pod is not seen to go.
@@ -59,7 +60,7 @@ pub struct Snapshot {
     pub pods: Vec<Arc<Pod>>,
     /// The number of Pods that each of their controllers wants, by uid; `None` where the controller is not there, and
     /// why where it cannot be known. Filled in where it matters.
-    pub scales: BTreeMap<String, Result<Option<i32>, String>>,
+    pub scales: BTreeMap<String, Result<Option<i32>, ScaleError>>,
     /// The questions that the server has to be asked before.
     pub questions: Vec<Question>,
 }
@@ -170,7 +171,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
                 observed_generation: budget.metadata.generation,
                 ..old.clone()
             };
-            (status, ("False", "SyncFailed", why))
+            (status, ("False", "SyncFailed", why.to_string()))
         }
     };
     let conditions = with_condition(&old, told, budget.metadata.generation, now);
@@ -248,7 +249,7 @@ fn disrupted(snapshot: &Snapshot, now: Timestamp) -> (BTreeMap<String, Time>, Op
 }
 
 /// How many Pods there should be, and how many of them healthy.
-fn expected(snapshot: &Snapshot) -> Result<(i32, i32), String> {
+fn expected(snapshot: &Snapshot) -> Result<(i32, i32), ScaleError> {
     let Some(spec) = &snapshot.budget.spec else { return Ok((0, 0)) };
     let present = i32::try_from(snapshot.pods.len()).unwrap_or(i32::MAX);
     if let Some(unavailable) = &spec.max_unavailable {
@@ -266,7 +267,7 @@ fn expected(snapshot: &Snapshot) -> Result<(i32, i32), String> {
 }
 
 /// How many Pods the controllers want together; Pods without one count for nothing.
-fn wanted(snapshot: &Snapshot) -> Result<i32, String> {
+fn wanted(snapshot: &Snapshot) -> Result<i32, ScaleError> {
     let mut total = 0_i32;
     for (uid, scale) in &snapshot.scales {
         match scale {
@@ -276,7 +277,7 @@ fn wanted(snapshot: &Snapshot) -> Result<i32, String> {
                 let is_of =
                     |pod: &&Arc<Pod>| controller_of(&pod.metadata).is_some_and(|owner| owner.uid == *uid);
                 let pod = snapshot.pods.iter().find(is_of).map_or("", |pod| name(&pod.metadata));
-                return Err(format!("found no controllers for pod {pod:?}"));
+                return Err(ScaleError::NoController(pod.to_owned()));
             }
         }
     }
@@ -310,7 +311,7 @@ fn with_condition(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{list, noon, parse};
+    use crate::fixture::{list, noon, parse, unanswered};
 
     fn check(name: &str, spec: &str, status: &str, scale: Option<i32>, expect: &str) {
         check_with(name, (spec, status), Ok(scale), expect);
@@ -319,7 +320,7 @@ mod tests {
     fn check_with(
         name: &str,
         (spec, status): (&str, &str),
-        scale: Result<Option<i32>, String>,
+        scale: Result<Option<i32>, ScaleError>,
         expect: &str,
     ) {
         let budget = format!("{{metadata: {{name: b, generation: 3}}, spec: {spec}, status: {status}}}");
@@ -369,7 +370,7 @@ mod tests {
         check("max percent", "{maxUnavailable: 34%}", "{}", Some(3), "2/1/3/1 SufficientPods null None");
         check("nothing wanted", "{maxUnavailable: 1}", "{}", Some(0), "2/0/0/0 InsufficientPods null None");
         check("unknown owner", "{maxUnavailable: 1}", "{}", None, "0/0/0/0 SyncFailed null None");
-        let away = || Err("away".to_owned());
+        let away = || Err(unanswered("away").into());
         check_with(
             "scale not told",
             ("{maxUnavailable: 1}", "{}"),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use controller::informer::known;
 use controller::plan::{ApiRequest, Verb};
 use controller::pod::Pod;
-use controller::{Action, Plan, Question};
+use controller::{Action, AskError, Plan, Question};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
@@ -26,6 +26,11 @@ pub(crate) fn parse<T: DeserializeOwned + 'static>(yaml: &str) -> T {
 /// Reads a YAML list of objects.
 pub(crate) fn list<T: DeserializeOwned + 'static>(yaml: &str) -> Vec<Arc<T>> {
     parse::<Vec<T>>(yaml).into_iter().map(Arc::new).collect()
+}
+
+/// What a server says that does not answer.
+pub(crate) fn unanswered(why: &str) -> AskError {
+    AskError::Refused { code: 503, message: why.to_owned() }
 }
 
 /// Noon of a day long ago.

@@ -145,12 +145,17 @@ enum Provided {
     Make(Box<ResourceClaim>),
 }
 
+/// The template is not there that a claim is to be made from.
+#[derive(Debug, thiserror::Error)]
+#[error("resource claim template \"{0}\": resourceclaimtemplate.resource.k8s.io \"{0}\" not found")]
+struct NoTemplate(String);
+
 fn provide(
     pod: &Pod,
     wanted: &PodResourceClaim,
     claims: &[Arc<ResourceClaim>],
     templates: &[Arc<ResourceClaimTemplate>],
-) -> Result<Provided, String> {
+) -> Result<Provided, NoTemplate> {
     let Some(template) = wanted.resource_claim_template_name.as_deref() else { return Ok(Provided::There) };
     match meant(pod, wanted) {
         Meant::Made(known) => {
@@ -170,9 +175,7 @@ fn provide(
         return Ok(Provided::Found(name(&claim.metadata).to_owned()));
     }
     let found = templates.iter().find(|known| name(&known.metadata) == template);
-    let found = found.ok_or_else(|| {
-        format!("resource claim template \"{template}\": resourceclaimtemplate.resource.k8s.io \"{template}\" not found")
-    })?;
+    let found = found.ok_or_else(|| NoTemplate(template.to_owned()))?;
     Ok(Provided::Make(Box::new(made_from(pod, wanted, found))))
 }
 

@@ -90,12 +90,17 @@ enum Entry {
     Off(String),
 }
 
+/// An entry that names no controller.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not in the list of known controllers")]
+pub struct UnknownController(String);
+
 impl Selection {
     /// Reads what a flag says: `*`, `NAME`, `-NAME`.
     ///
     /// # Errors
     /// If a name is no controller's.
-    pub fn new(entries: &[String]) -> Result<Self, String> {
+    pub fn new(entries: &[String]) -> Result<Self, UnknownController> {
         let names = names();
         let read = |entry: &String| {
             if entry == ALL {
@@ -106,7 +111,7 @@ impl Selection {
             match (names.contains(name) || idle(name).is_some(), is_off) {
                 (true, true) => Ok(Entry::Off(name.to_owned())),
                 (true, false) => Ok(Entry::On(name.to_owned())),
-                (false, _) => Err(format!("{entry:?} is not in the list of known controllers")),
+                (false, _) => Err(UnknownController(entry.clone())),
             }
         };
         entries.iter().map(read).collect::<Result<_, _>>().map(Self)
@@ -202,7 +207,7 @@ mod tests {
     fn who_is_nobody_is_told() {
         for name in ["jobs", "-", "", "--job", "-*", "JOB", " job"] {
             let why = format!("{name:?} is not in the list of known controllers");
-            assert_eq!(Selection::new(&[name.to_owned()]), Err(why));
+            assert_eq!(Selection::new(&[name.to_owned()]).unwrap_err().to_string(), why);
         }
     }
 

@@ -12,6 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use machinery::field::FieldErrors;
 use serde::Deserialize;
 
+use crate::kms::health::Unhealthy;
+
 /// The version of the file.
 pub const API_VERSION: &str = "apiserver.config.k8s.io/v1";
 /// The kind of the file.
@@ -83,7 +85,7 @@ pub enum ConfigError {
     KmsV1(String),
     /// The plugins of a new configuration are not well; the old one stays.
     #[error("health check for new transformers failed: {0}")]
-    Unhealthy(String),
+    Unhealthy(Unhealthy),
 }
 
 fn aggregate(errors: &FieldErrors) -> String {

@@ -19,6 +19,7 @@ use crate::cipher::{Cbc, Cipher, Gcm};
 use crate::config::{Config, ConfigError, GroupResource, Keys, Kms, ProviderConfiguration};
 use crate::errors::{OpenError, SealError};
 use crate::kms::client::Client;
+use crate::kms::health::{Unhealthy, UnwellProvider};
 use crate::kms::provider::{Blocked, Provider};
 use crate::metrics::Metrics;
 
@@ -114,7 +115,7 @@ impl Encryption {
     ///
     /// # Errors
     /// What is wrong with those that are not well.
-    pub async fn health(&self) -> Result<(), String> {
+    pub async fn health(&self) -> Result<(), Unhealthy> {
         let providers = self.loaded.read().providers.clone();
         health(&providers).await
     }
@@ -246,18 +247,14 @@ enum Shared {
     Identity,
 }
 
-async fn health(providers: &[Arc<Provider>]) -> Result<(), String> {
+async fn health(providers: &[Arc<Provider>]) -> Result<(), Unhealthy> {
     let mut failures = Vec::new();
     for (at, provider) in providers.iter().enumerate() {
-        if let Err(failure) = provider.check().await {
-            failures.push(format!("kms-provider-{at}: {failure}"));
+        if let Err(why) = provider.check().await {
+            failures.push(UnwellProvider { at, why });
         }
     }
-    match failures.as_slice() {
-        [] => Ok(()),
-        [one] => Err(one.clone()),
-        many => Err(format!("[{}]", many.join(", "))),
-    }
+    if failures.is_empty() { Ok(()) } else { Err(Unhealthy(failures)) }
 }
 
 /// The transformation of one kind's values, under one configuration.

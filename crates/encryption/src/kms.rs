@@ -7,4 +7,5 @@
 pub mod api;
 pub(crate) mod client;
 pub(crate) mod envelope;
+pub(crate) mod health;
 pub(crate) mod provider;

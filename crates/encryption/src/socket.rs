@@ -9,11 +9,20 @@ pub(crate) enum Socket {
     Abstract(String),
 }
 
+/// Why nobody can listen there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EndpointError {
+    #[error("unsupported scheme {0:?} for remote KMS provider")]
+    Scheme(String),
+    #[error("endpoint must be the absolute path of a socket")]
+    Path,
+}
+
 /// Reads `unix:///run/kms.sock` or `unix:///@name`. Source: `k8s.io/kms/pkg/util.ParseEndpoint`.
-pub(crate) fn socket_of(endpoint: &str) -> Result<Socket, String> {
+pub(crate) fn socket_of(endpoint: &str) -> Result<Socket, EndpointError> {
     let Some(rest) = endpoint.strip_prefix("unix:") else {
         let scheme = endpoint.split(':').next().unwrap_or_default();
-        return Err(format!("unsupported scheme {scheme:?} for remote KMS provider"));
+        return Err(EndpointError::Scheme(scheme.to_owned()));
     };
     let path = match rest.strip_prefix("//") {
         Some(rest) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default(),
@@ -23,7 +32,7 @@ pub(crate) fn socket_of(endpoint: &str) -> Result<Socket, String> {
         return Ok(Socket::Abstract(name.to_owned()));
     }
     if path.len() < 2 || !path.starts_with('/') {
-        return Err("endpoint must be the absolute path of a socket".to_owned());
+        return Err(EndpointError::Path);
     }
     Ok(Socket::Path(path.to_owned()))
 }

@@ -8,6 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::config::{CpuSet, ParseError};
+
 /// What was given away cannot be known, and would be given to others. In upstream's words.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -16,7 +18,45 @@ use serde_json::Value;
 pub struct Unusable {
     manager: &'static str,
     path: PathBuf,
-    why: String,
+    why: RestoreError,
+}
+
+/// What is wrong with such a file.
+#[derive(Debug, thiserror::Error)]
+enum RestoreError {
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("configured policy {0:?} differs from state checkpoint policy {1:?}")]
+    Policy(String, String),
+    #[error(transparent)]
+    Impossible(#[from] Impossible),
+}
+
+/// What a checkpoint says cannot be so on this machine.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Impossible {
+    #[error("could not parse default cpu set {0:?}: {1}")]
+    DefaultCpus(String, ParseError),
+    #[error("could not parse cpuset {text:?} for container {container:?} in pod {pod:?}: {source}")]
+    Cpus { text: String, container: String, pod: String, source: ParseError },
+    #[error(
+        "pod: {pod}, container: {container} cpuset: \"{cpus}\" overlaps with default cpuset \"{shared}\""
+    )]
+    Overlap { pod: String, container: String, cpus: CpuSet, shared: CpuSet },
+    #[error("some of strictly reserved cpus: \"{0}\" are present in defaultCpuSet: \"{1}\"")]
+    ReservedShared(CpuSet, CpuSet),
+    #[error("not all reserved cpus: \"{0}\" are present in defaultCpuSet: \"{1}\"")]
+    ReservedMissing(CpuSet, CpuSet),
+    #[error("current set of available CPUs \"{0}\" doesn't match with CPUs in state \"{1}\"")]
+    OtherCpus(CpuSet, CpuSet),
+    #[error(
+        "[memorymanager] (pod: {pod}, container: {container}) the memory assignment uses {what} that does not exist"
+    )]
+    NoMemory { pod: String, container: String, what: &'static str },
+    #[error("[memorymanager] the expected machine state is different from the real one")]
+    OtherMemory,
 }
 
 /// What the file of a manager says; the default if there is none. Blocking.
@@ -26,20 +66,21 @@ pub struct Unusable {
 pub(crate) fn restore<T: DeserializeOwned + Default>(
     (manager, path): (&'static str, &Path),
     policy: &str,
-    check: impl FnOnce(&T) -> Result<(), String>,
+    check: impl FnOnce(&T) -> Result<(), Impossible>,
 ) -> Result<T, Unusable> {
     let read = || {
         let bytes = match std::fs::read(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(T::default()),
-            read => read.map_err(|error| error.to_string())?,
+            read => read?,
         };
-        let whole: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+        let whole: Value = serde_json::from_slice(&bytes)?;
         let of = whole.get("policyName").and_then(Value::as_str).unwrap_or_default();
         if of != policy {
-            return Err(format!("configured policy {policy:?} differs from state checkpoint policy {of:?}"));
+            return Err(RestoreError::Policy(policy.to_owned(), of.to_owned()));
         }
-        let state = serde_json::from_value(whole).map_err(|error| error.to_string())?;
-        check(&state).map(|()| state)
+        let state = serde_json::from_value(whole)?;
+        check(&state)?;
+        Ok(state)
     };
     read().map_err(|why| Unusable { manager, path: path.to_owned(), why })
 }

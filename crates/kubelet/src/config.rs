@@ -12,7 +12,7 @@ use serde_json::Value;
 pub use configuration::{ConfigurationError, Sources};
 pub use cpu_set::{CpuSet, ParseError};
 pub use image_gc::ImageGcPolicy;
-pub use images::{Allowed, ImagePulls, PullRate, Verification};
+pub use images::{Allowed, ImagePulls, PatternError, PullRate, Verification};
 pub use reserved::{Enforced, Reserved, ReservedCgroup};
 pub use shutdown::ShutdownPeriod;
 pub use static_policies::{ReservedMemory, StaticPolicy};

@@ -303,7 +303,7 @@ fn apply_once(
         return Err(ApplyError::Invalid(format!("no schema for {}", write.api_version)));
     };
     let root = Typed::root(schema);
-    check_configuration(schema, config).map_err(ApplyError::Invalid)?;
+    check_configuration(schema, config)?;
     let base = live.map_or_else(|| typed::empty_object().clone(), without_managed_fields);
     let decoded = Managers::decode(live.map_or(&[], entries_of));
     let mut managers =
@@ -362,9 +362,9 @@ fn refuse_conflicts(lost: &[(Identity<'_>, Loss<'_>)]) -> Result<(), Conflicts> 
 ///
 /// # Errors
 /// With every problem in upstream's text.
-pub fn check_configuration(schema: SchemaRef<'_>, config: &Value) -> Result<(), String> {
+pub fn check_configuration(schema: SchemaRef<'_>, config: &Value) -> Result<(), ApplyError> {
     let problems = field_set::problems(Typed::root(schema), config);
-    if problems.is_empty() { Ok(()) } else { Err(unfit(config, &problems)) }
+    if problems.is_empty() { Ok(()) } else { Err(ApplyError::Invalid(unfit(config, &problems))) }
 }
 
 fn unfit(config: &Value, problems: &[String]) -> String {

@@ -50,20 +50,30 @@ fn two(first: i64, first_unit: &str, second: i64, second_unit: &str) -> String {
 #[serde(try_from = "String", into = "String")]
 pub struct GoDuration(pub Duration);
 
-impl FromStr for GoDuration {
-    type Err = String;
+/// The reason why a text is no such duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GoDurationError {
+    /// Go could not read it.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// It is before now.
+    #[error("it must not be negative")]
+    Negative,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let nanoseconds = parse(text).map_err(|error| error.to_string())?;
-        let nanoseconds = u64::try_from(nanoseconds).map_err(|_| "it must not be negative".to_owned())?;
+impl FromStr for GoDuration {
+    type Err = GoDurationError;
+
+    fn from_str(text: &str) -> Result<Self, GoDurationError> {
+        let nanoseconds = u64::try_from(parse(text)?).map_err(|_| GoDurationError::Negative)?;
         Ok(Self(Duration::from_nanos(nanoseconds)))
     }
 }
 
 impl TryFrom<String> for GoDuration {
-    type Error = String;
+    type Error = GoDurationError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, GoDurationError> {
         text.parse()
     }
 }
@@ -136,6 +146,7 @@ mod tests {
     fn durations_are_gos() {
         let check = |text: &str, expect: Result<&str, &str>| {
             let read = text.parse::<GoDuration>().map(|duration| duration.to_string());
+            let read = read.map_err(|error| error.to_string());
             assert_eq!(read.as_deref().map_err(String::as_str), expect, "{text}");
         };
         check("15s", Ok("15s"));

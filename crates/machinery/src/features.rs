@@ -76,11 +76,11 @@ impl Feature {
 ///
 /// # Errors
 /// If a feature lacks another that it needs, or this was done before.
-pub fn turn_on(gates: &[Gate]) -> Result<(), String> {
-    ON.set(chosen(gates)?).map_err(|_| "feature gates are set once, when a process starts".to_owned())
+pub fn turn_on(gates: &[Gate]) -> Result<(), GateError> {
+    ON.set(chosen(gates)?).map_err(|_| GateError::Again)
 }
 
-fn chosen(gates: &[Gate]) -> Result<BTreeSet<Feature>, String> {
+fn chosen(gates: &[Gate]) -> Result<BTreeSet<Feature>, GateError> {
     let mut on = BTreeSet::new();
     for gate in gates {
         if gate.is_on {
@@ -90,13 +90,29 @@ fn chosen(gates: &[Gate]) -> Result<BTreeSet<Feature>, String> {
         }
     }
     match NEEDS.iter().find(|(feature, needed)| on.contains(feature) && !on.contains(needed)) {
-        Some((feature, needed)) => Err(format!(
-            "{} is enabled, but depends on features that are disabled: [{}]",
-            feature.name(),
-            needed.name()
-        )),
+        Some((feature, needed)) => Err(GateError::Needs(feature.name(), needed.name())),
         None => Ok(on),
     }
+}
+
+/// The reason why gates cannot be as they are given. The words are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GateError {
+    /// It says neither.
+    #[error("missing bool value for {0}")]
+    NoValue(String),
+    /// There is none of the name.
+    #[error("unrecognized feature gate: {}; those that there are: {}", .0, ALL.map(|(_, known)| known).join(", "))]
+    Unknown(String),
+    /// It says something else.
+    #[error("invalid value of {0}={1}: neither true nor false")]
+    Value(String, String),
+    /// One feature lacks another.
+    #[error("{0} is enabled, but depends on features that are disabled: [{1}]")]
+    Needs(&'static str, &'static str),
+    /// They were set before.
+    #[error("feature gates are set once, when a process starts")]
+    Again,
 }
 
 /// The part of a flag about one feature: `ClusterTrustBundle=true`.
@@ -107,23 +123,19 @@ pub struct Gate {
 }
 
 impl FromStr for Gate {
-    type Err = String;
+    type Err = GateError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, value) = text.split_once('=').ok_or_else(|| format!("missing bool value for {text}"))?;
+    fn from_str(text: &str) -> Result<Self, GateError> {
+        let (name, value) = text.split_once('=').ok_or_else(|| GateError::NoValue(text.to_owned()))?;
         let (name, value) = (name.trim(), value.trim());
         let Some((feature, _)) = ALL.iter().find(|(_, known)| *known == name) else {
-            let known: Vec<&str> = ALL.iter().map(|(_, known)| *known).collect();
-            return Err(format!(
-                "unrecognized feature gate: {name}; those that there are: {}",
-                known.join(", ")
-            ));
+            return Err(GateError::Unknown(name.to_owned()));
         };
         // What Go's `strconv.ParseBool` takes.
         let is_on = match value {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
             "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
-            _ => return Err(format!("invalid value of {name}={value}: neither true nor false")),
+            _ => return Err(GateError::Value(name.to_owned(), value.to_owned())),
         };
         Ok(Self { feature: *feature, is_on })
     }
@@ -140,10 +152,10 @@ mod tests {
     use super::*;
 
     fn check(flags: &[&str], expect: &str) {
-        let gates: Result<Vec<Gate>, String> = flags.iter().map(|flag| flag.parse()).collect();
+        let gates: Result<Vec<Gate>, GateError> = flags.iter().map(|flag| flag.parse()).collect();
         let found = match gates.and_then(|gates| chosen(&gates)) {
             Ok(on) => on.into_iter().map(Feature::name).collect::<Vec<_>>().join(" "),
-            Err(why) => why,
+            Err(error) => error.to_string(),
         };
         assert_eq!(found, expect, "{flags:?}");
     }

@@ -41,6 +41,11 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
+/// The text of credentials is not what it should be. It is not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("auth must be username:password in base 64")]
+pub struct BadAuth;
+
 impl Credentials {
     /// From the parts that CRI's `AuthConfig`, Docker's configuration and `registries.yaml` have; `None` if all are
     /// empty. The order is containerd's.
@@ -53,7 +58,7 @@ impl Credentials {
         auth: &str,
         identity_token: &str,
         registry_token: &str,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, BadAuth> {
         if !username.is_empty() {
             return Ok(Some(Self::password(username, password)));
         }
@@ -61,10 +66,9 @@ impl Credentials {
             return Ok(Some(Self::IdentityToken(identity_token.to_owned())));
         }
         if !auth.is_empty() {
-            let wrong = || "auth must be username:password in base 64".to_owned();
-            let bytes = STANDARD.decode(auth.trim_end_matches('\0')).map_err(|_| wrong())?;
-            let text = String::from_utf8(bytes).map_err(|_| wrong())?;
-            let (username, password) = text.split_once(':').ok_or_else(wrong)?;
+            let bytes = STANDARD.decode(auth.trim_end_matches('\0')).map_err(|_| BadAuth)?;
+            let text = String::from_utf8(bytes).map_err(|_| BadAuth)?;
+            let (username, password) = text.split_once(':').ok_or(BadAuth)?;
             return Ok(Some(Self::password(username, password.trim_end_matches('\0'))));
         }
         Ok(Some(registry_token).filter(|it| !it.is_empty()).map(|it| Self::RegistryToken(it.to_owned())))

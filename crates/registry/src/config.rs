@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::auth::Credentials;
+use crate::auth::{BadAuth, Credentials};
 use crate::error::Error;
 use crate::reference::{DEFAULT_REGISTRY, Reference};
 
@@ -116,6 +116,21 @@ impl Endpoint {
     }
 }
 
+/// What is wrong with the file.
+#[derive(Debug, thiserror::Error)]
+enum ConfigError {
+    #[error("{}", one_line(&.0.to_string()))]
+    Yaml(#[from] serde_saphyr::Error),
+    #[error("mirrors[{0}].endpoint[{1}]: {2:?} must be a URL")]
+    Endpoint(String, usize, String),
+    #[error("mirrors[{0}].rewrite: {1:?} must be a regular expression")]
+    Rewrite(String, String),
+    #[error("configs[{0}].tls: cert_file and key_file must be given together")]
+    HalfIdentity(String),
+    #[error("configs[{0}].auth: {1}")]
+    Auth(String, BadAuth),
+}
+
 impl Registries {
     /// Reads the file; none is as good as an empty one.
     ///
@@ -130,30 +145,29 @@ impl Registries {
         Self::parse(&text).map_err(|error| Error::Config(format!("{}: {error}", path.display())))
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, ConfigError> {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        let registries: Self = serde_saphyr::from_str(text).map_err(|error| one_line(&error.to_string()))?;
+        let registries: Self = serde_saphyr::from_str(text)?;
         for (name, mirror) in &registries.mirrors {
             for (n, endpoint) in mirror.endpoint.iter().enumerate() {
-                parse_url(endpoint, "https")
-                    .ok_or_else(|| format!("mirrors[{name}].endpoint[{n}]: {endpoint:?} must be a URL"))?;
+                let no_url = || ConfigError::Endpoint(name.clone(), n, endpoint.clone());
+                parse_url(endpoint, "https").ok_or_else(no_url)?;
             }
             for pattern in mirror.rewrite.keys() {
-                regex::Regex::new(pattern).map_err(|_| {
-                    format!("mirrors[{name}].rewrite: {pattern:?} must be a regular expression")
-                })?;
+                regex::Regex::new(pattern)
+                    .map_err(|_| ConfigError::Rewrite(name.clone(), pattern.clone()))?;
             }
         }
         for (name, host) in &registries.configs {
             let tls = host.tls.clone().unwrap_or_default();
             if tls.cert_file.is_some() != tls.key_file.is_some() {
-                return Err(format!("configs[{name}].tls: cert_file and key_file must be given together"));
+                return Err(ConfigError::HalfIdentity(name.clone()));
             }
             let auth = host.auth.clone().unwrap_or_default();
             Credentials::from_parts(&auth.username, &auth.password, &auth.auth, &auth.identity_token, "")
-                .map_err(|error| format!("configs[{name}].auth: {error}"))?;
+                .map_err(|error| ConfigError::Auth(name.clone(), error))?;
         }
         Ok(registries)
     }
@@ -343,9 +357,9 @@ mod tests {
                 "configs[a].auth: auth must be username:password in base 64",
             ),
         ] {
-            assert_eq!(Registries::parse(yaml).unwrap_err(), expect);
+            assert_eq!(Registries::parse(yaml).unwrap_err().to_string(), expect);
         }
-        let error = Registries::parse("mirror: {}").unwrap_err();
+        let error = Registries::parse("mirror: {}").unwrap_err().to_string();
         assert!(error.contains("mirror"), "{error}");
     }
 

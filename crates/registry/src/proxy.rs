@@ -61,11 +61,29 @@ enum Exception {
     Domain(String, bool, Option<u16>),
 }
 
+/// A variable that names no proxy.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: {1}")]
+pub struct ProxyError(&'static str, Flaw);
+
+/// Why a text names none.
+#[derive(Debug, thiserror::Error)]
+enum Flaw {
+    #[error("it is no URL")]
+    NoUrl,
+    #[error("proxies of scheme {0:?} are not supported")]
+    Scheme(String),
+    #[error("it names no host")]
+    NoHost,
+    #[error(transparent)]
+    Credentials(#[from] http::header::InvalidHeaderValue),
+}
+
 impl Proxies {
     /// Of this process's environment. What cannot be understood is said once and left out.
     pub fn of_environment() -> Self {
         Self::of(|name| std::env::var(name).ok()).unwrap_or_else(|error| {
-            tracing::warn!(error, "images are pulled without a proxy");
+            tracing::warn!(%error, "images are pulled without a proxy");
             Self::default()
         })
     }
@@ -73,15 +91,15 @@ impl Proxies {
     /// Of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in capitals or not.
     ///
     /// # Errors
-    /// A text that names the variable.
-    pub fn of(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+    /// Names the variable.
+    pub fn of(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ProxyError> {
         let find = |name: &str| {
             let found = lookup(name).or_else(|| lookup(&name.to_lowercase()));
             found.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
         };
-        let proxy = |name: &str| {
+        let proxy = |name: &'static str| {
             let parsed = find(name).map(|value| Proxy::parse(&value));
-            parsed.transpose().map_err(|error| format!("{name}: {error}"))
+            parsed.transpose().map_err(|flaw| ProxyError(name, flaw))
         };
         let exceptions = find("NO_PROXY").unwrap_or_default();
         let exceptions = exceptions.split(',').filter_map(|entry| Exception::parse(entry.trim()));
@@ -106,28 +124,26 @@ impl Proxies {
 }
 
 impl Proxy {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Flaw> {
         let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         // Credentials are not told.
-        let uri: Uri = with_scheme.parse().map_err(|_| "it is no URL".to_owned())?;
+        let uri: Uri = with_scheme.parse().map_err(|_| Flaw::NoUrl)?;
         match uri.scheme_str() {
             Some("http") => {}
-            other => {
-                return Err(format!("proxies of scheme {:?} are not supported", other.unwrap_or_default()));
-            }
+            other => return Err(Flaw::Scheme(other.unwrap_or_default().to_owned())),
         }
-        let authority = uri.authority().ok_or("it names no host")?;
+        let authority = uri.authority().ok_or(Flaw::NoHost)?;
         let (user, host) = match authority.as_str().rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
             None => (None, authority.as_str()),
         };
-        let authority = host.parse().map_err(|_| "it names no host".to_owned())?;
+        let authority = host.parse().map_err(|_| Flaw::NoHost)?;
         let authorization = user.map(|user| {
             let user = if user.contains(':') { user.to_owned() } else { format!("{user}:") };
             let plain = percent_decoded(&user);
             HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(plain)))
         });
-        let mut authorization = authorization.transpose().map_err(|error| error.to_string())?;
+        let mut authorization = authorization.transpose()?;
         if let Some(value) = &mut authorization {
             value.set_sensitive(true);
         }

@@ -3,7 +3,7 @@
 //! A redirect to another host carries no credentials, and none leads from TLS to the clear.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,7 +138,7 @@ impl Transport {
         }
         let config = client_config(tls.as_ref()).map_err(|error| match &tls {
             Some(_) => Error::Config(format!("configs[{authority}].tls: {error}")),
-            None => Error::Config(error),
+            None => Error::Config(error.to_string()),
         })?;
         let mut http = HttpConnector::new();
         http.enforce_http(false);
@@ -186,13 +186,26 @@ pub(crate) fn shown(uri: &Uri) -> String {
     format!("{scheme}://{}{}", authority.map_or("", http::uri::Authority::as_str), uri.path())
 }
 
-fn client_config(settings: Option<&Tls>) -> Result<rustls::ClientConfig, String> {
-    let read = |name: &str, path: &Path| {
-        std::fs::read(path).map_err(|error| format!("{name}: read {}: {error}", path.display()))
+/// Why the files that a registry's TLS needs cannot be used; names the field.
+#[derive(Debug, thiserror::Error)]
+enum TlsError {
+    #[error("{name}: read {}: {source}", path.display())]
+    Read { name: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("ca_file: {}: {}", .0.display(), .1)]
+    Authorities(PathBuf, tls::Error),
+    #[error("{}, {}: {}", .0.display(), .1.display(), .2)]
+    Identity(PathBuf, PathBuf, tls::Error),
+    #[error("cert_file: {0}")]
+    Unfit(tls::Error),
+}
+
+fn client_config(settings: Option<&Tls>) -> Result<rustls::ClientConfig, TlsError> {
+    let read = |name, path: &Path| {
+        std::fs::read(path).map_err(|source| TlsError::Read { name, path: path.to_owned(), source })
     };
     let mut roots = tls::authorities_of_host();
     if let Some(path) = settings.and_then(|tls| tls.ca_file.as_ref()) {
-        let wrong = |error: tls::Error| format!("ca_file: {}: {error}", path.display());
+        let wrong = |error: tls::Error| TlsError::Authorities(path.clone(), error);
         roots.extend(tls::authorities(&read("ca_file", path)?).map_err(wrong)?.roots);
     }
     let trust = match settings.is_some_and(|tls| tls.insecure_skip_verify) {
@@ -202,9 +215,9 @@ fn client_config(settings: Option<&Tls>) -> Result<rustls::ClientConfig, String>
     let files = settings.and_then(|tls| Some((tls.cert_file.as_ref()?, tls.key_file.as_ref()?)));
     let identity = files.map(|(chain, key)| {
         let read = Identity::from_pem(&read("cert_file", chain)?, &read("key_file", key)?);
-        read.map_err(|error| format!("{}, {}: {error}", chain.display(), key.display()))
+        read.map_err(|error| TlsError::Identity(chain.clone(), key.clone(), error))
     });
-    tls::client(trust, identity.transpose()?, &[]).map_err(|error| format!("cert_file: {error}"))
+    tls::client(trust, identity.transpose()?, &[]).map_err(TlsError::Unfit)
 }
 
 /// The next piece of a body; `None` at its end.

@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 use cri::v1;
 use v1::security_profile::ProfileType;
 
+use crate::refusal::Refusal;
+
 /// The name of the default profile, as containerd's: who has loaded one under it before is respected.
 const DEFAULT: &str = "cri-containerd.apparmor.d";
 /// How references to profiles of the host begin, and must in the field that has no type.
@@ -40,18 +42,18 @@ enum Decision {
 /// The profile of a container's process, which is loaded; `None` without one. `root` is the host's.
 ///
 /// # Errors
-/// For people: the host has no AppArmor or not that profile, or the default profile cannot be loaded.
+/// The host has no AppArmor or not that profile, or the default profile cannot be loaded.
 pub(crate) fn profile(
     context: &v1::LinuxContainerSecurityContext,
     root: &Path,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, Refusal> {
     let host = Host::of(root);
     match decide(context, &host)? {
         Decision::Unconfined => Ok(None),
         Decision::Named(name) => Ok(Some(name)),
         Decision::Default => {
             if !host.has(DEFAULT) {
-                load(root).map_err(|error| format!("load apparmor profile {DEFAULT}: {error}"))?;
+                load(root).map_err(Refusal::step(format!("load apparmor profile {DEFAULT}")))?;
             }
             Ok(Some(DEFAULT.to_owned()))
         }
@@ -76,21 +78,21 @@ impl Host {
     }
 }
 
-fn decide(context: &v1::LinuxContainerSecurityContext, host: &Host) -> Result<Decision, String> {
+fn decide(context: &v1::LinuxContainerSecurityContext, host: &Host) -> Result<Decision, Refusal> {
     let asked = asked(context)?;
     if !host.is_enabled {
         let is_asked_for = asked.is_some_and(|(kind, _)| kind != ProfileType::Unconfined);
         return if is_asked_for {
-            Err("apparmor is not supported".to_owned())
+            Err(Refusal::Unsupported("apparmor is not supported".into()))
         } else {
             Ok(Decision::Unconfined)
         };
     }
     let (kind, reference) = asked.unwrap_or((ProfileType::RuntimeDefault, ""));
     if kind != ProfileType::Localhost && !reference.is_empty() {
-        return Err(
-            "apparmor config invalid LocalhostRef must only be set if ProfileType is Localhost".into()
-        );
+        return Err(Refusal::Invalid(
+            "apparmor config invalid LocalhostRef must only be set if ProfileType is Localhost".into(),
+        ));
     }
     match kind {
         ProfileType::Unconfined => Ok(Decision::Unconfined),
@@ -100,8 +102,10 @@ fn decide(context: &v1::LinuxContainerSecurityContext, host: &Host) -> Result<De
             let name = reference.strip_prefix(LOCALHOST).unwrap_or(reference);
             match host.has(name) {
                 true => Ok(Decision::Named(name.to_owned())),
-                false if name.is_empty() => Err("nil apparmor profile is not supported".to_owned()),
-                false => Err(format!("apparmor profile not found {name}")),
+                false if name.is_empty() => {
+                    Err(Refusal::Invalid("nil apparmor profile is not supported".into()))
+                }
+                false => Err(Refusal::Missing(format!("apparmor profile not found {name}"))),
             }
         }
     }
@@ -109,7 +113,7 @@ fn decide(context: &v1::LinuxContainerSecurityContext, host: &Host) -> Result<De
 
 /// What the container asks for: a kind, and the reference of `Localhost`. The field that has no type counts if the other
 /// is not set.
-fn asked(context: &v1::LinuxContainerSecurityContext) -> Result<Option<(ProfileType, &str)>, String> {
+fn asked(context: &v1::LinuxContainerSecurityContext) -> Result<Option<(ProfileType, &str)>, Refusal> {
     if let Some(profile) = &context.apparmor {
         return Ok(Some((profile.profile_type(), &profile.localhost_ref)));
     }
@@ -121,7 +125,7 @@ fn asked(context: &v1::LinuxContainerSecurityContext) -> Result<Option<(ProfileT
         "unconfined" => Ok(Some((ProfileType::Unconfined, ""))),
         other => match other.strip_prefix(LOCALHOST) {
             Some(name) => Ok(Some((ProfileType::Localhost, name))),
-            None => Err(format!("invalid profile {other:?}")),
+            None => Err(Refusal::Invalid(format!("invalid profile {other:?}"))),
         },
     }
 }

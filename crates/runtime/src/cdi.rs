@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::oci::HostDevice;
+use crate::refusal::Refusal;
 
 mod spec;
 
@@ -20,6 +21,7 @@ use spec::{ContainerEdits, DeviceNode, Hook, Mount, Spec};
 
 /// The folders where specs are looked for, least important first. Source: `cdi.DefaultSpecDirs`.
 pub const DEFAULT_DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
+const INJECTION_FAILED: &str = "CDI device injection failed";
 /// A larger file is none.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
@@ -43,7 +45,7 @@ pub struct Edits {
 pub(crate) fn inject(
     dirs: &[PathBuf],
     config: &mut v1::ContainerConfig,
-) -> Result<(v1::ContainerConfig, Edits), String> {
+) -> Result<(v1::ContainerConfig, Edits), Refusal> {
     let asked = config.clone();
     let names: Vec<String> = config.cdi_devices.iter().map(|device| device.name.clone()).collect();
     if names.is_empty() {
@@ -52,11 +54,12 @@ pub(crate) fn inject(
     let specs = read(dirs);
     let found = resolve(&specs, &names);
     let found = found.map_err(|unknown| {
-        format!("CDI device injection failed: unresolvable CDI devices {}", unknown.join(", "))
+        let why = Refusal::Missing(format!("unresolvable CDI devices {}", unknown.join(", ")));
+        Refusal::step(INJECTION_FAILED)(why)
     })?;
     let mut edits = Edits::default();
     for one in found {
-        edits.apply(one, config).map_err(|why| format!("CDI device injection failed: {why}"))?;
+        edits.apply(one, config).map_err(Refusal::step(INJECTION_FAILED))?;
     }
     Ok((asked, edits))
 }
@@ -77,7 +80,7 @@ fn read_dir(dir: &Path) -> Vec<Spec> {
     let read = |path: PathBuf| match spec::read(&path, FILE_BYTES_MAX) {
         Ok(spec) => Some(spec),
         Err(error) => {
-            tracing::warn!(error, path = %path.display(), "a CDI spec was left out");
+            tracing::warn!(error = base::error_chain(&error), path = %path.display(), "a CDI spec was left out");
             None
         }
     };
@@ -119,11 +122,11 @@ fn find<'a>(dirs: &'a [Vec<Spec>], name: &str) -> Option<(&'a Spec, &'a Containe
 }
 
 impl Edits {
-    fn apply(&mut self, edits: &ContainerEdits, config: &mut v1::ContainerConfig) -> Result<(), String> {
+    fn apply(&mut self, edits: &ContainerEdits, config: &mut v1::ContainerConfig) -> Result<(), Refusal> {
         for variable in &edits.env {
             let (key, value) = variable
                 .split_once('=')
-                .ok_or_else(|| format!("invalid environment variable {variable:?}"))?;
+                .ok_or_else(|| Refusal::Invalid(format!("invalid environment variable {variable:?}")))?;
             config.envs.retain(|known| known.key != key);
             config.envs.push(v1::KeyValue { key: key.to_owned(), value: value.to_owned() });
         }
@@ -147,7 +150,7 @@ impl Edits {
         self.groups.extend(edits.additional_gids.iter().filter(|gid| **gid != 0));
         let refused = [("intelRdt", &edits.intel_rdt), ("netDevices", &edits.net_devices)];
         match refused.into_iter().find(|(_, value)| value.is_some()) {
-            Some((field, _)) => Err(format!("{field} is not supported by this runtime")),
+            Some((field, _)) => Err(not_supported(field)),
             None => Ok(()),
         }
     }
@@ -156,26 +159,28 @@ impl Edits {
     ///
     /// # Errors
     /// A node is not there.
-    pub(crate) fn devices(&self, owner: (u32, u32)) -> Result<Vec<HostDevice>, String> {
+    pub(crate) fn devices(&self, owner: (u32, u32)) -> Result<Vec<HostDevice>, Refusal> {
         let made = self.nodes.iter().map(|node| device_of(node, owner));
-        made.collect::<Result<_, _>>().map_err(|why| format!("CDI device injection failed: {why}"))
+        made.collect::<Result<_, _>>().map_err(Refusal::step(INJECTION_FAILED))
     }
 }
 
-fn mount_of(mount: &Mount) -> Result<(v1::Mount, Vec<String>), String> {
+fn not_supported(what: impl std::fmt::Display) -> Refusal {
+    Refusal::Unsupported(format!("{what} is not supported by this runtime"))
+}
+
+fn mount_of(mount: &Mount) -> Result<(v1::Mount, Vec<String>), Refusal> {
     let kind = mount.kind.as_deref().unwrap_or_default();
     if !matches!(kind, "" | "bind" | "none") {
-        return Err(format!(
-            "mount {:?} of type {kind:?} is not supported by this runtime",
-            mount.container_path
-        ));
+        return Err(not_supported(format_args!("mount {:?} of type {kind:?}", mount.container_path)));
     }
     if !mount.container_path.starts_with('/') || !mount.host_path.starts_with('/') {
-        return Err(format!("mount {:?} from {:?} must be absolute", mount.container_path, mount.host_path));
+        let why = format!("mount {:?} from {:?} must be absolute", mount.container_path, mount.host_path);
+        return Err(Refusal::Invalid(why));
     }
     // Else it would be made, as the sources of other mounts are.
     if !Path::new(&mount.host_path).exists() {
-        return Err(format!("failed to stat CDI mount source {:?}", mount.host_path));
+        return Err(Refusal::Missing(format!("failed to stat CDI mount source {:?}", mount.host_path)));
     }
     let has = |name: &str| mount.options.iter().any(|option| option == name);
     let propagation = if has("rshared") || has("shared") {
@@ -202,13 +207,13 @@ fn mount_of(mount: &Mount) -> Result<(v1::Mount, Vec<String>), String> {
 const HOOKS: [&str; 6] =
     ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"];
 
-fn hook_of(hook: &Hook) -> Result<(String, Value), String> {
+fn hook_of(hook: &Hook) -> Result<(String, Value), Refusal> {
     let name = &hook.hook_name;
     if !HOOKS.contains(&name.as_str()) {
-        return Err(format!("invalid hook, hook name {name:?}"));
+        return Err(Refusal::Invalid(format!("invalid hook, hook name {name:?}")));
     }
     if !hook.path.starts_with('/') {
-        return Err(format!("hook {name:?} with path {:?} must be absolute", hook.path));
+        return Err(Refusal::Invalid(format!("hook {name:?} with path {:?} must be absolute", hook.path)));
     }
     let mut made = json!({ "path": hook.path, "args": hook.args, "env": hook.env });
     if let Some(timeout) = hook.timeout {
@@ -217,11 +222,12 @@ fn hook_of(hook: &Hook) -> Result<(String, Value), String> {
     Ok((name.clone(), made))
 }
 
-fn device_of(node: &DeviceNode, (uid, gid): (u32, u32)) -> Result<HostDevice, String> {
+fn device_of(node: &DeviceNode, (uid, gid): (u32, u32)) -> Result<HostDevice, Refusal> {
     let source = PathBuf::from(node.host_path.as_deref().unwrap_or(&node.path));
     let kind = node.kind.as_deref().unwrap_or_default();
     let found = crate::devices::device(&source, Path::new(&node.path), "rwm");
-    let missing = || format!("failed to stat CDI host device {:?}", source.display().to_string());
+    let missing =
+        || Refusal::Missing(format!("failed to stat CDI host device {:?}", source.display().to_string()));
     let (is_block, major, minor) = match (kind, node.major, node.minor) {
         ("b" | "c" | "u", Some(major), minor) if major != 0 => (kind == "b", major, minor.unwrap_or(0)),
         ("" | "b" | "c" | "u", _, _) => {
@@ -229,7 +235,7 @@ fn device_of(node: &DeviceNode, (uid, gid): (u32, u32)) -> Result<HostDevice, St
             (found.is_block, found.major, found.minor)
         }
         (other, _, _) => {
-            return Err(format!("device {:?} of type {other:?} is not supported by this runtime", node.path));
+            return Err(not_supported(format_args!("device {:?} of type {other:?}", node.path)));
         }
     };
     let own = |own: u32| Some(own).filter(|own| *own > 0);

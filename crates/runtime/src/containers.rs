@@ -17,6 +17,7 @@ use crate::devices::devices;
 use crate::images::Image;
 use crate::in_root;
 use crate::oci::{self, HostDevice, PidNamespace};
+use crate::refusal::Refusal;
 use crate::shim::layout::{self, ContainerPlan, Exited, LOST_CODE, LogLimits, Started};
 use crate::shim::protocol::{Call, Done};
 use crate::state::{Container, ContainerRecord, Inner, Sandbox, Status, blocking, internal};
@@ -68,14 +69,13 @@ impl Inner {
     ) -> CriResult<Container> {
         let dir = layout::container_dir(&self.sandbox_dir(&sandbox.id), &id);
         let rootfs = dir.join("rootfs");
-        let mapping = sandbox.mapping().map_err(CriError::InvalidArgument)?;
+        let mapping = sandbox.mapping()?;
         let userns = mapping.map(|_| self.sandbox_dir(&sandbox.id).join(crate::userns::USERNS));
         self.mount_rootfs(&dir, &rootfs, image, mapping.zip(userns.as_deref())).map_err(internal)?;
         let volume_layers = crate::image_volumes::mount(&self.images, &dir, &mut config)?;
-        let injected = crate::cdi::inject(&self.config.cdi_dirs, &mut config);
-        let (asked, edits) = injected.map_err(CriError::InvalidArgument)?;
+        let (asked, edits) = crate::cdi::inject(&self.config.cdi_dirs, &mut config)?;
         let context = oci::security_context(&config);
-        let user = resolve_user(&rootfs, &context, image).map_err(CriError::InvalidArgument)?;
+        let user = resolve_user(&rootfs, &context, image)?;
         let cgroup = format!("{}/{id}", self.cgroup_parent(sandbox).trim_end_matches('/'));
         let (pid_namespace, shared_pid) = self.pid_namespace(sandbox, &context)?;
         let devices = all_devices(&config, context.privileged, &edits, &user)?;
@@ -84,7 +84,6 @@ impl Inner {
         crate::declared_volumes::mount(&dir, &rootfs, mapping, &image.config, &mut mounted)
             .map_err(internal)?;
         self.drop_what_is_not_limited(&mut mounted);
-        let apparmor = crate::apparmor::profile(&context, Path::new("/"));
         let output = oci::spec(
             &oci::Input {
                 config: &mounted,
@@ -96,7 +95,7 @@ impl Inner {
                 sandbox_files: &self.sandbox_files(sandbox),
                 pid_namespace,
                 userns,
-                apparmor: apparmor.map_err(CriError::InvalidArgument)?,
+                apparmor: crate::apparmor::profile(&context, Path::new("/"))?,
                 is_cgroup_v2: self.cgroups.version() == sys::cgroup::Version::V2,
                 all_capabilities: &self.capabilities,
                 is_external: !sandbox.record.handler.is_empty(),
@@ -104,8 +103,7 @@ impl Inner {
                 edits: &edits,
             },
             &user,
-        )
-        .map_err(CriError::InvalidArgument)?;
+        )?;
         let cwd = output.spec["process"]["cwd"].as_str().unwrap_or("/");
         let (first_uid, first_gid) = mapping.map_or((0, 0), |it| (it.first_uid, it.first_gid));
         in_root::make_dir(&rootfs, Path::new(cwd), (first_uid, first_gid)).map_err(internal)?;
@@ -113,7 +111,7 @@ impl Inner {
         let resources = config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
         let plan = ContainerPlan {
             log_path: log_path.clone(),
-            log_limits: log_limits(&config.annotations).map_err(CriError::InvalidArgument)?,
+            log_limits: log_limits(&config.annotations)?,
             owner: (first_uid + user.uid, first_gid + user.gid),
             tty: config.tty,
             stdin: config.stdin,
@@ -412,10 +410,11 @@ fn resolve_user(
     rootfs: &Path,
     context: &v1::LinuxContainerSecurityContext,
     image: &Image,
-) -> Result<users::User, String> {
+) -> Result<users::User, Refusal> {
     let is_named = context.run_as_user.is_some() || !context.run_as_username.is_empty();
     if let Some(gid) = context.run_as_group.as_ref().filter(|_| !is_named) {
-        return Err(format!("user group {:?} is specified without user", gid.value.to_string()));
+        let why = format!("user group {:?} is specified without user", gid.value.to_string());
+        return Err(Refusal::Invalid(why));
     }
     let who = match &context.run_as_user {
         Some(uid) => users::Who::Uid(uid.value),
@@ -437,9 +436,12 @@ fn log_path(sandbox: &Sandbox, config: &v1::ContainerConfig) -> Option<PathBuf> 
 }
 
 /// What the annotations of [`cri::annotations`] say; without them the log is never rotated.
-fn log_limits(annotations: &HashMap<String, String>) -> Result<Option<LogLimits>, String> {
+fn log_limits(annotations: &HashMap<String, String>) -> Result<Option<LogLimits>, Refusal> {
     let number = |name: &str| match annotations.get(name) {
-        Some(text) => text.parse::<u64>().map(Some).map_err(|_| format!("{name} must be a number")),
+        Some(text) => {
+            let invalid = |_| Refusal::Invalid(format!("{name} must be a number"));
+            text.parse::<u64>().map(Some).map_err(invalid)
+        }
         None => Ok(None),
     };
     let files_max = number(cri::annotations::LOG_FILES_MAX)?;
@@ -456,8 +458,8 @@ fn all_devices(
     edits: &crate::cdi::Edits,
     user: &users::User,
 ) -> CriResult<Vec<HostDevice>> {
-    let mut devices = devices(config, is_privileged).map_err(CriError::InvalidArgument)?;
-    let named = edits.devices((user.uid, user.gid)).map_err(CriError::InvalidArgument)?;
+    let mut devices = devices(config, is_privileged)?;
+    let named = edits.devices((user.uid, user.gid))?;
     devices.retain(|device| named.iter().all(|other| other.path != device.path));
     devices.extend(named);
     Ok(devices)
@@ -503,18 +505,19 @@ fn check_spec(id: &str, rootfs: &Path, sandbox: &Sandbox, config: &v1::Container
     if oci::security_context(config).privileged && !of_sandbox.is_some_and(|context| context.privileged) {
         return Err(refused("spec opts: no privileged container allowed in sandbox"));
     }
-    make_sources(config).map_err(CriError::Internal)?;
-    crate::propagation::check(config).map_err(|why| refused(&format!("spec: {why}")))?;
-    in_root::check_mounts(rootfs, config).map_err(CriError::InvalidArgument)
+    make_sources(config).map_err(internal)?;
+    crate::propagation::check(config)
+        .map_err(|refusal| refused(&format!("spec: {}", base::error_chain(&refusal))))?;
+    Ok(in_root::check_mounts(rootfs, config)?)
 }
 
 /// Makes the folders that are mounted and are not there, as containerd does.
-fn make_sources(config: &v1::ContainerConfig) -> Result<(), String> {
+fn make_sources(config: &v1::ContainerConfig) -> Result<(), Refusal> {
     let missing = config.mounts.iter().map(|mount| Path::new(&mount.host_path));
     let mut missing = missing.filter(|path| path.is_absolute() && path.symlink_metadata().is_err());
     missing.try_for_each(|path| {
         std::fs::create_dir_all(path)
-            .map_err(|error| format!("failed to mkdir {:?}: {error}", path.display().to_string()))
+            .map_err(Refusal::step(format!("failed to mkdir {:?}", path.display().to_string())))
     })
 }
 

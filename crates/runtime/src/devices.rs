@@ -7,6 +7,7 @@ use std::path::Path;
 use cri::v1;
 
 use crate::oci::HostDevice;
+use crate::refusal::Refusal;
 
 /// What every container has of its own, and what no container is given. Source: the OCI runtime specification, default
 /// devices; containerd's list of what a privileged container is spared.
@@ -26,7 +27,7 @@ const SPARED: [&str; 6] = ["/dev/pts", "/dev/shm", "/dev/fd", "/dev/mqueue", "/d
 ///
 /// # Errors
 /// Names what is not a device.
-pub(crate) fn devices(config: &v1::ContainerConfig, is_privileged: bool) -> Result<Vec<HostDevice>, String> {
+pub(crate) fn devices(config: &v1::ContainerConfig, is_privileged: bool) -> Result<Vec<HostDevice>, Refusal> {
     let mut devices = Vec::new();
     for wanted in &config.devices {
         let path = Path::new(&wanted.host_path);
@@ -35,14 +36,14 @@ pub(crate) fn devices(config: &v1::ContainerConfig, is_privileged: bool) -> Resu
             Some(device) => devices.push(device),
             None if path.is_dir() => {
                 below(path, inside, &wanted.permissions, &mut devices)
-                    .map_err(|error| format!("cannot list {}: {error}", path.display()))?;
+                    .map_err(Refusal::step(format!("cannot list {}", path.display())))?;
             }
-            None => return Err(format!("{} is not a device", wanted.host_path)),
+            None => return Err(Refusal::Invalid(format!("{} is not a device", wanted.host_path))),
         }
     }
     if is_privileged {
         let dev = Path::new("/dev");
-        below(dev, dev, "rwm", &mut devices).map_err(|error| format!("cannot list /dev: {error}"))?;
+        below(dev, dev, "rwm", &mut devices).map_err(Refusal::step("cannot list /dev"))?;
     }
     Ok(devices)
 }

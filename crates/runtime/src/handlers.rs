@@ -10,6 +10,8 @@ use cri::v1;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
+use crate::refusal::Refusal;
+
 /// OCI runtimes that are taken up where they are installed, under these names.
 const KNOWN: [&str; 3] = ["crun", "runc", "youki"];
 /// Where they are looked for.
@@ -39,12 +41,12 @@ impl Handlers {
     ///
     /// # Errors
     /// There is no such handler; the words are containerd's.
-    pub(crate) fn binary(&self, name: &str) -> Result<Option<PathBuf>, String> {
+    pub(crate) fn binary(&self, name: &str) -> Result<Option<PathBuf>, Refusal> {
         if name.is_empty() {
             return Ok(None);
         }
         let unknown = || format!("failed to get sandbox runtime: no runtime for {name:?} is configured");
-        self.binaries.get(name).cloned().map(Some).ok_or_else(unknown)
+        self.binaries.get(name).cloned().map(Some).ok_or_else(|| Refusal::Missing(unknown()))
     }
 
     /// Every handler with what it can do.
@@ -113,10 +115,13 @@ mod tests {
     #[test]
     fn a_handler_is_found_by_its_name() {
         let handlers = Handlers::new([("runc".to_owned(), PathBuf::from("/r"))].into());
-        assert_eq!(handlers.binary(""), Ok(None));
-        assert_eq!(handlers.binary("runc"), Ok(Some("/r".into())));
+        assert_eq!(handlers.binary("").unwrap(), None);
+        assert_eq!(handlers.binary("runc").unwrap(), Some("/r".into()));
         let unknown = handlers.binary("kata").unwrap_err();
-        assert_eq!(unknown, "failed to get sandbox runtime: no runtime for \"kata\" is configured");
+        assert_eq!(
+            unknown.to_string(),
+            "failed to get sandbox runtime: no runtime for \"kata\" is configured"
+        );
     }
 
     #[test]

@@ -11,6 +11,8 @@ use nix::errno::Errno;
 use nix::sys::stat::{Mode, mkdirat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, statfs};
 
+use crate::refusal::Refusal;
+
 /// Links on one path. Source: the kernel's `MAXSYMLINKS`.
 const LINKS_MAX: usize = 40;
 /// What may be mounted below `/proc`. Source: runc's `checkProcMount`.
@@ -55,19 +57,20 @@ pub(crate) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// Names the mount, in runc's words.
-pub(crate) fn check_mounts(root: &Path, config: &v1::ContainerConfig) -> Result<(), String> {
+pub(crate) fn check_mounts(root: &Path, config: &v1::ContainerConfig) -> Result<(), Refusal> {
     for mount in &config.mounts {
         let wanted = &mount.container_path;
+        let cannot = |why| Refusal::Invalid(format!("{wanted:?} cannot be mounted because it {why}"));
         let found = walk(root, Path::new(wanted), Missing::Leave)
-            .map_err(|error| format!("mount at {wanted:?}: {error}"))?;
+            .map_err(Refusal::step(format!("mount at {wanted:?}")))?;
         if found == Path::new("/proc") {
             let is_proc =
                 statfs(mount.host_path.as_str()).is_ok_and(|it| it.filesystem_type() == PROC_SUPER_MAGIC);
             if !is_proc {
-                return Err(format!("{wanted:?} cannot be mounted because it is not of type proc"));
+                return Err(cannot("is not of type proc"));
             }
         } else if found.starts_with("/proc") && !PROC_FILES.iter().any(|file| found == Path::new(file)) {
-            return Err(format!("{wanted:?} cannot be mounted because it is inside /proc"));
+            return Err(cannot("is inside /proc"));
         }
     }
     Ok(())
@@ -180,7 +183,7 @@ mod tests {
             let mount =
                 v1::Mount { host_path: host.into(), container_path: inside.into(), ..Default::default() };
             let config = v1::ContainerConfig { mounts: vec![mount], ..Default::default() };
-            let refused = check_mounts(root.path(), &config).err();
+            let refused = check_mounts(root.path(), &config).err().map(|refusal| refusal.to_string());
             match (&refused, expect) {
                 (Some(error), Some(expect)) => assert!(error.contains(expect), "{inside}: {error}"),
                 _ => assert_eq!(refused.as_deref(), expect, "{inside}"),

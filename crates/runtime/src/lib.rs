@@ -27,6 +27,7 @@ mod names;
 mod port_forward;
 mod propagation;
 mod recovery;
+mod refusal;
 mod resize;
 mod sandboxes;
 mod service;
@@ -40,6 +41,7 @@ mod users;
 mod verbose;
 mod zygote;
 
-pub use network::{PodNetwork, SandboxNetwork};
+pub use network::{NetworkError, PodNetwork, SandboxNetwork};
 pub use recovery::{clean_up, layers_in_use, remove_sandboxes};
+pub use refusal::Refusal;
 pub use state::{Config, OpenError, Runtime};

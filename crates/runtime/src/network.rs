@@ -8,6 +8,9 @@ use async_trait::async_trait;
 use cri::v1;
 use futures::stream::BoxStream;
 
+/// The reason why a network did not do what it was asked: its implementation's own error, which is told with its causes.
+pub type NetworkError = Box<dyn std::error::Error + Send + Sync>;
+
 /// The facts that a network needs to know of a sandbox.
 #[derive(Clone, Debug)]
 pub struct SandboxNetwork {
@@ -36,26 +39,26 @@ pub trait PodNetwork: Send + Sync + 'static {
     /// Connects a sandbox and returns its addresses, the primary one first.
     ///
     /// # Errors
-    /// A message for people; what was done is taken back by [`PodNetwork::remove`].
-    async fn add(&self, sandbox: &SandboxNetwork) -> Result<Vec<IpAddr>, String>;
+    /// The network's own; what was done is taken back by [`PodNetwork::remove`].
+    async fn add(&self, sandbox: &SandboxNetwork) -> Result<Vec<IpAddr>, NetworkError>;
 
     /// Disconnects a sandbox; no error if it is not connected.
     ///
     /// # Errors
-    /// A message for people.
-    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), String>;
+    /// The network's own.
+    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError>;
 
     /// Checks that a sandbox is still connected as [`PodNetwork::add`] left it.
     ///
     /// # Errors
-    /// A message for people that says what is missing.
-    async fn check(&self, sandbox: &SandboxNetwork) -> Result<(), String>;
+    /// Says what is missing.
+    async fn check(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError>;
 
     /// Disconnects everything but these sandboxes: what a crash left.
     ///
     /// # Errors
-    /// A message for people.
-    async fn retain(&self, sandboxes: BTreeSet<String>) -> Result<(), String>;
+    /// The network's own.
+    async fn retain(&self, sandboxes: BTreeSet<String>) -> Result<(), NetworkError>;
 
     /// Why the network cannot connect sandboxes now, if so. Source: CRI's `NetworkReady` condition.
     async fn not_ready(&self) -> Option<String>;

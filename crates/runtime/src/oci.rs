@@ -17,6 +17,7 @@ pub(crate) use resources::limits_document as limits;
 pub use capabilities::{DEFAULT_CAPABILITIES, capabilities};
 
 use crate::images::ImageConfig;
+use crate::refusal::Refusal;
 use crate::seccomp::Profile;
 use crate::shim::layout::{SeccompProfile, Security};
 use crate::users::User;
@@ -108,8 +109,8 @@ pub struct Output {
 /// Makes the configuration for a process of `user`.
 ///
 /// # Errors
-/// A message for people, about a request that cannot be carried out.
-pub(crate) fn spec(input: &Input<'_>, user: &User) -> Result<Output, String> {
+/// The request cannot be carried out.
+pub(crate) fn spec(input: &Input<'_>, user: &User) -> Result<Output, Refusal> {
     let security = security(input)?;
     let process = process(input, user, &security)?;
     let context = security_context(input.config);
@@ -160,11 +161,11 @@ pub fn exec_process(process: &Value, command: &[String], tty: bool) -> Value {
     process
 }
 
-fn process(input: &Input<'_>, user: &User, security: &Security) -> Result<Value, String> {
+fn process(input: &Input<'_>, user: &User, security: &Security) -> Result<Value, Refusal> {
     let config = input.config;
     let args = args(config, input.image);
     if args.is_empty() {
-        return Err("no command specified".to_owned());
+        return Err(Refusal::Invalid("no command specified".into()));
     }
     let cwd = [config.working_dir.as_str(), input.image.working_dir.as_str(), "/"];
     let cwd = cwd.into_iter().find(|cwd| !cwd.is_empty()).unwrap_or("/");
@@ -270,20 +271,20 @@ fn external_seccomp(security: &Security) -> Option<Profile> {
 }
 
 /// The profile in a file of the host. `localhost/` before its path is from before the field had a type.
-fn localhost_profile(reference: &str) -> Result<Profile, String> {
+fn localhost_profile(reference: &str) -> Result<Profile, Refusal> {
     let path = Path::new(reference.strip_prefix("localhost/").unwrap_or(reference));
-    let cannot = |error: String| format!("cannot load seccomp profile {:?}: {error}", path.display());
+    let doing = || format!("cannot load seccomp profile {:?}", path.display());
     if !path.is_absolute() {
-        return Err(cannot("the path must be absolute".to_owned()));
+        return Err(Refusal::step(doing())("the path must be absolute"));
     }
-    let text = std::fs::read(path).map_err(|error| cannot(error.to_string()))?;
-    let profile = Profile::read(&text).map_err(|error| cannot(error.to_string()))?;
+    let text = std::fs::read(path).map_err(Refusal::step(doing()))?;
+    let profile = Profile::read(&text).map_err(Refusal::step(doing()))?;
     // What is wrong with it is told now, not when the container's process exists.
-    profile.compile().map_err(cannot)?;
+    profile.compile().map_err(Refusal::step(doing()))?;
     Ok(profile)
 }
 
-fn security(input: &Input<'_>) -> Result<Security, String> {
+fn security(input: &Input<'_>) -> Result<Security, Refusal> {
     use v1::security_profile::ProfileType;
     let context = security_context(input.config);
     let profile = context.seccomp.as_ref().map_or(ProfileType::Unconfined, v1::SecurityProfile::profile_type);

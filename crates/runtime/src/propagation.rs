@@ -8,31 +8,33 @@ use std::path::Path;
 use cri::v1::{self, MountPropagation};
 use sys::mount::MountEntry;
 
+use crate::refusal::Refusal;
+
 /// Looks at what is mounted only if somebody asks for propagation.
 ///
 /// # Errors
 /// Names the mount that stands in the way.
-pub(crate) fn check(config: &v1::ContainerConfig) -> Result<(), String> {
+pub(crate) fn check(config: &v1::ContainerConfig) -> Result<(), Refusal> {
     let private = MountPropagation::PropagationPrivate;
     let mut wanted = config.mounts.iter().filter(|mount| mount.propagation() != private).peekable();
     if wanted.peek().is_none() {
         return Ok(());
     }
-    let mounts = sys::mount::mounts().map_err(|error| base::error_chain(&error))?;
+    let mounts = sys::mount::mounts().map_err(Refusal::Mounts)?;
     wanted.try_for_each(|mount| {
         let path = std::fs::canonicalize(&mount.host_path)
-            .map_err(|error| format!("failed to resolve symlink {:?}: {error}", mount.host_path))?;
+            .map_err(Refusal::step(format!("failed to resolve symlink {:?}", mount.host_path)))?;
         crosses(&path, mount.propagation(), &mounts)
     })
 }
 
 /// `mounts` are in mount order.
-fn crosses(path: &Path, propagation: MountPropagation, mounts: &[MountEntry]) -> Result<(), String> {
+fn crosses(path: &Path, propagation: MountPropagation, mounts: &[MountEntry]) -> Result<(), Refusal> {
     // Of several at one place, the last one hides the others.
     let around = mounts.iter().filter(|mount| path.starts_with(&mount.target));
     let around = around.max_by_key(|mount| mount.target.components().count());
     let Some(mount) = around else {
-        return Err(format!("could not find source mount of {}", path.display()));
+        return Err(Refusal::Missing(format!("could not find source mount of {}", path.display())));
     };
     let (is_enough, needed) = match propagation {
         MountPropagation::PropagationPrivate => return Ok(()),
@@ -45,7 +47,7 @@ fn crosses(path: &Path, propagation: MountPropagation, mounts: &[MountEntry]) ->
         return Ok(());
     }
     let (path, target) = (path.display().to_string(), mount.target.display().to_string());
-    Err(format!("path {path:?} is mounted on {target:?} but it is not {needed}"))
+    Err(Refusal::Unsupported(format!("path {path:?} is mounted on {target:?} but it is not {needed}")))
 }
 
 #[cfg(test)]
@@ -91,11 +93,8 @@ mod tests {
             ("/twice", Both, Err(r#"path "/twice" is mounted on "/twice" but it is not a shared mount"#)),
             ("/privateer", Both, Ok(())),
         ] {
-            assert_eq!(
-                crosses(Path::new(path), propagation, &mounts),
-                expect.map_err(str::to_owned),
-                "{path}"
-            );
+            let found = crosses(Path::new(path), propagation, &mounts).map_err(|refusal| refusal.to_string());
+            assert_eq!(found, expect.map_err(str::to_owned), "{path}");
         }
     }
 }

@@ -347,7 +347,7 @@ impl Inner {
             return;
         };
         let Err(error) = network.check(&attachment).await else { return };
-        tracing::warn!(sandbox = %id, error, "the sandbox's network is broken");
+        tracing::warn!(sandbox = %id, error = base::error_chain(&*error), "the sandbox's network is broken");
         if let Some(sandbox) = self.tables.lock().sandboxes.get_mut(id) {
             sandbox.is_disconnected = true;
         }
@@ -362,7 +362,10 @@ impl Inner {
             running.map(|sandbox| sandbox.id.clone()).collect()
         };
         if let Err(error) = network.retain(in_use).await {
-            tracing::warn!(error, "cannot free what the network holds for sandboxes that are gone");
+            tracing::warn!(
+                error = base::error_chain(&*error),
+                "cannot free what the network holds for sandboxes that are gone"
+            );
         }
     }
 }

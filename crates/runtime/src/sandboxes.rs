@@ -37,7 +37,7 @@ impl Inner {
         let Some(metadata) = &config.metadata else {
             return Err(CriError::InvalidArgument("config.metadata must be set".into()));
         };
-        self.handlers.binary(&request.runtime_handler).map_err(CriError::Internal)?;
+        self.handlers.binary(&request.runtime_handler).map_err(internal)?;
         let id = self.new_id();
         let _reservation = self.reserve_sandbox(&id, metadata)?;
         let mut sandbox = Sandbox {
@@ -52,7 +52,7 @@ impl Inner {
             shim: None,
             is_disconnected: false,
         };
-        sandbox.mapping().map_err(CriError::InvalidArgument)?;
+        sandbox.mapping()?;
         if self.config.network.is_some() && sandbox.namespaces().network() != NamespaceMode::Node {
             let end = id.get(..NETNS_NAME_DIGITS).unwrap_or(&id);
             let name = netns_prefix(&self.config.cgroup_root) + end;
@@ -231,6 +231,7 @@ impl Inner {
             return Ok(Vec::new());
         };
         let addresses = network.add(&attachment).await.map_err(|error| {
+            let error = base::error_chain(&*error);
             CriError::Internal(format!("failed to setup network for sandbox {:?}: {error}", sandbox.id))
         })?;
         Ok(addresses.iter().map(ToString::to_string).collect())
@@ -267,6 +268,7 @@ impl Inner {
     pub(crate) async fn take_down(self: &Arc<Self>, sandbox: &Sandbox) -> CriResult<()> {
         if let (Some(network), Some(attachment)) = (&self.config.network, self.network_of(sandbox)) {
             network.remove(&attachment).await.map_err(|error| {
+                let error = base::error_chain(&*error);
                 CriError::Internal(format!("failed to destroy network for sandbox {:?}: {error}", sandbox.id))
             })?;
         }

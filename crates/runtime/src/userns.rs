@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use cri::v1;
 use sys::userns::Mapping;
 
+use crate::refusal::Refusal;
 use crate::state::Sandbox;
 
 /// The user namespace, in the sandbox's directory.
@@ -26,29 +27,27 @@ impl Sandbox {
     ///
     /// # Errors
     /// CRI's configuration cannot be carried out.
-    pub(crate) fn mapping(&self) -> Result<Option<Mapping>, String> {
+    pub(crate) fn mapping(&self) -> Result<Option<Mapping>, Refusal> {
         let Some(options) = self.namespaces().userns_options else { return Ok(None) };
+        let invalid = |why: String| Refusal::Invalid(format!("user namespace: {why}"));
         match options.mode() {
             v1::NamespaceMode::Pod => {}
             v1::NamespaceMode::Node if options.uids.is_empty() && options.gids.is_empty() => return Ok(None),
-            v1::NamespaceMode::Node => {
-                return Err("user namespace: mode NODE must have no mappings".to_owned());
-            }
-            other => return Err(format!("user namespace: mode {} is not supported", other.as_str_name())),
+            v1::NamespaceMode::Node => return Err(invalid("mode NODE must have no mappings".to_owned())),
+            other => return Err(invalid(format!("mode {} is not supported", other.as_str_name()))),
         }
         let one = |name: &str, mappings: &[v1::IdMapping]| match mappings {
             [only] if only.container_id == 0 && only.length > 0 => Ok(*only),
-            _ => {
-                Err(format!("user namespace: {name} must be one mapping of the container's users from 0 on"))
-            }
+            _ => Err(invalid(format!("{name} must be one mapping of the container's users from 0 on"))),
         };
         let (uids, gids) = (one("uids", &options.uids)?, one("gids", &options.gids)?);
         if uids.length != gids.length {
-            return Err("user namespace: uids and gids must have the same length".to_owned());
+            return Err(invalid("uids and gids must have the same length".to_owned()));
         }
         if !self.record.handler.is_empty() {
             let handler = &self.record.handler;
-            return Err(format!("runtime handler {handler:?} does not support user namespaces"));
+            let why = format!("runtime handler {handler:?} does not support user namespaces");
+            return Err(Refusal::Unsupported(why));
         }
         Ok(Some(Mapping { first_uid: uids.host_id, first_gid: gids.host_id, length: uids.length }))
     }

@@ -6,6 +6,8 @@
 use std::io::Read;
 use std::path::Path;
 
+use crate::refusal::Refusal;
+
 /// Largest passwd or group file that is read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 /// The largest uid and gid, as the API's and runc's.
@@ -45,8 +47,8 @@ pub(crate) struct Wanted<'a> {
 /// Looks the user up in the container's root file system.
 ///
 /// # Errors
-/// A message for people if a name is not there, or a number is none that a user or group can have.
-pub(crate) fn resolve(rootfs: &Path, wanted: &Wanted<'_>) -> Result<User, String> {
+/// A name is not there, or a number is none that a user or group can have.
+pub(crate) fn resolve(rootfs: &Path, wanted: &Wanted<'_>) -> Result<User, Refusal> {
     resolve_in(&read(rootfs, "/etc/passwd"), &read(rootfs, "/etc/group"), wanted)
 }
 
@@ -55,7 +57,7 @@ pub(crate) fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn resolve_in(passwd: &str, group: &str, wanted: &Wanted<'_>) -> Result<User, String> {
+fn resolve_in(passwd: &str, group: &str, wanted: &Wanted<'_>) -> Result<User, Refusal> {
     let (user, image_group) = match wanted.who {
         Who::Uid(uid) => (id_of("user", uid)?.to_string(), ""),
         Who::Text(text) => {
@@ -72,7 +74,8 @@ fn resolve_in(passwd: &str, group: &str, wanted: &Wanted<'_>) -> Result<User, St
         (Some(uid), _) => uid,
         (None, Some(entry)) => id("user", entry.get(2).unwrap_or(&""))?,
         (None, None) => {
-            return Err(format!("unable to find user {user}: no matching entries in passwd file"));
+            let why = format!("unable to find user {user}: no matching entries in passwd file");
+            return Err(Refusal::Missing(why));
         }
     };
     let own_gid = entry.as_ref().and_then(|entry| entry.get(3)).filter(|gid| !gid.is_empty());
@@ -95,13 +98,13 @@ fn resolve_in(passwd: &str, group: &str, wanted: &Wanted<'_>) -> Result<User, St
     Ok(User { uid, gid, groups, home: home.to_owned() })
 }
 
-fn find_group(file: &str, name: &str) -> Result<u32, String> {
+fn find_group(file: &str, name: &str) -> Result<u32, Refusal> {
     if is_number(name) {
         return id("group", name);
     }
     let entry = fields(file).find(|entry| entry.first() == Some(&name));
-    let entry =
-        entry.ok_or_else(|| format!("unable to find group {name}: no matching entries in group file"))?;
+    let missing = || format!("unable to find group {name}: no matching entries in group file");
+    let entry = entry.ok_or_else(|| Refusal::Missing(missing()))?;
     id("group", entry.get(2).unwrap_or(&""))
 }
 
@@ -110,18 +113,18 @@ fn has_id(entry: &[&str], id: u32) -> bool {
     entry.get(2).is_some_and(|text| is_number(text) && text.parse() == Ok(id))
 }
 
-fn id(what: &str, text: &str) -> Result<u32, String> {
+fn id(what: &str, text: &str) -> Result<u32, Refusal> {
     let number = is_number(text).then(|| text.parse().ok()).flatten();
     number.filter(|id| *id <= ID_MAX).ok_or_else(|| out_of_range(what, text))
 }
 
-fn id_of(what: &str, number: i64) -> Result<u32, String> {
+fn id_of(what: &str, number: i64) -> Result<u32, Refusal> {
     let id = u32::try_from(number).ok().filter(|id| *id <= ID_MAX);
     id.ok_or_else(|| out_of_range(what, &number.to_string()))
 }
 
-fn out_of_range(what: &str, text: &str) -> String {
-    format!("{what} {text:?} must be a number between 0 and {ID_MAX}")
+fn out_of_range(what: &str, text: &str) -> Refusal {
+    Refusal::Invalid(format!("{what} {text:?} must be a number between 0 and {ID_MAX}"))
 }
 
 fn groups_of<'a>(file: &'a str, user: &'a str) -> impl Iterator<Item = u32> + 'a {
@@ -153,7 +156,8 @@ mod tests {
     fn check(files: (&str, &str), who: Who<'_>, expect: Result<(u32, u32, &[u32]), &str>) {
         let wanted = Wanted { who, group: None, supplemental: &[], merge_image_groups: true };
         let found = resolve_in(files.0, files.1, &wanted);
-        let found = found.map(|user| (user.uid, user.gid, user.groups));
+        let found =
+            found.map(|user| (user.uid, user.gid, user.groups)).map_err(|refusal| refusal.to_string());
         let expect = expect.map(|(uid, gid, groups)| (uid, gid, groups.to_vec()));
         assert_eq!(found, expect.map_err(str::to_owned), "{who:?}");
     }
@@ -228,6 +232,7 @@ mod tests {
             let wanted = Wanted { who: Who::Uid(5), group, supplemental, merge_image_groups: true };
             resolve_in("u:x:5:6::/:", "g:x:7:u\nold:x:4294967295:u\n", &wanted)
                 .map(|user| (user.gid, user.groups))
+                .map_err(|refusal| refusal.to_string())
         };
         assert_eq!(resolved(None, &[9]), Ok((6, vec![6, 7, 9])));
         assert_eq!(resolved(Some(8), &[]), Ok((8, vec![7, 8])));

@@ -10,6 +10,7 @@ use controller::{Action, ActionExecutor, EventType, Patch, cause};
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
 use serde_json::json;
 
+use crate::binding_error::{BindingError, ReserveError};
 use crate::devices::{PodClaims, claim_key};
 use crate::profile::event;
 
@@ -19,21 +20,21 @@ pub(crate) const TRIES_MAX: usize = 5;
 /// Writes the Pod's claims; `written` has the claims as the API server has answered them, also after a failure.
 ///
 /// # Errors
-/// A text for the log; the Pod has been told by an event.
+/// Why not all are written; the Pod has been told by an event.
 pub(crate) async fn reserve(
     client: &kube::Client,
     executor: &ActionExecutor,
     (pod, pod_claims): (&Pod, &PodClaims),
     written: &mut Vec<Arc<ResourceClaim>>,
-) -> Result<(), String> {
+) -> Result<(), BindingError> {
     for (claim, allocation) in &pod_claims.claims {
         match bind_one(client, pod, claim, allocation.as_ref()).await {
             Ok(claim) => written.push(Arc::new(claim)),
-            Err(why) => {
-                let text = format!("running PreBind plugin \"DynamicResources\": {why}");
-                let told = event(pod, pod, EventType::Warning, "FailedScheduling", text.clone());
+            Err(error) => {
+                let error = BindingError::Devices(error);
+                let told = event(pod, pod, EventType::Warning, "FailedScheduling", error.to_string());
                 executor.carry_out(told).await?;
-                return Err(text);
+                return Err(error);
             }
         }
     }
@@ -45,7 +46,7 @@ async fn bind_one(
     pod: &Pod,
     claim: &Arc<ResourceClaim>,
     allocation: Option<&AllocationResult>,
-) -> Result<ResourceClaim, String> {
+) -> Result<ResourceClaim, ReserveError> {
     let key = claim_key(claim);
     let mut claim = (**claim).clone();
     let mut tries = 0;
@@ -53,19 +54,13 @@ async fn bind_one(
         tries += 1;
         match attempt(client, pod, claim, allocation).await {
             Ok(claim) => return Ok(claim),
-            Err(Failure::Conflict(_)) if tries < TRIES_MAX => {}
-            Err(Failure::Conflict(why) | Failure::Other(why)) => return Err(why),
+            Err(error) if error.is_conflict() && tries < TRIES_MAX => {}
+            Err(error) => return Err(error),
         }
         let (namespace, name) = key.split_once('/').unwrap_or_default();
         let newest = cause::get(client, namespace, name).await;
-        claim = newest.map_err(|error| format!("get updated claim {key} after conflict: {error}"))?;
+        claim = newest.map_err(|source| ReserveError::Read { key: key.clone(), source })?;
     }
-}
-
-enum Failure {
-    /// Somebody else was faster.
-    Conflict(String),
-    Other(String),
 }
 
 async fn attempt(
@@ -73,15 +68,15 @@ async fn attempt(
     pod: &Pod,
     mut claim: ResourceClaim,
     allocation: Option<&AllocationResult>,
-) -> Result<ResourceClaim, Failure> {
+) -> Result<ResourceClaim, ReserveError> {
     let key = claim_key(&claim);
     if claim.metadata.deletion_timestamp.is_some() {
-        return Err(Failure::Other(format!("claim {key} got deleted in the meantime")));
+        return Err(ReserveError::Deleted(key));
     }
     let mut what = format!("add reservation to claim {key}");
     if let Some(allocation) = allocation {
         if is_allocated(&claim) {
-            return Err(Failure::Other(format!("claim {key} got allocated elsewhere in the meantime")));
+            return Err(ReserveError::Allocated(key));
         }
         let finalizers = claim.metadata.finalizers.get_or_insert_default();
         if !finalizers.iter().any(|one| one == FINALIZER) {
@@ -95,17 +90,13 @@ async fn attempt(
     send(client, Action::update_status(&claim), &what).await
 }
 
-async fn send(client: &kube::Client, action: Action, what: &str) -> Result<ResourceClaim, Failure> {
+async fn send(client: &kube::Client, action: Action, what: &str) -> Result<ResourceClaim, ReserveError> {
     let Action::Request(request) = action else {
-        return Err(Failure::Other(format!("{what}: there is nothing to send")));
+        return Err(ReserveError::Nothing(what.to_owned()));
     };
-    cause::send(client, &request).await.map_err(|error| {
-        let text = format!("{what}: {error}");
-        match error {
-            kube::Error::Api(status) if status.code == 409 => Failure::Conflict(text),
-            _ => Failure::Other(text),
-        }
-    })
+    cause::send(client, &request)
+        .await
+        .map_err(|source| ReserveError::Write { what: what.to_owned(), source })
 }
 
 /// The Pod does not use these claims after all; they keep their devices for whoever is next.
@@ -121,7 +112,7 @@ pub(crate) async fn unreserve(executor: &ActionExecutor, pod: &Pod, claims: &[Ar
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
         let patched = executor.carry_out(Action::patch_status::<ResourceClaim>(namespace, name, patch)).await;
         if let Err(error) = patched {
-            tracing::info!(error, claim = claim_key(claim), "a claim stays reserved");
+            tracing::info!(%error, claim = claim_key(claim), "a claim stays reserved");
         }
     }
 }

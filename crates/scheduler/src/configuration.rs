@@ -8,6 +8,7 @@
 mod checks;
 #[cfg(test)]
 mod decisions;
+mod error;
 mod extenders;
 mod file;
 mod profiles;
@@ -15,6 +16,7 @@ mod profiles;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::time::Duration;
 
 use machinery::field::{FieldError, FieldErrors, Path, Shown};
@@ -25,6 +27,7 @@ use crate::arguments::Arguments;
 use crate::extender::Extender;
 use crate::profile::{DEFAULT_NAME, Point, Profile, Profiles};
 use crate::queue::Backoff;
+pub use error::{ArgumentsError, ConfigurationError, ProfileError};
 use file::File;
 
 /// Plugins that there were once. Source: `invalidPluginsByVersion`.
@@ -67,7 +70,7 @@ impl Configuration {
     ///
     /// # Errors
     /// What is wrong with it, every broken field by its name.
-    pub fn parse(yaml: &str, read: &dyn Fn(&str) -> Result<String, String>) -> Result<Self, String> {
+    pub fn parse(yaml: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, ConfigurationError> {
         let file = File::read(yaml)?;
         let mut errors = FieldErrors::new();
         check_client(&file.client_connection, &mut errors);
@@ -87,7 +90,9 @@ impl Configuration {
         let backoff = backoff(&file, &mut errors);
         let extenders = file.extenders.unwrap_or_default();
         let extenders = extenders::taken(&extenders, &mut arguments, read, &mut errors);
-        refused(&errors)?;
+        if !errors.is_empty() {
+            return Err(ConfigurationError::Fields(errors));
+        }
         let global = file.percentage_of_nodes_to_score;
         let mut profiles =
             given.iter().zip(arguments).map(|(given, arguments)| profile(given, arguments, global));
@@ -95,16 +100,6 @@ impl Configuration {
         let profiles = Profiles::new(first, profiles.collect::<Result<_, _>>()?);
         let kubeconfig = Some(file.client_connection.kubeconfig).filter(|path| !path.is_empty());
         Ok(Self { profiles, extenders, backoff, leader_election, kubeconfig })
-    }
-}
-
-/// As upstream's aggregate of errors is written.
-fn refused(errors: &FieldErrors) -> Result<(), String> {
-    let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    match all.as_slice() {
-        [] => Ok(()),
-        [only] => Err(only.clone()),
-        _ => Err(format!("[{}]", all.join(", "))),
     }
 }
 
@@ -172,7 +167,10 @@ fn check_percentage(given: Option<i32>, path: &Path, errors: &mut FieldErrors) {
 ///
 /// # Errors
 /// What cannot be read; upstream looks no further then.
-fn all_arguments(given: &[file::Profile], errors: &mut FieldErrors) -> Result<Vec<Arguments>, String> {
+fn all_arguments(
+    given: &[file::Profile],
+    errors: &mut FieldErrors,
+) -> Result<Vec<Arguments>, ConfigurationError> {
     let (mut all, mut unreadable) = (Vec::new(), Vec::new());
     for (index, profile) in given.iter().enumerate() {
         let list = Path::new("profiles").index(index).child("pluginConfig");
@@ -186,20 +184,16 @@ fn all_arguments(given: &[file::Profile], errors: &mut FieldErrors) -> Result<Ve
                 errors.push(removed(&path, &one.name));
             }
             let taken = checks::take(&mut arguments, &one.name, &one.args, &path.child("args"), errors);
-            unreadable.extend(taken.err().map(|why| format!("decoding .{path}: {why}")));
+            unreadable.extend(taken.err().map(|error| (path.to_string(), error)));
         }
         all.push(arguments);
     }
-    match unreadable.as_slice() {
-        [] => Ok(all),
-        [only] if !only.contains("strict decoding error") => Err(only.clone()),
-        _ => Err(file::strict(&unreadable)),
-    }
+    if unreadable.is_empty() { Ok(all) } else { Err(ConfigurationError::Arguments(unreadable)) }
 }
 
 fn removed(path: &Path, name: &str) -> FieldError {
     const VERSION: &str = "v1";
-    let own = format!("{}/{VERSION}", file::GROUP);
+    let own = format!("{}/{VERSION}", error::GROUP);
     let why = format!("was invalid in version {VERSION:?} (KubeSchedulerConfiguration is version {own:?})");
     FieldError::invalid(path, name, &why)
 }
@@ -246,11 +240,15 @@ fn check_profiles(given: &[file::Profile], errors: &mut FieldErrors) {
 
 /// # Errors
 /// What cannot be, as upstream says it when it sets profiles up.
-fn profile(given: &file::Profile, arguments: Arguments, global: Option<i32>) -> Result<Profile, String> {
+fn profile(
+    given: &file::Profile,
+    arguments: Arguments,
+    global: Option<i32>,
+) -> Result<Profile, ConfigurationError> {
     let name = given.scheduler_name.as_deref().unwrap_or(DEFAULT_NAME);
     let none = file::Plugins::default();
     let mut made = profiles::profile(name, given.plugins.as_ref().unwrap_or(&none), arguments)
-        .map_err(|why| format!("creating profile for scheduler name {name}: {why}"))?;
+        .map_err(|source| ConfigurationError::Profile { name: name.to_owned(), source })?;
     let percentage = given.percentage_of_nodes_to_score.or(global).unwrap_or(0);
     made.percentage_of_nodes_to_score = usize::try_from(percentage).unwrap_or(0);
     Ok(made)

@@ -8,6 +8,7 @@
 pub mod allocate;
 
 pub(crate) mod changes;
+mod error;
 mod pools;
 mod requests;
 mod search;
@@ -22,6 +23,8 @@ use expressions::device::Selectors;
 use k8s_openapi::api::resource::v1::{
     AllocationResult, DeviceClass, ResourceClaim, ResourceSlice, ResourceSliceSpec,
 };
+
+pub use error::{DeviceError, Place, RequestFlaw};
 
 use crate::storage::{ByKey, apply};
 
@@ -150,17 +153,17 @@ impl Devices {
     /// The Pod's claims, each there and good for it.
     ///
     /// # Errors
-    /// In upstream's words: what the Pod has to wait for.
-    pub fn claims_of(&self, pod: &Pod) -> Result<Vec<Arc<ResourceClaim>>, String> {
+    /// What the Pod has to wait for.
+    pub fn claims_of(&self, pod: &Pod) -> Result<Vec<Arc<ResourceClaim>>, DeviceError> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let mut found = Vec::new();
         for claim in of_pod(pod) {
             let Some(meant) = resource_claim::must_be(pod, claim)? else { continue };
             let name = meant.name().unwrap_or_default();
             let claim = self.claims.get(&format!("{namespace}/{name}"));
-            let claim = claim.ok_or_else(|| format!("resourceclaim.resource.k8s.io \"{name}\" not found"))?;
+            let claim = claim.ok_or_else(|| DeviceError::NoClaim(name.to_owned()))?;
             if claim.metadata.deletion_timestamp.is_some() {
-                return Err(format!("resourceclaim \"{name}\" is being deleted"));
+                return Err(DeviceError::Deleting(name.to_owned()));
             }
             if matches!(meant, resource_claim::Meant::Made(_)) {
                 resource_claim::check_owner(pod, claim)?;

@@ -142,6 +142,8 @@ impl Filtered {
     }
 }
 
+type Cause = Arc<dyn std::error::Error + Send + Sync>;
+
 /// An extender that can be asked.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -149,7 +151,7 @@ pub(crate) struct Client {
     /// What it is told of Pods; scheduling itself knows them in part.
     pods: Informer<WholePod>,
     /// Or why nobody can speak to it.
-    client: Result<kube::Client, String>,
+    client: Result<kube::Client, Cause>,
 }
 
 /// Makes ready to ask them. Where there are any, Pods are known whole beside what scheduling knows of them.
@@ -168,8 +170,8 @@ impl Client {
         let options = KubeConfigOptions::default();
         let config = kube::Config::from_custom_kubeconfig(kubeconfig(&extender), &options).await;
         let client = config
-            .map_err(|failure| base::error_chain(&failure))
-            .and_then(|config| kube::Client::try_from(config).map_err(|failure| base::error_chain(&failure)));
+            .map_err(|failure| Arc::new(failure) as Cause)
+            .and_then(|config| kube::Client::try_from(config).map_err(|failure| Arc::new(failure) as Cause));
         Self { extender: Arc::new(extender), pods, client }
     }
 
@@ -354,7 +356,7 @@ impl Client {
 
     async fn exchange(&self, verb: &str, url: &str, question: &Value) -> Result<Value, Unheard> {
         let unreachable = |why: String| Unheard::Unreachable { url: url.to_owned(), why };
-        let client = self.client.as_ref().map_err(|why| unreachable(why.clone()))?;
+        let client = self.client.as_ref().map_err(|cause| unreachable(base::error_chain(cause)))?;
         let question = question.to_string().into_bytes();
         let length_max = question.len().saturating_mul(2).saturating_add(ANSWER_BYTES_MAX);
         // The client puts the extender's URL before the path.

@@ -12,6 +12,8 @@ use controller::pod::Pod;
 use jiff::Timestamp;
 use k8s_openapi::api::scheduling::v1alpha1::{PodGroupPolicy, Workload};
 
+use crate::pod::uid;
+
 /// How long the first of a gang that is assumed on a Node waits for the others. Source: `DefaultSchedulingTimeoutDuration`.
 const TOGETHER_MAX: Duration = Duration::from_secs(5 * 60);
 
@@ -79,10 +81,6 @@ struct Members {
     deadline: Option<Timestamp>,
 }
 
-fn uid(pod: &Pod) -> String {
-    pod.metadata.uid.clone().unwrap_or_default()
-}
-
 impl Gangs {
     /// A Workload has come or changed, or is gone.
     pub fn set_workload(&mut self, key: &str, workload: Option<Arc<Workload>>) {
@@ -107,13 +105,13 @@ impl Gangs {
     pub fn wants(&mut self, gang: &GangKey, key: &str, pod: &Pod) -> bool {
         let uid = uid(pod);
         let members = self.pods.entry(gang.clone()).or_default();
-        if members.assumed.contains_key(&uid) || members.unscheduled.contains_key(&uid) {
+        if members.assumed.contains_key(uid) || members.unscheduled.contains_key(uid) {
             return false;
         }
         // Nobody loses a Node; what is older than what was seen is no news.
-        let is_new = !members.assigned.contains(&uid);
+        let is_new = !members.assigned.contains(uid);
         if is_new {
-            members.unscheduled.insert(uid, key.to_owned());
+            members.unscheduled.insert(uid.to_owned(), key.to_owned());
         }
         is_new
     }
@@ -121,22 +119,22 @@ impl Gangs {
     /// A Pod has a Node.
     pub fn has(&mut self, gang: &GangKey, pod: &Pod) {
         let (uid, members) = (uid(pod), self.pods.entry(gang.clone()).or_default());
-        members.unscheduled.remove(&uid);
-        members.assumed.remove(&uid);
-        members.assigned.insert(uid);
+        members.unscheduled.remove(uid);
+        members.assumed.remove(uid);
+        members.assigned.insert(uid.to_owned());
     }
 
     /// A Pod is assumed on a Node. Source: `AssumePod`.
     pub fn assume(&mut self, gang: &GangKey, key: &str, pod: &Pod) {
         let (uid, members) = (uid(pod), self.pods.entry(gang.clone()).or_default());
-        members.unscheduled.remove(&uid);
-        members.assumed.insert(uid, key.to_owned());
+        members.unscheduled.remove(uid);
+        members.assumed.insert(uid.to_owned(), key.to_owned());
     }
 
     /// A Pod does not get the Node that it was assumed on. Source: `ForgetPod`.
     pub fn forget(&mut self, pod: &Pod) {
         let Some(members) = GangKey::of(pod).and_then(|gang| self.pods.get_mut(&gang)) else { return };
-        if let Some((uid, key)) = members.assumed.remove_entry(&uid(pod)) {
+        if let Some((uid, key)) = members.assumed.remove_entry(uid(pod)) {
             members.unscheduled.insert(uid, key);
         }
     }
@@ -146,9 +144,9 @@ impl Gangs {
         let Some(gang) = GangKey::of(pod) else { return };
         let Some(members) = self.pods.get_mut(&gang) else { return };
         let uid = uid(pod);
-        members.unscheduled.remove(&uid);
-        members.assumed.remove(&uid);
-        members.assigned.remove(&uid);
+        members.unscheduled.remove(uid);
+        members.assumed.remove(uid);
+        members.assigned.remove(uid);
         if members.known() == 0 {
             self.pods.remove(&gang);
         }

@@ -52,9 +52,5 @@ pub fn helps(refused_by: &str, event: &Event, pod: &Pod, snapshot: &Snapshot) ->
     hint.is_none_or(|hint| (hint.helps)(event, pod, snapshot))
 }
 
-fn uid(pod: &Pod) -> Option<&str> {
-    pod.metadata.uid.as_deref()
-}
-
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 
 mod allowed;
 pub mod arguments;
+mod binding_error;
 mod claims;
 pub mod configuration;
 pub mod decide;
@@ -23,6 +24,7 @@ pub mod node_info;
 pub mod nominations;
 pub mod pending_preemptions;
 pub mod plugins;
+mod pod;
 pub mod preemption;
 pub mod profile;
 pub mod queue;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use controller::pod::Pod;
 
 use crate::node_info::Snapshot;
+use crate::pod::uid;
 use crate::preemption::priority;
 
 /// The Pods that wait for a certain Node.
@@ -24,10 +25,6 @@ pub struct Nominations {
 struct Nomination {
     pod: Arc<Pod>,
     node: String,
-}
-
-fn uid(pod: &Pod) -> &str {
-    pod.metadata.uid.as_deref().unwrap_or_default()
 }
 
 impl Nominations {

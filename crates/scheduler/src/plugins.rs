@@ -133,8 +133,8 @@ impl<'a> Candidate<'a> {
         let is_conflict = self.named.as_ref().is_some_and(BTreeSet::is_empty);
         let refusals = [
             ("NodeAffinity", is_conflict.then_some(node_affinity::CONFLICT)),
-            ("VolumeBinding", self.volumes.refused.as_deref()),
-            ("DynamicResources", self.claims.refused.as_deref()),
+            ("VolumeBinding", self.volumes.refused.as_ref().map(Refusal::reason)),
+            ("DynamicResources", self.claims.refused.as_ref().map(Refusal::reason)),
         ];
         let mut asked = refusals.into_iter().filter(|(name, _)| self.profile.asks(name, Point::PreFilter));
         asked.find_map(|(name, why)| Some((name, why?)))
@@ -213,6 +213,11 @@ impl Refusal {
             Remedy::None => Code::UnschedulableAndUnresolvable,
             Remedy::Repair => Code::Error,
         }
+    }
+
+    /// The first of the reasons.
+    fn reason(&self) -> &str {
+        self.reasons.first().map_or("", String::as_str)
     }
 
     /// Whatever Pods do, the Node cannot take this one.

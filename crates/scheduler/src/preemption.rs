@@ -17,6 +17,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use crate::arguments::Candidates;
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::plugins::{Candidate, Remedy};
+use crate::pod::uid;
 use crate::profile::Point;
 
 /// The reason in a victim's condition. Source: `PodReasonPreemptionByScheduler`, core/v1.
@@ -299,10 +300,6 @@ fn reprieve(dry_run: &mut impl DryRun, candidates: &[Arc<Pod>]) -> Vec<Arc<Pod>>
         }
     }
     victims
-}
-
-fn uid(pod: &Pod) -> &str {
-    pod.metadata.uid.as_deref().unwrap_or_default()
 }
 
 /// Sorts the most important Pod first: by priority, then by how long it runs.

@@ -324,11 +324,3 @@ fn now_or_never<T>(next: impl Future<Output = T>) -> Option<T> {
         std::task::Poll::Pending => None,
     }
 }
-
-fn uid(pod: &Pod) -> &str {
-    pod.metadata.uid.as_deref().unwrap_or_default()
-}
-
-fn names(pod: &Pod) -> (&str, &str) {
-    (pod.metadata.namespace.as_deref().unwrap_or_default(), pod.metadata.name.as_deref().unwrap_or_default())
-}

@@ -12,6 +12,7 @@ use controller::{Action, Kind, cause};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
+use crate::binding_error::VolumeError;
 use crate::claims::TRIES_MAX;
 use crate::storage::{PodVolumes, Storage, claim_key};
 
@@ -23,7 +24,7 @@ pub(crate) const WAITING_MAX: usize = 8192;
 ///
 /// # Errors
 /// Why that cannot be any more, or what the API server said.
-pub(crate) async fn write(client: &kube::Client, pod_volumes: &PodVolumes) -> Result<(), String> {
+pub(crate) async fn write(client: &kube::Client, pod_volumes: &PodVolumes) -> Result<(), VolumeError> {
     for (volume, claim) in &pod_volumes.bind {
         keep(client, &**volume, |volume| with_claim_ref(volume, claim)).await?;
     }
@@ -35,7 +36,7 @@ pub(crate) async fn write(client: &kube::Client, pod_volumes: &PodVolumes) -> Re
 }
 
 /// The write that makes an object so; nothing if it is so already, or why it cannot be.
-type Write = Result<Option<Action>, String>;
+type Write = Result<Option<Action>, VolumeError>;
 
 /// Sets the claim that a volume is for.
 fn with_claim_ref(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Write {
@@ -43,7 +44,7 @@ fn with_claim_ref(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> W
         Some(known) if known.uid == claim.metadata.uid => Ok(None),
         Some(_) if !is_for(volume, claim) => {
             let name = volume.metadata.name.as_deref().unwrap_or_default();
-            Err(format!("volume \"{name}\" already bound to a different claim."))
+            Err(VolumeError::Taken(name.to_owned()))
         }
         _ => Ok(Some(Action::update(&set_aside(volume, claim)))),
     }
@@ -53,13 +54,11 @@ fn with_claim_ref(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> W
 fn with_selected_node(claim: &PersistentVolumeClaim, uid: Option<&str>, node: &str) -> Write {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     if claim.metadata.uid.as_deref() != uid {
-        return Err(format!("persistentvolumeclaim \"{name}\" not found"));
+        return Err(VolumeError::NoClaim(name.to_owned()));
     }
     match annotation(&claim.metadata, SELECTED_NODE) {
         Some(known) if known == node => Ok(None),
-        Some(known) => {
-            Err(format!("selectedNode annotation value \"{known}\" not set to scheduled node \"{node}\""))
-        }
+        Some(known) => Err(VolumeError::OtherNode(known.to_owned(), node.to_owned())),
         None if is_claim_bound(claim) => Ok(None),
         None => {
             let mut new = claim.clone();
@@ -70,7 +69,11 @@ fn with_selected_node(claim: &PersistentVolumeClaim, uid: Option<&str>, node: &s
     }
 }
 
-async fn keep<K: Kind>(client: &kube::Client, known: &K, next: impl Fn(&K) -> Write) -> Result<(), String> {
+async fn keep<K: Kind>(
+    client: &kube::Client,
+    known: &K,
+    next: impl Fn(&K) -> Write,
+) -> Result<(), VolumeError> {
     let mut newest: Option<K> = None;
     for _ in 0..TRIES_MAX {
         let object = newest.as_ref().unwrap_or(known);
@@ -78,21 +81,15 @@ async fn keep<K: Kind>(client: &kube::Client, known: &K, next: impl Fn(&K) -> Wr
         match cause::send::<K>(client, &request).await {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         }
-        let found = cause::get(client, &request.namespace, &request.name).await;
-        newest = Some(found.map_err(|error| error.to_string())?);
+        newest = Some(cause::get(client, &request.namespace, &request.name).await?);
     }
-    Err("others changed the object whenever it was to be written".to_owned())
-}
-
-/// Why a Pod is not bound after all, in upstream's words.
-pub(crate) fn failure(why: &str) -> String {
-    format!("running PreBind plugin \"VolumeBinding\": binding volumes: {why}")
+    Err(VolumeError::Overtaken)
 }
 
 /// A wait that is over: whose, what goes on from there, and how it ended.
-pub(crate) type Over<T> = (String, T, Result<(), String>);
+pub(crate) type Over<T> = (String, T, Result<(), VolumeError>);
 
 /// The Pods that wait for their volumes, each with what goes on afterwards.
 pub(crate) struct Waiting<T> {
@@ -182,7 +179,7 @@ impl<T> Waiting<T> {
         let mut late = Vec::new();
         while let Some((_, key)) = self.due.first().filter(|(deadline, _)| *deadline <= now).cloned() {
             self.due.pop_first();
-            let ended = Err("context deadline exceeded".to_owned());
+            let ended = Err(VolumeError::Late);
             late.extend(self.remove(&key).map(|then| (key, then, ended)));
         }
         late
@@ -195,12 +192,12 @@ impl<T> Waiting<T> {
 }
 
 /// Whether every claim is bound, or that it will not be; nothing while that is open.
-fn outcome<T>(entry: &mut Entry<T>, storage: &Storage) -> Option<Result<(), String>> {
+fn outcome<T>(entry: &mut Entry<T>, storage: &Storage) -> Option<Result<(), VolumeError>> {
     let known = |claim: &PersistentVolumeClaim| {
         let name = claim.metadata.name.as_deref().unwrap_or_default();
         let found =
             storage.claims.get(&claim_key(claim)).filter(|now| now.metadata.uid == claim.metadata.uid);
-        found.ok_or_else(|| format!("persistentvolumeclaim \"{name}\" not found"))
+        found.ok_or_else(|| VolumeError::NoClaim(name.to_owned()))
     };
     let mut is_done = true;
     for (_, claim) in &entry.pod_volumes.bind {
@@ -223,7 +220,7 @@ fn outcome<T>(entry: &mut Entry<T>, storage: &Storage) -> Option<Result<(), Stri
         } else if entry.chosen.contains(&claim_key(claim)) {
             // The provisioner has given up there.
             let name = now.metadata.name.as_deref().unwrap_or_default();
-            return Some(Err(format!("provisioning failed for PVC \"{name}\"")));
+            return Some(Err(VolumeError::Provisioning(name.to_owned())));
         }
     }
     is_done.then_some(Ok(()))
@@ -273,6 +270,7 @@ mod tests {
             };
             seen = seen.or(waiting.over(&storage, [&key]).pop().map(|(_, (), ended)| ended));
         }
+        let seen = seen.map(|ended| ended.map_err(|error| error.to_string()));
         assert_eq!(seen, expect.map(|ended| ended.map_err(str::to_owned)), "{changes:?}");
         assert_eq!(waiting.len(), usize::from(expect.is_none()));
         assert_eq!(waiting.by_claim.is_empty(), expect.is_some());
@@ -284,7 +282,7 @@ mod tests {
         let said = |write: Write| match write {
             Ok(None) => "nothing".to_owned(),
             Ok(Some(_)) => "written".to_owned(),
-            Err(why) => why,
+            Err(error) => error.to_string(),
         };
         let choose = |more: &str, node: &str| said(with_selected_node(&claim("a", more), Some("a"), node));
         assert_eq!(choose("", "one"), "written");
@@ -327,7 +325,7 @@ mod tests {
         let mut waiting = waiting(&["a"]);
         assert!(waiting.late(Timestamp::UNIX_EPOCH).is_empty());
         let late = waiting.late(Timestamp::UNIX_EPOCH + BIND_MAX);
-        assert_eq!(late, [("d/p".to_owned(), (), Err("context deadline exceeded".to_owned()))]);
+        assert!(matches!(&late[..], [(key, (), Err(VolumeError::Late))] if key == "d/p"), "{late:?}");
         assert!(waiting.next_due().is_none());
     }
 }

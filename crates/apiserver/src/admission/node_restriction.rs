@@ -51,7 +51,7 @@ pub async fn validate_audience(
 ) -> Result<()> {
     let (Some(_), Some(pod)) = (request.user().node(), pod) else { return Ok(()) };
     let forbidden = |why: &str| Error::forbidden(request.subject(), &request.resource.name, why);
-    let audience = audience(posted).map_err(|why| forbidden(&why))?;
+    let audience = audience(posted).map_err(|refusal| forbidden(&refusal.to_string()))?;
     if projects_audience(pod, audience)
         || drivers(cluster, pod).iter().any(|driver| asks_for(driver, audience))
     {
@@ -116,5 +116,6 @@ fn refuse(request: &Authorized, objects: Objects<'_>, name: &str) -> Result<()> 
     if attributes.name.is_empty() {
         attributes.name = name.to_owned();
     }
-    check(request.user(), &attributes, objects).map_err(|why| Error::forbidden(request.subject(), name, &why))
+    check(request.user(), &attributes, objects)
+        .map_err(|refusal| Error::forbidden(request.subject(), name, &refusal.to_string()))
 }

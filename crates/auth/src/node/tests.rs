@@ -210,7 +210,7 @@ fn a_node_asks_for_certificates_and_sees_its_own_requests_only() {
                 ..Attributes::default()
             };
             let found = graph.certificate_request("a", &attributes).err().unwrap_or_default();
-            assert_eq!(found, expect, "{verb} {subresource} {name} {selector}");
+            assert_eq!(found.to_string(), expect, "{verb} {subresource} {name} {selector}");
         };
     check(&graph, ("create", "", "", ""), "");
     check(&graph, ("get", "", "own", ""), "");

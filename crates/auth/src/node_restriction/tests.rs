@@ -19,7 +19,8 @@ fn check_write(request: &str, new: Value, old: Value, pod: Value) -> Result<(), 
     let leak = |value: Value| some(Box::leak(Box::new(value)));
     let node = leak(json!({"metadata": {"name": "a", "uid": "n"}}));
     let objects = Objects { new: leak(new), old: leak(old), pod: leak(pod), node, account: None };
-    check(&UserInfo::new("system:node:a", &["system:nodes"]), &attributes, objects)
+    let checked = check(&UserInfo::new("system:node:a", &["system:nodes"]), &attributes, objects);
+    checked.map_err(|refusal| refusal.to_string())
 }
 
 fn node(labels: Value) -> Value {
@@ -272,7 +273,7 @@ fn the_audience_of_a_token_is_one_that_the_pod_projects() {
     assert_eq!(audience(&json!({"spec": {}})), Ok(""));
     assert_eq!(audience(&json!({"spec": {"audiences": ["vault"]}})), Ok("vault"));
     assert_eq!(
-        audience(&json!({"spec": {"audiences": ["a", "b"]}})).unwrap_err(),
+        audience(&json!({"spec": {"audiences": ["a", "b"]}})).unwrap_err().to_string(),
         "node may only request 0 or 1 audiences"
     );
 }
@@ -306,7 +307,7 @@ fn a_node_asks_for_certificates_of_its_own_pods_only() {
             ..Attributes::default()
         };
         let user = UserInfo::new("system:node:a", &["system:nodes"]);
-        let found = super::check(&user, &attributes, objects).err().unwrap_or_default();
+        let found = super::check(&user, &attributes, objects).err().unwrap_or_default().to_string();
         assert_eq!(found, expected, "{field}={value}");
     };
     let pod = Some(&running);

@@ -139,7 +139,7 @@ pub struct CloudOptionArgs {
 
 /// What is done so often: a second at least.
 fn period(text: &str) -> Result<Duration, String> {
-    let GoDuration(period) = text.parse()?;
+    let GoDuration(period) = text.parse::<GoDuration>().map_err(|error| error.to_string())?;
     if period.as_secs() == 0 { Err(format!("{text:?} must be 1s or longer")) } else { Ok(period) }
 }
 

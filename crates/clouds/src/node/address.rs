@@ -9,6 +9,7 @@ use machinery::net::legacy_ip;
 use serde_json::json;
 
 use crate::message::addresses;
+use crate::provider::{Refusal, nonsense};
 use crate::v1::NodeAddress;
 
 /// The addresses that the Node's operator has given it. Source: `AnnotationAlphaProvidedIPAddr`.
@@ -19,7 +20,7 @@ const HOSTNAME: &str = "Hostname";
 ///
 /// # Errors
 /// The cloud does not know the address that the operator has given.
-pub(super) fn patch(node: &Node, of_cloud: &[NodeAddress]) -> Result<Option<Action>, String> {
+pub(super) fn patch(node: &Node, of_cloud: &[NodeAddress]) -> Result<Option<Action>, Refusal> {
     let (meta, before) = (&node.metadata, addresses(node));
     let wanted = wanted(node, &before, of_cloud)?;
     if of_cloud.is_empty() || wanted == before {
@@ -32,7 +33,11 @@ pub(super) fn patch(node: &Node, of_cloud: &[NodeAddress]) -> Result<Option<Acti
 }
 
 /// Source: `updateNodeAddress`, `GetNodeAddressesFromNodeIP`.
-fn wanted(node: &Node, before: &[NodeAddress], of_cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, String> {
+fn wanted(
+    node: &Node,
+    before: &[NodeAddress],
+    of_cloud: &[NodeAddress],
+) -> Result<Vec<NodeAddress>, Refusal> {
     let mut all = of_cloud.to_vec();
     if !all.iter().any(|one| one.r#type == HOSTNAME) {
         // Its kubelet has said it.
@@ -46,7 +51,7 @@ fn wanted(node: &Node, before: &[NodeAddress], of_cloud: &[NodeAddress]) -> Resu
         let found = first.len();
         first.extend(all.iter().filter(is_it).cloned());
         if first.len() == found {
-            return Err(format!("failed to get node address from cloud provider that matches ip: {ip}"));
+            return nonsense(format!("failed to get node address from cloud provider that matches ip: {ip}"));
         }
     }
     // Of a type with an address that was given, the others are nobody's.
@@ -57,8 +62,8 @@ fn wanted(node: &Node, before: &[NodeAddress], of_cloud: &[NodeAddress]) -> Resu
 }
 
 /// One address, or one of each family.
-fn node_ips(text: &str) -> Result<Vec<IpAddr>, String> {
-    let wrong = || format!("failed to parse node IP {text:?}");
+fn node_ips(text: &str) -> Result<Vec<IpAddr>, Refusal> {
+    let wrong = || Refusal::nonsense(format!("failed to parse node IP {text:?}"));
     let ips: Vec<IpAddr> =
         text.split(',').map(|ip| legacy_ip(ip.trim()).ok_or_else(wrong)).collect::<Result<_, _>>()?;
     match ips.as_slice() {

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Node;
 use machinery::names;
 
+use crate::provider::{Refusal, nonsense};
 use crate::v1::{InstanceMetadataResponse, NodeAddress};
 
 /// Addresses and labels of one machine; more are not believed.
@@ -28,7 +29,7 @@ impl Metadata {
     ///
     /// # Errors
     /// What of it cannot be: then all of it counts for nothing.
-    pub(super) fn read(answer: InstanceMetadataResponse) -> Result<Self, String> {
+    pub(super) fn read(answer: InstanceMetadataResponse) -> Result<Self, Refusal> {
         let InstanceMetadataResponse {
             provider_id,
             instance_type,
@@ -38,12 +39,12 @@ impl Metadata {
             additional_labels,
         } = answer;
         if provider_id.len() > PROVIDER_ID_BYTES_MAX || provider_id.chars().any(char::is_control) {
-            return Err(format!(
+            return nonsense(format!(
                 "the provider ID must have at most {PROVIDER_ID_BYTES_MAX} bytes and no control characters"
             ));
         }
         if addresses.len() > ADDRESSES_MAX || additional_labels.len() > LABELS_MAX {
-            return Err(format!(
+            return nonsense(format!(
                 "there must be at most {ADDRESSES_MAX} addresses and {LABELS_MAX} additional labels, not {} and {}",
                 addresses.len(),
                 additional_labels.len()
@@ -68,7 +69,7 @@ impl Metadata {
         }
         for (key, value) in &additional_labels {
             if let Some(why) = names::qualified_name(key).into_iter().next() {
-                return Err(format!("the additional label {key:?} {why}"));
+                return nonsense(format!("the additional label {key:?} {why}"));
             }
             check_label(key, value)?;
         }
@@ -91,23 +92,23 @@ impl Metadata {
     }
 }
 
-fn check_label(what: &str, value: &str) -> Result<(), String> {
+fn check_label(what: &str, value: &str) -> Result<(), Refusal> {
     let Some(why) = names::label_value(value).into_iter().next() else { return Ok(()) };
-    Err(format!("the {what} {value:?} must be a label's value: {why}"))
+    nonsense(format!("the {what} {value:?} must be a label's value: {why}"))
 }
 
-fn check_address(NodeAddress { r#type, address }: &NodeAddress) -> Result<(), String> {
+fn check_address(NodeAddress { r#type, address }: &NodeAddress) -> Result<(), Refusal> {
     match r#type.as_str() {
         "InternalIP" | "ExternalIP" if address.parse::<IpAddr>().is_err() => {
-            Err(format!("the {type} {address:?} must be an IP address"))
+            nonsense(format!("the {type} {address:?} must be an IP address"))
         }
         "Hostname" | "InternalDNS" | "ExternalDNS"
             if address.is_empty() || address.len() > DOMAIN_BYTES_MAX =>
         {
-            Err(format!("the {type} must have between 1 and {DOMAIN_BYTES_MAX} bytes"))
+            nonsense(format!("the {type} must have between 1 and {DOMAIN_BYTES_MAX} bytes"))
         }
         "InternalIP" | "ExternalIP" | "Hostname" | "InternalDNS" | "ExternalDNS" => Ok(()),
-        _ => Err(format!(
+        _ => nonsense(format!(
             "an address of the type {type:?} must be an InternalIP, ExternalIP, Hostname, InternalDNS or ExternalDNS"
         )),
     }

@@ -27,7 +27,7 @@ fn answer() -> v1::InstanceMetadataResponse {
 }
 
 fn read(answer: v1::InstanceMetadataResponse) -> Result<Metadata, Refusal> {
-    Metadata::read(answer).map_err(Refusal::nonsense)
+    Metadata::read(answer)
 }
 
 fn check(node: &str, answer: v1::InstanceMetadataResponse, expect: &Expect) {
@@ -144,7 +144,7 @@ fn an_address_that_was_given_comes_first_and_is_the_only_one_of_its_type() {
         ));
         let all: Vec<_> = all.iter().map(|(kind, text)| address(kind, text)).collect();
         let patch = address::patch(&node, &all)?;
-        Ok::<_, String>(patch.map(|action| {
+        Ok::<_, Refusal>(patch.map(|action| {
             let mut plan = Plan::nothing();
             plan.push(action);
             let told = render(&plan);
@@ -169,7 +169,10 @@ fn an_address_that_was_given_comes_first_and_is_the_only_one_of_its_type() {
         ("", "failed to parse node IP"),
         ("everywhere", "failed to parse node IP"),
     ] {
-        assert!(wanted(given, &[first, second]).is_err_and(|why| why.contains(expect)), "{given}");
+        assert!(
+            wanted(given, &[first, second]).is_err_and(|refusal| refusal.message.contains(expect)),
+            "{given}"
+        );
     }
     assert!(wanted("192.0.2.1", &[]).is_err(), "the cloud does not know it");
 }

@@ -4,6 +4,7 @@ use controller::metadata::name;
 use k8s_openapi::api::core::v1::Node;
 use machinery::net::Cidr;
 
+use crate::provider::{Refusal, nonsense};
 use crate::v1::{NodeAddress, Route};
 
 /// Routes of one cluster; a list with more is not believed: upstream's largest clusters have half of it.
@@ -22,9 +23,9 @@ impl Listed {
     ///
     /// # Errors
     /// There are too many: whoever leaves out some of them would make these anew for ever.
-    pub(super) fn read(routes: Vec<Route>) -> Result<Vec<Self>, String> {
+    pub(super) fn read(routes: Vec<Route>) -> Result<Vec<Self>, Refusal> {
         if routes.len() > ROUTES_MAX {
-            return Err(format!("there must be at most {ROUTES_MAX} routes, not {}", routes.len()));
+            return nonsense(format!("there must be at most {ROUTES_MAX} routes, not {}", routes.len()));
         }
         let read = |route: Route| Self { destination: Cidr::legacy(&route.destination_cidr), route };
         Ok(routes.into_iter().map(read).collect())

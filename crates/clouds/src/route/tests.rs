@@ -103,5 +103,8 @@ fn a_node_has_its_routes_when_all_are_made_and_is_told_when_one_is_not() {
 
 #[test]
 fn a_list_without_an_end_is_not_believed() {
-    assert!(Listed::read(vec![v1::Route::default(); 10_001]).is_err_and(|why| why.contains("at most 10000")));
+    assert!(
+        Listed::read(vec![v1::Route::default(); 10_001])
+            .is_err_and(|refusal| refusal.message.contains("at most 10000"))
+    );
 }

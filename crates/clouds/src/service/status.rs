@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Service;
 use machinery::names;
 use serde_json::{Value, json};
 
+use crate::provider::{Refusal, nonsense};
 use crate::v1;
 
 /// Addresses and names of one load balancer; more are not believed.
@@ -35,33 +36,37 @@ pub(super) fn of(service: &Service) -> Vec<Ingress> {
 ///
 /// # Errors
 /// What of it cannot be: then all of it counts for nothing.
-pub(super) fn read(status: Option<v1::LoadBalancerStatus>) -> Result<Vec<Ingress>, String> {
-    let status = status.ok_or("service status returned by EnsureLoadBalancer is nil")?;
+pub(super) fn read(status: Option<v1::LoadBalancerStatus>) -> Result<Vec<Ingress>, Refusal> {
+    let status =
+        status.ok_or_else(|| Refusal::nonsense("service status returned by EnsureLoadBalancer is nil"))?;
     if status.ingress.len() > INGRESS_MAX {
-        return Err(format!("there must be at most {INGRESS_MAX} addresses, not {}", status.ingress.len()));
+        return nonsense(format!(
+            "there must be at most {INGRESS_MAX} addresses, not {}",
+            status.ingress.len()
+        ));
     }
     status.ingress.into_iter().map(one).collect()
 }
 
 fn one(
     v1::LoadBalancerIngress { ip, hostname, ip_mode }: v1::LoadBalancerIngress,
-) -> Result<Ingress, String> {
+) -> Result<Ingress, Refusal> {
     if ip.is_empty() && hostname.is_empty() {
-        return Err("a load balancer must be reached at an address or under a name".to_owned());
+        return nonsense("a load balancer must be reached at an address or under a name");
     }
     if !ip.is_empty() && ip.parse::<IpAddr>().is_err() {
-        return Err(format!("the load balancer's {ip:?} must be an IP address"));
+        return nonsense(format!("the load balancer's {ip:?} must be an IP address"));
     }
     if !hostname.is_empty()
         && let Some(why) = names::dns1123_subdomain(&hostname).into_iter().next()
     {
-        return Err(format!("the load balancer's name {hostname:?} must be a DNS name: {why}"));
+        return nonsense(format!("the load balancer's name {hostname:?} must be a DNS name: {why}"));
     }
     let ip_mode = match (ip.is_empty(), ip_mode.as_str()) {
         (true, "") => String::new(),
         (false, "") => "VIP".to_owned(),
         (false, "VIP" | "Proxy") => ip_mode,
-        _ => return Err(format!("the mode {ip_mode:?} must be VIP or Proxy, and of an address")),
+        _ => return nonsense(format!("the mode {ip_mode:?} must be VIP or Proxy, and of an address")),
     };
     Ok(Ingress { ip, hostname, ip_mode })
 }

@@ -220,6 +220,6 @@ fn addresses_that_cannot_be_are_not_believed() {
         assert!(read(ip, hostname, ip_mode).is_err(), "{ip} {hostname} {ip_mode}");
     }
     let many = v1::LoadBalancerStatus { ingress: vec![v1::LoadBalancerIngress::default(); 65] };
-    assert!(status::read(Some(many)).is_err_and(|why| why.contains("at most 64")));
+    assert!(status::read(Some(many)).is_err_and(|refusal| refusal.message.contains("at most 64")));
     assert!(status::read(None).is_err());
 }

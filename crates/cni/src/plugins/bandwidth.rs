@@ -40,18 +40,29 @@ struct Limits {
     egress_burst: u64,
 }
 
+/// Why limits cannot be. The words are those of upstream's plugin.
+#[derive(Debug, thiserror::Error)]
+enum LimitsError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("if burst is set, rate must also be set")]
+    BurstAlone,
+    #[error("burst cannot be more than 4GB")]
+    Burst,
+}
+
 /// What a Pod receives through, and what it sends through.
 type Plan = (Option<TokenBucket>, Option<TokenBucket>);
 
 impl Limits {
-    fn read(value: &Value) -> Result<Self, String> {
-        let limits: Self = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
+    fn read(value: &Value) -> Result<Self, LimitsError> {
+        let limits: Self = serde_json::from_value(value.clone())?;
         let pairs = [(limits.ingress_rate, limits.ingress_burst), (limits.egress_rate, limits.egress_burst)];
         if pairs.iter().any(|(rate, burst)| *rate == 0 && *burst != 0) {
-            return Err("if burst is set, rate must also be set".to_owned());
+            return Err(LimitsError::BurstAlone);
         }
         if pairs.iter().any(|(_, burst)| *burst >= BURST_BITS_MAX) {
-            return Err("burst cannot be more than 4GB".to_owned());
+            return Err(LimitsError::Burst);
         }
         Ok(limits)
     }
@@ -99,7 +110,8 @@ impl Bandwidth {
     pub(super) fn new(network: &str, conf: &Value, site: &Site) -> Result<Self, CniError> {
         const FIELDS: [&str; 4] = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"];
         let has_own = FIELDS.iter().any(|field| conf.get(field).is_some_and(|value| !value.is_null()));
-        let invalid = |reason: String| CniError::Config { path: network.into(), reason };
+        let invalid =
+            |error: LimitsError| CniError::Config { path: network.into(), reason: error.to_string() };
         let own = has_own.then(|| Limits::read(conf)).transpose().map_err(invalid)?;
         let (network, is_told) = (network.to_owned(), super::is_told(conf, NAME));
         Ok(Self { network, own, is_told, prefix: ifb_prefix(site.rules.table()) })
@@ -110,9 +122,9 @@ impl Bandwidth {
         let told = attachment.capabilities.get(NAME).filter(|told| self.is_told && !told.is_null());
         let limits = match (self.own, told) {
             (Some(own), _) => own,
-            (None, Some(told)) => Limits::read(told).map_err(|reason| CniError::Config {
+            (None, Some(told)) => Limits::read(told).map_err(|error| CniError::Config {
                 path: self.network.clone().into(),
-                reason: format!("{NAME}: {reason}"),
+                reason: format!("{NAME}: {error}"),
             })?,
             (None, None) => return Ok(None),
         };

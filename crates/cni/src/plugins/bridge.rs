@@ -90,7 +90,7 @@ impl Bridge {
         if let Some(field) = UNSUPPORTED.into_iter().find(|field| is_set(field)) {
             return Err(CniError::Unsupported { network: network.to_owned(), field });
         }
-        super::check_backend(conf, "ipMasqBackend").map_err(invalid)?;
+        super::check_backend(conf, network, "ipMasqBackend")?;
         let dns = conf.get("dns").filter(|dns| !super::is_empty(dns)).cloned();
         let conf: Conf = serde_json::from_value(conf.clone()).map_err(|error| invalid(error.to_string()))?;
         if conf.ipam.get("type").and_then(Value::as_str).and_then(Kind::of) != Some(Kind::HostLocal) {

@@ -67,7 +67,7 @@ impl HostLocal {
         site: &Site,
     ) -> Result<(Self, Vec<RouteConfig>), CniError> {
         let invalid = |reason: String| CniError::Config { path: network.into(), reason };
-        let sets = range::parse(ipam).map_err(invalid)?;
+        let sets = range::parse(ipam).map_err(|error| invalid(error.to_string()))?;
         let routes = ipam.get("routes").cloned().unwrap_or_default();
         let routes: Option<Vec<RouteConfig>> =
             serde_json::from_value(routes).map_err(|error| invalid(format!("routes: {error}")))?;

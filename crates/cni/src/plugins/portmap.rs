@@ -32,7 +32,7 @@ impl Portmap {
             return Err(CniError::Unsupported { network: network.to_owned(), field });
         }
         let invalid = |reason: String| CniError::Config { path: network.into(), reason };
-        super::check_backend(conf, "backend").map_err(invalid)?;
+        super::check_backend(conf, network, "backend")?;
         let flag = |name: &str, otherwise: bool| match conf.get(name) {
             None | Some(Value::Null) => Ok(otherwise),
             Some(value) => value.as_bool().ok_or_else(|| invalid(format!("{name} must be true or false"))),

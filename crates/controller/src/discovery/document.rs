@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use machinery::names::{dns1123_label, dns1123_subdomain};
 use serde::Deserialize;
 
+use crate::ask_error::AskError;
 use crate::resource_ref::ResourceRef;
 
 /// What one group-version may have; one with more is told as failed, and takes nothing from others.
@@ -163,11 +164,11 @@ pub(super) struct Told {
 /// Reads a document.
 ///
 /// # Errors
-/// If it is none, as text for people.
-pub(super) fn read(body: &[u8], root: Root) -> Result<Told, String> {
-    let list: List = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+/// If it is none.
+pub(super) fn read(body: &[u8], root: Root) -> Result<Told, AskError> {
+    let list: List = serde_json::from_slice(body)?;
     if list.kind != "APIGroupDiscoveryList" {
-        return Err(format!("the server has no aggregated discovery: it answered a {}", list.kind));
+        return Err(AskError::NoDiscovery(list.kind));
     }
     let (mut found, mut others) = (Discovery::default(), Vec::new());
     for group in list.items.into_iter().flatten() {
@@ -180,7 +181,7 @@ pub(super) fn read(body: &[u8], root: Root) -> Result<Told, String> {
                 found.unreadable.push(place);
                 continue;
             }
-            if let Err(why) = version.check(&place) {
+            if let Some(why) = version.flaw(&place) {
                 found.failed.insert(place, why);
                 continue;
             }
@@ -196,18 +197,17 @@ pub(super) fn read(body: &[u8], root: Root) -> Result<Told, String> {
 }
 
 impl Version {
-    fn check(&self, place: &str) -> Result<(), String> {
+    /// Why nothing of it counts, if so.
+    fn flaw(&self, place: &str) -> Option<String> {
         if self.freshness == "Stale" {
-            return Err(format!("stale GroupVersion discovery: {place}"));
+            return Some(format!("stale GroupVersion discovery: {place}"));
         }
         let resources = self.resources.as_deref().unwrap_or_default();
         if resources.len() > RESOURCES_PER_VERSION_MAX {
-            return Err(format!("it has more than {RESOURCES_PER_VERSION_MAX} resources"));
+            return Some(format!("it has more than {RESOURCES_PER_VERSION_MAX} resources"));
         }
-        match resources.iter().find(|one| !dns1123_subdomain(&one.resource).is_empty()) {
-            Some(other) => Err(format!("{:?} is no name of a resource", other.resource)),
-            None => Ok(()),
-        }
+        let misnamed = resources.iter().find(|one| !dns1123_subdomain(&one.resource).is_empty());
+        misnamed.map(|other| format!("{:?} is no name of a resource", other.resource))
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::document::{self, Discovered, Discovery};
+use crate::ask_error::AskError;
 use crate::resource_ref::ResourceRef;
 
 /// The name of what failed when the server said nothing at all.
@@ -24,14 +25,14 @@ pub struct Served {
 
 impl Served {
     /// The served resources after an answer.
-    pub fn after(&self, answer: &Result<Discovery, String>) -> Self {
+    pub fn after(&self, answer: &Result<Discovery, AskError>) -> Self {
         match answer {
             // A server of nothing has not come up yet.
             Ok(found) if found.resources.is_empty() && found.failed.is_empty() => {
                 self.failing("the server names no resources")
             }
             Ok(found) => self.told(found),
-            Err(why) => self.failing(why),
+            Err(error) => self.failing(&error.to_string()),
         }
     }
 
@@ -115,13 +116,13 @@ mod tests {
         Discovered { resource, verbs: Vec::new(), subresources: Vec::new() }
     }
 
-    fn answer(resources: &[&str], failed: &[&str]) -> Result<Discovery, String> {
+    fn answer(resources: &[&str], failed: &[&str]) -> Result<Discovery, AskError> {
         let failed = failed.iter().map(|place| ((*place).to_owned(), "stale".to_owned())).collect();
         let resources = resources.iter().map(|path| resource(path)).collect();
         Ok(Discovery { resources, failed, unreadable: Vec::new() })
     }
 
-    fn check(answers: &[Result<Discovery, String>], expect: &[&str], failed: &[&str]) {
+    fn check(answers: &[Result<Discovery, AskError>], expect: &[&str], failed: &[&str]) {
         let served = answers.iter().fold(Served::default(), |before, answer| before.after(answer));
         let shown = |one: &Discovered| format!("{}/{}", one.resource.api_version(), one.resource.plural);
         assert_eq!(served.resources().map(shown).collect::<Vec<_>>(), expect, "{answers:?}");
@@ -159,13 +160,14 @@ mod tests {
     #[test]
     fn a_server_that_says_nothing_takes_nothing_away() {
         let two = || answer(&["a/v1/x", "b/v1/y"], &[]);
-        check(&[two(), Err("away".into())], &["a/v1/x", "b/v1/y"], &["*"]);
+        check(&[two(), Err(AskError::TooLate(30))], &["a/v1/x", "b/v1/y"], &["*"]);
         check(&[two(), answer(&[], &[])], &["a/v1/x", "b/v1/y"], &["*"]);
-        check(&[Err("away".into())], &[], &["*"]);
-        check(&[two(), Err("away".into()), answer(&["a/v1/x"], &[])], &["a/v1/x"], &[]);
-        let served = Served::default().after(&Err("away".into()));
+        check(&[Err(AskError::TooLate(30))], &[], &["*"]);
+        check(&[two(), Err(AskError::TooLate(30)), answer(&["a/v1/x"], &[])], &["a/v1/x"], &[]);
+        let served = Served::default().after(&Err(AskError::TooLate(30)));
         assert!(!served.has_answered() && served.after(&two()).has_answered());
-        let told = "unable to retrieve the complete list of server APIs: *: away";
+        let told =
+            "unable to retrieve the complete list of server APIs: *: the server did not answer for 30 s";
         assert_eq!(served.failure().as_deref(), Some(told));
     }
 }

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::document::{Discovered, Discovery, Told};
+use crate::ask_error::AskError;
 use crate::resource_ref::ResourceRef;
 use crate::sender::Sender;
 
@@ -57,7 +58,7 @@ pub(super) async fn preferring_stored(sender: &Sender, told: &Told, before: &Dis
             }
             let hashes = fetch(sender, &own.resource).await;
             let hashes = hashes.inspect_err(|error| {
-                tracing::debug!(api_version, error, "the stored versions cannot be had");
+                tracing::debug!(api_version, %error, "the stored versions cannot be had");
             });
             known.insert(api_version.clone(), hashes.ok());
         }
@@ -72,16 +73,17 @@ pub(super) async fn preferring_stored(sender: &Sender, told: &Told, before: &Dis
     found
 }
 
-async fn fetch(sender: &Sender, resource: &ResourceRef) -> Result<Hashes, String> {
+async fn fetch(sender: &Sender, resource: &ResourceRef) -> Result<Hashes, AskError> {
     let root = if resource.group.is_empty() { "api" } else { "apis" };
     let request = http::Request::get(format!("/{root}/{}", resource.api_version())).body(Body::empty());
-    let response = sender.send(request.map_err(|error| error.to_string())?).await;
-    let (head, body) = response.map_err(|error| error.to_string())?.into_parts();
-    let body = Limited::new(body, DOCUMENT_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
+    let response = sender.send(request.map_err(AskError::no_answer)?).await.map_err(AskError::no_answer)?;
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, DOCUMENT_BYTES_MAX).collect().await.map_err(AskError::no_answer)?;
+    let body = body.to_bytes();
     if !head.status.is_success() {
-        return Err(head.status.to_string());
+        return Err(AskError::refused(head.status, &body));
     }
-    let list: List = serde_json::from_slice(&body.to_bytes()).map_err(|error| error.to_string())?;
+    let list: List = serde_json::from_slice(&body)?;
     let told = list.resources.into_iter().flatten().filter(|one| !one.storage_version_hash.is_empty());
     Ok(told.map(|one| (one.name, one.storage_version_hash)).collect())
 }

@@ -192,7 +192,7 @@ impl PlanExecutor {
         let mut told = stream::iter(questions).map(ask).buffer_unordered(CONCURRENT_REQUESTS_MAX);
         while let Some((question, asked, answer)) = told.next().await {
             if let Err(error) = &answer {
-                tracing::info!(?question, error, "a question was not answered");
+                tracing::info!(?question, %error, "a question was not answered");
             }
             answers.put(question, asked, answer);
         }

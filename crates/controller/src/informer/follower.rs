@@ -168,6 +168,11 @@ impl Progress {
     }
 }
 
+/// The informers that have not followed for too long, each with how long.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join(", "))]
+pub(crate) struct Stalled(Vec<String>);
+
 /// The informers of one part.
 #[derive(Default)]
 pub(crate) struct Followers(Mutex<Vec<Weak<Follower>>>);
@@ -183,13 +188,13 @@ impl Followers {
     ///
     /// # Errors
     /// Which informers have not followed for too long.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), Stalled> {
         let now = Instant::now();
         let all = self.0.lock();
         let mut stalled: Vec<String> =
             all.iter().filter_map(Weak::upgrade).filter_map(|follower| follower.stalled(now)).collect();
         stalled.sort();
-        if stalled.is_empty() { Ok(()) } else { Err(stalled.join(", ")) }
+        if stalled.is_empty() { Ok(()) } else { Err(Stalled(stalled)) }
     }
 }
 
@@ -216,7 +221,7 @@ mod tests {
         pods.followed();
         assert_eq!(followers.check(), Ok(()));
         after(10).await;
-        assert_eq!(followers.check(), Err("services not followed for 30 s".to_owned()));
+        assert_eq!(followers.check(), Err(Stalled(vec!["services not followed for 30 s".to_owned()])));
         drop(services);
         assert_eq!(followers.check(), Ok(()));
     }
@@ -231,7 +236,7 @@ mod tests {
             after(10).await;
             pods.failed(&"decode");
         }
-        assert_eq!(followers.check(), Err("pods not followed for 30 s".to_owned()));
+        assert_eq!(followers.check(), Err(Stalled(vec!["pods not followed for 30 s".to_owned()])));
         pods.opened();
         after(15).await;
         assert_eq!(followers.check(), Ok(()));
@@ -239,7 +244,7 @@ mod tests {
         after(29).await;
         assert_eq!(followers.check(), Ok(()));
         after(1).await;
-        assert_eq!(followers.check(), Err("pods not followed for 30 s".to_owned()));
+        assert_eq!(followers.check(), Err(Stalled(vec!["pods not followed for 30 s".to_owned()])));
     }
 
     #[tokio::test(start_paused = true)]
@@ -252,12 +257,12 @@ mod tests {
         after(150).await;
         assert_eq!(followers.check(), Ok(()));
         pods.heard_nothing(heard, &"silence");
-        assert_eq!(followers.check(), Err("pods not followed for 150 s".to_owned()));
+        assert_eq!(followers.check(), Err(Stalled(vec!["pods not followed for 150 s".to_owned()])));
         pods.opened();
         after(20).await;
-        assert_eq!(followers.check(), Err("pods not followed for 170 s".to_owned()));
+        assert_eq!(followers.check(), Err(Stalled(vec!["pods not followed for 170 s".to_owned()])));
         pods.failed(&"refused");
-        assert_eq!(followers.check(), Err("pods not followed for 170 s".to_owned()));
+        assert_eq!(followers.check(), Err(Stalled(vec!["pods not followed for 170 s".to_owned()])));
         pods.opened();
         pods.followed();
         assert_eq!(followers.check(), Ok(()));

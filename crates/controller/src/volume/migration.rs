@@ -6,6 +6,7 @@
 mod sources;
 mod topology;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec, Volume};
@@ -26,10 +27,32 @@ struct Kind {
     /// The driver's part of a PersistentVolume; none if it is of another kind.
     persistent: fn(&PersistentVolume) -> Option<Translated>,
     /// A Pod's own volume in the namespace; none if it is of another kind.
-    inline: fn(&Volume, &str) -> Option<Result<Inline, String>>,
+    inline: fn(&Volume, &str) -> Option<Result<Inline, Malformed>>,
 }
 
-type Translated = Result<CSIPersistentVolumeSource, String>;
+type Translated = Result<CSIPersistentVolumeSource, Malformed>;
+
+/// The reason why a volume cannot be translated for its driver, in upstream's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("failed to translate in-tree pv to CSI: {0}")]
+pub struct TranslationError(Malformed);
+
+/// A field has not the form that it should have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Malformed {
+    #[error("failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({0})")]
+    AwsVolume(String),
+    #[error("kind({0}) is not supported in csi migration")]
+    AzureKind(String),
+    #[error("could not find a secret namespace in PersistentVolumeSource or ClaimRef")]
+    NoSecretNamespace,
+    #[error(
+        "failed to get region from zones: zone in unexpected format, expected: {{locale}}-{{region}}-{{zone}}, got: {0}"
+    )]
+    GceZone(String),
+    #[error("failed to get region from zones: multiple or no regions gotten from zones, got: {0:?}")]
+    GceRegions(BTreeSet<String>),
+}
 
 /// A Pod's own volume.
 struct Inline {
@@ -145,11 +168,11 @@ pub fn is_migrated(volume: &Volume) -> bool {
 /// The PersistentVolume as its driver has it; none if its kind is not one that drivers have taken over.
 ///
 /// # Errors
-/// In upstream's words: its fields have not the form that they should have.
-pub fn persistent(volume: &PersistentVolume) -> Option<Result<PersistentVolume, String>> {
+/// Its fields have not the form that they should have.
+pub fn persistent(volume: &PersistentVolume) -> Option<Result<PersistentVolume, TranslationError>> {
     let (kind, translated) =
         KINDS.iter().find_map(|kind| (kind.persistent)(volume).map(|source| (kind, source)))?;
-    Some(translated.map_err(|why| failed(&why)).map(|source| {
+    Some(translated.map_err(TranslationError).map(|source| {
         let mut new = volume.clone();
         kind.topology.translate(&mut new);
         let spec = new.spec.take().unwrap_or_default();
@@ -177,10 +200,10 @@ pub fn persistent(volume: &PersistentVolume) -> Option<Result<PersistentVolume, 
 /// is not one that drivers have taken over.
 ///
 /// # Errors
-/// In upstream's words: its fields have not the form that they should have.
-pub fn inline(volume: &Volume, namespace: &str) -> Option<Result<PersistentVolume, String>> {
+/// Its fields have not the form that they should have.
+pub fn inline(volume: &Volume, namespace: &str) -> Option<Result<PersistentVolume, TranslationError>> {
     let translated = KINDS.iter().find_map(|kind| (kind.inline)(volume, namespace))?;
-    Some(translated.map_err(|why| failed(&why)).map(|inline| PersistentVolume {
+    Some(translated.map_err(TranslationError).map(|inline| PersistentVolume {
         metadata: ObjectMeta { name: Some(inline.name), ..ObjectMeta::default() },
         spec: Some(PersistentVolumeSpec {
             access_modes: Some(vec![inline.access_mode.to_owned()]),
@@ -198,10 +221,6 @@ pub fn translated(volume: &Arc<PersistentVolume>) -> Arc<PersistentVolume> {
         Some(Ok(new)) => Arc::new(new),
         Some(Err(_)) | None => volume.clone(),
     }
-}
-
-fn failed(why: &str) -> String {
-    format!("failed to translate in-tree pv to CSI: {why}")
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use machinery::quantity::Quantity;
 use serde_json::Value;
 
+use super::error::MetricError;
+
 const CUSTOM: &str = "custom.metrics.k8s.io";
 /// Over how long a metric was measured that does not say. Source: `metricServerDefaultMetricWindow`.
 const WINDOW: SignedDuration = SignedDuration::from_mins(1);
@@ -47,7 +49,7 @@ pub(super) fn question(
     namespace: &str,
     selector: &str,
     served: &Served,
-) -> Result<Question, String> {
+) -> Result<Question, MetricError> {
     let document = |path: String| Ok(Question::Document(path));
     let pods = |selector: &str| {
         document(format!(
@@ -80,9 +82,9 @@ pub(super) fn question(
 }
 
 /// What an answer says about the metric that it was asked for.
-pub(super) fn read(spec: &MetricSpec, answer: &Value) -> Result<Measured, String> {
+pub(super) fn read(spec: &MetricSpec, answer: &Value) -> Result<Measured, MetricError> {
     let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let none = |api: &str| Err(format!("no metrics returned from {api} metrics API"));
+    let none = |api| Err(MetricError::Nothing(api));
     if spec.external.is_some() {
         if items.is_empty() {
             return none("external");
@@ -100,14 +102,8 @@ pub(super) fn read(spec: &MetricSpec, answer: &Value) -> Result<Measured, String
         return none("custom");
     }
     if spec.object.is_some() {
-        let [item] = items else {
-            return Err(
-                "the custom metrics API server returned more than one result for an object".to_owned()
-            );
-        };
-        return amount(&item["value"])
-            .map(Measured::Total)
-            .ok_or_else(|| "the value is no quantity".to_owned());
+        let [item] = items else { return Err(MetricError::Several) };
+        return amount(&item["value"]).map(Measured::Total).ok_or(MetricError::NoQuantity);
     }
     Ok(Measured::Pods(items.iter().filter_map(custom_of_pod).collect()))
 }
@@ -160,7 +156,11 @@ fn version(served: &Served) -> &str {
 }
 
 /// `namespaces/team/ingresses.networking.k8s.io/web`; of a namespace, its own metrics.
-fn place(object: &CrossVersionObjectReference, namespace: &str, served: &Served) -> Result<String, String> {
+fn place(
+    object: &CrossVersionObjectReference,
+    namespace: &str,
+    served: &Served,
+) -> Result<String, MetricError> {
     let CrossVersionObjectReference { api_version, kind, name } = object;
     let api_version = api_version.as_deref().unwrap_or_default();
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -168,19 +168,20 @@ fn place(object: &CrossVersionObjectReference, namespace: &str, served: &Served)
         return Ok(format!("namespaces/{namespace}/metrics"));
     }
     let found = served.by_kind(group, kind);
-    let found = found.ok_or_else(|| format!("no matches for kind {kind:?} in version {api_version:?}"))?;
+    let unknown = || MetricError::NoKind { kind: kind.clone(), api_version: api_version.to_owned() };
+    let found = found.ok_or_else(unknown)?;
     let resource = found.resource.full_name();
     Ok(format!("namespaces/{namespace}/{resource}/{}", escape(name)))
 }
 
-fn metric_selector(metric: &MetricIdentifier, before: &str) -> Result<String, String> {
+fn metric_selector(metric: &MetricIdentifier, before: &str) -> Result<String, MetricError> {
     let Some(selector) = &metric.selector else { return Ok(String::new()) };
     let text = written(selector)?;
     Ok(if text.is_empty() { text } else { format!("{before}{}", escape(&text)) })
 }
 
 /// A selector as queries have it.
-fn written(selector: &LabelSelector) -> Result<String, String> {
+fn written(selector: &LabelSelector) -> Result<String, MetricError> {
     let equal = selector.match_labels.iter().flatten().map(|(key, value)| Ok(format!("{key}={value}")));
     let others = selector.match_expressions.iter().flatten().map(|one| {
         let values = one.values.as_deref().unwrap_or_default().join(",");
@@ -190,10 +191,10 @@ fn written(selector: &LabelSelector) -> Result<String, String> {
             "NotIn" => format!("{key} notin ({values})"),
             "Exists" => key.clone(),
             "DoesNotExist" => format!("!{key}"),
-            other => return Err(format!("{other:?} is not a valid label selector operator")),
+            other => return Err(MetricError::Operator(other.to_owned())),
         })
     });
-    equal.chain(others).collect::<Result<Vec<_>, String>>().map(|all| all.join(","))
+    equal.chain(others).collect::<Result<Vec<_>, MetricError>>().map(|all| all.join(","))
 }
 
 fn escape(text: &str) -> String {

@@ -14,6 +14,7 @@ use controller::pod::{Container, Pod};
 use jiff::{SignedDuration, Timestamp};
 use machinery::quantity::Quantity;
 
+use super::error::MetricError;
 use super::metrics::Readings;
 use crate::options::{Options, signed};
 use crate::pod::{condition, is_ready, phase};
@@ -60,12 +61,14 @@ pub(super) fn by_utilization(
     readings: &Readings,
     (resource, container): (&str, Option<&str>),
     target: i32,
-) -> Result<Proposal, String> {
+) -> Result<Proposal, MetricError> {
     let groups = Groups::of(scope, readings, Some(resource))?;
     let request = |pod: &'_ Arc<Pod>| requested(pod, resource, container);
     let names = scope.pods.iter().map(|pod| name(&pod.metadata));
-    let requests: BTreeMap<&str, i64> =
-        names.zip(scope.pods).map(|(name, pod)| Ok((name, request(pod)?))).collect::<Result<_, String>>()?;
+    let requests: BTreeMap<&str, i64> = names
+        .zip(scope.pods)
+        .map(|(name, pod)| Ok((name, request(pod)?)))
+        .collect::<Result<_, MetricError>>()?;
     let usage = |uses: &BTreeMap<&str, i64>| {
         let known = uses.iter().filter_map(|(pod, used)| Some((used, requests.get(pod)?)));
         let (used, requested, count) =
@@ -73,7 +76,7 @@ pub(super) fn by_utilization(
                 (used + i128::from(*one), requested + i128::from(*of), count + 1)
             });
         if requested == 0 {
-            return Err("no metrics returned matched known pods".to_owned());
+            return Err(MetricError::OtherPods);
         }
         let percent = i32::try_from(used * 100 / requested).unwrap_or(i32::MAX);
         let average = i64::try_from(used / count).unwrap_or(i64::MAX);
@@ -91,7 +94,7 @@ pub(super) fn by_average(
     readings: &Readings,
     resource: Option<&str>,
     target: i64,
-) -> Result<Proposal, String> {
+) -> Result<Proposal, MetricError> {
     let usage = |uses: &BTreeMap<&str, i64>| {
         let total: i128 = uses.values().copied().map(i128::from).sum();
         let average = i64::try_from(total / uses.len().max(1) as i128).unwrap_or(i64::MAX);
@@ -101,17 +104,14 @@ pub(super) fn by_average(
 }
 
 /// One number held against another: so many times as many Pods as are ready.
-pub(super) fn by_value(scope: &Scope<'_>, total: i64, target: i64) -> Result<Proposal, String> {
+pub(super) fn by_value(scope: &Scope<'_>, total: i64, target: i64) -> Result<Proposal, MetricError> {
     let ratio = total as f64 / target as f64;
     let replicas = if scope.wanted == 0 {
         ceil(ratio)
     } else if scope.tolerances.contain(ratio) {
         scope.wanted
     } else if scope.pods.is_empty() {
-        return Err(
-            "unable to calculate ready pods: no pods returned by selector while calculating replica count"
-                .to_owned(),
-        );
+        return Err(MetricError::NoReadyPods);
     } else {
         let ready = scope.pods.iter().filter(|pod| phase(pod) == "Running" && is_ready(pod)).count();
         ceil(ratio * ready as f64)
@@ -149,9 +149,9 @@ struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    fn of(scope: &Scope<'a>, readings: &Readings, resource: Option<&str>) -> Result<Self, String> {
+    fn of(scope: &Scope<'a>, readings: &Readings, resource: Option<&str>) -> Result<Self, MetricError> {
         if scope.pods.is_empty() {
-            return Err("no pods returned by selector while calculating replica count".to_owned());
+            return Err(MetricError::NoPods);
         }
         let mut groups = Self { uses: BTreeMap::new(), unready: BTreeSet::new(), missing: BTreeSet::new() };
         for pod in scope.pods {
@@ -176,7 +176,7 @@ impl<'a> Groups<'a> {
             }
         }
         if groups.uses.is_empty() {
-            return Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
+            return Err(MetricError::Unready);
         }
         Ok(groups)
     }
@@ -186,9 +186,9 @@ impl<'a> Groups<'a> {
     fn proposal(
         mut self,
         scope: &Scope<'_>,
-        usage: impl Fn(&BTreeMap<&str, i64>) -> Result<Usage, String>,
+        usage: impl Fn(&BTreeMap<&str, i64>) -> Result<Usage, MetricError>,
         when_fewer: impl Fn(&str) -> i64,
-    ) -> Result<Proposal, String> {
+    ) -> Result<Proposal, MetricError> {
         let Usage { ratio, average, percent } = usage(&self.uses)?;
         let propose = |replicas| Ok(Proposal { replicas, usage: average, utilization: percent });
         let grows_past_unready = !self.unready.is_empty() && ratio > 1.0;
@@ -232,7 +232,7 @@ fn is_past_its_start(pod: &Pod, (measured, window): (Timestamp, SignedDuration),
 }
 
 /// What a Pod, or one of its containers, asks for, in thousandths.
-fn requested(pod: &Pod, resource: &str, container: Option<&str>) -> Result<i64, String> {
+fn requested(pod: &Pod, resource: &str, container: Option<&str>) -> Result<i64, MetricError> {
     let Some(spec) = &pod.spec else { return Ok(0) };
     let pod_name = name(&pod.metadata);
     let own = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
@@ -249,15 +249,17 @@ fn requested(pod: &Pod, resource: &str, container: Option<&str>) -> Result<i64, 
         .filter(|one| container.is_none_or(|name| one.name == name))
         .peekable();
     if let (Some(container), true) = (container, chosen.peek().is_none()) {
-        return Err(format!("container {container} not found in Pod {pod_name}"));
+        return Err(MetricError::NoContainer { container: container.to_owned(), pod: pod_name.to_owned() });
     }
     chosen.try_fold(0_i64, |sum, one| {
         let requests = one.resources.as_ref().and_then(|resources| resources.requests.as_ref());
         let request =
             requests.and_then(|requests| requests.get(resource)?.0.parse().ok()).map(Quantity::milli_value);
-        let name = &one.name;
-        let request = request
-            .ok_or_else(|| format!("missing request for {resource} in container {name} of Pod {pod_name}"))?;
-        Ok(sum.saturating_add(request))
+        let missing = || MetricError::NoRequest {
+            resource: resource.to_owned(),
+            container: one.name.clone(),
+            pod: pod_name.to_owned(),
+        };
+        Ok(sum.saturating_add(request.ok_or_else(missing)?))
     })
 }

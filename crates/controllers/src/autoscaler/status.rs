@@ -19,6 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use machinery::quantity::{Format, Quantity};
 
 use super::counting::{self, Wrong};
+use super::error::MetricError;
 use super::metrics::{Measured, Readings};
 use super::replicas::{Proposal, Scope, by_average, by_share, by_utilization, by_value};
 
@@ -147,17 +148,24 @@ impl Failure {
     }
 }
 
+impl MetricError {
+    /// The failure of a metric of this name.
+    fn failure(&self, reason: &'static str, name: &str) -> Failure {
+        let message = self.to_string();
+        Failure { reason, told: format!("failed to get {name} metric value: {message}"), message }
+    }
+}
+
 /// What one metric asks for.
 pub(super) fn propose(
     metric: &MetricSpec,
-    measured: Result<Measured, String>,
+    measured: Result<Measured, MetricError>,
     scope: &Scope<'_>,
 ) -> Result<Proposed, Failure> {
     match (&metric.resource, &metric.container_resource, &metric.pods, &metric.object, &metric.external) {
         (Some(of), ..) => {
-            let proposal = by_resource((&of.name, None), &of.target, measured, scope).map_err(|message| {
-                let told = format!("failed to get {} resource metric value: {message}", of.name);
-                Failure { reason: "FailedGetResourceMetric", message, told }
+            let proposal = by_resource((&of.name, None), &of.target, measured, scope).map_err(|error| {
+                error.failure("FailedGetResourceMetric", &format!("{} resource", of.name))
             })?;
             let current = resource_status(&of.name, &proposal);
             let status = ResourceMetricStatus { name: of.name.clone(), current };
@@ -167,9 +175,8 @@ pub(super) fn propose(
         (_, Some(of), ..) => {
             let (resource, container) = (&of.name, &of.container);
             let proposal =
-                by_resource((resource, Some(container)), &of.target, measured, scope).map_err(|message| {
-                    let told = format!("failed to get {container} container metric value: {message}");
-                    Failure { reason: "FailedGetContainerResourceMetric", message, told }
+                by_resource((resource, Some(container)), &of.target, measured, scope).map_err(|error| {
+                    error.failure("FailedGetContainerResourceMetric", &format!("{container} container"))
                 })?;
             let (name, container) = (resource.clone(), container.clone());
             let current = resource_status(resource, &proposal);
@@ -179,13 +186,12 @@ pub(super) fn propose(
         }
         (_, _, Some(of), ..) => {
             let name = &of.metric.name;
-            let readings = readings(measured).map_err(|why| format!("unable to get metric {name}: {why}"));
+            let readings =
+                readings(measured).map_err(|error| error.while_(format!("unable to get metric {name}")));
             let target = milli(of.target.average_value.as_ref());
-            let proposal =
-                readings.and_then(|all| by_average(scope, &all, None, target)).map_err(|message| {
-                    let told = format!("failed to get pods metric value: {message}");
-                    Failure { reason: "FailedGetPodsMetric", message, told }
-                })?;
+            let proposal = readings
+                .and_then(|all| by_average(scope, &all, None, target))
+                .map_err(|error| error.failure("FailedGetPodsMetric", "pods"))?;
             let status = PodsMetricStatus { metric: of.metric.clone(), current: average(&proposal) };
             Ok(told(metric, format!("pods metric {name}"), &proposal, |all| all.pods = Some(status)))
         }
@@ -201,17 +207,18 @@ pub(super) fn propose(
 fn by_object(
     metric: &MetricSpec,
     of: &ObjectMetricSource,
-    measured: Result<Measured, String>,
+    measured: Result<Measured, MetricError>,
     scope: &Scope<'_>,
 ) -> Result<Proposed, Failure> {
     let object = &of.described_object;
     let where_ = format!("{} metric {}", object.kind, of.metric.name);
-    let fails = format!("unable to get metric {}", of.metric.name);
-    let total = total(measured).map_err(|why| format!("{fails}: {why} on {} {}", object.kind, object.name));
-    let (proposal, title) = by_number(total, &of.target, scope, where_, &of.metric).map_err(|message| {
-        let told = format!("failed to get object metric value: {message}");
-        Failure { reason: "FailedGetObjectMetric", message, told }
-    })?;
+    let total = total(measured).map_err(|error| MetricError::Step {
+        doing: format!("unable to get metric {}", of.metric.name),
+        source: Box::new(error),
+        of: format!(" on {} {}", object.kind, object.name),
+    });
+    let (proposal, title) = by_number(total, &of.target, scope, where_, &of.metric)
+        .map_err(|error| error.failure("FailedGetObjectMetric", "object"))?;
     let (described_object, metric_) = (object.clone(), of.metric.clone());
     let current = number_status(&of.target, &proposal);
     let status = ObjectMetricStatus { current, described_object, metric: metric_ };
@@ -221,18 +228,16 @@ fn by_object(
 fn by_external(
     metric: &MetricSpec,
     of: &ExternalMetricSource,
-    measured: Result<Measured, String>,
+    measured: Result<Measured, MetricError>,
     scope: &Scope<'_>,
 ) -> Result<Proposed, Failure> {
     let name = &of.metric.name;
     let selector = go(of.metric.selector.as_ref());
     let fails = format!("unable to get external metric {name}/{selector}");
-    let total = total(measured).map_err(|why| format!("{fails}: {why}"));
+    let total = total(measured).map_err(|error| error.while_(fails));
     let title = external_title(&of.metric);
-    let (proposal, title) = by_number(total, &of.target, scope, title, &of.metric).map_err(|message| {
-        let told = format!("failed to get {name} external metric value: {message}");
-        Failure { reason: "FailedGetExternalMetric", message, told }
-    })?;
+    let (proposal, title) = by_number(total, &of.target, scope, title, &of.metric)
+        .map_err(|error| error.failure("FailedGetExternalMetric", &format!("{name} external")))?;
     let current = number_status(&of.target, &proposal);
     let status = ExternalMetricStatus { current, metric: of.metric.clone() };
     Ok(told(metric, title, &proposal, |all| all.external = Some(status)))
@@ -252,50 +257,44 @@ fn told(
 fn by_resource(
     (resource, container): (&str, Option<&str>),
     target: &MetricTarget,
-    measured: Result<Measured, String>,
+    measured: Result<Measured, MetricError>,
     scope: &Scope<'_>,
-) -> Result<Proposal, String> {
+) -> Result<Proposal, MetricError> {
     let fails = format!("unable to get metrics for resource {resource}");
-    let readings = readings(measured).map_err(|why| format!("{fails}: {why}"));
+    let readings = readings(measured).map_err(|error| error.while_(fails));
     if let Some(value) = &target.average_value {
         let proposal = readings.and_then(|all| by_average(scope, &all, Some(resource), milli(Some(value))));
-        return proposal.map_err(|why| format!("failed to get {resource} usage: {why}"));
+        return proposal.map_err(|error| error.while_(format!("failed to get {resource} usage")));
     }
-    let Some(percent) = target.average_utilization else {
-        let why = "invalid resource metric source: neither an average utilization target nor an average value (usage) \
-                   target was set";
-        return Err(why.to_owned());
-    };
+    let Some(percent) = target.average_utilization else { return Err(MetricError::NoResourceTarget) };
     let proposal = readings.and_then(|all| by_utilization(scope, &all, (resource, container), percent));
-    proposal.map_err(|why| format!("failed to get {resource} utilization: {why}"))
+    proposal.map_err(|error| error.while_(format!("failed to get {resource} utilization")))
 }
 
 /// One number against a value or a share of each Pod, and how the metric is told.
 fn by_number(
-    total: Result<i64, String>,
+    total: Result<i64, MetricError>,
     target: &MetricTarget,
     scope: &Scope<'_>,
     title: String,
     metric: &MetricIdentifier,
-) -> Result<(Proposal, String), String> {
+) -> Result<(Proposal, String), MetricError> {
     let total = total?;
     if let (Some(value), true) = (&target.value, target.average_value.is_none()) {
         return Ok((by_value(scope, total, milli(Some(value)))?, title));
     }
-    let Some(value) = &target.average_value else {
-        return Err("neither a value target nor an average value target was set".to_owned());
-    };
+    let Some(value) = &target.average_value else { return Err(MetricError::NoTarget) };
     Ok((by_share(scope, total, milli(Some(value))), external_title(metric)))
 }
 
-fn readings(measured: Result<Measured, String>) -> Result<Readings, String> {
+fn readings(measured: Result<Measured, MetricError>) -> Result<Readings, MetricError> {
     match measured? {
         Measured::Pods(readings) => Ok(readings),
         Measured::Total(_) => Ok(Readings::new()),
     }
 }
 
-fn total(measured: Result<Measured, String>) -> Result<i64, String> {
+fn total(measured: Result<Measured, MetricError>) -> Result<i64, MetricError> {
     match measured? {
         Measured::Total(total) => Ok(total),
         Measured::Pods(_) => Ok(0),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::metrics::Reading;
 use super::*;
-use crate::fixture::{noon, parse, render};
+use crate::fixture::{noon, parse, render, unanswered};
 
 const TOLERANCE: f64 = 0.1;
 const PERIOD: GoDuration = GoDuration(Duration::from_secs(15));
@@ -47,7 +47,7 @@ fn snapshot(
     autoscaler: &Arc<HorizontalPodAutoscaler>,
     replicas: i32,
     ready: &[bool],
-    measured: Vec<Result<Measured, String>>,
+    measured: Vec<Result<Measured, MetricError>>,
 ) -> Snapshot {
     let scale = Scale {
         uid: "d1".into(),
@@ -149,7 +149,7 @@ fn a_pod_that_asks_for_nothing_has_no_share() {
     );
 }
 
-fn told(milli: &[i64]) -> Vec<Result<Measured, String>> {
+fn told(milli: &[i64]) -> Vec<Result<Measured, MetricError>> {
     vec![Ok(readings(milli))]
 }
 
@@ -215,7 +215,7 @@ fn what_is_not_known_changes_nothing() {
     let cpu = CPU.replace("TARGET", "30");
     let web = autoscaler("", &cpu);
     let mut lost = snapshot(&web, 3, &[true; 3], Vec::new());
-    lost.target = Err("deployments.apps \"web\" not found".into());
+    lost.target = Err(ScaleError::NotFound { resource: "deployments.apps".into(), name: "web".into() });
     check(
         &lost,
         &expect![[r#"
@@ -225,9 +225,8 @@ fn what_is_not_known_changes_nothing() {
           update horizontalpodautoscalers/status web {"conditions":[{"lastTransitionTime":"2026-01-01T12:00:00Z","message":"the HPA controller was unable to get the target's current scale: deployments.apps \"web\" not found","reason":"FailedGetScale","status":"False","type":"AbleToScale"}],"desiredReplicas":0}
     "#]],
     );
-    let away = || {
-        vec![Err("unable to fetch metrics from resource metrics API: the server is currently unable".into())]
-    };
+    let away =
+        || vec![Err(MetricError::Unanswered("resource", unanswered("the server is currently unable")))];
     check(
         &snapshot(&web, 3, &[true; 3], away()),
         &expect![[r#"
@@ -272,9 +271,8 @@ fn whose_pods_are_unclear_is_left_alone() {
 #[test]
 fn one_metric_is_enough_for_more_pods_and_not_for_fewer() {
     let cpu = CPU.replace("TARGET", "30");
-    let away = || {
-        vec![Err("unable to fetch metrics from resource metrics API: the server is currently unable".into())]
-    };
+    let away =
+        || vec![Err(MetricError::Unanswered("resource", unanswered("the server is currently unable")))];
     let both = autoscaler("", &format!("{cpu}, {}", CPU.replace("TARGET", "90")));
     let measured = |milli: &[i64]| vec![away().remove(0), Ok(readings(milli))];
     check(
@@ -375,7 +373,8 @@ fn metrics_are_asked_for_where_upstream_asks() {
         let metric: MetricSpec = parse(metric);
         match metrics::question(&metric, "team", "app=web,tier in (a,b)", &Served::default()) {
             Ok(Question::Document(path)) => path,
-            other => format!("{other:?}"),
+            Ok(other) => format!("{other:?}"),
+            Err(error) => error.to_string(),
         }
     };
     let selector = "app%3Dweb%2Ctier%20in%20%28a%2Cb%29";
@@ -404,7 +403,7 @@ fn metrics_are_asked_for_where_upstream_asks() {
             "{type: Object, object: {describedObject: {apiVersion: a/v1, kind: Thing, name: x}, metric: {name: hits}, target: \
              {type: Value}}}"
         ),
-        "Err(\"no matches for kind \\\"Thing\\\" in version \\\"a/v1\\\"\")"
+        "no matches for kind \"Thing\" in version \"a/v1\""
     );
     assert_eq!(
         ask(
@@ -423,13 +422,14 @@ fn answers_are_read_and_never_trusted() {
         Ok(Measured::Pods(readings)) => {
             readings.into_iter().map(|(name, one)| format!("{name}={} ", one.value)).collect::<String>()
         }
-        other => format!("{other:?}"),
+        Ok(other) => format!("{other:?}"),
+        Err(error) => error.to_string(),
     };
     let item = |name: &str, containers: Value| json!({"metadata": {"name": name}, "timestamp": "2026-01-01T12:00:00Z", "window": "15s", "containers": containers});
     let good =
         item("a", json!([{"name": "x", "usage": {"cpu": "10m"}}, {"name": "y", "usage": {"cpu": "1"}}]));
     assert_eq!(read(json!({"items": [good]})), "a=1010 ");
-    let none = "Err(\"no metrics returned from resource metrics API\")";
+    let none = "no metrics returned from resource metrics API";
     for nothing in [json!({}), json!(null), json!({"items": {}}), json!({"items": []}), json!("x")] {
         assert_eq!(read(nothing), none);
     }
@@ -596,11 +596,11 @@ fn what_was_asked_for_and_what_was_wrong_is_counted() {
     // What was just recommended holds fewer back.
     assert_eq!(of_web(&[100, 100, 100]), "none none; failed: none internal; scale_down none Resource");
     assert_eq!(of_web(&[300, 300, 300]), "none none; failed: none internal; none none Resource");
-    let none = snapshot(&web, 3, &[true; 3], vec![Err("away".to_owned())]);
+    let none = snapshot(&web, 3, &[true; 3], vec![Err(MetricError::NoDocument)]);
     assert_eq!(counted(&none), "none internal; failed: none internal; none internal Resource");
     // One metric is enough to grow by; that the other is away is told all the same.
     let two = autoscaler("", &format!("{cpu}, {}", cpu.replace("name: cpu", "name: memory")));
-    let half = vec![Ok(readings(&[300, 500, 700])), Err("away".to_owned())];
+    let half = vec![Ok(readings(&[300, 500, 700])), Err(MetricError::NoDocument)];
     assert_eq!(
         counted(&snapshot(&two, 3, &[true; 3], half)),
         "scale_up internal; failed: none internal; scale_up none Resource, none internal Resource"
@@ -614,7 +614,7 @@ fn what_was_asked_for_and_what_was_wrong_is_counted() {
         counted(&snapshot(&unknown, 3, &[true; 3], told(&[1]))),
         "none spec; failed: none spec; none spec Weather"
     );
-    let lost = Snapshot { target: Err("not found".to_owned()), ..snapshot(&web, 3, &[], Vec::new()) };
+    let lost = Snapshot { target: Err(unanswered("not found").into()), ..snapshot(&web, 3, &[], Vec::new()) };
     assert_eq!(counted(&lost), "none internal; failed: none internal; ");
     let mut odd = (*web).clone();
     odd.spec.as_mut().unwrap().scale_target_ref.api_version = Some("a/b/c".to_owned());

@@ -11,7 +11,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 
 use super::{
-    CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, check_client, check_kubelet_client,
+    CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, Violation, check_client, check_kubelet_client,
     check_kubelet_serving, check_user, has, has_certificate, usages, user_of_node, with_condition,
 };
 use crate::options::{Options, signed};
@@ -66,11 +66,12 @@ pub fn plan(
     let checked = match &asked {
         Ok(asked) => check(request, asked),
         // Nobody asks for what cannot be read twice alike.
-        Err(why) => Some(Err(why.to_string())),
+        Err(error) => Some(Err(Violation::Unreadable(*error))),
     };
     let Some(checked) = checked.filter(|_| is_ours(&request.spec.signer_name)) else { return plan };
-    if let Err(why) = checked {
-        let failed = with_condition(request, ("Failed", "SignerValidationFailure", &why), now);
+    if let Err(violation) = checked {
+        let message = violation.to_string();
+        let failed = with_condition(request, ("Failed", "SignerValidationFailure", &message), now);
         plan.push(Action::update_status(&failed));
         return plan;
     }
@@ -93,7 +94,7 @@ fn is_ours(signer: &str) -> bool {
 }
 
 /// Whether the request keeps the rules of its signer; `None` for signers that are not ours.
-fn check(request: &CertificateSigningRequest, asked: &Asked) -> Option<Result<(), String>> {
+fn check(request: &CertificateSigningRequest, asked: &Asked) -> Option<Result<(), Violation>> {
     let usages = usages(request);
     match request.spec.signer_name.as_str() {
         KUBELET_CLIENT => Some(check_kubelet_client(asked, &usages)),

@@ -13,13 +13,13 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use crate::scale::{self, Target};
+use crate::scale::{self, ScaleError, Target};
 
 /// How old an answer about one object may be: no informer tells when it changes, but Pods do that come and go after it.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// How many Pods a controller wants, if it is there, or why that cannot be known.
-type Scale = Result<Option<i32>, String>;
+type Scale = Result<Option<i32>, ScaleError>;
 
 /// What a controller in `place` wants, or what has to be asked first.
 pub(super) fn of(
@@ -88,7 +88,13 @@ mod tests {
     use controller::{Discovered, Discovery, ResourceRef};
 
     use super::*;
-    use crate::fixture::{noon, parse};
+    use crate::fixture::{noon, parse, unanswered};
+
+    type Said = Result<Result<Option<i32>, String>, Box<Question>>;
+
+    fn said(found: Result<Scale, Box<Question>>) -> Said {
+        found.map(|scale| scale.map_err(|error| error.to_string()))
+    }
 
     fn rollouts(subresources: &[&str]) -> Discovery {
         let resource = ResourceRef {
@@ -107,10 +113,10 @@ mod tests {
     fn a_controller_of_another_kind_is_asked_for_its_scale() {
         let owner = parse("{apiVersion: example.com/v1, kind: Rollout, name: web, uid: u1}");
         let answers = Answers::default();
-        let look_up = |served: &Served| asked(served, &answers, &owner, ("team", noon()));
+        let look_up = |served: &Served| said(asked(served, &answers, &owner, ("team", noon())));
         let nothing = Served::default();
         assert_eq!(look_up(&nothing), Err(Box::new(Question::Resources)));
-        answers.put(Question::Resources, noon(), Err("away".into()));
+        answers.put(Question::Resources, noon(), Err(unanswered("away")));
         assert_eq!(look_up(&nothing), Ok(Err("away".into())));
         answers.put(Question::Resources, noon(), Ok(Answer::Resources(Default::default())));
         let told = "no matches for kind \"Rollout\" in version \"example.com/v1\"";
@@ -137,12 +143,12 @@ mod tests {
             (scale("u1"), Ok(Some(7))),
             (scale("other"), Ok(None)),
             (Ok(Answer::Scale(None)), Ok(None)),
-            (Err("forbidden".to_owned()), Err("forbidden".to_owned())),
+            (Err(unanswered("forbidden")), Err("forbidden".to_owned())),
         ] {
             answers.put(question.clone(), noon(), answer);
             assert_eq!(look_up(&served), Ok(expect));
         }
-        let later = asked(&served, &answers, &owner, ("team", noon() + Duration::from_secs(6)));
+        let later = said(asked(&served, &answers, &owner, ("team", noon() + Duration::from_secs(6))));
         assert_eq!(later, Err(Box::new(question)));
     }
 }

@@ -130,11 +130,27 @@ struct Allocation {
     desired: i128,
 }
 
+/// Why endpoints have no hints. The Service's event says so, in upstream's words.
+#[derive(Debug, thiserror::Error)]
+enum NoHints {
+    #[error("One or more endpoints do not have a zone specified")]
+    NoZone,
+    #[error("Insufficient Node information: allocatable CPU or zone not specified on one or more nodes")]
+    Nodes,
+    #[error("Insufficient number of endpoints ({count} endpoints, {zones} zones)")]
+    TooFew { count: usize, zones: usize },
+    #[error(
+        "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold \
+         ({count} endpoints, {zones} zones)"
+    )]
+    Overload { count: usize, zones: usize },
+}
+
 /// Gives each zone its share of the endpoints.
 ///
 /// # Errors
 /// Why it cannot be done.
-fn share_out(shares: &Shares, wanted: &mut [Wanted]) -> Result<(), String> {
+fn share_out(shares: &Shares, wanted: &mut [Wanted]) -> Result<(), NoHints> {
     let count = wanted.iter().flat_map(|wanted| &wanted.endpoints).filter(|one| is_usable(one)).count();
     let (allocations, parts) = allocations(shares, count)?;
     let mut hinted = BTreeMap::new();
@@ -151,7 +167,7 @@ fn share_out(shares: &Shares, wanted: &mut [Wanted]) -> Result<(), String> {
         open.into_iter().flat_map(|wanted| &mut wanted.endpoints).filter(|one| is_usable(one)).collect();
     for endpoint in &mut free {
         let zone = endpoint.zone.clone().filter(|zone| !zone.is_empty());
-        let zone = zone.ok_or("One or more endpoints do not have a zone specified")?;
+        let zone = zone.ok_or(NoHints::NoZone)?;
         endpoint.hints = for_zone(&zone);
         *hinted.entry(zone).or_default() += 1;
     }
@@ -173,13 +189,11 @@ type Allocations = BTreeMap<String, Allocation>;
 type Counts = BTreeMap<String, i128>;
 
 /// What each zone may have of `count` endpoints, and how many parts an endpoint has.
-fn allocations(shares: &Shares, count: usize) -> Result<(Allocations, i128), String> {
-    let shares = shares
-        .as_ref()
-        .ok_or("Insufficient Node information: allocatable CPU or zone not specified on one or more nodes")?;
+fn allocations(shares: &Shares, count: usize) -> Result<(Allocations, i128), NoHints> {
+    let shares = shares.as_ref().ok_or(NoHints::Nodes)?;
     let zones = shares.len();
     if zones > count {
-        return Err(format!("Insufficient number of endpoints ({count} endpoints, {zones} zones)"));
+        return Err(NoHints::TooFew { count, zones });
     }
     let parts: i128 = shares.values().sum();
     let all = i128::try_from(count).unwrap_or(i128::MAX);
@@ -194,10 +208,7 @@ fn allocations(shares: &Shares, count: usize) -> Result<(Allocations, i128), Str
         shares.iter().map(|(zone, share)| (zone.clone(), of_share(*share))).collect();
     let needed: i128 = allocations.values().map(|one| one.minimum).sum();
     if needed > all {
-        return Err(format!(
-            "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold \
-             ({count} endpoints, {zones} zones)"
-        ));
+        return Err(NoHints::Overload { count, zones });
     }
     allocations.values_mut().for_each(|one| one.maximum = one.minimum + all - needed);
     Ok((allocations, parts))

@@ -4,7 +4,7 @@ use controller::question::Answer;
 use controller::{Discovered, Discovery};
 
 use super::*;
-use crate::fixture::{noon, parse, render};
+use crate::fixture::{noon, parse, render, unanswered};
 
 /// `dependents` are Pods.
 fn check(metadata: &str, owners: &[Owner], dependents: &[&str], expect: &Expect) {
@@ -179,7 +179,7 @@ fn owners_that_no_informer_knows_are_asked_for() {
     let owner = parse("{apiVersion: example.com/v1, kind: Widget, name: w, uid: u1}");
     let look_up = |namespace: &str| foreign::look_up(&answers, &owner, namespace, noon());
     assert_eq!(look_up("team"), Err(Box::new(Question::Resources)));
-    answers.put(Question::Resources, noon(), Err("away".into()));
+    answers.put(Question::Resources, noon(), Err(unanswered("away")));
     assert_eq!(look_up("team"), Ok(Owner::Unknown), "the server cannot say which kinds there are");
     answers.put(Question::Resources, noon(), Ok(Answer::Resources(Arc::default())));
     assert_eq!(look_up("team"), Ok(Owner::Unknown), "nobody serves the kind");
@@ -200,7 +200,7 @@ fn owners_that_no_informer_knows_are_asked_for() {
     let object =
         |metadata: &str| Ok(Answer::Object(Some(Arc::new(parse(&format!("{{metadata: {{{metadata}}}}}"))))));
     for (answer, expect) in [
-        (Err("forbidden".to_owned()), Owner::Unknown),
+        (Err(unanswered("forbidden")), Owner::Unknown),
         (object("uid: u1"), Owner::SolidForeign),
         (object("uid: u1, deletionTimestamp: '2026-01-01T11:00:00Z'"), Owner::SolidForeign),
         (

@@ -49,8 +49,9 @@ impl Foreign {
     ) -> Self {
         let discovery = match answers.resources(not_before) {
             None => return Self::Ask(vec![Question::Resources]),
-            Some(Err(why)) => {
-                return Self::Known(Survey { discovery_failure: Some(why), ..Survey::default() });
+            Some(Err(error)) => {
+                let discovery_failure = Some(error.to_string());
+                return Self::Known(Survey { discovery_failure, ..Survey::default() });
             }
             Some(Ok(discovery)) => discovery,
         };
@@ -66,7 +67,7 @@ impl Foreign {
             let question = Question::Content(found.resource.clone(), namespace.to_owned());
             match answers.get(&question, not_before) {
                 Some(Ok(Answer::Content(content))) => survey.content.push((found.clone(), content)),
-                Some(Err(why)) => survey.content_failures.push(why),
+                Some(Err(error)) => survey.content_failures.push(error.to_string()),
                 _ => questions.push(question),
             }
         }

@@ -4,7 +4,7 @@ use controller::question::{Answer, Content};
 use controller::{Discovered, Discovery, Question};
 
 use super::*;
-use crate::fixture::{noon, parse, render};
+use crate::fixture::{noon, parse, render, unanswered};
 
 fn check(namespace: &str, content: &[(&str, &str)], expect: &Expect) {
     check_with(namespace, content, Foreign::Known(Survey::default()), expect);
@@ -244,7 +244,7 @@ fn questions_follow_from_what_was_answered() {
     assert_eq!(gather(), ["resources"]);
     answers.put(Question::Resources, early, Ok(Answer::Resources(Arc::default())));
     assert_eq!(gather(), ["resources"], "asked before the namespace took nothing new any more");
-    answers.put(Question::Resources, noon(), Err("away".into()));
+    answers.put(Question::Resources, noon(), Err(unanswered("away")));
     assert_eq!(gather(), ["0 left, Some(\"away\")"]);
 
     let mut cluster_wide = found("gadgets", &["delete", "list"]);

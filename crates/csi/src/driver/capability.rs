@@ -1,22 +1,24 @@
 //! How a volume is to be used, as requests say it.
 
+use tonic::Status;
+
 use super::volumes::Kind;
-use crate::v1;
+use crate::{Result, v1};
 use v1::volume_capability::{AccessType, access_mode::Mode};
 
 /// The way of use that the capabilities ask for.
 ///
 /// A volume is on one node, and what is on one node cannot be used from several.
-pub(super) fn kind_of(capabilities: &[v1::VolumeCapability]) -> std::result::Result<Kind, String> {
+pub(super) fn kind_of(capabilities: &[v1::VolumeCapability]) -> Result<Kind> {
     let mut kinds = Vec::new();
     for capability in capabilities {
         kinds.push(match &capability.access_type {
             Some(AccessType::Mount(mount)) if !matches!(mount.fs_type.as_str(), "" | "ext4" | "xfs") => {
-                return Err(format!("file system type {:?} is not supported", mount.fs_type));
+                return invalid(format!("file system type {:?} is not supported", mount.fs_type));
             }
             Some(AccessType::Mount(_)) => Kind::Filesystem,
             Some(AccessType::Block(_)) => Kind::Block,
-            None => return Err("cannot have neither mount nor block access type".to_owned()),
+            None => return invalid("cannot have neither mount nor block access type"),
         });
         let mode =
             capability.access_mode.as_ref().map_or(Mode::Unknown, v1::volume_capability::AccessMode::mode);
@@ -25,12 +27,17 @@ pub(super) fn kind_of(capabilities: &[v1::VolumeCapability]) -> std::result::Res
             | Mode::SingleNodeReaderOnly
             | Mode::SingleNodeSingleWriter
             | Mode::SingleNodeMultiWriter => {}
-            other => return Err(format!("access mode {} is not supported", other.as_str_name())),
+            other => return invalid(format!("access mode {} is not supported", other.as_str_name())),
         }
     }
     match kinds.as_slice() {
-        [] => Err("volume capabilities missing in request".to_owned()),
+        [] => invalid("volume capabilities missing in request"),
         [first, rest @ ..] if rest.iter().all(|kind| kind == first) => Ok(*first),
-        _ => Err("cannot have both mount and block access type".to_owned()),
+        _ => invalid("cannot have both mount and block access type"),
     }
+}
+
+/// The refusal of a request that cannot be.
+pub(super) fn invalid<T>(why: impl Into<String>) -> Result<T> {
+    Err(Status::invalid_argument(why))
 }

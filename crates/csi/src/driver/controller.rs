@@ -150,9 +150,8 @@ impl Controller for Driver {
                 "a name must be letters, digits, '-', '_' and '.', at most 128",
             ));
         }
-        let kind = kind_of(&request.volume_capabilities).map_err(Status::invalid_argument)?;
-        let options = Options::of(&request.parameters, &request.mutable_parameters);
-        let options = options.map_err(Status::invalid_argument)?;
+        let kind = kind_of(&request.volume_capabilities)?;
+        let options = Options::of(&request.parameters, &request.mutable_parameters)?;
         check(kind, options)?;
         let source = source_of(&request)?;
         let capacity_bytes = size_of(request.capacity_range.as_ref())?;
@@ -211,7 +210,7 @@ impl Controller for Driver {
         let message = match kind_of(&request.volume_capabilities) {
             Ok(kind) if kind == volume.kind => String::new(),
             Ok(_) => "the volume has another access type".to_owned(),
-            Err(why) => why,
+            Err(status) => status.message().to_owned(),
         };
         let confirmed = v1::validate_volume_capabilities_response::Confirmed {
             volume_context: request.volume_context,
@@ -311,7 +310,7 @@ impl Controller for Driver {
         request: v1::ControllerModifyVolumeRequest,
     ) -> Result<v1::ControllerModifyVolumeResponse> {
         require(&request.volume_id, "Volume ID")?;
-        let wanted = options::allocation(&request.mutable_parameters).map_err(Status::invalid_argument)?;
+        let wanted = options::allocation(&request.mutable_parameters)?;
         self.blocking(move |volumes| {
             let id = &request.volume_id;
             let mut volume = volumes.find(id)?;

@@ -50,7 +50,7 @@ pub(super) fn places(volumes: &Volumes, id: &str) -> Result<Vec<PathBuf>> {
 fn capability_kind(capability: Option<&v1::VolumeCapability>) -> Result<Kind> {
     let capability =
         capability.ok_or_else(|| Status::invalid_argument("Volume capability missing in request"))?;
-    kind_of(std::slice::from_ref(capability)).map_err(Status::invalid_argument)
+    kind_of(std::slice::from_ref(capability))
 }
 
 fn stage(volumes: &Volumes, request: &v1::NodeStageVolumeRequest, kind: Kind) -> Result<()> {

@@ -5,6 +5,9 @@
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use tonic::Status;
+
+use super::capability::invalid;
 
 /// What parameters of the cluster's own begin with: they are not for the driver.
 const CLUSTERS: &str = "csi.storage.k8s.io/";
@@ -43,7 +46,7 @@ impl Options {
     pub(super) fn of(
         parameters: &HashMap<String, String>,
         mutable: &HashMap<String, String>,
-    ) -> Result<Self, String> {
+    ) -> crate::Result<Self> {
         let mut options = Self::default();
         let mut names: Vec<_> = parameters.keys().filter(|name| !name.starts_with(CLUSTERS)).collect();
         names.sort();
@@ -54,7 +57,7 @@ impl Options {
                     options.backing = choose(name, parameters, &all)?;
                 }
                 "allocation" => options.allocation = choose(name, parameters, &ALLOCATIONS)?,
-                other => return Err(format!("unknown parameter {other:?}")),
+                other => return invalid(format!("unknown parameter {other:?}")),
             }
         }
         options.allocation = allocation(mutable)?.unwrap_or(options.allocation);
@@ -65,21 +68,21 @@ impl Options {
 const ALLOCATIONS: [(&str, Allocation); 2] = [("thin", Allocation::Thin), ("thick", Allocation::Thick)];
 
 /// Reads what may change while a volume lives; nothing if nothing is asked for.
-pub(super) fn allocation(mutable: &HashMap<String, String>) -> Result<Option<Allocation>, String> {
+pub(super) fn allocation(mutable: &HashMap<String, String>) -> crate::Result<Option<Allocation>> {
     let mut names: Vec<_> = mutable.keys().collect();
     names.sort();
     if let Some(unknown) = names.into_iter().find(|name| *name != "allocation") {
-        return Err(format!("unknown mutable parameter {unknown:?}"));
+        return invalid(format!("unknown mutable parameter {unknown:?}"));
     }
     mutable.contains_key("allocation").then(|| choose("allocation", mutable, &ALLOCATIONS)).transpose()
 }
 
-fn choose<T: Copy>(name: &str, from: &HashMap<String, String>, among: &[(&str, T)]) -> Result<T, String> {
+fn choose<T: Copy>(name: &str, from: &HashMap<String, String>, among: &[(&str, T)]) -> crate::Result<T> {
     let text = from.get(name).map(String::as_str).unwrap_or_default();
     let found = among.iter().find(|(known, _)| *known == text).map(|(_, value)| *value);
     found.ok_or_else(|| {
         let known: Vec<_> = among.iter().map(|(known, _)| format!("{known:?}")).collect();
-        format!("parameter {name:?} must be {}, not {text:?}", known.join(" or "))
+        Status::invalid_argument(format!("parameter {name:?} must be {}, not {text:?}", known.join(" or ")))
     })
 }
 
@@ -96,6 +99,7 @@ mod tests {
             |all: &[(&str, &str)]| all.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let found = Options::of(&map(parameters), &map(mutable));
         let found = found.map(|options| (options.backing, options.allocation));
+        let found = found.map_err(|status| status.message().to_owned());
         assert_eq!(found, expect.map_err(str::to_owned), "{parameters:?} {mutable:?}");
     }
 

@@ -22,6 +22,7 @@ use tracing::{debug, info, warn};
 use super::api;
 use super::client::Client;
 use super::envelope::{EncryptedObject, HKDF_SHA256_XNONCE_AES_GCM_SEED, SeedId, check_key_id};
+use super::health::{Flaw, SeedError, Unmade, Unwell};
 use crate::cipher::{Gcm, SEED_BYTES, Seed, random};
 use crate::errors::{EnvelopeError, OpenError, Rpc, SealError};
 use crate::metrics::{Direction, Metrics, hash};
@@ -68,7 +69,7 @@ struct State {
 /// What the plugin said last.
 struct Answer {
     at: Instant,
-    error: Option<String>,
+    error: Option<Unwell>,
 }
 
 /// A provider.
@@ -127,7 +128,7 @@ impl Provider {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) async fn check(&self) -> Result<(), String> {
+    pub(crate) async fn check(&self) -> Result<(), Unwell> {
         let mut last = self.last.lock().await;
         if let Some(answer) = last.as_ref() {
             let good_for = if answer.error.is_none() { ANSWER_GOOD } else { ANSWER_BAD };
@@ -138,7 +139,7 @@ impl Provider {
         let was_well = last.as_ref().is_some_and(|answer| answer.error.is_none());
         let asked = self.ask().await;
         if let Err(error) = &asked {
-            warn!(provider = self.name, error, "the KMS plugin failed its health check");
+            warn!(provider = self.name, %error, "the KMS plugin failed its health check");
         }
         *last = Some(Answer { at: Instant::now(), error: asked.clone().err() });
         drop(last);
@@ -148,55 +149,44 @@ impl Provider {
         asked
     }
 
-    async fn ask(&self) -> Result<(), String> {
+    async fn ask(&self) -> Result<(), Unwell> {
         let name = &self.name;
-        let status = self.client.status().await.map_err(|status| {
-            let rpc = Rpc::from(&status);
-            format!(
-                "failed to perform status section of the healthz check for KMS Provider {name}, error: {rpc}"
-            )
-        })?;
-        let mut errors = Vec::new();
+        let unsaid = |status: Status| Unwell::Status { name: name.clone(), rpc: Rpc::from(&status) };
+        let status = self.client.status().await.map_err(unsaid)?;
+        let mut flaws = Vec::new();
         if status.healthz != api::HEALTHY {
-            errors.push(format!("got unexpected healthz status: {}", status.healthz));
+            flaws.push(Flaw::Healthz(status.healthz.clone()));
         }
-        errors.extend(self.check_version(&status.version).err());
+        flaws.extend(self.check_version(&status.version).err());
         match check_key_id(&status.key_id) {
             Err(failure) => {
                 let code = if status.key_id.is_empty() { "empty" } else { "too_long" };
                 self.metrics.key_invalid(name, code);
-                let key_id_hash = hash(status.key_id.as_bytes());
-                errors.push(format!("got invalid KMSv2 KeyID hash {key_id_hash:?}: {}", plain(&failure)));
+                flaws.push(Flaw::KeyId { hash: hash(status.key_id.as_bytes()), why: plain(&failure) });
             }
             Ok(()) => {
                 self.metrics.key_named(name, &status.key_id, self.clock.now());
-                errors.extend(self.renew(&status.key_id).await.err());
+                flaws.extend(self.renew(&status.key_id).await.err());
             }
         }
-        match errors.as_slice() {
-            [] => Ok(()),
-            [one] => Err(format!("kmsv2 Provider {name} is not healthy, error: {one}")),
-            many => Err(format!("kmsv2 Provider {name} is not healthy, error: [{}]", many.join(", "))),
-        }
+        if flaws.is_empty() { Ok(()) } else { Err(Unwell::Flaws { name: name.clone(), flaws }) }
     }
 
-    fn check_version(&self, said: &str) -> Result<(), String> {
+    fn check_version(&self, said: &str) -> Result<(), Flaw> {
         if !VERSIONS.contains(&said) {
-            return Err(format!("expected KMSv2 API version v2, got {said}"));
+            return Err(Flaw::Version(said.to_owned()));
         }
         let mut version = self.version.lock();
         let first = version.get_or_insert_with(|| said.to_owned());
         if first == said {
             return Ok(());
         }
-        Err(format!(
-            "KMSv2 API version should not change after the initial status response version {first}, got {said}"
-        ))
+        Err(Flaw::OtherVersion { first: first.clone(), said: said.to_owned() })
     }
 
     /// Keeps the seed as long as the plugin names the same key, and makes a new one when it names another. Whatever
     /// fails, the old seed stays until it expires.
-    async fn renew(&self, key_id: &str) -> Result<(), String> {
+    async fn renew(&self, key_id: &str) -> Result<(), Flaw> {
         let expires = self.clock.now().saturating_add(WRITES_MAX).unwrap_or(Timestamp::MAX);
         let held = {
             let mut state = self.state.write();
@@ -207,7 +197,7 @@ impl Provider {
             state.as_ref().map(|state| state.envelope.key_id.clone()).unwrap_or_default()
         };
         let made = self.new_seed().await;
-        let failure = match made {
+        let unmade = match made {
             Ok((seed, envelope)) if envelope.key_id == key_id => {
                 info!(
                     provider = self.name,
@@ -219,29 +209,24 @@ impl Provider {
                 *self.state.write() = Some(State { seed, envelope, expires });
                 return Ok(());
             }
-            Ok((_, envelope)) => {
-                format!("errGen=<nil>, encryptKeyIDHash={:?}", hash(envelope.key_id.as_bytes()))
-            }
-            Err(failure) => format!("errGen={failure}, encryptKeyIDHash=\"\""),
+            Ok((_, envelope)) => Unmade::OtherKey(hash(envelope.key_id.as_bytes())),
+            Err(error) => Unmade::Seed(error),
         };
-        Err(format!(
-            "failed to rotate DEK useSeed=true, {failure}, statusKeyIDHash={:?}, stateKeyIDHash={:?}",
-            hash(key_id.as_bytes()),
-            hash(held.as_bytes()),
-        ))
+        let (status_key_id_hash, state_key_id_hash) = (hash(key_id.as_bytes()), hash(held.as_bytes()));
+        Err(Flaw::Rotate { unmade, status_key_id_hash, state_key_id_hash })
     }
 
-    async fn new_seed(&self) -> Result<(Seed, EncryptedObject), String> {
+    async fn new_seed(&self) -> Result<(Seed, EncryptedObject), SeedError> {
         let started = std::time::Instant::now();
         let bytes = random::<SEED_BYTES>();
         self.metrics.key_generated(started, bytes.is_ok());
-        let bytes = bytes.map_err(|failure| failure.to_string())?;
-        let seed = Seed::new(&bytes).ok_or_else(|| EnvelopeError::Seed(bytes.len()).to_string())?;
+        let bytes = bytes?;
+        let seed = Seed::new(&bytes).ok_or(EnvelopeError::Seed(bytes.len()))?;
         let answer = self
             .client
             .encrypt(bytes.to_vec())
             .await
-            .map_err(|status| format!("failed to encrypt DEK, error: {}", Rpc::from(&status)))?;
+            .map_err(|status| SeedError::Encrypt(Rpc::from(&status)))?;
         let envelope = EncryptedObject {
             encrypted_data: Vec::new(),
             key_id: answer.key_id,
@@ -249,7 +234,7 @@ impl Provider {
             annotations: answer.annotations,
             encrypted_dek_source_type: HKDF_SHA256_XNONCE_AES_GCM_SEED,
         };
-        envelope.check_seed().map_err(|failure| failure.to_string())?;
+        envelope.check_seed()?;
         Ok((seed, envelope))
     }
 

@@ -11,6 +11,7 @@ mod listeners;
 mod matches;
 mod routes;
 mod rules;
+mod unsupported;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use base::{Backoff, Clock, Random, Tasks};
-use cni::{Attachment, CniError, Network, PortMapping};
+use cni::{Attachment, BandwidthError, CniError, Network, PortMapping};
 use controller::trace::Reporter;
 use controller::{FlushedRules, cause};
 use futures::stream::BoxStream;
 use jiff::Timestamp;
 use network_policy::{Sandbox, Sandboxes};
-use runtime::{PodNetwork, SandboxNetwork};
+use runtime::{NetworkError, PodNetwork, SandboxNetwork};
 use serde_json::json;
 use sys::nftables::Flushes;
 use tokio::sync::watch;
@@ -31,6 +31,11 @@ const POD_ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 /// What of a sandbox's labels says which Pod it is. Source: `pkg/kubelet/types/labels.go`.
 const IDENTITY_LABELS: [&str; 3] =
     ["io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid"];
+
+/// The network gave a sandbox no address. In containerd's words.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to find network info for sandbox {0:?}")]
+struct NoAddress(String);
 
 /// Attaches sandboxes to a CNI network.
 pub(crate) struct CniPodNetwork {
@@ -80,21 +85,21 @@ impl CniPodNetwork {
 
 #[async_trait]
 impl PodNetwork for CniPodNetwork {
-    async fn add(&self, sandbox: &SandboxNetwork) -> Result<Vec<IpAddr>, String> {
+    async fn add(&self, sandbox: &SandboxNetwork) -> Result<Vec<IpAddr>, NetworkError> {
         let start = self.clock.now();
         let (network, attachment) = (self.network.clone(), attachment(sandbox)?);
         let ips = blocking(move || network.add(&attachment)).await?.pod_ips(INTERFACE);
         if ips.is_empty() {
-            return Err(format!("failed to find network info for sandbox {:?}", sandbox.id));
+            return Err(NoAddress(sandbox.id.clone()).into());
         }
         self.added(sandbox, start, &ips);
         if let Some(policed) = self.police(sandbox, &ips) {
-            policed.in_force().await.map_err(|error| error.to_string())?;
+            policed.in_force().await?;
         }
         Ok(ips)
     }
 
-    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), String> {
+    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError> {
         // Before somebody else can have its addresses.
         if let Some(policed) = &self.policed {
             policed.remove(&sandbox.id);
@@ -103,7 +108,7 @@ impl PodNetwork for CniPodNetwork {
         blocking(move || network.del(&attachment)).await
     }
 
-    async fn check(&self, sandbox: &SandboxNetwork) -> Result<(), String> {
+    async fn check(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError> {
         let id = sandbox.id.clone();
         let network = self.network.clone();
         let attached = blocking(move || network.result(&id, INTERFACE)).await?;
@@ -123,7 +128,7 @@ impl PodNetwork for CniPodNetwork {
         .await
     }
 
-    async fn retain(&self, sandboxes: BTreeSet<String>) -> Result<(), String> {
+    async fn retain(&self, sandboxes: BTreeSet<String>) -> Result<(), NetworkError> {
         if let Some(policed) = &self.policed {
             policed.retain(|id| sandboxes.contains(id));
         }
@@ -161,6 +166,7 @@ pub(super) fn keep_rules(network: &Arc<Network>, flushed: FlushedRules, tasks: &
                 match blocking(move || network.rules_again()).await {
                     Ok(()) => break flushed.tell(),
                     Err(error) => {
+                        let error = base::error_chain(&*error);
                         tracing::error!(error, "cannot make the rules of the pod network, will try again");
                         tokio::time::sleep(backoff.next(&random)).await;
                     }
@@ -172,16 +178,12 @@ pub(super) fn keep_rules(network: &Arc<Network>, flushed: FlushedRules, tasks: &
 
 async fn blocking<T: Send + 'static>(
     call: impl FnOnce() -> Result<T, CniError> + Send + 'static,
-) -> Result<T, String> {
-    match tokio::task::spawn_blocking(call).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(base::error_chain(&error)),
-        Err(error) => Err(error.to_string()),
-    }
+) -> Result<T, NetworkError> {
+    Ok(tokio::task::spawn_blocking(call).await??)
 }
 
 /// With everything that plugins may be told.
-fn attachment(sandbox: &SandboxNetwork) -> Result<Attachment, String> {
+fn attachment(sandbox: &SandboxNetwork) -> Result<Attachment, BandwidthError> {
     let mut attachment = bare(sandbox);
     if let Some(bandwidth) = cni::bandwidth(&sandbox.annotations)? {
         attachment.capabilities.insert("bandwidth".into(), bandwidth);

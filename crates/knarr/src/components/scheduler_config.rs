@@ -2,12 +2,14 @@
 //!
 //! It counts from the scheduler's start on, as upstream's does; a changed file is handed over and waits for the next one.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use apiserver::ApiServer;
 use cli::args::SchedulerArgs;
 use futures::future::BoxFuture;
+use scheduler::configuration::ConfigurationError;
 
 use super::Settings;
 use super::configurations::{Bundle, Configuration, Reader, read_named, read_text};
@@ -25,7 +27,11 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
 };
 
 fn check(_: &Settings, text: &str, read: &Reader<'_>) -> Result<(), String> {
-    scheduler::Configuration::parse(text, read).map(drop)
+    parse(text, read).map(drop).map_err(|error| error.to_string())
+}
+
+fn parse(text: &str, read: &Reader<'_>) -> Result<scheduler::Configuration, ConfigurationError> {
+    scheduler::Configuration::parse(text, &|file| read(file).map_err(io::Error::other))
 }
 
 fn reload<'a>(_: &'a Settings, _: &'a ApiServer, _: &'a Bundle) -> BoxFuture<'a, Result<bool, String>> {
@@ -41,8 +47,7 @@ pub(super) fn of_cluster(settings: &Settings) -> Result<scheduler::Configuration
         return Ok(scheduler::Configuration::default());
     }
     let bundle = Bundle::load(Path::new(CONFIGURATION.good))?;
-    let parsed = scheduler::Configuration::parse(&bundle.text, &|file| bundle.read(file));
-    parsed.map_err(|why| anyhow::anyhow!("{FLAG}: {why}"))
+    parse(&bundle.text, &|file: &str| bundle.read(file)).map_err(|error| anyhow::anyhow!("{FLAG}: {error}"))
 }
 
 /// A scheduler alone: its configuration, and how to reach the API server. Flags of leader election win over the file.
@@ -54,8 +59,8 @@ pub(crate) fn of_flags(args: &SchedulerArgs) -> Result<(scheduler::Configuration
         None => scheduler::Configuration::default(),
         Some(path) => {
             let text = read_text(path).context("--config")?;
-            scheduler::Configuration::parse(&text, &read_named)
-                .map_err(|why| anyhow::anyhow!("--config {}: {why}", path.display()))?
+            parse(&text, &read_named)
+                .map_err(|error| anyhow::anyhow!("--config {}: {error}", path.display()))?
         }
     };
     configuration.leader_election = args.leader.or(configuration.leader_election);

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 
+use anyhow::Result;
 use cli::args::{Part, ServerArgs};
 
 use crate::components::{self, CONTROL_PLANE_UID};
@@ -52,9 +53,9 @@ pub(crate) struct Facts {
     /// Below the data directory, those that are there.
     files: BTreeMap<&'static str, Mode>,
     /// The admission plugins that run; what is wrong with the flags.
-    plugins: Result<Vec<&'static str>, String>,
+    plugins: Result<Vec<&'static str>>,
     /// What the kubelet is told; `None` where none runs.
-    kubelet: Option<Result<Kubelet, String>>,
+    kubelet: Option<Result<Kubelet>>,
     /// The certificates below the data directory that are there.
     certificates: BTreeMap<&'static str, state::Certificate>,
     /// Now, in Unix seconds.
@@ -64,9 +65,9 @@ pub(crate) struct Facts {
     /// What this program speaks over TLS.
     ciphers: Vec<String>,
     /// The provider that encrypts new Secrets, if any does; `None` where no configuration is there yet.
-    encrypts: Option<Result<Option<&'static str>, String>>,
+    encrypts: Option<Result<Option<&'static str>>>,
     /// Whether the audit policy has anything logged.
-    audits: Result<bool, String>,
+    audits: Result<bool>,
     /// The configurations of a network that is not the built-in one.
     networks: Vec<(String, Mode)>,
 }
@@ -126,7 +127,9 @@ impl Facts {
         Self {
             args: args.clone(),
             files: all.filter_map(mode).collect(),
-            plugins: plugins.map(|plugins| apiserver::admission::running(&plugins).collect()),
+            plugins: plugins
+                .map(|plugins| apiserver::admission::running(&plugins).collect())
+                .map_err(anyhow::Error::msg),
             kubelet: args.runs(Part::Kubelet).then(|| kubelet(args, layout)),
             certificates: state::certificates(layout),
             now_second: jiff::Timestamp::now().as_second(),
@@ -179,22 +182,21 @@ impl Facts {
     fn runs_plugin(&self, name: &str) -> Result<bool, Verdict> {
         match &self.plugins {
             Ok(plugins) => Ok(plugins.contains(&name)),
-            Err(why) => Err(Verdict::Fail(why.clone())),
+            Err(why) => Err(Verdict::Fail(format!("{why:#}"))),
         }
     }
 
     fn of_kubelet(&self, judge: impl Fn(&Kubelet) -> Verdict) -> Verdict {
         match &self.kubelet {
             None => Verdict::NotApplicable("no kubelet runs here".to_owned()),
-            Some(Err(why)) => Verdict::Fail(why.clone()),
+            Some(Err(why)) => Verdict::Fail(format!("{why:#}")),
             Some(Ok(kubelet)) => judge(kubelet),
         }
     }
 }
 
-fn kubelet(args: &ServerArgs, layout: &Layout) -> Result<Kubelet, String> {
-    let config = components::kubelet_of_node(kubelet::Config::default(), layout, &args.kubelet_arg)
-        .map_err(|error| format!("{error:#}"))?;
+fn kubelet(args: &ServerArgs, layout: &Layout) -> Result<Kubelet> {
+    let config = components::kubelet_of_node(kubelet::Config::default(), layout, &args.kubelet_arg)?;
     Ok(Kubelet {
         pod_pids_limit: config.pod_pids_limit,
         seccomp_default: config.seccomp_default,

@@ -19,7 +19,7 @@ pub(super) mod images;
 mod sources;
 
 pub use sources::Sources;
-use sources::merge;
+use sources::{SyntaxError, merge};
 
 /// A configuration that cannot be.
 #[derive(Debug, thiserror::Error)]
@@ -34,12 +34,12 @@ pub enum ConfigurationError {
         source: std::io::Error,
     },
     /// It is no YAML object of the right kind.
-    #[error("{}: {message}", path.display())]
+    #[error("{}: {flaw}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        message: String,
+        flaw: SyntaxError,
     },
     /// Fields say what cannot be.
     #[error("invalid kubelet configuration: {}", .0.join("; "))]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use machinery::quantity::Quantity;
+use machinery::quantity::{self, Quantity};
 
 use crate::config::duration::duration;
 
@@ -82,6 +82,19 @@ pub enum Amount {
     Share(f64),
 }
 
+/// Why a text is no amount that something must fall below.
+#[derive(Debug, thiserror::Error)]
+enum AmountError {
+    #[error("{0:?} is no percentage")]
+    NoPercentage(String),
+    #[error("percentage must be between 0% and 100%: {0}")]
+    Percentage(String),
+    #[error("{0:?}: {1}")]
+    NoQuantity(String, quantity::ParseError),
+    #[error("quantity must be positive: {0}")]
+    Quantity(String),
+}
+
 impl Amount {
     /// How much it is of `capacity`.
     #[expect(
@@ -96,18 +109,19 @@ impl Amount {
         }
     }
 
-    fn parse(text: &str) -> Result<Option<Self>, String> {
+    fn parse(text: &str) -> Result<Option<Self>, AmountError> {
         if let Some(number) = text.strip_suffix('%') {
-            let percent: f64 = number.parse().map_err(|_| format!("{text:?} is no percentage"))?;
+            let percent: f64 = number.parse().map_err(|_| AmountError::NoPercentage(text.to_owned()))?;
             if !(0.0..=100.0).contains(&percent) {
-                return Err(format!("percentage must be between 0% and 100%: {text}"));
+                return Err(AmountError::Percentage(text.to_owned()));
             }
             // Source: both ends switch the threshold off.
             return Ok((percent > 0.0 && percent < 100.0).then_some(Self::Share(percent / 100.0)));
         }
-        let quantity: Quantity = text.parse().map_err(|error| format!("{text:?}: {error}"))?;
+        let quantity: Quantity =
+            text.parse().map_err(|error| AmountError::NoQuantity(text.to_owned(), error))?;
         if quantity.signum() <= 0 {
-            return Err(format!("quantity must be positive: {text}"));
+            return Err(AmountError::Quantity(text.to_owned()));
         }
         Ok(Some(Self::Absolute(quantity.value())))
     }

@@ -1,6 +1,7 @@
 //! How images are pulled, and who may use those that are here, under the names of upstream's `KubeletConfiguration`.
 
 use registry::Reference;
+use registry::reference::ReferenceError;
 
 /// What bounds pulls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,36 +87,53 @@ impl Allowed {
     }
 }
 
-impl std::str::FromStr for Allowed {
-    /// For people.
-    type Err = String;
+/// The reason why a text names no images.
+#[derive(Debug, thiserror::Error)]
+pub enum PatternError {
+    /// It has spaces around it.
+    #[error("leading/trailing spaces are not allowed: {0}")]
+    Spaces(String),
+    /// It names nothing.
+    #[error("the supplied pattern is too short: {0}")]
+    TooShort(String),
+    /// A star stands somewhere else than at the end.
+    #[error("not a valid wildcard pattern, only patterns ending with '/*' are allowed: {0}")]
+    Wildcard(String),
+    /// It is a star alone.
+    #[error("at least registry hostname is required")]
+    NoHost,
+    /// It is no name.
+    #[error("failed to parse as an image name: {0}")]
+    NoName(#[from] ReferenceError),
+    /// It is more than a name.
+    #[error("neither tag nor digest is accepted in an image reference: {0}")]
+    TagOrDigest(String),
+}
 
-    fn from_str(pattern: &str) -> Result<Self, String> {
+impl std::str::FromStr for Allowed {
+    type Err = PatternError;
+
+    fn from_str(pattern: &str) -> Result<Self, PatternError> {
         if pattern != pattern.trim() {
-            return Err(format!("leading/trailing spaces are not allowed: {pattern}"));
+            return Err(PatternError::Spaces(pattern.to_owned()));
         }
         let (name, is_prefix) = match pattern.strip_suffix("/*") {
             Some(_) => (pattern.trim_end_matches('*'), true),
             None => (pattern, false),
         };
         if name.is_empty() {
-            return Err(format!("the supplied pattern is too short: {pattern}"));
+            return Err(PatternError::TooShort(pattern.to_owned()));
         }
         if name.contains('*') {
-            return Err(format!(
-                "not a valid wildcard pattern, only patterns ending with '/*' are allowed: {pattern}"
-            ));
+            return Err(PatternError::Wildcard(pattern.to_owned()));
         }
         if is_prefix {
             let is_host = name.len() > 1;
-            return is_host
-                .then(|| Self::Prefix(name.to_owned()))
-                .ok_or_else(|| "at least registry hostname is required".to_owned());
+            return is_host.then(|| Self::Prefix(name.to_owned())).ok_or(PatternError::NoHost);
         }
-        let reference: Reference =
-            name.parse().map_err(|error| format!("failed to parse as an image name: {error}"))?;
+        let reference: Reference = name.parse()?;
         if reference.name() != name {
-            return Err(format!("neither tag nor digest is accepted in an image reference: {pattern}"));
+            return Err(PatternError::TagOrDigest(pattern.to_owned()));
         }
         Ok(Self::Name(name.to_owned()))
     }
@@ -141,7 +159,7 @@ mod tests {
             ("/*", Err("at least registry hostname is required")),
             ("r.example/a:1", Err("neither tag nor digest is accepted in an image reference: r.example/a:1")),
         ] {
-            let parsed = pattern.parse::<Allowed>().map(drop);
+            let parsed = pattern.parse::<Allowed>().map(drop).map_err(|error| error.to_string());
             assert_eq!(parsed, expect.map_err(str::to_owned), "{pattern}");
         }
     }

@@ -1,5 +1,6 @@
 //! Acts on a running container: exec, HTTP and TCP, for hooks and probes; and the way to stop it.
 
+mod error;
 mod grpc;
 mod http;
 
@@ -14,8 +15,11 @@ use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::metrics::{Count, KubeletMetrics};
+pub(crate) use error::{DialError, HookError, HttpError};
 pub(crate) use grpc::check as grpc_check;
 pub(crate) use http::{Answer, HttpCall, call as http_call};
+
+use error::{HttpHookError, PortError};
 
 /// A container is given that long at least, however little its Pod has. Source: `minimumGracePeriodInSeconds`.
 const GRACE_MIN: i64 = 2;
@@ -37,32 +41,31 @@ impl Target<'_> {
     }
 
     /// A port by number, or by its name in the container.
-    pub(crate) fn port(&self, port: &IntOrString) -> Result<u16, String> {
+    pub(crate) fn port(&self, port: &IntOrString) -> Result<u16, PortError> {
         let number = match port {
             IntOrString::Int(number) => *number,
             IntOrString::String(name) => {
                 let mut ports = self.spec.ports.iter().flatten();
                 let named = ports.find(|p| p.name.as_deref() == Some(name)).map(|p| p.container_port);
                 let number = named.or_else(|| name.parse().ok());
-                number.ok_or_else(|| format!("strconv.Atoi: parsing {name:?}: invalid syntax"))?
+                number.ok_or_else(|| PortError::Unknown(name.clone()))?
             }
         };
         let valid = u16::try_from(number).ok().filter(|port| *port > 0);
-        valid.ok_or_else(|| format!("invalid port number: {number}"))
+        valid.ok_or(PortError::OutOfRange(number))
     }
 }
 
 /// Runs a lifecycle hook to its end.
 ///
 /// # Errors
-/// A text in upstream's words that says how it failed. It may have secrets in it that a server has told: it is for the
-/// Pod's status, not for events. Source: `pkg/kubelet/lifecycle` and `startContainer` of upstream.
+/// How it failed.
 pub(crate) async fn run_hook(
     context: &Context,
     pod: &Pod,
     target: &Target<'_>,
     hook: &LifecycleHandler,
-) -> Result<(), String> {
+) -> Result<(), HookError> {
     let (name, namespace, uid) = crate::pod::identity::identity(pod);
     let place = format!("for Container {:?} in Pod \"{name}_{namespace}({uid})\" failed", target.spec.name);
     if let Some(exec) = &hook.exec {
@@ -78,15 +81,12 @@ pub(crate) async fn run_hook(
             }
             Err(error) => (error.to_string(), String::new()),
         };
-        let command = command.join(" ");
-        return Err(format!(
-            "Exec lifecycle hook ([{command}]) {place} - error: {error}, message: {output:?}"
-        ));
+        return Err(HookError::Exec { command: command.join(" "), place, error, output });
     }
     if let Some(get) = &hook.http_get {
         let called = match HttpCall::of(target, get) {
-            Ok(call) => http::call_hook(&call, HTTP_HOOK_TIMEOUT).await,
-            Err(error) => Err(error),
+            Ok(call) => http::call_hook(&call, HTTP_HOOK_TIMEOUT).await.map_err(HttpHookError::from),
+            Err(error) => Err(error.into()),
         };
         if let Ok(Some(host)) = &called {
             let text = format!(
@@ -95,10 +95,8 @@ pub(crate) async fn run_hook(
             context.event(pod, None, EventType::Warning, "LifecycleHTTPFallback", text);
             context.metrics.count(Count::HookHttpFallbacks, &[]);
         }
-        let path = get.path.as_deref().unwrap_or_default();
-        return called
-            .map(drop)
-            .map_err(|error| format!("HTTP lifecycle hook ({path}) {place} - error: {error}"));
+        let path = get.path.clone().unwrap_or_default();
+        return called.map(drop).map_err(|source| HookError::Http { path, place, source });
     }
     if let Some(sleep) = &hook.sleep {
         let mut sleeping = Sleeping { metrics: &context.metrics, is_over: false };
@@ -106,7 +104,7 @@ pub(crate) async fn run_hook(
         sleeping.is_over = true;
         return Ok(());
     }
-    Err("Cannot run handler: invalid handler".into())
+    Err(HookError::Invalid)
 }
 
 /// A hook that sleeps: whoever ends it before its time drops this.
@@ -121,15 +119,6 @@ impl Drop for Sleeping<'_> {
             self.metrics.count(Count::HookSleepsEnded, &[]);
         }
     }
-}
-
-/// Why a connection could not be made, in the words that upstream's Go has for it.
-pub(crate) fn dial_error(host: &str, port: u16, error: &std::io::Error) -> String {
-    let reason = match error.raw_os_error() {
-        Some(number) => format!("connect: {}", nix::errno::Errno::from_raw(number).desc().to_lowercase()),
-        None => error.to_string(),
-    };
-    format!("dial tcp {}: {reason}", host_port(host, port))
 }
 
 /// A host and its port as one text, as Go joins them.
@@ -218,7 +207,7 @@ pub(crate) async fn kill_container(
             () = ended => Ok(()),
         };
         if let Err(error) = ran {
-            tracing::debug!(pod = pod.metadata.uid, container = name, error, "a preStop hook failed");
+            tracing::debug!(pod = pod.metadata.uid, container = name, %error, "a preStop hook failed");
             let text = "PreStopHook failed".to_owned();
             context.event(pod, Some(&name), EventType::Warning, "FailedPreStopHook", text);
         }
@@ -247,12 +236,12 @@ mod tests {
     fn connections_fail_in_upstreams_words() {
         let refused = std::io::Error::from_raw_os_error(nix::libc::ECONNREFUSED);
         assert_eq!(
-            dial_error("10.42.0.2", 80, &refused),
+            DialError { host: "10.42.0.2".to_owned(), port: 80, error: refused }.to_string(),
             "dial tcp 10.42.0.2:80: connect: connection refused"
         );
         let unreachable = std::io::Error::from_raw_os_error(nix::libc::EHOSTUNREACH);
         assert_eq!(
-            dial_error("fd00::2", 80, &unreachable),
+            DialError { host: "fd00::2".to_owned(), port: 80, error: unreachable }.to_string(),
             "dial tcp [fd00::2]:80: connect: no route to host"
         );
     }

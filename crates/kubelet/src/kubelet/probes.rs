@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use crate::context::Context;
 use crate::inbox::Inbox;
 use crate::kubelet::handlers::{
-    Answer, HttpCall, Target, both, dial_error, exec_in, grpc_check, host_port, http_call,
+    Answer, DialError, HttpCall, HttpError, Target, both, exec_in, grpc_check, host_port, http_call,
 };
 use crate::metrics::ProbeLabels;
 use crate::pod::job::JobKey;
@@ -216,18 +216,18 @@ impl Prober {
         if let Some(get) = &self.probe.http_get {
             return match HttpCall::of(&target, get) {
                 Ok(call) => answered(http_call(&call, timeout).await),
-                Err(error) => Tried::Error(error),
+                Err(error) => Tried::Error(error.to_string()),
             };
         }
         if let Some(tcp) = &self.probe.tcp_socket {
             let host = target.host(tcp.host.as_deref());
             let port = match target.port(&tcp.port) {
                 Ok(port) => port,
-                Err(error) => return Tried::Error(error),
+                Err(error) => return Tried::Error(error.to_string()),
             };
             return match tokio::time::timeout(timeout, TcpStream::connect((host.as_str(), port))).await {
                 Ok(Ok(_)) => Tried::Success,
-                Ok(Err(error)) => Tried::Failure(dial_error(&host, port, &error)),
+                Ok(Err(error)) => Tried::Failure(DialError { host, port, error }.to_string()),
                 Err(_) => Tried::Failure(format!("dial tcp {}: i/o timeout", host_port(&host, port))),
             };
         }
@@ -237,7 +237,7 @@ impl Prober {
             };
             let service = grpc.service.as_deref().unwrap_or_default();
             let checked = grpc_check(&target.host(None), port, service, timeout).await;
-            return checked.map_or_else(Tried::Failure, |()| Tried::Success);
+            return checked.map_or_else(|error| Tried::Failure(error.to_string()), |()| Tried::Success);
         }
         Tried::Error("missing probe handler".into())
     }
@@ -259,14 +259,14 @@ impl Prober {
 }
 
 /// What an HTTP answer says, or that there was none.
-fn answered(answer: Result<Answer, String>) -> Tried {
+fn answered(answer: Result<Answer, HttpError>) -> Tried {
     match answer {
         Ok(answer) => match answer.status {
             200..300 => Tried::Success,
             300..400 => Tried::Warning(format!("Probe terminated redirects, Response body: {}", answer.body)),
             status => Tried::Failure(format!("HTTP probe failed with statuscode: {status}")),
         },
-        Err(error) => Tried::Failure(error),
+        Err(error) => Tried::Failure(error.to_string()),
     }
 }
 

@@ -129,8 +129,7 @@ impl Dra {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let mut wanted = Vec::new();
         for claim in of_pod(pod) {
-            let Some(meant) =
-                resource_claim::must_be(pod, claim).map_err(|why| failed(DraError::NotOfPod(why)))?
+            let Some(meant) = resource_claim::must_be(pod, claim).map_err(|error| failed(error.into()))?
             else {
                 continue;
             };

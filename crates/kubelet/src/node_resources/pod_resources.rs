@@ -72,7 +72,7 @@ impl Router for Lister {
                     if found.is_err() {
                         resources.metrics.count(Count::PodResourcesGetErrors, &[VERSION]);
                     }
-                    found.map_err(Status::unknown)
+                    found
                 }
                 .boxed()
             }),
@@ -91,7 +91,7 @@ fn list(resources: &NodeResources) -> ListPodResourcesResponse {
     ListPodResourcesResponse { pod_resources: pods.iter().map(|pod| of_pod(resources, pod)).collect() }
 }
 
-fn get(resources: &NodeResources, asked: &GetPodResourcesRequest) -> Result<GetPodResourcesResponse, String> {
+fn get(resources: &NodeResources, asked: &GetPodResourcesRequest) -> Result<GetPodResourcesResponse, Status> {
     let GetPodResourcesRequest { pod_name, pod_namespace } = asked;
     let is_asked_for = |pod: &&Arc<Pod>| {
         let metadata = &pod.metadata;
@@ -99,7 +99,8 @@ fn get(resources: &NodeResources, asked: &GetPodResourcesRequest) -> Result<GetP
     };
     let pods = resources.allocations.pods();
     let found = pods.iter().find(is_asked_for);
-    let pod = found.ok_or_else(|| format!("pod {pod_name} in namespace {pod_namespace} not found"))?;
+    let missing = || Status::unknown(format!("pod {pod_name} in namespace {pod_namespace} not found"));
+    let pod = found.ok_or_else(missing)?;
     Ok(GetPodResourcesResponse { pod_resources: Some(of_pod(resources, pod)) })
 }
 

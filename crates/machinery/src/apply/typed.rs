@@ -48,6 +48,26 @@ pub(super) enum Values<'a> {
     Any,
 }
 
+/// Why an element cannot be told from others. The words are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoElement {
+    #[error("associative list with keys may not have a null element")]
+    KeyedNull,
+    #[error("associative list with keys may not have non-map elements")]
+    KeyedScalar,
+    #[error(
+        "associative list with keys has an element that omits all key fields {0:?} (and doesn't have default values for \
+         any key fields)"
+    )]
+    NoKeys(Vec<String>),
+    #[error("associative list without keys has an element that's a map type")]
+    Map,
+    #[error("not supported: associative list with lists as elements")]
+    List,
+    #[error("associative list without keys has an element that's an explicit null")]
+    Null,
+}
+
 /// A list whose elements are told apart by keys, or by value if it has none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Associative<'a> {
@@ -126,16 +146,16 @@ impl<'a> Associative<'a> {
     /// The element's place in a path.
     ///
     /// # Errors
-    /// With upstream's text if it cannot be told from others.
-    pub(super) fn element(&self, item: &'a Value) -> Result<Element<'a>, String> {
+    /// It cannot be told from others.
+    pub(super) fn element(&self, item: &'a Value) -> Result<Element<'a>, NoElement> {
         if self.keys.is_empty() && self.merge_key.is_none() {
             return by_value(item);
         }
         let names = || self.keys.iter().chain(self.merge_key);
         let object = match item {
             Value::Object(object) => object,
-            Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
-            _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+            Value::Null => return Err(NoElement::KeyedNull),
+            _ => return Err(NoElement::KeyedScalar),
         };
         let mut fields: Vec<(Cow<'a, str>, Scalar<'a>)> = Vec::with_capacity(self.keys.len() + 1);
         for name in names() {
@@ -149,11 +169,7 @@ impl<'a> Associative<'a> {
             fields.push((Cow::Borrowed(name), value));
         }
         if fields.is_empty() {
-            let names: Vec<&str> = names().collect();
-            return Err(format!(
-                "associative list with keys has an element that omits all key fields {names:?} (and doesn't have \
-                 default values for any key fields)",
-            ));
+            return Err(NoElement::NoKeys(names().map(str::to_owned).collect()));
         }
         fields.sort_by(|left, right| left.0.cmp(&right.0));
         Ok(Element::Key(fields))
@@ -176,14 +192,13 @@ impl<'a> Associative<'a> {
     }
 }
 
-fn by_value(item: &Value) -> Result<Element<'_>, String> {
-    let refused = match item {
-        Value::Object(_) => "associative list without keys has an element that's a map type",
-        Value::Array(_) => "not supported: associative list with lists as elements",
-        Value::Null => "associative list without keys has an element that's an explicit null",
-        scalar => return Ok(Element::Value(Scalar::of(scalar))),
-    };
-    Err(refused.to_owned())
+fn by_value(item: &Value) -> Result<Element<'_>, NoElement> {
+    match item {
+        Value::Object(_) => Err(NoElement::Map),
+        Value::Array(_) => Err(NoElement::List),
+        Value::Null => Err(NoElement::Null),
+        scalar => Ok(Element::Value(Scalar::of(scalar))),
+    }
 }
 
 static NO_KEYS: Names = Names::NONE;

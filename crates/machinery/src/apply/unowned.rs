@@ -8,25 +8,26 @@ use serde_json::Value;
 
 use super::merge::merge;
 use super::typed::{Atom, Typed, Values};
-use super::{field_set, listed};
+use super::{ApplyError, field_set, listed};
 
-/// Merges a configuration into an object of this schema. The texts of errors are upstream's.
+/// Merges a configuration into an object of this schema.
 ///
 /// # Errors
 /// If the configuration does not fit the schema, or names something atomic.
-pub fn merge_unowned(schema: SchemaRef<'_>, live: &Value, config: &Value) -> Result<Value, String> {
+pub fn merge_unowned(schema: SchemaRef<'_>, live: &Value, config: &Value) -> Result<Value, ApplyError> {
     let root = Typed::root(schema);
     let problems = field_set::problems(root, config);
     if !problems.is_empty() {
-        return Err(format!("failed to convert patch object to typed object: {}", listed(&problems)));
+        let why = format!("failed to convert patch object to typed object: {}", listed(&problems));
+        return Err(ApplyError::Invalid(why));
     }
     let mut found = Vec::new();
     atomics(root, config, "", &mut found);
     if !found.is_empty() {
         let paths = found.join(", ");
-        return Err(format!(
-            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {paths}"
-        ));
+        let why =
+            format!("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {paths}");
+        return Err(ApplyError::Invalid(why));
     }
     Ok(merge(root, live, config))
 }
@@ -70,6 +71,7 @@ mod tests {
         let (group, version, name) = kind;
         let schema = schema::builtin().kind(group, version, name).unwrap();
         let merged = merge_unowned(schema, &live, &config);
+        let merged = merged.map_err(|error| error.to_string());
         assert_eq!(merged, expected.map_err(str::to_owned), "{config}");
     }
 

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use super::*;
 use crate::transport::{Ask, Transport, whole};
 
-fn proxies(variables: &[(&str, &str)]) -> Result<Proxies, String> {
+fn proxies(variables: &[(&str, &str)]) -> Result<Proxies, ProxyError> {
     Proxies::of(|name| {
         variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
     })
@@ -47,8 +47,8 @@ fn what_is_no_proxy_is_named_without_its_password() {
     assert_eq!(proxy.authorization.as_ref().unwrap(), "Basic dTpwQA==");
     assert_eq!(format!("{proxy:?}"), "Proxy(p.example:8080)");
     let error = proxies(&[("HTTPS_PROXY", "socks5://u:secret@p")]).unwrap_err();
-    assert_eq!(error, "HTTPS_PROXY: proxies of scheme \"socks5\" are not supported");
-    assert_eq!(proxies(&[("HTTP_PROXY", "http://")]).unwrap_err(), "HTTP_PROXY: it is no URL");
+    assert_eq!(error.to_string(), "HTTPS_PROXY: proxies of scheme \"socks5\" are not supported");
+    assert_eq!(proxies(&[("HTTP_PROXY", "http://")]).unwrap_err().to_string(), "HTTP_PROXY: it is no URL");
 }
 
 /// A proxy on loopback that tells the head of the request that it was sent, answers, and tells the next byte.

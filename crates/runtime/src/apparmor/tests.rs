@@ -13,6 +13,10 @@ fn asks_as_of_old(text: &str) -> v1::LinuxContainerSecurityContext {
     v1::LinuxContainerSecurityContext { apparmor_profile: text.into(), ..Default::default() }
 }
 
+fn said<T>(decided: Result<T, Refusal>) -> Result<T, String> {
+    decided.map_err(|refusal| base::error_chain(&refusal))
+}
+
 #[test]
 fn what_a_container_gets_depends_on_what_it_asks_for_and_the_host_has() {
     use Decision::{Default, Named, Unconfined};
@@ -49,8 +53,9 @@ fn what_a_container_gets_depends_on_what_it_asks_for_and_the_host_has() {
         ("the new field wins", both, Ok(Unconfined), Ok(Unconfined)),
     ] {
         let host = Host { is_enabled: true, loaded: vec!["other".into(), "of-host".into()] };
-        assert_eq!(decide(&context, &host), with.map_err(str::to_owned), "{what}");
-        assert_eq!(decide(&context, &Host::default()), without.map_err(str::to_owned), "{what}, without");
+        assert_eq!(said(decide(&context, &host)), with.map_err(str::to_owned), "{what}");
+        let found = said(decide(&context, &Host::default()));
+        assert_eq!(found, without.map_err(str::to_owned), "{what}, without");
     }
 }
 
@@ -79,26 +84,26 @@ fn the_default_profile_is_loaded_once() {
     let root = host(script);
     let nothing = v1::LinuxContainerSecurityContext::default();
     for _ in 0..2 {
-        assert_eq!(profile(&nothing, root.path()), Ok(Some(DEFAULT.to_owned())));
+        assert_eq!(said(profile(&nothing, root.path())), Ok(Some(DEFAULT.to_owned())));
     }
     assert_eq!(fs::read_to_string(root.path().join("calls")).unwrap(), "--replace --skip-cache\n");
     let given = fs::read_to_string(root.path().join("given")).unwrap();
     assert!(given.starts_with("abi <abi/3.0>,\n@{PROC}=/proc/\n"), "{given}");
     assert!(given.contains("signal receive peer=\"knarr\",") && !given.contains("#include"), "{given}");
     let named = profile(&asks(ProfileType::Localhost, "with a blank"), root.path());
-    assert_eq!(named, Ok(Some("with a blank".to_owned())));
+    assert_eq!(said(named), Ok(Some("with a blank".to_owned())));
 }
 
 #[test]
 fn a_host_whose_parser_fails_or_is_missing_is_told_of() {
     let nothing = v1::LinuxContainerSecurityContext::default();
     let root = host("#!/bin/sh\necho 'syntax error' >&2\nexit 1\n");
-    let error = profile(&nothing, root.path()).unwrap_err();
+    let error = said(profile(&nothing, root.path())).unwrap_err();
     let expect =
         "load apparmor profile cri-containerd.apparmor.d: sbin/apparmor_parser: exit status: 1: syntax error";
     assert_eq!(error, expect);
     fs::remove_file(root.path().join(PARSER)).unwrap();
-    assert_eq!(profile(&nothing, root.path()), Ok(None));
+    assert_eq!(said(profile(&nothing, root.path())), Ok(None));
     let asked = asks(ProfileType::RuntimeDefault, "");
-    assert_eq!(profile(&asked, root.path()), Err("apparmor is not supported".to_owned()));
+    assert_eq!(said(profile(&asked, root.path())), Err("apparmor is not supported".to_owned()));
 }

@@ -6,6 +6,21 @@ use serde_json::Value;
 
 use super::Deserialize;
 
+/// What is wrong with a file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SpecError {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error("it is no file, or too large")]
+    File,
+    #[error(transparent)]
+    Yaml(#[from] serde_saphyr::Error),
+    #[error("invalid {0} {1:?}")]
+    Invalid(&'static str, String),
+    #[error("it has no devices")]
+    NoDevices,
+}
+
 /// A vendor's devices of one class.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -81,31 +96,30 @@ pub(super) struct Hook {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Spec, String> {
-    let size = std::fs::metadata(path).map_err(|error| error.to_string())?;
+pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Spec, SpecError> {
+    let size = std::fs::metadata(path)?;
     if !size.is_file() || size.len() > bytes_max {
-        return Err("it is no file, or too large".to_owned());
+        return Err(SpecError::File);
     }
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    parse(&text)
+    parse(&std::fs::read_to_string(path)?)
 }
 
 /// Reads a spec; JSON is YAML.
-pub(super) fn parse(text: &str) -> Result<Spec, String> {
-    let spec: Spec = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+pub(super) fn parse(text: &str) -> Result<Spec, SpecError> {
+    let spec: Spec = serde_saphyr::from_str(text)?;
     let is_known = spec.cdi_version.split('.').next().is_some_and(|major| major == "0" || major == "1");
     if !is_known {
-        return Err(format!("invalid version {:?}", spec.cdi_version));
+        return Err(SpecError::Invalid("version", spec.cdi_version));
     }
     let (vendor, class) = spec.kind.split_once('/').unwrap_or_default();
     if !is_name(vendor, "_-.") || !is_name(class, "_-.") {
-        return Err(format!("invalid kind {:?}", spec.kind));
+        return Err(SpecError::Invalid("kind", spec.kind));
     }
     if let Some(device) = spec.devices.iter().find(|device| !is_name(&device.name, "_-.:")) {
-        return Err(format!("invalid device name {:?}", device.name));
+        return Err(SpecError::Invalid("device name", device.name.clone()));
     }
     if spec.devices.is_empty() {
-        return Err("it has no devices".to_owned());
+        return Err(SpecError::NoDevices);
     }
     Ok(spec)
 }

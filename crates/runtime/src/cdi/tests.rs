@@ -29,7 +29,7 @@ fn check(folders: &[&[&str]], names: &[&str], expect: Expect) {
     };
     let done = inject(&dirs, &mut config).and_then(|(_, edits)| Ok((edits.devices((1000, 0))?, edits)));
     let text = match done {
-        Err(why) => why,
+        Err(refusal) => base::error_chain(&refusal),
         Ok((devices, edits)) => {
             let envs: Vec<_> = config.envs.iter().map(|env| format!("{}={}", env.key, env.value)).collect();
             let mut lines = vec![envs.join(" ")];

@@ -2,6 +2,7 @@
 
 use cri::v1;
 
+use crate::refusal::Refusal;
 use crate::shim::WAY_THERE;
 
 /// The capabilities that a container keeps unless told otherwise: Docker's and containerd's set.
@@ -29,7 +30,7 @@ pub const DEFAULT_CAPABILITIES: [&str; 14] = [
 pub fn capabilities(
     context: &v1::LinuxContainerSecurityContext,
     all: &[String],
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, Refusal> {
     if context.privileged {
         return Ok(sorted(all.to_vec()));
     }
@@ -62,11 +63,11 @@ pub(super) fn with_way_there(kept: &[String]) -> Vec<String> {
     sorted(names)
 }
 
-fn full_name(name: &str) -> Result<String, String> {
+fn full_name(name: &str) -> Result<String, Refusal> {
     let upper = name.to_ascii_uppercase();
     let full = if upper.starts_with("CAP_") { upper } else { format!("CAP_{upper}") };
     let known: Result<caps::Capability, _> = full.parse();
-    known.map(|_| full).map_err(|_| format!("unknown capability {name:?}"))
+    known.map(|_| full).map_err(|_| Refusal::Invalid(format!("unknown capability {name:?}")))
 }
 
 fn sorted(mut names: Vec<String>) -> Vec<String> {

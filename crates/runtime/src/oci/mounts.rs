@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Input, dev};
 use crate::cgroup_view;
+use crate::refusal::Refusal;
 
 /// The file systems that every container has.
 fn defaults(input: &Input<'_>) -> Vec<Value> {
@@ -67,7 +68,7 @@ pub(super) fn read_only_paths<'a>(input: &Input<'a>, asked: &'a [String]) -> Vec
 
 /// All mounts in the order in which they are made: shorter paths first, so that none hides another. And the document's
 /// annotations that go with them.
-pub(super) fn mounts(input: &Input<'_>) -> Result<(Vec<Value>, Map<String, Value>), String> {
+pub(super) fn mounts(input: &Input<'_>) -> Result<(Vec<Value>, Map<String, Value>), Refusal> {
     let asked = |path: &str| input.config.mounts.iter().any(|mount| same_path(&mount.container_path, path));
     let is_dev_aside = !input.is_external && dev::is_mounted(input.config);
     let is_kept = |path: &str| !asked(path) || is_dev_aside && dev::is_at_or_below(path);
@@ -105,22 +106,20 @@ pub(super) fn mounts(input: &Input<'_>) -> Result<(Vec<Value>, Map<String, Value
     Ok((mounts, annotations))
 }
 
-fn bind(wanted: &v1::Mount, more: &[String]) -> Result<Value, String> {
-    if !wanted.container_path.starts_with('/') {
-        return Err(format!("mount path {:?} must be absolute", wanted.container_path));
+fn bind(wanted: &v1::Mount, more: &[String]) -> Result<Value, Refusal> {
+    let path = &wanted.container_path;
+    let refused = |why: String| Err(Refusal::Invalid(why));
+    if !path.starts_with('/') {
+        return refused(format!("mount path {path:?} must be absolute"));
     }
     if wanted.host_path.is_empty() {
-        return Err(format!("mount at {} has no source on the host", wanted.container_path));
+        return refused(format!("mount at {path} has no source on the host"));
     }
     if wanted.recursive_read_only && !wanted.readonly {
-        return Err(format!(
-            "mount at {}: recursive_read_only must come with readonly",
-            wanted.container_path
-        ));
+        return refused(format!("mount at {path}: recursive_read_only must come with readonly"));
     }
     if wanted.recursive_read_only && wanted.propagation() != MountPropagation::PropagationPrivate {
-        let path = &wanted.container_path;
-        return Err(format!("mount at {path}: recursive_read_only must come with private propagation"));
+        return refused(format!("mount at {path}: recursive_read_only must come with private propagation"));
     }
     let propagation = match wanted.propagation() {
         MountPropagation::PropagationPrivate => "rprivate",
@@ -138,7 +137,7 @@ fn bind(wanted: &v1::Mount, more: &[String]) -> Result<Value, String> {
         options.extend(["nosuid", "nodev", "noexec"]);
     }
     options.extend(more.iter().map(String::as_str));
-    Ok(mount(&wanted.container_path, "bind", &wanted.host_path, &options))
+    Ok(mount(path, "bind", &wanted.host_path, &options))
 }
 
 /// Mounts reach a container, or the host from it, only if the root does not hold them back. Where several kinds are

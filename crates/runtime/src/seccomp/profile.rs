@@ -7,6 +7,8 @@ use caps::Capability;
 use serde::{Deserialize, Serialize};
 use sys::payload::Instruction;
 
+use crate::refusal::Refusal;
+
 use super::interfaces::{self, Interface};
 use super::{
     AF_VSOCK, Compare, Condition, ENOSYS, EPERM, ERRNO, Matcher, NEW_NAMESPACES, PERSONALITIES, Program,
@@ -126,7 +128,7 @@ impl Profile {
     ///
     /// # Errors
     /// Names what of the profile cannot be carried out.
-    pub fn compile(&self) -> Result<Vec<Instruction>, String> {
+    pub fn compile(&self) -> Result<Vec<Instruction>, Refusal> {
         let otherwise = action(&self.default_action, self.default_errno_ret)?;
         let mut matchers: HashMap<&str, Vec<Matcher>> = HashMap::new();
         for rule in &self.syscalls {
@@ -149,7 +151,8 @@ impl Profile {
         let wanted = interfaces::ALL.iter().filter(|it| is_own(it) || is_named(it));
         let filter = super::compile(&wanted.map(program).collect::<Vec<_>>());
         if filter.len() > INSTRUCTIONS_MAX {
-            return Err(format!("the seccomp profile has more than {INSTRUCTIONS_MAX} instructions"));
+            let why = format!("the seccomp profile has more than {INSTRUCTIONS_MAX} instructions");
+            return Err(Refusal::Unsupported(why));
         }
         Ok(filter)
     }
@@ -158,10 +161,11 @@ impl Profile {
 /// Most instructions of a filter. Source: the kernel's `BPF_MAXINSNS`.
 const INSTRUCTIONS_MAX: usize = 4096;
 
-fn condition(argument: &Argument) -> Result<Condition, String> {
+fn condition(argument: &Argument) -> Result<Condition, Refusal> {
     const ARGUMENTS: u32 = 6;
     if argument.index >= ARGUMENTS {
-        return Err(format!("seccomp: args.index {} must be less than {ARGUMENTS}", argument.index));
+        let why = format!("seccomp: args.index {} must be less than {ARGUMENTS}", argument.index);
+        return Err(Refusal::Invalid(why));
     }
     let (compare, value) = match argument.op.as_str() {
         "SCMP_CMP_NE" => (Compare::NotEqual, argument.value),
@@ -171,13 +175,13 @@ fn condition(argument: &Argument) -> Result<Condition, String> {
         "SCMP_CMP_GE" => (Compare::GreaterOrEqual, argument.value),
         "SCMP_CMP_GT" => (Compare::Greater, argument.value),
         "SCMP_CMP_MASKED_EQ" => (Compare::Masked(argument.value), argument.value_two),
-        other => return Err(format!("seccomp: args.op {other:?} is unknown")),
+        other => return Err(Refusal::Invalid(format!("seccomp: args.op {other:?} is unknown"))),
     };
     Ok(Condition { argument: argument.index, compare, value })
 }
 
 /// Source: seccomp(2), `SECCOMP_RET_*`.
-fn action(name: &str, errno: Option<u32>) -> Result<u32, String> {
+fn action(name: &str, errno: Option<u32>) -> Result<u32, Refusal> {
     let errno = errno.unwrap_or(EPERM) & 0xffff;
     Ok(match name {
         "SCMP_ACT_KILL" | "SCMP_ACT_KILL_THREAD" => 0,
@@ -187,7 +191,10 @@ fn action(name: &str, errno: Option<u32>) -> Result<u32, String> {
         "SCMP_ACT_TRACE" => 0x7ff0_0000 | errno,
         "SCMP_ACT_LOG" => 0x7ffc_0000,
         "SCMP_ACT_ALLOW" => super::ALLOW,
-        other => return Err(format!("seccomp: action {other:?} is not supported by this runtime")),
+        other => {
+            let why = format!("seccomp: action {other:?} is not supported by this runtime");
+            return Err(Refusal::Unsupported(why));
+        }
     })
 }
 
@@ -202,6 +209,7 @@ mod tests {
     fn check(profile: &str, number: i64, argument: u64, expect: Result<u32, &str>) {
         let profile = Profile::read(profile.as_bytes()).unwrap();
         let ran = profile.compile().map(|filter| run(&filter, OWN, number, argument));
+        let ran = ran.map_err(|refusal| refusal.to_string());
         assert_eq!(ran, expect.map_err(str::to_owned), "{number} {argument:#x}");
     }
 

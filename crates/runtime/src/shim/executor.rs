@@ -25,6 +25,14 @@ use super::program::find;
 /// What a process needs to install seccomp and to lower its own bounding set.
 pub(crate) const WAY_THERE: [&str; 2] = ["CAP_SYS_ADMIN", "CAP_SETPCAP"];
 
+/// The payload could not be run, and nobody could be told.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}; cannot report it")]
+struct Unsaid {
+    error: String,
+    source: nix::errno::Errno,
+}
+
 /// Runs the payload of a container or of an exec in it.
 #[derive(Clone)]
 pub(super) struct Payload {
@@ -43,7 +51,7 @@ pub(super) struct Payload {
 impl Executor for Payload {
     fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
         let Err(error) = self.become_payload(spec) else { return Ok(()) };
-        self.say(&error.to_string()).map_err(ExecutorError::Other)?;
+        self.say(&error.to_string()).map_err(boxed)?;
         Err(error)
     }
 
@@ -54,10 +62,10 @@ impl Executor for Payload {
             sys::payload::depend_on_parent(shim, &self.sockets)
                 .map_err(|error| ExecutorValidationError::ArgValidationError(base::error_chain(&error)))?;
         }
-        let found = find(spec).map(drop);
-        found
-            .or_else(|error| self.say(&error).and(Err(error)))
-            .map_err(ExecutorValidationError::ArgValidationError)
+        let Err(error) = find(spec).map(|_| ()).map_err(|error| error.to_string()) else { return Ok(()) };
+        self.say(&error)
+            .map_err(|unsaid| ExecutorValidationError::ArgValidationError(base::error_chain(&unsaid)))?;
+        Err(ExecutorValidationError::ArgValidationError(error))
     }
 }
 
@@ -76,15 +84,15 @@ impl Payload {
     }
 
     /// Says why the payload cannot be run.
-    fn say(&self, error: &str) -> Result<(), String> {
+    fn say(&self, error: &str) -> Result<(), Unsaid> {
         let said = nix::unistd::write(&self.failure, error.as_bytes());
-        said.map(drop).map_err(|errno| format!("{error}; cannot report it: {errno}"))
+        said.map(drop).map_err(|source| Unsaid { error: error.to_owned(), source })
     }
 
     fn become_payload(&self, spec: &Spec) -> Result<(), ExecutorError> {
         let process = spec.process().as_ref().ok_or(ExecutorError::InvalidArg)?;
         let args = process.args().as_ref().ok_or(ExecutorError::InvalidArg)?;
-        let program = find(spec).map_err(ExecutorError::Other)?;
+        let program = find(spec).map_err(boxed)?;
         let program = c_string(program.to_string_lossy().as_bytes())?;
         let args = args.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<Vec<_>, _>>()?;
         if let Some(userns) = &self.userns {
@@ -103,7 +111,7 @@ impl Payload {
             SeccompProfile::RuntimeDefault => crate::seccomp::Profile::default_for(&keep).compile(),
             SeccompProfile::Localhost(profile) => profile.compile(),
         };
-        let filter = filter.map_err(ExecutorError::Other)?;
+        let filter = filter.map_err(boxed)?;
         let no_new_privileges = process.no_new_privileges().unwrap_or(false);
         if !no_new_privileges && !filter.is_empty() {
             sys::payload::install_seccomp(&filter).map_err(boxed)?;

@@ -15,23 +15,46 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 const INTERPRETERS_MAX: usize = 5;
 /// How much of a script the kernel reads to find its interpreter.
 const HEAD_BYTES_MAX: u64 = 256;
-const OF_A_PROCESS: &str = "permission denied: it leads to the program of a running process";
-const MISSING: &str = "no such file or directory";
+
+/// Why a payload has no program. The words are runc's.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ProgramError {
+    #[error("no command specified")]
+    NoCommand,
+    #[error("exec: {0:?}: stat {0}: {missing}", missing = NotProgram::Missing)]
+    Missing(String),
+    #[error("exec: {0:?}: {1}")]
+    NotProgram(String, NotProgram),
+    #[error("exec: {0:?}: executable file not found in $PATH")]
+    NotFound(String),
+}
+
+/// Why a file is no program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotProgram {
+    #[error("no such file or directory")]
+    Missing,
+    #[error("is a directory")]
+    Directory,
+    #[error("permission denied")]
+    Denied,
+    #[error("permission denied: it leads to the program of a running process")]
+    OfProcess,
+}
 
 /// The payload's program, found as a shell would in the container's `PATH`.
-pub(super) fn find(spec: &Spec) -> Result<PathBuf, String> {
+pub(super) fn find(spec: &Spec) -> Result<PathBuf, ProgramError> {
     let process = spec.process().as_ref();
     let program = process.and_then(|p| p.args().as_ref()).and_then(|args| args.first());
     let Some(program) = program.filter(|program| !program.is_empty()) else {
-        return Err("no command specified".to_owned());
+        return Err(ProgramError::NoCommand);
     };
     if program.contains('/') {
-        return is_program(Path::new(program)).map(|()| PathBuf::from(program)).map_err(
-            |error| match error {
-                MISSING => format!("exec: {program:?}: stat {program}: {error}"),
-                _ => format!("exec: {program:?}: {error}"),
-            },
-        );
+        return match is_program(Path::new(program)) {
+            Ok(()) => Ok(PathBuf::from(program)),
+            Err(NotProgram::Missing) => Err(ProgramError::Missing(program.clone())),
+            Err(error) => Err(ProgramError::NotProgram(program.clone(), error)),
+        };
     }
     let env = process.and_then(|p| p.env().as_ref()).map(Vec::as_slice).unwrap_or_default();
     let path = env.iter().rev().find_map(|var| var.strip_prefix("PATH=")).unwrap_or(crate::oci::DEFAULT_PATH);
@@ -40,22 +63,24 @@ pub(super) fn find(spec: &Spec) -> Result<PathBuf, String> {
     for candidate in found {
         match is_program(&candidate) {
             Ok(()) => return Ok(candidate),
-            Err(error) => denied |= error == "permission denied",
+            Err(error) => denied |= error == NotProgram::Denied,
         }
     }
-    let reason = if denied { "permission denied" } else { "executable file not found in $PATH" };
-    Err(format!("exec: {program:?}: {reason}"))
+    match denied {
+        true => Err(ProgramError::NotProgram(program.clone(), NotProgram::Denied)),
+        false => Err(ProgramError::NotFound(program.clone())),
+    }
 }
 
-fn is_program(path: &Path) -> Result<(), &'static str> {
+fn is_program(path: &Path) -> Result<(), NotProgram> {
     let Ok(metadata) = path.metadata() else {
-        return Err(MISSING);
+        return Err(NotProgram::Missing);
     };
     if metadata.is_dir() {
-        return Err("is a directory");
+        return Err(NotProgram::Directory);
     }
     if metadata.permissions().mode() & 0o111 == 0 {
-        return Err("permission denied");
+        return Err(NotProgram::Denied);
     }
     leads_to_no_process(path, INTERPRETERS_MAX)
 }
@@ -63,9 +88,9 @@ fn is_program(path: &Path) -> Result<(), &'static str> {
 /// Refuses what is found through a process that runs, such as `/proc/self/exe`, which at this moment is our own program;
 /// the interpreters of scripts, too. What changes after this look does no harm either ([`sys::program`]). All other
 /// trouble with the file is for the kernel to tell.
-fn leads_to_no_process(path: &Path, more: usize) -> Result<(), &'static str> {
+fn leads_to_no_process(path: &Path, more: usize) -> Result<(), NotProgram> {
     let program = match open_without_processes(path, OFlag::O_PATH) {
-        Err(Errno::ELOOP) => return Err(OF_A_PROCESS),
+        Err(Errno::ELOOP) => return Err(NotProgram::OfProcess),
         Err(_) => return Ok(()),
         Ok(program) => program,
     };
@@ -139,14 +164,14 @@ mod tests {
             ("second-line", false),
             ("pipe", false),
         ] {
-            let expect = if is_refused { Err(OF_A_PROCESS) } else { Ok(()) };
+            let expect = if is_refused { Err(NotProgram::OfProcess) } else { Ok(()) };
             assert_eq!(is_program(&at(name)), expect, "{name}");
         }
         let pid = std::process::id();
         for path in
             ["/proc/self/exe", "/proc/thread-self/exe", &format!("/proc/{pid}/exe"), "/proc/self/root/bin/sh"]
         {
-            assert_eq!(is_program(Path::new(path)), Err(OF_A_PROCESS), "{path}");
+            assert_eq!(is_program(Path::new(path)), Err(NotProgram::OfProcess), "{path}");
         }
     }
 }

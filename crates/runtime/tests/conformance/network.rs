@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cni::{Attachment, BuiltinConfig, CniError, Network, PortMapping};
-use runtime::{PodNetwork, SandboxNetwork};
+use runtime::{NetworkError, PodNetwork, SandboxNetwork};
 
 pub struct TestNetwork(Arc<Network>);
 
@@ -46,30 +46,30 @@ impl TestNetwork {
     async fn call<T: Send + 'static>(
         &self,
         f: impl FnOnce(&Network) -> Result<T, CniError> + Send + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, NetworkError> {
         let network = self.0.clone();
-        tokio::task::spawn_blocking(move || f(&network)).await.unwrap().map_err(|error| error.to_string())
+        tokio::task::spawn_blocking(move || f(&network)).await.unwrap().map_err(NetworkError::from)
     }
 }
 
 #[async_trait]
 impl PodNetwork for TestNetwork {
-    async fn add(&self, sandbox: &SandboxNetwork) -> Result<Vec<IpAddr>, String> {
+    async fn add(&self, sandbox: &SandboxNetwork) -> Result<Vec<IpAddr>, NetworkError> {
         let attachment = attachment(sandbox);
         Ok(self.call(move |network| network.add(&attachment)).await?.pod_ips("eth0"))
     }
 
-    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), String> {
+    async fn remove(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError> {
         let attachment = attachment(sandbox);
         self.call(move |network| network.del(&attachment)).await
     }
 
-    async fn check(&self, sandbox: &SandboxNetwork) -> Result<(), String> {
+    async fn check(&self, sandbox: &SandboxNetwork) -> Result<(), NetworkError> {
         let attachment = attachment(sandbox);
         self.call(move |network| network.check(&attachment)).await
     }
 
-    async fn retain(&self, sandboxes: BTreeSet<String>) -> Result<(), String> {
+    async fn retain(&self, sandboxes: BTreeSet<String>) -> Result<(), NetworkError> {
         self.call(move |network| network.retain(&sandboxes)).await.map(drop)
     }
 

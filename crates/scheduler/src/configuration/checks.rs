@@ -10,11 +10,10 @@ use k8s_openapi::api::core::v1::{
 };
 use machinery::field::{FieldError, FieldErrors, Path, Shown};
 use machinery::names;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::file::{self, Resource, ShapePoint};
+use super::error::ArgumentsError;
+use super::file::{self, Resource, ShapePoint, arguments};
 use crate::arguments::{
     Arguments, Balance, Candidates, Fit, Near, Spread, Strategy, Volumes, default_resources,
 };
@@ -33,50 +32,46 @@ const NO_BINDING_TIMEOUT: &str =
     "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled";
 
 /// Reads one plugin's arguments into `all`, and says what is wrong with them.
-type Take = fn(&mut Arguments, &Value, &Path, &mut FieldErrors) -> Result<(), String>;
+type Take = fn(&mut Arguments, &Value, &Path, &mut FieldErrors) -> Result<(), ArgumentsError>;
 
 /// The plugins that can be told something.
 const TAKERS: [(&str, Take); 8] = [
     ("DefaultPreemption", |all, given, path, errors| {
-        all.preemption = preemption(&read("DefaultPreemption", given)?, path, errors);
+        all.preemption = preemption(&arguments("DefaultPreemption", given)?, path, errors);
         Ok(())
     }),
     ("InterPodAffinity", |all, given, path, errors| {
-        all.near = near(&read("InterPodAffinity", given)?, path, errors);
+        all.near = near(&arguments("InterPodAffinity", given)?, path, errors);
         Ok(())
     }),
     ("NodeAffinity", |all, given, path, errors| {
-        let args: file::NodeAffinityArgs = read("NodeAffinity", given)?;
+        let args: file::NodeAffinityArgs = arguments("NodeAffinity", given)?;
         let path = path.child("addedAffinity");
         args.added_affinity.iter().for_each(|affinity| check_affinity(affinity, &path, errors));
         all.added_affinity = args.added_affinity;
         Ok(())
     }),
     ("NodeResourcesBalancedAllocation", |all, given, path, errors| {
-        all.balance = balance(read("NodeResourcesBalancedAllocation", given)?, path, errors);
+        all.balance = balance(arguments("NodeResourcesBalancedAllocation", given)?, path, errors);
         Ok(())
     }),
     ("NodeResourcesFit", |all, given, path, errors| {
-        all.fit = fit(read("NodeResourcesFit", given)?, path, errors);
+        all.fit = fit(arguments("NodeResourcesFit", given)?, path, errors);
         Ok(())
     }),
     ("PodTopologySpread", |all, given, path, errors| {
-        all.spread = spread(read("PodTopologySpread", given)?, path, errors);
+        all.spread = spread(arguments("PodTopologySpread", given)?, path, errors);
         Ok(())
     }),
     ("VolumeBinding", |all, given, path, errors| {
-        all.volumes = volumes(&read("VolumeBinding", given)?, path, errors);
+        all.volumes = volumes(&arguments("VolumeBinding", given)?, path, errors);
         Ok(())
     }),
     ("DynamicResources", |_, given, path, errors| {
-        check_devices(&read("DynamicResources", given)?, path, errors);
+        check_devices(&arguments("DynamicResources", given)?, path, errors);
         Ok(())
     }),
 ];
-
-fn read<T: Default + Serialize + DeserializeOwned>(name: &str, given: &Value) -> Result<T, String> {
-    file::arguments(name, given)
-}
 
 /// Takes in what the plugin `name` is told. What nobody here is called is no matter, as upstream has it.
 ///
@@ -88,7 +83,7 @@ pub(super) fn take(
     given: &Value,
     path: &Path,
     errors: &mut FieldErrors,
-) -> Result<(), String> {
+) -> Result<(), ArgumentsError> {
     match TAKERS.iter().find(|(own, _)| *own == name) {
         Some((_, take)) => take(all, given, path, errors),
         None => Ok(()),

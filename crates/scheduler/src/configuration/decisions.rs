@@ -18,8 +18,8 @@ fn check(profile: &str, pod: &str, expect: &str) {
     let text = format!(
         "{{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: [{{{profile}}}]}}"
     );
-    let parsed =
-        Configuration::parse(&text, &|_| Err("there is no file".to_owned())).expect("a configuration");
+    let parsed = Configuration::parse(&text, &|_| Err(std::io::Error::other("there is no file")))
+        .expect("a configuration");
     let mut snapshot = Snapshot::new(parsed.profiles);
     for (name, zone) in [("a", "x"), ("b", "y")] {
         let node = format!(

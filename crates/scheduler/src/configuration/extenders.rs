@@ -2,6 +2,7 @@
 //! `buildExtenders`.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::time::Duration;
 
 use base64::Engine;
@@ -23,7 +24,7 @@ const EXTENDERS_MAX: usize = 16;
 pub(super) fn taken(
     given: &[file::Extender],
     arguments: &mut [Arguments],
-    read: &dyn Fn(&str) -> Result<String, String>,
+    read: &dyn Fn(&str) -> io::Result<String>,
     errors: &mut FieldErrors,
 ) -> Vec<Extender> {
     let list = Path::new("extenders");
@@ -76,7 +77,7 @@ fn check_extended(name: &str, path: &Path, errors: &mut FieldErrors) {
 fn extender(
     given: &file::Extender,
     path: &Path,
-    read: &dyn Fn(&str) -> Result<String, String>,
+    read: &dyn Fn(&str) -> io::Result<String>,
     errors: &mut FieldErrors,
 ) -> Option<Extender> {
     let verb = |text: &str| Some(text.to_owned()).filter(|verb| !verb.is_empty());
@@ -121,7 +122,7 @@ fn extender(
 fn tls_of(
     given: &file::ExtenderTls,
     path: &Path,
-    read: &dyn Fn(&str) -> Result<String, String>,
+    read: &dyn Fn(&str) -> io::Result<String>,
     errors: &mut FieldErrors,
 ) -> Option<Tls> {
     let mut one = |data: &str, file: &str, data_field: &str, file_field: &str| -> Option<Option<String>> {
@@ -136,8 +137,8 @@ fn tls_of(
             return Some(None);
         }
         let content = read(file);
-        if let Err(why) = &content {
-            errors.push(FieldError::invalid(&path.child(file_field), file, why));
+        if let Err(error) = &content {
+            errors.push(FieldError::invalid(&path.child(file_field), file, &error.to_string()));
         }
         content.ok().map(|content| Some(BASE64.encode(content)))
     };

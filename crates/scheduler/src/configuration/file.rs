@@ -8,9 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(super) const GROUP: &str = "kubescheduler.config.k8s.io";
-const VERSION: &str = "kubescheduler.config.k8s.io/v1";
-const KIND: &str = "KubeSchedulerConfiguration";
+use super::error::{ArgumentsError, ConfigurationError, GROUP, KIND, VERSION};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -238,10 +236,10 @@ pub(super) struct DevicesArgs {
 pub(super) struct Span(pub(super) i64);
 
 impl TryFrom<String> for Span {
-    type Error = String;
+    type Error = duration::ParseError;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        duration::parse(&text).map(Self).map_err(|why| why.to_string())
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        duration::parse(&text).map(Self)
     }
 }
 
@@ -264,25 +262,24 @@ impl Span {
 
 impl File {
     /// Reads a file of the right kind, all of whose fields are known; arguments of plugins are not looked at.
-    pub(super) fn read(yaml: &str) -> Result<Self, String> {
-        let given: Value = serde_saphyr::from_str(yaml).map_err(|why| why.to_string())?;
+    pub(super) fn read(yaml: &str) -> Result<Self, ConfigurationError> {
+        let given: Value = serde_saphyr::from_str(yaml)?;
         let text = |field: &str| given.get(field).and_then(Value::as_str).unwrap_or_default();
         let (version, kind) = (text("apiVersion"), text("kind"));
         if kind.is_empty() {
-            return Err("Object 'Kind' is missing".to_owned());
+            return Err(ConfigurationError::Missing("Kind"));
         }
         if version.is_empty() {
-            return Err("Object 'apiVersion' is missing".to_owned());
+            return Err(ConfigurationError::Missing("apiVersion"));
         }
         if (version, kind) != (VERSION, KIND) {
-            return Err(format!(
-                "no kind {kind:?} is registered for version {version:?}: it must be {KIND:?} of {VERSION:?}"
-            ));
+            let (kind, version) = (kind.to_owned(), version.to_owned());
+            return Err(ConfigurationError::Kind { kind, version });
         }
         // From the text, so that what does not fit is told with its line.
-        let file: Self = serde_saphyr::from_str(yaml).map_err(|why| why.to_string())?;
+        let file: Self = serde_saphyr::from_str(yaml)?;
         let unknown = unknown_fields(&given, &file)?;
-        if unknown.is_empty() { Ok(file) } else { Err(strict(&unknown)) }
+        if unknown.is_empty() { Ok(file) } else { Err(ConfigurationError::Unknown(unknown)) }
     }
 }
 
@@ -290,11 +287,12 @@ impl File {
 pub(super) fn arguments<T: Default + Serialize + DeserializeOwned>(
     name: &str,
     given: &Value,
-) -> Result<T, String> {
+) -> Result<T, ArgumentsError> {
+    let plugin = name.to_owned();
     let mut fields = match given {
         Value::Null => Map::new(),
         Value::Object(fields) => fields.clone(),
-        _ => return Err(format!("decoding args for plugin {name}: they must be an object")),
+        _ => return Err(ArgumentsError::NoObject(plugin)),
     };
     let of = |fields: &mut Map<String, Value>, field: &str, default: String| match fields.remove(field) {
         Some(Value::String(text)) if !text.is_empty() => text,
@@ -304,30 +302,21 @@ pub(super) fn arguments<T: Default + Serialize + DeserializeOwned>(
     let version = of(&mut fields, "apiVersion", VERSION.to_owned());
     let group = version.split('/').next().unwrap_or_default();
     if kind != format!("{name}Args") || group != GROUP {
-        return Err(format!(
-            "args for plugin {name} were not of type {name}Args.{GROUP}, got {kind}.{group}"
-        ));
+        return Err(ArgumentsError::Type { plugin, got: format!("{kind}.{group}") });
     }
     if version != VERSION {
-        return Err(format!(
-            "decoding args for plugin {name}: no kind {kind:?} is registered for version {version:?}"
-        ));
+        return Err(ArgumentsError::Version { plugin, kind, version });
     }
     let given = Value::Object(fields);
-    let decode = |why: String| format!("decoding args for plugin {name}: {why}");
-    let read: T = serde_json::from_value(given.clone()).map_err(|why| decode(why.to_string()))?;
-    let unknown = unknown_fields(&given, &read)?;
-    if unknown.is_empty() { Ok(read) } else { Err(strict(&[decode(strict(&unknown))])) }
-}
-
-/// What upstream says of what a strict decoder has found.
-pub(super) fn strict(found: &[String]) -> String {
-    format!("strict decoding error: {}", found.join(", "))
+    let unreadable = |error| ArgumentsError::Json(name.to_owned(), error);
+    let read: T = serde_json::from_value(given.clone()).map_err(unreadable)?;
+    let unknown = unknown_fields(&given, &read).map_err(unreadable)?;
+    if unknown.is_empty() { Ok(read) } else { Err(ArgumentsError::Unknown(plugin, unknown)) }
 }
 
 /// What of `given` is not in `read`, which has been read from it: `unknown field "profiles[0].x"`.
-fn unknown_fields<T: Serialize>(given: &Value, read: &T) -> Result<Vec<String>, String> {
-    let read = serde_json::to_value(read).map_err(|why| why.to_string())?;
+fn unknown_fields<T: Serialize>(given: &Value, read: &T) -> serde_json::Result<Vec<String>> {
+    let read = serde_json::to_value(read)?;
     let mut unknown = Vec::new();
     compare(given, &read, "", &mut unknown);
     Ok(unknown.iter().map(|path| format!("unknown field {path:?}")).collect())

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::error::ProfileError;
 use super::file::{Plugin, PluginSet, Plugins};
 use crate::arguments::Arguments;
 use crate::profile::{PLUGINS, Point, Profile};
@@ -58,7 +59,7 @@ impl Point {
 ///
 /// # Errors
 /// What cannot be, as upstream puts it when it sets a profile up.
-pub(super) fn profile(name: &str, given: &Plugins, arguments: Arguments) -> Result<Profile, String> {
+pub(super) fn profile(name: &str, given: &Plugins, arguments: Arguments) -> Result<Profile, ProfileError> {
     let everywhere = merged(&given.multi_point);
     let mut asked = BTreeMap::new();
     for point in Point::ALL {
@@ -66,12 +67,10 @@ pub(super) fn profile(name: &str, given: &Plugins, arguments: Arguments) -> Resu
     }
     let sorting = asked.get(&Point::QueueSort).map_or(0, Vec::len);
     if sorting != 1 {
-        return Err(format!(
-            "only one queue sort plugin required for profile with scheduler name {name:?}, but got {sorting}"
-        ));
+        return Err(ProfileError::QueueSort(name.to_owned(), sorting));
     }
     if asked.get(&Point::Bind).is_none_or(Vec::is_empty) {
-        return Err(format!("at least one bind plugin is needed for profile with scheduler name {name:?}"));
+        return Err(ProfileError::NoBind(name.to_owned()));
     }
     check_needs(&asked)?;
     let weight = |name: &str| {
@@ -100,12 +99,12 @@ fn merged(given: &PluginSet) -> Vec<Plugin> {
 }
 
 /// What is asked at one point: what stands there and everywhere, then what stands everywhere, then what stands there only.
-fn at(point: Point, given: &PluginSet, everywhere: &[Plugin]) -> Result<Vec<&'static str>, String> {
+fn at(point: Point, given: &PluginSet, everywhere: &[Plugin]) -> Result<Vec<&'static str>, ProfileError> {
     let mut here: Vec<&'static str> = Vec::new();
     for plugin in given.enabled() {
         let row = find(&plugin.name, point)?;
         if !row.points.contains(&point) {
-            return Err(format!("plugin {:?} does not extend {} plugin", plugin.name, point.interface()));
+            return Err(ProfileError::NotThere(plugin.name.clone(), point.interface()));
         }
         add(&mut here, row.name, point)?;
     }
@@ -128,14 +127,14 @@ fn at(point: Point, given: &PluginSet, everywhere: &[Plugin]) -> Result<Vec<&'st
     Ok(first.into_iter().chain(rest).chain(last).collect())
 }
 
-fn find(name: &str, point: Point) -> Result<&'static crate::profile::Plugin, String> {
+fn find(name: &str, point: Point) -> Result<&'static crate::profile::Plugin, ProfileError> {
     let row = PLUGINS.iter().find(|row| row.name == name);
-    row.ok_or_else(|| format!("{} {name:?} does not exist", point.interface()))
+    row.ok_or_else(|| ProfileError::NoPlugin(name.to_owned(), point.interface()))
 }
 
-fn add(list: &mut Vec<&'static str>, name: &'static str, point: Point) -> Result<(), String> {
+fn add(list: &mut Vec<&'static str>, name: &'static str, point: Point) -> Result<(), ProfileError> {
     if list.contains(&name) {
-        return Err(format!("plugin {name:?} already registered as {:?}", point.interface()));
+        return Err(ProfileError::Twice(name.to_owned(), point.interface()));
     }
     list.push(name);
     Ok(())
@@ -143,7 +142,7 @@ fn add(list: &mut Vec<&'static str>, name: &'static str, point: Point) -> Result
 
 /// A plugin that looks at each Node has looked at the Pod before. Upstream takes such a profile, and then fails with every
 /// Pod: `reading "PreFilterNodePorts" from cycleState: not found`.
-fn check_needs(asked: &BTreeMap<Point, Vec<&'static str>>) -> Result<(), String> {
+fn check_needs(asked: &BTreeMap<Point, Vec<&'static str>>) -> Result<(), ProfileError> {
     let at = |point: Point| asked.get(&point).map(Vec::as_slice).unwrap_or_default();
     let pairs = [(Point::Filter, Point::PreFilter), (Point::Score, Point::PreScore)];
     for (later, before) in pairs {
@@ -152,7 +151,7 @@ fn check_needs(asked: &BTreeMap<Point, Vec<&'static str>>) -> Result<(), String>
             let needs = row.is_some_and(|row| row.points.contains(&before));
             if needs && !at(before).contains(name) {
                 let (later, before) = (later.interface(), before.interface());
-                return Err(format!("plugin {name:?} is enabled as {later:?} and needs to be as {before:?}"));
+                return Err(ProfileError::Needs { plugin: (*name).to_owned(), later, before });
             }
         }
     }

@@ -4,19 +4,19 @@ use super::*;
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-fn read(path: &str) -> Result<String, String> {
+fn read(path: &str) -> io::Result<String> {
     match path {
         "ca.crt" => Ok("authorities".to_owned()),
-        _ => Err(format!("open {path}: no such file or directory")),
+        _ => Err(io::Error::other(format!("open {path}: no such file or directory"))),
     }
 }
 
-fn parse(rest: &str) -> Result<Configuration, String> {
+fn parse(rest: &str) -> Result<Configuration, ConfigurationError> {
     Configuration::parse(&format!("{HEAD}{rest}"), &read)
 }
 
 fn check_error(rest: &str, expect: Expect) {
-    expect.assert_eq(&parse(rest).expect_err("it cannot be"));
+    expect.assert_eq(&parse(rest).expect_err("it cannot be").to_string());
 }
 
 /// The plugins of a profile at a point, by what its `plugins` say.
@@ -34,7 +34,7 @@ fn check_plugins(plugins: &str, point: Point, expect: Expect) {
 fn check_arguments(name: &str, args: &str, expect: Expect) {
     let parsed = parse(&format!("profiles: [{{pluginConfig: [{{name: {name}, args: {{{args}}}}}]}}]"));
     let text = match parsed {
-        Err(why) => why,
+        Err(error) => error.to_string(),
         Ok(parsed) => {
             let arguments = &parsed.profiles.all().next().expect("a profile").arguments;
             match name {
@@ -69,7 +69,7 @@ fn an_empty_file_is_upstreams_default() {
 
 #[test]
 fn what_nobody_understands_is_refused() {
-    let all = |text: &str| Configuration::parse(text, &read).expect_err("it cannot be");
+    let all = |text: &str| Configuration::parse(text, &read).expect_err("it cannot be").to_string();
     expect!["Object 'Kind' is missing"].assert_eq(&all("{}"));
     expect!["Object 'apiVersion' is missing"].assert_eq(&all("kind: KubeSchedulerConfiguration"));
     expect![[r#"no kind "KubeSchedulerConfiguration" is registered for version "kubescheduler.config.k8s.io/v1beta3": it must be "KubeSchedulerConfiguration" of "kubescheduler.config.k8s.io/v1""#]]
@@ -100,7 +100,7 @@ fn what_nobody_understands_is_refused() {
             "decoding .profiles[0].pluginConfig[0]: args for plugin NodeResourcesFit were not of type NodeResourcesFitArgs.kubescheduler.config.k8s.io, got InterPodAffinityArgs.kubescheduler.config.k8s.io"
         ],
     );
-    assert!(parse("parallelism: many").expect_err("no number").contains("line 3"));
+    assert!(parse("parallelism: many").expect_err("no number").to_string().contains("line 3"));
     assert!(parse("podMaxBackoffSeconds: 1\npodMaxBackoffSeconds: 2").is_err(), "twice");
     assert!(parse("extenders: [{urlPrefix: 'http://a', httpTimeout: soon}]").is_err());
     assert!(parse(&format!("a: {}", "[".repeat(100_000))).is_err(), "as deep as it gets");

@@ -15,8 +15,8 @@ use super::pools::{self, Flaw, Pool};
 use super::requests::{
     Alternative, Asked, Constraint, Count, RESULTS_MAX, Request, Wanted, alternatives, requests_of,
 };
-use super::search::{Given, Search, Stop, is_whole, selects};
-use super::{DeviceId, Devices, claim_key};
+use super::search::{Given, Search, Stop, TIMED_OUT, is_whole, selects};
+use super::{DeviceError, DeviceId, Devices, RequestFlaw, claim_key};
 
 /// The reason why claims do not get devices on a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Refused {
     /// There are not enough that fit, or it could not be found out in time.
     Here(String),
     /// Something is wrong with a claim or a class, whatever the Node.
-    Everywhere(String),
+    Everywhere(DeviceError),
 }
 
 /// One allocation per claim, in order.
@@ -42,8 +42,8 @@ pub fn allocate(
     let wanted = wanted.collect::<Result<Vec<_>, _>>().map_err(Refused::Everywhere)?;
     let found = Search::new(&wanted, &pools, taken, &devices.selectors).run();
     let found = found.map_err(|stop| match stop {
-        Stop::Failed(text) => Refused::Everywhere(text),
-        Stop::TimedOut | Stop::TooMany => Refused::Here(stop.text()),
+        Stop::Failed(error) => Refused::Everywhere(error),
+        Stop::TimedOut | Stop::TooMany => Refused::Here(TIMED_OUT.to_owned()),
     })?;
     let Some(found) = found else {
         let is_invalid = pools.iter().any(|pool| pool.flaw == Some(Flaw::Invalid));
@@ -58,7 +58,7 @@ fn wanted<'a>(
     devices: &'a Devices,
     claim: &'a ResourceClaim,
     pools: &'a [Pool],
-) -> Result<Wanted<'a>, String> {
+) -> Result<Wanted<'a>, DeviceError> {
     let mut wanted = Wanted { claim, requests: Vec::new(), constraints: Constraint::of(claim)? };
     let mut least = 0;
     for request in requests_of(claim) {
@@ -70,10 +70,7 @@ fn wanted<'a>(
         wanted.requests.push(made);
     }
     if least > RESULTS_MAX {
-        let key = claim_key(claim);
-        return Err(format!(
-            "claim {key}: number of requested devices {least} exceeds the claim limit of {RESULTS_MAX}"
-        ));
+        return Err(DeviceError::TooMany(claim_key(claim), least, RESULTS_MAX));
     }
     Ok(wanted)
 }
@@ -83,15 +80,15 @@ fn alternative<'a>(
     wanted: &Wanted<'a>,
     (name, asked): (String, Asked<'a>),
     pools: &'a [Pool],
-) -> Result<Alternative<'a>, String> {
-    let place = format!("claim {}, request {name}", claim_key(wanted.claim));
+) -> Result<Alternative<'a>, DeviceError> {
+    let request = name.clone();
+    let refused =
+        |flaw| DeviceError::Request { claim: claim_key(wanted.claim), request: request.clone(), flaw };
     if asked.class.is_empty() {
-        return Err(format!("{place}: missing device class name (unsupported request type?)"));
+        return Err(refused(RequestFlaw::NoClassName));
     }
-    let class = devices.class(asked.class).ok_or_else(|| {
-        let class = asked.class;
-        format!("{place}: could not retrieve device class {class}: deviceclass.resource.k8s.io \"{class}\" not found")
-    })?;
+    let class = devices.class(asked.class);
+    let class = class.ok_or_else(|| refused(RequestFlaw::NoClass(asked.class.to_owned())))?;
     let mut made = Alternative {
         name,
         class,
@@ -102,19 +99,17 @@ fn alternative<'a>(
     match asked.mode {
         "ExactCount" => return Ok(made),
         "All" => {}
-        other => return Err(format!("{place}: unsupported count mode {other}")),
+        other => return Err(refused(RequestFlaw::Mode(other.to_owned()))),
     }
     let mut all = Vec::new();
     for pool in pools {
         if let Some(flaw) = pool.flaw {
-            let flaw = match flaw {
+            let state = match flaw {
                 Flaw::Incomplete => "being updated",
                 Flaw::Invalid => "invalid",
             };
-            let (driver, pool) = (&pool.driver, &pool.name);
-            return Err(format!(
-                "{place}: asks for all devices, but resource pool {driver}/{pool} is currently {flaw}"
-            ));
+            let pool = format!("{}/{}", pool.driver, pool.name);
+            return Err(refused(RequestFlaw::Pool { pool, state }));
         }
         for offered in pool.devices() {
             if is_whole(offered.device) && selects(&devices.selectors, wanted, &made, &offered)? {

@@ -4,6 +4,7 @@ use k8s_openapi::api::resource::v1::{
     DeviceClass, DeviceRequest, DeviceSelector, DeviceSubRequest, ExactDeviceRequest, ResourceClaim,
 };
 
+use super::DeviceError;
 use super::pools::Offered;
 
 /// The devices of one claim. Source: `AllocationResultsMaxSize`.
@@ -64,14 +65,12 @@ impl<'a> Constraint<'a> {
     /// The claim's constraints.
     ///
     /// # Errors
-    /// In upstream's words: one is of a kind that nobody knows.
-    pub(super) fn of(claim: &'a ResourceClaim) -> Result<Vec<Self>, String> {
+    /// One is of a kind that nobody knows.
+    pub(super) fn of(claim: &'a ResourceClaim) -> Result<Vec<Self>, DeviceError> {
         let all = claim.spec.devices.iter().flat_map(|devices| devices.constraints.iter().flatten());
         let made = all.enumerate().map(|(index, constraint)| {
-            let attribute = constraint.match_attribute.as_deref().ok_or_else(|| {
-                let key = super::claim_key(claim);
-                format!("claim {key}, constraint #{index}: empty constraint (unsupported constraint type?)")
-            })?;
+            let unknown = || DeviceError::Constraint { claim: super::claim_key(claim), index };
+            let attribute = constraint.match_attribute.as_deref().ok_or_else(unknown)?;
             Ok(Self { requests: constraint.requests.as_deref().unwrap_or_default(), attribute })
         });
         made.collect()

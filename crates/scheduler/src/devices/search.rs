@@ -9,33 +9,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use expressions::device::{SelectorError, Selectors};
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
 
-use super::DeviceId;
 use super::pools::{Offered, Pool};
 use super::requests::{Alternative, Constraint, Count, RESULTS_MAX, Wanted};
+use super::{DeviceError, DeviceId, Place, RequestFlaw};
 
 /// Choices that are tried for one Node.
 const STEPS_MAX: usize = 50_000;
 /// What is said if that is not enough. Source: the plugin's `Filter`.
-const TIMED_OUT: &str = "timed out trying to allocate devices";
+pub(super) const TIMED_OUT: &str = "timed out trying to allocate devices";
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// Something is wrong with a claim or class: no other Node will do either.
-    Failed(String),
+    Failed(DeviceError),
     /// It takes too long here.
     TimedOut,
     /// The claim would have more devices than fit into it.
     TooMany,
-}
-
-impl Stop {
-    pub(super) fn text(&self) -> String {
-        match self {
-            Self::Failed(text) => text.clone(),
-            Self::TimedOut | Self::TooMany => TIMED_OUT.to_owned(),
-        }
-    }
 }
 
 /// A device that is given.
@@ -154,12 +145,11 @@ impl<'a> Search<'a> {
             return Ok(false);
         }
         if !self.holds_together(at, (wanted, request, alternative), &offered) {
-            return Err(Stop::Failed(format!(
-                "claim {}, request {}: cannot add device {} because a claim constraint would not be satisfied",
-                super::claim_key(wanted.claim),
-                alternative.name,
-                offered.id()
-            )));
+            return Err(Stop::Failed(DeviceError::Request {
+                claim: super::claim_key(wanted.claim),
+                request: alternative.name.clone(),
+                flaw: RequestFlaw::Unsatisfied(offered.id().to_string()),
+            }));
         }
         self.with(at, alternative, offered)
     }
@@ -263,30 +253,25 @@ impl<'a> Search<'a> {
 /// Whether class and request select the device.
 ///
 /// # Errors
-/// In upstream's words: an expression is none, or fails.
+/// An expression is none, or fails.
 pub(super) fn selects(
     selectors: &Selectors,
     wanted: &Wanted<'_>,
     alternative: &Alternative<'_>,
     offered: &Offered<'_>,
-) -> Result<bool, String> {
+) -> Result<bool, DeviceError> {
     let class = alternative.class.spec.selectors.as_deref().unwrap_or_default();
     let class_name = alternative.class.metadata.name.as_deref().unwrap_or_default();
     let claim = super::claim_key(wanted.claim);
     for (owner, name, all) in [("class", class_name, class), ("claim", &claim, alternative.selectors)] {
         for (index, selector) in all.iter().enumerate() {
-            let Some(cel) = &selector.cel else {
-                return Err(format!(
-                    "{owner} {name}: selector #{index}: CEL expression empty (unsupported selector type?)"
-                ));
-            };
+            let place = || Place { owner, name: name.to_owned(), index };
+            let Some(cel) = &selector.cel else { return Err(DeviceError::EmptySelector(place())) };
             let answer = selectors.matches(&cel.expression, &offered.slice.spec.driver, offered.device);
             let answer = answer.map_err(|error| match error {
-                SelectorError::Compile(_) => {
-                    format!("{owner} {name}: selector #{index}: {error}")
-                }
+                SelectorError::Compile(_) => DeviceError::Selector(place(), error),
                 SelectorError::Runtime(_) => {
-                    format!("{owner} {name}: selector #{index} on device {}: {error}", offered.id())
+                    DeviceError::SelectorOnDevice(place(), offered.id().to_string(), error)
                 }
             })?;
             if !answer {

@@ -41,7 +41,7 @@ fn claim(name: &str, devices: &str) -> Arc<ResourceClaim> {
 fn shown(answer: &Result<Vec<AllocationResult>, Refused>) -> String {
     match answer {
         Err(Refused::Here(why)) => why.clone(),
-        Err(Refused::Everywhere(why)) => format!("error: {why}"),
+        Err(Refused::Everywhere(error)) => format!("error: {error}"),
         Ok(allocations) => {
             let one = |allocation: &AllocationResult| {
                 let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());

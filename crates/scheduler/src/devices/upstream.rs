@@ -123,7 +123,7 @@ fn allocated(
 fn check(case: &str, slices: &[Slice<'_>], taken: &[(&str, &str, &str)], claims: &[String], expect: &str) {
     let text = match allocated(slices, taken, claims) {
         Err(Refused::Here(why)) => why,
-        Err(Refused::Everywhere(why)) => format!("error: {why}"),
+        Err(Refused::Everywhere(error)) => format!("error: {error}"),
         Ok(allocations) => {
             let one = |allocation: &AllocationResult| {
                 let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());

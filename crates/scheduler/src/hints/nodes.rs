@@ -4,10 +4,10 @@ use controller::placement;
 use controller::pod::Pod;
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-use super::uid;
 use crate::events::{Event, Turn, gains_toleration, is_scaled_down};
 use crate::node_info::{PodNeed, Snapshot};
 use crate::plugins::node_ports::conflicts;
+use crate::pod::uid;
 use crate::resource::Resources;
 
 /// A Node has come.

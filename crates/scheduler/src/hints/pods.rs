@@ -5,10 +5,10 @@ use controller::selector;
 use k8s_openapi::api::core::v1::{Node, PodAffinityTerm, TopologySpreadConstraint};
 
 use super::nodes::{allows, is_more_tolerant};
-use super::uid;
 use crate::events::{Event, Turn};
 use crate::node_info::Snapshot;
 use crate::plugins::inter_pod_affinity::{far_of, matches, matches_all, near_of, required};
+use crate::pod::uid;
 
 /// Company has come, or whoever was in the way has gone.
 pub(super) fn inter_pod_affinity(event: &Event, pod: &Pod, all: &Snapshot) -> bool {

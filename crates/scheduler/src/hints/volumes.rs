@@ -9,10 +9,10 @@ use k8s_openapi::api::storage::v1::{CSINode, CSIStorageCapacity};
 use machinery::quantity::Quantity;
 
 use super::nodes::any_new;
-use super::uid;
 use crate::events::{Event, Turn, claims_of};
 use crate::node_info::Snapshot;
 use crate::plugins::volume_restrictions::share_disk;
+use crate::pod::uid;
 use crate::storage::claim_key;
 
 /// A Pod has gone that had the disk or the claim, or the claim is there.

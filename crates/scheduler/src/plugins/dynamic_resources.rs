@@ -22,7 +22,7 @@ const ALTERNATIVES_MAX: i64 = 8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     /// Why no Node will do, whatever it is like.
-    pub(super) refused: Option<String>,
+    pub(super) refused: Option<Refusal>,
     /// All of them.
     claims: Vec<Arc<ResourceClaim>>,
     /// Those without devices.
@@ -38,22 +38,24 @@ impl State {
         }
         match Self::read(pod, &snapshot.devices) {
             Ok(state) => state,
-            Err(why) => Self { refused: Some(why), ..Self::default() },
+            Err(refusal) => Self { refused: Some(refusal), ..Self::default() },
         }
     }
 
-    fn read(pod: &Pod, devices: &Devices) -> Result<Self, String> {
-        let mut state = Self { claims: devices.claims_of(pod)?, ..Self::default() };
+    fn read(pod: &Pod, devices: &Devices) -> Result<Self, Refusal> {
+        let claims = devices.claims_of(pod).map_err(|error| Refusal::lasting(error.to_string()))?;
+        let mut state = Self { claims, ..Self::default() };
         for claim in &state.claims {
             if is_allocated(claim) {
                 if !can_be_reserved(claim) && !is_reserved_for(pod, claim) {
-                    return Err("resourceclaim in use".to_owned());
+                    return Err(Refusal::lasting("resourceclaim in use"));
                 }
                 continue;
             }
             if devices.is_being_allocated(claim) {
                 let key = claim_key(claim);
-                return Err(format!("resource claim {key} is in the process of being allocated"));
+                let why = format!("resource claim {key} is in the process of being allocated");
+                return Err(Refusal::lasting(why));
             }
             check_classes(claim, devices)?;
             state.pending.push(claim.clone());
@@ -85,14 +87,15 @@ impl State {
 }
 
 /// Each class that a claim names is there.
-fn check_classes(claim: &ResourceClaim, devices: &Devices) -> Result<(), String> {
+fn check_classes(claim: &ResourceClaim, devices: &Devices) -> Result<(), Refusal> {
     for request in requests(claim) {
         let exactly = request.exactly.iter().map(|one| (request.name.clone(), &one.device_class_name));
         let others = request.first_available.iter().flatten();
         let others = others.map(|one| (format!("{}/{}", request.name, one.name), &one.device_class_name));
         for (name, class) in exactly.chain(others) {
             if devices.class(class).is_none() {
-                return Err(format!("request {name}: device class {class} does not exist"));
+                let why = format!("request {name}: device class {class} does not exist");
+                return Err(Refusal::lasting(why));
             }
         }
     }
@@ -112,8 +115,8 @@ pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     let state = &candidate.claims;
-    if let Some(why) = &state.refused {
-        return Some(Refusal::lasting(why.clone()));
+    if state.refused.is_some() {
+        return state.refused.clone();
     }
     if state.claims.iter().any(|claim| !reaches(claim, node)) {
         return Some(Refusal::lasting("resourceclaim not available on the node"));
@@ -124,7 +127,7 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     match settle(state, candidate.devices, node) {
         Ok(_) => None,
         Err(Refused::Here(why)) => Some(Refusal::lasting(why)),
-        Err(Refused::Everywhere(why)) => Some(Refusal::fatal(why)),
+        Err(Refused::Everywhere(error)) => Some(Refusal::fatal(error.to_string())),
     }
 }
 

@@ -29,6 +29,15 @@ pub(crate) enum Permit {
     },
 }
 
+/// What a Pod's gang is that it was not when the Pod was tried.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum GangError {
+    #[error("failed to get workload {namespace}/{name}: workload.scheduling.k8s.io {name:?} not found")]
+    NoWorkload { namespace: String, name: String },
+    #[error("pod group {group:?} doesn't exist for a workload {workload:?}")]
+    NoGroup { group: String, workload: String },
+}
+
 /// Why a Pod is not tried yet. Source: `PreEnqueue`.
 pub(crate) fn refusal(gang: &GangKey, gangs: &Gangs) -> Option<String> {
     let Some(workload) = gangs.workload(gang) else {
@@ -38,7 +47,7 @@ pub(crate) fn refusal(gang: &GangKey, gangs: &Gangs) -> Option<String> {
         ));
     };
     let Some(policy) = Gangs::policy(workload, gang) else {
-        return Some(missing_group(gang));
+        return Some(missing_group(gang).to_string());
     };
     let needed = needed(policy.gang.as_ref()?.min_count);
     (gangs.known(gang) < needed)
@@ -50,14 +59,13 @@ pub(crate) fn refusal(gang: &GangKey, gangs: &Gangs) -> Option<String> {
 ///
 /// # Errors
 /// What the Pod names is gone.
-pub(crate) fn permit(pod: &Pod, gangs: &mut Gangs, now: Timestamp) -> Result<Option<Permit>, String> {
+pub(crate) fn permit(pod: &Pod, gangs: &mut Gangs, now: Timestamp) -> Result<Option<Permit>, GangError> {
     let Some(gang) = GangKey::of(pod) else { return Ok(None) };
-    let (namespace, name) = (gang.namespace(), gang.workload());
     let Some(workload) = gangs.workload(&gang) else {
-        let cause = format!("workload.scheduling.k8s.io {name:?} not found");
-        return Err(failure(&format!("failed to get workload {namespace}/{name}: {cause}")));
+        let (namespace, name) = (gang.namespace().to_owned(), gang.workload().to_owned());
+        return Err(GangError::NoWorkload { namespace, name });
     };
-    let policy = Gangs::policy(workload, &gang).ok_or_else(|| failure(&missing_group(&gang)))?;
+    let policy = Gangs::policy(workload, &gang).ok_or_else(|| missing_group(&gang))?;
     let Some(policy) = &policy.gang else { return Ok(None) };
     let needed = needed(policy.min_count);
     let placed = gangs.placed(&gang);
@@ -71,12 +79,8 @@ fn needed(min_count: i32) -> usize {
     usize::try_from(min_count).unwrap_or(0)
 }
 
-fn missing_group(gang: &GangKey) -> String {
-    format!("pod group {:?} doesn't exist for a workload {:?}", gang.group(), gang.workload())
-}
-
-fn failure(why: &str) -> String {
-    format!("running Permit plugin {NAME:?}: {why}")
+fn missing_group(gang: &GangKey) -> GangError {
+    GangError::NoGroup { group: gang.group().to_owned(), workload: gang.workload().to_owned() }
 }
 
 #[cfg(test)]
@@ -86,6 +90,7 @@ mod tests {
     use k8s_openapi::api::scheduling::v1alpha1::Workload;
 
     use super::*;
+    use crate::binding_error::BindingError;
     use crate::transform::parse;
 
     const WORKLOADS: [&str; 2] = [
@@ -152,7 +157,7 @@ mod tests {
                 let others = gangs.unscheduled(&GangKey::of(&pod(first)).unwrap()).join(" ");
                 format!("waits {count:?} {:#}, tries {others}", until.duration_since(now))
             }
-            Err(why) => why,
+            Err(error) => error.to_string(),
         };
         assert_eq!(found, expect, "{first} {known:?} {assumed:?}");
     }
@@ -193,8 +198,10 @@ mod tests {
     #[test]
     fn what_has_gone_since_a_node_was_found_is_an_error() {
         let mut gangs = Gangs::default();
-        let said =
-            |gangs: &mut Gangs, name: &str| permit(&pod(name), gangs, Timestamp::UNIX_EPOCH).unwrap_err();
+        let said = |gangs: &mut Gangs, name: &str| {
+            let error = permit(&pod(name), gangs, Timestamp::UNIX_EPOCH).unwrap_err();
+            BindingError::from(error).to_string()
+        };
         assert_eq!(
             said(&mut gangs, "1-a"),
             "running Permit plugin \"GangScheduling\": failed to get workload d/gang: \

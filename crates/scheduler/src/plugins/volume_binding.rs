@@ -27,7 +27,7 @@ const NOT_THERE: &str = "node(s) unavailable due to one or more pvc(s) bound to 
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     /// Why no Node will do, whatever it is like.
-    pub(super) refused: Option<String>,
+    pub(super) refused: Option<Refusal>,
     bound: Vec<Arc<PersistentVolume>>,
     is_one_missing: bool,
     /// Claims that are bound once the Pod has a Node, the smallest first.
@@ -37,16 +37,14 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(pod: &Pod, snapshot: &Snapshot) -> Self {
         let mut state = Self::default();
-        if let Err(why) = state.read(pod, &snapshot.storage) {
-            state.refused = Some(why);
-        }
+        state.refused = state.read(pod, &snapshot.storage).err();
         state
             .unbound
             .sort_by(|a, b| requested(a).cmp(&requested(b)).then_with(|| claim_key(a).cmp(&claim_key(b))));
         state
     }
 
-    fn read(&mut self, pod: &Pod, storage: &Storage) -> Result<(), String> {
+    fn read(&mut self, pod: &Pod, storage: &Storage) -> Result<(), Refusal> {
         let own: Vec<bool> = pod
             .spec
             .iter()
@@ -58,24 +56,26 @@ impl State {
         for ((key, claim), is_ephemeral) in storage.claims_of(pod).into_iter().zip(own) {
             let name = key.split('/').nth(1).unwrap_or_default();
             let Some(claim) = claim else {
-                return Err(match is_ephemeral {
+                return Err(Refusal::lasting(match is_ephemeral {
                     true => format!(
                         "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
                     ),
                     false => format!("persistentvolumeclaim \"{name}\" not found"),
-                });
+                }));
             };
             if claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost") {
                 let volume = volume_name(claim);
-                return Err(format!(
+                return Err(Refusal::lasting(format!(
                     "persistentvolumeclaim \"{name}\" bound to non-existent persistentvolume \"{volume}\""
-                ));
+                )));
             }
             if claim.metadata.deletion_timestamp.is_some() {
-                return Err(format!("persistentvolumeclaim \"{name}\" is being deleted"));
+                return Err(Refusal::lasting(format!("persistentvolumeclaim \"{name}\" is being deleted")));
             }
             if is_ephemeral && !is_claim_of_pod(claim, pod) {
-                return Err(format!("PVC {key} was not created for pod (pod is not owner)"));
+                return Err(Refusal::lasting(format!(
+                    "PVC {key} was not created for pod (pod is not owner)"
+                )));
             }
             if is_claim_bound(claim) {
                 match storage.volumes.get(volume_name(claim)) {
@@ -90,7 +90,7 @@ impl State {
                 is_waiting = true;
             }
         }
-        if is_waiting { Err(UNBOUND.to_owned()) } else { Ok(()) }
+        if is_waiting { Err(Refusal::lasting(UNBOUND)) } else { Ok(()) }
     }
 }
 
@@ -101,8 +101,8 @@ pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
     let state = &candidate.volumes;
-    if let Some(why) = &state.refused {
-        return Some(Refusal::lasting(why.clone()));
+    if state.refused.is_some() {
+        return state.refused.clone();
     }
     if state.is_one_missing {
         return Some(Refusal::lasting(NOT_THERE));

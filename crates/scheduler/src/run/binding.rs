@@ -10,7 +10,7 @@ mod steps;
 use std::sync::Arc;
 
 use controller::pod::Pod;
-use controller::{Action, ActionExecutor, EventType, Patch, cause};
+use controller::{Action, ActionExecutor, EventType, Patch, Undone, cause};
 use jiff::Timestamp;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use serde_json::json;
@@ -18,10 +18,12 @@ use tokio::sync::mpsc;
 
 use super::changes::POD_ADD;
 use super::preempting::nominating;
-use super::{BINDINGS_MAX, BURST_BINDINGS, Scheduler, names, uid};
+use super::{BINDINGS_MAX, BURST_BINDINGS, Scheduler};
+use crate::binding_error::BindingError;
 use crate::decide::Choice;
 use crate::devices::claim_key;
 use crate::events::{Event, Turn};
+use crate::pod::{names, uid};
 use crate::preemption::{nominated, priority};
 use crate::profile::{Point, event};
 use crate::queue::History;
@@ -50,15 +52,15 @@ pub(super) struct Job {
 }
 
 impl Job {
-    fn failed(&self, why: &str) -> Action {
-        event(&self.pod, &self.pod, EventType::Warning, "FailedScheduling", why)
+    fn failed(&self, error: &BindingError) -> Action {
+        event(&self.pod, &self.pod, EventType::Warning, "FailedScheduling", error.to_string())
     }
 
-    pub(super) fn outcome(self, failure: Option<String>) -> Outcome {
+    pub(super) fn outcome(self, failure: Option<BindingError>) -> Outcome {
         self.outcome_with(failure, Vec::new())
     }
 
-    fn outcome_with(self, failure: Option<String>, claims: Vec<Arc<ResourceClaim>>) -> Outcome {
+    fn outcome_with(self, failure: Option<BindingError>, claims: Vec<Arc<ResourceClaim>>) -> Outcome {
         let Self { key, pod, start, history, is_nominated, .. } = self;
         Outcome { key, pod, start, history, is_nominated, failure, claims }
     }
@@ -86,7 +88,7 @@ pub(super) enum Progress {
     /// The binding is over.
     Finished(Outcome),
     /// The victims of a preemption are told to go: key and uid of whoever they go for.
-    Preempted(String, String, Result<(), String>),
+    Preempted(String, String, Result<(), Undone>),
     /// A Pod was told why it has no Node.
     Said,
 }
@@ -101,7 +103,7 @@ pub(super) struct Outcome {
     pub(super) history: Option<History>,
     /// Whether the Pod's status was told which Node it goes to.
     is_nominated: bool,
-    pub(super) failure: Option<String>,
+    pub(super) failure: Option<BindingError>,
     /// Claims of devices as they have been written.
     pub(super) claims: Vec<Arc<ResourceClaim>>,
 }
@@ -155,10 +157,10 @@ impl Scheduler {
             let written = cause::with(job.revision, volumes::write(&client, &pod_volumes));
             let progress = match written.await {
                 Ok(()) => Progress::VolumesWritten(job, pod_volumes),
-                Err(why) => {
-                    let why = volumes::failure(&why);
-                    tell_all(&executor, job.revision, [job.failed(&why)]).await;
-                    Progress::Finished(job.outcome(Some(why)))
+                Err(error) => {
+                    let error = BindingError::Volumes(error);
+                    tell_all(&executor, job.revision, [job.failed(&error)]).await;
+                    Progress::Finished(job.outcome(Some(error)))
                 }
             };
             report(&finished, progress).await;
@@ -188,8 +190,11 @@ impl Scheduler {
                 reserved?;
                 let bound = match extender::asking::bind(&extenders, &job.pod, &job.node).await {
                     Ok(true) => Ok(()),
-                    Ok(false) => confirmation::bind(&client, &executor, &job.pod, &job.node).await,
-                    Err(unheard) => Err(unheard.to_string()),
+                    Ok(false) => {
+                        let bound = confirmation::bind(&client, &executor, &job.pod, &job.node).await;
+                        bound.map_err(BindingError::from)
+                    }
+                    Err(unheard) => Err(unheard.into()),
                 };
                 steps.over(Point::Bind, &bound);
                 bound
@@ -224,7 +229,7 @@ impl Scheduler {
     /// Has the Pod wait for its volumes, at nobody's cost.
     fn wait_for_volumes(&mut self, job: Job, pod_volumes: PodVolumes) {
         if self.pods.get(&job.key).is_none_or(|(pod, _)| uid(pod) != uid(&job.pod)) {
-            return self.bound(job.outcome(Some("the pod is gone".to_owned())));
+            return self.bound(job.outcome(Some(BindingError::Gone)));
         }
         let key = job.key.clone();
         let timeout = self.snapshot.profiles.of(&job.pod).arguments.volumes.bind_timeout;
@@ -235,15 +240,14 @@ impl Scheduler {
     }
 
     pub(super) fn waited(&mut self, (_, job, ended): Over<Job>) {
-        let Err(why) = ended else { return self.ready.push_back((job, None)) };
-        let why = volumes::failure(&why);
-        self.explain_failure(&job, &why);
-        self.bound(job.outcome(Some(why)));
+        let Err(error) = ended else { return self.ready.push_back((job, None)) };
+        self.fail(job, error.into());
     }
 
-    /// Says why a Pod that found a Node is not bound.
-    pub(super) fn explain_failure(&self, job: &Job, why: &str) {
-        self.tell_apart(job.revision, Some(job.failed(why)));
+    /// A Pod that found a Node is not bound, which is said.
+    pub(super) fn fail(&mut self, job: Job, error: BindingError) {
+        self.tell_apart(job.revision, Some(job.failed(&error)));
+        self.bound(job.outcome(Some(error)));
     }
 
     /// Says which Node a Pod goes to that waits for others first.
@@ -295,7 +299,7 @@ impl Scheduler {
             return;
         };
         self.metrics.attempted(&outcome.pod, metrics::Outcome::error, outcome.start, now);
-        tracing::info!(pod = outcome.key, error = failure, "binding failed");
+        tracing::info!(pod = outcome.key, error = %failure, "binding failed");
         self.snapshot.gangs.forget(&outcome.pod);
         let waiting = self.pods.get(&outcome.key).filter(|(pod, _)| uid(pod) == of);
         if let Some((pod, revision)) = waiting.cloned() {
@@ -322,7 +326,7 @@ impl Scheduler {
 async fn tell_all(executor: &ActionExecutor, revision: u64, actions: impl IntoIterator<Item = Action>) {
     for action in actions {
         if let Err(error) = cause::with(revision, executor.carry_out(action)).await {
-            tracing::debug!(error, "what the scheduler says of a pod was not recorded");
+            tracing::debug!(%error, "what the scheduler says of a pod was not recorded");
         }
     }
 }

@@ -7,11 +7,12 @@ use controller::informer::Change;
 use controller::pod::{Pod, PodSpec};
 use k8s_openapi::api::core::v1::{Namespace, Node};
 
-use super::{Scheduler, uid};
+use super::Scheduler;
 use crate::devices::changes::DeviceChange;
 use crate::events::{Event, Turn};
 use crate::gangs::GangKey;
 use crate::hints::helps;
+use crate::pod::uid;
 use crate::preemption::{nominated, priority};
 use crate::profile::Point;
 use crate::storage::changes::{News, StorageChange};

@@ -7,9 +7,10 @@ use controller::{Action, EventType, Patch, cause};
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::Scheduler;
 use super::binding::{Progress, report};
 use super::preempting::nominating;
-use super::{Scheduler, names};
+use crate::pod::names;
 use crate::profile::event;
 
 impl Scheduler {
@@ -29,7 +30,7 @@ impl Scheduler {
             actions.extend(node.map(|node| nominating(&pod, node.as_deref())));
             for action in actions {
                 if let Err(error) = cause::with(revision, executor.carry_out(action)).await {
-                    tracing::info!(error, "could not say why a pod is unschedulable");
+                    tracing::info!(%error, "could not say why a pod is unschedulable");
                 }
             }
             report(&finished, Progress::Said).await;

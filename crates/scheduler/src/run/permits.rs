@@ -14,12 +14,13 @@ use k8s_openapi::api::scheduling::v1alpha1::Workload;
 use machinery::duration;
 
 use super::binding::Job;
-use super::{BINDINGS_MAX, Scheduler, uid};
+use super::{BINDINGS_MAX, Scheduler};
 use crate::decide::available;
 use crate::events::{Event, Turn};
 use crate::gangs::GangKey;
 use crate::metrics;
 use crate::plugins::gang_scheduling::{self, NAME, Permit};
+use crate::pod::uid;
 use crate::preemption::{nominated, priority};
 use crate::profile::Point;
 use crate::queue::Rejectors;
@@ -189,10 +190,7 @@ impl Scheduler {
                 self.say_node(&mut job);
                 self.permits.add(Waiting { job, pod_volumes, since: now, until });
             }
-            Err(why) => {
-                self.explain_failure(&job, &why);
-                self.bound(job.outcome(Some(why)));
-            }
+            Err(error) => self.fail(job, error.into()),
         }
     }
 

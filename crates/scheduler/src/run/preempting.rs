@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use controller::pod::Pod;
-use controller::{Action, EventType, Patch, Propagation, cause};
+use controller::{Action, EventType, Patch, Propagation, Undone, cause};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::Scheduler;
 use super::binding::{Progress, report};
-use super::{Scheduler, names, uid};
 use crate::claims;
 use crate::plugins::AboutClaims;
+use crate::pod::{names, uid};
 use crate::preemption::{Preemption, PreemptionCandidate, REASON, nominated};
 use crate::profile::event;
 
@@ -25,7 +26,7 @@ impl Scheduler {
         let (executor, action) = (self.executor.clone(), claims::give_back(claim));
         self.tasks.spawn("give devices back", async move {
             if let Err(error) = cause::with(revision, executor.carry_out(action)).await {
-                tracing::info!(error, "a claim kept its devices");
+                tracing::info!(%error, "a claim kept its devices");
             }
         });
     }
@@ -90,7 +91,7 @@ impl Scheduler {
     }
 
     /// The victims are told to go, or not all could be: then the Pod is tried again soon, with whatever room there is.
-    pub(super) fn preempted(&mut self, key: &str, of: &str, done: Result<(), String>) {
+    pub(super) fn preempted(&mut self, key: &str, of: &str, done: Result<(), Undone>) {
         if self.pods.get(key).is_none_or(|(pod, _)| uid(pod) != of) {
             return;
         }
@@ -99,7 +100,7 @@ impl Scheduler {
             Ok(()) if !self.pending_preemptions.told(key) => {}
             Ok(()) => self.queue.let_go(key, now),
             Err(error) => {
-                tracing::info!(pod = key, error, "preemption failed");
+                tracing::info!(pod = key, %error, "preemption failed");
                 self.pending_preemptions.end(key);
                 self.queue.let_go(key, now);
                 if !self.binding.contains_key(key) {
@@ -118,9 +119,9 @@ impl Scheduler {
 }
 
 /// Carries rows out beside each other, each in its order; the first failure ends all.
-async fn carry_out<A, F>(rows: Vec<Vec<A>>, act: impl Fn(A) -> F) -> Result<(), String>
+async fn carry_out<A, E, F>(rows: Vec<Vec<A>>, act: impl Fn(A) -> F) -> Result<(), E>
 where
-    F: Future<Output = Result<(), String>>,
+    F: Future<Output = Result<(), E>>,
 {
     let act = &act;
     let rows = rows.into_iter().map(|row| async move {
@@ -188,13 +189,13 @@ mod tests {
             tokio::task::yield_now().await;
             at_work.set(at_work.get() - 1);
             told.borrow_mut()[row].push(action);
-            if action == '-' { Err("no".to_owned()) } else { Ok(()) }
+            if action == '-' { Err("no") } else { Ok(()) }
         };
         let numbered =
             rows.iter().enumerate().map(|(row, all)| all.chars().map(move |action| (row, action)).collect());
         let found = carry_out(numbered.collect(), act).await;
         assert_eq!(*told.borrow(), done, "{rows:?}");
-        assert_eq!((found_most.get(), found), (most, ended.map_err(str::to_owned)), "{rows:?}");
+        assert_eq!((found_most.get(), found), (most, ended), "{rows:?}");
     }
 
     #[tokio::test]

@@ -62,7 +62,7 @@ fn a_burst_that_somebody_chose_is_kept_if_a_packet_fits_in_it() {
 #[test]
 fn limits_that_mean_nothing_are_refused() {
     let check = |limits: Value, expect: Result<bool, &str>| {
-        let is_none = Limits::read(&limits).map(|limits| limits.is_none());
+        let is_none = Limits::read(&limits).map(|limits| limits.is_none()).map_err(|error| error.to_string());
         match (is_none, expect) {
             (Err(found), Err(expect)) => assert!(found.starts_with(expect), "{limits}: {found}"),
             (found, expect) => assert_eq!(found, expect.map_err(str::to_owned), "{limits}"),

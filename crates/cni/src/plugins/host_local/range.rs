@@ -11,6 +11,29 @@ use machinery::address_range::AddressRange;
 use machinery::net::{Cidr, Family};
 use serde_json::Value;
 
+/// Why a configuration names no ranges.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RangeError {
+    #[error("ipam has no subnet")]
+    NoSubnet,
+    #[error("subnet {0} must be a network")]
+    NoNetwork(String),
+    #[error("subnet {0} must have room for two Pods")]
+    TooSmall(String),
+    #[error("{0} {1} must be in {2}")]
+    Outside(&'static str, String, String),
+    #[error("rangeEnd {end} must not be before rangeStart {start}")]
+    Backwards { start: IpAddr, end: IpAddr },
+    #[error("empty range set")]
+    EmptySet,
+    #[error("mixed address families")]
+    MixedFamilies,
+    #[error("subnets {0} and {1} overlap")]
+    Overlap(AddressRange, AddressRange),
+    #[error("range set {0} overlaps with {1}")]
+    SetsOverlap(usize, usize),
+}
+
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
@@ -21,13 +44,13 @@ pub(crate) struct Range {
 
 impl Range {
     /// Reads `subnet`, `gateway`, `rangeStart` and `rangeEnd`.
-    fn parse(range: &Value) -> Result<Self, String> {
+    fn parse(range: &Value) -> Result<Self, RangeError> {
         let text = |name: &str| range.get(name).and_then(Value::as_str);
-        let written = text("subnet").ok_or("ipam has no subnet")?;
-        let wrong = || format!("subnet {written} must be a network");
+        let written = text("subnet").ok_or(RangeError::NoSubnet)?;
+        let wrong = || RangeError::NoNetwork(written.to_owned());
         let subnet = written.parse::<Cidr>().map_err(|_| wrong())?.network();
         if subnet.size() < 4 {
-            return Err(format!("subnet {written} must have room for two Pods"));
+            return Err(RangeError::TooSmall(written.to_owned()));
         }
         // The first address is the network's own; of IPv4, the last one is for all.
         let first = subnet.nth(1).ok_or_else(wrong)?;
@@ -35,16 +58,16 @@ impl Range {
             Family::V4 => subnet.nth(subnet.size().saturating_sub(2)).ok_or_else(wrong)?,
             Family::V6 => subnet.last(),
         };
-        let address = |name: &str, otherwise: IpAddr| match text(name).filter(|text| !text.is_empty()) {
+        let address = |name: &'static str, otherwise: IpAddr| match text(name).filter(|text| !text.is_empty())
+        {
             None => Ok(otherwise),
             Some(ip) => {
                 let inside = ip.parse().ok().filter(|ip| subnet.contains(*ip));
-                inside.ok_or_else(|| format!("{name} {ip} must be in {written}"))
+                inside.ok_or_else(|| RangeError::Outside(name, ip.to_owned(), written.to_owned()))
             }
         };
         let (start, end) = (address("rangeStart", first)?, address("rangeEnd", last)?);
-        let given = AddressRange::new(start, end)
-            .ok_or_else(|| format!("rangeEnd {end} must not be before rangeStart {start}"))?;
+        let given = AddressRange::new(start, end).ok_or(RangeError::Backwards { start, end })?;
         Ok(Self { subnet, gateway: address("gateway", first)?, given })
     }
 
@@ -59,17 +82,17 @@ impl Range {
 pub(crate) struct RangeSet(Vec<Range>);
 
 impl RangeSet {
-    fn parse(set: &Value) -> Result<Self, String> {
+    fn parse(set: &Value) -> Result<Self, RangeError> {
         let ranges = set.as_array().map_or(&[][..], Vec::as_slice).iter().map(Range::parse);
         let ranges: Vec<Range> = ranges.collect::<Result<_, _>>()?;
-        let first = ranges.first().ok_or("empty range set")?;
+        let first = ranges.first().ok_or(RangeError::EmptySet)?;
         if ranges.iter().any(|range| range.subnet.family() != first.subnet.family()) {
-            return Err("mixed address families".into());
+            return Err(RangeError::MixedFamilies);
         }
         for (number, one) in ranges.iter().enumerate() {
             if let Some(other) = ranges.iter().skip(number + 1).find(|other| other.given.overlaps(one.given))
             {
-                return Err(format!("subnets {} and {} overlap", one.given, other.given));
+                return Err(RangeError::Overlap(one.given, other.given));
             }
         }
         Ok(Self(ranges))
@@ -112,20 +135,20 @@ impl fmt::Display for RangeSet {
 }
 
 /// The sets of an IPAM configuration: that of the old form, of a network alone, comes first.
-pub(super) fn parse(ipam: &Value) -> Result<Vec<RangeSet>, String> {
+pub(super) fn parse(ipam: &Value) -> Result<Vec<RangeSet>, RangeError> {
     let listed = ipam.get("ranges").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let alone =
         ipam.get("subnet").filter(|subnet| !subnet.is_null()).map(|_| Value::from(vec![ipam.clone()]));
     let sets: Vec<RangeSet> = alone.iter().chain(listed).map(RangeSet::parse).collect::<Result<_, _>>()?;
     if sets.is_empty() {
-        return Err("ipam has no subnet".into());
+        return Err(RangeError::NoSubnet);
     }
     for (number, one) in sets.iter().enumerate() {
         let overlaps = |other: &RangeSet| {
             one.ranges().any(|range| other.ranges().any(|other| range.given.overlaps(other.given)))
         };
         if let Some(after) = sets.iter().skip(number + 1).position(overlaps) {
-            return Err(format!("range set {number} overlaps with {}", number + 1 + after));
+            return Err(RangeError::SetsOverlap(number, number + 1 + after));
         }
     }
     Ok(sets)
@@ -189,7 +212,7 @@ mod tests {
                 Err("range set 0 overlaps with 2"),
             ),
         ] {
-            let found = parse(&ipam);
+            let found = parse(&ipam).map_err(|error| error.to_string());
             let found = found.map(|sets| sets.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
             assert_eq!(found, expect.map(str::to_owned).map_err(str::to_owned), "{ipam}");
         }

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::topology::zones;
-use super::{Inline, Translated};
+use super::{Inline, Malformed, Translated};
 use crate::volume::{annotation, claim_ref};
 
 pub(super) const AWS: &str = "ebs.csi.aws.com";
@@ -41,11 +41,9 @@ pub(super) fn one_or_readers(read_only: Option<bool>) -> &'static str {
 }
 
 pub(super) fn aws(source: &AWSElasticBlockStoreVolumeSource) -> Translated {
-    let handle = aws_volume(&source.volume_id)
-        .map_err(|why| format!("failed to translate Kubernetes ID to EBS Volume ID {why}"))?;
     Ok(CSIPersistentVolumeSource {
         driver: AWS.to_owned(),
-        volume_handle: handle,
+        volume_handle: aws_volume(&source.volume_id)?,
         fs_type: source.fs_type.clone(),
         read_only: source.read_only,
         volume_attributes: attributes([("partition", &source.partition.unwrap_or(0).to_string())]),
@@ -54,19 +52,19 @@ pub(super) fn aws(source: &AWSElasticBlockStoreVolumeSource) -> Translated {
 }
 
 /// The id in `aws://<zone>/<id>`; anything else is an id itself.
-fn aws_volume(text: &str) -> Result<String, String> {
+fn aws_volume(text: &str) -> Result<String, Malformed> {
     let Some(place) = text.strip_prefix("aws://") else { return Ok(text.to_owned()) };
     let path = place.split(['?', '#']).next().and_then(|place| place.split_once('/')).unwrap_or_default().1;
     let id = path.trim_matches('/');
     if id.starts_with("vol-") && !id.contains('/') {
         return Ok(id.to_owned());
     }
-    Err(format!("Invalid format for AWS volume ({text})"))
+    Err(Malformed::AwsVolume(text.to_owned()))
 }
 
 pub(super) fn azure_disk(source: &AzureDiskVolumeSource) -> Translated {
     if let Some(kind) = source.kind.as_deref().filter(|kind| !kind.eq_ignore_ascii_case("Managed")) {
-        return Err(format!("kind({kind}) is not supported in csi migration"));
+        return Err(Malformed::AzureKind(kind.to_owned()));
     }
     let mut attributes = attributes([("kind", "Managed")]).unwrap_or_default();
     let more = [("cachingmode", &source.caching_mode), ("fstype", &source.fs_type)];
@@ -85,7 +83,7 @@ pub(super) fn azure_file(volume: &PersistentVolume, source: &AzureFilePersistent
     let of_claim = || claim_ref(volume)?.namespace.as_deref();
     let namespace = source.secret_namespace.as_deref().or_else(of_claim).unwrap_or_default();
     if namespace.is_empty() {
-        return Err("could not find a secret namespace in PersistentVolumeSource or ClaimRef".to_owned());
+        return Err(Malformed::NoSecretNamespace);
     }
     let group = annotation(&volume.metadata, RESOURCE_GROUP).unwrap_or_default();
     let name = volume.metadata.name.as_deref().unwrap_or_default();
@@ -140,11 +138,7 @@ pub(super) fn gce(volume: &PersistentVolume, source: &GCEPersistentDiskVolumeSou
     let place = match zones(volume).as_slice() {
         [] => format!("zones/{UNSPECIFIED}"),
         [zone] => format!("zones/{zone}"),
-        several => {
-            let region =
-                gce_region(several).map_err(|why| format!("failed to get region from zones: {why}"))?;
-            format!("regions/{region}")
-        }
+        several => format!("regions/{}", gce_region(several)?),
     };
     Ok(gce_disk(source, &place))
 }
@@ -171,20 +165,18 @@ fn gce_disk(source: &GCEPersistentDiskVolumeSource, place: &str) -> CSIPersisten
 }
 
 /// The region that zones such as `europe-west1-b` are in.
-fn gce_region(zones: &[&str]) -> Result<String, String> {
+fn gce_region(zones: &[&str]) -> Result<String, Malformed> {
     let mut regions = BTreeSet::new();
     for zone in zones {
         let parts: Vec<&str> = zone.split('-').collect();
         let [place, region, _] = parts.as_slice() else {
-            return Err(format!(
-                "zone in unexpected format, expected: {{locale}}-{{region}}-{{zone}}, got: {zone}"
-            ));
+            return Err(Malformed::GceZone((*zone).to_owned()));
         };
         regions.insert(format!("{place}-{region}"));
     }
     match regions.len() {
         1 => Ok(regions.into_iter().collect()),
-        _ => Err(format!("multiple or no regions gotten from zones, got: {regions:?}")),
+        _ => Err(Malformed::GceRegions(regions)),
     }
 }
 

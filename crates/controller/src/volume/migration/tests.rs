@@ -8,10 +8,10 @@ fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
 }
 
 /// The translation's spec, and what it is called.
-fn shown(translated: Option<Result<PersistentVolume, String>>) -> String {
+fn shown(translated: Option<Result<PersistentVolume, TranslationError>>) -> String {
     match translated {
         None => "not migrated".to_owned(),
-        Some(Err(why)) => why,
+        Some(Err(error)) => error.to_string(),
         Some(Ok(volume)) => {
             let name = volume.metadata.name.unwrap_or_default();
             let mut spec = json!(volume.spec);

@@ -252,7 +252,8 @@ fn a_pod_asks_for_what_it_says_as_a_whole_or_else_for_all_of_its_containers() {
     let check = |containers: &str, more: &str, container: Option<&str>, expect: Result<i64, &str>| {
         let pod: Pod =
             parse(&format!("{{metadata: {{name: p}}, spec: {{containers: [{containers}]{more}}}}}"));
-        assert_eq!(requested(&pod, "cpu", container), expect.map_err(str::to_owned), "{containers}{more}");
+        let found = requested(&pod, "cpu", container).map_err(|error| error.to_string());
+        assert_eq!(found, expect.map_err(str::to_owned), "{containers}{more}");
     };
     let both = format!("{one}, {two}");
     let half = format!("{{name: container1}}, {two}");

@@ -42,7 +42,7 @@ enum Content<'a> {
     /// Somebody else's business.
     Populated,
     /// None that can be had.
-    Refused(&'a str),
+    Refused(&'static str),
 }
 
 fn content(claim: &PersistentVolumeClaim) -> Content<'_> {
@@ -109,11 +109,11 @@ pub(super) fn plan(snapshot: &ClaimSnapshot, now: Timestamp) -> Plan {
     let selected = annotation(&claim.metadata, SELECTED_NODE);
     let source = match source(snapshot) {
         Ok(source) => source,
-        Err(why) => return refused(claim, class, &why),
+        Err(unmade) => return refused(claim, class, &unmade.to_string()),
     };
     let attributes = match attributes(snapshot) {
         Ok(attributes) => attributes,
-        Err(why) => return refused(claim, class, &why),
+        Err(unmade) => return refused(claim, class, &unmade.to_string()),
     };
     let of_source = source.as_ref().and_then(|(_, volume)| node_of(volume));
     let node = match selected {
@@ -224,57 +224,74 @@ fn annotated(claim: &PersistentVolumeClaim, annotations: &Value) -> Action {
     Action::patch::<PersistentVolumeClaim>(space, name, Patch::Merge(patch))
 }
 
+/// Why no volume is made for a claim. The words are those of external-provisioner.
+#[derive(Debug, thiserror::Error)]
+enum Unmade {
+    #[error("{0}")]
+    Source(&'static str),
+    #[error("error getting PVC {0} from api server: persistentvolumeclaims \"{0}\" not found")]
+    NoClaim(String),
+    #[error("the PVC DataSource {0} is currently being deleted")]
+    Deleting(String),
+    #[error("the PVC DataSource {0} must have a status of Bound. Got {1}")]
+    NotBound(String, String),
+    #[error("the source volume {0} for PVC clone is not of driver {DRIVER}")]
+    NotOurs(String),
+    #[error(
+        "the source PVC and destination PVCs must have the same volume mode for cloning.  Source is {0}, but new PVC \
+         requested {1}"
+    )]
+    Mode(String, String),
+    #[error(
+        "error, new PVC request must be greater than or equal in size to the specified PVC data source, requested {0} \
+         but source is {1}"
+    )]
+    Smaller(i64, i64),
+    #[error("volumeattributesclass.storage.k8s.io \"{0}\" not found")]
+    NoClass(String),
+    #[error("VolumeAttributesClass {0} is for driver {1}, not {DRIVER}")]
+    OtherClass(String, String),
+}
+
 /// The claim and the volume that are copied, if any are to be.
-fn source(snapshot: &ClaimSnapshot) -> Result<Option<(&PersistentVolumeClaim, &PersistentVolume)>, String> {
+fn source(snapshot: &ClaimSnapshot) -> Result<Option<(&PersistentVolumeClaim, &PersistentVolume)>, Unmade> {
     let claim = &*snapshot.claim;
     let wanted = match content(claim) {
         Content::CopyOf(name) => name,
-        Content::Refused(why) => return Err(why.to_owned()),
+        Content::Refused(why) => return Err(Unmade::Source(why)),
         Content::Nothing | Content::Populated => return Ok(None),
     };
     let Some((original, volume)) = &snapshot.original else {
-        return Err(format!(
-            "error getting PVC {wanted} from api server: persistentvolumeclaims \"{wanted}\" not found"
-        ));
+        return Err(Unmade::NoClaim(wanted.to_owned()));
     };
     if is_deleting(&original.metadata) {
-        return Err(format!("the PVC DataSource {wanted} is currently being deleted"));
+        return Err(Unmade::Deleting(wanted.to_owned()));
     }
     let phase = original.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let Some(volume) = volume.as_deref().filter(|_| phase == "Bound") else {
-        return Err(format!("the PVC DataSource {wanted} must have a status of Bound. Got {phase}"));
+        return Err(Unmade::NotBound(wanted.to_owned(), phase.to_owned()));
     };
     if !is_ours(volume) {
         let name = volume.metadata.name.as_deref().unwrap_or_default();
-        return Err(format!("the source volume {name} for PVC clone is not of driver {DRIVER}"));
+        return Err(Unmade::NotOurs(name.to_owned()));
     }
     if claim_mode(original) != claim_mode(claim) {
-        return Err(format!(
-            "the source PVC and destination PVCs must have the same volume mode for cloning.  Source is {}, but new \
-             PVC requested {}",
-            claim_mode(original),
-            claim_mode(claim)
-        ));
+        return Err(Unmade::Mode(claim_mode(original).to_owned(), claim_mode(claim).to_owned()));
     }
     if requested(claim) < capacity(volume) {
-        return Err(format!(
-            "error, new PVC request must be greater than or equal in size to the specified PVC data source, \
-             requested {} but source is {}",
-            requested(claim).value(),
-            capacity(volume).value()
-        ));
+        return Err(Unmade::Smaller(requested(claim).value(), capacity(volume).value()));
     }
     Ok(Some((original, volume)))
 }
 
 /// The parameters of the attributes that the claim asks for.
-fn attributes(snapshot: &ClaimSnapshot) -> Result<BTreeMap<String, String>, String> {
+fn attributes(snapshot: &ClaimSnapshot) -> Result<BTreeMap<String, String>, Unmade> {
     let wanted = wanted_attributes(&snapshot.claim);
     match &snapshot.attributes {
         _ if wanted.is_empty() => Ok(BTreeMap::new()),
-        None => Err(format!("volumeattributesclass.storage.k8s.io \"{wanted}\" not found")),
+        None => Err(Unmade::NoClass(wanted.to_owned())),
         Some(class) if class.driver_name != DRIVER => {
-            Err(format!("VolumeAttributesClass {wanted} is for driver {}, not {DRIVER}", class.driver_name))
+            Err(Unmade::OtherClass(wanted.to_owned(), class.driver_name.clone()))
         }
         Some(class) => Ok(class.parameters.clone().unwrap_or_default()),
     }

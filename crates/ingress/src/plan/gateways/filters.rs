@@ -6,6 +6,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{StatusCode, header};
 
+use super::unsupported::Unsupported;
 use crate::filters::{Edits, HeaderEdit, PathEdit, Redirect, Rewrite};
 use crate::gateway::{
     HeaderFilter, HeaderValue as Pair, MirrorFilter, PathModifier, RedirectFilter, RouteFilter,
@@ -46,20 +47,20 @@ impl<'a> Filters<'a> {
     ///
     /// # Errors
     /// What of it cannot be done.
-    pub(super) fn of(all: &'a [RouteFilter], of: Of, matched: Option<&str>) -> Result<Self, String> {
+    pub(super) fn of(all: &'a [RouteFilter], of: Of, matched: Option<&str>) -> Result<Self, Unsupported> {
         let mut made = Self::default();
         for filter in all {
             made.add(filter, of, matched)?;
         }
         if made.redirect.is_some() && (made.rewrite.is_some() || !made.mirrors.is_empty()) {
-            return Err("filter RequestRedirect must not stand with URLRewrite or RequestMirror".to_owned());
+            return Err(Unsupported::BesideRedirect);
         }
         Ok(made)
     }
 
-    fn add(&mut self, filter: &'a RouteFilter, of: Of, matched: Option<&str>) -> Result<(), String> {
+    fn add(&mut self, filter: &'a RouteFilter, of: Of, matched: Option<&str>) -> Result<(), Unsupported> {
         let kind = filter.r#type.as_str();
-        let absent = || format!("filter {kind} must say what it does");
+        let absent = || Unsupported::EmptyFilter(kind.to_owned());
         match (kind, of) {
             ("RequestHeaderModifier", _) => {
                 let filter = filter.request_header_modifier.as_ref().ok_or_else(absent)?;
@@ -86,24 +87,25 @@ impl<'a> Filters<'a> {
                 self.mirrors.push(filter.request_mirror.as_ref().ok_or_else(absent)?);
                 Ok(())
             }
-            ("RequestRedirect" | "URLRewrite", Of::Rule) => Err(format!("filter {kind} must stand once")),
-            (kind, Of::Backend) => Err(format!("filter {kind} is not supported for a backend")),
-            (kind, Of::Rule) => Err(format!("filter {kind} is not supported")),
+            ("RequestRedirect" | "URLRewrite", Of::Rule) => Err(Unsupported::Twice(kind.to_owned())),
+            (kind, Of::Backend) => Err(Unsupported::OfBackend(kind.to_owned())),
+            (kind, Of::Rule) => Err(Unsupported::Kind(format!("filter {kind}"))),
         }
     }
 }
 
-fn extend(edit: &mut HeaderEdit, filter: &HeaderFilter) -> Result<(), String> {
+fn extend(edit: &mut HeaderEdit, filter: &HeaderFilter) -> Result<(), Unsupported> {
     let name = |text: &str| {
-        let name =
-            HeaderName::from_bytes(text.as_bytes()).map_err(|_| format!("header {text:?} must be a name"))?;
-        if OURS.contains(&name) { Err(format!("header {name} cannot be changed")) } else { Ok(name) }
+        let name = HeaderName::from_bytes(text.as_bytes());
+        let name = name.map_err(|_| Unsupported::Name("header", text.to_owned()))?;
+        if OURS.contains(&name) { Err(Unsupported::OurHeader(name)) } else { Ok(name) }
     };
     let pair = |Pair { name: text, value }: &Pair| {
         let name = name(text)?;
-        let value = HeaderValue::from_str(value)
-            .map_err(|_| format!("the value of header {name} must be one line"))?;
-        Ok::<_, String>((name, value))
+        match HeaderValue::from_str(value) {
+            Ok(value) => Ok((name, value)),
+            Err(_) => Err(Unsupported::HeaderValue(name)),
+        }
     };
     for given in &filter.set {
         edit.set.push(pair(given)?);
@@ -117,17 +119,17 @@ fn extend(edit: &mut HeaderEdit, filter: &HeaderFilter) -> Result<(), String> {
     Ok(())
 }
 
-fn redirect(filter: &RedirectFilter, matched: Option<&str>) -> Result<Redirect, String> {
+fn redirect(filter: &RedirectFilter, matched: Option<&str>) -> Result<Redirect, Unsupported> {
     let scheme = match filter.scheme.as_deref() {
         None => None,
         Some("http") => Some(Scheme::Http),
         Some("https") => Some(Scheme::Https),
-        Some(other) => return Err(format!("a redirect's scheme {other} must be http or https")),
+        Some(other) => return Err(Unsupported::Scheme(other.to_owned())),
     };
     let port = match filter.port.map(u16::try_from) {
         None => None,
         Some(Ok(port)) if port > 0 => Some(port),
-        Some(_) => return Err("a redirect's port must be between 1 and 65535".to_owned()),
+        Some(_) => return Err(Unsupported::Port),
     };
     let status = match filter.status_code.unwrap_or(302) {
         301 => StatusCode::MOVED_PERMANENTLY,
@@ -135,7 +137,7 @@ fn redirect(filter: &RedirectFilter, matched: Option<&str>) -> Result<Redirect, 
         303 => StatusCode::SEE_OTHER,
         307 => StatusCode::TEMPORARY_REDIRECT,
         308 => StatusCode::PERMANENT_REDIRECT,
-        other => return Err(format!("a redirect's status {other} must be 301, 302, 303, 307 or 308")),
+        other => return Err(Unsupported::Status(other)),
     };
     Ok(Redirect {
         scheme,
@@ -147,20 +149,16 @@ fn redirect(filter: &RedirectFilter, matched: Option<&str>) -> Result<Redirect, 
 }
 
 /// A host that is one.
-fn precise(host: &str) -> Result<&str, String> {
+fn precise(host: &str) -> Result<&str, Unsupported> {
     let is_name = host::of_request(host).is_ok_and(|name| name == host.to_ascii_lowercase());
-    if is_name { Ok(host) } else { Err(format!("hostname {host:?} must be a name")) }
+    if is_name { Ok(host) } else { Err(Unsupported::Name("hostname", host.to_owned())) }
 }
 
-fn path_edit(modifier: &PathModifier, matched: Option<&str>) -> Result<PathEdit, String> {
+fn path_edit(modifier: &PathModifier, matched: Option<&str>) -> Result<PathEdit, Unsupported> {
     let path = |path: &str| {
         let is_path =
             path.starts_with('/') && !path.contains(['?', '#']) && path.parse::<PathAndQuery>().is_ok();
-        if is_path {
-            Ok(path.to_owned())
-        } else {
-            Err(format!("path {path:?} must be one that begins with /"))
-        }
+        if is_path { Ok(path.to_owned()) } else { Err(Unsupported::NewPath(path.to_owned())) }
     };
     match modifier.r#type.as_str() {
         "ReplaceFullPath" => {
@@ -170,9 +168,9 @@ fn path_edit(modifier: &PathModifier, matched: Option<&str>) -> Result<PathEdit,
         "ReplacePrefixMatch" => {
             let given = modifier.replace_prefix_match.as_deref().unwrap_or_default();
             let replacement = if given.is_empty() { String::new() } else { path(given)? };
-            let matched = matched.ok_or("ReplacePrefixMatch needs a match with a PathPrefix")?.to_owned();
+            let matched = matched.ok_or(Unsupported::NoPrefix)?.to_owned();
             Ok(PathEdit::Prefix { matched, replacement })
         }
-        other => Err(format!("path modifier {other} is not supported")),
+        other => Err(Unsupported::Kind(format!("path modifier {other}"))),
     }
 }

@@ -4,12 +4,12 @@
 
 use http::header::HeaderName;
 
+use super::unsupported::Unsupported;
 use crate::gateway::{GrpcMethodMatch, GrpcRouteMatch, HttpRouteMatch, NamedMatch};
 use crate::matching::{BadPattern, Patterns, Text, When};
 use crate::path::PathMatch;
 
-/// A match that cannot be followed, as text.
-type Outcome<T> = Result<T, String>;
+type Outcome<T> = Result<T, Unsupported>;
 
 /// One of a rule's matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,10 +37,10 @@ impl Match {
         };
         let path = match kind {
             "RegularExpression" => PathMatch::Pattern(patterns.of(value).map_err(|why| bad("path", why))?),
-            _ if !value.starts_with('/') => return Err(format!("path {value:?} must begin with /")),
+            _ if !value.starts_with('/') => return Err(Unsupported::Path(value.to_owned())),
             "Exact" => PathMatch::exact(value),
             "PathPrefix" => PathMatch::prefix(value),
-            other => return Err(format!("path match {other} is not supported")),
+            other => return Err(Unsupported::Kind(format!("path match {other}"))),
         };
         let when = When {
             method: asked.method.clone(),
@@ -64,8 +64,8 @@ impl Match {
     }
 }
 
-fn bad(what: &str, why: BadPattern) -> String {
-    format!("{what} cannot be matched: {why}")
+fn bad(what: &str, why: BadPattern) -> Unsupported {
+    Unsupported::Pattern(what.to_owned(), why)
 }
 
 fn call(asked: &GrpcMethodMatch, patterns: &Patterns) -> Outcome<PathMatch> {
@@ -78,9 +78,7 @@ fn call(asked: &GrpcMethodMatch, patterns: &Patterns) -> Outcome<PathMatch> {
     let is_plain = |text: &Option<String>| text.as_ref().is_none_or(|text| !text.contains('/'));
     match (asked.r#type.as_deref().unwrap_or("Exact"), service, method) {
         (_, None, None) => Ok(PathMatch::all()),
-        ("Exact", service, method) if !is_plain(&service) || !is_plain(&method) => {
-            Err("a service or method must have no /".to_owned())
-        }
+        ("Exact", service, method) if !is_plain(&service) || !is_plain(&method) => Err(Unsupported::Method),
         ("Exact", Some(service), Some(method)) => Ok(PathMatch::exact(&format!("/{service}/{method}"))),
         ("Exact", Some(service), None) => Ok(PathMatch::prefix(&format!("/{service}"))),
         ("Exact", None, Some(method)) => {
@@ -97,7 +95,7 @@ fn call(asked: &GrpcMethodMatch, patterns: &Patterns) -> Outcome<PathMatch> {
             };
             pattern(&part(service)?, &part(method)?)
         }
-        (other, ..) => Err(format!("method match {other} is not supported")),
+        (other, ..) => Err(Unsupported::Kind(format!("method match {other}"))),
     }
 }
 
@@ -111,7 +109,7 @@ fn headers(asked: &[NamedMatch], patterns: &Patterns) -> Outcome<Vec<(String, Te
     let mut named = Vec::new();
     for one in asked {
         let name = HeaderName::from_bytes(one.name.as_bytes());
-        let name = name.map_err(|_| format!("header {:?} must be a name", one.name))?;
+        let name = name.map_err(|_| Unsupported::Name("header", one.name.clone()))?;
         named.push((name.as_str().to_owned(), one));
     }
     once(named.into_iter(), "header", patterns)
@@ -131,7 +129,7 @@ fn once<'a>(
                 let pattern = patterns.of(&one.value).map_err(|why| bad(&format!("{what} {name}"), why))?;
                 Text::Pattern(pattern)
             }
-            other => return Err(format!("{what} match {other} is not supported")),
+            other => return Err(Unsupported::Kind(format!("{what} match {other}"))),
         };
         if made.iter().all(|(known, _)| *known != name) {
             made.push((name, text));

@@ -14,6 +14,7 @@ use super::grants::{Grants, Named};
 use super::kind::RouteKind;
 use super::matches::Match;
 use super::routes::{Route, RouteSpec};
+use super::unsupported::Unsupported;
 use crate::filters::{Edits, PathEdit};
 use crate::gateway::{BackendRef, HttpRouteMatch, MirrorFilter, ObjectReference, RouteFilter, RouteTimeouts};
 use crate::path::PathMatch;
@@ -51,7 +52,7 @@ pub(super) struct Lead {
 
 /// A rule of either kind.
 struct Rule<'a> {
-    matches: Vec<Result<Match, String>>,
+    matches: Vec<Result<Match, Unsupported>>,
     filters: &'a [RouteFilter],
     backends: &'a [BackendRef],
     timeouts: Option<&'a RouteTimeouts>,
@@ -146,7 +147,7 @@ impl<'a> Resolver<'a> {
             edits: Edits::default(),
             action: Action::Refuse(absent),
         };
-        let mut unsupported = |why: String| made.unsupported.push(format!("rule {number}: {why}"));
+        let mut unsupported = |why: Unsupported| made.unsupported.push(format!("rule {number}: {why}"));
         let filters = match Filters::of(rule.filters, Of::Rule, prefix) {
             Ok(filters) => filters,
             Err(why) => {
@@ -282,11 +283,11 @@ fn depends_on_prefix(action: &Action) -> bool {
 }
 
 /// The shorter of both counts; none is for ever.
-fn timeouts_of(timeouts: Option<&RouteTimeouts>) -> Result<Timeouts, String> {
+fn timeouts_of(timeouts: Option<&RouteTimeouts>) -> Result<Timeouts, Unsupported> {
     let given = timeouts.into_iter().flat_map(|timeouts| [&timeouts.request, &timeouts.backend_request]);
     let mut all = Vec::new();
     for text in given.flatten() {
-        all.push(duration(text).ok_or_else(|| format!("timeout {text:?} must be a duration such as 1m30s"))?);
+        all.push(duration(text).ok_or_else(|| Unsupported::Timeout(text.clone()))?);
     }
     let response = all.is_empty().then_some(RESPONSE_TIMEOUT);
     let request = all.into_iter().filter(|duration| !duration.is_zero()).min();

@@ -123,7 +123,7 @@ pub(super) const ROWS: &[Row] = &[
     row("3.2.1", "there is an audit policy", |facts| match &facts.audits {
         Ok(true) => pass("it has something logged"),
         Ok(false) => Fail("it has nothing logged".to_owned()),
-        Err(why) => Fail(why.clone()),
+        Err(why) => Fail(format!("{why:#}")),
     }),
     row("3.2.2", "it covers what matters", |facts| match facts.args.api_server.audit_policy_file {
         None => pass("changes, Secrets, tokens, ways into Pods"),
@@ -260,7 +260,7 @@ fn encrypts(facts: &Facts) -> Verdict {
         None => none("no configuration is there yet"),
         Some(Ok(Some(provider))) => Pass(format!("by {provider}")),
         Some(Ok(None)) => Fail("new Secrets are stored as they are".to_owned()),
-        Some(Err(why)) => Fail(why.clone()),
+        Some(Err(why)) => Fail(format!("{why:#}")),
     }
 }
 

@@ -83,28 +83,29 @@ pub(super) fn ciphers() -> Vec<String> {
 }
 
 /// The provider that encrypts new Secrets, by the configuration in force.
-pub(super) fn encrypts(args: &ServerArgs, layout: &Layout) -> Option<Result<Option<&'static str>, String>> {
+pub(super) fn encrypts(args: &ServerArgs, layout: &Layout) -> Option<Result<Option<&'static str>>> {
     let text = match &args.api_server.encryption_provider_config {
         Some(path) => std::fs::read(path).map(Some).with_context(|| format!("read {}", path.display())),
         None => read(layout, "server/cred/encryption-config.yaml"),
     };
     let parsed = |text: Vec<u8>| {
-        let config = encryption::Config::parse(&text, false).map_err(|why| why.to_string())?;
+        let config = encryption::Config::parse(&text, false)?;
         Ok(config.writes("secrets"))
     };
     match text {
         Ok(text) => text.map(parsed),
-        Err(why) => Some(Err(format!("{why:#}"))),
+        Err(error) => Some(Err(error)),
     }
 }
 
 /// Whether the audit policy has anything logged.
-pub(super) fn audits(args: &ServerArgs) -> Result<bool, String> {
+pub(super) fn audits(args: &ServerArgs) -> Result<bool> {
     let policy = match &args.api_server.audit_policy_file {
-        None => Policy::by_default()?,
+        None => Policy::by_default().map_err(anyhow::Error::msg)?,
         Some(path) => {
             let text = std::fs::read_to_string(path);
-            Policy::parse(&text.map_err(|why| format!("cannot read {}: {why}", path.display()))?)?
+            let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+            Policy::parse(&text).map_err(anyhow::Error::msg)?
         }
     };
     Ok(policy.logs_anything())

@@ -109,9 +109,9 @@ fn what_is_spoiled_fails_its_check() {
         ("to kubelets", |facts| ended(facts, TO_KUBELETS), &["1.2.4-5"]),
         ("no log", |facts| facts.files.retain(|file, _| *file != "server/logs/audit.log"), &["1.2.16"]),
         ("nothing logged", |facts| facts.audits = Ok(false), &["3.2.1"]),
-        ("no policy", |facts| facts.audits = Err("cannot read it".into()), &["3.2.1"]),
+        ("no policy", |facts| facts.audits = Err(anyhow::anyhow!("cannot read it")), &["3.2.1"]),
         ("in clear", |facts| facts.encrypts = Some(Ok(None)), &["1.2.27-28"]),
-        ("no configuration", |facts| facts.encrypts = Some(Err("broken".into())), &["1.2.27-28"]),
+        ("no configuration", |facts| facts.encrypts = Some(Err(anyhow::anyhow!("broken"))), &["1.2.27-28"]),
         ("RSA", |facts| facts.ciphers.push("TLS_RSA_WITH_AES_128_GCM_SHA256".into()), &["1.2.29", "4.2.12"]),
         (
             "CBC",

@@ -36,12 +36,31 @@ impl Sources {
         for path in files {
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| ConfigurationError::Read { path: path.clone(), source })?;
-            let value = parse(&text).map_err(|message| ConfigurationError::Syntax { path, message })?;
+            let value = parse(&text).map_err(|flaw| ConfigurationError::Syntax { path, flaw })?;
             merge(&mut merged, value);
         }
         merge(&mut merged, self.flags.clone());
         Ok(merged)
     }
+}
+
+/// The reason why a file is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum SyntaxError {
+    /// It is no YAML.
+    #[error(transparent)]
+    Yaml(#[from] serde_saphyr::Error),
+    /// It has no fields.
+    #[error("must be an object")]
+    NoObject,
+    /// It is something else.
+    #[error("must be a {KIND} of {API_VERSION}, not apiVersion {api_version:?}, kind {kind:?}")]
+    Kind {
+        /// Its version.
+        api_version: String,
+        /// Its kind.
+        kind: String,
+    },
 }
 
 fn drop_ins(folder: &Path) -> Result<Vec<PathBuf>, ConfigurationError> {
@@ -55,18 +74,15 @@ fn drop_ins(folder: &Path) -> Result<Vec<PathBuf>, ConfigurationError> {
     Ok(files)
 }
 
-fn parse(text: &str) -> Result<Value, String> {
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+fn parse(text: &str) -> Result<Value, SyntaxError> {
+    let value: Value = serde_saphyr::from_str(text)?;
     let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     if !value.is_object() {
-        return Err("must be an object".into());
+        return Err(SyntaxError::NoObject);
     }
     if (field("apiVersion"), field("kind")) != (API_VERSION, KIND) {
-        return Err(format!(
-            "must be a {KIND} of {API_VERSION}, not apiVersion {:?}, kind {:?}",
-            field("apiVersion"),
-            field("kind")
-        ));
+        let (api_version, kind) = (field("apiVersion").to_owned(), field("kind").to_owned());
+        return Err(SyntaxError::Kind { api_version, kind });
     }
     Ok(value)
 }

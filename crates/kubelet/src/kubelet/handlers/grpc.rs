@@ -8,6 +8,8 @@ use tonic::transport::Endpoint;
 use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 
+use super::error::GrpcError;
+
 /// `HealthCheckRequest`.
 #[derive(Clone, PartialEq, prost::Message)]
 struct HealthCheckRequest {
@@ -29,18 +31,13 @@ const SERVING: i32 = 1;
 /// Asks the server at `host:port` how `service` is.
 ///
 /// # Errors
-/// A text in upstream's words.
-pub(crate) async fn check(host: &str, port: u16, service: &str, timeout: Duration) -> Result<(), String> {
+/// Why it is not well.
+pub(crate) async fn check(host: &str, port: u16, service: &str, timeout: Duration) -> Result<(), GrpcError> {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let address = format!("{host}:{port}");
-    let late = || {
-        format!(
-            "timeout: failed to connect service \"{address}\" within {}s: context deadline exceeded",
-            timeout.as_secs()
-        )
-    };
-    let unanswered = || format!("timeout: health rpc did not complete within {}s", timeout.as_secs());
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| error.to_string())?;
+    let seconds = timeout.as_secs();
+    let late = || GrpcError::Unconnected { address: address.clone(), seconds };
+    let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
     let deadline = tokio::time::Instant::now() + timeout;
     let connected = async {
         let channel = endpoint.connect().await.map_err(|_| late())?;
@@ -54,24 +51,18 @@ pub(crate) async fn check(host: &str, port: u16, service: &str, timeout: Duratio
     let request = Request::new(HealthCheckRequest { service: service.to_owned() });
     let codec = ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default();
     let asked = tokio::time::timeout_at(deadline, grpc.unary(request, path, codec)).await;
-    let answer = asked.map_err(|_| unanswered())?;
+    let answer = asked.map_err(|_| GrpcError::Late(seconds))?;
     let answer = answer.map(tonic::Response::into_inner).map_err(|status| match status.code() {
-        Code::Unimplemented => {
-            format!(
-                "this server does not implement the grpc health protocol (grpc.health.v1.Health): {}",
-                status.message()
-            )
-        }
-        Code::DeadlineExceeded => unanswered(),
-        code => {
-            format!("health rpc probe failed: rpc error: code = {code:?} desc = {}", status.message())
-        }
+        Code::Unimplemented => GrpcError::Unimplemented(status.message().to_owned()),
+        Code::DeadlineExceeded => GrpcError::Late(seconds),
+        code => GrpcError::Failed(code, status.message().to_owned()),
     })?;
     if answer.status == SERVING {
         return Ok(());
     }
-    let name = usize::try_from(answer.status).ok().and_then(|at| STATUSES.get(at)).unwrap_or(&"UNKNOWN");
-    Err(format!("service unhealthy (responded with \"{name}\")"))
+    let name =
+        usize::try_from(answer.status).ok().and_then(|at| STATUSES.get(at)).copied().unwrap_or("UNKNOWN");
+    Err(GrpcError::Unhealthy(name))
 }
 
 #[cfg(test)]
@@ -134,12 +125,8 @@ mod tests {
     async fn check_service(port: u16, service: &str, expect: Result<(), &str>) {
         // Long enough that a busy machine does not matter, except for what never answers.
         let timeout = Duration::from_secs(if service == "silent" { 5 } else { 60 });
-        let found = check("127.0.0.1", port, service, timeout).await;
-        assert_eq!(
-            found.as_ref().map_err(String::as_str),
-            expect.as_ref().map_err(|error| *error),
-            "{service}"
-        );
+        let found = check("127.0.0.1", port, service, timeout).await.map_err(|error| error.to_string());
+        assert_eq!(found, expect.map_err(str::to_owned), "{service}");
     }
 
     #[tokio::test]

@@ -13,13 +13,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::Target;
+use super::error::{DialError, ExchangeError, HttpError, PortError};
 
 /// Bytes of an answer that are read.
 const BODY_MAX: usize = 10 * 1024;
 /// Requests of one call.
 const REDIRECTS_MAX: usize = 10;
-/// How Go says that a server does not speak TLS. Source: `ErrSchemeMismatch` of `net/http`.
-const NOT_TLS: &str = "http: server gave HTTP response to HTTPS client";
 
 /// What to ask for.
 #[derive(Clone, Debug)]
@@ -36,7 +35,7 @@ impl HttpCall {
     ///
     /// # Errors
     /// Its port has a name that the container does not know.
-    pub(crate) fn of(target: &Target<'_>, action: &HTTPGetAction) -> Result<Self, String> {
+    pub(crate) fn of(target: &Target<'_>, action: &HTTPGetAction) -> Result<Self, PortError> {
         let path = action.path.clone().unwrap_or_default();
         Ok(Self {
             host: target.host(action.host.as_deref()),
@@ -97,18 +96,12 @@ pub(crate) struct Answer {
 /// host is the answer. Source: `RedirectChecker` of upstream's `pkg/probe/http`.
 ///
 /// # Errors
-/// A text in upstream's form: no answer came.
-pub(crate) async fn call(first: &HttpCall, timeout: Duration) -> Result<Answer, String> {
+/// No answer came.
+pub(crate) async fn call(first: &HttpCall, timeout: Duration) -> Result<Answer, HttpError> {
     let mut next = first.clone();
     for _ in 0..REDIRECTS_MAX {
-        let failed = |error: String| format!("Get \"{}\": {error}", next.url());
-        let answer = match tokio::time::timeout(timeout, exchange(&next)).await {
-            Ok(result) => result.map_err(failed)?,
-            Err(_) => {
-                let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
-                return Err(failed(late.into()));
-            }
-        };
+        let asked = tokio::time::timeout(timeout, exchange(&next)).await.unwrap_or(Err(ExchangeError::Late));
+        let answer = asked.map_err(|source| HttpError::Get { url: next.url(), source })?;
         let is_redirect = matches!(answer.status, 301 | 302 | 303 | 307 | 308);
         let place = answer.location.as_deref().filter(|_| is_redirect).and_then(|place| next.sent_to(place));
         match place.filter(|place| place.host == first.host) {
@@ -116,7 +109,7 @@ pub(crate) async fn call(first: &HttpCall, timeout: Duration) -> Result<Answer, 
             None => return Ok(answer),
         }
     }
-    Err(format!("Get \"{}\": stopped after {REDIRECTS_MAX} redirects", next.path))
+    Err(HttpError::Redirects(next.path, REDIRECTS_MAX))
 }
 
 /// Asks as a lifecycle hook does: without TLS if the server has none. Returns the server that had to be asked so.
@@ -124,41 +117,41 @@ pub(crate) async fn call(first: &HttpCall, timeout: Duration) -> Result<Answer, 
 ///
 /// # Errors
 /// As [`call`]; what is wrong without TLS is not told.
-pub(crate) async fn call_hook(first: &HttpCall, timeout: Duration) -> Result<Option<String>, String> {
+pub(crate) async fn call_hook(first: &HttpCall, timeout: Duration) -> Result<Option<String>, HttpError> {
     let error = match call(first, timeout).await {
         Ok(_) => return Ok(None),
         Err(error) => error,
     };
-    if error.ends_with(NOT_TLS) && call(&first.in_the_clear(), timeout).await.is_ok() {
+    let is_not_tls = matches!(error, HttpError::Get { source: ExchangeError::NotTls, .. });
+    if is_not_tls && call(&first.in_the_clear(), timeout).await.is_ok() {
         return Ok(Some(super::host_port(&first.host, first.port)));
     }
     Err(error)
 }
 
-async fn exchange(call: &HttpCall) -> Result<Answer, String> {
-    let stream = TcpStream::connect((call.host.as_str(), call.port))
-        .await
-        .map_err(|e| super::dial_error(&call.host, call.port, &e))?;
+async fn exchange(call: &HttpCall) -> Result<Answer, ExchangeError> {
+    let (host, port) = (call.host.clone(), call.port);
+    let dialled = TcpStream::connect((host.as_str(), port)).await;
+    let stream = dialled.map_err(|error| DialError { host, port, error })?;
     if !call.is_tls {
         return request(call, TokioIo::new(stream)).await;
     }
-    let name = rustls::pki_types::ServerName::try_from(call.host.clone()).map_err(|e| e.to_string())?;
+    let name = rustls::pki_types::ServerName::try_from(call.host.clone())?;
     // A probe asks whether the container answers, not who it is.
-    let connector = tls::connector(tls::Trust::Anybody, None, &[]).map_err(|e| e.to_string())?;
+    let connector = tls::connector(tls::Trust::Anybody, None, &[])?;
     let opening = Opening { stream, heard: Vec::new() };
     match connector.connect(name, opening).into_fallible().await {
         Ok(stream) => request(call, TokioIo::new(stream)).await,
-        Err((_, opening)) if opening.heard == HTTP => Err(NOT_TLS.into()),
-        Err((error, _)) => Err(error.to_string()),
+        Err((_, opening)) if opening.heard == HTTP => Err(ExchangeError::NotTls),
+        Err((error, _)) => Err(error.into()),
     }
 }
 
-async fn request<S>(call: &HttpCall, stream: S) -> Result<Answer, String>
+async fn request<S>(call: &HttpCall, stream: S) -> Result<Answer, ExchangeError>
 where
     S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(stream).await.map_err(|e| e.to_string())?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
     let mut builder = http::Request::get(&call.path).header("connection", "close");
     let names = |name: &str| call.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
     if names("host").is_none() {
@@ -173,12 +166,11 @@ where
     for (name, value) in &call.headers {
         builder = builder.header(name, value);
     }
-    let request = builder.body(Empty::<Bytes>::new()).map_err(|e| e.to_string())?;
+    let request = builder.body(Empty::<Bytes>::new())?;
     let exchange = async {
-        // Go's word for a connection that ends before the answer.
         let ended = |e: &hyper::Error| e.is_canceled() || e.is_incomplete_message() || e.is_closed();
         let answer = sender.send_request(request).await;
-        let answer = answer.map_err(|e| if ended(&e) { "EOF".to_owned() } else { e.to_string() })?;
+        let answer = answer.map_err(|e| if ended(&e) { ExchangeError::Ended } else { e.into() })?;
         let status = answer.status().as_u16();
         let location = answer.headers().get(http::header::LOCATION);
         let location = location.and_then(|place| place.to_str().ok()).map(str::to_owned);
@@ -194,7 +186,7 @@ where
             // The rest of the answer may be there although the connection has ended.
             match ended {
                 Ok(()) => exchange.await,
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(error.into()),
             }
         }
     }
@@ -268,20 +260,20 @@ mod tests {
     async fn a_hook_is_told_without_tls_where_the_server_has_none() {
         let (hook, mut told) = serve("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
         let (host, url) = (format!("127.0.0.1:{}", hook.port), hook.url());
-        assert_eq!(call_hook(&hook, MINUTE).await, Ok(Some(host)));
+        assert_eq!(call_hook(&hook, MINUTE).await.unwrap(), Some(host));
         told.recv().await.unwrap();
         let told = told.recv().await.unwrap();
         assert!(told.starts_with("GET /hook HTTP/1.1\r\n") && told.contains("x-who: me"), "{told}");
         assert!(!told.to_lowercase().contains("authorization"), "{told}");
         // A probe is not.
         let error = format!("Get \"{url}\": http: server gave HTTP response to HTTPS client");
-        assert_eq!(call(&hook, MINUTE).await, Err(error));
+        assert_eq!(call(&hook, MINUTE).await.unwrap_err().to_string(), error);
     }
 
     #[tokio::test]
     async fn a_hook_is_not_told_without_tls_to_what_speaks_neither() {
         let (hook, mut told) = serve("220 mail.example ESMTP\r\n").await;
-        let error = call_hook(&hook, MINUTE).await.unwrap_err();
+        let error = call_hook(&hook, MINUTE).await.unwrap_err().to_string();
         assert!(!error.contains("HTTP response"), "{error}");
         told.recv().await.unwrap();
         assert!(told.try_recv().is_err(), "one try");

@@ -11,6 +11,7 @@ use cri::{CriError, v1};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use crate::kubelet::Kubelet;
+use crate::kubelet::handlers::HookError;
 use crate::kubelet::step_error::StepError;
 use crate::kubelet::{handlers, userns};
 use crate::pod::container_config::security::needs_image_user;
@@ -68,8 +69,8 @@ pub(crate) enum StartError {
     #[error(transparent)]
     Run(CriError),
     /// It was started, and its hook failed.
-    #[error("{0}")]
-    PostStart(String),
+    #[error(transparent)]
+    PostStart(HookError),
 }
 
 impl StartError {

@@ -3,23 +3,25 @@
 //! Source: `validateState` of `policy_static.go`, and `restoreState` of `state_checkpoint.go`.
 
 use super::{CpuSet, State, StaticPolicy};
+use crate::checkpoint::Impossible;
 
 /// # Errors
-/// Why not, in upstream's words.
-pub(super) fn check(state: &State, all: &CpuSet, policy: &StaticPolicy) -> Result<(), String> {
+/// Why not.
+pub(super) fn check(state: &State, all: &CpuSet, policy: &StaticPolicy) -> Result<(), Impossible> {
     let text = &state.default_cpu_set;
-    let shared: CpuSet =
-        text.parse().map_err(|error| format!("could not parse default cpu set {text:?}: {error}"))?;
+    let shared: CpuSet = text.parse().map_err(|error| Impossible::DefaultCpus(text.clone(), error))?;
     let mut known = shared.clone();
     for (pod, containers) in &state.entries {
         for (container, text) in containers {
-            let cpus: CpuSet = text.parse().map_err(|error| {
-                format!("could not parse cpuset {text:?} for container {container:?} in pod {pod:?}: {error}")
-            })?;
+            let (container, pod) = (container.clone(), pod.clone());
+            let cpus: CpuSet = match text.parse() {
+                Ok(cpus) => cpus,
+                Err(source) => {
+                    return Err(Impossible::Cpus { text: text.clone(), container, pod, source });
+                }
+            };
             if !cpus.and(&shared).is_empty() {
-                return Err(format!(
-                    "pod: {pod}, container: {container} cpuset: \"{cpus}\" overlaps with default cpuset \"{shared}\""
-                ));
+                return Err(Impossible::Overlap { pod, container, cpus, shared });
             }
             known = known.or(&cpus);
         }
@@ -30,20 +32,14 @@ pub(super) fn check(state: &State, all: &CpuSet, policy: &StaticPolicy) -> Resul
     let reserved = &policy.reserved;
     if policy.is_reservation_strict {
         if !reserved.and(&shared).is_empty() {
-            return Err(format!(
-                "some of strictly reserved cpus: \"{reserved}\" are present in defaultCpuSet: \"{shared}\""
-            ));
+            return Err(Impossible::ReservedShared(reserved.clone(), shared));
         }
         known = known.or(reserved);
     } else if !reserved.minus(&shared).is_empty() {
-        return Err(format!(
-            "not all reserved cpus: \"{reserved}\" are present in defaultCpuSet: \"{shared}\""
-        ));
+        return Err(Impossible::ReservedMissing(reserved.clone(), shared));
     }
     if known != *all {
-        return Err(format!(
-            "current set of available CPUs \"{all}\" doesn't match with CPUs in state \"{known}\""
-        ));
+        return Err(Impossible::OtherCpus(all.clone(), known));
     }
     Ok(())
 }

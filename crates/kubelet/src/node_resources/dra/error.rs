@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use controller::resource_claim::ClaimError;
+
 use super::api::NoService;
 
 /// What went wrong with a claim, a driver, or what is remembered of both.
@@ -17,8 +19,8 @@ pub(crate) enum DraError {
     #[error("DRA driver {0} is not registered")]
     NotRegistered(String),
     /// What the Pod says of its claim does not fit what the API has.
-    #[error("{0}")]
-    NotOfPod(String),
+    #[error(transparent)]
+    NotOfPod(#[from] ClaimError),
     /// The API does not give the claim.
     #[error("fetch ResourceClaim {name}: {source}")]
     Fetch { name: String, source: Box<kube::Error> },

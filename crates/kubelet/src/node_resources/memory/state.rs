@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::ReservedMemory;
+use crate::checkpoint::Impossible;
 use crate::machine::layout::Layout;
 use crate::machine::nodes::Nodes;
 
@@ -90,16 +91,13 @@ pub(super) fn node_states(
 /// That the machine has what is set aside. Amounts may have changed, as they do from boot to boot, but for that.
 ///
 /// # Errors
-/// What it has not, in upstream's words.
-pub(super) fn check(layout: &Layout, reserved: &ReservedMemory, entries: &Blocks) -> Result<(), String> {
+/// What it has not.
+pub(super) fn check(layout: &Layout, reserved: &ReservedMemory, entries: &Blocks) -> Result<(), Impossible> {
     let mut states = node_states(layout, reserved, &Blocks::new());
     let containers = entries.iter().flat_map(|(pod, own)| own.iter().map(move |own| (pod, own)));
     for (pod, (container, blocks)) in containers {
-        let missing = |what: &str| {
-            Err(format!(
-                "[memorymanager] (pod: {pod}, container: {container}) the memory assignment uses {what} that does not exist"
-            ))
-        };
+        let missing =
+            |what| Err(Impossible::NoMemory { pod: pod.clone(), container: container.clone(), what });
         for block in blocks {
             let nodes: Vec<_> = block.numa_affinity.iter().filter_map(|node| states.get(node)).collect();
             if nodes.len() < block.numa_affinity.len() {
@@ -109,9 +107,7 @@ pub(super) fn check(layout: &Layout, reserved: &ReservedMemory, entries: &Blocks
                 return missing("memory resource");
             }
             if set_aside(&mut states, block) > 0 {
-                return Err(
-                    "[memorymanager] the expected machine state is different from the real one".into()
-                );
+                return Err(Impossible::OtherMemory);
             }
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Source: `desired_state_of_world_populator`, `pkg/kubelet/volumemanager`.
 
+use controller::volume::migration::TranslationError;
 use controller::volume::{
     affinity, claim_of, is_claim_bound, is_claim_of_pod, is_for, migration, volume_mode, volume_name,
 };
@@ -26,8 +27,8 @@ pub(super) enum ResolveError {
     #[error("no volume plugin matched for PersistentVolume {0}")]
     NoPlugin(String),
     /// A driver has taken the kind over, and cannot make anything of this one.
-    #[error("{0}")]
-    NotTranslated(String),
+    #[error(transparent)]
+    NotTranslated(TranslationError),
     /// The claim, or what it is bound to.
     #[error("error processing PVC {namespace}/{name}: {source}")]
     Claim { namespace: String, name: String, source: ClaimError },
@@ -50,8 +51,8 @@ pub(super) enum ClaimError {
     NoVolume { name: String, source: Box<kube::Error> },
     #[error("PV {0} spec.claimRef.uid does not match pvc.UID")]
     NotForClaim(String),
-    #[error("{0}")]
-    NotTranslated(String),
+    #[error(transparent)]
+    NotTranslated(TranslationError),
     #[error("volume {volume} has volumeMode {mode}, but is specified in {place}")]
     Mode { volume: String, mode: &'static str, place: &'static str },
     #[error("storage node affinity check failed: no matching NodeSelectorTerms")]

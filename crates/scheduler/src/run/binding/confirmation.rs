@@ -9,7 +9,7 @@ use controller::pod::Pod;
 use controller::{Action, ActionExecutor, Undone, cause};
 use serde_json::json;
 
-use super::super::{names, uid};
+use crate::pod::{names, uid};
 
 /// Before a Pod is looked at of which nobody knows whether it is bound, at first and at most.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ enum Assignment {
 /// What is known of a binding so far.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    End(Result<(), String>),
+    End(Result<(), Undone>),
     TryAgain,
 }
 
@@ -42,11 +42,11 @@ pub(super) async fn bind(
     executor: &ActionExecutor,
     pod: &Pod,
     node: &str,
-) -> Result<(), String> {
+) -> Result<(), Undone> {
     let (namespace, name) = names(pod);
-    let mut undone = match executor.attempt(binding(pod, node)).await {
+    let mut undone = match executor.carry_out(binding(pod, node)).await {
         Ok(()) => return Ok(()),
-        Err(Undone::Refused(why)) => return Err(why),
+        Err(refused @ Undone::Refused(_)) => return Err(refused),
         Err(open) => open,
     };
     let mut wait = LOOK_AFTER;
@@ -59,7 +59,7 @@ pub(super) async fn bind(
         if let Step::End(ended) = next(assignment, &undone) {
             return ended;
         }
-        match executor.attempt(binding(pod, node)).await {
+        match executor.carry_out(binding(pod, node)).await {
             Ok(()) => return Ok(()),
             Err(again) => undone = again,
         }
@@ -87,7 +87,7 @@ fn next(assignment: Assignment, undone: &Undone) -> Step {
     match (assignment, undone) {
         (Assignment::Bound, _) => Step::End(Ok(())),
         (Assignment::Unbound, Undone::Open(_)) => Step::TryAgain,
-        (Assignment::Unbound | Assignment::Elsewhere, undone) => Step::End(Err(undone.to_string())),
+        (Assignment::Unbound | Assignment::Elsewhere, undone) => Step::End(Err(undone.clone())),
     }
 }
 
@@ -134,16 +134,15 @@ mod tests {
     #[test]
     fn it_ends_when_it_is_known() {
         let (open, refused) = (Undone::Open("late".into()), Undone::Refused("no".into()));
-        let failed = |why: &str| Step::End(Err(why.to_owned()));
         let check = |assignment, undone: &Undone, expect| {
             assert_eq!(next(assignment, undone), expect, "{assignment:?} {undone:?}")
         };
         check(Assignment::Bound, &open, Step::End(Ok(())));
         check(Assignment::Unbound, &open, Step::TryAgain);
-        check(Assignment::Elsewhere, &open, failed("late"));
+        check(Assignment::Elsewhere, &open, Step::End(Err(open.clone())));
         // The first request has arrived before the second, which was refused therefore.
         check(Assignment::Bound, &refused, Step::End(Ok(())));
-        check(Assignment::Unbound, &refused, failed("no"));
-        check(Assignment::Elsewhere, &refused, failed("no"));
+        check(Assignment::Unbound, &refused, Step::End(Err(refused.clone())));
+        check(Assignment::Elsewhere, &refused, Step::End(Err(refused.clone())));
     }
 }
