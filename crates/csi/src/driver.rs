@@ -121,5 +121,10 @@ fn internal(error: impl std::error::Error) -> Status {
     Status::internal(base::error_chain(&error))
 }
 
+/// The refusal of a request that cannot be.
+fn invalid<T>(why: impl Into<String>) -> crate::Result<T> {
+    Err(Status::invalid_argument(why))
+}
+
 #[cfg(test)]
 mod tests;

@@ -156,7 +156,7 @@ impl Encryption {
         for provider in &loaded.providers {
             loaded.tasks.spawn("kms-provider", Arc::clone(provider).follow());
         }
-        self.metrics.config(config);
+        self.metrics.config(&config.text_hash);
         let old = std::mem::replace(&mut *self.loaded.write(), Arc::new(loaded));
         // Who still opens a value with it keeps what is needed for that.
         old.tasks.stop();

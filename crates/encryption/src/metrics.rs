@@ -261,10 +261,10 @@ impl Metrics {
         self.0.reloads_last.get_or_create(&labels).set(seconds(now));
     }
 
-    /// The configuration that counts now.
-    pub(crate) fn config(&self, config: &crate::Config) {
+    /// The configuration that counts now, by the hash of its text.
+    pub(crate) fn config(&self, text_hash: &[u8]) {
         self.0.config.clear();
-        let hash = hexed(&config.text_hash);
+        let hash = hexed(text_hash);
         let labels = ConfigLabels { apiserver_id_hash: self.0.apiserver_id_hash.clone(), hash };
         self.0.config.get_or_create(&labels).set(1);
     }

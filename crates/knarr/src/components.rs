@@ -14,6 +14,7 @@ mod authorization;
 mod changes;
 mod cleanup;
 mod cloud_controllers;
+mod configuration;
 mod configurations;
 mod confine;
 mod conflicts;
@@ -31,9 +32,11 @@ mod join;
 mod kubeconfigs;
 mod kubelet_config;
 mod kubelet_root;
+mod local_network;
 mod local_nodes;
 mod node;
 mod node_role;
+mod place;
 mod pod_cidr;
 mod pod_network;
 mod pod_routes;
@@ -44,6 +47,7 @@ mod serving;
 mod settings;
 mod shared;
 mod tunnels;
+mod users;
 
 use std::io::Write;
 
@@ -64,7 +68,7 @@ pub(crate) use cleanup::{
 };
 pub(crate) use conflicts::{mac_text, place_of};
 pub(crate) use control_plane::control_plane;
-pub(crate) use identity::{CONTROL_PLANE_UID, prepare};
+pub(crate) use identity::prepare;
 pub(crate) use ingress::ingress;
 pub(crate) use join::{ClusterConfig, JoinToken, Newcomer, TOKEN_GROUP};
 pub(crate) use kubeconfigs::{
@@ -72,9 +76,9 @@ pub(crate) use kubeconfigs::{
     written as written_kubeconfigs,
 };
 pub(crate) use kubelet_config::of_node as kubelet_of_node;
+pub(crate) use local_network::{IsLeft, connect as connect_local_nodes, remove as remove_local_network};
 pub(crate) use local_nodes::{
-    IsLeft, LocalNode, connect as connect_local_nodes, in_network, not_of_another, of_folder as local_nodes,
-    owner as owner_of_local_node, remove_network as remove_local_network,
+    LocalNode, in_network, not_of_another, of_folder as local_nodes, owner as owner_of_local_node,
 };
 pub(crate) use node::node;
 pub(crate) use node::proxy_mode;
@@ -84,6 +88,7 @@ pub(crate) use servers::seed as seed_servers;
 pub(crate) use settings::{Known, Settings};
 pub(crate) use shared::authority_hash;
 pub(crate) use tunnels::{Standing as TunnelStanding, read as tunnels};
+pub(crate) use users::CONTROL_PLANE_UID;
 
 /// What a cluster is ready to do; each is one line on the server's standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use tonic::Status;
 
-use super::capability::invalid;
+use super::invalid;
 
 /// What parameters of the cluster's own begin with: they are not for the driver.
 const CLUSTERS: &str = "csi.storage.k8s.io/";

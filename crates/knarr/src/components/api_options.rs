@@ -20,7 +20,7 @@ use auth::pki::public_keys;
 use cli::api_server::{ApiServerArgs, EgressSelectorMode};
 use nix::fcntl::OFlag;
 
-use super::configurations::read_named;
+use super::configuration::read_named;
 use super::identity::FRONT_PROXY_CLIENT;
 use super::{audit_webhook, authentication, authorities, authorization, service_accounts};
 
@@ -197,7 +197,7 @@ mod tests {
     use auth::pki::Authority;
     use base::Clock;
 
-    use super::super::identity::CONTROL_PLANE_UID as UID;
+    use super::super::users::CONTROL_PLANE_UID as UID;
     use super::authorities::Authorities;
     use super::*;
 

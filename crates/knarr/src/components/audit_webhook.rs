@@ -7,7 +7,7 @@ use apiserver::audit::webhook::{Batch, Config, Mode, Rate, Truncate};
 use apiserver::webhook_client::kubeconfig::Target;
 use cli::api_server::AuditWebhookArgs;
 
-use super::configurations::read_named;
+use super::configuration::read_named;
 
 const FLAG: &str = "--audit-webhook-config-file";
 const VERSION: &str = "audit.k8s.io/v1";

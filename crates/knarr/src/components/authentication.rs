@@ -9,8 +9,7 @@ use cli::api_server::ApiServerArgs;
 use futures::future::BoxFuture;
 
 use super::Settings;
-use super::configurations::{Bundle, Configuration, Reader};
-use super::control_plane::issuer;
+use super::configuration::{Bundle, Configuration, Reader};
 
 const FLAG: &str = "--authentication-config";
 
@@ -25,7 +24,7 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
 };
 
 fn check(settings: &Settings, text: &str, _: &Reader<'_>) -> Result<(), String> {
-    Authentication::parse(text, &issuer(settings)).map(drop)
+    Authentication::parse(text, &settings.issuer()).map(drop)
 }
 
 fn reload<'a>(

@@ -114,6 +114,9 @@ pub(super) fn read(tls: &Path, name: &str) -> Result<String> {
     std::fs::read_to_string(tls.join(name)).with_context(|| format!("read tls/{name}"))
 }
 
+/// Whose certificates the kubelet believes, in the agent's folder.
+pub(super) const KUBELET_CLIENT_CA: &str = "client-ca.crt";
+
 #[cfg(test)]
 mod tests {
     use super::*;

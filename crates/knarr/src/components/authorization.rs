@@ -11,7 +11,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 
 use super::Settings;
-use super::configurations::{Bundle, Configuration, Reader, read_named};
+use super::configuration::{Bundle, Configuration, Reader, read_named};
 
 const FLAG: &str = "--authorization-config";
 const WEBHOOK_FLAG: &str = "--authorization-webhook-config-file";

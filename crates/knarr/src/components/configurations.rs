@@ -11,48 +11,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use apiserver::ApiServer;
-use futures::future::{BoxFuture, select_all};
-use serde::{Deserialize, Serialize};
+use futures::future::select_all;
 use tracing::{error, info, warn};
 
 use super::changes::Changes;
-use super::encryption::hand_over;
+use super::configuration::{Bundle, Configuration, Reader, read_named, read_text};
 use super::hand_over::as_control_plane;
 use super::{Settings, authentication, authorization, scheduler_config};
 use crate::layout::Layout;
 
-/// The longest file that is handed over, of those that a configuration names, or is one.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// All that there are.
 const ALL: [&Configuration; 3] =
     [&authentication::CONFIGURATION, &authorization::CONFIGURATION, &scheduler_config::CONFIGURATION];
-
-/// A file, by what tells it from others.
-pub(super) struct Configuration {
-    /// What it is called in the log.
-    pub(super) what: &'static str,
-    /// What counts, in the server's folder.
-    pub(super) good: &'static str,
-    /// What was meant to count, and cannot be used.
-    pub(super) broken: &'static str,
-    /// The file, and the flag that names it.
-    pub(super) named: fn(&Settings) -> Option<(&'static str, &Path)>,
-    /// What is wrong with what it says.
-    pub(super) check: fn(&Settings, &str, &Reader<'_>) -> Result<(), String>,
-    /// Has it count; says whether it is another one than before.
-    pub(super) reload:
-        for<'a> fn(&'a Settings, &'a ApiServer, &'a Bundle) -> BoxFuture<'a, Result<bool, String>>,
-}
-
-/// Reads a file that a configuration names.
-pub(super) type Reader<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
-
-/// A configuration, and all files that it names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Bundle {
-    pub(super) text: String,
-    files: BTreeMap<String, String>,
-}
 
 /// What a file comes to.
 struct Collected {
@@ -61,29 +31,6 @@ struct Collected {
     named: BTreeSet<PathBuf>,
     /// Why it cannot be used.
     failure: Option<String>,
-}
-
-impl Bundle {
-    /// A file that the configuration names.
-    pub(super) fn read(&self, path: &str) -> Result<String, String> {
-        self.files.get(path).cloned().ok_or_else(|| format!("open {path}: it was not handed over"))
-    }
-
-    /// What [`prepare`] has left; `folder` is the server's.
-    pub(super) fn of(configuration: &Configuration, folder: &Path) -> Result<Self> {
-        let path = folder.join(configuration.good);
-        as_control_plane(|| Self::load(&path))
-    }
-
-    /// What was handed over.
-    pub(super) fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-        serde_json::from_slice(&text).with_context(|| format!("read {}", path.display()))
-    }
-
-    fn hand_over(&self, path: &Path) -> Result<()> {
-        hand_over(&serde_json::to_vec(self)?, path)
-    }
 }
 
 /// Reads a configuration with all that it names.
@@ -98,24 +45,6 @@ fn collect(path: &Path, check: impl FnOnce(&str, &Reader<'_>) -> Result<(), Stri
     });
     let bundle = Bundle { text, files: files.into_inner() };
     Ok(Collected { bundle, named: named.into_inner(), failure: failure.err() })
-}
-
-/// Reads a file of bounded length.
-pub(super) fn read_text(path: &Path) -> Result<String> {
-    let length = path.metadata().with_context(|| format!("look at {}", path.display()))?.len();
-    anyhow::ensure!(length <= FILE_BYTES_MAX, "{} is longer than {FILE_BYTES_MAX} bytes", path.display());
-    std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
-}
-
-/// Reads a file that a configuration names, in upstream's words if that fails.
-pub(super) fn read_named(path: &str) -> Result<String, String> {
-    let file = Path::new(path);
-    match file.metadata() {
-        Ok(is) if !is.is_file() => return Err("must be a regular file".to_owned()),
-        Ok(_) => {}
-        Err(failure) => return Err(format!("stat {path}: {failure}")),
-    }
-    read_text(file).map_err(|failure| format!("{failure:#}"))
 }
 
 /// Hands the user's files over.

@@ -16,7 +16,7 @@ use machinery::net::Cidrs;
 use network_policy::Sandboxes;
 use runtime::Runtime;
 
-use super::node::Place;
+use super::place::Place;
 use super::pod_network::{self, CniPodNetwork};
 use crate::layout::Layout;
 

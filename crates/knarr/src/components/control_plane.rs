@@ -26,7 +26,7 @@ use super::authorities;
 use super::cloud_controllers::{self, CloudControllers};
 use super::controller_options::ControllerOptions;
 use super::election::{election, lead_in_turns};
-use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
+use super::users::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
 use super::{Ready, Settings};
 use crate::layout::Layout;
 
@@ -47,7 +47,7 @@ pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
     let settings = Settings::load(layout)?;
     let options = super::api_options::options(
         &settings.args.api_server,
-        &issuer(&settings),
+        &settings.issuer(),
         &layout.server().join("tls"),
     )?;
     super::api_options::own_log(&settings.args.api_server, CONTROL_PLANE_UID, CONTROL_PLANE_GID)?;
@@ -350,13 +350,6 @@ fn client_as(server: &ApiServer, user: &str, groups: &[&str]) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
-/// Who issues ServiceAccount tokens, and whom they are for unless they say otherwise.
-pub(super) fn issuer(settings: &Settings) -> String {
-    let said = settings.args.api_server.service_accounts.service_account_issuer.first();
-    let own = || format!("https://kubernetes.default.svc.{}", settings.args.cluster_domain);
-    said.cloned().unwrap_or_else(own)
-}
-
 /// What controllers are told: the keys that they sign with, and the Nodes' ranges.
 struct Keys {
     authority_pem: String,
@@ -374,7 +367,7 @@ impl Keys {
             authority_pem: authorities::read(Path::new("tls"), "ca.crt")?,
             signers: authorities::signers(Path::new("tls"))?,
             service_account_key: service_account_key.map_or_else(own, Ok)?,
-            issuer: issuer(settings),
+            issuer: settings.issuer(),
             pod_ranges: controllers::node_ipam::Ranges {
                 pods: settings.args.cluster_cidr,
                 services: Some(settings.args.service_cidr),
@@ -405,7 +398,7 @@ fn api_server_config(settings: &Settings, options: apiserver::Options) -> Result
     let read =
         |name: &str| std::fs::read(Path::new("tls").join(name)).with_context(|| format!("read tls/{name}"));
     let args = &settings.args;
-    let issuer = issuer(settings);
+    let issuer = settings.issuer();
     let (encryption, reloads_encryption) = super::encryption::load(&args.api_server)?;
     Ok(apiserver::Config {
         bind: Some(SocketAddr::new(args.bind_address, args.https_listen_port)),

@@ -16,17 +16,13 @@ use tracing::{error, warn};
 
 use super::Settings;
 use super::changes::Changes;
-use super::hand_over::{as_control_plane, take_in_new};
-use super::shared::Others;
+use super::hand_over::{SECRET_MODE, as_control_plane, take_in_new, write_secret};
+use super::shared::{ENCRYPTION as OWN, Others};
 use crate::layout::Layout;
 
 const FLAG: &str = "--encryption-provider-config";
-/// The cluster's own configuration, in the server's folder.
-pub(super) const OWN: &str = "cred/encryption-config.yaml";
 /// A copy of the user's, for the control plane.
 const COPY: &str = "cred/encryption-provider-config.yaml";
-/// Keys are for nobody else.
-const MODE: u32 = 0o600;
 
 /// What the control plane reads.
 fn in_use(args: &ApiServerArgs) -> &'static Path {
@@ -53,7 +49,7 @@ pub(super) fn prepare(args: &ApiServerArgs, layout: &Layout) -> Result<()> {
     let text = std::fs::read(path).with_context(|| format!("{FLAG}: read {}", path.display()))?;
     let reloads = args.encryption_provider_config_automatic_reload;
     Config::parse(&text, reloads).with_context(|| format!("{FLAG} {}", path.display()))?;
-    hand_over(&text, &folder.join(COPY))
+    write_secret(&text, &folder.join(COPY))
 }
 
 /// Makes the cluster's own configuration, unless it is there.
@@ -65,7 +61,7 @@ pub(super) fn ensure_own(server_folder: &Path) -> Result<()> {
     if path.exists() {
         return Ok(());
     }
-    auth::pki::write_file(&path, encryption::keys::generate()?.as_bytes(), MODE)?;
+    auth::pki::write_file(&path, encryption::keys::generate()?.as_bytes(), SECRET_MODE)?;
     Ok(())
 }
 
@@ -171,7 +167,7 @@ async fn changed_elsewhere(others: Option<&mut Others>) -> &mut Others {
 
 async fn hand_on_one(settings: &Settings, text: &[u8], target: &Path, layout: &Layout) -> Result<()> {
     if settings.args.api_server.encryption_provider_config.is_some() {
-        return hand_over(text, target);
+        return write_secret(text, target);
     }
     // The control plane tells what is wrong with a file that cannot be used.
     if is_shared(settings)
@@ -187,19 +183,14 @@ async fn hand_on_one(settings: &Settings, text: &[u8], target: &Path, layout: &L
     Ok(())
 }
 
-/// Writes a file of the control plane's, at once and whole.
-pub(super) fn hand_over(text: &[u8], path: &Path) -> Result<()> {
-    as_control_plane(|| Ok(auth::pki::write_file(path, text, MODE)?))
-}
-
 /// What the control plane's own file says. An editor leaves a new file of its user's behind, which becomes the control
 /// plane's and nobody else's.
 fn read_own(layout: &Layout, path: &Path) -> Result<Vec<u8>> {
     take_in_new(layout)?;
     as_control_plane(|| {
         // Whoever follows the file's changes hears of this one too.
-        if path.metadata().is_ok_and(|is| is.permissions().mode() & 0o7777 != MODE) {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(MODE))?;
+        if path.metadata().is_ok_and(|is| is.permissions().mode() & 0o7777 != SECRET_MODE) {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(SECRET_MODE))?;
         }
         std::fs::read(path).with_context(|| format!("read {}", path.display()))
     })

@@ -16,11 +16,13 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::fchownat;
 
-use super::identity::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
+use super::users::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
 use crate::layout::Layout;
 
 /// How deep the control plane's own files lie at most; what is deeper is not given away.
 const DEPTH_MAX: usize = 8;
+/// Keys are for nobody else.
+pub(super) const SECRET_MODE: u32 = 0o600;
 
 /// Does something with files in the control plane's folder, as its user.
 ///
@@ -125,6 +127,11 @@ fn reachable(path: &Path) -> Result<()> {
         "the control plane does not run as root, and its user {CONTROL_PLANE_UID} may not enter {closed} (mode {mode:04o}): \
          allow it with `chmod o+x {closed}`, or choose another --data-dir"
     )
+}
+
+/// Writes a file of the control plane's, at once and whole.
+pub(super) fn write_secret(text: &[u8], path: &Path) -> Result<()> {
+    as_control_plane(|| Ok(auth::pki::write_file(path, text, SECRET_MODE)?))
 }
 
 #[cfg(test)]

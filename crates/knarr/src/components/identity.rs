@@ -14,21 +14,12 @@ use cli::args::Part;
 use machinery::net::Family;
 
 use super::Settings;
-use super::authorities::{self, Authorities};
+use super::authorities::{self, Authorities, KUBELET_CLIENT_CA};
 use super::hand_over::as_control_plane;
 use crate::layout::Layout;
 
-/// The user that the control plane becomes. It needs no entry in `/etc/passwd`; nothing else uses it.
-pub(crate) const CONTROL_PLANE_UID: u32 = 64_250;
-/// Its group.
-pub(crate) const CONTROL_PLANE_GID: u32 = 64_250;
-/// The user and group that the Ingress controller becomes: it has no file, and nobody else's process.
-pub(crate) const INGRESS_UID: u32 = 64_251;
-
 /// The common name of the certificate that this cluster's own front proxies show, and its file.
 pub(super) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
-/// Whose certificates the kubelet believes, in the agent's folder.
-pub(super) const KUBELET_CLIENT_CA: &str = "client-ca.crt";
 
 /// This host, for itself.
 const LOCALHOST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];

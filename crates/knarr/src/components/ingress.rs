@@ -27,8 +27,8 @@ use sys::landlock::{self, Access, Allowed, TcpPorts};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::identity::INGRESS_UID;
 use super::servers::Servers;
+use super::users::INGRESS_UID;
 use super::{Settings, serving};
 use crate::commands::trace;
 use crate::layout::Layout;

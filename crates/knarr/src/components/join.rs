@@ -23,7 +23,7 @@ use machinery::net::{Cidr, Cidrs, Family};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::identity::KUBELET_CLIENT_CA;
+use super::authorities::KUBELET_CLIENT_CA;
 use super::shared::authority_hash;
 use crate::layout::Layout;
 

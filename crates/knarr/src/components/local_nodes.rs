@@ -6,7 +6,6 @@
 //! cluster, and shown as `/run/netns/knarr-CLUSTER-NUMBER`. What all Nodes share with the host is its kernel: each tells
 //! the whole machine's CPU and memory.
 
-mod network;
 mod range;
 
 use std::net::IpAddr;
@@ -18,13 +17,11 @@ use cli::args::ServerArgs;
 use machinery::net::{Cidr, Cidrs, Family};
 use sys::netns::NetNs;
 
-use super::Settings;
 use crate::host::{self, data_dir};
 use crate::layout::Layout;
-pub(crate) use network::{IsLeft, connect, keep_rules, remove as remove_network};
 
 /// The Node that is the host's own.
-const FIRST: u16 = 1;
+pub(super) const FIRST: u16 = 1;
 
 /// A Node beside the first.
 #[derive(Clone, Debug)]
@@ -35,12 +32,12 @@ pub(crate) struct LocalNode {
 }
 
 impl LocalNode {
-    fn of(cluster: &Layout, number: u16) -> Result<Self> {
+    pub(super) fn of(cluster: &Layout, number: u16) -> Result<Self> {
         Ok(Self { number, layout: Layout::new(&cluster.nodes().join(number.to_string()))? })
     }
 
     /// Where its namespace is kept: beside its folder.
-    fn kept(&self) -> std::path::PathBuf {
+    pub(super) fn kept(&self) -> std::path::PathBuf {
         self.layout.root().with_extension("netns")
     }
 
@@ -126,7 +123,7 @@ pub(super) fn settle(
     if count <= FIRST {
         return Ok(None);
     }
-    let mut taken = host::networks(&network::bridge_name(cluster))?;
+    let mut taken = host::networks(&bridge_name(cluster))?;
     taken.extend(args.cluster_cidr.iter().chain(args.service_cidr.iter()));
     taken.extend(node_ips.iter().filter_map(|ip| Cidr::new(*ip, if ip.is_ipv4() { 32 } else { 128 })));
     let given =
@@ -147,41 +144,6 @@ pub(super) fn settle(
     Ok(Cidrs::of_list(&cidrs))
 }
 
-impl Settings {
-    /// The Nodes beside the first, in order.
-    ///
-    /// # Errors
-    /// Never: a folder's path can be made absolute.
-    pub(crate) fn local_nodes(&self, cluster: &Layout) -> Result<Vec<LocalNode>> {
-        let count = if self.nodes_cidr.is_some() { self.args.nodes.unwrap_or(FIRST) } else { FIRST };
-        (FIRST + 1..=count).map(|number| LocalNode::of(cluster, number)).collect()
-    }
-
-    /// A Node's own settings: those of the cluster, as if it had joined it.
-    ///
-    /// # Errors
-    /// There is no address for it.
-    pub(super) fn of_local_node(&self, node: &LocalNode) -> Result<Self> {
-        let ips = self.nodes_cidr.iter().flat_map(|cidrs| cidrs.iter());
-        let mut ips = ips.filter_map(|cidr| cidr.nth(node.number.into()));
-        let mut own = self.clone();
-        own.node_name = format!("{}-{}", self.node_name, node.number);
-        own.node_ip = ips.next().with_context(|| format!("find an address for Node {}", node.number))?;
-        own.other_node_ip = ips.next();
-        own.args.data_dir = node.layout.root().to_owned();
-        (own.args.nodes, own.nodes_cidr) = (None, None);
-        own.joined = Some(self.url_for_nodes());
-        Ok(own)
-    }
-
-    /// Where Nodes elsewhere reach the API server.
-    pub(super) fn url_for_nodes(&self) -> String {
-        let bound = self.args.bind_address;
-        let ip = if bound.is_unspecified() { self.node_ip } else { bound };
-        format!("https://{}", std::net::SocketAddr::new(ip, self.args.https_listen_port))
-    }
-}
-
 /// Makes a Node's folder; images that are put into the cluster's are for all.
 pub(super) fn prepare_folder(cluster: &Layout, node: &LocalNode) -> Result<()> {
     data_dir::claim(&node.layout)?;
@@ -191,4 +153,9 @@ pub(super) fn prepare_folder(cluster: &Layout, node: &LocalNode) -> Result<()> {
         symlink(cluster.images_folder(), &images).with_context(|| format!("make {}", images.display()))?;
     }
     Ok(())
+}
+
+/// The bridge of a cluster's Nodes.
+pub(super) fn bridge_name(cluster: &Layout) -> String {
+    format!("kb-{}", cluster.cluster_id())
 }

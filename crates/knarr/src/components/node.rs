@@ -10,14 +10,15 @@ use cli::args::{NodePortArgs, Part, ProxyMode, ProxyModeArgs};
 use controller::trace::Reporter;
 use controller::{ClientMetrics, FlushedRules, Informers, Recorder};
 use jiff::Timestamp;
-use machinery::net::{Cidr, Cidrs};
+use machinery::net::Cidr;
 use nix::sys::signal::Signal;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::authorities::KUBELET_CLIENT_CA;
 use super::container_runtime::{self, ContainerRuntime};
-use super::identity::KUBELET_CLIENT_CA;
+use super::place::Place;
 use super::pod_routes::{Follower, Overlay, PodNetwork};
 use super::servers::Servers;
 use super::serving::{read_certificates, tls};
@@ -65,7 +66,7 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let (place, ()) = tokio::select! {
         found = async {
             tokio::try_join!(
-                Place::of(settings, layout, &kubelet_informers),
+                place_of(settings, layout, &kubelet_informers),
                 start_network(settings, layout, &informers, &reporter, &tasks),
             )
         } => found?,
@@ -134,7 +135,7 @@ fn keep_wire(settings: &Settings, layout: &Layout, informers: &Informers, tasks:
     let recorder = Recorder::start_on(informers, "kube-proxy", &settings.node_name);
     let rules = "between the Nodes of this host";
     let flushed = FlushedRules::new(informers, recorder, &settings.node_name, rules);
-    super::local_nodes::keep_rules(settings, layout, flushed, tasks);
+    super::local_network::keep_rules(settings, layout, flushed, tasks);
 }
 
 /// Enforces policies on these sandboxes. Those of before are known: what an earlier process has left in the kernel stays in
@@ -235,46 +236,24 @@ async fn start_network(
     Ok(())
 }
 
-/// Where this Node stands in its cluster.
-pub(super) struct Place {
-    pub(super) node_name: String,
-    /// The Node's addresses, the main one first.
-    pub(super) node_ips: Vec<IpAddr>,
-    /// Those of them that an operator has given.
-    pub(super) provided_node_ips: Vec<IpAddr>,
-    pub(super) pod_cidrs: Cidrs,
-    /// The largest packet of its Pods in bytes, if it is not that of any link.
-    pub(super) pod_mtu: Option<u32>,
-    pub(super) cluster_cidrs: Cidrs,
-    pub(super) cluster_dns: Vec<IpAddr>,
-    pub(super) cluster_domain: String,
-}
-
-impl Place {
-    /// The Node's main address.
-    pub(super) fn node_ip(&self) -> Option<IpAddr> {
-        self.node_ips.first().copied()
-    }
-
-    /// Waits until the Node has a range for its Pods, if it has Pods.
-    async fn of(settings: &Settings, layout: &Layout, informers: &Informers) -> Result<Self> {
-        let args = &settings.args;
-        let cluster_cidrs = args.cluster_cidr;
-        let pod_cidrs = match args.runs(Part::Kubelet) {
-            true => super::pod_cidr::of_node(settings, layout, informers).await?,
-            false => cluster_cidrs,
-        };
-        Ok(Self {
-            node_name: settings.node_name.clone(),
-            node_ips: settings.node_ips(),
-            provided_node_ips: args.node_ip.clone(),
-            pod_cidrs,
-            pod_mtu: super::pod_routes::pod_mtu(&args.network, settings.node_ip)?,
-            cluster_cidrs,
-            cluster_dns: args.dns_addresses(),
-            cluster_domain: args.cluster_domain.clone(),
-        })
-    }
+/// Waits until the Node has a range for its Pods, if it has Pods.
+async fn place_of(settings: &Settings, layout: &Layout, informers: &Informers) -> Result<Place> {
+    let args = &settings.args;
+    let cluster_cidrs = args.cluster_cidr;
+    let pod_cidrs = match args.runs(Part::Kubelet) {
+        true => super::pod_cidr::of_node(settings, layout, informers).await?,
+        false => cluster_cidrs,
+    };
+    Ok(Place {
+        node_name: settings.node_name.clone(),
+        node_ips: settings.node_ips(),
+        provided_node_ips: args.node_ip.clone(),
+        pod_cidrs,
+        pod_mtu: super::pod_routes::pod_mtu(&args.network, settings.node_ip)?,
+        cluster_cidrs,
+        cluster_dns: args.dns_addresses(),
+        cluster_domain: args.cluster_domain.clone(),
+    })
 }
 
 async fn start_proxy(

@@ -6,6 +6,7 @@
 //! Source: flannel's `host-gw`, kubenet.
 
 mod availability;
+mod end;
 mod losses;
 mod overlay;
 mod vxlan;
@@ -29,9 +30,9 @@ use sys::netlink::{NewRoute, Route};
 
 use crate::layout::Layout;
 pub(super) use availability::PodNetwork;
+use end::Made;
 pub(crate) use losses::missing;
 use losses::{Losses, tell_of_loss};
-use overlay::Made;
 pub(super) use overlay::{Overlay, pod_mtu};
 
 /// One route, as the file has it.

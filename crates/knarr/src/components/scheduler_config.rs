@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use scheduler::configuration::ConfigurationError;
 
 use super::Settings;
-use super::configurations::{Bundle, Configuration, Reader, read_named, read_text};
+use super::configuration::{Bundle, Configuration, Reader, read_named, read_text};
 
 const FLAG: &str = "--kube-scheduler-arg config";
 

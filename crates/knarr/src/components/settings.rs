@@ -7,7 +7,7 @@ use cli::args::{Part, ServerArgs};
 use machinery::net::{Cidr, Cidrs, Family};
 use serde::{Deserialize, Serialize};
 
-use super::local_nodes;
+use super::local_nodes::{self, FIRST, LocalNode};
 use crate::host;
 use crate::layout::Layout;
 
@@ -93,6 +93,13 @@ impl Settings {
         std::iter::once(self.node_ip).chain(self.other_node_ip).collect()
     }
 
+    /// Who issues ServiceAccount tokens, and whom they are for unless they say otherwise.
+    pub(crate) fn issuer(&self) -> String {
+        let said = self.args.api_server.service_accounts.service_account_issuer.first();
+        said.cloned()
+            .unwrap_or_else(|| format!("https://kubernetes.default.svc.{}", self.args.cluster_domain))
+    }
+
     /// Where Pods and other Nodes find the API server.
     pub(crate) fn advertised(&self) -> IpAddr {
         let bound = Some(self.args.bind_address).filter(|ip| !ip.is_unspecified());
@@ -141,6 +148,41 @@ fn choose(
         return Ok([main, main.other()].into_iter().filter_map(of).collect());
     };
     families.iter().map(|family| of(*family).map_or_else(|| host::first_of(has, *family), Ok)).collect()
+}
+
+impl Settings {
+    /// The Nodes beside the first, in order.
+    ///
+    /// # Errors
+    /// Never: a folder's path can be made absolute.
+    pub(crate) fn local_nodes(&self, cluster: &Layout) -> Result<Vec<LocalNode>> {
+        let count = if self.nodes_cidr.is_some() { self.args.nodes.unwrap_or(FIRST) } else { FIRST };
+        (FIRST + 1..=count).map(|number| LocalNode::of(cluster, number)).collect()
+    }
+
+    /// A Node's own settings: those of the cluster, as if it had joined it.
+    ///
+    /// # Errors
+    /// There is no address for it.
+    pub(super) fn of_local_node(&self, node: &LocalNode) -> Result<Self> {
+        let ips = self.nodes_cidr.iter().flat_map(|cidrs| cidrs.iter());
+        let mut ips = ips.filter_map(|cidr| cidr.nth(node.number.into()));
+        let mut own = self.clone();
+        own.node_name = format!("{}-{}", self.node_name, node.number);
+        own.node_ip = ips.next().with_context(|| format!("find an address for Node {}", node.number))?;
+        own.other_node_ip = ips.next();
+        own.args.data_dir = node.layout.root().to_owned();
+        (own.args.nodes, own.nodes_cidr) = (None, None);
+        own.joined = Some(self.url_for_nodes());
+        Ok(own)
+    }
+
+    /// Where Nodes elsewhere reach the API server.
+    pub(super) fn url_for_nodes(&self) -> String {
+        let bound = self.args.bind_address;
+        let ip = if bound.is_unspecified() { self.node_ip } else { bound };
+        format!("https://{}", std::net::SocketAddr::new(ip, self.args.https_listen_port))
+    }
 }
 
 #[cfg(test)]

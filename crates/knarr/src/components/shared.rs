@@ -18,7 +18,8 @@ use store::Revision;
 use store::etcd::Etcd;
 use tokio::sync::watch;
 
-use self::encryption_file::{ENCRYPTION, Which};
+pub(super) use self::encryption_file::ENCRYPTION;
+use self::encryption_file::Which;
 use super::authorities::{self, Authorities};
 use super::hand_over::as_control_plane;
 use super::{Settings, datastore};

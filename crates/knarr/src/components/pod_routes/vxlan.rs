@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use anyhow::{Context, Result};
 use sys::netlink::{Neighbour, Route, Vxlan};
 
-use super::overlay::{End, below, header_bytes};
+use super::end::{End, below, header_bytes};
 use super::{Failures, Way};
 use crate::layout::Layout;
 

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use sys::netlink::Route;
 use sys::netlink::wireguard::{Change, Device, Key, Peer, Wireguard};
 
-use super::overlay::{End, Made, below, header_bytes};
+use super::end::{End, Made, below, header_bytes};
 use super::{Way, internal_ips};
 use crate::layout::Layout;
 

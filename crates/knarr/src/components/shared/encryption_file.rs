@@ -12,8 +12,10 @@ use anyhow::{Context, Result};
 use auth::bundle::{self, Files};
 use auth::pki;
 
-pub(super) use crate::components::encryption::OWN as ENCRYPTION;
-use crate::components::encryption::hand_over;
+use crate::components::hand_over::write_secret;
+
+/// The cluster's own configuration of encryption, in the server's folder.
+pub(in crate::components) const ENCRYPTION: &str = "cred/encryption-config.yaml";
 
 /// SHA-256 of the files that were shared before, a line each, the oldest first.
 const REPLACED: &str = "encryption-replaced";
@@ -92,7 +94,7 @@ pub(super) fn take(folder: &Path, theirs: &[u8]) -> Result<()> {
         tracing::warn!(kept = %aside.display(), "the other servers have newer encryption keys: they are taken");
         pki::write_file(&aside, &before, 0o600).with_context(|| format!("put server/{ENCRYPTION} aside"))?;
     }
-    hand_over(theirs, &path)
+    write_secret(theirs, &path)
 }
 
 #[cfg(test)]

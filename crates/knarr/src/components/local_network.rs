@@ -20,17 +20,12 @@ use sys::nftables::{
     self, ChainKind, Compare, Expr, Flushes, Hook, Table, TableFamily, destination_in, source_in,
 };
 
-use super::LocalNode;
+use super::local_nodes::{LocalNode, bridge_name};
 use crate::components::Settings;
 use crate::layout::Layout;
 
 /// A Node's end of its pair, in its namespace.
 const LINK: &str = "eth0";
-
-/// The bridge of a cluster's Nodes.
-pub(super) fn bridge_name(cluster: &Layout) -> String {
-    format!("kb-{}", cluster.cluster_id())
-}
 
 fn port_name(node: &LocalNode) -> String {
     format!("kl-{}", node.layout.cluster_id())
