@@ -1,7 +1,6 @@
 //! How a volume is to be used, as requests say it.
 
-use tonic::Status;
-
+use super::options::invalid;
 use super::volumes::Kind;
 use crate::{Result, v1};
 use v1::volume_capability::{AccessType, access_mode::Mode};
@@ -35,9 +34,4 @@ pub(super) fn kind_of(capabilities: &[v1::VolumeCapability]) -> Result<Kind> {
         [first, rest @ ..] if rest.iter().all(|kind| kind == first) => Ok(*first),
         _ => invalid("cannot have both mount and block access type"),
     }
-}
-
-/// The refusal of a request that cannot be.
-pub(super) fn invalid<T>(why: impl Into<String>) -> Result<T> {
-    Err(Status::invalid_argument(why))
 }

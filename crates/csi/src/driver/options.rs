@@ -7,8 +7,6 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use tonic::Status;
 
-use super::capability::invalid;
-
 /// What parameters of the cluster's own begin with: they are not for the driver.
 const CLUSTERS: &str = "csi.storage.k8s.io/";
 
@@ -75,6 +73,11 @@ pub(super) fn allocation(mutable: &HashMap<String, String>) -> crate::Result<Opt
         return invalid(format!("unknown mutable parameter {unknown:?}"));
     }
     mutable.contains_key("allocation").then(|| choose("allocation", mutable, &ALLOCATIONS)).transpose()
+}
+
+/// The refusal of a request that cannot be.
+pub(super) fn invalid<T>(why: impl Into<String>) -> crate::Result<T> {
+    Err(Status::invalid_argument(why))
 }
 
 fn choose<T: Copy>(name: &str, from: &HashMap<String, String>, among: &[(&str, T)]) -> crate::Result<T> {
