@@ -125,8 +125,7 @@ fn check_rules(
         lines.join("\n")
     );
     if let Some(errors) = aggregate(&own.errors) {
-        text.push_str("; resolution errors: ");
-        text.push_str(&errors);
+        text.push_str(&format!("; resolution errors: [{errors}]"));
     }
     Err(Escalation::Beyond(text))
 }
@@ -195,19 +194,27 @@ fn covers(rule: &PolicyRule, part: &PolicyRule) -> bool {
     has(list(&rule.api_groups), list(&part.api_groups)) && has_resource && has_names
 }
 
-/// Parts that differ in their verb only, as one rule.
+/// Parts about resources that differ in their verb only, as one rule. Source: `CompactRules`.
 fn compact(parts: Vec<PolicyRule>) -> Vec<PolicyRule> {
-    type Thing = [Option<Vec<String>>; 4];
+    type Thing = [Option<Vec<String>>; 3];
     let mut by_thing: BTreeMap<Thing, Vec<String>> = BTreeMap::new();
+    let (mut rules, parts): (Vec<_>, Vec<_>) =
+        parts.into_iter().partition(|part| part.non_resource_urls.is_some());
     for part in parts {
-        let thing = [part.api_groups, part.resources, part.non_resource_urls, part.resource_names];
-        let verbs = by_thing.entry(thing).or_default();
-        verbs.extend(part.verbs.into_iter().filter(|verb| !verbs.contains(verb)).collect::<Vec<_>>());
+        by_thing
+            .entry([part.api_groups, part.resources, part.resource_names])
+            .or_default()
+            .extend(part.verbs);
     }
-    let whole = |([api_groups, resources, non_resource_urls, resource_names], verbs): (Thing, _)| {
-        PolicyRule { api_groups, resources, non_resource_urls, resource_names, verbs }
+    let whole = |([api_groups, resources, resource_names], verbs): (Thing, _)| PolicyRule {
+        api_groups,
+        resources,
+        resource_names,
+        verbs,
+        ..PolicyRule::default()
     };
-    by_thing.into_iter().map(whole).collect()
+    rules.extend(by_thing.into_iter().map(whole));
+    rules
 }
 
 /// Upstream's short form of a rule.
@@ -335,6 +342,150 @@ mod tests {
             assert_eq!(elsewhere.is_ok(), name == "nothing", "{name} elsewhere");
             let root = UserInfo::new("root", &[MASTERS]);
             assert!(check_role(&authorizer, &root, "shop", "r", &rules(wanted)).is_ok());
+        }
+    }
+
+    /// A rule in words: verbs, `groups/resources` (`:names`) or paths, each with commas; several rules apart by `; `.
+    fn short(text: &str) -> Vec<PolicyRule> {
+        let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+        let rule = |text: &str| {
+            let (verbs, what) = text.split_once(' ').unwrap();
+            let verbs = list(verbs);
+            if what.starts_with(['/', '*']) && !what.contains(' ') {
+                return PolicyRule { verbs, non_resource_urls: Some(list(what)), ..PolicyRule::default() };
+            }
+            let (groups, what) = what.split_once(' ').unwrap();
+            let (resources, names) = what.split_once(':').map_or((what, None), |(r, n)| (r, Some(list(n))));
+            PolicyRule {
+                verbs,
+                api_groups: Some(list(groups)),
+                resources: Some(list(resources)),
+                resource_names: names,
+                non_resource_urls: None,
+            }
+        };
+        text.split("; ").filter(|text| !text.is_empty()).map(rule).collect()
+    }
+
+    /// Source: `policy_comparator_test.go` of upstream's `component-helpers/auth/rbac/validation`.
+    #[test]
+    fn rules_cover_what_upstreams_cover() {
+        const EACH: &str = "delete g1 deployments; delete g1 builds; update g1 builds,deployments; \
+            delete g2 deployments; delete g2 builds; update g2 builds,deployments";
+        for (own, wanted, missing) in [
+            ("get v1 builds", "get v1 builds", ""),
+            ("get v1 */scale", "get v1 foo/scale", ""),
+            ("get v1 */scale", "get v1 foo/status", "get v1 foo/status"),
+            ("get v1 */scale", "get v1 foo", "get v1 foo"),
+            ("get v1 foo/*", "get v1 foo/scale", "get v1 foo/scale"),
+            ("get v1 foo", "get v1 foo/scale", "get v1 foo/scale"),
+            ("delete v1 a; delete v1 b; update v1 a,b", "delete,update v1 a,b", ""),
+            (EACH, "delete,update g1,g2 builds,deployments", ""),
+            ("delete,update g1,g2 builds,deployments", EACH, ""),
+            ("delete,update v1 a,b; delete v1 pods", "delete,update v1 a,b,pods", "update v1 pods"),
+            ("get * roles", "get g1,g2 roles", ""),
+            ("get g1 roles", "get * roles", "get * roles"),
+            ("get * roles", "get * roles", ""),
+            ("* v1 roles", "watch,list v1 roles", ""),
+            ("get,list,watch v1 roles", "* v1 roles", "* v1 roles"),
+            ("* v1 roles", "* v1 roles", ""),
+            ("get v1 *", "get v1 roles", ""),
+            ("get v1 *", "get v1 roles/status", ""),
+            ("get v1 a,b", "get v1 *", "get v1 *"),
+            ("get v1 *", "get v1 *", ""),
+            ("get v1 pods", "get v1 pods:foo,bar", ""),
+            ("get v1 pods:foo", "get v1 pods:foo,bar", "get v1 pods:bar"),
+            ("get v1 pods:foo,bar", "get v1 pods", "get v1 pods"),
+            ("* /apis", "* /apis", ""),
+            ("* *", "* /apis,/apis/v1,/", ""),
+            ("* /apis/*", "get /apis,/apis/v1", "get /apis"),
+            ("* /apis/*", "get /apis/v1/foo,/apis/v1", ""),
+            ("get /apis", "get,post /apis", "post /apis"),
+            ("get v1 builds", "get /apis; get v1 builds", "get /apis"),
+            ("* *", "get v1 builds", "get v1 builds"),
+            ("", "get v1 builds", "get v1 builds"),
+        ] {
+            assert_eq!(uncovered(&short(own), &short(wanted)), short(missing), "{own} | {wanted}");
+        }
+        for (own, path, expect) in [
+            ("*", "", true),
+            ("*", "/", true),
+            ("*", "/api", true),
+            ("/*", "", false),
+            ("/*", "/", true),
+            ("/*", "/foo", true),
+            ("/api", "/api", true),
+            ("/apis", "/api", false),
+            ("/api/v1", "/api", false),
+            ("/api/v1", "/api/v1", true),
+            ("/api/*", "/api/v1", true),
+            ("/api/*", "/api", false),
+            ("/api/*/*", "/api/v1", false),
+            ("/*/v1/*", "/api/v1", false),
+        ] {
+            assert_eq!(path_matches(own, path), expect, "{own} {path}");
+        }
+    }
+
+    /// Source: `policy_compact_test.go` of upstream's `pkg/registry/rbac/validation`.
+    #[test]
+    fn only_verbs_on_one_resource_are_told_together() {
+        for (parts, expect) in [
+            ("", &[][..]),
+            (
+                "get /a; post /a",
+                &[
+                    "{NonResourceURLs:[\"/a\"], Verbs:[\"get\"]}",
+                    "{NonResourceURLs:[\"/a\"], Verbs:[\"post\"]}",
+                ],
+            ),
+            ("get v1 p; list v1 p", &["{APIGroups:[\"v1\"], Resources:[\"p\"], Verbs:[\"get\" \"list\"]}"]),
+            (
+                "get v1 p; get v1 p:n; list v1 p:n; list v1 p:m",
+                &[
+                    "{APIGroups:[\"v1\"], Resources:[\"p\"], ResourceNames:[\"m\"], Verbs:[\"list\"]}",
+                    "{APIGroups:[\"v1\"], Resources:[\"p\"], ResourceNames:[\"n\"], Verbs:[\"get\" \"list\"]}",
+                    "{APIGroups:[\"v1\"], Resources:[\"p\"], Verbs:[\"get\"]}",
+                ],
+            ),
+            (
+                "get a p; get b p; get a q",
+                &[
+                    "{APIGroups:[\"a\"], Resources:[\"p\"], Verbs:[\"get\"]}",
+                    "{APIGroups:[\"a\"], Resources:[\"q\"], Verbs:[\"get\"]}",
+                    "{APIGroups:[\"b\"], Resources:[\"p\"], Verbs:[\"get\"]}",
+                ],
+            ),
+        ] {
+            let mut found: Vec<_> = compact(short(parts)).iter().map(describe).collect();
+            found.sort();
+            assert_eq!(found, expect, "{parts}");
+        }
+    }
+
+    #[test]
+    fn roles_that_are_not_there_are_told_as_upstream_does() {
+        let mut authorizer = authorizer();
+        for name in ["gone", "lost"] {
+            let binding: RoleBinding = serde_json::from_value(json!({
+                "metadata": {"name": name, "namespace": "shop"},
+                "roleRef": {"kind": "ClusterRole", "name": name, "apiGroup": GROUP},
+                "subjects": [{"kind": "User", "name": name, "apiGroup": GROUP}, {"kind": "User", "name": "both", "apiGroup": GROUP}],
+            }))
+            .unwrap();
+            authorizer.rbac_mut().insert_role_binding(&binding);
+        }
+        let gone = "clusterroles.rbac.authorization.k8s.io \"gone\" not found";
+        let lost = "clusterroles.rbac.authorization.k8s.io \"lost\" not found";
+        for (user, expect) in [
+            ("gone", format!("; resolution errors: [{gone}]")),
+            ("both", format!("; resolution errors: [[{gone}, {lost}]]")),
+            ("nobody", "Verbs:[\"get\"]}".to_owned()),
+        ] {
+            let wanted = short("get v1 pods");
+            let user = UserInfo::new(user, &[]);
+            let error = check_role(&authorizer, &user, "shop", "r", &wanted).unwrap_err().to_string();
+            assert!(error.ends_with(&expect), "{error}");
         }
     }
 

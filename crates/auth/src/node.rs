@@ -228,7 +228,7 @@ impl NodeGraph {
         };
         match self.reaches(node, resource, &key) {
             true => Ok(()),
-            false => refuse(format!("no relationship found between node {node:?} and this object")),
+            false => refuse(format!("no relationship found between node '{node}' and this object")),
         }
     }
 
@@ -287,7 +287,8 @@ impl NodeGraph {
 
     /// A Pod's certificate is for its account too, whose UID the kubelet must know.
     fn account(&self, node: &str, attributes: &Attributes, may_read: bool) -> Result<(), Refusal> {
-        if may_read && attributes.verb == "get" && attributes.subresource.is_empty() {
+        if attributes.verb == "get" && attributes.subresource.is_empty() {
+            require(may_read, "not allowed to get service accounts")?;
             return self.read(node, "serviceaccounts", attributes);
         }
         self.token(node, attributes)
@@ -307,6 +308,9 @@ impl NodeGraph {
             ("", "get") => self.related(node, "pods", attributes),
             ("", "list" | "watch") => {
                 let is_own = selects(&attributes.field_selector, "spec.nodeName", node);
+                if !is_own && !attributes.name.is_empty() {
+                    return self.related(node, "pods", attributes);
+                }
                 require(is_own, "can only list/watch pods with spec.nodeName field selector")
             }
             _ => Err(Refusal::default()),
@@ -319,14 +323,14 @@ fn own_node(node: &str, attributes: &Attributes) -> Result<(), Refusal> {
         ("", "create") | ("" | "status", "update" | "patch") => Ok(()),
         ("", "get") if attributes.name == node => Ok(()),
         ("", "get") => {
-            refuse(format!("node {node:?} cannot read {:?}, only its own Node object", attributes.name))
+            refuse(format!("node '{node}' cannot read '{}', only its own Node object", attributes.name))
         }
         ("", "list" | "watch") => {
             let is_own =
                 attributes.name == node || selects(&attributes.field_selector, "metadata.name", node);
             match is_own {
                 true => Ok(()),
-                false => refuse(format!("node {node:?} cannot read all nodes, only its own Node object")),
+                false => refuse(format!("node '{node}' cannot read all nodes, only its own Node object")),
             }
         }
         _ => Err(Refusal::default()),

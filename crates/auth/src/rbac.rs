@@ -270,8 +270,8 @@ pub(crate) fn path_matches(rule: &str, path: &str) -> bool {
     }
 }
 
-/// The rules of a ClusterRole that aggregates others: the union over all ClusterRoles that its selectors match,
-/// in name order, each rule once. `None` if it aggregates nothing.
+/// The rules of a ClusterRole that aggregates others: the union over all ClusterRoles that its selectors match, of one
+/// selector after the other, in name order, each rule once. `None` if it aggregates nothing.
 ///
 /// Source: the ClusterRole aggregation controller.
 pub fn aggregated_rules<'a>(
@@ -280,14 +280,12 @@ pub fn aggregated_rules<'a>(
 ) -> Option<Vec<PolicyRule>> {
     let selectors = role.aggregation_rule.as_ref()?.cluster_role_selectors.as_ref()?;
     let own = name_of(&role.metadata);
-    let mut matching: Vec<&ClusterRole> = all
-        .into_iter()
-        .filter(|other| name_of(&other.metadata) != own)
-        .filter(|other| selectors.iter().any(|selector| selects(selector, &other.metadata)))
-        .collect();
-    matching.sort_by_key(|other| name_of(&other.metadata));
+    let mut others: Vec<&ClusterRole> =
+        all.into_iter().filter(|other| name_of(&other.metadata) != own).collect();
+    others.sort_by_key(|other| name_of(&other.metadata));
+    let of = |selector| others.iter().filter(move |other| selects(selector, &other.metadata));
     let mut rules: Vec<PolicyRule> = Vec::new();
-    for rule in matching.into_iter().flat_map(|other| other.rules.iter().flatten()) {
+    for rule in selectors.iter().flat_map(of).flat_map(|other| other.rules.iter().flatten()) {
         if !rules.contains(rule) {
             rules.push(rule.clone());
         }

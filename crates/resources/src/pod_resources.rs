@@ -155,14 +155,13 @@ pub fn qos_class(pod: &Value) -> &'static str {
         for name in ["cpu", "memory"] {
             let amount = |list: &str| {
                 let value = container.pointer(&format!("/resources/{list}/{name}"));
-                value
-                    .and_then(Value::as_str)
-                    .and_then(|text| text.parse::<Quantity>().ok())
-                    .filter(|q| !q.is_zero())
+                value.and_then(Value::as_str).and_then(|text| text.parse::<Quantity>().ok())
             };
+            let is_some = |amount: &Option<Quantity>| amount.as_ref().is_some_and(|q| !q.is_zero());
             let (limit, request) = (amount("limits"), amount("requests"));
-            any |= limit.is_some() || request.is_some();
-            all_guaranteed &= limit.is_some() && request.is_none_or(|r| Some(r) == limit);
+            any |= is_some(&limit) || is_some(&request);
+            // A request that is not said is the limit; one of nothing is said.
+            all_guaranteed &= is_some(&limit) && request.is_none_or(|r| Some(r) == limit);
         }
     }
     match (any, all_guaranteed) {

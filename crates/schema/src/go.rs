@@ -28,19 +28,29 @@ pub fn is_print(c: char) -> bool {
     matches!(c, ' '..='~') || (!c.is_ascii() && PRINTABLE.is_match(c.encode_utf8(&mut [0; 4])))
 }
 
-/// `text` in double quotes, escaped as Go's `%q` does for what names and labels can hold.
+/// `text` in double quotes, escaped as Go's `%q` does.
 pub fn quote(text: &str) -> String {
+    const ESCAPES: [(char, char); 9] = [
+        ('"', '"'),
+        ('\\', '\\'),
+        ('\n', 'n'),
+        ('\t', 't'),
+        ('\r', 'r'),
+        ('\u{7}', 'a'),
+        ('\u{8}', 'b'),
+        ('\u{b}', 'v'),
+        ('\u{c}', 'f'),
+    ];
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            c if c.is_control() && u32::from(c) < 0x80 => out.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => out.push(c),
+        let escape = ESCAPES.iter().find(|(escaped, _)| *escaped == c);
+        match (escape, u32::from(c)) {
+            (Some((_, letter)), _) => out.extend(['\\', *letter]),
+            (None, _) if is_print(c) => out.push(c),
+            (None, code) if code < 0x80 => out.push_str(&format!("\\x{code:02x}")),
+            (None, code) if code < 0x1_0000 => out.push_str(&format!("\\u{code:04x}")),
+            (None, code) => out.push_str(&format!("\\U{code:08x}")),
         }
     }
     out.push('"');
@@ -69,6 +79,21 @@ mod tests {
         }
         for c in ['\n', '\t', '\u{7f}', '\u{a0}', '\u{200b}', '\u{2028}', '\u{e000}', '\u{378}'] {
             assert!(!super::is_print(c), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn quotes_are_go_s() {
+        for (text, expect) in [
+            ("plain é 世 🙂", r#""plain é 世 🙂""#),
+            (r#"a"b\c"#, r#""a\"b\\c""#),
+            ("\n\t\r", r#""\n\t\r""#),
+            ("\u{7}\u{8}\u{b}\u{c}", r#""\a\b\v\f""#),
+            ("\0\u{1b}\u{7f}", r#""\x00\x1b\x7f""#),
+            ("\u{a0}\u{200b}\u{e0001}", r#""\u00a0\u200b\U000e0001""#),
+            ("e\u{301}", "\"e\u{301}\""),
+        ] {
+            assert_eq!(super::quote(text), expect, "{text:?}");
         }
     }
 

@@ -148,13 +148,68 @@ fn a_node_reaches_what_its_pods_need_and_its_own_objects() {
     }
 }
 
+/// Source: `TestNodeAuthorizer` of upstream's `plugin/pkg/auth/authorizer/node`; what it lets pass is for admission to
+/// refuse.
+#[test]
+fn verbs_and_subresources_are_as_upstream_has_them() {
+    let rows = [
+        ("create /serviceaccounts/token shop", "", false),
+        ("create /serviceaccounts shop robot", "", false),
+        ("update /serviceaccounts/token shop robot", "", false),
+        ("patch coordination.k8s.io/leases kube-node-lease a", "", true),
+        ("delete coordination.k8s.io/leases kube-node-lease b", "", false),
+        ("watch coordination.k8s.io/leases kube-node-lease", "metadata.name=a", false),
+        ("create coordination.k8s.io/leases kube-system", "", false),
+        ("get storage.k8s.io/csinodes/status - a", "", false),
+        ("list storage.k8s.io/csinodes -", "", false),
+        ("create storage.k8s.io/csinodes -", "", true),
+        ("get resource.k8s.io/resourceslices/status - own", "", false),
+        ("watch resource.k8s.io/resourceslices -", "spec.nodeName=a", true),
+        ("get /secrets/status shop pull", "", false),
+        ("list /secrets - pull", "", false),
+        ("list /secrets shop pull", "", true),
+        ("list /persistentvolumes -", "", false),
+        ("get /persistentvolumes/status - pv", "", false),
+        ("update /persistentvolumeclaims shop claim", "", false),
+        ("get /persistentvolumeclaims/status shop claim", "", false),
+        ("list /nodes - a", "", true),
+        ("watch /nodes - b", "", false),
+        ("update /nodes - b", "", true),
+        ("patch /nodes - b", "", true),
+        ("patch /nodes/status - b", "", true),
+        ("get /nodes/status - a", "", false),
+        ("get /nodes/proxy - a", "", false),
+        ("deletecollection /nodes -", "metadata.name=a", false),
+        ("list /pods shop web", "", true),
+        ("watch /pods shop web", "metadata.name=web", true),
+        ("list /pods shop other", "", false),
+        ("list /pods shop other", "spec.nodeName=b", false),
+        ("watch /pods - web", "", false),
+        ("create /pods shop", "", true),
+        ("create /pods/proxy shop web", "", false),
+        ("delete /pods shop web", "", true),
+        ("delete /pods shop other", "", true),
+        ("delete /pods/proxy shop web", "", false),
+        ("deletecollection /pods shop", "spec.nodeName=a", false),
+        ("update /pods/status shop other", "", true),
+        ("get /pods/status shop web", "", false),
+        ("update /pods shop web", "", false),
+        ("create /pods/eviction shop other", "", true),
+    ];
+    let graph = graph();
+    for (request, selector, is_allowed) in rows {
+        let decision = ask(&graph, "a", request, selector);
+        assert_eq!(matches!(decision, Decision::Allow(_)), is_allowed, "{request} {selector}: {decision:?}");
+    }
+}
+
 #[test]
 fn what_no_pod_needs_any_more_is_out_of_reach() {
     let mut graph = graph();
     graph.remove_pod("shop", "web");
     for request in ["get /secrets shop pull", "get /persistentvolumes - pv", "get /secrets kube-system stage"]
     {
-        let reason = "no relationship found between node \"a\" and this object".to_owned();
+        let reason = "no relationship found between node 'a' and this object".to_owned();
         assert_eq!(ask(&graph, "a", request, ""), Decision::NoOpinion(reason), "{request}");
     }
     assert!(matches!(ask(&graph, "b", "get /secrets shop other-secret", ""), Decision::Allow(_)));
@@ -197,7 +252,7 @@ fn a_node_asks_for_certificates_and_sees_its_own_requests_only() {
         graph.insert_certificate_request(&serde_json::from_value(request).unwrap());
     }
     let own = "can only list/watch podcertificaterequests with nodeName field selector";
-    let unrelated = "no relationship found between node \"a\" and this object";
+    let unrelated = "no relationship found between node 'a' and this object";
     let status = "nodes may not access the status subresource of PodCertificateRequests";
     let check =
         |graph: &NodeGraph, (verb, subresource, name, selector): (&str, &str, &str, &str), expect: &str| {
@@ -237,6 +292,11 @@ fn a_node_reads_the_accounts_of_its_pods_if_it_asks_for_their_certificates() {
         graph.account("a", &attributes, may_read).is_ok()
     };
     assert_eq!([get("robot", true), get("other", true), get("robot", false)], [true, false, false]);
+    let refused = ask(&graph, "a", "get /serviceaccounts shop robot", "");
+    assert_eq!(refused, Decision::NoOpinion("not allowed to get service accounts".to_owned()));
+    let refused = ask(&graph, "a", "get /nodes - b", "");
+    let told = "node 'a' cannot read 'b', only its own Node object";
+    assert_eq!(refused, Decision::NoOpinion(told.to_owned()));
 }
 
 /// What serves Ingresses sees certificates, all together, and no other Secret.

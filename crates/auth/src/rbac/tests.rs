@@ -93,6 +93,76 @@ fn what_is_bound_is_allowed_and_nothing_else() {
     assert_eq!(rbac.authorize(&member, &attributes("get apps/x shop b")), Decision::Allow(reason.to_owned()));
 }
 
+/// Source: `TestRuleMatches` and `TestResourceMatches` of upstream's `plugin/pkg/auth/authorizer/rbac`.
+#[test]
+fn a_rule_allows_what_all_its_parts_allow() {
+    let resources = |verbs: &[&str], groups: &[&str], resources: &[&str]| -> PolicyRule {
+        from(json!({"verbs": verbs, "apiGroups": groups, "resources": resources}))
+    };
+    let paths = |verbs: &[&str], paths: &[&str]| -> PolicyRule {
+        from(json!({"verbs": verbs, "nonResourceURLs": paths}))
+    };
+    for (name, rule, allowed, refused) in [
+        (
+            "any verb",
+            resources(&["*"], &["g1"], &["r1"]),
+            &["v1 g1/r1", "v2 g1/r1"][..],
+            &["v1 g2/r1", "v1 g1/r2", "v1 /r1 -"][..],
+        ),
+        (
+            "any group",
+            resources(&["v1"], &["*"], &["r1"]),
+            &["v1 g1/r1", "v1 /r1 -"],
+            &["v2 g1/r1", "v1 g1/r2"],
+        ),
+        (
+            "any resource",
+            resources(&["v1"], &["g1"], &["*"]),
+            &["v1 g1/r1", "v1 g1/r2/sub"],
+            &["v1 g2/r1", "v2 g1/r1"],
+        ),
+        (
+            "every combination",
+            resources(&["v1", "v2"], &["g1", "g2"], &["r1", "r2"]),
+            &["v1 g1/r1", "v2 g2/r2", "v1 g2/r1", "v2 g1/r2"],
+            &["v3 g1/r1", "v1 g3/r1", "v1 g1/r3", "v1 g1/r1/sub"],
+        ),
+        (
+            "a subresource",
+            resources(&["*"], &["*"], &["r1/s1"]),
+            &["v1 g1/r1/s1"],
+            &["v1 g1/r1/s2", "v1 g1/r2/s1", "v1 g1/r1"],
+        ),
+        (
+            "of any resource",
+            resources(&["*"], &["*"], &["*/s1"]),
+            &["v1 g1/r1/s1", "v1 g1/r2/s1"],
+            &["v1 g1/r1", "v1 g1/s1", "v1 g1/r1/s2"],
+        ),
+        ("any of one's own is none", resources(&["*"], &["*"], &["r1/*"]), &[], &["v1 g1/r1/s1", "v1 g1/r1"]),
+        ("no group", from(json!({"verbs": ["*"], "resources": ["*"]})), &[], &["v1 g1/r1", "v1 /r1 -"]),
+        ("any path", paths(&["v1"], &["*"]), &["v1 /foo", "v1 /foo/bar/one"], &["v2 /foo", "v1 g1/r1"]),
+        (
+            "what is below",
+            paths(&["v1"], &["/foo/*"]),
+            &["v1 /foo/bar", "v1 /foo/bar/one"],
+            &["v1 /foo", "v1 /notfoo/bar"],
+        ),
+        (
+            "these paths",
+            paths(&["*"], &["/foo", "/foo/bar/one"]),
+            &["v2 /foo", "v1 /foo/bar/one"],
+            &["v1 /foo/bar", "v1 /foo/bar/one/two"],
+        ),
+    ] {
+        for (requests, is_allowed) in [(allowed, true), (refused, false)] {
+            for request in requests {
+                assert_eq!(allows(&rule, &attributes(request)), is_allowed, "{name}: {request}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_taken_away_is_not_allowed_any_more() {
     let user = UserInfo::new("editor-user", &[]);
@@ -142,5 +212,13 @@ fn aggregation_unites_what_the_selectors_match() {
     let rules = aggregated_rules(&view, &all).unwrap();
     let resources: Vec<_> = rules.into_iter().flat_map(|rule| rule.resources.unwrap()).collect();
     assert_eq!(resources, ["nodes", "pods"]);
+    let both: ClusterRole = from(
+        json!({"metadata": {"name": "d"}, "aggregationRule": {"clusterRoleSelectors": [
+        {"matchLabels": {"to-edit": "true"}}, {"matchExpressions": [{"key": "to-view", "operator": "Exists"}]},
+        {"matchLabels": {"to-view": "true"}}]}}),
+    );
+    let rules = aggregated_rules(&both, &all).unwrap();
+    let resources: Vec<_> = rules.into_iter().flat_map(|rule| rule.resources.unwrap()).collect();
+    assert_eq!(resources, ["x", "nodes", "pods"], "one selector after the other, without itself");
     assert_eq!(aggregated_rules(&all[0], &all), None);
 }

@@ -93,6 +93,10 @@ enum AmountError {
     NoQuantity(String, quantity::ParseError),
     #[error("quantity must be positive: {0}")]
     Quantity(String),
+    #[error("percentage must be positive: {0}")]
+    NegativePercentage(String),
+    #[error("quantity must not be negative: {0}")]
+    NegativeQuantity(String),
 }
 
 impl Amount {
@@ -110,21 +114,44 @@ impl Amount {
     }
 
     fn parse(text: &str) -> Result<Option<Self>, AmountError> {
-        if let Some(number) = text.strip_suffix('%') {
-            let percent: f64 = number.parse().map_err(|_| AmountError::NoPercentage(text.to_owned()))?;
+        if let Some(percent) = percent(text)? {
             if !(0.0..=100.0).contains(&percent) {
                 return Err(AmountError::Percentage(text.to_owned()));
             }
             // Source: both ends switch the threshold off.
             return Ok((percent > 0.0 && percent < 100.0).then_some(Self::Share(percent / 100.0)));
         }
-        let quantity: Quantity =
-            text.parse().map_err(|error| AmountError::NoQuantity(text.to_owned(), error))?;
+        let quantity = quantity(text)?;
         if quantity.signum() <= 0 {
             return Err(AmountError::Quantity(text.to_owned()));
         }
         Ok(Some(Self::Absolute(quantity.value())))
     }
+
+    /// What must be won back beyond a threshold: nothing, too, and more than there is. Source: `parseMinimumReclaims`.
+    fn parse_reclaim(text: &str) -> Result<Self, AmountError> {
+        if let Some(percent) = percent(text)? {
+            let is_positive = percent > 0.0;
+            return is_positive
+                .then_some(Self::Share(percent / 100.0))
+                .ok_or_else(|| AmountError::NegativePercentage(text.to_owned()));
+        }
+        let quantity = quantity(text)?;
+        if quantity.signum() < 0 {
+            return Err(AmountError::NegativeQuantity(text.to_owned()));
+        }
+        Ok(Self::Absolute(quantity.value()))
+    }
+}
+
+/// `None`: it is none.
+fn percent(text: &str) -> Result<Option<f64>, AmountError> {
+    let Some(number) = text.strip_suffix('%') else { return Ok(None) };
+    number.parse().map(Some).map_err(|_| AmountError::NoPercentage(text.to_owned()))
+}
+
+fn quantity(text: &str) -> Result<Quantity, AmountError> {
+    text.parse().map_err(|error| AmountError::NoQuantity(text.to_owned(), error))
 }
 
 impl fmt::Display for Amount {
@@ -230,7 +257,7 @@ impl Policy {
     pub fn parse(statements: &Statements) -> Result<Self, Vec<String>> {
         let mut errors = Vec::new();
         let mut thresholds = read(&statements.hard, "evictionHard", &mut errors);
-        let graces = graces(&statements.soft_grace, &mut errors);
+        let graces = by_signal(&statements.soft_grace, "evictionSoftGracePeriod", duration, &mut errors);
         for mut soft in read(&statements.soft, "evictionSoft", &mut errors) {
             match graces.get(&soft.signal) {
                 Some(grace) => {
@@ -243,9 +270,12 @@ impl Policy {
                 )),
             }
         }
-        for reclaim in read(&statements.minimum_reclaim, "evictionMinimumReclaim", &mut errors) {
-            for threshold in thresholds.iter_mut().filter(|t| t.signal == reclaim.signal) {
-                threshold.minimum_reclaim = Some(reclaim.amount);
+        const RECLAIM: &str = "evictionMinimumReclaim";
+        for (signal, amount) in
+            by_signal(&statements.minimum_reclaim, RECLAIM, Amount::parse_reclaim, &mut errors)
+        {
+            for threshold in thresholds.iter_mut().filter(|t| t.signal == signal) {
+                threshold.minimum_reclaim = Some(amount);
             }
         }
         if !errors.is_empty() {
@@ -300,17 +330,23 @@ fn read(statements: &BTreeMap<String, String>, field: &str, errors: &mut Vec<Str
     thresholds
 }
 
-fn graces(statements: &BTreeMap<String, String>, errors: &mut Vec<String>) -> BTreeMap<Signal, Duration> {
-    let mut graces = BTreeMap::new();
+/// What is said of signals, by them.
+fn by_signal<T, E: fmt::Display>(
+    statements: &BTreeMap<String, String>,
+    field: &str,
+    parse: impl Fn(&str) -> Result<T, E>,
+    errors: &mut Vec<String>,
+) -> BTreeMap<Signal, T> {
+    let mut found = BTreeMap::new();
     for (name, text) in statements {
-        match (Signal::parse(name), duration(text)) {
-            (Some(signal), Ok(grace)) => drop(graces.insert(signal, grace)),
+        match (Signal::parse(name), parse(text)) {
+            (Some(signal), Ok(value)) => drop(found.insert(signal, value)),
             (None, Ok(_)) if DERIVED.contains(&name.as_str()) => {}
-            (None, _) => errors.push(format!("evictionSoftGracePeriod: unsupported eviction signal {name}")),
-            (_, Err(error)) => errors.push(format!("evictionSoftGracePeriod[{name}]: {error}")),
+            (None, _) => errors.push(format!("{field}: unsupported eviction signal {name}")),
+            (_, Err(error)) => errors.push(format!("{field}[{name}]: {error}")),
         }
     }
-    graces
+    found
 }
 
 #[cfg(test)]
@@ -354,6 +390,104 @@ mod tests {
         );
         let errors = Policy::parse(&wrong).unwrap_err();
         assert_eq!(errors.len(), 4, "{errors:?}");
+    }
+
+    /// Pairs apart by commas, as flags have them.
+    fn pairs(text: &str) -> BTreeMap<String, String> {
+        text.split(',')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect()
+    }
+
+    /// What hard and soft statements, graces and reclaims come to; `None`: they are refused.
+    fn check(hard: &str, soft: &str, grace: &str, reclaim: &str, expect: Option<&[&str]>) {
+        let statements = Statements {
+            hard: pairs(hard),
+            soft: pairs(soft),
+            soft_grace: pairs(grace),
+            minimum_reclaim: pairs(reclaim),
+        };
+        let policy = Policy::parse(&statements);
+        let found = policy.ok().map(|policy| {
+            let shown = |t: &Threshold| {
+                let reclaim = t.minimum_reclaim.map(|amount| format!(" +{amount}")).unwrap_or_default();
+                format!("{}<{} {}s{reclaim}", t.signal.as_str(), t.amount, t.grace.as_secs())
+            };
+            policy.thresholds.iter().map(shown).collect::<Vec<_>>()
+        });
+        let expect = expect.map(|rows| rows.iter().map(|row| (*row).to_owned()).collect());
+        assert_eq!(found, expect, "{hard} | {soft} | {grace} | {reclaim}");
+    }
+
+    const MEMORY: &str = "memory.available=30s";
+
+    /// Source: `TestParseThresholdConfig`, `TestAddAllocatableThresholds` of upstream's `pkg/kubelet/eviction`.
+    #[test]
+    fn statements_mean_what_they_mean_upstream() {
+        check("", "", "", "", Some(&[]));
+        let all = [
+            "memory.available<157286400 0s +0",
+            "memory.available<314572800 30s +0",
+            "allocatableMemory.available<157286400 0s +0",
+        ];
+        check("memory.available=150Mi", "memory.available=300Mi", MEMORY, "memory.available=0", Some(&all));
+        let shares = [
+            "memory.available<10% 0s +5%",
+            "memory.available<30% 30s +5%",
+            "allocatableMemory.available<10% 0s +5%",
+        ];
+        check("memory.available=10%", "memory.available=30%", MEMORY, "memory.available=5%", Some(&shares));
+        let disk = ["nodefs.available<10.5% 0s +200%", "pid.available<1000 0s"];
+        check("nodefs.available=10.5%,pid.available=1k", "", "", "nodefs.available=200%", Some(&disk));
+        let inodes = ["imagefs.inodesFree<157286400 0s +2147483648", "nodefs.inodesFree<20% 90s"];
+        check(
+            "imagefs.inodesFree=150Mi",
+            "nodefs.inodesFree=20%",
+            "nodefs.inodesFree=1m30s",
+            "imagefs.inodesFree=2Gi",
+            Some(&inodes),
+        );
+        check("memory.available=0%", "memory.available=100%", "", "", Some(&[]));
+        check("containerfs.available=5%", "", "", "containerfs.inodesFree=0", Some(&[]));
+        check("", "", "", "memory.available=0Mi,nodefs.available=500Mi,imagefs.available=2Gi", Some(&[]));
+    }
+
+    #[test]
+    fn statements_that_mean_nothing_are_refused() {
+        for text in [
+            "mem.available=150Mi",
+            "memory.available=-150Mi",
+            "memory.available=0",
+            "memory.available=-15%",
+            "memory.available=150%",
+            "memory.available=150Mi,invalid.foo=150Mi",
+            "memory.available=",
+            "memory.available=10..5%",
+            "memory.available=%",
+        ] {
+            check(text, "", "", "", None);
+            check("", text, MEMORY, "", None);
+        }
+        for grace in [
+            "",
+            "memory.available=-30s",
+            "mem.available=30s",
+            "memory.available=30mins",
+            "nodefs.available=30s",
+        ] {
+            check("", "memory.available=150Mi", grace, "", None);
+        }
+        for reclaim in [
+            "memory.available=-300Mi",
+            "mem.available=300Mi",
+            "memory.available=",
+            "memory.available=-15%",
+            "memory.available=0%",
+            "memory.available=10..5%",
+        ] {
+            check("", "", "", reclaim, None);
+        }
     }
 
     #[test]

@@ -164,7 +164,11 @@ impl Prober {
                 let verdict = counter.count(is_success, &self.probe);
                 if verdict.is_some() && verdict != told {
                     told = verdict;
-                    self.inbox.probe(&self.spec.name, self.kind, &self.container_id, verdict == Some(true));
+                    let is_success = verdict == Some(true);
+                    self.inbox.probe(&self.spec.name, self.kind, &self.container_id, is_success);
+                    if is_last(self.kind, is_success) {
+                        return;
+                    }
                 }
             }
             let is_eager = is_eager && told != Some(true);
@@ -258,15 +262,26 @@ impl Prober {
     }
 }
 
+/// Whether there is nothing more to find out about the container: it is up, or it goes and nobody may disturb that.
+///
+/// Source: `worker.onHold` of upstream's `pkg/kubelet/prober`.
+fn is_last(kind: ProbeKind, is_success: bool) -> bool {
+    kind == ProbeKind::Startup || (kind == ProbeKind::Liveness && !is_success)
+}
+
 /// What an HTTP answer says, or that there was none.
 fn answered(answer: Result<Answer, HttpError>) -> Tried {
     match answer {
-        Ok(answer) => match answer.status {
-            200..300 => Tried::Success,
-            300..400 => Tried::Warning(format!("Probe terminated redirects, Response body: {}", answer.body)),
-            status => Tried::Failure(format!("HTTP probe failed with statuscode: {status}")),
-        },
+        Ok(answer) => judged(answer.status, &answer.body),
         Err(error) => Tried::Failure(error.to_string()),
+    }
+}
+
+fn judged(status: u16, body: &str) -> Tried {
+    match status {
+        200..300 => Tried::Success,
+        300..400 => Tried::Warning(format!("Probe terminated redirects, Response body: {body}")),
+        status => Tried::Failure(format!("HTTP probe failed with statuscode: {status}")),
     }
 }
 
@@ -323,11 +338,61 @@ mod tests {
         }
     }
 
+    /// Source of this and of what follows: `worker_test.go` of upstream's `pkg/kubelet/prober`.
     #[test]
     fn thresholds_count_equal_results_in_a_row() {
-        let probe = Probe { failure_threshold: Some(2), success_threshold: Some(2), ..Probe::default() };
-        let mut counter = Counter::default();
-        let results = [true, true, false, true, false, false].map(|result| counter.count(result, &probe));
-        assert_eq!(results, [None, Some(true), None, None, None, Some(false)]);
+        // Successes and failures; what is told after each: nothing new, a success, a failure.
+        for (success, failure, results, told) in [
+            (Some(2), Some(2), "++-+--", ".+...-"),
+            (None, None, "+---+", "+..-+"),
+            (Some(1), Some(1), "-+-+", "-+-+"),
+            (Some(3), Some(1), "-+++", "-..+"),
+            (Some(1), Some(3), "+-+--+---", "+.+..+..-"),
+            (Some(3), Some(3), "++-++-+++", "........+"),
+            (Some(0), Some(0), "+-", "+-"),
+        ] {
+            let probe = Probe { failure_threshold: failure, success_threshold: success, ..Probe::default() };
+            let mut counter = Counter::default();
+            let found: String = results
+                .chars()
+                .map(|result| match counter.count(result == '+', &probe) {
+                    None => '.',
+                    Some(true) => '+',
+                    Some(false) => '-',
+                })
+                .collect();
+            assert_eq!(found, told, "{success:?} {failure:?} {results}");
+        }
+    }
+
+    #[test]
+    fn a_container_that_goes_or_is_up_is_not_asked_again() {
+        for (kind, is_success, expect) in [
+            (ProbeKind::Startup, true, true),
+            (ProbeKind::Startup, false, true),
+            (ProbeKind::Liveness, true, false),
+            (ProbeKind::Liveness, false, true),
+            (ProbeKind::Readiness, true, false),
+            (ProbeKind::Readiness, false, false),
+        ] {
+            assert_eq!(is_last(kind, is_success), expect, "{kind:?} {is_success}");
+        }
+    }
+
+    #[test]
+    fn answers_below_400_are_good_and_redirects_are_told() {
+        for status in [200, 201, 299] {
+            assert_eq!(judged(status, ""), Tried::Success, "{status}");
+        }
+        for status in [300, 302, 399] {
+            let told = "Probe terminated redirects, Response body: elsewhere".to_owned();
+            assert_eq!(judged(status, "elsewhere"), Tried::Warning(told), "{status}");
+        }
+        for status in [100, 199, 400, 404, 500, 599] {
+            let told = format!("HTTP probe failed with statuscode: {status}");
+            assert_eq!(judged(status, ""), Tried::Failure(told), "{status}");
+        }
+        let none = Err(HttpError::Redirects("http://pod".into(), 10));
+        assert_eq!(answered(none), Tried::Failure("Get \"http://pod\": stopped after 10 redirects".into()));
     }
 }

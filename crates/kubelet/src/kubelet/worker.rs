@@ -29,6 +29,7 @@ use crate::kubelet::Kubelet;
 use crate::kubelet::probes::Probers;
 use crate::metrics::{Measure, work};
 use crate::pod::failure_reason::FailureReason;
+use crate::pod::identity::{hash, mirrored_hash};
 use crate::pod::job::JobKey;
 use crate::pod::lifecycle::{is_finished, is_over, is_past_deadline};
 use crate::pod::next_actions::{PodAction, next_actions};
@@ -303,7 +304,9 @@ impl Worker {
         {
             return;
         }
-        let status = mirror.as_ref().and_then(|mirror| mirror.status.clone());
+        // One of an earlier content tells of other containers.
+        let own = mirror.as_ref().filter(|mirror| mirrored_hash(mirror) == hash(&self.snapshot.pod));
+        let status = own.and_then(|mirror| mirror.status.clone());
         if status.is_some() && status != self.snapshot.pod.status {
             let mut pod = (*self.snapshot.pod).clone();
             pod.status = status;

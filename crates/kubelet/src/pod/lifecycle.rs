@@ -1,11 +1,11 @@
 //! Whether a Pod, or a container of it, is over: what both the decisions and the status stand on. Pure.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container as ContainerSpec, PodSpec};
+use k8s_openapi::api::core::v1::{self, Container as ContainerSpec, PodSpec};
 
 use super::job::JobKey;
 use super::roles::{Role, init_role};
-use super::snapshot::{Container, Exit, PodSnapshot};
+use super::snapshot::{ContainerState, Exit, LOST_CODE, PodSnapshot};
 use super::time::after;
 
 /// When `activeDeadlineSeconds` are over.
@@ -36,18 +36,33 @@ pub fn is_finished(snapshot: &PodSnapshot) -> bool {
     let spec = snapshot.spec();
     let init_failed = spec.init_containers.iter().flatten().any(|c| {
         init_role(c) == Role::Init
-            && latest_exit(snapshot, c).is_some_and(|e| e.code != 0 && !should_restart(spec, c, e.code))
+            && latest_code(snapshot, c).is_some_and(|code| code != 0 && !should_restart(spec, c, code))
     });
     let mains_done = !spec.containers.is_empty()
         && spec.containers.iter().all(|c| {
-            latest_exit(snapshot, c).is_some_and(|e| !should_restart(spec, c, e.code))
+            latest_code(snapshot, c).is_some_and(|code| !should_restart(spec, c, code))
                 && !snapshot.busy.contains(&JobKey::Start(c.name.clone()))
         });
     init_failed || mains_done
 }
 
-pub(super) fn latest_exit<'a>(snapshot: &'a PodSnapshot, spec: &ContainerSpec) -> Option<&'a Exit> {
-    snapshot.latest(&spec.name).and_then(Container::exit)
+/// The code with which the newest container of that name has ended; what the runtime has lost, the API may still know.
+///
+/// Nobody knows how one ended that ran and is lost: that counts as a failure, so that what is to run once does not run
+/// twice. Source: `convertToAPIContainerStatuses` of upstream's `pkg/kubelet/kubelet_pods.go`.
+pub(super) fn latest_code(snapshot: &PodSnapshot, spec: &ContainerSpec) -> Option<i32> {
+    let recorded = || snapshot.recorded(&spec.name);
+    let has_run = || recorded()?.state.as_ref()?.running.as_ref().map(|_| LOST_CODE);
+    let Some(container) = snapshot.latest(&spec.name) else {
+        let code = |state: &Option<v1::ContainerState>| Some(state.as_ref()?.terminated.as_ref()?.exit_code);
+        let known = recorded()?;
+        return code(&known.state).or_else(has_run).or_else(|| code(&known.last_state));
+    };
+    match &container.state {
+        ContainerState::Exited(Exit { code, .. }) => Some(*code),
+        ContainerState::Unknown => has_run(),
+        ContainerState::Created | ContainerState::Running { .. } => None,
+    }
 }
 
 /// Whether a container that ended with `code` is to be started again.

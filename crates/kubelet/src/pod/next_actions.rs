@@ -16,11 +16,11 @@ use k8s_openapi::api::core::v1::Container as ContainerSpec;
 use super::identity::spec_hash;
 use super::in_place::{difference, differences};
 use super::job::JobKey;
-use super::lifecycle::{deadline, is_over, latest_exit, should_restart};
+use super::lifecycle::{deadline, is_over, latest_code, should_restart};
 use super::needed_images::needed_by;
 use super::roles::{Role, ephemeral, init_role};
 use super::snapshot::{Container, ContainerState, Failure, PodSnapshot, Step};
-use super::status::{pull_error_shown_until, recorded};
+use super::status::pull_error_shown_until;
 
 /// One thing to be done for a Pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -302,9 +302,11 @@ fn next_attempt(snapshot: &PodSnapshot, spec: &ContainerSpec) -> u32 {
     if let Some(container) = snapshot.latest(name) {
         return container.attempt + 1;
     }
-    recorded(snapshot, name)
-        .filter(|status| status.container_id.as_deref().is_some_and(|id| !id.is_empty()))
-        .map_or(0, |status| u32::try_from(status.restart_count + 1).unwrap_or(0))
+    let Some(known) = snapshot.recorded(name) else { return 0 };
+    let ended = known.last_state.as_ref().and_then(|state| state.terminated.as_ref()?.container_id.as_ref());
+    // A status without either is of one that was lost, and counts its end already.
+    let is_counted = known.container_id.as_ref().or(ended).is_none_or(String::is_empty);
+    u32::try_from(known.restart_count).unwrap_or(0) + u32::from(!is_counted)
 }
 
 #[derive(Default)]
@@ -320,28 +322,27 @@ fn due(snapshot: &PodSnapshot) -> Due<'_> {
     // Before all others: they are there to find out why those do not start.
     let new = ephemeral(spec).into_iter().filter(|c| snapshot.latest(&c.name).is_none());
     due.start.extend(new.map(Cow::Owned));
-    let mains_created = spec.containers.iter().any(|c| snapshot.current(&c.name).is_some());
-    for container in spec.init_containers.iter().flatten() {
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    let mains_created = snapshot.has_begun_main();
+    // Those before the last one that was begun have had their turn, whatever has become of them.
+    let last_begun = init.iter().rposition(|c| snapshot.current(&c.name).is_some()).unwrap_or(0);
+    for (index, container) in init.iter().enumerate() {
         let role = init_role(container);
-        if role == Role::Init && mains_created {
+        let had_its_turn = mains_created || index < last_begun;
+        if role == Role::Init && had_its_turn {
             continue;
         }
-        match assess(snapshot, container, role) {
-            Need::Nothing => {}
-            Need::Patience if mains_created => {}
-            Need::Patience => return due,
-            Need::Start => {
-                due.start.push(Cow::Borrowed(container));
-                if !mains_created {
-                    return due;
-                }
-            }
-            Need::Kill(kill) => {
-                due.kill.push(*kill);
-                if !mains_created {
-                    return due;
-                }
-            }
+        let need = assess(snapshot, container, role);
+        let is_up = role == Role::Sidecar
+            && snapshot.current(&container.name).is_some_and(|c| snapshot.is_started(container, c));
+        let holds_up = !matches!(need, Need::Nothing) && !had_its_turn && !is_up;
+        match need {
+            Need::Nothing | Need::Patience => {}
+            Need::Start => due.start.push(Cow::Borrowed(container)),
+            Need::Kill(kill) => due.kill.push(*kill),
+        }
+        if holds_up {
+            return due;
         }
     }
     for container in &spec.containers {
@@ -367,22 +368,17 @@ fn assess(snapshot: &PodSnapshot, spec: &ContainerSpec, role: Role) -> Need {
     let Some(container) = snapshot.current(&spec.name) else {
         // A main container that ended well does not run again only because the sandbox was lost.
         let done =
-            latest_exit(snapshot, spec).is_some_and(|e| !should_restart(snapshot.spec(), spec, e.code));
+            latest_code(snapshot, spec).is_some_and(|code| !should_restart(snapshot.spec(), spec, code));
         return if role == Role::Main && done { Need::Nothing } else { Need::Start };
     };
     match &container.state {
         ContainerState::Created if snapshot.busy.contains(&JobKey::Start(spec.name.clone())) => {
             Need::Patience
         }
-        ContainerState::Created | ContainerState::Unknown => Need::Start,
+        ContainerState::Created => Need::Start,
+        ContainerState::Unknown => kill(snapshot, spec, container, &KillReason::Unknown, role),
         ContainerState::Running { .. } => match kill_reason(snapshot, spec, container) {
-            Some(reason) => Need::Kill(Box::new(PodAction::Kill {
-                id: container.id.clone(),
-                name: spec.name.clone(),
-                grace: reason.grace(spec).unwrap_or_else(|| grace(snapshot)),
-                message: reason.message(snapshot, &spec.name, role),
-                after: Vec::new(),
-            })),
+            Some(reason) => kill(snapshot, spec, container, &reason, role),
             None if role == Role::Init => Need::Patience,
             None if role == Role::Sidecar && !snapshot.is_started(spec, container) => Need::Patience,
             None => Need::Nothing,
@@ -393,8 +389,26 @@ fn assess(snapshot: &PodSnapshot, spec: &ContainerSpec, role: Role) -> Need {
     }
 }
 
+fn kill(
+    snapshot: &PodSnapshot,
+    spec: &ContainerSpec,
+    container: &Container,
+    reason: &KillReason,
+    role: Role,
+) -> Need {
+    Need::Kill(Box::new(PodAction::Kill {
+        id: container.id.clone(),
+        name: spec.name.clone(),
+        grace: reason.grace(spec).unwrap_or_else(|| grace(snapshot)),
+        message: reason.message(snapshot, spec, role),
+        after: Vec::new(),
+    }))
+}
+
 /// Why a running container must be killed.
 enum KillReason {
+    /// It may run or not: there must never be two of it.
+    Unknown,
     DefinitionChanged,
     ResizeNeedsRestart,
     Liveness,
@@ -403,21 +417,24 @@ enum KillReason {
 
 impl KillReason {
     /// For the event, in upstream's words.
-    fn message(&self, snapshot: &PodSnapshot, name: &str, role: Role) -> String {
-        let probe = match self {
-            Self::DefinitionChanged => {
-                return format!("Container {name} definition changed, will be restarted");
-            }
+    fn message(&self, snapshot: &PodSnapshot, spec: &ContainerSpec, role: Role) -> String {
+        let name = &spec.name;
+        let is_init = matches!(role, Role::Init | Role::Sidecar);
+        let policy = spec.restart_policy.as_deref().or(snapshot.spec().restart_policy.as_deref());
+        let (what, comes_back) = match self {
             Self::ResizeNeedsRestart => return format!("Container {name} resize requires restart"),
-            Self::Liveness => "liveness",
-            Self::Startup => "startup",
-        };
-        match role {
-            Role::Init | Role::Sidecar => format!("Init container {name} failed {probe} probe"),
-            _ if snapshot.spec().restart_policy.as_deref() == Some("Never") => {
-                format!("Container {name} failed {probe} probe")
+            Self::Unknown => {
+                let whose = if is_init { "Init container" } else { "Container" };
+                return format!("{whose} is in \"unknown\" state, try killing it before restart");
             }
-            _ => format!("Container {name} failed {probe} probe, will be restarted"),
+            Self::DefinitionChanged => ("definition changed", true),
+            Self::Liveness => ("failed liveness probe", policy != Some("Never")),
+            Self::Startup => ("failed startup probe", policy != Some("Never")),
+        };
+        match (is_init, comes_back) {
+            (true, _) => format!("Init container {name} {what}"),
+            (false, true) => format!("Container {name} {what}, will be restarted"),
+            (false, false) => format!("Container {name} {what}"),
         }
     }
 
@@ -426,7 +443,7 @@ impl KillReason {
         let probe = match self {
             Self::Liveness => spec.liveness_probe.as_ref(),
             Self::Startup => spec.startup_probe.as_ref(),
-            Self::DefinitionChanged | Self::ResizeNeedsRestart => None,
+            Self::DefinitionChanged | Self::ResizeNeedsRestart | Self::Unknown => None,
         };
         probe?.termination_grace_period_seconds
     }

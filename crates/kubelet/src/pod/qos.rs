@@ -59,10 +59,11 @@ pub fn class_of(spec: &PodSpec) -> QosClass {
     for resources in all {
         let (requests, limits) = amounts(resources);
         for name in ["cpu", "memory"] {
-            let request = requests.and_then(|r| r.get(name)).map_or(0, quantity::milli);
+            let request = requests.and_then(|r| r.get(name)).map(quantity::milli);
             let limit = limits.and_then(|l| l.get(name)).map_or(0, quantity::milli);
-            anything |= request > 0 || limit > 0;
-            guaranteed &= limit > 0 && (request == 0 || request == limit);
+            anything |= request.is_some_and(|request| request > 0) || limit > 0;
+            // One that is not said is the limit; one of nothing is said.
+            guaranteed &= limit > 0 && request.is_none_or(|request| request == limit);
         }
     }
     match (anything, guaranteed) {
@@ -191,6 +192,117 @@ mod tests {
             ("{requests: {cpu: 500m}, limits: {cpu: '1', memory: 1Gi}}", QosClass::Burstable),
         ] {
             assert_eq!(class_of(&spec(resources)), class, "{resources}");
+        }
+    }
+
+    /// Source: `TestComputePodQOS` of upstream's `pkg/apis/core/v1/helper/qos`.
+    #[test]
+    fn classes_of_several_containers_are_upstreams() {
+        use QosClass::{BestEffort, Burstable, Guaranteed};
+        const ALL: &str = "requests: {cpu: 100m, memory: 100Mi}, limits: {cpu: 100m, memory: 100Mi}";
+        const ZERO: &str = "requests: {cpu: '0', memory: '0'}, limits: {cpu: 100m, memory: 100Mi}";
+        for (name, pod, mains, init, expect) in [
+            ("all alike", "", &[ALL, ALL][..], &[][..], Guaranteed),
+            (
+                "the same in other words",
+                "",
+                &["requests: {cpu: '1', memory: 1Gi}, limits: {cpu: 1000m, memory: 1024Mi}"],
+                &[],
+                Guaranteed,
+            ),
+            ("an init container, too", "", &[ALL], &[ALL], Guaranteed),
+            ("an init container has none", "", &[ALL], &[""], Burstable),
+            ("only an init container has some", "", &[""], &["requests: {cpu: 10m}"], Burstable),
+            ("one has none", "", &[ALL, ""], &[], Burstable),
+            ("no memory", "", &["requests: {cpu: 100m}, limits: {cpu: 100m}"], &[], Burstable),
+            (
+                "each has the other half",
+                "",
+                &["limits: {cpu: 100m}", "limits: {memory: 100Mi}"],
+                &[],
+                Burstable,
+            ),
+            (
+                "less than may be had",
+                "",
+                &["requests: {cpu: 10m, memory: 100Mi}, limits: {cpu: 100m, memory: 100Mi}"],
+                &[],
+                Burstable,
+            ),
+            ("requests of nothing", "", &[ZERO], &[], Burstable),
+            ("nothing of nothing", "", &["requests: {cpu: '0'}, limits: {memory: '0'}"], &[], BestEffort),
+            (
+                "of other things",
+                "",
+                &["requests: {hugepages-2Mi: 2Mi, memory: 0}, limits: {hugepages-2Mi: 2Mi}"],
+                &[],
+                BestEffort,
+            ),
+            ("nothing", "", &["", ""], &[""], BestEffort),
+            ("the Pod's own", ALL, &["", "requests: {cpu: 1m}"], &[], Guaranteed),
+            ("the Pod's own are fewer", "requests: {cpu: 100m}", &[ALL], &[], Burstable),
+            ("the Pod's own limit", "limits: {cpu: 100m}", &[ALL], &[], Burstable),
+        ] {
+            let list = |all: &[&str]| {
+                let all: Vec<_> =
+                    all.iter().map(|one| format!("{{name: c, resources: {{{one}}}}}")).collect();
+                all.join(", ")
+            };
+            let (mains, init) = (list(mains), list(init));
+            let text = format!("{{resources: {{{pod}}}, containers: [{mains}], initContainers: [{init}]}}");
+            assert_eq!(class_of(&serde_saphyr::from_str(&text).unwrap()), expect, "{name}");
+        }
+    }
+
+    /// Source: `TestMilliCPUToQuota` and `TestResourceConfigForPod` of upstream's `pkg/kubelet/cm`.
+    #[test]
+    fn thousandths_of_a_cpu_are_shares_and_quotas() {
+        for (milli, shares, quota) in [
+            (0, 2, 0),
+            (1, 2, 1000),
+            (5, 5, 1000),
+            (9, 9, 1000),
+            (10, 10, 1000),
+            (11, 11, 1100),
+            (200, 204, 20_000),
+            (500, 512, 50_000),
+            (1000, 1024, 100_000),
+            (1500, 1536, 150_000),
+            (256_000, 262_144, 25_600_000),
+            (1_000_000, 262_144, 100_000_000),
+        ] {
+            assert_eq!((cpu_shares(milli), cpu_quota(milli)), (shares, quota), "{milli}");
+        }
+        const HALF: &str = "requests: {cpu: 100m, memory: 100Mi}";
+        const BOTH: &str = "requests: {cpu: 100m, memory: 100Mi}, limits: {cpu: 200m, memory: 200Mi}";
+        const ALL: &str = "requests: {cpu: 100m, memory: 100Mi}, limits: {cpu: 100m, memory: 100Mi}";
+        for (name, pod, containers, expect) in [
+            ("nothing", "", &[""][..], (2, 0, 0)),
+            ("requests", "", &[HALF], (102, 0, 0)),
+            ("limits", "", &[BOTH], (102, 20_000, 200 << 20)),
+            ("one is not limited", "", &[BOTH, HALF], (204, 0, 0)),
+            ("as much as is asked for", "", &[ALL], (102, 10_000, 100 << 20)),
+            ("the Pod's requests", HALF, &[""], (102, 0, 0)),
+            ("beside those of a container", HALF, &["requests: {cpu: 10m, memory: 50Mi}"], (102, 0, 0)),
+            ("the Pod's limits", BOTH, &[""], (102, 20_000, 200 << 20)),
+            (
+                "beside those of a container",
+                BOTH,
+                &["limits: {cpu: 50m, memory: 100Mi}"],
+                (102, 20_000, 200 << 20),
+            ),
+            (
+                "the Pod's requests, the container's limits",
+                "requests: {cpu: 200m, memory: 300Mi}",
+                &[ALL],
+                (204, 10_000, 100 << 20),
+            ),
+        ] {
+            let containers: Vec<_> =
+                containers.iter().map(|one| format!("{{name: c, resources: {{{one}}}}}")).collect();
+            let text = format!("{{resources: {{{pod}}}, containers: [{}]}}", containers.join(", "));
+            let found = pod_resources(&serde_saphyr::from_str(&text).unwrap());
+            assert_eq!((found.cpu_shares, found.cpu_quota, found.memory_limit_in_bytes), expect, "{name}");
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cri::v1;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container as ContainerSpec, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container as ContainerSpec, ContainerStatus, Pod, PodSpec};
 use serde::{Deserialize, Serialize};
 
 use super::crash_backoff::CrashBackoff;
@@ -18,6 +18,11 @@ use super::job::JobKey;
 use super::resize::Resize;
 use super::roles::{Role, init_role};
 use super::time::{after, nanos};
+
+/// What stands for the code of a container that is lost.
+pub(super) const LOST_CODE: i32 = 137;
+/// Why it has ended.
+pub(super) const LOST_REASON: &str = "ContainerStatusUnknown";
 
 /// One Pod's state.
 #[derive(Clone, Debug, Default)]
@@ -201,6 +206,16 @@ pub struct Exit {
     pub finished_at: Timestamp,
 }
 
+impl Exit {
+    /// Of a container that ran and that the runtime has no more: nobody knows how it ended.
+    ///
+    /// Source: `convertToAPIContainerStatuses` of upstream's `pkg/kubelet/kubelet_pods.go` for code and words.
+    pub(crate) fn lost(started_at: Timestamp, finished_at: Timestamp) -> Self {
+        let message = "The container could not be located when the pod was terminated".into();
+        Self { code: LOST_CODE, reason: LOST_REASON.into(), message, started_at, finished_at }
+    }
+}
+
 impl Container {
     /// Whether its first process lives.
     pub fn is_running(&self) -> bool {
@@ -318,6 +333,14 @@ impl PodSnapshot {
         }
     }
 
+    /// What the API server has about the container of that name.
+    pub fn recorded(&self, name: &str) -> Option<&ContainerStatus> {
+        let status = self.pod.status.as_ref()?;
+        let regular = status.container_statuses.iter().chain(&status.init_container_statuses);
+        let all = regular.chain(&status.ephemeral_container_statuses).flatten();
+        all.into_iter().find(|s| s.name == name)
+    }
+
     /// The phase that the API server has.
     pub fn recorded_phase(&self) -> &str {
         self.pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or_default()
@@ -358,11 +381,15 @@ impl PodSnapshot {
                 || self.probe_results(container).and_then(|p| p.startup).unwrap_or(false))
     }
 
-    /// Any main container was ever created in the sandbox that is up: all init containers had ended before.
+    /// Any main container was ever created in the sandbox that is up.
+    pub fn has_begun_main(&self) -> bool {
+        self.spec().containers.iter().any(|c| self.current(&c.name).is_some())
+    }
+
+    /// All init containers have ended, or had before a main container was created.
     pub fn is_initialized(&self) -> bool {
         let spec = self.spec();
-        spec.containers.iter().any(|c| self.current(&c.name).is_some())
-            || spec.init_containers.iter().flatten().all(|c| self.is_init_done(c))
+        self.has_begun_main() || spec.init_containers.iter().flatten().all(|c| self.is_init_done(c))
     }
 
     fn is_init_done(&self, spec: &ContainerSpec) -> bool {

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStateTerminated, ContainerStatus, HostIP, PodIP, PodSpec, PodStatus,
+    Container, ContainerState, ContainerStateTerminated, ContainerStatus, HostIP, PodIP, PodSpec, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::pod::lifecycle::{is_finished, is_over, is_past_deadline};
 use crate::pod::qos;
 use crate::pod::roles::{Role, ephemeral, init_role};
-use crate::pod::snapshot::{Ending, Failure, PodSnapshot};
+use crate::pod::snapshot::{Ending, Failure, LOST_CODE, LOST_REASON, PodSnapshot};
 use crate::pod::time::after;
 use crate::pod::time::whole_second;
 pub use patch::status_patch;
@@ -42,14 +42,6 @@ const PULL_ERROR_SHOWN: Duration = Duration::from_secs(2);
 /// Until when the waiting reason is the failure itself; then it is `ImagePullBackOff`.
 pub fn pull_error_shown_until(failure: &Failure) -> Timestamp {
     after(failure.at, PULL_ERROR_SHOWN)
-}
-
-/// What the API server has about the container of that name.
-pub fn recorded<'a>(snapshot: &'a PodSnapshot, name: &str) -> Option<&'a ContainerStatus> {
-    let status = snapshot.pod.status.as_ref()?;
-    let regular = status.container_statuses.iter().chain(&status.init_container_statuses);
-    let all = regular.chain(&status.ephemeral_container_statuses).flatten();
-    all.into_iter().find(|s| s.name == name)
 }
 
 /// The status that follows from the snapshot at `now`.
@@ -134,7 +126,8 @@ fn hold_back(snapshot: &PodSnapshot, status: &mut PodStatus) {
     let recorded = snapshot.recorded_phase();
     if is_held_back(snapshot) && is_last(status.phase.as_deref()) && !is_last(Some(recorded)) {
         status.phase = Some(if recorded.is_empty() { "Pending" } else { recorded }.to_owned());
-        (status.reason, status.message) = (None, None);
+        let recorded = snapshot.pod.status.clone().unwrap_or_default();
+        (status.reason, status.message) = (recorded.reason, recorded.message);
     }
 }
 
@@ -153,8 +146,8 @@ fn settle(spec: &PodSpec, init: &mut [ContainerStatus], main: &mut [ContainerSta
     let unknown = |status: &mut ContainerStatus| {
         if terminated_code(status.state.as_ref()).is_none() {
             let terminated = ContainerStateTerminated {
-                exit_code: 137,
-                reason: Some("ContainerStatusUnknown".into()),
+                exit_code: LOST_CODE,
+                reason: Some(LOST_REASON.into()),
                 message: Some("The container could not be located when the pod was terminated".into()),
                 ..ContainerStateTerminated::default()
             };
@@ -175,9 +168,14 @@ fn phase(
     now: Timestamp,
 ) -> Phase {
     let recorded = snapshot.pod.status.clone().unwrap_or_default();
-    let plain = |phase: &str| (phase.to_owned(), None, None);
-    if let Some(phase) = recorded.phase.filter(|p| p == "Succeeded" || p == "Failed") {
-        return (phase, recorded.reason, recorded.message);
+    let known = recorded.phase.as_deref();
+    // Others may have said why it is in that phase.
+    let plain = |phase: &str| match known == Some(phase) {
+        true => (phase.to_owned(), recorded.reason.clone(), recorded.message.clone()),
+        false => (phase.to_owned(), None, None),
+    };
+    if let Some(phase @ ("Succeeded" | "Failed")) = known {
+        return plain(phase);
     }
     if let Some(ending) = snapshot.ending.as_ref().filter(|_| !is_held_back(snapshot)) {
         return ("Failed".into(), Some(ending.reason.clone()), Some(ending.message.clone()));
@@ -198,7 +196,7 @@ fn phase(
         // An init container failed for good, or something never came up.
         return plain("Failed");
     }
-    if counts.waiting > 0 || !is_initialized(snapshot, init, main) {
+    if counts.waiting > 0 || !is_initialized(snapshot, init) {
         return plain("Pending");
     }
     plain(if runs || counts.stopped > 0 { "Running" } else { "Pending" })
@@ -208,16 +206,22 @@ fn is_running(status: &ContainerStatus) -> bool {
     status.state.as_ref().is_some_and(|state| state.running.is_some())
 }
 
-/// Every init container has ended well or, as a sidecar, is up or has been.
-fn is_initialized(snapshot: &PodSnapshot, init: &[ContainerStatus], main: &[ContainerStatus]) -> bool {
-    let specs = snapshot.spec().init_containers.iter().flatten();
-    let has_begun =
-        |status: &ContainerStatus| is_running(status) || terminated_code(status.state.as_ref()).is_some();
-    snapshot.is_initialized()
-        || specs.zip(init).all(|(spec, status)| match init_role(spec) {
-            Role::Sidecar => status.started == Some(true) || main.iter().any(has_begun),
-            _ => terminated_code(status.state.as_ref()) == Some(0),
-        })
+/// Every init container has ended well or, as a sidecar, is up; or they had, in this sandbox.
+fn is_initialized(snapshot: &PodSnapshot, init: &[ContainerStatus]) -> bool {
+    snapshot.is_initialized() || incomplete(snapshot.spec(), init).next().is_none()
+}
+
+/// The init containers that others wait for.
+fn incomplete<'a>(
+    spec: &'a PodSpec,
+    init: &'a [ContainerStatus],
+) -> impl Iterator<Item = &'a ContainerStatus> {
+    let specs = spec.init_containers.iter().flatten();
+    let is_incomplete = |(spec, status): &(&Container, &ContainerStatus)| match init_role(spec) {
+        Role::Sidecar => status.started != Some(true),
+        _ => terminated_code(status.state.as_ref()) != Some(0),
+    };
+    specs.zip(init).filter(is_incomplete).map(|(_, status)| status)
 }
 
 fn terminated_code(state: Option<&ContainerState>) -> Option<i32> {
@@ -254,3 +258,5 @@ impl Counts {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upstream;

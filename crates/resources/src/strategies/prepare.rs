@@ -176,6 +176,8 @@ mod tests {
             (json!({"requests": {"cpu": "1"}}), "Burstable"),
             (json!({"requests": both, "limits": both}), "Guaranteed"),
             (json!({"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": both}), "Burstable"),
+            (json!({"limits": both}), "Guaranteed"),
+            (json!({"requests": {"cpu": "0", "memory": "0"}, "limits": both}), "Burstable"),
             (json!({"limits": {"cpu": "0"}}), "BestEffort"),
         ] {
             assert_eq!(qos_class(&pod(resources.clone())), class, "{resources}");

@@ -131,7 +131,8 @@ impl<'a> Merger<'a> {
             let Some(Value::Array(order)) = patch.remove(&directive) else { return Err(malformed(BAD)) };
             let name = directive.strip_prefix(SET_ELEMENT_ORDER).unwrap_or_default();
             let facts = self.facts(ty, name);
-            let order = Order::new(&order, facts.merge_key())?;
+            let stated = order;
+            let order = Order::new(&stated, facts.merge_key())?;
             let patched = match patch.get(name) {
                 None => None,
                 Some(Value::Array(_)) => match patch.remove(name) {
@@ -142,7 +143,7 @@ impl<'a> Merger<'a> {
                 Some(_) => continue,
             };
             if let Some(items) = &patched {
-                order.check(items, facts.merge_key())?;
+                order.check(items, &stated, facts.merge_key())?;
             }
             let original = match target.remove(name) {
                 Some(Value::Array(items)) => Some(items),

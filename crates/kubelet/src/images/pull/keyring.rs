@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use cri::v1;
 use k8s_openapi::api::core::v1::Secret;
 use serde::Deserialize;
@@ -114,8 +114,11 @@ impl Keyring {
     }
 }
 
+/// With or without padding, perhaps in several lines. Source: `decodeDockerConfigFieldAuth`.
 fn decoded(auth: &str) -> Option<(String, String)> {
-    let text = String::from_utf8(STANDARD.decode(auth).ok()?).ok()?;
+    let auth: String = auth.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    let bytes = if auth.ends_with('=') { STANDARD.decode(auth) } else { STANDARD_NO_PAD.decode(auth) };
+    let text = String::from_utf8(bytes.ok()?).ok()?;
     let (username, password) = text.split_once(':')?;
     Some((username.to_owned(), password.to_owned()))
 }
@@ -134,7 +137,7 @@ fn key_of(location: &str) -> String {
 
 fn is_default_registry(repository: &str) -> bool {
     match repository.split_once('/') {
-        None => true,
+        None => !repository.is_empty(),
         Some(("docker.io" | DEFAULT_REGISTRY, _)) => true,
         Some((first, _)) => !first.is_empty() && !first.contains(['.', ':']),
     }
@@ -219,6 +222,65 @@ mod tests {
                 .map(|key| format!(r#""{key}": {{"username": "{key}", "password": "p"}}"#))
                 .collect();
             assert_eq!(users(&format!("{{{}}}", auths.join(",")), repository), expect, "{name}");
+        }
+    }
+
+    /// Source: `TestDecodeDockerConfigFieldAuth` of upstream's `pkg/credentialprovider`.
+    #[test]
+    fn a_pair_is_read_with_and_without_padding() {
+        for (auth, expect) in [
+            ("Zm9vOmJhcg==", Some(("foo", "bar"))),
+            ("Zm9vOmJhcg", Some(("foo", "bar"))),
+            ("Zm9vOm\nJhcg==\n", Some(("foo", "bar"))),
+            ("Zm9vOm\r\nJhcg\n", Some(("foo", "bar"))),
+            ("cGFudHM=", None),
+            ("Zm9vOmJhcg== ", None),
+            ("Zm9vOmJhcg=", None),
+            ("pants", None),
+            ("", None),
+        ] {
+            let expect = expect.map(|(user, password)| (user.to_owned(), password.to_owned()));
+            assert_eq!(decoded(auth), expect, "{auth:?}");
+        }
+    }
+
+    /// Source: `TestURLsMatch` and `TestIsDefaultRegistryMatch` of upstream's `pkg/credentialprovider`.
+    #[test]
+    fn keys_match_label_by_label() {
+        for (key, repository, expect) in [
+            ("*.k8s.io", "a.k8s.io", true),
+            ("a.*.io", "a.k8s.io", true),
+            ("a.k8s.*", "a.k8s.io", true),
+            ("*-good.k8s.io", "a-good.k8s.io", true),
+            ("*.k8s.io/blah", "a.k8s.io/blah", true),
+            ("a.*.io/foo", "a.k8s.io/foo/bar", true),
+            ("*.k8s.io:1111/blah", "a.k8s.io:1111/blah", true),
+            ("a.*.io:1111/foo", "a.k8s.io:1111/foo/bar", true),
+            ("*k8s.io", "k8s.io", true),
+            ("*.*.*.k8s.io", "a.b.c.k8s.io", true),
+            ("*.k8s.io", "k8s.io", false),
+            ("*.*.k8s.io", "a.k8s.io", false),
+            ("*.*.k8s.io", "k8s.io", false),
+            ("*k8s.io", "a.k8s.io", false),
+            ("k8s.io", "k8s.com", false),
+            ("k*.io", "quay.io", false),
+            ("*.k8s.io:1234/blah", "a.k8s.io:1111/blah", false),
+            ("a.*.io/foo", "a.k8s.io:1111/foo/bar", false),
+        ] {
+            assert_eq!(matches(key, repository), expect, "{key} {repository}");
+        }
+        for (repository, expect) in [
+            ("foo", true),
+            ("foo/bar", true),
+            ("docker.io/foo/bar", true),
+            ("index.docker.io/foo/bar", true),
+            ("", false),
+            ("/foo", false),
+            ("registry.tld/foo/bar", false),
+            ("registry:5000/foo/bar", false),
+            ("myhostdocker.io/foo/bar", false),
+        ] {
+            assert_eq!(is_default_registry(repository), expect, "{repository:?}");
         }
     }
 

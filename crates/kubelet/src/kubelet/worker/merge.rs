@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 
 use cri::v1;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::config::Config;
 use crate::pod::identity::{identity, spec_hash};
 use crate::pod::job::JobKey;
 use crate::pod::probe::ProbeKind;
-use crate::pod::snapshot::{Container, ContainerState, PodSnapshot, ProbeResults, Sandbox};
+use crate::pod::snapshot::{Container, ContainerState, Exit, PodSnapshot, ProbeResults, Sandbox};
 use crate::volumes::mounts::termination_log;
 
 /// Bytes of a termination message that are shown. Source: core/v1 `terminationMessagePath`.
@@ -91,19 +92,23 @@ pub(super) fn sandbox(snapshot: &mut PodSnapshot, new: Sandbox) {
     snapshot.sandboxes.insert(at.unwrap_or(snapshot.sandboxes.len()), new);
 }
 
-/// Everything the runtime has of the Pod. Of the `known` ids, those that it no longer has are lost.
+/// Everything the runtime has of the Pod. Of the `known` ids, those that it no longer has are lost at `now`.
 pub(super) fn all(
     snapshot: &mut PodSnapshot,
     known: &[String],
     sandboxes: Vec<Sandbox>,
     containers: &[(v1::ContainerStatus, String)],
+    now: Timestamp,
 ) {
     for old in snapshot.sandboxes.iter_mut().filter(|s| known.contains(&s.id)) {
         old.is_ready &= sandboxes.iter().any(|s| s.id == old.id);
     }
     for old in snapshot.containers.iter_mut().filter(|c| known.contains(&c.id) && c.exit().is_none()) {
         if !containers.iter().any(|(status, _)| status.id == old.id) {
-            old.state = ContainerState::Unknown;
+            old.state = match old.state {
+                ContainerState::Running { started_at } => ContainerState::Exited(Exit::lost(started_at, now)),
+                _ => ContainerState::Unknown,
+            };
         }
     }
     for new in sandboxes {
@@ -132,7 +137,7 @@ pub(super) fn probe(snapshot: &mut PodSnapshot, name: String, kind: ProbeKind, i
 pub(super) fn seed_probes(snapshot: &mut PodSnapshot, runtime_name: &str) {
     let mut seeds = Vec::new();
     for container in snapshot.containers.iter().filter(|c| c.is_running()) {
-        let Some(status) = crate::pod::status::recorded(snapshot, &container.name) else { continue };
+        let Some(status) = snapshot.recorded(&container.name) else { continue };
         if status.container_id.as_deref() == Some(&format!("{runtime_name}://{}", container.id)) {
             let results = ProbeResults {
                 container_id: container.id.clone(),

@@ -93,12 +93,15 @@ impl Worker {
             Outcome::Killed(status) => {
                 if let Some((status, sandbox_id)) = status {
                     merge::container(&mut self.snapshot, &status, &sandbox_id);
+                    if status.state == i32::from(v1::ContainerState::ContainerUnknown) {
+                        self.retry_later(key, now);
+                    }
                 }
                 merge::read_last_words(&self.context.config, &mut self.snapshot);
             }
             Outcome::Resized(result) => self.resized(key, result, now),
             Outcome::Runtime { known, sandboxes, containers } => {
-                merge::all(&mut self.snapshot, &known, sandboxes, &containers);
+                merge::all(&mut self.snapshot, &known, sandboxes, &containers, now);
                 merge::read_last_words(&self.context.config, &mut self.snapshot);
             }
             Outcome::ContainerRemoved(id) => self.snapshot.containers.retain(|c| c.id != id),

@@ -6,12 +6,20 @@
 
 use std::collections::BTreeMap;
 
-use super::CpuSet;
+use super::{CpuSet, choice};
 use crate::machine::layout::Layout;
 use crate::machine::nodes::Nodes;
 
 /// How many CPUs of which nodes.
 type Shares = BTreeMap<usize, usize>;
+
+/// From which nodes CPUs come: as many from each, and a group more from those that are left over.
+struct Part {
+    nodes: Vec<usize>,
+    even: usize,
+    more: Vec<usize>,
+    imbalance: usize,
+}
 
 /// Takes `count` of those that are free, in groups of `group`; `None` if no nodes can give even parts.
 pub(super) fn distribute(
@@ -25,46 +33,74 @@ pub(super) fn distribute(
         return None;
     }
     let of = |node: usize| free.and(&layout.cpus_of(std::iter::once(node).collect::<Nodes>()));
+    let nodes = choice::nodes(layout, free);
     let available: Shares = layout.nodes().iter().map(|node| (node, of(node).len())).collect();
-    let nodes: Vec<usize> = available.iter().filter(|(_, n)| **n > 0).map(|(node, _)| *node).collect();
     let best = (1..=nodes.len()).find_map(|size| {
         let possible = combinations(&nodes, size).into_iter();
-        let possible = possible.filter_map(|combination| shares(&available, &combination, count, group));
-        possible.min_by_key(|shares| imbalance(&available, shares))
+        let possible = possible.filter_map(|nodes| part(&available, nodes, count, group));
+        possible.min_by_key(|part| part.imbalance)
     })?;
     let mut taken = CpuSet::default();
-    for (node, share) in best {
-        taken = taken.or(&packed(&of(node), share)?);
+    for node in &best.nodes {
+        taken = taken.or(&packed(&of(*node), best.even)?);
+    }
+    let mut more = best.more.iter().cycle();
+    while taken.len() < count {
+        let rest = of(*more.next()?).minus(&taken);
+        if rest.len() >= group {
+            taken = taken.or(&packed(&rest, group)?);
+        }
     }
     Some(taken)
 }
 
-/// Even parts of these nodes, and one group more of some of them; `None` if they have not so much.
-fn shares(available: &Shares, nodes: &[usize], count: usize, group: usize) -> Option<Shares> {
+/// Even parts of these nodes, and of which of them more; `None` if they have not so much.
+fn part(available: &Shares, nodes: Vec<usize>, count: usize, group: usize) -> Option<Part> {
     let even = count.checked_div(nodes.len())? / group * group;
-    let has = |node: &usize| available.get(node).copied().unwrap_or(0);
-    if nodes.iter().any(|node| has(node) < even) {
-        return None;
+    let mut left = available.clone();
+    for node in &nodes {
+        let has = left.get_mut(node)?;
+        *has = has.checked_sub(even)?;
     }
-    let mut shares: Shares = nodes.iter().map(|node| (*node, even)).collect();
-    let mut left = (count - even * nodes.len()) / group;
-    while left > 0 {
-        // From where most is left.
-        let room = |(node, share): &(&usize, &mut usize)| has(node) - **share;
-        let next = shares.iter_mut().filter(|entry| room(entry) >= group);
-        let (_, share) = next.max_by_key(|entry| (room(entry), std::cmp::Reverse(*entry.0)))?;
-        *share += group;
-        left -= 1;
+    let rest = count - even * nodes.len();
+    if rest == 0 {
+        return Some(Part { imbalance: imbalance(&left), more: Vec::new(), nodes, even });
     }
-    Some(shares)
+    let has_more = |node: &&usize| left.get(node).is_some_and(|has| *has >= group);
+    let candidates: Vec<usize> = nodes.iter().filter(has_more).copied().collect();
+    // Of as many as can be, if that leaves no more of an imbalance.
+    let choices = (1..=candidates.len()).rev().flat_map(|size| combinations(&candidates, size));
+    let choices = choices.filter_map(|more| {
+        let left = without(left.clone(), &more, rest, group)?;
+        Some((imbalance(&left), more))
+    });
+    let (imbalance, more) = choices.min_by_key(|(imbalance, _)| *imbalance)?;
+    Some(Part { nodes, even, more, imbalance })
 }
 
-/// How far what stays free is from being the same everywhere: the sum of the squares of the distances to the mean, in
-/// units that keep it whole.
-fn imbalance(available: &Shares, shares: &Shares) -> usize {
-    let rest = || available.iter().map(|(node, has)| has - shares.get(node).copied().unwrap_or(0).min(*has));
-    let (count, sum) = (available.len(), rest().sum::<usize>());
-    rest().map(|one| (one * count).abs_diff(sum).pow(2)).sum()
+/// What is left when `rest` is taken of these nodes by turns.
+fn without(mut left: Shares, nodes: &[usize], mut rest: usize, group: usize) -> Option<Shares> {
+    while rest > 0 {
+        let before = rest;
+        for node in nodes {
+            let has = left.get_mut(node).filter(|has| rest > 0 && **has >= group);
+            if let Some(has) = has {
+                *has -= group;
+                rest -= group;
+            }
+        }
+        if rest == before {
+            return None;
+        }
+    }
+    Some(left)
+}
+
+/// How far what is free is from being the same everywhere: the sum of the squares of the distances to the mean, in units
+/// that keep it whole.
+fn imbalance(left: &Shares) -> usize {
+    let (count, sum) = (left.len(), left.values().sum::<usize>());
+    left.values().map(|one| (one * count).abs_diff(sum).pow(2)).sum()
 }
 
 /// All choices of so many of them, in order.
@@ -83,7 +119,7 @@ fn combinations(nodes: &[usize], size: usize) -> Vec<Vec<usize>> {
 mod tests {
     use super::*;
     use crate::machine::layout::Place;
-    use crate::node_resources::cpu::choice::{Caches, choose};
+    use crate::node_resources::cpu::choice::{Caches, choose, machine};
 
     /// Four nodes of two cores of two threads each: 0,8 1,9 and so on.
     fn layout() -> Layout {
@@ -126,5 +162,48 @@ mod tests {
     fn nodes_are_combined_in_order() {
         assert_eq!(combinations(&[1, 2, 3], 2), [vec![1, 2], vec![1, 3], vec![2, 3]]);
         assert!(combinations(&[1], 2).is_empty());
+    }
+
+    /// Source: `TestTakeByTopologyNUMADistributed` of upstream's `pkg/kubelet/cm/cpumanager`.
+    #[test]
+    fn what_stays_free_is_spread_evenly() {
+        let two = machine(12, |cpu| Place { node: cpu % 2, socket: cpu % 2, core: cpu % 6, cache: 0 });
+        let four = machine(80, |cpu| {
+            let core = cpu % 40;
+            Place { node: core / 10, socket: core / 20, core, cache: 0 }
+        });
+        let most = "0-8,10-18,20-39,40-48,50-58,60-79";
+        for (layout, free, wanted, expect) in [
+            (&two, "0-11", (8, 1), Some("0-3,6-9")),
+            (&two, "1-5,7-11", (1, 1), Some("1")),
+            (&two, "1-5,7-11", (1, 2), None),
+            (&four, "0-79", (64, 1), Some("0-7,10-17,20-27,30-37,40-47,50-57,60-67,70-77")),
+            (&four, "0-79", (48, 1), Some("0-7,10-17,20-27,40-47,50-57,60-67")),
+            (&four, "1-29,32-39,41-69,72-79", (48, 1), Some("1-8,10-17,20-27,41-48,50-57,60-67")),
+            (&four, "2-29,31-39,42-69,71-79", (48, 1), Some("10-17,20-27,31-38,50-57,60-67,71-78")),
+            (
+                &four,
+                "0-2,10-12,20-22,30-32,40-41,50-51,60-61,70-71",
+                (16, 1),
+                Some("0-1,10-11,20-21,30-31,40-41,50-51,60-61,70-71"),
+            ),
+            (&four, "0-79", (26, 1), Some("0-6,10-16,40-45,50-55")),
+            (&four, "0-79", (26, 2), Some("0-6,10-15,40-46,50-55")),
+            (&four, "0-79", (62, 1), Some("0-7,10-17,20-27,30-37,40-47,50-57,60-66,70-76")),
+            (&four, "0-79", (62, 2), Some("0-7,10-17,20-27,30-36,40-47,50-57,60-67,70-76")),
+            (&four, most, (62, 1), Some("0-7,10-17,20-27,30-37,40-46,50-56,60-67,70-77")),
+            (&four, most, (62, 2), Some("0-7,10-16,20-27,30-37,40-47,50-56,60-67,70-77")),
+            (
+                &four,
+                "0-3,10-13,20-23,30-36,40-43,50-53,60-63,70-76",
+                (34, 1),
+                Some("0-3,10-13,20-23,30-34,40-43,50-53,60-63,70-74"),
+            ),
+        ] {
+            let packed = |free: &CpuSet, count| choose(layout, free, count, Caches::Ignored);
+            let found = distribute(layout, &free.parse().unwrap(), wanted, packed);
+            let expect = expect.map(|set| set.parse::<CpuSet>().unwrap().to_string());
+            assert_eq!(found.map(|set| set.to_string()), expect, "{wanted:?} of {free}");
+        }
     }
 }

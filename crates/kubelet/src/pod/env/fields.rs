@@ -47,8 +47,11 @@ fn subscript<'a>(path: &'a str, map: &str) -> Option<&'a str> {
 
 /// One `key="value"` a line, sorted, as in downward API files.
 fn lines(map: Option<&BTreeMap<String, String>>) -> String {
-    let lines: Vec<_> =
-        map.iter().flat_map(|m| m.iter()).map(|(key, value)| format!("{key}={value:?}")).collect();
+    let lines: Vec<_> = map
+        .iter()
+        .flat_map(|m| m.iter())
+        .map(|(key, value)| format!("{key}={}", schema::go::quote(value)))
+        .collect();
     lines.join("\n")
 }
 

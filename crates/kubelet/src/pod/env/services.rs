@@ -18,8 +18,10 @@ pub(crate) fn service_variables(pod: &Pod, services: &[Arc<Service>]) -> Vec<(St
     let own = services.iter().filter(|s| links && s.metadata.namespace.as_deref() == Some(namespace));
     for service in own.chain(services.iter().filter(|s| is_api(s))) {
         let name = service.metadata.name.clone().unwrap_or_default();
-        if !seen.contains(&name) {
-            variables.extend(variables_of(&name, service).unwrap_or_default());
+        if !seen.contains(&name)
+            && let Some(own) = variables_of(&name, service)
+        {
+            variables.extend(own);
             seen.push(name);
         }
     }

@@ -37,6 +37,160 @@ fn references_are_expanded_and_dollars_escaped() {
     );
 }
 
+/// Source: `TestMapping` of upstream's `third_party/forked/golang/expansion`.
+#[test]
+fn only_whole_references_to_what_is_known_are_expanded() {
+    let lookup = |name: &str| {
+        let known = [("A", "a"), ("B", "b"), ("REF", "$(A)"), ("EMPTY", "")];
+        known.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    };
+    for (text, expect) in [
+        ("$(A)", "a"),
+        ("$(A)-$(A)", "a-a"),
+        ("$(A)-1", "a-1"),
+        ("___$(B)___", "___b___"),
+        ("$(A)_$(B)", "a_b"),
+        ("$$(B)_$(A)", "$(B)_a"),
+        ("$$(A)_$$(B)", "$(A)_$(B)"),
+        ("f000-$$A", "f000-$A"),
+        (r"foo\$(B)bar", r"foo\bbar"),
+        (r"foo\\$(B)bar", r"foo\\bbar"),
+        ("$(A$(B))", "$(A$(B))"),
+        ("$(A$(B)", "$(A$(B)"),
+        ("$(REF)", "$(A)"),
+        ("%%$(REF)--$(REF)%%", "%%$(A)--$(A)%%"),
+        ("foo$(EMPTY)bar", "foobar"),
+        ("foo$(Awhoops!", "foo$(Awhoops!"),
+        ("f00__(A)__", "f00__(A)__"),
+        ("$?_boo_$!", "$?_boo_$!"),
+        ("$A", "$A"),
+        ("$(NONE)", "$(NONE)"),
+        ("$$$$$$(NONE)", "$$$(NONE)"),
+        ("$$$$$$(A)", "$$$(A)"),
+        ("$$$$$$$(NONE)", "$$$$(NONE)"),
+        ("$$$$$$$(A)", "$$$a"),
+        ("$A)", "$A)"),
+        ("${A}", "${A}"),
+        ("$(B)_______$(A", "b_______$(A"),
+        ("$(B)_______$(", "b_______$("),
+        ("$(A)foobarzab$", "afoobarzab$"),
+        ("--$($($($($--", "--$($($($($--"),
+        ("$($($($($--foo$(", "$($($($($--foo$("),
+        ("$(foo$$var)", "$(foo$$var)"),
+        ("$()", "$()"),
+        ("\n", "\n"),
+        ("$£FOO", "$£FOO"),
+        ("prefix-$€-suffix", "prefix-$€-suffix"),
+        ("$中文$(A)", "$中文a"),
+    ] {
+        assert_eq!(expand::expand(text, &lookup), expect, "{text}");
+    }
+}
+
+/// Source: `TestExtractFieldPathAsString`, `TestSplitMaybeSubscriptedPath` and `TestFormatMap` of upstream's
+/// `pkg/fieldpath`.
+#[test]
+fn fields_are_read_by_their_paths() {
+    let pod = "{metadata: {name: web, namespace: shop, uid: u1, labels: {key: value, a: \"1\"},
+        annotations: {'Www.k8s.io/test': w, data: '{\"V\":1}', \"a[b']c\": x, tabs: \"a\\tb\\e\"}},
+        spec: {nodeName: n1, serviceAccountName: robot, containers: []}}";
+    let sources = EnvSources {
+        pod: Arc::new(yaml(pod)),
+        pod_ips: vec!["1.2.3.4".into(), "fd00::6".into()],
+        host_ips: vec!["10.0.0.1".into(), "fd00::1".into()],
+        ..EnvSources::default()
+    };
+    let annotations = "Www.k8s.io/test=\"w\"\na[b']c=\"x\"\ndata=\"{\\\"V\\\":1}\"\ntabs=\"a\\tb\\x1b\"";
+    for (path, expect) in [
+        ("metadata.name", Some("web")),
+        ("metadata.namespace", Some("shop")),
+        ("metadata.uid", Some("u1")),
+        ("metadata.labels", Some("a=\"1\"\nkey=\"value\"")),
+        ("metadata.annotations", Some(annotations)),
+        ("metadata.labels['key']", Some("value")),
+        ("metadata.labels['none']", Some("")),
+        ("metadata.annotations['Www.k8s.io/test']", Some("w")),
+        ("metadata.annotations['a[b']c']", Some("x")),
+        ("spec.nodeName", Some("n1")),
+        ("spec.serviceAccountName", Some("robot")),
+        ("status.hostIP", Some("10.0.0.1")),
+        ("status.hostIPs", Some("10.0.0.1,fd00::1")),
+        ("status.podIP", Some("1.2.3.4")),
+        ("status.podIPs", Some("1.2.3.4,fd00::6")),
+        ("metadata.whoops", None),
+        ("metadata.notexisting['something']", None),
+        ("metadata.labels[ 'key' ]", None),
+        ("metadata.labels[]", None),
+        ("metadata.labels[']", None),
+        ("metadata.labels['key']foo", None),
+        ("['key']", None),
+        ("", None),
+    ] {
+        assert_eq!(fields::pod_field(&sources, path).ok().as_deref(), expect, "{path}");
+    }
+}
+
+/// Source: `TestMakeEnvironmentVariables` of upstream's `pkg/kubelet` and `envvars_test.go`.
+#[test]
+fn services_of_the_namespace_and_of_the_api_are_variables() {
+    let services = [
+        "{metadata: {name: kubernetes, namespace: default}, spec: {clusterIP: 1.2.3.1, ports: [{port: 8081}]}}",
+        "{metadata: {name: other, namespace: else}, spec: {clusterIP: 1.2.3.2, ports: [{port: 8082}]}}",
+        "{metadata: {name: kubernetes, namespace: headless}, spec: {clusterIP: None, ports: [{port: 8083}]}}",
+        "{metadata: {name: bare, namespace: headless}, spec: {ports: [{port: 8084}]}}",
+        "{metadata: {name: kubernetes, namespace: own}, spec: {clusterIP: 1.2.3.5, ports: [{port: 8085}]}}",
+        "{metadata: {name: foo-bar, namespace: own}, spec: {clusterIP: '2001:db8::1', ports: [
+            {name: u-d-p, port: 8086, protocol: UDP}, {name: t, port: 8087}, {port: 8088}]}}",
+    ];
+    let services: Vec<Arc<Service>> = services.iter().map(|text| Arc::new(yaml(text))).collect();
+    let of = |namespace: &str, links: bool| {
+        let pod: Pod = yaml(&format!(
+            "{{metadata: {{namespace: {namespace}}}, spec: {{enableServiceLinks: {links}, containers: []}}}}"
+        ));
+        let all = service_variables(&pod, &services);
+        all.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+    };
+    let host = |namespace: &str, links: bool| {
+        let hosts: Vec<String> =
+            of(namespace, links).into_iter().filter(|variable| variable.contains("_SERVICE_HOST")).collect();
+        hosts.join(" ")
+    };
+    let api = "KUBERNETES_SERVICE_HOST=1.2.3.1";
+    for (namespace, links, expect) in [
+        ("default", true, api),
+        ("default", false, api),
+        ("else", true, "OTHER_SERVICE_HOST=1.2.3.2 KUBERNETES_SERVICE_HOST=1.2.3.1"),
+        ("else", false, api),
+        ("headless", true, api),
+        ("own", true, "KUBERNETES_SERVICE_HOST=1.2.3.5 FOO_BAR_SERVICE_HOST=2001:db8::1"),
+        ("own", false, api),
+    ] {
+        assert_eq!(host(namespace, links), expect, "{namespace} {links}");
+    }
+    let expect = [
+        "FOO_BAR_SERVICE_HOST=2001:db8::1",
+        "FOO_BAR_SERVICE_PORT=8086",
+        "FOO_BAR_SERVICE_PORT_U_D_P=8086",
+        "FOO_BAR_SERVICE_PORT_T=8087",
+        "FOO_BAR_PORT=udp://[2001:db8::1]:8086",
+        "FOO_BAR_PORT_8086_UDP=udp://[2001:db8::1]:8086",
+        "FOO_BAR_PORT_8086_UDP_PROTO=udp",
+        "FOO_BAR_PORT_8086_UDP_PORT=8086",
+        "FOO_BAR_PORT_8086_UDP_ADDR=2001:db8::1",
+        "FOO_BAR_PORT_8087_TCP=tcp://[2001:db8::1]:8087",
+        "FOO_BAR_PORT_8087_TCP_PROTO=tcp",
+        "FOO_BAR_PORT_8087_TCP_PORT=8087",
+        "FOO_BAR_PORT_8087_TCP_ADDR=2001:db8::1",
+        "FOO_BAR_PORT_8088_TCP=tcp://[2001:db8::1]:8088",
+        "FOO_BAR_PORT_8088_TCP_PROTO=tcp",
+        "FOO_BAR_PORT_8088_TCP_PORT=8088",
+        "FOO_BAR_PORT_8088_TCP_ADDR=2001:db8::1",
+    ];
+    let mut found = of("own", true);
+    found.retain(|variable| variable.starts_with("FOO"));
+    assert_eq!(found, expect);
+}
+
 #[test]
 fn fields_resources_and_maps_are_sources() {
     check(

@@ -6,13 +6,14 @@ use super::*;
 use crate::pod::failure_reason::FailureReason;
 use crate::pod::snapshot::{Exit, ProbeResults, Sandbox};
 
-/// A container in words: `name attempt state`, where the state is `created`, `running` or an exit code.
+/// A container in words: `name attempt state`, where the state is `created`, `running`, `unknown` or an exit code.
 fn container(text: &str) -> Container {
     let mut words = text.split(' ');
     let name = words.next().unwrap().to_owned();
     let attempt = words.next().unwrap().parse().unwrap();
     let state = match words.next().unwrap() {
         "created" => ContainerState::Created,
+        "unknown" => ContainerState::Unknown,
         "running" => ContainerState::Running { started_at: at(0) },
         code => ContainerState::Exited(Exit {
             code: code.parse().unwrap(),
@@ -179,6 +180,22 @@ fn who_fails_its_probe_is_told_whether_it_comes_back() {
     check("OnFailure", "a", "Container a failed liveness probe, will be restarted");
     check("Never", "a", "Container a failed liveness probe");
     check("Always", "s", "Init container s failed liveness probe");
+    check("Never", "s", "Init container s failed liveness probe");
+    let own = |policy: &str, own: &str, expect: &str| {
+        let pod = format!(
+            "{{metadata: {{uid: u}}, spec: {{restartPolicy: {policy}, containers: [{{name: a, image: img, {own}}}]}}}}"
+        );
+        let mut snapshot = snapshot(&pod, &["a 0 running"]);
+        let container_id = "a-0".to_owned();
+        let results = ProbeResults { container_id, startup: Some(false), ..ProbeResults::default() };
+        snapshot.probes.insert("a".to_owned(), results);
+        let PodAction::Kill { message, .. } = &next_actions(&snapshot, at(100))[0] else { panic!("no kill") };
+        assert_eq!(message, expect, "{policy} {own}");
+    };
+    own("Always", "restartPolicy: Never", "Container a failed startup probe");
+    own("Never", "restartPolicy: OnFailure", "Container a failed startup probe, will be restarted");
+    const RULES: &str = "restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: NotIn, values: [0]}}]";
+    own("Always", RULES, "Container a failed startup probe");
 }
 
 #[test]
@@ -254,4 +271,166 @@ fn a_container_that_was_made_and_never_started_is_started_without_a_restart() {
     check("a kubelet ended in between", &made, &["start/a/0"]);
     made.containers[0].hash = "another".into();
     check("its definition is another one now", &made, &["start/a/1"]);
+}
+
+/// A Pod of that restart policy and, for the rest, that spec; what is found of it; what is to be done.
+fn check_rows(spec: &str, rows: &[(&str, &str, &[&str], &[&str])]) {
+    for (name, policy, containers, expect) in rows {
+        let pod = format!("{{metadata: {{uid: u}}, spec: {{restartPolicy: {policy}, {spec}}}}}");
+        check(name, &snapshot(&pod, containers), expect);
+    }
+}
+
+/// Source of this and of what follows: `TestComputePodActions*` of upstream's `pkg/kubelet/kuberuntime`.
+#[test]
+fn main_containers_run_again_as_the_policy_says() {
+    let three = "containers: [{name: a, image: img}, {name: b, image: img}, {name: c, image: img}]";
+    let running = "c 0 running";
+    check_rows(
+        three,
+        &[
+            ("nothing is to be done", "Always", &["a 0 running", "b 0 running", running], &[]),
+            ("however it ended", "Always", &["a 0 0", "b 0 111", running], &["start/a/1"]),
+            ("but for the good end", "OnFailure", &["a 0 0", "b 0 111", running], &["start/b/1"]),
+            ("never", "Never", &["a 0 0", "b 0 111", running], &[]),
+            ("one that was only made", "OnFailure", &["a 0 0", "b 0 created", running], &["start/b/1"]),
+            ("also if it runs once", "Never", &["a 0 running", "b 0 created", running], &["start/b/1"]),
+            ("it may still run", "Never", &["a 0 running", "b 0 unknown", running], &["kill/b-0/30"]),
+        ],
+    );
+    let lost = |policy: &str, containers: &[&str]| {
+        let pod = format!("{{metadata: {{uid: u}}, spec: {{restartPolicy: {policy}, {three}}}}}");
+        let mut lost = snapshot(&pod, containers);
+        lost.sandboxes[0].is_ready = false;
+        lost
+    };
+    let all = ["a 0 137", "b 0 137", "c 0 137"];
+    check("everything comes again", &lost("Always", &all), &["sandbox"]);
+    check("but for the good ends", &lost("OnFailure", &["a 0 137", "b 0 0", "c 0 137"]), &["sandbox"]);
+    check("all ended well", &lost("OnFailure", &["a 0 0", "b 0 0", "c 0 0"]), &["release"]);
+    check("all ended, and run once", &lost("Never", &["a 0 0", "b 0 0", "c 0 0"]), &["release"]);
+    check("none was ever made", &lost("Never", &[]), &["sandbox"]);
+}
+
+#[test]
+fn init_containers_that_had_their_turn_do_not_run_again() {
+    let three = "initContainers: [{name: i, image: img}, {name: j, image: img}, {name: k, image: img}],
+        containers: [{name: a, image: img}]";
+    check_rows(
+        three,
+        &[
+            ("the first", "Always", &[], &["start/i/0"]),
+            ("all are done", "Always", &["i 0 0", "j 0 0", "k 0 0"], &["start/a/0"]),
+            ("the last one runs", "Always", &["i 0 0", "j 0 0", "k 0 running"], &[]),
+            ("those before it were removed", "Always", &["k 0 running"], &[]),
+            ("and it is done", "Always", &["k 0 0"], &["start/a/0"]),
+            ("and it failed", "Always", &["k 0 1"], &["start/k/1"]),
+            ("one in the middle", "Always", &["j 0 0"], &["start/k/0"]),
+            ("one that was only made", "Always", &["i 0 0", "j 0 0", "k 0 created"], &["start/k/1"]),
+            ("it failed", "OnFailure", &["i 0 0", "j 0 0", "k 0 137"], &["start/k/1"]),
+            ("for good", "Never", &["i 0 0", "j 0 0", "k 0 137"], &["stop/sb"]),
+            ("it may still run", "OnFailure", &["i 0 0", "j 0 0", "k 0 unknown"], &["kill/k-0/30"]),
+            ("a main container was made", "Always", &["a 0 created"], &["start/a/1"]),
+            ("a main container has ended", "Always", &["a 0 1"], &["start/a/1"]),
+        ],
+    );
+}
+
+#[test]
+fn a_sidecar_that_was_up_holds_nobody_up() {
+    let three = "initContainers: [{name: s, image: img, restartPolicy: Always},
+        {name: t, image: img, restartPolicy: Always}, {name: i, image: img}], containers: [{name: a, image: img}]";
+    check_rows(
+        three,
+        &[
+            ("it ended while the next one runs", "Always", &["s 0 1", "t 0 running"], &["start/s/1"]),
+            ("and waits", "Never", &["s 0 1", "t 0 running", "i 0 0", "a 0 running"], &["start/s/1"]),
+            ("it was removed", "Always", &["t 0 running", "i 0 running"], &["start/s/0"]),
+            ("the last of them has ended", "Never", &["s 0 running", "t 0 137"], &["start/t/1"]),
+            ("it may still run", "Never", &["s 0 running", "t 0 unknown"], &["kill/t-0/30"]),
+            ("main containers are done", "Never", &["s 0 0", "t 0 0", "i 0 0", "a 0 0"], &["stop/sb"]),
+        ],
+    );
+    let pod = format!("{{metadata: {{uid: u}}, spec: {{{three}}}}}");
+    let mut crashing = snapshot(&pod, &["s 0 1", "t 0 running", "i 0 0"]);
+    crashing.crashes.entry("s".into()).or_default().restarted(at(90), at(90));
+    check("main containers come meanwhile", &crashing, &["back-off/s-0", "wake/110", "start/a/0"]);
+    crashing.containers.pop();
+    check("so do init containers", &crashing, &["back-off/s-0", "wake/110", "start/i/0"]);
+}
+
+#[test]
+fn a_sidecars_startup_probe_holds_up_what_comes_after_it() {
+    let probed =
+        "initContainers: [{name: s, image: img, restartPolicy: Always, startupProbe: {}, livenessProbe: {}}],
+        containers: [{name: a, image: img}]";
+    let pod = format!("{{metadata: {{uid: u}}, spec: {{{probed}}}}}");
+    let of = |startup: Option<bool>, liveness: Option<bool>, containers: &[&str]| {
+        let mut snapshot = snapshot(&pod, containers);
+        let container_id = "s-0".into();
+        snapshot.probes.insert("s".into(), ProbeResults { container_id, startup, liveness, readiness: None });
+        snapshot
+    };
+    let alone = ["s 0 running"];
+    check("no result yet", &of(None, None, &alone), &[]);
+    check("it is up", &of(Some(true), None, &alone), &["start/a/0"]);
+    check("and alive", &of(Some(true), Some(true), &alone), &["start/a/0"]);
+    check("it failed", &of(Some(false), None, &alone), &["kill/s-0/30"]);
+    check("it was up, and is not alive", &of(Some(true), Some(false), &alone), &["kill/s-0/30", "start/a/0"]);
+    let beside = ["s 0 running", "a 0 0"];
+    check("it comes up again", &of(None, None, &beside), &["start/a/1"]);
+}
+
+#[test]
+fn what_the_runtime_has_forgotten_counts_on() {
+    let known = |known: &str, policy: &str| {
+        let pod = format!(
+            "{{metadata: {{uid: u}}, spec: {{restartPolicy: {policy}, containers: [{{name: a, image: img}}]}},
+            status: {{containerStatuses: [{{name: a, image: i, imageID: i, ready: false, restartCount: 3, {known}}}]}}}}"
+        );
+        snapshot(&pod, &[])
+    };
+    const RAN: &str = "containerID: 'x://1', state: {running: {}}";
+    const ENDED: &str = "containerID: 'x://1', state: {terminated: {exitCode: 0}}";
+    const FAILED: &str = "containerID: 'x://1', state: {terminated: {exitCode: 1}}";
+    const WAITS: &str = "state: {waiting: {}}, lastState: {terminated: {exitCode: 1, containerID: 'x://1'}}";
+    const LOST: &str = "state: {waiting: {}}, lastState: {terminated: {exitCode: 137}}";
+    for (name, status, policy, expect) in [
+        ("it ran", RAN, "Always", "start/a/4"),
+        ("it ran, and runs once", RAN, "Never", "stop/sb"),
+        ("it had ended", ENDED, "Always", "start/a/4"),
+        ("well", ENDED, "OnFailure", "stop/sb"),
+        ("not so well", FAILED, "OnFailure", "start/a/4"),
+        ("it waited", WAITS, "OnFailure", "start/a/4"),
+        ("its loss is counted already", LOST, "OnFailure", "start/a/3"),
+        ("also if it runs once", LOST, "Never", "stop/sb"),
+    ] {
+        check(name, &known(status, policy), &[expect]);
+    }
+}
+
+#[test]
+fn a_probe_may_have_a_grace_period_of_its_own() {
+    let check = |name: &str, pod: &str, results: ProbeResults, expect: &str| {
+        let mut snapshot = snapshot(&format!("{{metadata: {{uid: u}}, spec: {{{pod}}}}}"), &["a 0 running"]);
+        snapshot.probes.insert("a".into(), ProbeResults { container_id: "a-0".into(), ..results });
+        check(name, &snapshot, &[expect]);
+    };
+    let dead = || ProbeResults { liveness: Some(false), startup: Some(true), ..ProbeResults::default() };
+    let slow = || ProbeResults { startup: Some(false), ..ProbeResults::default() };
+    let of = |probes: &str, pod: &str| format!("containers: [{{name: a, image: img, {probes}}}], {pod}");
+    const BOTH: &str = "livenessProbe: {terminationGracePeriodSeconds: 20}, startupProbe: {terminationGracePeriodSeconds: 10}";
+    let long = "terminationGracePeriodSeconds: 60";
+    let short = "terminationGracePeriodSeconds: 5";
+    check("the Pod's", &of("livenessProbe: {}", long), dead(), "kill/a-0/60");
+    check("the probe's", &of(BOTH, long), dead(), "kill/a-0/20");
+    check("that of the other probe", &of(BOTH, long), slow(), "kill/a-0/10");
+    check("even a longer one", &of(BOTH, short), dead(), "kill/a-0/20");
+    check("of startup, too", &of(BOTH, short), slow(), "kill/a-0/10");
+    check(
+        "none at all is a second",
+        &of("livenessProbe: {}", "terminationGracePeriodSeconds: 0"),
+        dead(),
+        "kill/a-0/1",
+    );
 }

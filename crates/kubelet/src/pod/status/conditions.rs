@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::is_initialized;
+use super::incomplete;
 use crate::pod::in_place::differences;
 use crate::pod::resize;
 use crate::pod::roles::{Role, init_role};
@@ -116,26 +116,16 @@ fn initialized(snapshot: &PodSnapshot, status: &PodStatus) -> Verdict {
     if status.phase.as_deref() == Some("Succeeded") {
         return Verdict { reason: Some("PodCompleted"), ..Verdict::yes(TYPE) };
     }
-    let main = status.container_statuses.as_deref().unwrap_or_default();
-    if is_initialized(snapshot, init, main) || any_main_was_created(snapshot, status) {
+    let incomplete: Vec<_> = incomplete(snapshot.spec(), init).map(|status| status.name.as_str()).collect();
+    let has_begun = |status: &ContainerStatus| {
+        status.state.as_ref().is_some_and(|state| state.running.is_some() || state.terminated.is_some())
+    };
+    // Whoever has begun came after them, though sidecars may be on their way up again.
+    if incomplete.is_empty() || status.container_statuses.iter().flatten().any(has_begun) {
         return Verdict::yes(TYPE);
     }
-    let specs = snapshot.spec().init_containers.iter().flatten();
-    let incomplete: Vec<_> = specs
-        .zip(init)
-        .filter(|(spec, status)| match init_role(spec) {
-            Role::Sidecar => status.started != Some(true),
-            _ => !status.ready,
-        })
-        .map(|(_, status)| status.name.as_str())
-        .collect();
     let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
     Verdict::no(TYPE, "ContainersNotInitialized", Some(message))
-}
-
-fn any_main_was_created(snapshot: &PodSnapshot, status: &PodStatus) -> bool {
-    let is_over = snapshot.is_terminating() || matches!(status.phase.as_deref(), Some("Failed"));
-    is_over && status.container_statuses.iter().flatten().any(|s| s.container_id.is_some())
 }
 
 fn containers_ready(snapshot: &PodSnapshot, status: &PodStatus) -> Verdict {
@@ -145,14 +135,13 @@ fn containers_ready(snapshot: &PodSnapshot, status: &PodStatus) -> Verdict {
         Some("Failed") => return Verdict::no(TYPE, "PodFailed", None),
         _ => {}
     }
-    let main = status.container_statuses.iter().flatten();
-    let specs = snapshot.spec().init_containers.iter().flatten();
-    let sidecars = specs
-        .zip(status.init_container_statuses.iter().flatten())
-        .filter(|(spec, _)| init_role(spec) == Role::Sidecar)
-        .map(|(_, status)| status);
-    let unready: Vec<_> =
-        sidecars.chain(main).filter(|s: &&ContainerStatus| !s.ready).map(|s| s.name.as_str()).collect();
+    let spec = snapshot.spec();
+    let sidecars = spec.init_containers.iter().flatten().filter(|c| init_role(c) == Role::Sidecar);
+    let statuses = || status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let is_unready = |name: &&str| statuses().any(|status| status.name == *name && !status.ready);
+    // In the order of the spec, which is not that of the statuses.
+    let names = sidecars.chain(&spec.containers).map(|container| container.name.as_str());
+    let unready: Vec<_> = names.filter(is_unready).collect();
     if unready.is_empty() {
         return Verdict::yes(TYPE);
     }

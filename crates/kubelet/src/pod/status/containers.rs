@@ -8,11 +8,11 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{NodeFacts, pull_error_shown_until, recorded};
+use super::{NodeFacts, pull_error_shown_until};
 use crate::pod::in_place::difference;
 use crate::pod::lifecycle::{is_over, should_restart};
 use crate::pod::roles::Role;
-use crate::pod::snapshot::{self, Container, Exit, PodSnapshot};
+use crate::pod::snapshot::{self, Container, Exit, LOST_CODE, LOST_REASON, PodSnapshot};
 use crate::pod::time::go_duration;
 use crate::pod::time::whole_second;
 
@@ -28,15 +28,17 @@ pub(super) fn status(
     now: Timestamp,
 ) -> ContainerStatus {
     let latest = snapshot.latest(&spec.name);
-    let old = recorded(snapshot, &spec.name);
+    let old = snapshot.recorded(&spec.name);
     let (state, last_state) = states(snapshot, node, spec, role, now);
     let is_running = state.running.is_some();
     let started = is_running && latest.is_some_and(|c| snapshot.is_started(spec, c));
     let restart_count = match (latest, old) {
         (Some(container), _) => i32::try_from(container.attempt).unwrap_or(i32::MAX),
-        (None, Some(old)) => old.restart_count,
+        (None, Some(old)) => old.restart_count + i32::from(is_lost(old) && !snapshot.is_terminating()),
         (None, None) => 0,
     };
+    // The runtime may forget what has ended: what was known of it stays.
+    let kept = old.filter(|_| latest.is_none()).filter(|old| has_ended(old));
     let is_ready = match role {
         Role::Init => state.terminated.as_ref().is_some_and(|t| t.exit_code == 0),
         Role::Ephemeral => false,
@@ -49,8 +51,11 @@ pub(super) fn status(
             .filter(|i| !i.is_empty())
             .or_else(|| spec.image.clone())
             .unwrap_or_default(),
-        image_id: latest.map(|c| c.image_ref.clone()).unwrap_or_default(),
-        container_id: latest.map(|c| id(node, c)),
+        image_id: latest
+            .map(|c| c.image_ref.clone())
+            .or_else(|| Some(kept?.image_id.clone()))
+            .unwrap_or_default(),
+        container_id: latest.map(|c| id(node, c)).or_else(|| kept?.container_id.clone()),
         ready: is_ready,
         started: (role != Role::Ephemeral).then_some(started),
         restart_count,
@@ -64,6 +69,15 @@ pub(super) fn status(
     }
 }
 
+fn has_ended(status: &ContainerStatus) -> bool {
+    status.state.as_ref().is_some_and(|state| state.terminated.is_some())
+}
+
+/// Whether a container that the runtime does not have ran when it was heard of last.
+fn is_lost(status: &ContainerStatus) -> bool {
+    status.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
 /// What the container has: as long as a resize is not carried out, what it had before.
 fn actual(
     snapshot: &PodSnapshot,
@@ -71,7 +85,7 @@ fn actual(
     container: Option<&Container>,
 ) -> Option<ResourceRequirements> {
     let is_different = container.is_some_and(|c| difference(snapshot.spec(), spec, c).is_some());
-    let before = recorded(snapshot, &spec.name).and_then(|old| old.resources.clone());
+    let before = snapshot.recorded(&spec.name).and_then(|old| old.resources.clone());
     before.filter(|_| is_different).or_else(|| spec.resources.clone())
 }
 
@@ -138,8 +152,10 @@ fn states(
                 None => (state, last),
             }
         }
-        snapshot::ContainerState::Created | snapshot::ContainerState::Unknown => {
-            (waiting(snapshot, spec, role, now), last)
+        snapshot::ContainerState::Created => (waiting(snapshot, spec, now), last),
+        snapshot::ContainerState::Unknown => {
+            let running = snapshot.recorded(&spec.name).and_then(|old| old.state.as_ref()?.running.clone());
+            (waiting(snapshot, spec, now), running.map_or(last, lost))
         }
     }
 }
@@ -151,30 +167,35 @@ fn never_seen(
     role: Role,
     now: Timestamp,
 ) -> (ContainerState, ContainerState) {
-    let old = recorded(snapshot, &spec.name);
+    let old = snapshot.recorded(&spec.name);
     let state = old.and_then(|o| o.state.clone()).unwrap_or_default();
     let last = old.and_then(|o| o.last_state.clone()).unwrap_or_default();
-    if state.terminated.is_some() && is_over(snapshot, now) {
-        return (state, last);
+    if let Some(ended) = &state.terminated {
+        let is_done = is_over(snapshot, now) || (role == Role::Init && ended.exit_code == 0);
+        return match blocked(snapshot, spec, now).filter(|_| !is_done) {
+            Some(waiting) => (waiting, state),
+            None => (state, last),
+        };
     }
-    let lost = state.running.map(|running| ContainerState {
-        terminated: Some(ContainerStateTerminated {
-            exit_code: 137,
-            reason: Some("ContainerStatusUnknown".into()),
-            message: Some(
-                "The container could not be located when the pod was deleted.  The container used to be Running"
-                    .into(),
-            ),
-            started_at: running.started_at,
-            ..ContainerStateTerminated::default()
-        }),
-        ..ContainerState::default()
-    });
-    match lost {
+    match state.running.map(lost) {
         Some(lost) if snapshot.is_terminating() => (lost, last),
-        Some(lost) => (waiting(snapshot, spec, role, now), lost),
-        None => (waiting(snapshot, spec, role, now), last),
+        Some(lost) => (waiting(snapshot, spec, now), lost),
+        None => (waiting(snapshot, spec, now), last),
     }
+}
+
+/// Of one that ran and is not to be found.
+fn lost(running: ContainerStateRunning) -> ContainerState {
+    const MESSAGE: &str =
+        "The container could not be located when the pod was deleted.  The container used to be Running";
+    let terminated = ContainerStateTerminated {
+        exit_code: LOST_CODE,
+        reason: Some(LOST_REASON.into()),
+        message: Some(MESSAGE.into()),
+        started_at: running.started_at,
+        ..ContainerStateTerminated::default()
+    };
+    ContainerState { terminated: Some(terminated), ..ContainerState::default() }
 }
 
 fn terminated(
@@ -260,11 +281,10 @@ fn blocked(snapshot: &PodSnapshot, spec: &ContainerSpec, now: Timestamp) -> Opti
     Some(make_waiting("ImagePullBackOff", Some(message)))
 }
 
-fn waiting(snapshot: &PodSnapshot, spec: &ContainerSpec, role: Role, now: Timestamp) -> ContainerState {
+fn waiting(snapshot: &PodSnapshot, spec: &ContainerSpec, now: Timestamp) -> ContainerState {
     if let Some(state) = blocked(snapshot, spec, now) {
         return state;
     }
     let has_init = snapshot.spec().init_containers.as_ref().is_some_and(|c| !c.is_empty());
-    let is_held = role != Role::Main || !snapshot.is_initialized();
-    make_waiting(if has_init && is_held { "PodInitializing" } else { "ContainerCreating" }, None)
+    make_waiting(if has_init { "PodInitializing" } else { "ContainerCreating" }, None)
 }

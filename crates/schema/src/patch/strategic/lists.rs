@@ -35,8 +35,9 @@ impl Order {
         self.length += 1;
     }
 
-    /// Checks that all items that stay are in this order, one after the other; an order of nothing says nothing.
-    pub(super) fn check(&self, items: &[Value], key: &str) -> Result<(), PatchError> {
+    /// Checks that all items that stay are in this order, one after the other; an order of nothing says nothing. `stated`
+    /// is it as the patch has it.
+    pub(super) fn check(&self, items: &[Value], stated: &[Value], key: &str) -> Result<(), PatchError> {
         let mut last = None;
         for item in items.iter().filter(|item| item.get(PATCH).is_none()) {
             let position = self.position(&name_of(item, key)?);
@@ -44,18 +45,12 @@ impl Order {
                 return Err(PatchError::Malformed(format!(
                     "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
                     go_list(items),
-                    self.names()
+                    go_list(stated)
                 )));
             }
             last = position;
         }
         Ok(())
-    }
-
-    fn names(&self) -> String {
-        let mut names: Vec<(&String, &usize)> = self.positions.iter().collect();
-        names.sort_by_key(|(_, position)| **position);
-        format!("[{}]", names.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" "))
     }
 }
 

@@ -69,7 +69,7 @@ fn the_order_of_elements_can_be_set() {
         containers(json!([{"name": "a"}])),
         json!({"spec": {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "c"}]}}),
         Err(PatchError::Malformed(
-            "The order in patch list:\n[map[name:c]]\n doesn't match $setElementOrder list:\n[\"a\"]\n"
+            "The order in patch list:\n[map[name:c]]\n doesn't match $setElementOrder list:\n[map[name:a]]\n"
                 .into(),
         )),
     );
@@ -222,4 +222,122 @@ fn an_object_without_a_strategy_for_its_keys_is_merged_and_retained_by_key() {
         volumes(json!([{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}])),
         Ok(volumes(json!([{"name": "v", "hostPath": {"path": "/x"}}]))),
     );
+}
+
+/// A list in words: elements apart by blanks, each a name and perhaps `=` and an image.
+fn named(text: &str) -> Value {
+    let element = |text: &str| match text.split_once('=') {
+        None => json!({"name": text}),
+        Some((name, "null")) => json!({"name": name, "image": null}),
+        Some((name, "gone")) => json!({"name": name, "$patch": "delete"}),
+        Some((name, image)) => json!({"name": name, "image": image}),
+    };
+    text.split(' ').filter(|text| !text.is_empty()).map(element).collect()
+}
+
+/// Source of this and of what follows: `TestCustomStrategicMergePatch` of upstream's
+/// `apimachinery/pkg/util/strategicpatch`.
+#[test]
+fn merged_lists_have_the_order_of_the_patch_and_keep_what_it_does_not_name() {
+    for (name, original, order, patch, expect) in [
+        ("one is changed", "1 2=b 3", None, "2=c", "1 2=c 3"),
+        ("one is added", "1 2", None, "3", "3 1 2"),
+        ("a field is taken away", "1 2=b", None, "2=null", "1 2"),
+        ("one that is not there is deleted", "1 2", None, "3=gone", "1 2"),
+        ("all are deleted", "1 2", None, "1=gone 2=gone", ""),
+        ("one goes and one comes", "1 2", None, "1=gone 3", "3 2"),
+        ("all are named", "1 2=b 3", None, "3=c 1=a 2", "3=c 1=a 2=b"),
+        ("some are named", "1 2=b 3", None, "3=c 1=a", "2=b 3=c 1=a"),
+        ("an order alone", "1 2 3", Some("3 2 1"), "", "3 2 1"),
+        ("an order and a change", "1 2 3", Some("3 2 1"), "1=a", "3 2 1=a"),
+        ("an order names one that is not there", "1 3", Some("3 2 1"), "3=c 1=a", "3=c 1=a"),
+        ("an order of some", "1 2 3 4", Some("4 2"), "", "1 3 4 2"),
+        ("what the server has beside them", "1 x 2", Some("1 2 3"), "3", "1 x 2 3"),
+        ("at the beginning", "x 1 2", Some("2 1"), "", "x 2 1"),
+        ("at the end", "1 2 x", Some("2 1"), "", "2 1 x"),
+        ("one goes", "1 2 3", Some("3 1"), "2=gone", "3 1"),
+        ("none was there", "", Some("2 1"), "2 1", "2 1"),
+    ] {
+        let mut spec = json!({});
+        if let Some(order) = order {
+            spec["$setElementOrder/containers"] = named(order);
+        }
+        if !patch.is_empty() {
+            spec["containers"] = named(patch);
+        }
+        let schema = crate::builtin().kind(POD.0, POD.1, POD.2).expect("a kind");
+        let found = strategic(schema, containers(named(original)), json!({"spec": spec}));
+        assert_eq!(found, Ok(containers(named(expect))), "{name}");
+    }
+    for (order, patch) in [("1 2 3", "3=c 1=a"), ("2", "1"), ("1 2", "2 3")] {
+        let spec = json!({"$setElementOrder/containers": named(order), "containers": named(patch)});
+        let schema = crate::builtin().kind(POD.0, POD.1, POD.2).expect("a kind");
+        let refused = strategic(schema, containers(named("1 3 2")), json!({"spec": spec})).unwrap_err();
+        assert!(refused.to_string().contains("doesn't match $setElementOrder list"), "{order} {patch}");
+    }
+}
+
+#[test]
+fn lists_of_values_merge_in_the_order_of_the_patch() {
+    let list =
+        |text: &str| text.split(' ').filter(|text| !text.is_empty()).map(Value::from).collect::<Value>();
+    for (name, original, order, gone, patch, expect) in [
+        ("all are named", "1 2 3", None, None, Some("3 1 2"), "3 1 2"),
+        ("some are named", "1 2 3", None, None, Some("3 1"), "2 3 1"),
+        ("one twice", "1 2", None, None, Some("3 3"), "3 1 2"),
+        ("an order", "1 3", Some("3 2 1"), None, None, "3 1"),
+        ("an order and one more", "1 2", Some("3 2 1"), None, Some("3"), "3 2 1"),
+        ("one goes", "1 2 3", None, Some("2"), None, "1 3"),
+        ("one that is not there goes", "1 2", None, Some("3"), None, "1 2"),
+        ("one goes and one comes", "1 2", Some("3 2"), Some("1"), Some("3"), "3 2"),
+    ] {
+        let mut metadata = json!({});
+        for (key, values) in [
+            ("$setElementOrder/finalizers", order),
+            ("$deleteFromPrimitiveList/finalizers", gone),
+            ("finalizers", patch),
+        ] {
+            if let Some(values) = values {
+                metadata[key] = list(values);
+            }
+        }
+        let of = |finalizers: &str| json!({"metadata": {"finalizers": list(finalizers)}});
+        let schema = crate::builtin().kind(POD.0, POD.1, POD.2).expect("a kind");
+        let found = strategic(schema, of(original), json!({"metadata": metadata}));
+        assert_eq!(found, Ok(of(expect)), "{name}");
+    }
+}
+
+#[test]
+fn retained_keys_take_the_others_away() {
+    for (name, original, patch, expect) in [
+        (
+            "nothing is said",
+            json!({"type": "a"}),
+            json!({"rollingUpdate": {}}),
+            Some(json!({"type": "a", "rollingUpdate": {}})),
+        ),
+        ("an empty patch", json!({"type": "a"}), json!({}), Some(json!({"type": "a"}))),
+        (
+            "one is added",
+            json!({"type": "a"}),
+            json!({"$retainKeys": ["type", "rollingUpdate"], "rollingUpdate": {}}),
+            Some(json!({"type": "a", "rollingUpdate": {}})),
+        ),
+        ("all go", json!({"type": "a"}), json!({"$retainKeys": []}), Some(json!({}))),
+        (
+            "a null need not be retained",
+            json!({"type": "a", "rollingUpdate": {}}),
+            json!({"$retainKeys": ["type"], "rollingUpdate": null}),
+            Some(json!({"type": "a"})),
+        ),
+        ("one is not retained", json!({"type": "a"}), json!({"$retainKeys": [], "type": "b"}), None),
+        ("it is no list", json!({}), json!({"$retainKeys": "type"}), None),
+        ("not of texts", json!({}), json!({"$retainKeys": [1]}), None),
+    ] {
+        let of = |value: Value| json!({"spec": {"strategy": value}});
+        let expect = expect.map(of).ok_or(PatchError::Malformed("invalid patch format of retainKeys".into()));
+        let schema = crate::builtin().kind(DEPLOYMENT.0, DEPLOYMENT.1, DEPLOYMENT.2).expect("a kind");
+        assert_eq!(strategic(schema, of(original), of(patch)), expect, "{name}");
+    }
 }
