@@ -9,6 +9,8 @@ use machinery::field::{FieldError, FieldErrors, Path};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::configuration_error::{self, ConfigurationError, check_fields, check_kind};
+
 /// Buckets of a limit whose configuration does not say. Source: `defaultCacheSize`.
 const BUCKETS: usize = 4096;
 const VERSION: &str = "eventratelimit.admission.k8s.io/v1alpha1";
@@ -82,18 +84,10 @@ impl EventRateLimits {
     ///
     /// # Errors
     /// What is wrong with it, in upstream's words.
-    pub fn parse(text: &str) -> std::result::Result<Self, String> {
-        let read: Configuration = serde_saphyr::from_str(text).map_err(|failure| failure.to_string())?;
-        if read.kind != "Configuration" || read.api_version != VERSION {
-            return Err(format!(
-                "it is {} of {}, not Configuration of {VERSION}",
-                read.kind, read.api_version
-            ));
-        }
-        let errors = check(&read);
-        if !errors.is_empty() {
-            return Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
-        }
+    pub fn parse(text: &str) -> Result<Self, ConfigurationError> {
+        let read: Configuration = configuration_error::read(text)?;
+        check_kind((&read.kind, &read.api_version), "Configuration", &[VERSION])?;
+        check_fields(check(&read), ", ")?;
         Ok(Self(read.limits.iter().filter_map(Limit::new).collect()))
     }
 
@@ -238,7 +232,7 @@ mod tests {
     }
 
     fn check(limits: &str, expect: &Expect) {
-        expect.assert_eq(&EventRateLimits::parse(&configuration(limits)).unwrap_err());
+        expect.assert_eq(&EventRateLimits::parse(&configuration(limits)).unwrap_err().to_string());
     }
 
     #[test]

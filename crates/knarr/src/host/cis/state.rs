@@ -101,13 +101,13 @@ pub(super) fn encrypts(args: &ServerArgs, layout: &Layout) -> Option<Result<Opti
 /// Whether the audit policy has anything logged.
 pub(super) fn audits(args: &ServerArgs) -> Result<bool, String> {
     let policy = match &args.api_server.audit_policy_file {
-        None => Policy::by_default()?,
+        None => Policy::by_default(),
         Some(path) => {
             let text = std::fs::read_to_string(path);
-            Policy::parse(&text.map_err(|why| format!("cannot read {}: {why}", path.display()))?)?
+            Policy::parse(&text.map_err(|why| format!("cannot read {}: {why}", path.display()))?)
         }
     };
-    Ok(policy.logs_anything())
+    policy.map(|policy| policy.logs_anything()).map_err(|why| base::error_chain(&why))
 }
 
 /// The configurations of networks in the folder that is named.
