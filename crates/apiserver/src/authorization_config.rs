@@ -537,7 +537,7 @@ fn conditions(conditions: &[Condition], path: &Path, errors: &mut FieldErrors) -
         } else if !seen.insert(expression) {
             errors.push(FieldError::duplicate(&at, expression));
         } else if let Err(why) = compiled.add(expression) {
-            errors.push(FieldError::invalid(&at, expression, &why));
+            errors.push(FieldError::invalid(&at, expression, &why.to_string()));
         }
     }
     compiled

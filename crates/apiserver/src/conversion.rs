@@ -351,8 +351,9 @@ impl Conversion {
             let error = told(format!("failed: {failure}"));
             (FailureType::Call, if is_answered { Failure::Answer(error) } else { Failure::Call(error) })
         })?;
-        let malformed =
-            |why: String| (FailureType::MalformedResponse, Failure::Answer(told(format!("failed: {why}"))));
+        let malformed = |why: review::AnswerError| {
+            (FailureType::MalformedResponse, Failure::Answer(told(format!("failed: {why}"))))
+        };
         let answered = review::answer(&answer)
             .map_err(|failure| (FailureType::Call, Failure::Answer(told(format!("failed: {failure}")))))?;
         let converted = review::objects(review, &uid, answered).map_err(malformed)?;

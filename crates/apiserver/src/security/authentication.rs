@@ -103,7 +103,9 @@ impl Security {
     /// # Errors
     /// 400 when something but no user is asked for, 403 when they may not.
     pub async fn impersonate(&self, user: &UserInfo, headers: &HeaderMap) -> Result<Option<UserInfo>> {
-        let Some(wanted) = impersonation::wanted(headers).map_err(Error::bad_request)? else {
+        let Some(wanted) =
+            impersonation::wanted(headers).map_err(|why| Error::bad_request(why.to_string()))?
+        else {
             return Ok(None);
         };
         for attributes in &wanted.attributes {

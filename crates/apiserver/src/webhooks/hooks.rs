@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use machinery::labels::Selector;
+use machinery::labels::{ParseError, Selector};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
@@ -55,9 +55,9 @@ pub struct Hook {
     /// `true` if it is asked about other versions of a resource too.
     pub is_equivalent: bool,
     /// In which namespaces.
-    pub namespace_selector: Result<Selector, String>,
+    pub namespace_selector: Result<Selector, ParseError>,
     /// About which objects.
-    pub object_selector: Result<Selector, String>,
+    pub object_selector: Result<Selector, ParseError>,
     /// Under which further conditions.
     pub conditions: Option<Arc<dyn Conditions>>,
     /// The treatment when it cannot be asked.
@@ -103,8 +103,7 @@ impl Compiler {
 
     fn hook(&self, hook: &Value, name: String, (configuration, uid): (Arc<str>, String)) -> Hook {
         let text = |name: &str| hook.get(name).and_then(Value::as_str);
-        let selector =
-            |name: &str| Selector::from_label_selector(hook.get(name)).map_err(|failure| failure.to_string());
+        let selector = |name: &str| Selector::from_label_selector(hook.get(name));
         let items = |name: &str| hook.get(name).and_then(Value::as_array).into_iter().flatten();
         let mut versions = items("admissionReviewVersions").filter_map(|version| match version.as_str()? {
             "v1" => Some(ReviewVersion::V1),

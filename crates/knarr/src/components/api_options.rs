@@ -13,6 +13,7 @@ use apiserver::admission;
 use apiserver::admission::configuration::Configured;
 use apiserver::audit::{self, LogFile, policy::Policy};
 use apiserver::authentication_config::{Anonymous, TokenWebhook};
+use apiserver::configuration_error::Cause;
 use apiserver::options::{PluginChoice, ProxyClient};
 use apiserver::security::front_proxy::FrontProxy;
 use apiserver::tunnels;
@@ -149,7 +150,7 @@ fn configured(args: &ApiServerArgs, plugins: &PluginChoice) -> Result<Configured
     let text = |path: &Path| Ok::<_, anyhow::Error>(String::from_utf8(read(FLAG, path)?)?);
     let file = args.admission_control_config_file.as_deref();
     let folder = file.and_then(Path::parent).unwrap_or(Path::new("/"));
-    let named = |path: &str| Ok(text(&folder.join(path))?);
+    let named = |path: &str| -> Result<String, Cause> { Ok(text(&folder.join(path))?) };
     let found = admission::configuration::configured(plugins, file.map(text).transpose()?.as_deref(), named);
     found.context(FLAG)
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use apiserver::ApiServer;
 use apiserver::authorization_config::{Authorization, Flags};
+use apiserver::configuration_error::Cause;
 use base::error_chain;
 use cli::api_server::AuthorityArgs;
 use futures::FutureExt;
@@ -61,7 +62,7 @@ pub(super) fn load(args: &AuthorityArgs, server_folder: &Path) -> Result<Authori
 }
 
 fn parse(args: &AuthorityArgs, text: &str, read: &Reader<'_>) -> Result<Authorization, String> {
-    let read = |path: &str| Ok(read(path)?);
+    let read = |path: &str| -> Result<String, Cause> { Ok(read(path)?) };
     if args.authorization_config.is_some() {
         return Authorization::parse(text, read).map_err(|why| error_chain(&why));
     }
