@@ -53,6 +53,7 @@ use tokio::time::Instant;
 
 use crate::cache::CachedObject;
 use crate::cluster::Cluster;
+use crate::configuration_error::ConfigurationError;
 use crate::deadline;
 use crate::kinds::Part;
 use crate::options::PluginChoice;
@@ -376,13 +377,13 @@ const EXTERNAL_ADDRESSES: &str = "ServiceExternalAddresses";
 ///
 /// # Errors
 /// A name that no plugin has.
-pub fn chosen(enabled: &[String], disabled: &[String]) -> Result<PluginChoice, String> {
+pub fn chosen(enabled: &[String], disabled: &[String]) -> Result<PluginChoice, ConfigurationError> {
     let fixed = [REQUESTER, ESCALATION, DEVICE_ADMIN, POD_CERTIFICATES, POLICY_PARAMS, EXTERNAL_ADDRESSES];
     let is_known = |name: &&String| {
         PLUGINS.iter().any(|plugin| plugin.name == **name) && !fixed.contains(&name.as_str())
     };
     if let Some(unknown) = enabled.iter().chain(disabled).find(|name| !is_known(name)) {
-        return Err(format!("there is no admission plugin {unknown:?}"));
+        return Err(ConfigurationError::rule(format!("there is no admission plugin {unknown:?}")));
     }
     Ok(PluginChoice { enabled: enabled.to_vec(), disabled: disabled.to_vec() })
 }

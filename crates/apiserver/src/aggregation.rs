@@ -160,7 +160,7 @@ async fn made(api: &Api, target: Target) -> Arc<Link> {
     let client = api.config.options.proxy_client.clone();
     let making = target.clone();
     let made = tokio::task::spawn_blocking(move || Link::new(making, client.as_ref())).await;
-    Arc::new(made.unwrap_or_else(|failure| Link::faulty(target, failure.to_string())))
+    Arc::new(made.unwrap_or_else(|failure| Link::faulty(target, failure)))
 }
 
 /// APIServices.

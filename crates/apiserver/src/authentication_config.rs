@@ -14,12 +14,11 @@ use auth::oidc::Issuer;
 use machinery::field::{FieldError, FieldErrors, Path};
 use serde::Deserialize;
 
+use crate::configuration_error::{self, ConfigurationError, check_fields, check_server_kind};
 use crate::request_info::RequestInfo;
 pub use token_webhook::TokenWebhook;
-pub use user::Mapping;
+pub use user::{Mapping, MappingError};
 
-const VERSIONS: [&str; 3] =
-    ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1", "apiserver.config.k8s.io/v1alpha1"];
 /// What is accepted of an issuer of the file. Source: `oidc.AllValidSigningAlgorithms`.
 const ALGORITHMS: [&str; 9] =
     ["ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"];
@@ -192,17 +191,12 @@ impl Authentication {
     ///
     /// # Errors
     /// What is wrong with it, every broken field by its name.
-    pub fn parse(yaml: &str, own: &str) -> Result<Self, String> {
+    pub fn parse(yaml: &str, own: &str) -> Result<Self, ConfigurationError> {
         if yaml.is_empty() {
-            return Err("empty config data".to_owned());
+            return Err(ConfigurationError::rule("empty config data"));
         }
-        let file: File = serde_saphyr::from_str(yaml).map_err(|failure| failure.to_string())?;
-        if !VERSIONS.contains(&file.api_version.as_str()) || file.kind != "AuthenticationConfiguration" {
-            return Err(format!(
-                "it must be an AuthenticationConfiguration of {}, not {:?} of {:?}",
-                VERSIONS[0], file.kind, file.api_version
-            ));
-        }
+        let file: File = configuration_error::read(yaml)?;
+        check_server_kind((&file.kind, &file.api_version), "AuthenticationConfiguration")?;
         Self::of(file, own, ALGORITHMS.map(str::to_owned).to_vec())
     }
 
@@ -210,20 +204,20 @@ impl Authentication {
     ///
     /// # Errors
     /// As [`Self::parse`].
-    pub fn of_flags(flags: &Flags, own: &str) -> Result<Self, String> {
+    pub fn of_flags(flags: &Flags, own: &str) -> Result<Self, ConfigurationError> {
         let algorithms = flags.signing_algorithms.as_slice();
         if let Some(unknown) = algorithms.iter().find(|name| !ALGORITHMS.contains(&name.as_str())) {
-            return Err(format!("unsupported signing alg: {unknown:?}"));
+            return Err(ConfigurationError::rule(format!("unsupported signing alg: {unknown:?}")));
         }
         let file = File { jwt: vec![flags.jwt()], ..File::default() };
         Self::of(file, own, algorithms.to_vec())
     }
 
-    fn of(file: File, own: &str, algorithms: Vec<String>) -> Result<Self, String> {
+    fn of(file: File, own: &str, algorithms: Vec<String>) -> Result<Self, ConfigurationError> {
         let mut errors = FieldErrors::new();
         let at = Path::new("jwt");
         if file.jwt.len() > JWT_MAX {
-            return Err(FieldError::too_many(&at, file.jwt.len(), JWT_MAX).to_string());
+            return Err(FieldError::too_many(&at, file.jwt.len(), JWT_MAX).into());
         }
         let mut jwt: Vec<Arc<JwtAuthenticator>> = Vec::new();
         for (index, config) in file.jwt.into_iter().enumerate() {
@@ -235,22 +229,20 @@ impl Authentication {
             jwt.push(Arc::new(JwtAuthenticator { issuer, mapping, config }));
         }
         let anonymous = file.anonymous.as_ref().map(|config| anonymous(config, &mut errors));
-        if errors.is_empty() {
-            return Ok(Self { jwt, anonymous });
-        }
-        Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        check_fields(errors, "; ")?;
+        Ok(Self { jwt, anonymous })
     }
 
     /// The check that the file may take the place of the one that the server was started with.
     ///
     /// # Errors
     /// What it changes that does not change while a server runs.
-    pub fn may_replace(&self, first: &Self) -> Result<(), String> {
+    pub fn may_replace(&self, first: &Self) -> Result<(), ConfigurationError> {
         match self.anonymous == first.anonymous {
             true => Ok(()),
             false => {
                 let why = "changed from initial configuration file";
-                Err(FieldError::forbidden(&Path::new("anonymous"), why).to_string())
+                Err(FieldError::forbidden(&Path::new("anonymous"), why).into())
             }
         }
     }

@@ -12,12 +12,13 @@ use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::{duration, names};
 use serde::Deserialize;
 
+use crate::configuration_error::{self, ConfigurationError, ReadFile, check_fields, check_server_kind};
 use crate::webhook_client::kubeconfig::Target;
 pub use conditions::Conditions;
 
-const VERSIONS: [&str; 3] =
-    ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1", "apiserver.config.k8s.io/v1alpha1"];
 const KIND: &str = "AuthorizationConfiguration";
+const UNREAD: &str = "failed to load AuthorizationConfiguration from file";
+const NOT_AT_STARTUP: &str = "is not allowed if it was not enabled at initial server startup";
 /// Upstream's types, sorted as its messages have them.
 const TYPES: [&str; 6] = ["ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
 const TIMEOUT_MAX: Duration = Duration::from_secs(30);
@@ -100,6 +101,15 @@ impl ReviewVersion {
         }
     }
 
+    /// Reads the value of a flag; `of` is who would be asked in this version.
+    pub(crate) fn of_flag(text: &str, of: &str) -> Result<Self, ConfigurationError> {
+        Self::parse(text).ok_or_else(|| {
+            let why =
+                format!("unsupported {of} version {text:?}, supported versions are \"v1\", \"v1beta1\"");
+            ConfigurationError::rule(why)
+        })
+    }
+
     /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -161,11 +171,6 @@ pub struct Flags<'a> {
     pub unauthorized_ttl: Duration,
 }
 
-/// A reader of files that are named; the error says why not.
-pub trait Read: Fn(&str) -> Result<String, String> {}
-
-impl<F: Fn(&str) -> Result<String, String>> Read for F {}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 struct File {
@@ -218,10 +223,10 @@ struct Condition {
 struct Span(i64);
 
 impl TryFrom<String> for Span {
-    type Error = String;
+    type Error = duration::ParseError;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        duration::parse(&text).map(Self).map_err(|why| why.to_string())
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        duration::parse(&text).map(Self)
     }
 }
 
@@ -247,18 +252,12 @@ impl Authorization {
     ///
     /// # Errors
     /// What is wrong with it, every broken field by its name.
-    pub fn parse(yaml: &str, read: impl Read) -> Result<Self, String> {
-        let file: File = serde_saphyr::from_str(yaml)
-            .map_err(|why| format!("failed to load AuthorizationConfiguration from file: {why}"))?;
-        if !VERSIONS.contains(&file.api_version.as_str()) || file.kind != KIND {
-            let (kind, version) = (file.kind, file.api_version);
-            return Err(format!("it must be an {KIND} of {}, not {kind:?} of {version:?}", VERSIONS[0]));
-        }
+    pub fn parse(yaml: &str, read: impl ReadFile) -> Result<Self, ConfigurationError> {
+        let file: File = configuration_error::read(yaml).map_err(ConfigurationError::of(UNREAD))?;
+        check_server_kind((&file.kind, &file.api_version), KIND)?;
         let mut errors = FieldErrors::new();
         let authorizers = authorizers(&file.authorizers, &read, &mut errors);
-        if !errors.is_empty() {
-            return Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
-        }
+        check_fields(errors, "; ")?;
         // Upstream looks at these names only when nothing else is wrong.
         let misnamed: Vec<String> = file
             .authorizers
@@ -272,7 +271,7 @@ impl Authorization {
             .collect();
         match misnamed.is_empty() {
             true => Ok(Self { authorizers }),
-            false => Err(misnamed.join("; ")),
+            false => Err(ConfigurationError::rule(misnamed.join("; "))),
         }
     }
 
@@ -280,26 +279,28 @@ impl Authorization {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub fn of_flags(flags: &Flags<'_>, read: impl Read) -> Result<Self, String> {
+    pub fn of_flags(flags: &Flags<'_>, read: impl ReadFile) -> Result<Self, ConfigurationError> {
         if flags.modes.is_empty() && flags.webhook_config_file.is_none() {
             return Ok(Self::default());
         }
         let has_webhook = flags.modes.iter().any(|mode| mode == "Webhook");
         if flags.webhook_config_file.is_some() && !has_webhook {
             let why = "cannot specify --authorization-webhook-config-file without mode Webhook";
-            return Err(why.to_owned());
+            return Err(ConfigurationError::rule(why));
         }
         let mut authorizers: Vec<Authorizer> = Vec::new();
         for mode in flags.modes {
             let one = match mode.as_str() {
                 "Webhook" => Authorizer::Webhook(Box::new(webhook_of_flags(flags, &read)?)),
-                "ABAC" => return Err("authorization-mode ABAC is not supported".to_owned()),
-                other => Authorizer::of_type(other)
-                    .ok_or_else(|| format!("authorization-mode {other:?} is not a valid mode"))?,
+                "ABAC" => return Err(ConfigurationError::rule("authorization-mode ABAC is not supported")),
+                other => Authorizer::of_type(other).ok_or_else(|| {
+                    ConfigurationError::rule(format!("authorization-mode {other:?} is not a valid mode"))
+                })?,
             };
             if authorizers.iter().any(|other| other.type_name() == one.type_name()) {
                 let modes = flags.modes;
-                return Err(format!("authorization-mode {modes:?} has mode specified more than once"));
+                let why = format!("authorization-mode {modes:?} has mode specified more than once");
+                return Err(ConfigurationError::rule(why));
             }
             authorizers.push(one);
         }
@@ -311,7 +312,7 @@ impl Authorization {
     ///
     /// # Errors
     /// What is missing, or new.
-    pub fn may_replace(&self, first: &Self) -> Result<(), String> {
+    pub fn may_replace(&self, first: &Self) -> Result<(), ConfigurationError> {
         let types = |all: &Self| -> BTreeSet<&'static str> {
             let types = all.authorizers.iter().map(Authorizer::type_name);
             types.filter(|name| *name != "Webhook").collect()
@@ -319,32 +320,25 @@ impl Authorization {
         let (own, before) = (types(self), types(first));
         let missing: Vec<&str> = before.difference(&own).copied().collect();
         if !missing.is_empty() {
-            return Err(format!("missing required types: [{}]", missing.join(" ")));
+            let why = format!("missing required types: [{}]", missing.join(" "));
+            return Err(ConfigurationError::rule(why));
         }
         match own.difference(&before).next() {
-            Some(new) => Err(format!(
-                "authorizer type {new} is not allowed if it was not enabled at initial server startup"
-            )),
+            Some(new) => Err(ConfigurationError::rule(format!("authorizer type {new} {NOT_AT_STARTUP}"))),
             None => Ok(()),
         }
     }
 }
 
-fn webhook_of_flags(flags: &Flags<'_>, read: &impl Read) -> Result<Webhook, String> {
-    let file = flags
-        .webhook_config_file
-        .ok_or("authorization-mode Webhook's authorization config file not passed")?;
-    let version = flags.webhook_version;
-    let unsupported = || {
-        format!(
-            "unsupported webhook authorizer version {version:?}, supported versions are \"v1\", \"v1beta1\""
-        )
-    };
+fn webhook_of_flags(flags: &Flags<'_>, read: &impl ReadFile) -> Result<Webhook, ConfigurationError> {
+    let file = flags.webhook_config_file.ok_or_else(|| {
+        ConfigurationError::rule("authorization-mode Webhook's authorization config file not passed")
+    })?;
     Ok(Webhook {
         name: WEBHOOK_OF_FLAGS.to_owned(),
-        target: Target::load(file, read).map_err(|why| format!("{file}: {why}"))?,
+        target: Target::load(file, read).map_err(ConfigurationError::of(file.to_owned()))?,
         timeout: TIMEOUT_MAX,
-        version: ReviewVersion::parse(version).ok_or_else(unsupported)?,
+        version: ReviewVersion::of_flag(flags.webhook_version, "webhook authorizer")?,
         authorized_ttl: flags.authorized_ttl,
         unauthorized_ttl: flags.unauthorized_ttl,
         failure_policy: FailurePolicy::NoOpinion,
@@ -352,7 +346,7 @@ fn webhook_of_flags(flags: &Flags<'_>, read: &impl Read) -> Result<Webhook, Stri
     })
 }
 
-fn authorizers(entries: &[Entry], read: &impl Read, errors: &mut FieldErrors) -> Vec<Authorizer> {
+fn authorizers(entries: &[Entry], read: &impl ReadFile, errors: &mut FieldErrors) -> Vec<Authorizer> {
     let list = Path::new("authorizers");
     if entries.is_empty() {
         errors.push(FieldError::required(&list, "at least one authorization mode must be defined"));
@@ -397,10 +391,7 @@ fn check_type<'a>(
     let error = match name {
         "" => FieldError::required(path, ""),
         _ if !TYPES.contains(&name) => FieldError::not_supported(path, name, &TYPES),
-        "ABAC" => FieldError::forbidden(
-            path,
-            "authorizer type ABAC is not allowed if it was not enabled at initial server startup",
-        ),
+        "ABAC" => FieldError::forbidden(path, &format!("authorizer type ABAC {NOT_AT_STARTUP}")),
         _ if !seen.insert(name) && name != "Webhook" => FieldError::duplicate(path, name),
         _ => return true,
     };
@@ -425,7 +416,7 @@ fn check_webhook(
     name: &str,
     entry: &WebhookEntry,
     path: &Path,
-    read: &impl Read,
+    read: &impl ReadFile,
     errors: &mut FieldErrors,
 ) -> Option<Webhook> {
     let timeout = entry.timeout;
@@ -496,7 +487,7 @@ fn check_failure_policy(given: &str, path: &Path, errors: &mut FieldErrors) -> O
 fn check_connection(
     info: &ConnectionInfo,
     path: &Path,
-    read: &impl Read,
+    read: &impl ReadFile,
     errors: &mut FieldErrors,
 ) -> Option<Target> {
     let path = path.child("connectionInfo");
@@ -508,7 +499,9 @@ fn check_connection(
         }
         ("KubeConfigFile", Some(file)) => match Target::load(file, read) {
             Ok(target) => return Some(target),
-            Err(why) => FieldError::invalid(&at, file, &format!("error loading file: {why}")),
+            Err(why) => {
+                FieldError::invalid(&at, file, &format!("error loading file: {}", base::error_chain(&why)))
+            }
         },
         ("InClusterConfig", Some(file)) => {
             FieldError::invalid(&at, file, "can only be set when type=KubeConfigFile")
@@ -544,7 +537,7 @@ fn conditions(conditions: &[Condition], path: &Path, errors: &mut FieldErrors) -
         } else if !seen.insert(expression) {
             errors.push(FieldError::duplicate(&at, expression));
         } else if let Err(why) = compiled.add(expression) {
-            errors.push(FieldError::invalid(&at, expression, &why));
+            errors.push(FieldError::invalid(&at, expression, &why.to_string()));
         }
     }
     compiled

@@ -17,9 +17,11 @@ use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tracing::debug;
+use tunnel::Connection;
 
 use crate::api::Api;
 use crate::body::finish::PassedOn;
+use crate::connection_error::ConnectionError;
 use crate::dial::Destination;
 use crate::request::CAUSE_HEADER;
 use crate::respond::{Body, full};
@@ -81,37 +83,34 @@ pub struct Outgoing {
 ///
 /// # Errors
 /// What went wrong, in Go's words where it has some: clients look for `connection refused`.
-pub async fn send(api: &Api, backend: &Backend, outgoing: Outgoing) -> Result<Response<Incoming>, String> {
-    let text = |failure: &dyn std::fmt::Display| failure.to_string();
+pub async fn send(
+    api: &Api,
+    backend: &Backend,
+    outgoing: Outgoing,
+) -> Result<Response<Incoming>, ConnectionError> {
     let authority = backend.to.authority();
-    let stream = backend
-        .to
-        .connect()
-        .await
-        .map_err(|failure| format!("dial tcp {authority}: connect: {}", reason(&failure)))?;
+    let stream = connect(&backend.to).await?;
     let Outgoing { method, path, mut headers, body } = outgoing;
     if let Ok(value) = authority.parse() {
         headers.insert(HOST, value);
     }
     let mut request = HttpRequest::new(body);
     *request.method_mut() = method;
-    *request.uri_mut() = path.parse().map_err(|failure: http::uri::InvalidUri| text(&failure))?;
+    *request.uri_mut() = path.parse().map_err(http::Error::from)?;
     *request.headers_mut() = headers;
     match &backend.tls {
         None => exchange(api, stream, request).await,
         Some(connector) => {
-            let name = ServerName::try_from(backend.to.server_name().to_owned())
-                .map_err(|failure| text(&failure))?;
-            let stream = connector.connect(name, stream).await.map_err(|failure| text(&failure))?;
-            exchange(api, stream, request).await
+            let name = ServerName::try_from(backend.to.server_name().to_owned())?;
+            exchange(api, connector.connect(name, stream).await?, request).await
         }
     }
 }
 
-/// The system's word for an error, as Go prints it.
-pub(crate) fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string().to_lowercase();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
+/// Connects to a destination.
+pub(crate) async fn connect(to: &Destination) -> Result<Connection, ConnectionError> {
+    let connected = to.connect().await;
+    connected.map_err(|source| ConnectionError::Connect { authority: to.authority(), source })
 }
 
 /// Sends a request on a connection that is for it alone.
@@ -122,18 +121,17 @@ pub(crate) async fn exchange<S>(
     api: &Api,
     stream: S,
     request: HttpRequest<Body>,
-) -> Result<Response<Incoming>, String>
+) -> Result<Response<Incoming>, ConnectionError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(|failure| failure.to_string())?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     api.serving.spawn("backend connection", async move {
         if let Err(failure) = connection.with_upgrades().await {
             debug!(%failure, "connection to a backend ended");
         }
     });
-    sender.send_request(request).await.map_err(|failure| failure.to_string())
+    Ok(sender.send_request(request).await?)
 }
 
 /// A client's headers as a backend may see them.

@@ -302,8 +302,8 @@ pub fn patch(kind: &Kind, patch: &Patch, object: &Value) -> Result<Value> {
 ///
 /// # Errors
 /// Why it cannot be applied.
-pub fn json_patch(object: Value, operations: &[u8]) -> std::result::Result<Value, String> {
-    schema::patch::json(object, operations).map_err(|failure| failure.to_string())
+pub fn json_patch(object: Value, operations: &[u8]) -> std::result::Result<Value, PatchError> {
+    schema::patch::json(object, operations)
 }
 
 /// Applies a patch to a Scale of any kind.

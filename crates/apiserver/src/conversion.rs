@@ -26,8 +26,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::metrics::Metrics as Registry;
 use base::{Random, Tasks};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use machinery::metadata;
@@ -36,10 +34,11 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
+use crate::configuration_error::ConfigurationError;
 use crate::object::form::{Versions, pruned};
 use crate::object::{CachedObject, encode_stored};
 use crate::status::{Error, Result};
-use crate::webhook_client::{Address, CALL_MAX, Client, Clients, Config, Credentials, Dial};
+use crate::webhook_client::{CALL_MAX, Client, Clients, Config, Credentials, Dial};
 pub use at_hand::AtHand;
 use cache::{ConversionCache, Id};
 use metrics::{ConversionMetrics, FailureType};
@@ -85,14 +84,12 @@ impl Converters {
     }
 
     /// The client that a `WebhookClientConfig` describes.
-    fn client(&self, config: &Value) -> Result<Arc<Client>, String> {
-        let address = Address::of(config).map_err(|failure| failure.to_string())?;
-        let bundle = config.get("caBundle").and_then(Value::as_str).unwrap_or_default();
-        let mut ca_bundle = STANDARD.decode(bundle).map_err(|failure| format!("caBundle: {failure}"))?;
-        if ca_bundle.trim_ascii().is_empty() {
-            ca_bundle.clear();
+    fn client(&self, config: &Value) -> Result<Arc<Client>, ConfigurationError> {
+        let mut config = Config::of(config)?;
+        if config.ca_bundle.trim_ascii().is_empty() {
+            config.ca_bundle.clear();
         }
-        self.clients.client(&Config { address, ca_bundle })
+        self.clients.client(&config)
     }
 }
 
@@ -104,7 +101,7 @@ pub struct Conversion {
     versions: Arc<Versions>,
     /// What the webhook is sent; `None` if it reads nothing that is sent here.
     review: Option<ReviewVersion>,
-    client: Result<Arc<Client>, String>,
+    client: Result<Arc<Client>, ConfigurationError>,
     calls: Semaphore,
     flights: Mutex<HashMap<Id, Flight>>,
 }
@@ -339,8 +336,10 @@ impl Conversion {
         let uncalled = |why: String| (FailureType::Call, Failure::Call(told(format!("failed: {why}"))));
         let review =
             self.review.ok_or_else(|| uncalled("no supported conversion review versions".to_owned()))?;
-        let client =
-            self.client.as_ref().map_err(|why| uncalled(format!("could not get REST client: {why}")))?;
+        let client = self
+            .client
+            .as_ref()
+            .map_err(|why| uncalled(format!("could not get REST client: {}", base::error_chain(why))))?;
         let uid = self.shared.random.uuid();
         let body =
             review::request(review, &uid, to, originals).map_err(|failure| uncalled(failure.to_string()))?;
@@ -352,8 +351,9 @@ impl Conversion {
             let error = told(format!("failed: {failure}"));
             (FailureType::Call, if is_answered { Failure::Answer(error) } else { Failure::Call(error) })
         })?;
-        let malformed =
-            |why: String| (FailureType::MalformedResponse, Failure::Answer(told(format!("failed: {why}"))));
+        let malformed = |why: review::AnswerError| {
+            (FailureType::MalformedResponse, Failure::Answer(told(format!("failed: {why}"))))
+        };
         let answered = review::answer(&answer)
             .map_err(|failure| (FailureType::Call, Failure::Answer(told(format!("failed: {failure}")))))?;
         let converted = review::objects(review, &uid, answered).map_err(malformed)?;

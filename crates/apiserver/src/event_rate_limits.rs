@@ -2,12 +2,15 @@
 //! `plugin/pkg/admission/eventratelimit`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 use machinery::field::{FieldError, FieldErrors, Path};
 use serde::Deserialize;
 use serde_json::json;
+
+use crate::configuration_error::{self, ConfigurationError, check_fields, check_kind};
 
 /// Buckets of a limit whose configuration does not say. Source: `defaultCacheSize`.
 const BUCKETS: usize = 4096;
@@ -77,23 +80,29 @@ struct Bucket {
     last_use: u64,
 }
 
+/// Limits beyond which an event is: by type and key.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) struct LimitsReached(Vec<(&'static str, String)>);
+
+impl fmt::Display for LimitsReached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |(kind, key): &(&str, String)| format!("limit reached on type {kind} for key {key}");
+        match self.0.as_slice() {
+            [one] => f.write_str(&text(one)),
+            several => write!(f, "[{}]", several.iter().map(text).collect::<Vec<_>>().join(", ")),
+        }
+    }
+}
+
 impl EventRateLimits {
     /// Reads a configuration.
     ///
     /// # Errors
     /// What is wrong with it, in upstream's words.
-    pub fn parse(text: &str) -> std::result::Result<Self, String> {
-        let read: Configuration = serde_saphyr::from_str(text).map_err(|failure| failure.to_string())?;
-        if read.kind != "Configuration" || read.api_version != VERSION {
-            return Err(format!(
-                "it is {} of {}, not Configuration of {VERSION}",
-                read.kind, read.api_version
-            ));
-        }
-        let errors = check(&read);
-        if !errors.is_empty() {
-            return Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
-        }
+    pub fn parse(text: &str) -> Result<Self, ConfigurationError> {
+        let read: Configuration = configuration_error::read(text)?;
+        check_kind((&read.kind, &read.api_version), "Configuration", &[VERSION])?;
+        check_fields(check(&read), ", ")?;
         Ok(Self(read.limits.iter().filter_map(Limit::new).collect()))
     }
 
@@ -103,23 +112,15 @@ impl EventRateLimits {
     }
 
     /// Takes an event from all buckets that it is in; why it cannot, in upstream's words.
-    pub(crate) fn take(
-        &self,
-        now: Timestamp,
-        key: impl Fn(Kind) -> String,
-    ) -> std::result::Result<(), String> {
-        let mut reached: Vec<String> = Vec::new();
+    pub(crate) fn take(&self, now: Timestamp, key: impl Fn(Kind) -> String) -> Result<(), LimitsReached> {
+        let mut reached = Vec::new();
         for limit in &self.0 {
             let key = key(limit.kind);
             if !limit.take(&key, now) {
-                reached.push(format!("limit reached on type {} for key {key}", limit.name));
+                reached.push((limit.name, key));
             }
         }
-        match reached.as_slice() {
-            [] => Ok(()),
-            [one] => Err(one.clone()),
-            several => Err(format!("[{}]", several.join(", "))),
-        }
+        if reached.is_empty() { Ok(()) } else { Err(LimitsReached(reached)) }
     }
 }
 
@@ -224,7 +225,7 @@ mod tests {
         let limits = EventRateLimits::parse(&configuration(limits)).unwrap();
         let take = |namespace: &str| {
             let key = |kind| if kind == Kind::Namespace { namespace.to_owned() } else { "jane".to_owned() };
-            limits.take(at(0), key).err().unwrap_or_default()
+            limits.take(at(0), key).err().map(|why| why.to_string()).unwrap_or_default()
         };
         assert_eq!(take("a"), "");
         assert_eq!(take("a"), "limit reached on type Namespace for key a");
@@ -238,7 +239,7 @@ mod tests {
     }
 
     fn check(limits: &str, expect: &Expect) {
-        expect.assert_eq(&EventRateLimits::parse(&configuration(limits)).unwrap_err());
+        expect.assert_eq(&EventRateLimits::parse(&configuration(limits)).unwrap_err().to_string());
     }
 
     #[test]

@@ -19,11 +19,16 @@ pub(crate) struct Wanted {
     pub user: UserInfo,
 }
 
+/// Headers that ask for something but no user: what they ask for.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("requested [{}] without impersonating a user", .0.join(" "))]
+pub(crate) struct WithoutUser(Vec<String>);
+
 /// Reads the headers; `None` if they ask for nothing.
 ///
 /// # Errors
 /// Upstream's text, when something but no user is asked for.
-pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<Wanted>, String> {
+pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<Wanted>, WithoutUser> {
     let first = |name: &str| headers.get(name).and_then(text).unwrap_or_default().to_owned();
     let name = first("impersonate-user");
     let uid = first("impersonate-uid");
@@ -85,7 +90,7 @@ fn without_user(
     groups: &[String],
     extra: &BTreeMap<String, Vec<String>>,
     uid: &str,
-) -> Result<Option<Wanted>, String> {
+) -> Result<Option<Wanted>, WithoutUser> {
     // As Go prints object references: kind, namespace, name, uid, apiVersion, resourceVersion, fieldPath.
     let mut asked: Vec<String> = groups.iter().map(|group| format!("{{Group  {group}    }}")).collect();
     for (key, values) in extra {
@@ -95,10 +100,7 @@ fn without_user(
     if !uid.is_empty() {
         asked.push(format!("{{UID  {uid}  {AUTHENTICATION}/v1  }}"));
     }
-    if asked.is_empty() {
-        return Ok(None);
-    }
-    Err(format!("requested [{}] without impersonating a user", asked.join(" ")))
+    if asked.is_empty() { Ok(None) } else { Err(WithoutUser(asked)) }
 }
 
 fn ask(group: &str, resource: &str, subresource: &str, name: &str) -> Attributes {
@@ -160,7 +162,7 @@ mod tests {
         }
         let shown = match wanted(&map) {
             Ok(None) => "nobody".to_owned(),
-            Err(why) => why,
+            Err(why) => why.to_string(),
             Ok(Some(wanted)) => {
                 let asks = wanted.attributes.iter().map(|a| {
                     let (sub, group, namespace) = (&a.subresource, &a.group, &a.namespace);

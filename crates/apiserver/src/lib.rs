@@ -92,8 +92,10 @@ pub mod object;
 
 mod blocking;
 pub mod body;
+mod connection_error;
 pub mod formats;
 
+pub mod configuration_error;
 pub mod deadline;
 pub mod negotiate;
 pub mod notes;

@@ -59,7 +59,8 @@ impl Conditions for Compiled {
                 let scope = Scope::new(&self.variables, MATCH_CONDITIONS_BUDGET);
                 hold(scope.seeing(activation), &self.all)
             };
-            authorizer.settle(evaluate).await
+            let held = authorizer.settle(evaluate).await;
+            held.map_err(|failures| failures.iter().map(ToString::to_string).collect())
         })
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use http::{HeaderMap, Method, Response};
+use http::{HeaderMap, Method, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use machinery::metadata::Metadata;
 use machinery::quantity::{Format, Quantity};
@@ -27,6 +27,7 @@ use crate::backend::{self, Outgoing};
 use crate::cache::{CachedObject, Keys, ResourceCache};
 use crate::catalogue::delegates::{Asked, Delegate};
 use crate::catalogue::openapi;
+use crate::connection_error::ConnectionError;
 use crate::filter::Filter;
 use crate::kinds::Kind;
 use crate::request::{self, Authorized};
@@ -149,10 +150,10 @@ async fn measure(api: &Api, kind: &Kind, objects: &[Value]) -> Vec<Value> {
     names.dedup();
     let asked = futures::stream::iter(names).map(|name| async move {
         let summary = tokio::time::timeout(TIMEOUT, ask(api, &name)).await;
-        match summary.unwrap_or_else(|_| Err("it did not answer in time".to_owned())) {
+        match summary.unwrap_or(Err(SummaryError::Deadline)) {
             Ok(summary) => Some((name, summary)),
             Err(failure) => {
-                tracing::warn!(node = name, failure, "a kubelet was not asked what its node uses");
+                tracing::warn!(node = name, %failure, "a kubelet was not asked what its node uses");
                 None
             }
         }
@@ -166,8 +167,30 @@ async fn measure(api: &Api, kind: &Kind, objects: &[Value]) -> Vec<Value> {
     measured.collect()
 }
 
-async fn ask(api: &Api, node: &str) -> Result<Value, String> {
-    let kubelet = kubelet(api, node).await.map_err(|failure| failure.message)?;
+/// A kubelet that did not say what is used.
+#[derive(Debug, thiserror::Error)]
+enum SummaryError {
+    /// It could not be asked.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// It did not answer in time.
+    #[error("it did not answer in time")]
+    Deadline,
+    /// It would not.
+    #[error("{status}: {said}")]
+    Status {
+        /// Its status.
+        status: StatusCode,
+        /// Its words.
+        said: String,
+    },
+    /// Its answer cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] serde_json::Error),
+}
+
+async fn ask(api: &Api, node: &str) -> Result<Value, SummaryError> {
+    let kubelet = kubelet(api, node).await.map_err(ConnectionError::from)?;
     let outgoing = Outgoing {
         method: Method::GET,
         path: PATH.to_owned(),
@@ -177,11 +200,11 @@ async fn ask(api: &Api, node: &str) -> Result<Value, String> {
     let response = backend::send(api, &kubelet, outgoing).await?;
     let status = response.status();
     let body = Limited::new(response.into_body(), SUMMARY_BYTES_MAX).collect().await;
-    let body: Bytes = body.map_err(|failure| failure.to_string())?.to_bytes();
+    let body: Bytes = body.map_err(ConnectionError::Body)?.to_bytes();
     if !status.is_success() {
-        return Err(format!("{status}: {}", String::from_utf8_lossy(&body)));
+        return Err(SummaryError::Status { status, said: String::from_utf8_lossy(&body).into_owned() });
     }
-    serde_json::from_slice(&body).map_err(|failure| failure.to_string())
+    Ok(serde_json::from_slice(&body)?)
 }
 
 /// CPU and memory; nothing as long as one of them is not known.

@@ -224,6 +224,6 @@ async fn token(api: &Api, object: &Value) -> Result<Value> {
         Ok(found) => {
             json!({"authenticated": true, "user": user_info(&found.user), "audiences": found.audiences})
         }
-        Err(why) => json!({"error": why, "user": {}}),
+        Err(why) => json!({"error": why.to_string(), "user": {}}),
     })
 }

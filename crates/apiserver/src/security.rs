@@ -39,6 +39,7 @@ pub use crate::authentication_config;
 use crate::authorization_config::Authorization;
 use crate::cache::Cache;
 use crate::config::Config;
+use crate::configuration_error::ConfigurationError;
 pub use crate::front_proxy;
 use crate::front_proxy::FrontProxy;
 use crate::kinds::Kinds;
@@ -107,7 +108,7 @@ impl Security {
         clock: Clock,
         (cache, builtin): (Arc<Cache>, Kinds),
         outside: Outside,
-    ) -> std::result::Result<Self, String> {
+    ) -> Result<Self, ConfigurationError> {
         let chain = authorization::chain(config.options.authorization.clone(), &outside)?;
         let token_webhook = config.options.token_webhook.clone().map(|webhook| {
             WebhookAuthenticator::new(webhook, &outside.tasks, outside.random.clone(), &outside.registry)
@@ -115,7 +116,7 @@ impl Security {
         let token_webhook = token_webhook.transpose()?;
         let (shared, server) = ((outside.tasks.clone(), clock.clone()), config.advertise_address.to_string());
         let issuers = Issuers::new(config.options.authentication.clone(), shared, &outside.registry, &server);
-        let tokens = tokens(config).map_err(|failure| failure.to_string())?;
+        let tokens = tokens(config).map_err(ConfigurationError::unusable)?;
         let own_url = || format!("https://{}/openid/v1/jwks", config.advertise_address);
         let keys_url = config.options.service_accounts.jwks_uri.clone().unwrap_or_else(own_url);
         Ok(Self {

@@ -14,8 +14,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use store::{Store, StoreError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -27,12 +27,13 @@ use crate::aggregation::{self, Aggregation};
 use crate::api::Api;
 use crate::at_rest::AtRest;
 use crate::audit::Audit;
-use crate::authorization_config::{Authorization, Read};
+use crate::authorization_config::Authorization;
 use crate::body::while_body::WhileBody;
 use crate::cache::{Cache, CacheEvent, Keys, feed};
 use crate::catalogue::{Catalogue, ChangeError, Kinds, Offer};
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::configuration_error::{ConfigurationError, ReadFile};
 use crate::conversion::Converters;
 use crate::custom::Definitions;
 use crate::flow_control::FlowControl;
@@ -95,8 +96,8 @@ pub enum StartError {
     #[error("cannot open the audit log")]
     Audit(#[source] std::io::Error),
     /// Certificates or keys are not usable.
-    #[error("cannot set up TLS: {0}")]
-    Tls(String),
+    #[error("cannot set up TLS")]
+    Tls(#[source] ConfigurationError),
 }
 
 impl From<ChangeError> for StartError {
@@ -165,7 +166,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// If it cannot be used. Then nothing changes.
-    pub fn reload_authorization(&self, text: &str, read: impl Read) -> Result<bool, String> {
+    pub fn reload_authorization(&self, text: &str, read: impl ReadFile) -> Result<bool, ConfigurationError> {
         self.api.security.reload_authorization(text, read)
     }
 
@@ -173,7 +174,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// As [`Self::reload_authorization`].
-    pub fn replace_authorization(&self, config: Authorization) -> Result<bool, String> {
+    pub fn replace_authorization(&self, config: Authorization) -> Result<bool, ConfigurationError> {
         self.api.security.replace_authorization(config)
     }
 
@@ -182,7 +183,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// If it cannot be used. Then nothing changes.
-    pub async fn reload_authentication(&self, text: &str) -> Result<bool, String> {
+    pub async fn reload_authentication(&self, text: &str) -> Result<bool, ConfigurationError> {
         self.api.security.reload_authentication(text).await
     }
 
@@ -362,7 +363,9 @@ fn tls(config: &Config) -> Result<Tls, StartError> {
     let proxy_ca = config.options.front_proxy.as_ref().map(|proxy| proxy.client_ca_pem.as_slice());
     let certificates = Certificates::new(&config.client_ca_pem, proxy_ca).map_err(StartError::Tls)?;
     let certificates = Arc::new(certificates);
-    Ok(Tls { acceptor: acceptor(config, Arc::clone(&certificates))?, certificates })
+    let acceptor = acceptor(config, Arc::clone(&certificates));
+    let acceptor = acceptor.map_err(|failure| StartError::Tls(ConfigurationError::unusable(failure)))?;
+    Ok(Tls { acceptor, certificates })
 }
 
 /// What makes the first objects, and what follows the cache beside requests.
@@ -421,19 +424,13 @@ fn bootstrap_flow(api: &Api) -> BoxFuture<'_, crate::status::Result<()>> {
     })
 }
 
-fn acceptor(config: &Config, certificates: Arc<Certificates>) -> Result<TlsAcceptor, StartError> {
-    let failed = |failure: &dyn std::fmt::Display| StartError::Tls(failure.to_string());
-    let chain = CertificateDer::pem_slice_iter(&config.certificate_pem)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|failure| failed(&failure))?;
-    let key = PrivateKeyDer::from_pem_slice(&config.key_pem).map_err(|failure| failed(&failure))?;
-    let provider = tls::provider();
-    let mut server = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|failure| failed(&failure))?
+fn acceptor(config: &Config, certificates: Arc<Certificates>) -> Result<TlsAcceptor, tls::Error> {
+    let chain = tls::certificates(&config.certificate_pem)?;
+    let key = PrivateKeyDer::from_pem_slice(&config.key_pem).map_err(tls::Error::Key)?;
+    let mut server = rustls::ServerConfig::builder_with_provider(tls::provider())
+        .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(certificates)
-        .with_single_cert(chain, key)
-        .map_err(|failure| failed(&failure))?;
+        .with_single_cert(chain, key)?;
     server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(server)))
 }

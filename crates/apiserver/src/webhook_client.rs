@@ -20,6 +20,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::Tasks;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::Request;
@@ -27,12 +29,16 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tunnel::Connection;
 
 use connector::{Connector, Spawner};
 
+use crate::configuration_error::ConfigurationError;
+
+pub use crate::connection_error::ConnectionError;
 pub use address::{Address, ServiceReference};
 pub use credentials::{Credential, Credentials};
 pub use failure::CallError;
@@ -59,13 +65,29 @@ pub struct Config {
     pub ca_bundle: Vec<u8>,
 }
 
+impl Config {
+    /// Reads a `WebhookClientConfig`.
+    ///
+    /// # Errors
+    /// That it names no such address, or no authorities.
+    pub fn of(config: &Value) -> Result<Self, ConfigurationError> {
+        let address = Address::of(config).map_err(ConfigurationError::unusable)?;
+        let bundle = config.get("caBundle").and_then(Value::as_str).unwrap_or_default();
+        let ca_bundle = STANDARD.decode(bundle).map_err(ConfigurationError::of("caBundle"))?;
+        Ok(Self { address, ca_bundle })
+    }
+}
+
 /// A dialer: it connects to what somebody names, as far as that is allowed.
 pub trait Dial: Send + Sync {
     /// Connects to a host by name or address.
-    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, String>>;
+    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, ConnectionError>>;
 
     /// Connects to something that is ready to serve a Service.
-    fn service<'a>(&'a self, service: &'a ServiceReference) -> BoxFuture<'a, Result<Connection, String>>;
+    fn service<'a>(
+        &'a self,
+        service: &'a ServiceReference,
+    ) -> BoxFuture<'a, Result<Connection, ConnectionError>>;
 }
 
 /// Clients by where they lead: whoever is called by the same address and authorities shares connections.
@@ -86,7 +108,7 @@ impl Clients {
     ///
     /// # Errors
     /// That the certificates or credentials cannot be used.
-    pub fn client(&self, config: &Config) -> Result<Arc<Client>, String> {
+    pub fn client(&self, config: &Config) -> Result<Arc<Client>, ConfigurationError> {
         let mut known = self.known.lock();
         if let Some(client) = known.get(config).and_then(Weak::upgrade) {
             return Ok(client);
@@ -97,7 +119,7 @@ impl Clients {
         Ok(client)
     }
 
-    fn make(&self, config: &Config) -> Result<Client, String> {
+    fn make(&self, config: &Config) -> Result<Client, ConfigurationError> {
         let credential = self.credentials.of(&config.address.target());
         Client::new(config, &credential, Arc::clone(&self.dial), &self.tasks, AGENT)
     }
@@ -124,7 +146,7 @@ impl Client {
         dial: Arc<dyn Dial>,
         tasks: &Tasks,
         agent: &'static str,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ConfigurationError> {
         let address = &config.address;
         let tls = tls::connector(config, credential)?;
         let http = hyper_util::client::legacy::Client::builder(Spawner(tasks.clone()))
@@ -157,7 +179,7 @@ impl Client {
     ) -> Result<Bytes, CallError> {
         let answered = self.call(body, deadline, answer_bytes_max).await?;
         match answered.body.is_empty() {
-            true => Err(CallError::empty(answered.code, &answered.content_type)),
+            true => Err(CallError::Empty { code: answered.code, content_type: answered.content_type }),
             false => Ok(answered.body),
         }
     }
@@ -184,28 +206,27 @@ impl Client {
         };
         let exchanged =
             tokio::time::timeout_at(now + left, self.exchange(&url, body, answer_bytes_max)).await;
-        exchanged.unwrap_or_else(|_| Err(CallError::of_deadline(&url)))
+        exchanged.unwrap_or_else(|_| Err(CallError::Timeout { url }))
     }
 
     async fn exchange(&self, url: &str, body: Bytes, answer_bytes_max: usize) -> Result<Answered, CallError> {
-        let failed = |why: &str| CallError::of_transport(url, why);
-        let _call = self.calls.acquire().await.map_err(|_| failed("the server stops"))?;
+        let _call = self.calls.acquire().await.map_err(|_| CallError::Stopping { url: url.to_owned() })?;
         let mut request = Request::post(url)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, */*")
             .header(USER_AGENT, self.agent)
             .body(Full::new(body))
-            .map_err(|failure| failed(&failure.to_string()))?;
+            .map_err(|source| CallError::Request { url: url.to_owned(), source })?;
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
         let response = self.http.request(request).await;
-        let response = response.map_err(|error| CallError::of_connection(url, &error))?;
+        let response = response.map_err(|error| CallError::of_connection(url, error))?;
         let (parts, body) = response.into_parts();
         let body = Limited::new(body, answer_bytes_max).collect().await.map_err(|error| {
             match error.downcast_ref::<http_body_util::LengthLimitError>() {
-                Some(_) => CallError::of_length(url, answer_bytes_max),
-                None => CallError::of_connection(url, &*error),
+                Some(_) => CallError::Length { url: url.to_owned(), bytes_max: answer_bytes_max },
+                None => CallError::of_connection(url, error),
             }
         })?;
         check(&parts, body.to_bytes())
@@ -224,9 +245,8 @@ fn check(parts: &http::response::Parts, body: Bytes) -> Result<Answered, CallErr
     let content_type = content_type.unwrap_or_default();
     let code = parts.status.as_u16();
     if !(200..=206).contains(&code) {
-        let failure = CallError::of_status(parts.status, content_type, &body);
         let may_be_asked_again = parts.headers.contains_key(RETRY_AFTER);
-        return Err(if may_be_asked_again { failure.asking_again() } else { failure });
+        return Err(CallError::of_status(code, may_be_asked_again, content_type, &body));
     }
     Ok(Answered { code, content_type: content_type.to_owned(), body })
 }

@@ -10,6 +10,7 @@ use tunnel::Connection;
 
 use crate::api::Api;
 use crate::backend;
+use crate::connection_error::ConnectionError;
 use crate::dial::Destination;
 use crate::service_reference;
 use crate::webhooks::client::{Dial, ServiceReference};
@@ -24,31 +25,26 @@ impl Dialer {
         self.0.get_or_init(|| Arc::downgrade(api));
     }
 
-    fn api(&self) -> Result<Arc<Api>, String> {
-        self.0.get().and_then(Weak::upgrade).ok_or_else(|| "the server is not there".to_owned())
+    fn api(&self) -> Result<Arc<Api>, ConnectionError> {
+        self.0.get().and_then(Weak::upgrade).ok_or(ConnectionError::NoServer)
     }
 }
 
 impl Dial for Dialer {
-    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, String>> {
+    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, ConnectionError>> {
         Box::pin(async move {
-            let found = Destination::of_administrator(&*self.api()?, host, port).await;
-            connect(&found.map_err(|failure| failure.message)?).await
+            backend::connect(&Destination::of_administrator(&*self.api()?, host, port).await?).await
         })
     }
 
-    fn service<'a>(&'a self, service: &'a ServiceReference) -> BoxFuture<'a, Result<Connection, String>> {
+    fn service<'a>(
+        &'a self,
+        service: &'a ServiceReference,
+    ) -> BoxFuture<'a, Result<Connection, ConnectionError>> {
         Box::pin(async move {
             let ServiceReference { namespace, name, port } = service.clone();
             let reference = service_reference::ServiceReference { namespace, name, port };
-            let found = reference.resolve(&*self.api()?).await;
-            connect(&found.map_err(|failure| failure.message)?).await
+            backend::connect(&reference.resolve(&*self.api()?).await?).await
         })
     }
-}
-
-async fn connect(to: &Destination) -> Result<Connection, String> {
-    let connected = to.connect().await;
-    connected
-        .map_err(|failure| format!("dial tcp {}: connect: {}", to.authority(), backend::reason(&failure)))
 }

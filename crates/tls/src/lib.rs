@@ -28,13 +28,13 @@ pub static OF_HOST: LazyLock<Vec<CertificateDer<'static>>> =
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Certificates that cannot be read: text that is not PEM.
-    #[error("{0}")]
+    #[error(transparent)]
     Pem(#[from] pem::Error),
     /// A key that cannot be read: text that is not PEM, or has none.
-    #[error("{0}")]
-    Key(#[source] pem::Error),
+    #[error(transparent)]
+    Key(pem::Error),
     /// A certificate or a key that cannot be used.
-    #[error("{0}")]
+    #[error(transparent)]
     Unusable(#[from] rustls::Error),
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::event_rate_limit::EventRateLimits;
 use super::{is_on, webhooks};
+use crate::configuration_error::{self, ConfigurationError, ReadFile, check_kind};
 use crate::options::PluginChoice;
 use crate::webhooks::AdmissionCredentials;
 use crate::webhooks::client::Credentials;
@@ -57,21 +58,24 @@ pub struct Configured {
 pub fn configured(
     chosen: &PluginChoice,
     text: Option<&str>,
-    read: impl Fn(&str) -> Result<String, String>,
-) -> Result<Configured, String> {
+    read: impl ReadFile,
+) -> Result<Configured, ConfigurationError> {
     let told = text.map(parse).transpose()?.unwrap_or_default();
     let mut found = Configured::default();
     for plugin in &told {
         let name = plugin.name.as_str();
         if ![EVENTS, webhooks::MUTATING, webhooks::VALIDATING].contains(&name) {
-            return Err(format!("plugins: {name:?} takes no configuration"));
+            return Err(ConfigurationError::rule(format!("plugins: {name:?} takes no configuration")));
         }
         let text = match (&plugin.configuration, plugin.path.as_str()) {
             (Some(configuration), "") => configuration.to_string(),
             (None, path) if !path.is_empty() => read(path)?,
-            _ => return Err(format!("plugins: {name} needs either path or configuration")),
+            _ => {
+                let why = format!("plugins: {name} needs either path or configuration");
+                return Err(ConfigurationError::rule(why));
+            }
         };
-        let wrong = |why: String| format!("{name}: {why}");
+        let wrong = ConfigurationError::of(name.to_owned());
         match name {
             EVENTS => found.event_rate_limits = EventRateLimits::parse(&text).map_err(wrong)?,
             webhooks::MUTATING => {
@@ -81,40 +85,33 @@ pub fn configured(
         }
     }
     if found.event_rate_limits.is_empty() && is_on(chosen, EVENTS) {
-        return Err(format!("{EVENTS}: limits: Invalid value: null: must not be empty"));
+        let why = format!("{EVENTS}: limits: Invalid value: null: must not be empty");
+        return Err(ConfigurationError::rule(why));
     }
     Ok(found)
 }
 
 /// What webhooks see of this server: the users of the kubeconfig that a `WebhookAdmissionConfiguration` names.
-fn credentials(text: &str, read: &impl Fn(&str) -> Result<String, String>) -> Result<Credentials, String> {
-    let told: Webhooks = serde_saphyr::from_str(text).map_err(|failure| failure.to_string())?;
-    if told.kind != "WebhookAdmissionConfiguration" || told.api_version != VERSIONS[0] {
-        let (kind, version) = (told.kind, told.api_version);
-        return Err(format!(
-            "it is {kind} of {version}, not WebhookAdmissionConfiguration of {}",
-            VERSIONS[0]
-        ));
-    }
+fn credentials(text: &str, read: &impl ReadFile) -> Result<Credentials, ConfigurationError> {
+    let told: Webhooks = configuration_error::read(text)?;
+    check_kind((&told.kind, &told.api_version), "WebhookAdmissionConfiguration", &VERSIONS[..1])?;
     let file = told.kube_config_file;
     if file.is_empty() {
         return Ok(Credentials::default());
     }
     let path = Path::new(&file);
     if !path.is_absolute() {
-        return Err(format!("kubeConfigFile: Invalid value: {file:?}: must be an absolute file path"));
+        let why = format!("kubeConfigFile: Invalid value: {file:?}: must be an absolute file path");
+        return Err(ConfigurationError::rule(why));
     }
     let folder = path.parent().unwrap_or(path);
     let beside = |name: &str| read(&folder.join(name).to_string_lossy());
-    Credentials::parse(&read(&file)?, beside).map_err(|why| format!("{file}: {why}"))
+    Credentials::parse(&read(&file)?, beside).map_err(ConfigurationError::of(file.clone()))
 }
 
-fn parse(text: &str) -> Result<Vec<Told>, String> {
-    let file: File = serde_saphyr::from_str(text).map_err(|failure| failure.to_string())?;
-    if file.kind != "AdmissionConfiguration" || !VERSIONS.contains(&file.api_version.as_str()) {
-        let (kind, version) = (file.kind, file.api_version);
-        return Err(format!("it is {kind} of {version}, not AdmissionConfiguration of {}", VERSIONS[0]));
-    }
+fn parse(text: &str) -> Result<Vec<Told>, ConfigurationError> {
+    let file: File = configuration_error::read(text)?;
+    check_kind((&file.kind, &file.api_version), "AdmissionConfiguration", &VERSIONS)?;
     Ok(file.plugins)
 }
 
@@ -134,10 +131,11 @@ mod tests {
         let with = chosen(&[EVENTS.to_owned()], &[]).unwrap();
         let without = chosen(&[], &[]).unwrap();
         let read =
-            |path: &str| if path == "events.yaml" { Ok(limits.to_owned()) } else { Err("gone".to_owned()) };
+            |path: &str| if path == "events.yaml" { Ok(limits.to_owned()) } else { Err("gone".into()) };
         let check = |plugins: &PluginChoice, text: Option<String>, expect: Result<bool, &str>| {
             let found =
                 configured(plugins, text.as_deref(), read).map(|all| !all.event_rate_limits.is_empty());
+            let found = found.map_err(|why| base::error_chain(&why));
             assert_eq!(found.as_ref().copied().map_err(String::as_str), expect, "{text:?}");
         };
         check(&without, None, Ok(false));
@@ -172,7 +170,7 @@ mod tests {
         let read = |path: &str| match path {
             "/etc/hooks/config" => Ok("{users: [{name: '*', user: {tokenFile: token}}]}".to_owned()),
             "/etc/hooks/token" => Ok("secret".to_owned()),
-            _ => Err(format!("{path} is gone")),
+            _ => Err(format!("{path} is gone").into()),
         };
         let chosen = chosen(&[], &[]).unwrap();
         let check = |plugin: &str, configuration: &str, expect: Result<[bool; 2], &str>| {
@@ -180,6 +178,7 @@ mod tests {
                 let AdmissionCredentials { mutating, validating } = all.webhook_credentials;
                 [mutating, validating].map(|one| one.of("a.b.svc:443").authorization().unwrap().is_some())
             });
+            let found = found.map_err(|why| base::error_chain(&why));
             assert_eq!(found.as_ref().copied().map_err(String::as_str), expect, "{plugin} {configuration}");
         };
         let of = |rest: &str| {

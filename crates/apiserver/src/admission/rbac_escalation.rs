@@ -19,7 +19,7 @@ pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<
     judged(async move {
         let security = &context.cluster.security;
         let checked = security.may_grant(context.request.user(), kind.resource(), object, context.old).await;
-        checked.map_err(|why| context.forbidden(Metadata::of(object).name(), &why))
+        checked.map_err(|why| context.forbidden(Metadata::of(object).name(), &why.to_string()))
     })
 }
 

@@ -33,17 +33,26 @@ pub(super) fn mutate(context: &Context<'_>, pod: &mut Value) -> Result<()> {
     }
     let Some(class) = class(context, pod)? else { return Ok(()) };
     let refused = merge(pod, &class);
-    refused.map_err(|why| context.forbidden(Metadata::of(pod).name(), &why))
+    refused.map_err(|why| context.forbidden(Metadata::of(pod).name(), &why.to_string()))
 }
 
-fn merge(pod: &mut Value, class: &Value) -> Result<(), String> {
+/// A Pod that says otherwise than its class.
+#[derive(Debug, thiserror::Error)]
+enum Conflict {
+    #[error("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")]
+    Overhead,
+    #[error(
+        "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {of_class}; pod.spec.nodeSelector[{key}] = {of_pod}"
+    )]
+    NodeSelector { key: String, of_class: String, of_pod: String },
+}
+
+fn merge(pod: &mut Value, class: &Value) -> Result<(), Conflict> {
     let overhead = class.pointer("/overhead/podFixed").filter(|fixed| fixed.is_object());
     if let Some(fixed) = overhead {
         let given = pod.pointer("/spec/overhead").filter(|given| !given.is_null());
         if given.is_some_and(|given| given != fixed) {
-            return Err(
-                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned()
-            );
+            return Err(Conflict::Overhead);
         }
         if let Some(spec) = child(pod, "spec") {
             spec.insert("overhead".to_owned(), fixed.clone());
@@ -59,11 +68,9 @@ fn merge(pod: &mut Value, class: &Value) -> Result<(), String> {
         }
         let Some(selector) = selector.as_object_mut() else { continue };
         if let Some(own) = selector.get(key).filter(|own| *own != value) {
-            return Err(format!(
-                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {}; pod.spec.nodeSelector[{key}] = {}",
-                value.as_str().unwrap_or_default(),
-                own.as_str().unwrap_or_default()
-            ));
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let (of_class, of_pod) = (text(value), text(own));
+            return Err(Conflict::NodeSelector { key: key.clone(), of_class, of_pod });
         }
         selector.insert(key.clone(), value.clone());
     }
@@ -113,7 +120,7 @@ mod tests {
             "{overhead: {podFixed: {cpu: 10m}}, scheduling: {nodeSelector: {kata: 'yes'}, tolerations: [{key: kata}]}}",
         );
         let mut pod = parse(pod);
-        let merged = merge(&mut pod, &class).map(|()| pod["spec"].clone());
+        let merged = merge(&mut pod, &class).map(|()| pod["spec"].clone()).map_err(|why| why.to_string());
         assert_eq!(merged, expect.map(parse).map_err(str::to_owned));
     }
 

@@ -5,6 +5,7 @@
 //!
 //! Source: `k8s.io/kube-aggregator/pkg/controllers/status/remote`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use auth::{MASTERS, UserInfo};
@@ -27,6 +28,7 @@ use crate::api::Api;
 use crate::cache::Watcher;
 use crate::cache::watcher_index::IndexKey;
 use crate::catalogue::priorities::OWN_GROUP;
+use crate::connection_error::ConnectionError;
 use crate::kinds::Part;
 use crate::request;
 use crate::request_info::Verb;
@@ -191,10 +193,21 @@ async fn look(api: &Api, aggregation: &Aggregation, served: &Served) -> Verdict 
         Ok(()) => {}
         Err(verdict) => return verdict,
     }
-    match asked(api, aggregation, served).await {
-        Ok(()) => Verdict { is_available: true, reason: "Passed", message: "all checks passed".to_owned() },
-        Err(message) => Verdict::unavailable("FailedDiscoveryCheck", message),
-    }
+    let message = match asked(api, aggregation, served).await {
+        Ok(()) => {
+            let message = "all checks passed".to_owned();
+            return Verdict { is_available: true, reason: "Passed", message };
+        }
+        Err(stopping @ ConnectionError::Stopping) => stopping.to_string(),
+        Err(failure) => format!("failing or missing response from {}: {failure}", url(served)),
+    };
+    Verdict::unavailable("FailedDiscoveryCheck", message)
+}
+
+/// What is asked for, by its name and not by the endpoint's address: the message is the same for all of them.
+fn url(served: &Served) -> String {
+    let service = &served.link.target().service;
+    format!("https://{}:{}{}", service.server_name(), service.port, served.registration.path())
 }
 
 /// Whether there is anybody to ask.
@@ -226,8 +239,12 @@ fn endpoints(api: &Api, reference: &ServiceReference) -> std::result::Result<(),
 }
 
 /// Asks for the group-version several times at once.
-async fn asked(api: &Api, aggregation: &Aggregation, served: &Served) -> std::result::Result<(), String> {
-    let Ok(_permit) = aggregation.looking.acquire().await else { return Err("stopping".to_owned()) };
+async fn asked(
+    api: &Api,
+    aggregation: &Aggregation,
+    served: &Served,
+) -> std::result::Result<(), ConnectionError> {
+    let _permit = aggregation.looking.acquire().await.map_err(|_| ConnectionError::Stopping)?;
     let mut attempts: FuturesUnordered<_> = (0..ATTEMPTS).map(|_| attempt(api, served)).collect();
     let mut last = Ok(());
     while let Some(result) = attempts.next().await {
@@ -239,24 +256,16 @@ async fn asked(api: &Api, aggregation: &Aggregation, served: &Served) -> std::re
     last
 }
 
-async fn attempt(api: &Api, served: &Served) -> std::result::Result<(), String> {
-    let path = served.registration.path();
-    let service = &served.link.target().service;
-    // By its name and not by the endpoint's address: the message is the same for all of them.
-    let url = format!("https://{}:{}{path}", service.server_name(), service.port);
-    let failed = |why: String| format!("failing or missing response from {url}: {why}");
+async fn attempt(api: &Api, served: &Served) -> std::result::Result<(), ConnectionError> {
     if let Some(fault) = served.link.fault() {
-        return Err(failed(fault.to_owned()));
+        return Err(Arc::clone(fault).into());
     }
-    let request = remote::own_request(&path, "application/json", &aggregator()).map_err(|f| f.message)?;
+    let request = remote::own_request(&served.registration.path(), "application/json", &aggregator())?;
     let asked = remote::ask(api, &served.link, request, ANSWER_BYTES_MAX);
-    let answer = match tokio::time::timeout(ATTEMPT_MAX, asked).await {
-        Ok(answer) => answer.map_err(&failed)?,
-        Err(_) => return Err(failed("context deadline exceeded".to_owned())),
-    };
+    let answer = tokio::time::timeout(ATTEMPT_MAX, asked).await.map_err(|_| ConnectionError::Deadline)??;
     match answer.status() {
-        code if code.is_success() => Ok(()),
-        code => Err(failed(format!("bad status from {url}: {}", code.as_u16()))),
+        status if status.is_success() => Ok(()),
+        status => Err(ConnectionError::Status { url: url(served), status }),
     }
 }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Response, StatusCode};
 use schema::walk::budget::Allowance;
-use schema::walk::decode::FieldValidation;
+use schema::walk::decode::{DecodeError, FieldValidation};
 use serde_json::Value;
 use tracing::{debug, warn};
 
@@ -23,6 +23,8 @@ use super::servers::Served;
 use crate::api::Api;
 use crate::catalogue::remote_discovery::{self, RemoteDiscovery};
 use crate::catalogue::specification::Specification;
+use crate::configuration_error::Cause;
+use crate::connection_error::ConnectionError;
 use crate::tree::text;
 
 /// How often a server is asked. Source: `discoveryRefreshInterval`, `successfulUpdateDelay`.
@@ -44,7 +46,24 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 const JSON: &str = "application/json";
 
 /// What kept the server from telling.
-type Failure = String;
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// It could not be asked.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// It answered with another status.
+    #[error("it answered {0}")]
+    Status(StatusCode),
+    /// Its document cannot be read.
+    #[error("it sent what cannot be read: {0}")]
+    Unreadable(#[from] DecodeError),
+    /// Its document is another one.
+    #[error("it sent another document than asked for")]
+    OtherDocument,
+    /// Its document of OpenAPI cannot be used, or nobody is there to read it.
+    #[error(transparent)]
+    Unusable(Cause),
+}
 
 /// Keeps what is known of a server true to what it tells, for ever.
 pub(super) async fn keep(api: &Api, aggregation: &Aggregation, served: &Served) {
@@ -80,7 +99,7 @@ async fn ask(api: &Api, aggregation: &Aggregation, served: &Served, tag: &mut Op
                 (discovery.resources, discovery.etag, discovery.is_stale) = (Some(found.0), found.1, false);
             }
             Ok(Err(failure)) => {
-                debug!(api = name, failure, "an aggregated API did not tell what it serves");
+                debug!(api = name, %failure, "an aggregated API did not tell what it serves");
                 discovery.is_stale = true;
             }
             Err(_) => discovery.is_stale = true,
@@ -107,13 +126,13 @@ async fn documents(
     let Ok(_permit) = aggregation.documents.acquire().await else { return };
     match tokio::time::timeout(DISCOVERY_MAX, third((api, aggregation), served)).await {
         Ok(Ok(hash)) => discovery.third = hash,
-        Ok(Err(failure)) => debug!(api = name, failure, "no index of OpenAPI documents"),
+        Ok(Err(failure)) => debug!(api = name, %failure, "no index of OpenAPI documents"),
         Err(_) => debug!(api = name, "the index of OpenAPI documents took too long"),
     }
     match tokio::time::timeout(DOCUMENT_MAX, second((api, aggregation), served, tag)).await {
         Ok(Ok(Some(found))) => discovery.second = Some(found),
         Ok(Ok(None)) => {}
-        Ok(Err(failure)) => debug!(api = name, failure, "no OpenAPI document of version 2"),
+        Ok(Err(failure)) => debug!(api = name, %failure, "no OpenAPI document of version 2"),
         Err(_) => warn!(api = name, "the OpenAPI document of version 2 took too long"),
     }
 }
@@ -131,14 +150,14 @@ async fn resources(
         (StatusCode::NOT_MODIFIED, Some((etag, resources))) => {
             return Ok((Arc::clone(resources), Some(etag.to_owned())));
         }
-        (StatusCode::SERVICE_UNAVAILABLE, _) => return Err("it is unavailable".to_owned()),
+        (unavailable @ StatusCode::SERVICE_UNAVAILABLE, _) => return Err(Failure::Status(unavailable)),
         (StatusCode::OK, _)
             if header(&answer, CONTENT_TYPE).is_some_and(|ty| ty.contains("apidiscovery.k8s.io")) =>
         {
             let etag = header(&answer, ETAG).map(str::to_owned);
             let (group, version) = (group.clone(), version.clone());
             let read = move |document: Value| remote_discovery::of_aggregated(&document, &group, &version);
-            let found = parsed(aggregation, answer.into_body(), read).await?.ok_or_else(other_document)?;
+            let found = parsed(aggregation, answer.into_body(), read).await?.ok_or(Failure::OtherDocument)?;
             return Ok((Arc::new(found), etag));
         }
         _ => {}
@@ -146,11 +165,11 @@ async fn resources(
     let nobody = UserInfo { name: aggregator().name, ..UserInfo::default() };
     let answer = get(api, served, (&served.registration.path(), JSON), None, &nobody).await?;
     if answer.status() != StatusCode::OK {
-        return Err(format!("it answered {}", answer.status()));
+        return Err(Failure::Status(answer.status()));
     }
     let (group, version) = (group.clone(), version.clone());
     let read = move |document: Value| remote_discovery::of_resource_list(&document, &group, &version);
-    let found = parsed(aggregation, answer.into_body(), read).await?.ok_or_else(other_document)?;
+    let found = parsed(aggregation, answer.into_body(), read).await?.ok_or(Failure::OtherDocument)?;
     Ok((Arc::new(found), None))
 }
 
@@ -160,7 +179,7 @@ async fn third((api, aggregation): (&Api, &Aggregation), served: &Served) -> Res
     match answer.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND => return Ok(None),
-        other => return Err(format!("it answered {other}")),
+        other => return Err(Failure::Status(other)),
     }
     let path = served.registration.path();
     let read = move |index: Value| {
@@ -196,12 +215,14 @@ async fn second(
     match answer.status() {
         StatusCode::OK => {}
         StatusCode::NOT_MODIFIED => return Ok(None),
-        other => return Err(format!("it answered {other}")),
+        other => return Err(Failure::Status(other)),
     }
     let etag = header(&answer, ETAG).map(str::to_owned);
     let (group, version) = (served.registration.group.clone(), served.registration.version.clone());
     let read = move |document: Value| Specification::of(document, &group, &version);
-    let made = parsed(aggregation, answer.into_body(), read).await?.map_err(|failure| failure.to_string())?;
+    let made = parsed(aggregation, answer.into_body(), read)
+        .await?
+        .map_err(|failure| Failure::Unusable(failure.into()))?;
     *tag = etag;
     Ok(Some(Arc::new(made)))
 }
@@ -218,12 +239,12 @@ async fn get(
     etag: Option<&str>,
     user: &UserInfo,
 ) -> Result<Response<Bytes>, Failure> {
-    let mut request = remote::own_request(path, accept, user).map_err(|failure| failure.message)?;
+    let mut request = remote::own_request(path, accept, user).map_err(ConnectionError::from)?;
     if let Some(etag) = etag.and_then(|etag| HeaderValue::from_str(etag).ok()) {
         request.headers_mut().insert(IF_NONE_MATCH, etag);
     }
     let bytes_max = if path == "/openapi/v2" { DOCUMENT_BYTES_MAX } else { DISCOVERY_BYTES_MAX };
-    remote::ask(api, &served.link, request, bytes_max).await
+    Ok(remote::ask(api, &served.link, request, bytes_max).await?)
 }
 
 /// What is read from a document of bounded depth, whose tree has bounded room. One is read at a time.
@@ -232,17 +253,12 @@ async fn parsed<T: Send + 'static>(
     bytes: Bytes,
     read: impl FnOnce(Value) -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    let _permit = aggregation.reading.acquire().await.map_err(|failure| failure.to_string())?;
+    let _permit = aggregation.reading.acquire().await.map_err(|failure| Failure::Unusable(failure.into()))?;
     let parsed = tokio::task::spawn_blocking(move || {
         let decoded = schema::text::json(&bytes, Allowance::Schemas, FieldValidation::Ignore);
         decoded.map(|decoded| read(decoded.value))
     });
-    let parsed = parsed.await.map_err(|failure| failure.to_string())?;
-    parsed.map_err(|failure| format!("it sent what cannot be read: {failure}"))
-}
-
-fn other_document() -> Failure {
-    "it sent another document than asked for".to_owned()
+    Ok(parsed.await.map_err(|failure| Failure::Unusable(failure.into()))??)
 }
 
 fn header(answer: &Response<Bytes>, name: http::HeaderName) -> Option<&str> {

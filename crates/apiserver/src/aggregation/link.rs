@@ -25,6 +25,8 @@ use super::registration::{Target, Trust};
 use crate::api::Api;
 use crate::backend;
 use crate::body::Body;
+use crate::configuration_error::{Cause, ConfigurationError};
+use crate::connection_error::ConnectionError;
 use crate::dial::Destination;
 use crate::options::ProxyClient;
 
@@ -46,7 +48,7 @@ const PING_MAX: Duration = Duration::from_secs(15);
 /// The way to whoever serves a group-version.
 pub struct Link {
     target: Target,
-    tls: Result<Tls, String>,
+    tls: Result<Tls, Arc<ConfigurationError>>,
     shared: Mutex<Vec<Shared>>,
     single: Arc<Semaphore>,
 }
@@ -90,11 +92,12 @@ impl Link {
     }
 
     /// A way that leads nowhere, and why.
-    pub fn faulty(target: Target, why: String) -> Self {
-        Self::by(Err(why), target)
+    pub fn faulty(target: Target, why: impl Into<Cause>) -> Self {
+        Self::by(Err(ConfigurationError::unusable(why)), target)
     }
 
-    fn by(tls: Result<Tls, String>, target: Target) -> Self {
+    fn by(tls: Result<Tls, ConfigurationError>, target: Target) -> Self {
+        let tls = tls.map_err(Arc::new);
         Self { target, tls, shared: Mutex::default(), single: Arc::new(Semaphore::new(SINGLE_MAX)) }
     }
 
@@ -104,8 +107,8 @@ impl Link {
     }
 
     /// The reason why it leads nowhere, if what the APIService says of certificates cannot be used.
-    pub fn fault(&self) -> Option<&str> {
-        self.tls.as_ref().err().map(String::as_str)
+    pub fn fault(&self) -> Option<&Arc<ConfigurationError>> {
+        self.tls.as_ref().err()
     }
 
     /// Sends a request, whose URI is a path, and answers with the head of the response.
@@ -117,7 +120,7 @@ impl Link {
         api: &Api,
         to: &Destination,
         mut request: Request<Body>,
-    ) -> Result<(Response<Incoming>, Held), String> {
+    ) -> Result<(Response<Incoming>, Held), ConnectionError> {
         let authority = to.authority();
         let path = request.uri().clone();
         // A connection that was closed while nobody used it gives the request back.
@@ -132,7 +135,7 @@ impl Link {
                         self.shared.lock().retain(|one| !Arc::ptr_eq(&one.under_way, &under_way));
                         request = unsent;
                     }
-                    None => return Err(base::error_chain(&failure.into_error())),
+                    None => return Err(ConnectionError::Stream(failure.into_error())),
                 },
             }
         }
@@ -142,13 +145,12 @@ impl Link {
                 *request.uri_mut() = absolute(&authority, &path)?;
                 *request.version_mut() = Version::HTTP_2;
                 request.headers_mut().remove(HOST);
-                let response =
-                    sender.send_request(request).await.map_err(|failure| base::error_chain(&failure))?;
+                let response = sender.send_request(request).await.map_err(ConnectionError::Stream)?;
                 Ok((response, Held::Stream(under_way)))
             }
             Fresh::Single(stream) => {
                 let permit = Arc::clone(&self.single).try_acquire_owned();
-                let permit = permit.map_err(|_| "too many connections".to_owned())?;
+                let permit = permit.map_err(|_| ConnectionError::TooMany)?;
                 *request.uri_mut() = path;
                 let response = single(api, &authority, *stream, request).await?;
                 Ok((response, Held::Single(permit)))
@@ -165,7 +167,7 @@ impl Link {
         api: &Api,
         to: &Destination,
         request: Request<Body>,
-    ) -> Result<Response<Incoming>, String> {
+    ) -> Result<Response<Incoming>, ConnectionError> {
         let tls = self.tls.as_ref().map_err(Clone::clone)?;
         let stream = handshake(&tls.first, tls.name.clone(), to).await?;
         single(api, &to.authority(), stream, request).await
@@ -189,18 +191,18 @@ impl Link {
     }
 
     /// Keeps a connection for others, and takes the first place on it.
-    fn keep(&self, authority: &str, sender: http2::SendRequest<Body>) -> Result<Arc<()>, String> {
+    fn keep(&self, authority: &str, sender: http2::SendRequest<Body>) -> Result<Arc<()>, ConnectionError> {
         let under_way = Arc::new(());
         let mut shared = self.shared.lock();
         if shared.len() >= CONNECTIONS_MAX {
-            return Err("too many connections".to_owned());
+            return Err(ConnectionError::TooMany);
         }
         let held = Arc::clone(&under_way);
         shared.push(Shared { authority: authority.to_owned(), sender, under_way, last_used: Instant::now() });
         Ok(held)
     }
 
-    async fn connect(&self, api: &Api, to: &Destination) -> Result<Fresh, String> {
+    async fn connect(&self, api: &Api, to: &Destination) -> Result<Fresh, ConnectionError> {
         let tls = self.tls.as_ref().map_err(Clone::clone)?;
         let stream = handshake(&tls.any, tls.name.clone(), to).await?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
@@ -209,7 +211,7 @@ impl Link {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_MAX);
         let (sender, connection) =
-            builder.handshake(TokioIo::new(stream)).await.map_err(|failure| base::error_chain(&failure))?;
+            builder.handshake(TokioIo::new(stream)).await.map_err(ConnectionError::Stream)?;
         api.serving.spawn("aggregated connection", async move {
             if let Err(failure) = connection.await {
                 debug!(%failure, "connection to an aggregated API ended");
@@ -223,16 +225,11 @@ async fn handshake(
     connector: &TlsConnector,
     name: ServerName<'static>,
     to: &Destination,
-) -> Result<TlsStream<Connection>, String> {
-    let authority = to.authority();
-    let stream = to
-        .connect()
-        .await
-        .map_err(|failure| format!("dial tcp {authority}: connect: {}", backend::reason(&failure)))?;
-    let connecting = connector.connect(name, stream);
+) -> Result<TlsStream<Connection>, ConnectionError> {
+    let connecting = connector.connect(name, backend::connect(to).await?);
     match tokio::time::timeout(HANDSHAKE_MAX, connecting).await {
-        Ok(connected) => connected.map_err(|failure| format!("tls: {failure}")),
-        Err(_) => Err("net/http: TLS handshake timeout".to_owned()),
+        Ok(connected) => connected.map_err(ConnectionError::Tls),
+        Err(_) => Err(ConnectionError::HandshakeTimeout),
     }
 }
 
@@ -241,7 +238,7 @@ async fn single(
     authority: &str,
     stream: TlsStream<Connection>,
     mut request: Request<Body>,
-) -> Result<Response<Incoming>, String> {
+) -> Result<Response<Incoming>, ConnectionError> {
     *request.version_mut() = Version::HTTP_11;
     if let Ok(value) = authority.parse() {
         request.headers_mut().insert(HOST, value);
@@ -249,24 +246,24 @@ async fn single(
     backend::exchange(api, stream, request).await
 }
 
-fn absolute(authority: &str, path: &Uri) -> Result<Uri, String> {
+fn absolute(authority: &str, path: &Uri) -> Result<Uri, ConnectionError> {
     let path = path.path_and_query().map_or("/", |path| path.as_str());
-    let uri = Uri::builder().scheme("https").authority(authority).path_and_query(path).build();
-    uri.map_err(|failure| failure.to_string())
+    Ok(Uri::builder().scheme("https").authority(authority).path_and_query(path).build()?)
 }
 
-fn both(target: &Target, client: Option<&ProxyClient>) -> Result<Tls, String> {
+fn both(target: &Target, client: Option<&ProxyClient>) -> Result<Tls, ConfigurationError> {
     let name = target.service.server_name();
-    let name = ServerName::try_from(name.clone()).map_err(|_| format!("{name:?} is no name of a server"))?;
-    let config = |protocols| -> Result<TlsConnector, String> {
+    let name = ServerName::try_from(name.clone())
+        .map_err(|_| ConfigurationError::rule(format!("{name:?} is no name of a server")))?;
+    let config = |protocols| -> Result<TlsConnector, ConfigurationError> {
         let identity = client.map(|client| Identity::from_pem(&client.certificate_pem, &client.key_pem));
-        let identity = identity.transpose().map_err(|failure| failure.to_string())?;
-        tls::connector(trust(&target.trust)?, identity, protocols).map_err(|failure| failure.to_string())
+        let identity = identity.transpose().map_err(ConfigurationError::unusable)?;
+        tls::connector(trust(&target.trust)?, identity, protocols).map_err(ConfigurationError::unusable)
     };
     Ok(Tls { name, any: config(tls::HTTP2)?, first: config(tls::HTTP1)? })
 }
 
-fn trust(trust: &Trust) -> Result<tls::Trust, String> {
+fn trust(trust: &Trust) -> Result<tls::Trust, ConfigurationError> {
     let (roots, without) = match trust {
         Trust::Anybody => return Ok(tls::Trust::Anybody),
         Trust::Authorities(pem) => (
@@ -277,5 +274,8 @@ fn trust(trust: &Trust) -> Result<tls::Trust, String> {
             (tls::authorities_of_host(), "the host has no certificate authorities, and caBundle names none")
         }
     };
-    if roots.is_empty() { Err(without.to_owned()) } else { Ok(tls::Trust::Authorities(roots)) }
+    match roots.is_empty() {
+        true => Err(ConfigurationError::rule(without)),
+        false => Ok(tls::Trust::Authorities(roots)),
+    }
 }

@@ -24,6 +24,7 @@ use crate::body::while_body::WhileBody;
 use crate::body::{self, Body};
 use crate::catalogue::remote_discovery::RemoteDiscovery;
 use crate::catalogue::{Asked, Delegate, Told};
+use crate::connection_error::ConnectionError;
 use crate::kinds::Kind;
 use crate::status::{Error, Result};
 
@@ -129,7 +130,7 @@ impl Delegate for Remote {
             let passed = self.pass(http, (&info.path, query), permit.user());
             match tokio::time::timeout(DISCOVERY_MAX, passed).await {
                 Ok(answer) => answer,
-                Err(_) => Ok(unreachable("context deadline exceeded")),
+                Err(_) => Ok(unreachable(ConnectionError::Deadline)),
             }
         })
     }
@@ -169,13 +170,13 @@ pub async fn ask(
     link: &Link,
     request: Request<Body>,
     bytes_max: usize,
-) -> std::result::Result<Response<bytes::Bytes>, String> {
+) -> std::result::Result<Response<bytes::Bytes>, ConnectionError> {
     let Target { service, .. } = link.target();
-    let to = service.resolve(api).await.map_err(|failure| failure.message)?;
+    let to = service.resolve(api).await?;
     let (response, _held): (_, Held) = link.send(api, &to, request).await?;
     let (head, body) = response.into_parts();
     let whole = http_body_util::Limited::new(body, bytes_max).collect().await;
-    let whole = whole.map_err(|failure| failure.to_string())?.to_bytes();
+    let whole = whole.map_err(ConnectionError::Body)?.to_bytes();
     Ok(Response::from_parts(head, whole))
 }
 
@@ -269,7 +270,7 @@ fn is_upgrade(headers: &HeaderMap) -> bool {
     is_named && headers.contains_key(UPGRADE)
 }
 
-fn unreachable(why: &str) -> Response<Body> {
+fn unreachable(why: impl std::fmt::Display) -> Response<Body> {
     plain(StatusCode::SERVICE_UNAVAILABLE, &format!("error trying to reach service: {why}\n"))
 }
 

@@ -5,6 +5,7 @@
 use auth::UserInfo;
 use serde::Deserialize;
 
+use crate::configuration_error::{self, ConfigurationError, check_kind};
 use crate::request_info::RequestInfo;
 
 /// The detail of an event.
@@ -112,16 +113,11 @@ impl Policy {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let policy: Self = serde_saphyr::from_str(text).map_err(|failure| failure.to_string())?;
-        if policy.kind != "Policy" || policy.api_version != "audit.k8s.io/v1" {
-            return Err(format!(
-                "it is {} of {}, not Policy of audit.k8s.io/v1",
-                policy.kind, policy.api_version
-            ));
-        }
+    pub fn parse(text: &str) -> Result<Self, ConfigurationError> {
+        let policy: Self = configuration_error::read(text)?;
+        check_kind((&policy.kind, &policy.api_version), "Policy", &["audit.k8s.io/v1"])?;
         if policy.rules.is_empty() {
-            return Err("rules: there must be at least one".to_owned());
+            return Err(ConfigurationError::rule("rules: there must be at least one"));
         }
         Ok(policy)
     }
@@ -136,7 +132,7 @@ impl Policy {
     ///
     /// # Errors
     /// None: it is part of the program.
-    pub fn by_default() -> Result<Self, String> {
+    pub fn by_default() -> Result<Self, ConfigurationError> {
         Self::parse(DEFAULT)
     }
 

@@ -18,6 +18,7 @@ use tracing::warn;
 
 use super::metrics::AuditMetrics;
 use super::policy::Level;
+use crate::configuration_error::ConfigurationError;
 use crate::webhook_client::kubeconfig::Target;
 use crate::webhook_client::retry::{Retries, Retry};
 use crate::webhook_client::{CALL_MAX, Client};
@@ -100,12 +101,14 @@ impl Mode {
     ///
     /// # Errors
     /// That it is none of them.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, ConfigurationError> {
         match text {
             "batch" => Ok(Self::Batch),
             "blocking" => Ok(Self::Blocking),
             "blocking-strict" => Ok(Self::BlockingStrict),
-            other => Err(format!("invalid audit webhook mode {other}, allowed modes are {MODES:?}")),
+            other => Err(ConfigurationError::rule(format!(
+                "invalid audit webhook mode {other}, allowed modes are {MODES:?}"
+            ))),
         }
     }
 }
@@ -115,30 +118,26 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), ConfigurationError> {
         let Batch { buffer_size, size_max, throttle, .. } = self.batch;
         let positive = |name: &str, value: u64| match value {
-            0 => Err(format!("invalid audit batch webhook {name} 0, must be a positive number")),
+            0 => Err(ConfigurationError::rule(format!("invalid audit {name} 0, must be a positive number"))),
             _ => Ok(()),
         };
         if self.mode == Mode::Batch {
-            positive("buffer size", buffer_size as u64)?;
-            positive("max batch size", size_max as u64)?;
+            positive("batch webhook buffer size", buffer_size as u64)?;
+            positive("batch webhook max batch size", size_max as u64)?;
             if let Some((Rate(rate), burst)) = throttle {
-                positive("throttle QPS", rate)?;
-                positive("throttle burst", burst.into())?;
+                positive("batch webhook throttle QPS", rate)?;
+                positive("batch webhook throttle burst", burst.into())?;
             }
         }
         let Some(Truncate { batch_bytes_max, event_bytes_max }) = self.truncate else { return Ok(()) };
-        if event_bytes_max == 0 {
-            return Err(
-                "invalid audit truncate webhook max event size 0, must be a positive number".to_owned()
-            );
-        }
+        positive("truncate webhook max event size", event_bytes_max as u64)?;
         if batch_bytes_max < event_bytes_max {
-            return Err(format!(
+            return Err(ConfigurationError::rule(format!(
                 "invalid audit truncate webhook max batch size {batch_bytes_max}, must be greater than max event size ({event_bytes_max})"
-            ));
+            )));
         }
         Ok(())
     }
@@ -181,7 +180,7 @@ impl Webhook {
         tasks: &Tasks,
         clock: Clock,
         random: Random,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ConfigurationError> {
         // Where events wait, connections are there until the last ones are sent.
         let connections = match config.mode {
             Mode::Batch => tasks.outlasting(),
@@ -416,14 +415,14 @@ mod tests {
             batch: Batch::default(),
             truncate: Some(Truncate::default()),
         };
-        assert_eq!(good.check(), Ok(()));
+        assert!(good.check().is_ok());
         let check = |spoil: fn(&mut Config), expect: &str| {
             let mut config = good.clone();
             spoil(&mut config);
-            assert_eq!(config.check(), Err(expect.to_owned()));
+            assert_eq!(config.check().unwrap_err().to_string(), expect);
             if expect.contains("batch webhook") {
                 config.mode = Mode::Blocking;
-                assert_eq!(config.check(), Ok(()), "it is not used: {expect}");
+                assert!(config.check().is_ok(), "it is not used: {expect}");
             }
         };
         let positive =
@@ -443,6 +442,7 @@ mod tests {
         assert!(
             Mode::parse("block")
                 .unwrap_err()
+                .to_string()
                 .starts_with("invalid audit webhook mode block, allowed modes are")
         );
     }

@@ -5,17 +5,13 @@
 
 use std::sync::LazyLock;
 
-use expressions::{Declared, Environment, Field, ListKind, Type};
+use expressions::{Environment, Type};
 use machinery::field::{FieldError, FieldErrors, Path};
 use machinery::names;
 
-use super::user::{Expression, From, Mapping, Rule};
+use super::user::{CLAIMS, Expression, From, Mapping, Rule, USER, USER_TYPE};
 use super::{Claim, ExtraMapping, Jwt, Mappings, PrefixedClaim};
 
-/// What expressions about tokens see.
-pub(super) const CLAIMS: &str = "claims";
-/// What expressions about users see.
-pub(super) const USER: &str = "user";
 const BOTH: &str = "claim and expression can't both be set";
 const EITHER: &str = "claim or expression is required";
 const NOT_WITH_CLAIM: &str = "may not be specified when claim is set";
@@ -29,19 +25,8 @@ const VERIFIED: &str = "claims.email_verified must be used in claimMappings.user
 static ABOUT_CLAIMS: LazyLock<Environment> = LazyLock::new(|| {
     Environment::new().variable(CLAIMS, Type::map(Type::String, Type::Dyn)).with_escaped_keys()
 });
-/// The type of `user`.
-pub(super) static USER_TYPE: LazyLock<Declared> = LazyLock::new(user_type);
 static ABOUT_USER: LazyLock<Environment> =
     LazyLock::new(|| Environment::new().declared(USER, USER_TYPE.clone()).with_escaped_keys());
-
-fn user_type() -> Declared {
-    let text = || Declared::string(None);
-    let texts = || Declared::list(text(), ListKind::Atomic, None);
-    let fields =
-        [("username", text()), ("uid", text()), ("groups", texts()), ("extra", Declared::map(texts(), None))];
-    let fields = fields.map(|(name, declared)| Field { name: name.to_owned(), declared, is_required: false });
-    Declared::object(fields).named("kubernetes.UserInfo")
-}
 
 /// Compiles what is said of one issuer's tokens.
 pub(super) fn mapping(config: &Jwt, path: &Path, errors: &mut FieldErrors) -> Mapping {

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use auth::oidc::Issuer;
 use machinery::field::{FieldError, FieldErrors, Path};
-use rustls::RootCertStore;
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 
 use super::{IssuerConfig, JwtAuthenticator};
+use crate::configuration_error::ConfigurationError;
 
 /// What an issuer's part of the file comes to.
 pub(super) fn of(config: &IssuerConfig, algorithms: &[String]) -> Issuer {
@@ -59,7 +57,7 @@ pub(super) fn check(config: &IssuerConfig, path: &Path, own: &str, errors: &mut 
     }
     check_audiences(config, path, errors);
     if let Err(why) = check_authority(config.certificate_authority.as_bytes()) {
-        errors.push(FieldError::invalid(&path.child("certificateAuthority"), "<omitted>", &why));
+        errors.push(FieldError::invalid(&path.child("certificateAuthority"), "<omitted>", &why.to_string()));
     }
     check_egress(&config.egress_selector_type, &path.child("egressSelectorType"), errors);
 }
@@ -114,17 +112,12 @@ fn check_audiences(config: &IssuerConfig, path: &Path, errors: &mut FieldErrors)
 }
 
 /// The certificates that a text has; none need be there if there is no text.
-fn check_authority(pem: &[u8]) -> Result<(), String> {
+fn check_authority(pem: &[u8]) -> Result<(), ConfigurationError> {
     if pem.is_empty() {
         return Ok(());
     }
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|why| why.to_string())?;
-        roots.add(certificate).map_err(|why| why.to_string())?;
-    }
-    match roots.is_empty() {
-        true => Err("data does not contain any valid RSA or ECDSA certificates".to_owned()),
+    match tls::authorities(pem).map_err(ConfigurationError::unusable)?.is_empty() {
+        true => Err(ConfigurationError::rule("data does not contain any valid RSA or ECDSA certificates")),
         false => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::authorization_config::ReviewVersion;
+use crate::configuration_error::{ConfigurationError, ReadFile};
 use crate::webhook_client::kubeconfig::Target;
 
 /// The webhook that is asked about a token that nothing here knows. Source: `--authentication-token-webhook-*`.
@@ -25,15 +26,10 @@ impl TokenWebhook {
         file: &str,
         version: &str,
         cache_ttl: Duration,
-        read: impl Fn(&str) -> Result<String, String>,
-    ) -> Result<Self, String> {
-        let unsupported = || {
-            format!(
-                "unsupported authentication webhook version {version:?}, supported versions are \"v1\", \"v1beta1\""
-            )
-        };
-        let version = ReviewVersion::parse(version).ok_or_else(unsupported)?;
-        let target = Target::load(file, read).map_err(|why| format!("{file}: {why}"))?;
+        read: impl ReadFile,
+    ) -> Result<Self, ConfigurationError> {
+        let version = ReviewVersion::of_flag(version, "authentication webhook")?;
+        let target = Target::load(file, read).map_err(ConfigurationError::of(file.to_owned()))?;
         Ok(Self { target, version, cache_ttl })
     }
 }

@@ -4,10 +4,12 @@
 //! a budget, which upstream's have not: whoever is judged chooses what they see.
 //! Source: `k8s.io/apiserver/pkg/authorization/cel`.
 
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use expressions::{
-    Activation, Budget, Declared, Environment, Field, ListKind, MATCH_CONDITIONS_BUDGET, Program, Type, Value,
+    Activation, Budget, CompileError, Declared, Environment, EvalError, Field, ListKind,
+    MATCH_CONDITIONS_BUDGET, Program, Type, Value,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -41,6 +43,33 @@ impl PartialEq for Conditions {
 
 impl Eq for Conditions {}
 
+/// A text that is no condition, in upstream's words.
+#[derive(Debug, thiserror::Error)]
+pub enum NoCondition {
+    /// It does not compile.
+    #[error("compilation failed: {0}")]
+    Compilation(#[from] CompileError),
+    /// It gives something else than true or false.
+    #[error("must evaluate to bool but got {0}")]
+    Type(Type),
+}
+
+/// Conditions of which nobody knows whether they hold: the expressions, and why not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NotEvaluated(Vec<(String, EvalError)>);
+
+impl std::error::Error for NotEvaluated {}
+
+impl fmt::Display for NotEvaluated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (expression, why)) in self.0.iter().enumerate() {
+            let comma = if place == 0 { "" } else { ", " };
+            write!(f, "{comma}cel evaluation error: expression '{expression}' resulted in error: {why}")?;
+        }
+        Ok(())
+    }
+}
+
 impl Conditions {
     /// `true` if there are none.
     pub fn is_empty(&self) -> bool {
@@ -51,11 +80,10 @@ impl Conditions {
     ///
     /// # Errors
     /// Why it is none, in upstream's words.
-    pub fn add(&mut self, expression: &str) -> Result<(), String> {
-        let program =
-            ENVIRONMENT.compile(expression).map_err(|problems| format!("compilation failed: {problems}"))?;
+    pub fn add(&mut self, expression: &str) -> Result<(), NoCondition> {
+        let program = ENVIRONMENT.compile(expression)?;
         if *program.kind() != Type::Bool {
-            return Err(format!("must evaluate to bool but got {}", program.kind()));
+            return Err(NoCondition::Type(program.kind().clone()));
         }
         self.0.push(Arc::new(Condition { expression: expression.to_owned(), program }));
         Ok(())
@@ -65,26 +93,23 @@ impl Conditions {
     ///
     /// # Errors
     /// Why that cannot be said.
-    pub fn matches(&self, spec: &Map<String, Json>) -> Result<bool, String> {
+    pub fn matches(&self, spec: &Map<String, Json>) -> Result<bool, NotEvaluated> {
         let shown = shown(spec);
         let activation = Activation::new().with(REQUEST, Value::declared(&shown, &SPEC));
         let mut budget = Budget::new(MATCH_CONDITIONS_BUDGET);
         let mut errors = Vec::new();
         for condition in &self.0 {
-            let failed = |why: &dyn std::fmt::Display| {
-                let expression = &condition.expression;
-                format!("cel evaluation error: expression '{expression}' resulted in error: {why}")
-            };
+            let mut failed = |why| errors.push((condition.expression.clone(), why));
             match condition.program.evaluate(&activation, &mut budget).result {
                 Ok(Value::Bool(true)) => {}
                 Ok(Value::Bool(false)) => return Ok(false),
-                Ok(_) => errors.push(failed(&"it is no bool")),
-                Err(why) => errors.push(failed(&why)),
+                Ok(_) => failed("it is no bool".into()),
+                Err(why) => failed(why),
             }
         }
         match errors.is_empty() {
             true => Ok(true),
-            false => Err(errors.join(", ")),
+            false => Err(NotEvaluated(errors)),
         }
     }
 }
@@ -167,7 +192,9 @@ mod tests {
         let check = |expressions: &[&str], expect: Result<bool, &str>| {
             let found = conditions(expressions).matches(spec.as_object().unwrap());
             match (&found, expect) {
-                (Err(why), Err(expect)) => assert!(why.contains(expect), "{expressions:?}: {why}"),
+                (Err(why), Err(expect)) => {
+                    assert!(why.to_string().contains(expect), "{expressions:?}: {why}")
+                }
                 _ => assert_eq!(found.as_ref().ok(), expect.as_ref().ok(), "{expressions:?}: {found:?}"),
             }
         };
@@ -191,7 +218,7 @@ mod tests {
             ("request.user == 1", "found no matching overload"),
             ("(", "compilation failed: ERROR"),
         ] {
-            let failure = Conditions::default().add(expression).unwrap_err();
+            let failure = Conditions::default().add(expression).unwrap_err().to_string();
             assert!(failure.contains(expect), "{expression}: {failure}");
         }
     }
@@ -201,7 +228,7 @@ mod tests {
         let groups: Vec<String> = (0..2000).map(|number| format!("group-{number}")).collect();
         let spec = json!({"groups": groups});
         let all = "request.groups.all(a, request.groups.all(b, request.groups.all(c, a + b + c != '')))";
-        let failure = conditions(&[all]).matches(spec.as_object().unwrap()).unwrap_err();
+        let failure = conditions(&[all]).matches(spec.as_object().unwrap()).unwrap_err().to_string();
         assert!(failure.contains("cost"), "{failure}");
     }
 }

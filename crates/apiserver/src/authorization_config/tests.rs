@@ -1,4 +1,5 @@
 use super::*;
+use crate::configuration_error::Cause;
 
 const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n";
 const KUBECONFIG: &str = "{current-context: c, contexts: [{name: c, context: {cluster: k}}], \
@@ -6,16 +7,17 @@ const KUBECONFIG: &str = "{current-context: c, contexts: [{name: c, context: {cl
 const WEBHOOK: &str = "timeout: 3s, subjectAccessReviewVersion: v1, failurePolicy: Deny, \
                        connectionInfo: {type: KubeConfigFile, kubeConfigFile: /hook}";
 
-fn read(path: &str) -> Result<String, String> {
+fn read(path: &str) -> Result<String, Cause> {
     match path {
         "/hook" => Ok(KUBECONFIG.to_owned()),
         "/nonsense" => Ok("[".to_owned()),
-        other => Err(format!("open {other}: no such file or directory")),
+        other => Err(format!("open {other}: no such file or directory").into()),
     }
 }
 
 fn parse(authorizers: &str) -> Result<Authorization, String> {
-    Authorization::parse(&format!("{HEAD}authorizers: {authorizers}"), read)
+    let parsed = Authorization::parse(&format!("{HEAD}authorizers: {authorizers}"), read);
+    parsed.map_err(|why| base::error_chain(&why))
 }
 
 fn webhook(fields: &str) -> String {
@@ -208,7 +210,7 @@ fn flags_say_the_same_as_a_file() {
             authorized_ttl: AUTHORIZED_TTL,
             unauthorized_ttl: Duration::ZERO,
         };
-        let found = Authorization::of_flags(&flags, read);
+        let found = Authorization::of_flags(&flags, read).map_err(|why| base::error_chain(&why));
         let names =
             found.as_ref().map(|found| found.authorizers.iter().map(Authorizer::name).collect::<Vec<_>>());
         assert_eq!(names.map_err(String::as_str), expect.map(<[_]>::to_vec), "{modes:?} {file:?}");
@@ -248,9 +250,9 @@ fn a_running_server_neither_gains_nor_loses_what_is_its_own() {
     let with_webhook = parse(&format!(
         "[{{type: RBAC, name: rbac}}, {{type: Webhook, name: a, webhook: {{{WEBHOOK}}}}}, {{type: Node, name: node}}]"
     ));
-    assert_eq!(with_webhook.unwrap().may_replace(&first), Ok(()));
+    assert!(with_webhook.unwrap().may_replace(&first).is_ok());
     let check = |new: &Authorization, expect: &str| {
-        assert_eq!(new.may_replace(&first), Err(expect.to_owned()));
+        assert_eq!(new.may_replace(&first).unwrap_err().to_string(), expect);
     };
     check(&of(&["RBAC"]), "missing required types: [Node]");
     check(&of(&["AlwaysAllow"]), "missing required types: [Node RBAC]");

@@ -11,22 +11,54 @@ use serde_json::{Map, Value};
 use crate::formats;
 use crate::negotiate::Format;
 
+/// An object that is not what was asked for, in upstream's words.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unconverted {
+    /// It is no object.
+    #[error("returned invalid converted object at index 0: {0}")]
+    Unreadable(String),
+    /// It is of another kind or version.
+    #[error("returned invalid object at index 0: invalid {what} (expected {expected}, received {received})")]
+    Other { what: &'static str, expected: String, received: String },
+    /// It is another object.
+    #[error("returned invalid object: must have the same {field}: {expected} != {received}")]
+    Identity { field: &'static str, expected: String, received: String },
+    /// Its metadata cannot be used.
+    #[error("returned invalid metadata: {0}")]
+    Metadata(#[from] MetadataError),
+}
+
+/// Metadata that cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum MetadataError {
+    /// There is none.
+    #[error("missing metadata in converted object")]
+    Missing,
+    /// It, or its labels or annotations, is no object.
+    #[error("invalid {field} of type {found} in converted object")]
+    Type { field: String, found: &'static str },
+    /// A label or annotation is no text.
+    #[error("{field} must be a string, but is {found} in converted object")]
+    NoText { field: String, found: &'static str },
+    /// Labels or annotations break rules.
+    #[error("{}", aggregate(.0))]
+    Fields(FieldErrors),
+}
+
 /// The converted object with the original's metadata.
 ///
 /// # Errors
 /// What is wrong with it, after the name of what was converted.
-pub(super) fn converted(original: &Value, answer: &str, to: &str) -> Result<Value, String> {
-    let unreadable = |why: String| format!("returned invalid converted object at index 0: {why}");
+pub(super) fn converted(original: &Value, answer: &str, to: &str) -> Result<Value, Unconverted> {
     let mut object =
-        formats::decode(Format::Json, answer.as_bytes()).map_err(|failure| unreadable(failure.message))?;
+        formats::decode(Format::Json, answer.as_bytes()).map_err(|f| Unconverted::Unreadable(f.message))?;
     if !object.is_object() || text(&object, "kind").is_empty() {
         let shown: String = answer.chars().take(200).collect();
-        return Err(unreadable(format!("Object 'Kind' is missing in '{shown}'")));
+        return Err(Unconverted::Unreadable(format!("Object 'Kind' is missing in '{shown}'")));
     }
-    let invalid = |what: &str, expected: &str, received: &str| {
-        format!(
-            "returned invalid object at index 0: invalid {what} (expected {expected}, received {received})"
-        )
+    let invalid = |what, expected: &str, received: &str| {
+        let (expected, received) = (expected.to_owned(), received.to_owned());
+        Unconverted::Other { what, expected, received }
     };
     let received = text(&object, "apiVersion");
     if received != to {
@@ -35,8 +67,8 @@ pub(super) fn converted(original: &Value, answer: &str, to: &str) -> Result<Valu
     if text(&object, "kind") != text(original, "kind") {
         return Err(invalid("kind", text(original, "kind"), text(&object, "kind")));
     }
-    same_identity(original, &object).map_err(|why| format!("returned invalid object: {why}"))?;
-    restore(original, &mut object).map_err(|why| format!("returned invalid metadata: {why}"))?;
+    same_identity(original, &object)?;
+    restore(original, &mut object)?;
     Ok(object)
 }
 
@@ -44,26 +76,26 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn same_identity(original: &Value, object: &Value) -> Result<(), String> {
+fn same_identity(original: &Value, object: &Value) -> Result<(), Unconverted> {
     for (field, told) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
         let of = |object: &Value| {
             object.get("metadata").map(|all| text(all, field).to_owned()).unwrap_or_default()
         };
         let (expected, received) = (of(original), of(object));
         if expected != received {
-            return Err(format!("must have the same {told}: {expected} != {received}"));
+            return Err(Unconverted::Identity { field: told, expected, received });
         }
     }
     Ok(())
 }
 
 /// Puts the original's metadata in place, with the labels and annotations that were converted.
-fn restore(original: &Value, object: &mut Value) -> Result<(), String> {
+fn restore(original: &Value, object: &mut Value) -> Result<(), MetadataError> {
     let mut said = match object.get_mut("metadata").map(Value::take) {
-        None => return Err("missing metadata in converted object".to_owned()),
+        None => return Err(MetadataError::Missing),
         Some(Value::Object(said)) => said,
         Some(other) => {
-            return Err(format!("invalid metadata of type {} in converted object", type_name(&other)));
+            return Err(MetadataError::Type { field: "metadata".to_owned(), found: type_name(&other) });
         }
     };
     let mut restored = original.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -75,10 +107,8 @@ fn restore(original: &Value, object: &mut Value) -> Result<(), String> {
                 restored.insert(field.to_owned(), map.into());
             }
             Some(other) => {
-                return Err(format!(
-                    "invalid metadata.{field} of type {} in converted object",
-                    type_name(&other)
-                ));
+                let field = format!("metadata.{field}");
+                return Err(MetadataError::Type { field, found: type_name(&other) });
             }
         }
     }
@@ -93,10 +123,10 @@ fn check_map(
     field: &str,
     map: &Map<String, Value>,
     before: Option<&Map<String, Value>>,
-) -> Result<(), String> {
+) -> Result<(), MetadataError> {
     if let Some((key, value)) = map.iter().find(|(_, value)| !value.is_string()) {
-        let kind = type_name(value);
-        return Err(format!("metadata.{field}[{key}] must be a string, but is {kind} in converted object"));
+        let field = format!("metadata.{field}[{key}]");
+        return Err(MetadataError::NoText { field, found: type_name(value) });
     }
     if before.is_some_and(|before| before == map) || (before.is_none() && map.is_empty()) {
         return Ok(());
@@ -106,11 +136,14 @@ fn check_map(
         "labels" => converted_labels(&value),
         _ => converted_annotations(&value),
     };
+    if errors.is_empty() { Ok(()) } else { Err(MetadataError::Fields(errors)) }
+}
+
+fn aggregate(errors: &FieldErrors) -> String {
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     match texts.as_slice() {
-        [] => Ok(()),
-        [one] => Err(one.clone()),
-        all => Err(format!("[{}]", all.join(", "))),
+        [one] => one.clone(),
+        all => format!("[{}]", all.join(", ")),
     }
 }
 
@@ -136,11 +169,12 @@ mod tests {
 
     fn metadata(change: impl FnOnce(&mut Value)) -> Result<Value, String> {
         let answer = answered(|answer| change(&mut answer["metadata"]));
-        converted(&original(), &answer, "a.b/v2").map(|object| object["metadata"].clone())
+        let converted = converted(&original(), &answer, "a.b/v2").map_err(|why| why.to_string());
+        converted.map(|object| object["metadata"].clone())
     }
 
     fn refused(answer: &str, why: &str) {
-        assert_eq!(converted(&original(), answer, "a.b/v2").unwrap_err(), why, "{answer}");
+        assert_eq!(converted(&original(), answer, "a.b/v2").unwrap_err().to_string(), why, "{answer}");
     }
 
     #[test]
@@ -245,7 +279,7 @@ mod tests {
         let nowhere = json!({"apiVersion": "a.b/v2", "kind": "W"});
         refused(&nowhere.to_string(), "returned invalid object: must have the same name: n != ");
         let bare = json!({"apiVersion": "a.b/v1", "kind": "W"});
-        let found = |answer: Value| converted(&bare, &answer.to_string(), "a.b/v2").unwrap_err();
+        let found = |answer: Value| converted(&bare, &answer.to_string(), "a.b/v2").unwrap_err().to_string();
         assert_eq!(found(nowhere), "returned invalid metadata: missing metadata in converted object");
         let listed = json!({"apiVersion": "a.b/v2", "kind": "W", "metadata": ["foo"]});
         assert_eq!(

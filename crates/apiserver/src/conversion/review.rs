@@ -95,6 +95,26 @@ pub(super) fn answer(body: &[u8]) -> serde_json::Result<Answer<'_>> {
     serde_json::from_slice(body)
 }
 
+/// An answer without objects, in upstream's words.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AnswerError {
+    /// It is something else.
+    #[error("expected webhook response of {expected}, Kind=ConversionReview, got {received}")]
+    Kind { expected: &'static str, received: String },
+    /// There is nothing in it.
+    #[error("no response provided")]
+    Nothing,
+    /// It answers another review.
+    #[error("expected response.uid={}, got {}", quote(expected), quote(received))]
+    Uid { expected: String, received: String },
+    /// The webhook says why there are none.
+    #[error("{0}")]
+    Refused(String),
+    /// The webhook does not say why there are none.
+    #[error("response.result.status was '{0}', not 'Success'")]
+    Status(String),
+}
+
 /// The objects of an answer to the review with this uid.
 ///
 /// # Errors
@@ -103,28 +123,26 @@ pub(super) fn objects<'a>(
     version: ReviewVersion,
     uid: &str,
     answer: Answer<'a>,
-) -> Result<Vec<&'a RawValue>, String> {
+) -> Result<Vec<&'a RawValue>, AnswerError> {
     let (kind, api_version) = (answer.kind.unwrap_or_default(), answer.api_version.unwrap_or_default());
     // The older version was never looked at so closely, and webhooks rely on it.
     let is_strict = version == ReviewVersion::V1;
     if is_strict && (kind != "ConversionReview" || api_version != version.api_version()) {
         let expected = version.api_version();
         let slash = if api_version.contains('/') { "" } else { "/" };
-        return Err(format!(
-            "expected webhook response of {expected}, Kind=ConversionReview, got {slash}{api_version}, Kind={kind}"
-        ));
+        return Err(AnswerError::Kind { expected, received: format!("{slash}{api_version}, Kind={kind}") });
     }
-    let response = answer.response.ok_or("no response provided")?;
+    let response = answer.response.ok_or(AnswerError::Nothing)?;
     let answered = response.uid.unwrap_or_default();
     if is_strict && answered != uid {
-        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(&answered)));
+        return Err(AnswerError::Uid { expected: uid.to_owned(), received: answered });
     }
     let Outcome { status, message } = response.result.unwrap_or_default();
     let status = status.unwrap_or_default();
     if status != "Success" {
         return Err(match message.filter(|message| !message.is_empty()) {
-            Some(message) => message,
-            None => format!("response.result.status was '{status}', not 'Success'"),
+            Some(message) => AnswerError::Refused(message),
+            None => AnswerError::Status(status),
         });
     }
     Ok(response.converted_objects.unwrap_or_default())
@@ -140,7 +158,7 @@ mod tests {
         let found = objects(version, "u", answer(body.as_bytes()).unwrap());
         let found = found.map(|all| all.iter().map(|one| one.get().to_owned()).collect::<Vec<_>>());
         let expect = expect.map(|all| all.iter().map(|one| (*one).to_owned()).collect());
-        assert_eq!(found, expect.map_err(str::to_owned), "{body}");
+        assert_eq!(found.map_err(|why| why.to_string()), expect.map_err(str::to_owned), "{body}");
     }
 
     fn review(version: &str, response: Value) -> Value {

@@ -34,22 +34,29 @@ enum Slot<'v> {
 #[derive(Debug)]
 struct Names<'v>(&'v Scope<'v>);
 
-/// The reason why an expression has no value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason why an expression, or some of them, has no value, in upstream's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// It fails, in upstream's words; others can be evaluated.
-    Expression(String),
+    /// It does not compile; others can be evaluated.
+    #[error("compilation error: {0}")]
+    Compilation(String),
+    /// It fails; others can be evaluated.
+    #[error("expression '{expression}' resulted in error: {source}")]
+    Expression {
+        /// The expression.
+        expression: String,
+        /// Why.
+        source: EvalError,
+    },
     /// None of them can be evaluated any more.
+    #[error(transparent)]
     All(EvalError),
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Expression(why) => f.write_str(why),
-            Self::All(why) => why.fmt(f),
-        }
-    }
+    /// What is said of a validation that fails.
+    #[error("failed messageExpression: {0}")]
+    Message(#[source] Box<Self>),
+    /// Several conditions.
+    #[error("[{}]", texts(.0).join(", "))]
+    Several(Vec<Self>),
 }
 
 impl<'v> Scope<'v> {
@@ -78,11 +85,10 @@ impl<'v> Scope<'v> {
     /// As [`Failure`].
     pub fn evaluate(&'v self, expression: &'v Expression) -> Result<Cel<'v>, Failure> {
         let program = expression.program.as_ref();
-        let program = program.map_err(|why| Failure::Expression(format!("compilation error: {why}")))?;
+        let program = program.map_err(|why| Failure::Compilation(why.clone()))?;
         self.run(program).map_err(|failure| match failure {
             EvalError::Failed(_) | EvalError::CostLimit => {
-                let source = &expression.source;
-                Failure::Expression(format!("expression '{source}' resulted in error: {failure}"))
+                Failure::Expression { expression: expression.source.clone(), source: failure }
             }
             last => Failure::All(last),
         })
@@ -139,30 +145,34 @@ impl Fields for Names<'_> {
 ///
 /// # Errors
 /// What fails, if no condition says no.
-pub fn hold<'v>(scope: &'v Scope<'v>, conditions: &'v [Expression]) -> Result<bool, Vec<String>> {
+pub fn hold<'v>(scope: &'v Scope<'v>, conditions: &'v [Expression]) -> Result<bool, Vec<Failure>> {
     let mut failures = Vec::new();
     for condition in conditions {
         match scope.evaluate(condition) {
             Ok(Cel::Bool(false)) => return Ok(false),
             Ok(_) => {}
-            Err(Failure::Expression(why)) => failures.push(why),
             // As upstream, which then forgets what conditions have said already.
-            Err(Failure::All(why)) => return Err(vec![why.to_string()]),
+            Err(last @ Failure::All(_)) => return Err(vec![last]),
+            Err(failure) => failures.push(failure),
         }
     }
     if failures.is_empty() { Ok(true) } else { Err(failures) }
 }
 
 /// Several errors as one. Source: `k8s.io/apimachinery/pkg/util/errors`, `Aggregate`.
-pub fn joined(failures: &[String]) -> String {
-    let mut seen: Vec<&str> = Vec::new();
+pub fn joined(failures: Vec<Failure>) -> Failure {
+    let mut seen: Vec<Failure> = Vec::new();
     for failure in failures {
-        if !seen.contains(&failure.as_str()) {
+        if !seen.contains(&failure) {
             seen.push(failure);
         }
     }
-    match seen.as_slice() {
-        [one] => (*one).to_owned(),
-        many => format!("[{}]", many.join(", ")),
+    match <[Failure; 1]>::try_from(seen) {
+        Ok([one]) => one,
+        Err(many) => Failure::Several(many),
     }
+}
+
+fn texts(failures: &[Failure]) -> Vec<String> {
+    failures.iter().map(ToString::to_string).collect()
 }

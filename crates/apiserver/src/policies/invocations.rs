@@ -7,12 +7,9 @@ use std::collections::VecDeque;
 use serde_json::Value;
 
 use super::matching::Matching;
-use super::params::{self, Param};
+use super::params::{self, ConfigureError, INVOCATIONS_MAX, Param};
 use super::policy::{Binding, FailurePolicy, Hook, Policy};
 use crate::webhooks::attributes::{Attributes, Form};
-
-/// How many invocations there can be for one request; upstream has no such bound.
-const INVOCATIONS_MAX: usize = 100_000;
 
 /// A policy that a request must pass: because of one binding, with one of its parameters.
 #[derive(Debug)]
@@ -79,9 +76,9 @@ pub fn invocations<'h, E>(
 }
 
 /// Parameters, as long as there are not too many with what was found before.
-fn bounded(found: usize, params: Vec<Param>) -> Result<Vec<Option<Param>>, String> {
+fn bounded(found: usize, params: Vec<Param>) -> Result<Vec<Option<Param>>, ConfigureError> {
     if found.saturating_add(params.len()) > INVOCATIONS_MAX {
-        return Err(format!("policies are evaluated at most {INVOCATIONS_MAX} times for a request"));
+        return Err(ConfigureError::TooMany);
     }
     Ok(params.into_iter().map(Some).collect())
 }
@@ -93,14 +90,14 @@ fn of_policy<'h, E>(
     found: &mut VecDeque<Found<'h, E>>,
 ) {
     let policy = &*hook.policy;
-    let wrong = |binding: Option<&'h Binding>, why: String| {
+    let wrong = |binding: Option<&'h Binding>, why: ConfigureError| {
         let what = if binding.is_some() { "binding" } else { "policy" };
         Err(Misconfigured { policy, binding, message: format!("failed to configure {what}: {why}") })
     };
     let form = match matching.form(&policy.constraints) {
         Ok(Some(form)) => form,
         Ok(None) => return,
-        Err(why) => return found.push_back(wrong(None, why)),
+        Err(why) => return found.push_back(wrong(None, why.into())),
     };
     let wanted = policy.param_kind.as_ref();
     let kind = match wanted.map(|wanted| params::kind(attributes.kinds, wanted)).transpose() {
@@ -112,7 +109,7 @@ fn of_policy<'h, E>(
             Ok(Some(None)) => continue,
             Ok(_) => {}
             Err(why) => {
-                found.push_back(wrong(Some(binding), why));
+                found.push_back(wrong(Some(binding), why.into()));
                 continue;
             }
         }

@@ -4,7 +4,7 @@
 
 use std::cell::OnceCell;
 
-use machinery::labels::Selector;
+use machinery::labels::{ParseError, Selector};
 use serde_json::{Map, Value};
 
 use super::policy::{items, text};
@@ -22,8 +22,8 @@ pub struct Constraints {
     excluded: Vec<NamedRule>,
     /// Whether rules are about other versions of a resource, too.
     is_equivalent: bool,
-    namespaces: Result<Selector, String>,
-    objects: Result<Selector, String>,
+    namespaces: Result<Selector, ParseError>,
+    objects: Result<Selector, ParseError>,
 }
 
 /// A rule about some objects, or about all if none is named.
@@ -51,7 +51,7 @@ impl Constraints {
         let rules = |name| items(written, name).map(NamedRule::of).collect();
         // What is not there has its default, which objects have when they are stored.
         let selector = |name: &str| match written.get(name).filter(|selector| !selector.is_null()) {
-            Some(selector) => Selector::from_label_selector(Some(selector)).map_err(|why| why.to_string()),
+            Some(selector) => Selector::from_label_selector(Some(selector)),
             None => Ok(Selector::default()),
         };
         Self {
@@ -83,7 +83,7 @@ impl<'a> Matching<'a> {
     ///
     /// # Errors
     /// Why that cannot be known, where nothing else rules it out.
-    pub fn form(&self, constraints: &Constraints) -> Result<Option<Form>, String> {
+    pub fn form(&self, constraints: &Constraints) -> Result<Option<Form>> {
         let attributes = self.attributes;
         if self.by_rules(&constraints.excluded, constraints).is_some() {
             return Ok(None);
@@ -102,7 +102,7 @@ impl<'a> Matching<'a> {
         if matches!(is_selected, Ok(false)) {
             return Ok(None);
         }
-        in_namespace.and(is_selected).map_err(|failure| failure.message)?;
+        in_namespace.and(is_selected)?;
         Ok(Some(Form(form.clone())))
     }
 

@@ -7,10 +7,13 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use base::metrics::Metrics as Registry;
+use expressions::EvalError;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
+
+use super::evaluation::Failure;
 
 const SECONDS: [f64; 5] = [0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 
@@ -86,17 +89,17 @@ impl ValidationMetrics {
         Self(Checks::new(registry, "validating", about))
     }
 
-    /// Counts what was done about a validation. `said` is what came of it, in upstream's words.
+    /// Counts what was done about a validation.
     pub fn checked(
         &self,
         (policy, binding): (&str, &str),
         enforcement: Enforcement,
-        (said, took): (&str, Duration),
+        (error_type, took): (ErrorType, Duration),
     ) {
         let labels = Check {
             policy: policy.to_owned(),
             policy_binding: binding.to_owned(),
-            error_type: error_type(said),
+            error_type: error_type.as_str(),
             enforcement_action: enforcement.as_str(),
         };
         self.0.count(&labels, took);
@@ -123,24 +126,47 @@ impl MutationMetrics {
         Self(Checks::new(registry, "mutating", about))
     }
 
-    /// Counts a mutation. `why` is why it failed, if it did, in upstream's words.
-    pub fn checked(&self, (policy, binding): (&str, &str), why: Option<&str>, took: Duration) {
+    /// Counts a mutation.
+    pub fn checked(&self, (policy, binding): (&str, &str), error_type: ErrorType, took: Duration) {
         let labels = Change {
             policy: policy.to_owned(),
             policy_binding: binding.to_owned(),
-            error_type: why.map_or("no_error", error_type),
+            error_type: error_type.as_str(),
         };
         self.0.count(&labels, took);
     }
 }
 
-/// Upstream tells by the message, and calls a validation that fails as it is meant to invalid, too.
-fn error_type(said: &str) -> &'static str {
-    if said.starts_with("compilation") {
-        "compile_error"
-    } else if said.starts_with("validation failed due to running out of cost budget") {
-        "out_of_budget"
-    } else {
-        "invalid_error"
+/// The type of an error. Upstream calls a validation that fails as it is meant to invalid, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorType {
+    /// There is none.
+    None,
+    /// It does not compile.
+    Compile,
+    /// It costs more than is left.
+    OutOfBudget,
+    /// Anything else.
+    Invalid,
+}
+
+impl ErrorType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "no_error",
+            Self::Compile => "compile_error",
+            Self::OutOfBudget => "out_of_budget",
+            Self::Invalid => "invalid_error",
+        }
+    }
+}
+
+impl From<&Failure> for ErrorType {
+    fn from(failure: &Failure) -> Self {
+        match failure {
+            Failure::Compilation(_) => Self::Compile,
+            Failure::All(EvalError::Budget) => Self::OutOfBudget,
+            _ => Self::Invalid,
+        }
     }
 }

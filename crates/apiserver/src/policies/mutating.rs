@@ -2,6 +2,7 @@
 //!
 //! Source: `plugin/policy/mutating/dispatcher.go`, `plugin/policy/generic/policy_dispatcher.go`.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use expressions::{MATCH_CONDITIONS_BUDGET, RUNTIME_BUDGET};
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 use super::evaluation::{self, Scope};
 use super::invocations::{Invocation, Misconfigured, invocations};
 use super::is_exempt;
-use super::metrics::MutationMetrics;
+use super::metrics::{ErrorType, MutationMetrics};
 use super::mutation::{self, Failure, Mutation, Mutations};
 use super::policy::{FailurePolicy, Hook, Policy};
 use super::view::{self, Beside, View};
@@ -121,7 +122,7 @@ impl Run<'_, '_> {
             Err(failures) => {
                 let (metrics, operation) = (self.environment.webhooks, attributes.operation.as_str());
                 metrics.policy_conditions_failed(&policy.name, operation, failures.len());
-                self.fail(invocation, evaluation::joined(&failures));
+                self.fail(invocation, evaluation::joined(failures));
                 return Ok(());
             }
         }
@@ -154,7 +155,8 @@ impl Run<'_, '_> {
                         *object = Some(made);
                     }
                 }
-                Err(Failure::Policy(why)) => self.fail(invocation, why),
+                Err(Failure::Policy(why) | Failure::Uncompiled(why)) => self.fail(invocation, why),
+                Err(Failure::Evaluation(why)) => self.fail(invocation, why),
                 Err(Failure::Request(failure)) => return Err(failure),
             }
         }
@@ -173,9 +175,9 @@ impl Run<'_, '_> {
         }
     }
 
-    fn fail(&mut self, invocation: &Invocation<'_, Mutations>, why: String) {
+    fn fail(&mut self, invocation: &Invocation<'_, Mutations>, why: impl Display) {
         if invocation.policy.failure_policy == FailurePolicy::Fail && self.refusals.len() < CAUSES_MAX {
-            self.refusals.push(Refusal::failed(invocation, &why));
+            self.refusals.push(Refusal::failed(invocation, why));
         }
     }
 
@@ -187,13 +189,14 @@ impl Run<'_, '_> {
     }
 
     fn count(&self, invocation: &Invocation<'_, Mutations>, made: &Result<Value, Failure>, begun: Instant) {
-        let why = match made {
-            Ok(_) => None,
-            Err(Failure::Policy(why)) => Some(why.as_str()),
-            Err(Failure::Request(failure)) => Some(failure.message.as_str()),
+        let error_type = match made {
+            Ok(_) => ErrorType::None,
+            Err(Failure::Uncompiled(_)) => ErrorType::Compile,
+            Err(Failure::Evaluation(why)) => why.into(),
+            Err(Failure::Policy(_) | Failure::Request(_)) => ErrorType::Invalid,
         };
         let names = (invocation.policy.name.as_str(), invocation.binding.name.as_str());
-        self.environment.metrics.checked(names, why, begun.elapsed());
+        self.environment.metrics.checked(names, error_type, begun.elapsed());
     }
 }
 
@@ -201,7 +204,11 @@ impl Run<'_, '_> {
 ///
 /// # Errors
 /// Why nobody knows.
-fn is_wanted(policy: &Policy<Mutations>, view: &View, beside: &Beside<'_>) -> Result<bool, Vec<String>> {
+fn is_wanted(
+    policy: &Policy<Mutations>,
+    view: &View,
+    beside: &Beside<'_>,
+) -> Result<bool, Vec<evaluation::Failure>> {
     if policy.conditions.is_empty() {
         return Ok(true);
     }
@@ -218,12 +225,12 @@ fn evaluate(
     beside: &Beside<'_>,
 ) -> Result<Value, Failure> {
     if let Err(why) = &mutation.expression.program {
-        return Err(Failure::Policy(why.clone()));
+        return Err(Failure::Uncompiled(why.clone()));
     }
     let scope = Scope::new(&policy.variables, RUNTIME_BUDGET);
     let scope = scope.seeing(view.of_expressions(beside.clone()));
     let value = scope.evaluate(&mutation.expression);
-    let value = value.map_err(|failure| Failure::Policy(failure.to_string()))?;
+    let value = value.map_err(Failure::Evaluation)?;
     let object = view.object.as_ref().unwrap_or(&Value::Null);
     mutation::mutated(mutation, &value, attributes, (&view.form, object))
 }
@@ -246,7 +253,7 @@ struct Refusal {
 }
 
 impl Refusal {
-    fn failed(invocation: &Invocation<'_, Mutations>, why: &str) -> Self {
+    fn failed(invocation: &Invocation<'_, Mutations>, why: impl Display) -> Self {
         let (policy, binding) = (&invocation.policy.name, &invocation.binding.name);
         let message = format!("policy '{policy}' with binding '{binding}' denied request: {why}");
         Self { message, reason: "Invalid" }

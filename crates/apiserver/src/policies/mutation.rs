@@ -11,6 +11,7 @@ use expressions::{NoJson, Type, Value as Cel};
 use resources::policy_expressions::{Compiler, Sees};
 use serde_json::Value;
 
+use super::evaluation;
 use super::policy::{Evaluator, Expression, items, text};
 use crate::status::Error;
 use crate::webhooks::attributes::{Attributes, Form};
@@ -73,6 +74,10 @@ impl Evaluator for Mutations {
 pub enum Failure {
     /// The policy fails, in upstream's words: its failure policy says what comes of that.
     Policy(String),
+    /// Its expression does not compile.
+    Uncompiled(String),
+    /// Its expression has no value.
+    Evaluation(evaluation::Failure),
     /// The request fails, whatever the policy says.
     Request(Error),
 }

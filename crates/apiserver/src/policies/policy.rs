@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use expressions::{Program, Type};
 use machinery::group::split_api_version;
-use machinery::labels::Selector;
+use machinery::labels::{ParseError, Selector};
 use resources::policy_expressions::{Compiler, Sees};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -176,7 +176,7 @@ pub struct ParamRef {
     /// The namespace that they are in; empty for the namespace of the request.
     pub namespace: String,
     /// The selector of their labels.
-    pub selector: Option<Result<Selector, String>>,
+    pub selector: Option<Result<Selector, ParseError>>,
     /// `true` if a request is refused for which there is none.
     pub denies_without: bool,
 }
@@ -231,11 +231,10 @@ impl Binding {
 impl ParamRef {
     fn of(reference: &Value) -> Self {
         let selector = reference.get("selector").filter(|selector| !selector.is_null());
-        let read = |selector| Selector::from_label_selector(Some(selector)).map_err(|why| why.to_string());
         Self {
             name: text(reference, "name").to_owned(),
             namespace: text(reference, "namespace").to_owned(),
-            selector: selector.map(read),
+            selector: selector.map(|selector| Selector::from_label_selector(Some(selector))),
             denies_without: text(reference, "parameterNotFoundAction") == "Deny",
         }
     }

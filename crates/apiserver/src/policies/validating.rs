@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::invocations::{Invocation, Misconfigured, invocations};
 use super::is_exempt;
-use super::metrics::{Enforcement, ValidationMetrics};
+use super::metrics::{Enforcement, ErrorType, ValidationMetrics};
 use super::policy::{Action, Hook};
 use super::validation::{self, Decision, Outcome, Reason, Told, Validations, Verdict};
 use super::view::{self, Beside, View};
@@ -158,15 +158,19 @@ impl Run<'_> {
     }
 
     fn carry_out(&mut self, invocation: &Invocation<'_, Validations>, outcome: Outcome) {
-        for (index, Decision { verdict, took }) in outcome.decisions.into_iter().enumerate() {
+        for (index, Decision { verdict, error_type, took }) in outcome.decisions.into_iter().enumerate() {
             let names = (invocation.policy.name.as_str(), invocation.binding.name.as_str());
             match verdict {
                 Verdict::Holds => {}
-                Verdict::Ignored(why) => {
-                    self.environment.metrics.checked(names, Enforcement::Allow, (&why, took));
+                Verdict::Ignored(_) => {
+                    self.environment.metrics.checked(names, Enforcement::Allow, (error_type, took));
                 }
-                Verdict::Fails(why, reason) => self.act(invocation, (index, &why, reason), took),
-                Verdict::Unknown(why) => self.act(invocation, (index, &why, Reason::Invalid), took),
+                Verdict::Fails(why, reason) => {
+                    self.act(invocation, (index, &why, reason), (error_type, took));
+                }
+                Verdict::Unknown(why) => {
+                    self.act(invocation, (index, &why, Reason::Invalid), (error_type, took));
+                }
             }
         }
         for told in outcome.told {
@@ -178,7 +182,7 @@ impl Run<'_> {
         &mut self,
         invocation: &Invocation<'_, Validations>,
         (index, why, reason): (usize, &str, Reason),
-        took: Duration,
+        counted: (ErrorType, Duration),
     ) {
         let (policy, binding) = (invocation.policy.name.as_str(), invocation.binding.name.as_str());
         let Environment { notes, metrics, .. } = self.environment;
@@ -206,7 +210,7 @@ impl Run<'_> {
                     Enforcement::Warn
                 }
             };
-            metrics.checked((policy, binding), enforcement, (why, took));
+            metrics.checked((policy, binding), enforcement, counted);
         }
     }
 
@@ -222,8 +226,9 @@ impl Run<'_> {
                 }
             }
             Err(why) => {
-                self.refuse((policy, Some(binding)), &why, Reason::Invalid);
-                self.environment.metrics.checked((policy, binding), Enforcement::Deny, (&why, took));
+                self.refuse((policy, Some(binding)), &why.to_string(), Reason::Invalid);
+                let counted = (ErrorType::from(&why), took);
+                self.environment.metrics.checked((policy, binding), Enforcement::Deny, counted);
             }
         }
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::evaluation::{self, Failure, Scope};
+use super::metrics::ErrorType;
 use super::policy::{Evaluator, Expression, FailurePolicy, Policy, items, text};
 use super::view::{Beside, View};
 
@@ -110,6 +111,8 @@ pub enum Verdict {
 pub struct Decision {
     /// The verdict.
     pub verdict: Verdict,
+    /// The type of error that it is counted as.
+    pub error_type: ErrorType,
     /// The duration.
     pub took: Duration,
 }
@@ -120,7 +123,7 @@ pub struct Told {
     /// The annotation's key, without the policy's name.
     pub key: String,
     /// Its value, or why there is none.
-    pub value: Result<String, String>,
+    pub value: Result<String, Failure>,
     /// The duration.
     pub took: Duration,
 }
@@ -138,16 +141,16 @@ pub struct Outcome {
 
 impl Outcome {
     /// Nothing of it could be evaluated.
-    fn unknown(policy: &Policy<Validations>, why: String) -> Self {
-        let verdict = unknown(policy, why);
-        Self { decisions: vec![Decision { verdict, took: Duration::ZERO }], ..Self::default() }
+    fn unknown(policy: &Policy<Validations>, why: &Failure) -> Self {
+        let (verdict, error_type) = (unknown(policy, why), why.into());
+        Self { decisions: vec![Decision { verdict, error_type, took: Duration::ZERO }], ..Self::default() }
     }
 }
 
-fn unknown(policy: &Policy<Validations>, why: String) -> Verdict {
+fn unknown(policy: &Policy<Validations>, why: &Failure) -> Verdict {
     match policy.failure_policy {
-        FailurePolicy::Fail => Verdict::Unknown(why),
-        FailurePolicy::Ignore => Verdict::Ignored(why),
+        FailurePolicy::Fail => Verdict::Unknown(why.to_string()),
+        FailurePolicy::Ignore => Verdict::Ignored(why.to_string()),
     }
 }
 
@@ -160,11 +163,12 @@ pub fn evaluate(policy: &Policy<Validations>, view: &View, beside: &Beside<'_>) 
             Ok(true) => {}
             Ok(false) => return Outcome::default(),
             Err(failures) => {
+                let failed_conditions = failures.len();
                 let outcome = match policy.failure_policy {
-                    FailurePolicy::Fail => Outcome::unknown(policy, evaluation::joined(&failures)),
+                    FailurePolicy::Fail => Outcome::unknown(policy, &evaluation::joined(failures)),
                     FailurePolicy::Ignore => Outcome::default(),
                 };
-                return Outcome { failed_conditions: failures.len(), ..outcome };
+                return Outcome { failed_conditions, ..outcome };
             }
         }
     }
@@ -172,7 +176,7 @@ pub fn evaluate(policy: &Policy<Validations>, view: &View, beside: &Beside<'_>) 
     let outcome = decided.and_then(|decisions| {
         Ok(Outcome { decisions, told: told(policy, view, beside)?, failed_conditions: 0 })
     });
-    outcome.unwrap_or_else(|why| Outcome::unknown(policy, why.to_string()))
+    outcome.unwrap_or_else(|why| Outcome::unknown(policy, &why))
 }
 
 fn decisions(
@@ -186,13 +190,13 @@ fn decisions(
     let mut decisions = Vec::with_capacity(validations.len());
     for validation in validations {
         let begun = Instant::now();
-        let verdict = match scope.evaluate(&validation.expression) {
-            Ok(Cel::Bool(true)) => Verdict::Holds,
-            Ok(_) => Verdict::Fails(String::new(), validation.reason),
-            Err(Failure::Expression(why)) => unknown(policy, why),
-            Err(last) => return Err(last),
+        let (verdict, error_type) = match scope.evaluate(&validation.expression) {
+            Ok(Cel::Bool(true)) => (Verdict::Holds, ErrorType::None),
+            Ok(_) => (Verdict::Fails(String::new(), validation.reason), ErrorType::Invalid),
+            Err(last @ Failure::All(_)) => return Err(last),
+            Err(why) => (unknown(policy, &why), (&why).into()),
         };
-        decisions.push(Decision { verdict, took: begun.elapsed() });
+        decisions.push(Decision { verdict, error_type, took: begun.elapsed() });
     }
     let left = scope.left();
     // What messages see has no authorizer, and so the variables are others.
@@ -202,7 +206,7 @@ fn decisions(
         if let Verdict::Fails(message, _) = &mut decision.verdict {
             match self::message(messages, validation) {
                 Ok(text) => *message = text,
-                Err(why) => decision.verdict = unknown(policy, format!("failed messageExpression: {why}")),
+                Err(why) => decision.verdict = unknown(policy, &Failure::Message(Box::new(why))),
             }
         }
     }
@@ -235,9 +239,9 @@ fn told(policy: &Policy<Validations>, view: &View, beside: &Beside<'_>) -> Resul
         let value = match scope.evaluate(&annotation.value) {
             Ok(Cel::String(text)) if !text.trim().is_empty() => Some(Ok(text.trim().to_owned())),
             Ok(_) => None,
-            Err(Failure::Expression(_)) if policy.failure_policy == FailurePolicy::Ignore => None,
-            Err(Failure::Expression(why)) => Some(Err(why)),
-            Err(last) => return Err(last),
+            Err(last @ Failure::All(_)) => return Err(last),
+            Err(_) if policy.failure_policy == FailurePolicy::Ignore => None,
+            Err(why) => Some(Err(why)),
         };
         let took = begun.elapsed();
         all.extend(value.map(|value| Told { key: annotation.key.clone(), value, took }));

@@ -7,7 +7,7 @@ use machinery::{fields, labels};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::reviewed::{self, Kind};
+use super::reviewed::{self, AnswerError, Kind};
 use crate::authorization_config::ReviewVersion;
 
 const GROUP: &str = "authorization.k8s.io";
@@ -117,7 +117,7 @@ pub(super) fn request(version: ReviewVersion, spec: &Map<String, Value>) -> Valu
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn status(version: ReviewVersion, answer: &[u8]) -> Result<Status, String> {
+pub(super) fn status(version: ReviewVersion, answer: &[u8]) -> Result<Status, AnswerError> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Said {
@@ -198,7 +198,7 @@ mod tests {
                 (Ok(found), Ok((allowed, denied, reason))) => {
                     assert_eq!(found, Status { allowed, denied, reason: reason.to_owned() }, "{answer}");
                 }
-                (Err(why), Err(expect)) => assert!(why.contains(expect), "{answer}: {why}"),
+                (Err(why), Err(expect)) => assert!(why.to_string().contains(expect), "{answer}: {why}"),
                 (found, _) => panic!("{answer}: {found:?}"),
             }
         };

@@ -7,14 +7,52 @@ use machinery::metadata::Metadata;
 use serde_json::Value;
 use tracing::debug;
 
+use super::credentials::Malformed;
 use super::token_uses::{self, INVALID_SINCE};
 use super::{Peer, Proof, Security, Verified, bearer, credentials, forbidden};
+use crate::configuration_error::ConfigurationError;
 use crate::impersonation;
 use crate::kinds::Kinds;
 use crate::status::{Error, Result};
 
 /// How long a token is good after what it is bound to was to be deleted. Source: `jwt.DefaultLeeway`.
 const DELETION_LEEWAY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
+
+/// A token that is not valid, as a TokenReview says it.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenRefusal {
+    /// It is no text that a token could be.
+    #[error("{}", .0.0)]
+    Malformed(Malformed),
+    /// It is for others.
+    #[error("token audiences {audiences:?} is invalid for the target audiences {accepted:?}")]
+    Audience {
+        /// For whom it is.
+        audiences: Vec<String>,
+        /// For one of whom it must be.
+        accepted: Vec<String>,
+    },
+    /// Nobody here knows it. More of it is only in the log.
+    #[error("invalid bearer token")]
+    Invalid,
+    /// It lay in a Secret for so long that it was taken back.
+    #[error(
+        "the token in secret {namespace}/{secret} for service account {namespace}/{account} has been marked invalid. \
+         Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the \
+         '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
+    )]
+    MarkedInvalid {
+        /// The namespace of both.
+        namespace: String,
+        /// The Secret.
+        secret: String,
+        /// Whose token it is.
+        account: String,
+    },
+    /// Nobody can say.
+    #[error(transparent)]
+    Unknown(#[from] Error),
+}
 
 impl Security {
     /// The user behind what was presented, in upstream's order: a front proxy's headers, a client certificate, a
@@ -45,7 +83,7 @@ impl Security {
             is_refused = true;
             let checked = match token {
                 Ok(token) => self.check_token(&token, &[]).await,
-                Err(malformed) => Err(malformed.0.to_owned()),
+                Err(malformed) => Err(TokenRefusal::Malformed(malformed)),
             };
             match checked {
                 Ok(found) => return Ok(Some((known(found.user), found.proof))),
@@ -65,7 +103,9 @@ impl Security {
     /// # Errors
     /// 400 when something but no user is asked for, 403 when they may not.
     pub async fn impersonate(&self, user: &UserInfo, headers: &HeaderMap) -> Result<Option<UserInfo>> {
-        let Some(wanted) = impersonation::wanted(headers).map_err(Error::bad_request)? else {
+        let Some(wanted) =
+            impersonation::wanted(headers).map_err(|why| Error::bad_request(why.to_string()))?
+        else {
             return Ok(None);
         };
         for attributes in &wanted.attributes {
@@ -83,11 +123,7 @@ impl Security {
     ///
     /// # Errors
     /// Why it is not valid.
-    pub async fn check_token(
-        &self,
-        token: &str,
-        audiences: &[String],
-    ) -> std::result::Result<Verified, String> {
+    pub async fn check_token(&self, token: &str, audiences: &[String]) -> Result<Verified, TokenRefusal> {
         let why = match (self.check_own_token(token, audiences).await, &self.token_webhook) {
             (Ok(found), _) => return Ok(found),
             (Err(why), None) => return Err(why),
@@ -109,11 +145,7 @@ impl Security {
     }
 
     /// Whom a token stands for that this server can check.
-    async fn check_own_token(
-        &self,
-        token: &str,
-        audiences: &[String],
-    ) -> std::result::Result<Verified, String> {
+    async fn check_own_token(&self, token: &str, audiences: &[String]) -> Result<Verified, TokenRefusal> {
         let accepted = if audiences.is_empty() { self.tokens.audiences() } else { audiences };
         let now = self.clock.now();
         let verified = self.tokens.verify(token, audiences, now, &Existing(&self.builtin, now));
@@ -124,9 +156,7 @@ impl Security {
                 return Ok(Verified { user, audiences, proof: Proof::BoundToken });
             }
             Err(TokenError::Audience { audiences }) => {
-                return Err(format!(
-                    "token audiences {audiences:?} is invalid for the target audiences {accepted:?}"
-                ));
+                return Err(TokenRefusal::Audience { audiences, accepted: accepted.to_vec() });
             }
             Err(why) => why,
         };
@@ -134,7 +164,7 @@ impl Security {
         let own: Vec<String> =
             self.tokens.audiences().iter().filter(|audience| accepted.contains(audience)).cloned().collect();
         if own.is_empty() {
-            return Err("invalid bearer token".to_owned());
+            return Err(TokenRefusal::Invalid);
         }
         let verified = |user, proof| Verified { user, audiences: own.clone(), proof };
         if let Some((user, proof)) = self.of_secret(token).await? {
@@ -147,22 +177,22 @@ impl Security {
             Some(Ok((user, issuer))) => Ok(verified(user, Proof::Oidc(issuer))),
             Some(Err(why)) => {
                 debug!(%why, "an issuer's token was refused");
-                Err("invalid bearer token".to_owned())
+                Err(TokenRefusal::Invalid)
             }
             None => {
                 debug!(%why, "a token was refused");
-                Err("invalid bearer token".to_owned())
+                Err(TokenRefusal::Invalid)
             }
         }
     }
 
     /// The service account of a token that lies in a Secret. The Secret may be so new that only the store knows it; anybody
     /// may send anything, and only what our key has signed is worth a question to the store.
-    async fn of_secret(&self, token: &str) -> std::result::Result<Option<(UserInfo, Proof)>, String> {
+    async fn of_secret(&self, token: &str) -> Result<Option<(UserInfo, Proof)>, TokenRefusal> {
         let Ok(claims) = self.tokens.verify_legacy(token) else { return Ok(None) };
         let mut found = bearer::legacy(&self.builtin, &claims, token);
         if found.is_none() {
-            self.cache.fresh().await.map_err(|failure| failure.to_string())?;
+            self.cache.fresh().await?;
             found = bearer::legacy(&self.builtin, &claims, token);
         }
         let Some(found) = found else { return Ok(None) };
@@ -171,11 +201,7 @@ impl Security {
             self.uses.note(&namespace, &secret);
         }
         if !found.invalid_since.is_empty() {
-            return Err(format!(
-                "the token in secret {namespace}/{secret} for service account {namespace}/{account} has been marked \
-                 invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the \
-                 '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
-            ));
+            return Err(TokenRefusal::MarkedInvalid { namespace, secret, account });
         }
         let proof =
             if found.is_generated { Proof::GeneratedToken(secret) } else { Proof::SecretToken(secret) };
@@ -187,7 +213,7 @@ impl Security {
     ///
     /// # Errors
     /// That it cannot be used. Then nothing changes.
-    pub async fn reload_authentication(&self, text: &str) -> std::result::Result<bool, String> {
+    pub async fn reload_authentication(&self, text: &str) -> Result<bool, ConfigurationError> {
         self.issuers.reload(text, self.tokens.issuer()).await
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use auth::authorizer::{Authorizer, forbidden_message};
-use auth::escalation::Grant;
+use auth::escalation::{Escalation, Grant};
 use auth::{Attributes, Decision, UserInfo};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use machinery::metadata::Metadata;
@@ -14,13 +14,36 @@ use super::chain::Chain;
 use super::reloads::Outcome;
 use super::webhook_authorizer::WebhookAuthorizer;
 use super::{Outside, Security, Verdict, attributes, index};
-use crate::authorization_config::{Authorization, Read};
+use crate::authorization_config::Authorization;
 use crate::cache::{Cache, CacheEvent};
+use crate::configuration_error::{ConfigurationError, ReadFile};
 use crate::request_info::RequestInfo;
 use crate::status::{Error, Result, Subject};
 
 /// What everybody may see, also before there are roles. Source: the default of `--authorization-always-allow-paths`.
 const ALWAYS_ALLOWED: [&str; 3] = ["/healthz", "/readyz", "/livez"];
+
+/// A role or binding that somebody may not write.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    /// Nobody knows what it grants.
+    #[error("{field} cannot be read: {source}")]
+    Unreadable {
+        /// The field that says so.
+        field: &'static str,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// It grants more than they have.
+    #[error(transparent)]
+    Escalation(#[from] Escalation),
+}
+
+impl GrantError {
+    fn unreadable(field: &'static str) -> impl FnOnce(serde_json::Error) -> Self {
+        move |source| Self::Unreadable { field, source }
+    }
+}
 
 impl Security {
     /// Lets a request pass, or not; answers why it may.
@@ -59,7 +82,7 @@ impl Security {
     ///
     /// # Errors
     /// That it cannot be used. Then nothing changes.
-    pub fn reload_authorization(&self, text: &str, read: impl Read) -> std::result::Result<bool, String> {
+    pub fn reload_authorization(&self, text: &str, read: impl ReadFile) -> Result<bool, ConfigurationError> {
         let taken = Authorization::parse(text, read).and_then(|config| self.replace_authorization(config));
         let outcome = match &taken {
             Ok(true) => Outcome::Taken,
@@ -74,7 +97,7 @@ impl Security {
     ///
     /// # Errors
     /// As [`Self::reload_authorization`].
-    pub fn replace_authorization(&self, config: Authorization) -> std::result::Result<bool, String> {
+    pub fn replace_authorization(&self, config: Authorization) -> Result<bool, ConfigurationError> {
         config.may_replace(&self.first)?;
         if self.chain.read().config == config {
             return Ok(false);
@@ -117,13 +140,12 @@ impl Security {
         resource: &str,
         object: &Value,
         old: Option<&Value>,
-    ) -> std::result::Result<(), String> {
+    ) -> Result<(), GrantError> {
         let metadata = Metadata::of(object);
         let (namespace, name) = (metadata.namespace(), metadata.name());
         let read = |field: &str| object.get(field).cloned().unwrap_or_default();
         if resource.ends_with("bindings") {
-            let role = serde_json::from_value(read("roleRef"))
-                .map_err(|why| format!("roleRef cannot be read: {why}"))?;
+            let role = serde_json::from_value(read("roleRef")).map_err(GrantError::unreadable("roleRef"))?;
             return self.may(user, Grant::Binding { namespace, role: &role }).await;
         }
         let aggregates = |object: &Value| object.get("aggregationRule").is_some_and(|rule| !rule.is_null());
@@ -131,15 +153,15 @@ impl Security {
             self.may(user, Grant::Aggregation { name }).await?;
         }
         let rules: Option<Vec<PolicyRule>> =
-            serde_json::from_value(read("rules")).map_err(|why| format!("rules cannot be read: {why}"))?;
+            serde_json::from_value(read("rules")).map_err(GrantError::unreadable("rules"))?;
         self.may(user, Grant::Role { namespace, name, rules: &rules.unwrap_or_default() }).await
     }
 
-    async fn may(&self, user: &UserInfo, grant: Grant<'_>) -> std::result::Result<(), String> {
+    async fn may(&self, user: &UserInfo, grant: Grant<'_>) -> Result<(), GrantError> {
         if let Decision::Allow(_) = self.decide(user, &grant.exemption()).await.decision {
             return Ok(());
         }
-        grant.check(self.authorizer.read().rbac(), user).map_err(|why| why.to_string())
+        Ok(grant.check(self.authorizer.read().rbac(), user)?)
     }
 
     /// Takes over what the cache holds.
@@ -164,7 +186,7 @@ impl Security {
 }
 
 /// The authorizers of a configuration, and clients for those that are somebody else's.
-pub(super) fn chain(config: Authorization, outside: &Outside) -> std::result::Result<Chain, String> {
+pub(super) fn chain(config: Authorization, outside: &Outside) -> Result<Chain, ConfigurationError> {
     let metrics = outside.registry.part(AuthorizationMetrics::new);
     Chain::new(config, &metrics, |webhook| {
         let client = webhook.target.client(&outside.tasks)?;

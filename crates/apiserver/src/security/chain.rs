@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use super::authorization_metrics::AuthorizationMetrics;
 use super::webhook_authorizer::WebhookAuthorizer;
 use crate::authorization_config::{Authorization, Authorizer, Webhook};
+use crate::configuration_error::ConfigurationError;
 
 /// The decision of the authorizers, and the errors when they were asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,8 +59,8 @@ impl Chain {
     pub(super) fn new(
         config: Authorization,
         metrics: &AuthorizationMetrics,
-        webhook: impl Fn(&Webhook) -> Result<WebhookAuthorizer, String>,
-    ) -> Result<Self, String> {
+        webhook: impl Fn(&Webhook) -> Result<WebhookAuthorizer, ConfigurationError>,
+    ) -> Result<Self, ConfigurationError> {
         let mut links = Vec::new();
         for one in &config.authorizers {
             let [allowed, denied] = metrics.decisions(one.type_name(), one.name());

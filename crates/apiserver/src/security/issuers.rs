@@ -8,9 +8,10 @@ use base::{Clock, Tasks};
 use jiff::Timestamp;
 use parking_lot::RwLock;
 
-use super::oidc::{JwtMetrics, Oidc};
+use super::oidc::{IssuerError, JwtMetrics, Oidc};
 use super::reloads::{Outcome, Reloads};
 use crate::authentication_config::Authentication;
+use crate::configuration_error::ConfigurationError;
 
 /// The issuers, and the configuration that names them.
 pub(super) struct Issuers {
@@ -54,7 +55,7 @@ impl Issuers {
         &self,
         token: &str,
         now: Timestamp,
-    ) -> Option<Result<(UserInfo, String), String>> {
+    ) -> Option<Result<(UserInfo, String), IssuerError>> {
         let current = Arc::clone(&self.current.read());
         current.oidc.user(token, now).await
     }
@@ -63,7 +64,7 @@ impl Issuers {
     ///
     /// # Errors
     /// Why it cannot be used. Then nothing changes.
-    pub(super) async fn reload(&self, text: &str, own: &str) -> Result<bool, String> {
+    pub(super) async fn reload(&self, text: &str, own: &str) -> Result<bool, ConfigurationError> {
         let taken = match Authentication::parse(text, own) {
             Ok(config) => self.replace(config).await,
             Err(why) => Err(why),
@@ -77,7 +78,7 @@ impl Issuers {
         taken
     }
 
-    async fn replace(&self, config: Authentication) -> Result<bool, String> {
+    async fn replace(&self, config: Authentication) -> Result<bool, ConfigurationError> {
         config.may_replace(&self.first)?;
         let before = Arc::clone(&self.current.read());
         if before.config == config {

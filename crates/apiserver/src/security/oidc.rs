@@ -4,6 +4,7 @@
 //! Source: `plugin/pkg/authenticator/token/oidc`, `pkg/kubeapiserver/authenticator/config.go`.
 
 mod elsewhere;
+mod error;
 mod fetch;
 mod keys;
 mod metrics;
@@ -19,7 +20,9 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::authentication_config::JwtAuthenticator;
+use crate::configuration_error::ConfigurationError;
 use elsewhere::Elsewhere;
+pub(super) use error::IssuerError;
 use keys::RemoteKeys;
 pub(super) use metrics::JwtMetrics;
 
@@ -65,12 +68,12 @@ impl Oidc {
     ///
     /// # Errors
     /// Which one does not, and why.
-    pub(super) async fn ready(&self, now: impl Fn() -> Timestamp) -> Result<(), String> {
+    pub(super) async fn ready(&self, now: impl Fn() -> Timestamp) -> Result<(), ConfigurationError> {
         let end = Instant::now() + READY_MAX;
         loop {
             let told = self.issuers.iter().map(|trusted| async {
                 let url = &trusted.authenticator.issuer.url;
-                trusted.keys.told(now()).await.map_err(|why| format!("issuer {url:?}: {why}"))
+                trusted.keys.told(now()).await.map_err(ConfigurationError::of(format!("issuer {url:?}")))
             });
             match try_join_all(told).await {
                 Err(why) if Instant::now() + READY_RETRY > end => return Err(why),
@@ -98,7 +101,7 @@ impl Oidc {
         &self,
         token: &str,
         now: Timestamp,
-    ) -> Option<Result<(UserInfo, String), String>> {
+    ) -> Option<Result<(UserInfo, String), IssuerError>> {
         if self.issuers.is_empty() {
             return None;
         }
@@ -112,10 +115,10 @@ impl Oidc {
 }
 
 impl Trusted {
-    async fn user(&self, token: &str, now: Timestamp) -> Result<UserInfo, String> {
+    async fn user(&self, token: &str, now: Timestamp) -> Result<UserInfo, IssuerError> {
         let mut claims = self.keys.verify(token, now).await?;
         self.elsewhere.complete(&mut claims, token, now).await?;
-        self.authenticator.mapping.user(&claims)
+        Ok(self.authenticator.mapping.user(&claims)?)
     }
 }
 
@@ -136,7 +139,7 @@ mod tests {
         let oidc = Oidc::new(&config.jwt, &Tasks::new(), &metrics);
         let (begun, start) = (Instant::now(), Timestamp::UNIX_EPOCH);
         let why = oidc.ready(|| start + begun.elapsed()).await.unwrap_err();
-        assert!(why.starts_with("issuer \"https://127.0.0.1:1\": "), "{why}");
+        assert!(base::error_chain(&why).starts_with("issuer \"https://127.0.0.1:1\": "), "{why}");
         let waited = begun.elapsed();
         assert!(waited >= READY_MAX && waited < 3 * READY_MAX, "{waited:?}");
     }

@@ -3,7 +3,6 @@
 //! Any certificate is taken during the handshake and judged afterwards, as upstream does: a client may have one that
 //! means nothing here, and a token that does. It is judged for each request: a connection outlives no certificate.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -16,8 +15,9 @@ use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
-use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, UnixTime};
+
+use crate::configuration_error::ConfigurationError;
 
 /// The other end. Only the listener makes one.
 #[derive(Clone, Debug, Default)]
@@ -63,25 +63,23 @@ struct Authority {
     good: RangeInclusive<i64>,
 }
 
-fn roots(ca_pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    CertificateDer::pem_slice_iter(ca_pem).collect::<Result<_, _>>().map_err(|failure| failure.to_string())
-}
-
-fn verifier(authorities: &[CertificateDer<'static>]) -> Result<Arc<dyn ClientCertVerifier>, String> {
-    let text = |failure: &dyn fmt::Display| failure.to_string();
+fn verifier(
+    authorities: &[CertificateDer<'static>],
+) -> Result<Arc<dyn ClientCertVerifier>, ConfigurationError> {
     let mut roots = RootCertStore::empty();
     for certificate in authorities {
-        roots.add(certificate.clone()).map_err(|f| text(&f))?;
+        roots.add(certificate.clone()).map_err(ConfigurationError::unusable)?;
     }
     let provider = tls::provider();
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    builder.allow_unauthenticated().build().map_err(|f| text(&f))
+    builder.allow_unauthenticated().build().map_err(ConfigurationError::unusable)
 }
 
 impl Authority {
-    fn each(roots: &[CertificateDer<'static>]) -> Result<Vec<Self>, String> {
+    fn each(roots: &[CertificateDer<'static>]) -> Result<Vec<Self>, ConfigurationError> {
         let one = |root: &CertificateDer<'static>| {
-            let good = auth::x509::validity_of(root).ok_or("an authority's certificate cannot be read")?;
+            let good = auth::x509::validity_of(root)
+                .ok_or_else(|| ConfigurationError::unusable("an authority's certificate cannot be read"))?;
             Ok(Self { verifier: verifier(std::slice::from_ref(root))?, good })
         };
         roots.iter().map(one).collect()
@@ -100,7 +98,8 @@ impl Certificates {
     ///
     /// # Errors
     /// What cannot be read.
-    pub fn new(client_ca_pem: &[u8], proxy_ca_pem: Option<&[u8]>) -> Result<Self, String> {
+    pub fn new(client_ca_pem: &[u8], proxy_ca_pem: Option<&[u8]>) -> Result<Self, ConfigurationError> {
+        let roots = |pem| tls::certificates(pem).map_err(ConfigurationError::unusable);
         let (clients, proxies) = (roots(client_ca_pem)?, roots(proxy_ca_pem.unwrap_or_default())?);
         let of_proxies = Authority::each(&proxies)?;
         Ok(Self { clients: verifier(&clients)?, of_clients: Authority::each(&clients)?, of_proxies })

@@ -25,32 +25,79 @@ struct Review {
     status: Option<Map<String, Value>>,
 }
 
+/// An answer that is none.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AnswerError {
+    /// It is no object.
+    #[error("the answer is no {0}: it is no object")]
+    NoObject(String),
+    /// It is an object of another form.
+    #[error("the answer is no {kind}: {source}")]
+    Form {
+        /// The kind that it should be of.
+        kind: String,
+        /// Why it is not.
+        source: serde_json::Error,
+    },
+    /// It says that it is something else.
+    #[error("the answer is {found:?} of {found_version:?}, not {expected}")]
+    Kind {
+        /// Its kind, as far as it is shown.
+        found: String,
+        /// Its version, as far as it is shown.
+        found_version: String,
+        /// Kind and version that it should be of.
+        expected: String,
+    },
+    /// A field has another form.
+    #[error("{field}: {source}")]
+    Field {
+        /// Which.
+        field: &'static str,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// Somebody is known who has no name.
+    #[error("the webhook knows the user, and does not say who it is")]
+    Nameless,
+    /// There is too much of somebody.
+    #[error("what the webhook says of the user is longer than {0} bytes")]
+    TooLong(usize),
+}
+
 /// Reads the status of an answer; an absent one is an empty one.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn status<T: DeserializeOwned>(expected: Kind<'_>, answer: &[u8]) -> Result<T, String> {
+pub(super) fn status<T: DeserializeOwned>(expected: Kind<'_>, answer: &[u8]) -> Result<T, AnswerError> {
     let Kind { group, version, kind } = expected;
     if !answer.trim_ascii_start().starts_with(b"{") {
-        return Err(format!("the answer is no {kind}: it is no object"));
+        return Err(AnswerError::NoObject(kind.to_owned()));
     }
-    let review: Review =
-        serde_json::from_slice(answer).map_err(|why| format!("the answer is no {kind}: {why}"))?;
+    let review: Review = serde_json::from_slice(answer)
+        .map_err(|source| AnswerError::Form { kind: kind.to_owned(), source })?;
     let api_version = format!("{group}/{version}");
     if review.kind != kind || review.api_version != api_version {
-        let (found, found_version) =
-            (cut(&review.kind, SHOWN_BYTES_MAX), cut(&review.api_version, SHOWN_BYTES_MAX));
-        return Err(format!("the answer is {found:?} of {found_version:?}, not {kind} of {api_version}"));
+        let shown = |text: &str| cut(text, SHOWN_BYTES_MAX).to_owned();
+        return Err(AnswerError::Kind {
+            found: shown(&review.kind),
+            found_version: shown(&review.api_version),
+            expected: format!("{kind} of {api_version}"),
+        });
     }
-    read(review.status).map_err(|why| format!("status: {why}"))
+    read("status", review.status)
 }
 
-/// Reads an object.
+/// Reads the object of a field.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read<T: DeserializeOwned>(object: Option<Map<String, Value>>) -> Result<T, String> {
-    serde_json::from_value(Value::Object(object.unwrap_or_default())).map_err(|why| why.to_string())
+pub(super) fn read<T: DeserializeOwned>(
+    field: &'static str,
+    object: Option<Map<String, Value>>,
+) -> Result<T, AnswerError> {
+    let read = serde_json::from_value(Value::Object(object.unwrap_or_default()));
+    read.map_err(|source| AnswerError::Field { field, source })
 }
 
 /// The beginning of a text.

@@ -8,7 +8,7 @@ use auth::UserInfo;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::reviewed::{self, Kind};
+use super::reviewed::{self, AnswerError, Kind};
 use crate::authorization_config::ReviewVersion;
 
 const GROUP: &str = "authentication.k8s.io";
@@ -56,16 +56,15 @@ struct User {
 ///
 /// # Errors
 /// What is wrong with the answer.
-pub(super) fn known(version: ReviewVersion, answer: &[u8]) -> Result<Option<Known>, String> {
+pub(super) fn known(version: ReviewVersion, answer: &[u8]) -> Result<Option<Known>, AnswerError> {
     let kind = Kind { group: GROUP, version: version.as_str(), kind: KIND };
     let status: Status = reviewed::status(kind, answer)?;
     if !status.authenticated {
         return Ok(None);
     }
-    let User { username, uid, groups, extra } =
-        reviewed::read(status.user).map_err(|why| format!("status.user: {why}"))?;
+    let User { username, uid, groups, extra } = reviewed::read("status.user", status.user)?;
     if username.is_empty() {
-        return Err("the webhook knows the user, and does not say who it is".to_owned());
+        return Err(AnswerError::Nameless);
     }
     let user = UserInfo {
         name: username,
@@ -76,7 +75,7 @@ pub(super) fn known(version: ReviewVersion, answer: &[u8]) -> Result<Option<Know
     let audiences = status.audiences.unwrap_or_default();
     match size(&user) + audiences.iter().map(String::len).sum::<usize>() {
         0..=USER_BYTES_MAX => Ok(Some(Known { user, audiences })),
-        _ => Err(format!("what the webhook says of the user is longer than {USER_BYTES_MAX} bytes")),
+        _ => Err(AnswerError::TooLong(USER_BYTES_MAX)),
     }
 }
 
@@ -115,7 +114,7 @@ mod tests {
         });
         match (&shown, expect) {
             (Ok(found), Ok(expect)) => assert_eq!(found.as_deref(), expect, "{status}"),
-            (Err(why), Err(expect)) => assert!(why.contains(expect), "{status}: {why}"),
+            (Err(why), Err(expect)) => assert!(why.to_string().contains(expect), "{status}: {why}"),
             _ => panic!("{status}: {shown:?}"),
         }
     }

@@ -26,6 +26,7 @@ use tracing::warn;
 use super::answer_cache::{AnswerCache, Key};
 use super::token_review::{self, Known};
 use crate::authentication_config::TokenWebhook;
+use crate::configuration_error::ConfigurationError;
 use crate::webhook_client::retry::{Retries, Retry};
 use crate::webhook_client::{CALL_MAX, CallError, Client};
 
@@ -62,14 +63,14 @@ impl WebhookAuthenticator {
         tasks: &Tasks,
         random: Random,
         registry: &Registry,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ConfigurationError> {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         Ok(Self(Arc::new(Inner {
             client: config.target.client(tasks)?,
             config,
             answers: AnswerCache::new(ANSWERS_MAX),
             questions: Mutex::default(),
-            key: key.map_err(|_| "there are no random numbers".to_owned())?,
+            key: key.map_err(|_| ConfigurationError::unusable("there are no random numbers"))?,
             metrics: registry.part(TokenMetrics::new),
             random,
         })))

@@ -81,13 +81,13 @@ impl WebhookAuthorizer {
             Err(why) => {
                 warn!(
                     webhook = name,
-                    why, "match conditions of an authorization webhook cannot be evaluated"
+                    %why, "match conditions of an authorization webhook cannot be evaluated"
                 );
                 let decision = match self.config.failure_policy {
                     FailurePolicy::Deny => Decision::Deny(String::new()),
                     FailurePolicy::NoOpinion => Decision::NoOpinion(String::new()),
                 };
-                Some(Verdict { decision, error: Some(why) })
+                Some(Verdict { decision, error: Some(why.to_string()) })
             }
         }
     }

@@ -17,13 +17,9 @@ use rustls_pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::Dial;
 use super::address::Address;
-use super::{Dial, failure};
-
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct ConnectError(String);
+use super::failure::ConnectError;
 
 /// Connects to one webhook, whatever it is asked for.
 #[derive(Clone)]
@@ -54,13 +50,10 @@ impl Inner {
             Address::Service { service, .. } => self.dial.service(service).await,
             Address::Url { .. } => self.dial.host(host, port).await,
         };
-        let stream = stream.map_err(ConnectError)?;
-        let name = ServerName::try_from(self.address.server_name())
-            .map_err(|error| ConnectError(error.to_string()))?;
+        let stream = stream?;
+        let name = ServerName::try_from(self.address.server_name())?;
         let secured = self.tls.connect(name, stream).await;
-        secured
-            .map(|stream| Secured(TokioIo::new(stream)))
-            .map_err(|error| ConnectError(failure::of_tls(&error)))
+        secured.map(|stream| Secured(TokioIo::new(stream))).map_err(ConnectError::Tls)
     }
 }
 

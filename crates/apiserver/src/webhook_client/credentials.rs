@@ -13,6 +13,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tls::Identity;
 
+use crate::configuration_error::{self, ConfigurationError, ReadFile};
+
 /// The users of a kubeconfig.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
@@ -57,11 +59,12 @@ impl Credentials {
     ///
     /// # Errors
     /// What is wrong with it, or what it asks for and is not done here.
-    pub fn parse(text: &str, read: impl Fn(&str) -> Result<String, String>) -> Result<Self, String> {
-        let file: File = serde_saphyr::from_str(text).map_err(|failure| failure.to_string())?;
+    pub fn parse(text: &str, read: impl ReadFile) -> Result<Self, ConfigurationError> {
+        let file: File = configuration_error::read(text)?;
         let mut users = BTreeMap::new();
         for Named { name, user, .. } in &file.users {
-            let credential = credential(user, &read).map_err(|why| format!("users: {name:?}: {why}"))?;
+            let credential = credential(user, &read);
+            let credential = credential.map_err(ConfigurationError::of(format!("users: {name:?}")))?;
             users.insert(name.clone(), credential);
         }
         let context = file.contexts.iter().find(|one| one.name == file.current_context);
@@ -86,24 +89,21 @@ impl Credentials {
     }
 }
 
-pub(super) fn credential(
-    user: &Value,
-    read: &impl Fn(&str) -> Result<String, String>,
-) -> Result<Credential, String> {
+pub(super) fn credential(user: &Value, read: &impl ReadFile) -> Result<Credential, ConfigurationError> {
     let text = |name: &str| user.get(name).and_then(Value::as_str).unwrap_or_default();
     for name in ["exec", "auth-provider", "as", "as-uid", "as-groups", "as-user-extra"] {
         if user.get(name).is_some_and(|value| !value.is_null()) {
-            return Err(format!("{name} is not supported for webhooks"));
+            return Err(ConfigurationError::rule(format!("{name} is not supported for webhooks")));
         }
     }
-    let bytes = |name: &str| -> Result<Vec<u8>, String> {
+    let bytes = |name: &str| -> Result<Vec<u8>, ConfigurationError> {
         let data = text(&format!("{name}-data")).to_owned();
         if !data.is_empty() {
-            return STANDARD.decode(data.trim()).map_err(|why| format!("{name}-data: {why}"));
+            return STANDARD.decode(data.trim()).map_err(ConfigurationError::of(format!("{name}-data")));
         }
         match text(name) {
             "" => Ok(Vec::new()),
-            path => read(path).map(String::into_bytes),
+            path => Ok(read(path)?.into_bytes()),
         }
     };
     let token = match (text("token"), text("tokenFile")) {
@@ -128,7 +128,7 @@ impl Credential {
     ///
     /// # Errors
     /// That a token cannot be sent.
-    pub fn authorization(&self) -> Result<Option<HeaderValue>, String> {
+    pub fn authorization(&self) -> Result<Option<HeaderValue>, ConfigurationError> {
         let text = if !self.token.is_empty() {
             format!("Bearer {}", self.token)
         } else if !self.user.is_empty() || !self.password.is_empty() {
@@ -136,7 +136,8 @@ impl Credential {
         } else {
             return Ok(None);
         };
-        let mut value = HeaderValue::from_str(&text).map_err(|_| "the token cannot be sent".to_owned())?;
+        let value = HeaderValue::from_str(&text);
+        let mut value = value.map_err(|_| ConfigurationError::rule("the token cannot be sent"))?;
         value.set_sensitive(true);
         Ok(Some(value))
     }
@@ -145,14 +146,14 @@ impl Credential {
     ///
     /// # Errors
     /// That they cannot be read.
-    pub fn identity(&self) -> Result<Option<Identity>, String> {
+    pub fn identity(&self) -> Result<Option<Identity>, ConfigurationError> {
         if self.certificate_pem.is_empty() {
             return Ok(None);
         }
         let identity = Identity::from_pem(&self.certificate_pem, &self.key_pem);
         identity.map(Some).map_err(|why| match why {
-            tls::Error::Key(_) => format!("client-key: {why}"),
-            _ => format!("client-certificate: {why}"),
+            tls::Error::Key(_) => ConfigurationError::of("client-key")(why),
+            _ => ConfigurationError::of("client-certificate")(why),
         })
     }
 }
@@ -160,6 +161,7 @@ impl Credential {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configuration_error::Cause;
 
     const FILE: &str = "
 apiVersion: v1
@@ -175,8 +177,8 @@ users:
 - {name: rest, user: {token: rest}}
 ";
 
-    fn read(path: &str) -> Result<String, String> {
-        if path == "/token" { Ok("from a file\n".to_owned()) } else { Err(format!("{path} is gone")) }
+    fn read(path: &str) -> Result<String, Cause> {
+        if path == "/token" { Ok("from a file\n".to_owned()) } else { Err(format!("{path} is gone").into()) }
     }
 
     #[test]
@@ -211,8 +213,8 @@ users:
             ("{client-certificate-data: aGVsbG8=}", "users: \"a\": client-key: "),
             ("{token: \"a\\nb\"}", "users: \"a\": the token cannot be sent"),
         ] {
-            let failure =
-                Credentials::parse(&format!("{{users: [{{name: a, user: {user}}}]}}"), read).unwrap_err();
+            let failure = Credentials::parse(&format!("{{users: [{{name: a, user: {user}}}]}}"), read);
+            let failure = base::error_chain(&failure.unwrap_err());
             assert!(failure.starts_with(expect), "{user}: {failure}");
         }
     }

@@ -2,133 +2,175 @@
 //!
 //! Source: `NewGenericServerResponse` of `k8s.io/apimachinery/pkg/api/errors`, `crypto/tls`, `crypto/x509`.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 
-use http::StatusCode;
 use rustls::CertificateError;
+use rustls_pki_types::InvalidDnsNameError;
+
+use crate::configuration_error::Cause;
+use crate::connection_error::{ConnectionError, plain};
 
 /// How much of a text that comes with a bad status is shown.
 const SHOWN_BYTES_MAX: usize = 2048;
 
-/// A call that brought nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct CallError {
-    /// The status that metrics are kept by: the other end's, or 503.
-    pub code: u16,
-    cause: Cause,
-    message: String,
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    /// It was not reached.
+    #[error(transparent)]
+    Dial(#[from] ConnectionError),
+    /// Its name is none that a certificate could have.
+    #[error(transparent)]
+    Name(#[from] InvalidDnsNameError),
+    /// It is not who is asked for, or speaks no TLS.
+    #[error("{}", of_tls(.0))]
+    Tls(#[source] std::io::Error),
 }
 
-/// What went wrong, as far as callers treat it differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+/// A call that brought nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
     /// There was no answer in time.
-    Timeout,
-    /// The connection broke.
-    Reset,
-    /// The other end answered that it would not; perhaps it may be asked again.
-    Status { may_be_asked_again: bool },
+    #[error("Post {url:?}: context deadline exceeded")]
+    Timeout {
+        /// Where.
+        url: String,
+    },
+    /// The server stops, and calls nobody any more.
+    #[error("Post {url:?}: the server stops")]
+    Stopping {
+        /// Where.
+        url: String,
+    },
+    /// The call cannot be written.
+    #[error("Post {url:?}: {source}")]
+    Request {
+        /// Where.
+        url: String,
+        /// Why.
+        source: http::Error,
+    },
+    /// The connection could not be made, or did not last.
+    #[error("Post {url:?}: {}", reason(&**source))]
+    Connection {
+        /// Where.
+        url: String,
+        /// Why.
+        source: Cause,
+    },
     /// There was more of an answer than is read.
-    Length,
-    /// Anything else.
-    Other,
+    #[error("Post {url:?}: the answer is longer than {bytes_max} bytes")]
+    Length {
+        /// Where.
+        url: String,
+        /// How much is read.
+        bytes_max: usize,
+    },
+    /// The other end answered that it would not.
+    #[error("{}", of_code(*code, said))]
+    Status {
+        /// Its status.
+        code: u16,
+        /// Whether it says when it may be asked again.
+        may_be_asked_again: bool,
+        /// Its words, as far as they are shown.
+        said: String,
+    },
+    /// It answered nothing.
+    #[error("0-length response with status code: {code} and content type: {content_type}")]
+    Empty {
+        /// Its status, a good one.
+        code: u16,
+        /// What it says there is.
+        content_type: String,
+    },
+    /// The answer cannot be read.
+    #[error(transparent)]
+    Unreadable(Cause),
 }
 
 impl CallError {
-    /// The other end could not be asked, or did not answer.
-    pub(super) fn of_transport(url: &str, why: &str) -> Self {
-        Self { code: 503, cause: Cause::Other, message: format!("Post {url:?}: {why}") }
-    }
-
-    /// It did not answer in time.
-    pub(super) fn of_deadline(url: &str) -> Self {
-        Self { cause: Cause::Timeout, ..Self::of_transport(url, "context deadline exceeded") }
-    }
-
-    /// It answered more than is read.
-    pub(super) fn of_length(url: &str, bytes_max: usize) -> Self {
-        let why = format!("the answer is longer than {bytes_max} bytes");
-        Self { cause: Cause::Length, ..Self::of_transport(url, &why) }
-    }
-
     /// The connection could not be made, or did not last.
-    pub(super) fn of_connection(url: &str, error: &(dyn StdError + 'static)) -> Self {
-        let cause = if is_reset(error) { Cause::Reset } else { Cause::Other };
-        Self { cause, ..Self::of_transport(url, &reason(error)) }
-    }
-
-    /// The same, of an answer with `Retry-After`.
-    pub(super) fn asking_again(self) -> Self {
-        Self { cause: Cause::Status { may_be_asked_again: true }, ..self }
-    }
-
-    /// `true` if there was no answer in time.
-    pub fn is_timeout(&self) -> bool {
-        self.cause == Cause::Timeout || self.code == 504
-    }
-
-    /// `true` if there was more of an answer than is read.
-    pub fn is_too_long(&self) -> bool {
-        self.cause == Cause::Length
-    }
-
-    /// `true` if the same call may go better in a moment. Source: `DefaultShouldRetry`.
-    pub fn is_transient(&self) -> bool {
-        match self.cause {
-            Cause::Reset => true,
-            Cause::Status { may_be_asked_again } => {
-                may_be_asked_again || matches!(self.code, 429 | 500 | 504)
-            }
-            Cause::Timeout | Cause::Length | Cause::Other => false,
-        }
+    pub(super) fn of_connection(url: &str, source: impl Into<Cause>) -> Self {
+        Self::Connection { url: url.to_owned(), source: source.into() }
     }
 
     /// It answered that it would not.
-    pub(super) fn of_status(status: StatusCode, content_type: &str, body: &[u8]) -> Self {
+    pub(super) fn of_status(code: u16, may_be_asked_again: bool, content_type: &str, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body.get(..SHOWN_BYTES_MAX).unwrap_or(body));
         let said = match content_type.starts_with("text/") {
             true => text.trim().to_owned(),
             false => "unknown".to_owned(),
         };
-        let code = status.as_u16();
-        let message = match code {
-            400 => "the server rejected our request for an unknown reason".to_owned(),
-            401 => "the server has asked for the client to provide credentials".to_owned(),
-            404 => "the server could not find the requested resource".to_owned(),
-            405 => "the server does not allow this method on the requested resource".to_owned(),
-            409 => "the server reported a conflict".to_owned(),
-            422 => "the server rejected our request due to an error in our request".to_owned(),
-            429 => "the server has received too many requests and has asked us to try again later".to_owned(),
-            503 => "the server is currently unable to handle the request".to_owned(),
-            504 => "the server was unable to return a response in the time allotted, but may still be \
-                    processing the request"
-                .to_owned(),
-            403 | 406 | 415 => said,
-            500.. => format!("an error on the server ({said:?}) has prevented the request from succeeding"),
-            _ => format!(
-                "the server responded with the status code {code} but did not return more information"
-            ),
-        };
-        Self { code, cause: Cause::Status { may_be_asked_again: false }, message }
-    }
-
-    /// It answered nothing.
-    pub(super) fn empty(code: u16, content_type: &str) -> Self {
-        let message = format!("0-length response with status code: {code} and content type: {content_type}");
-        Self { code: 503, cause: Cause::Other, message }
+        Self::Status { code, may_be_asked_again, said }
     }
 
     /// The failure of an answer that cannot be read.
-    pub fn unreadable(why: impl Into<String>) -> Self {
-        Self { code: 503, cause: Cause::Other, message: why.into() }
+    pub fn unreadable(why: impl Into<Cause>) -> Self {
+        Self::Unreadable(why.into())
     }
+
+    /// The status that metrics are kept by: the other end's, or 503.
+    pub fn code(&self) -> u16 {
+        if let Self::Status { code, .. } = self { *code } else { 503 }
+    }
+
+    /// `true` if there was no answer in time.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Timeout { .. } | Self::Status { code: 504, .. })
+    }
+
+    /// `true` if there was more of an answer than is read.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self, Self::Length { .. })
+    }
+
+    /// `true` if the same call may go better in a moment. Source: `DefaultShouldRetry`.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Connection { source, .. } => is_reset(&**source),
+            Self::Status { code, may_be_asked_again, .. } => {
+                *may_be_asked_again || matches!(code, 429 | 500 | 504)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What a bad status means.
+fn of_code(code: u16, said: &str) -> Cow<'_, str> {
+    Cow::Borrowed(match code {
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        404 => "the server could not find the requested resource",
+        405 => "the server does not allow this method on the requested resource",
+        409 => "the server reported a conflict",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+        }
+        403 | 406 | 415 => said,
+        500.. => {
+            return format!("an error on the server ({said:?}) has prevented the request from succeeding")
+                .into();
+        }
+        _ => {
+            let text = "but did not return more information";
+            return format!("the server responded with the status code {code} {text}").into();
+        }
+    })
 }
 
 /// Whether a connection that there was broke.
 fn is_reset(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
+        if error.is::<ConnectError>() {
+            return false;
+        }
         let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         let is_cut = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
         if is_cut
@@ -141,10 +183,13 @@ fn is_reset(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// The innermost cause, which is what can be helped.
-pub(super) fn reason(error: &(dyn StdError + 'static)) -> String {
+/// The innermost cause, which is what can be helped; of a connection that was never made, which step failed.
+fn reason(error: &(dyn StdError + 'static)) -> String {
     let mut innermost = error;
     loop {
+        if let Some(error) = innermost.downcast_ref::<ConnectError>() {
+            return error.to_string();
+        }
         if let Some(error) = innermost.downcast_ref::<hyper::Error>()
             && error.is_incomplete_message()
         {
@@ -163,16 +208,8 @@ fn is_end(error: &(dyn StdError + 'static)) -> bool {
     error.is_some_and(|error| error.kind() == std::io::ErrorKind::UnexpectedEof)
 }
 
-/// The system's text as Go has it.
-pub(crate) fn plain(text: &str) -> String {
-    match text.split_once(" (os error") {
-        Some((text, _)) => text.to_lowercase(),
-        None => text.to_owned(),
-    }
-}
-
 /// Why there is no TLS.
-pub(super) fn of_tls(error: &std::io::Error) -> String {
+fn of_tls(error: &std::io::Error) -> String {
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match cause {
         Some(rustls::Error::InvalidCertificate(why)) => {
@@ -233,9 +270,8 @@ mod tests {
     #[test]
     fn a_status_is_told_as_clients_of_the_api_tell_it() {
         let check = |code: u16, content_type: &str, body: &str, expect: &str| {
-            let status = StatusCode::from_u16(code).unwrap();
-            let error = CallError::of_status(status, content_type, body.as_bytes());
-            assert_eq!((error.code, error.to_string().as_str()), (code, expect));
+            let error = CallError::of_status(code, false, content_type, body.as_bytes());
+            assert_eq!((error.code(), error.to_string().as_str()), (code, expect));
         };
         check(404, "text/plain", "404 page not found", "the server could not find the requested resource");
         check(
@@ -258,8 +294,7 @@ mod tests {
             "the server responded with the status code 302 but did not return more information",
         );
         let long = "x".repeat(1 << 20);
-        let status = StatusCode::FORBIDDEN;
-        assert_eq!(CallError::of_status(status, "text/plain", long.as_bytes()).to_string().len(), 2048);
+        assert_eq!(CallError::of_status(403, false, "text/plain", long.as_bytes()).to_string().len(), 2048);
     }
 
     #[test]

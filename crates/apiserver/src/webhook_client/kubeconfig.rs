@@ -18,7 +18,8 @@ use tunnel::Connection;
 
 use super::address::Address;
 use super::credentials::{Credential, credential};
-use super::{Client, Config, Dial, ServiceReference, failure};
+use super::{Client, Config, ConnectionError, Dial, ServiceReference};
+use crate::configuration_error::{self, ConfigurationError, ReadFile};
 
 /// The target of a kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,16 +57,15 @@ const AGENT: &str = "kube-apiserver";
 struct Anywhere;
 
 impl Dial for Anywhere {
-    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, String>> {
+    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, ConnectionError>> {
         Box::pin(async move {
             let connected = TcpStream::connect((host, port)).await.and_then(Connection::direct);
-            connected
-                .map_err(|error| format!("dial tcp {host}:{port}: {}", failure::plain(&error.to_string())))
+            connected.map_err(|source| ConnectionError::Dial { authority: format!("{host}:{port}"), source })
         })
     }
 
-    fn service<'a>(&'a self, _: &'a ServiceReference) -> BoxFuture<'a, Result<Connection, String>> {
-        Box::pin(async { Err("a kubeconfig names no Service".to_owned()) })
+    fn service<'a>(&'a self, _: &'a ServiceReference) -> BoxFuture<'a, Result<Connection, ConnectionError>> {
+        Box::pin(async { Err(ConnectionError::Service) })
     }
 }
 
@@ -77,7 +77,7 @@ impl Target {
     ///
     /// # Errors
     /// What is wrong with it, or what it asks for and is not done here.
-    pub fn load(path: &str, read: impl Fn(&str) -> Result<String, String>) -> Result<Self, String> {
+    pub fn load(path: &str, read: impl ReadFile) -> Result<Self, ConfigurationError> {
         let folder = Path::new(path).parent().unwrap_or(Path::new("/"));
         Self::parse(&read(path)?, |file| {
             let file = folder.join(file);
@@ -89,16 +89,16 @@ impl Target {
     ///
     /// # Errors
     /// That the certificates or credentials cannot be used.
-    pub fn client(&self, tasks: &Tasks) -> Result<Arc<Client>, String> {
+    pub fn client(&self, tasks: &Tasks) -> Result<Arc<Client>, ConfigurationError> {
         Client::new(&self.config, &self.credential, Arc::new(Anywhere), tasks, AGENT).map(Arc::new)
     }
 
-    fn parse(text: &str, read: impl Fn(&str) -> Result<String, String>) -> Result<Self, String> {
-        let file: File = serde_saphyr::from_str(text).map_err(|failure| failure.to_string())?;
+    fn parse(text: &str, read: impl ReadFile) -> Result<Self, ConfigurationError> {
+        let file: File = configuration_error::read(text)?;
         let named = |list: &str, all: &[Named], name: &str| match all.iter().position(|one| one.name == name)
         {
             Some(found) => Ok(found),
-            None => Err(format!("{list}: there is none named {name:?}")),
+            None => Err(ConfigurationError::rule(format!("{list}: there is none named {name:?}"))),
         };
         let entry = |all: &[Named], at: usize, field: fn(&Named) -> &Value| {
             all.get(at).map(|one| field(one).clone()).unwrap_or_default()
@@ -114,25 +114,25 @@ impl Target {
         };
         Ok(Self {
             config: config(&cluster, &read)
-                .map_err(|why| format!("clusters: {:?}: {why}", text("cluster")))?,
+                .map_err(ConfigurationError::of(format!("clusters: {:?}", text("cluster"))))?,
             credential: credential(&user, &read)
-                .map_err(|why| format!("users: {:?}: {why}", text("user")))?,
+                .map_err(ConfigurationError::of(format!("users: {:?}", text("user"))))?,
         })
     }
 }
 
-fn config(cluster: &Value, read: &impl Fn(&str) -> Result<String, String>) -> Result<Config, String> {
+fn config(cluster: &Value, read: &impl ReadFile) -> Result<Config, ConfigurationError> {
     let text = |field: &str| cluster.get(field).and_then(Value::as_str).unwrap_or_default();
     let is_set = |value: &Value| !matches!(value, Value::Null | Value::Bool(false)) && value != "";
     if let Some(field) = REFUSED.into_iter().find(|field| cluster.get(*field).is_some_and(is_set)) {
-        return Err(format!("{field} is not supported for webhooks"));
+        return Err(ConfigurationError::rule(format!("{field} is not supported for webhooks")));
     }
-    let address = Address::of_url(text("server")).map_err(|why| format!("server: {why}"))?;
+    let address = Address::of_url(text("server")).map_err(ConfigurationError::of("server"))?;
     let ca_bundle = match (text("certificate-authority-data"), text("certificate-authority")) {
         ("", "") => Vec::new(),
         ("", path) => read(path)?.into_bytes(),
         (data, _) => {
-            STANDARD.decode(data.trim()).map_err(|why| format!("certificate-authority-data: {why}"))?
+            STANDARD.decode(data.trim()).map_err(ConfigurationError::of("certificate-authority-data"))?
         }
     };
     Ok(Config { address, ca_bundle })
@@ -141,16 +141,17 @@ fn config(cluster: &Value, read: &impl Fn(&str) -> Result<String, String>) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configuration_error::Cause;
 
-    fn read(path: &str) -> Result<String, String> {
+    fn read(path: &str) -> Result<String, Cause> {
         match path {
             "/etc/hooks/ca.crt" => Ok("an authority".to_owned()),
             "/token" => Ok("secret\n".to_owned()),
-            other => Err(format!("{other} is gone")),
+            other => Err(format!("{other} is gone").into()),
         }
     }
 
-    fn parse(cluster: &str, user: &str) -> Result<Target, String> {
+    fn parse(cluster: &str, user: &str) -> Result<Target, ConfigurationError> {
         let text = format!(
             "{{current-context: c, contexts: [{{name: c, context: {{cluster: k, user: u}}}}], \
              clusters: [{{name: k, cluster: {cluster}}}], users: [{{name: u, user: {user}}}, {{name: '*', user: {{token: other}}}}]}}"
@@ -195,7 +196,7 @@ mod tests {
             ("{server: 'https://a.example'}", "{exec: {command: x}}", "exec is not supported"),
             ("{server: 'https://a.example'}", "{tokenFile: gone}", "/etc/hooks/gone is gone"),
         ] {
-            let failure = parse(cluster, user).unwrap_err();
+            let failure = base::error_chain(&parse(cluster, user).unwrap_err());
             assert!(failure.contains(expect), "{cluster} {user}: {failure}");
         }
         for (text, expect) in [
@@ -203,7 +204,7 @@ mod tests {
             ("{current-context: c, contexts: [{name: c, context: {cluster: k}}]}", "clusters: there is none"),
             ("[", ""),
         ] {
-            let failure = Target::load("/f", |_| Ok(text.to_owned())).unwrap_err();
+            let failure = base::error_chain(&Target::load("/f", |_| Ok(text.to_owned())).unwrap_err());
             assert!(failure.contains(expect), "{text}: {failure}");
         }
     }

@@ -15,15 +15,20 @@ use super::*;
 struct Loopback;
 
 impl Dial for Loopback {
-    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, String>> {
+    fn host<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, Result<Connection, ConnectionError>> {
         Box::pin(async move {
             let connected = TcpStream::connect((host, port)).await.and_then(Connection::direct);
-            connected.map_err(|error| failure::plain(&error.to_string()))
+            connected.map_err(|source| ConnectionError::Dial { authority: format!("{host}:{port}"), source })
         })
     }
 
-    fn service<'a>(&'a self, service: &'a ServiceReference) -> BoxFuture<'a, Result<Connection, String>> {
-        Box::pin(async move { Err(format!("service {:?} not found", service.name)) })
+    fn service<'a>(
+        &'a self,
+        service: &'a ServiceReference,
+    ) -> BoxFuture<'a, Result<Connection, ConnectionError>> {
+        Box::pin(async move {
+            Err(crate::status::Error::bad_request(format!("service {:?} not found", service.name)).into())
+        })
     }
 }
 
@@ -104,8 +109,8 @@ impl Server {
         self.client_with("").unwrap()
     }
 
-    fn client_with(&self, kubeconfig: &str) -> Result<Arc<Client>, String> {
-        let credentials = Credentials::parse(kubeconfig, |path| Err(path.to_owned())).unwrap();
+    fn client_with(&self, kubeconfig: &str) -> Result<Arc<Client>, ConfigurationError> {
+        let credentials = Credentials::parse(kubeconfig, |path| Err(path.into())).unwrap();
         let clients = Clients::new(Arc::new(Loopback), credentials, Tasks::new());
         let (address, ca_bundle) = (self.address.clone(), self.ca_bundle.clone());
         clients.client(&Config { address, ca_bundle })
@@ -259,7 +264,7 @@ async fn only_who_is_vouched_for_is_spoken_to() {
     );
     strange.ca_bundle = b"no certificate".to_vec();
     assert_eq!(
-        strange.client_with("").unwrap_err(),
+        base::error_chain(&strange.client_with("").unwrap_err()),
         "unable to load root certificates: unable to parse bytes as PEM block"
     );
 }
@@ -273,7 +278,8 @@ async fn who_is_not_there_is_not_reached() {
     let address = Address::of_url(&format!("https://127.0.0.1:{port}")).unwrap();
     let client = clients.client(&Config { address, ca_bundle: Vec::new() }).unwrap();
     let failure = call(&client, 9_000).await.unwrap_err();
-    assert_eq!(failure, format!("Post \"https://127.0.0.1:{port}/?timeout=9s\": connection refused"));
+    let host = format!("127.0.0.1:{port}");
+    assert_eq!(failure, format!("Post \"https://{host}/?timeout=9s\": dial tcp {host}: connection refused"));
     let service = ServiceReference { namespace: "ns".into(), name: "hook".into(), port: 443 };
     let address = Address::Service { service, path: "/x".into() };
     let client = clients.client(&Config { address, ca_bundle: Vec::new() }).unwrap();

@@ -12,23 +12,29 @@ use tokio_rustls::TlsConnector;
 
 use super::Config;
 use super::credentials::Credential;
+use crate::configuration_error::ConfigurationError;
+
+/// What cannot be used, if authorities cannot.
+const ROOTS: &str = "unable to load root certificates";
 
 /// What makes connections to a webhook safe.
 ///
 /// # Errors
 /// That the authorities or the client certificate cannot be read.
-pub(super) fn connector(config: &Config, credential: &Credential) -> Result<TlsConnector, String> {
-    let unusable = |why: &dyn std::fmt::Display| format!("unable to load root certificates: {why}");
+pub(super) fn connector(
+    config: &Config,
+    credential: &Credential,
+) -> Result<TlsConnector, ConfigurationError> {
     let trusted = match config.ca_bundle.is_empty() {
         true => tls::OF_HOST.clone(),
-        false => tls::certificates(&config.ca_bundle).map_err(|why| unusable(&why))?,
+        false => tls::certificates(&config.ca_bundle).map_err(ConfigurationError::of(ROOTS))?,
     };
     if trusted.is_empty() && !config.ca_bundle.is_empty() {
-        return Err(unusable(&"unable to parse bytes as PEM block"));
+        return Err(ConfigurationError::of(ROOTS)("unable to parse bytes as PEM block"));
     }
     let trust = Trust::Judged(Arc::new(Trusted::new(trusted)?));
     let protocols = if config.address.takes_http2() { tls::HTTP2 } else { tls::HTTP1 };
-    tls::connector(trust, credential.identity()?, protocols).map_err(|why| why.to_string())
+    tls::connector(trust, credential.identity()?, protocols).map_err(ConfigurationError::unusable)
 }
 
 /// The usual rules, and besides them: a certificate that the configuration itself has is trusted, also if it is an
@@ -41,12 +47,12 @@ struct Trusted {
 }
 
 impl Trusted {
-    fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, String> {
+    fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, ConfigurationError> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(certificates.iter().cloned());
         let usual = (!roots.is_empty())
             .then(|| WebPkiServerVerifier::builder_with_provider(Arc::new(roots), tls::provider()).build());
-        Ok(Self { usual: usual.transpose().map_err(|why| why.to_string())?, certificates })
+        Ok(Self { usual: usual.transpose().map_err(ConfigurationError::unusable)?, certificates })
     }
 
     /// Whether the certificate itself is trusted, now and for this name.

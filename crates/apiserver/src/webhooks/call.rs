@@ -103,9 +103,10 @@ pub async fn ask(
     let body = review::request(version, &uid, attributes, form, shown)
         .map_err(|failure| uncreated(&failure.to_string()))?;
     let client = hook.client.as_ref();
-    let client = client.map_err(|why| calling(500, format!("could not get REST client: {why}")))?;
+    let client = client
+        .map_err(|why| calling(500, format!("could not get REST client: {}", base::error_chain(why))))?;
     let deadline = environment.deadline.min(Instant::now() + hook.timeout);
-    let failed = |failure: CallError| calling(failure.code, format!("failed to call webhook: {failure}"));
+    let failed = |failure: CallError| calling(failure.code(), format!("failed to call webhook: {failure}"));
     let answer = client.post(body, deadline).await.map_err(failed)?;
     let verdict = review::verdict(version, &uid, duty, &answer).map_err(|failure| match failure {
         AnswerError::Unreadable(why) => failed(CallError::unreadable(why)),

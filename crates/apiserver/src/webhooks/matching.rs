@@ -2,7 +2,7 @@
 //!
 //! Source: `ShouldCallHook` of `plugin/webhook/generic`, `predicates/{namespace,object}`.
 
-use machinery::labels::Selector;
+use machinery::labels::{ParseError, Selector};
 use serde_json::{Map, Value};
 
 use super::attributes::{Attributes, Form};
@@ -48,7 +48,7 @@ fn by_rules(hook: &Hook, attributes: &Attributes<'_>) -> Option<Form> {
 
 /// What is in no namespace is never left out, but for Namespaces. `labels` are the namespace's.
 pub(crate) fn is_in_namespaces(
-    selector: &Result<Selector, String>,
+    selector: &Result<Selector, ParseError>,
     attributes: &Attributes<'_>,
     labels: impl FnOnce() -> Result<Option<Map<String, Value>>>,
 ) -> Result<bool> {
@@ -64,7 +64,7 @@ pub(crate) fn is_in_namespaces(
 
 /// Either what is to be or what was.
 pub(crate) fn is_selected(
-    selector: &Result<Selector, String>,
+    selector: &Result<Selector, ParseError>,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
 ) -> Result<bool> {

@@ -196,7 +196,10 @@ async fn a_changed_file_counts_and_a_broken_one_never() {
     let mut first = file(&[(&one, by_sub("one:"))]);
     first["anonymous"] = json!({"enabled": true, "conditions": [{"path": "/livez"}]});
     let server = server(&first).await;
-    let reload = async |file: &Value| server.server.reload_authentication(&file.to_string()).await;
+    let reload = async |file: &Value| {
+        let reloaded = server.server.reload_authentication(&file.to_string()).await;
+        reloaded.map_err(|why| base::error_chain(&why))
+    };
     let name = async |issuer: &Issuer| {
         whoami(&server, &issuer.token(json!({"sub": "jane"}))).await.map(|user| user["username"].clone())
     };

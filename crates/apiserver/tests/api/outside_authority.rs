@@ -455,7 +455,8 @@ async fn a_new_configuration_counts_at_once_and_a_broken_one_never() {
     let text = format!("{HEAD}{}{LOCAL}", entry(DENY));
     let reload = |text: &str, hooks: &HookServer| {
         let file = kubeconfig(hooks, "/authorize");
-        server.server.reload_authorization(text, move |_| Ok(file.clone()))
+        let reloaded = server.server.reload_authorization(text, move |_| Ok(file.clone()));
+        reloaded.map_err(|why| base::error_chain(&why))
     };
     assert_eq!(reload(&text, &yes), Ok(false), "it says the same");
     assert_eq!(list(&server, "jane").await.0, 200);
@@ -487,7 +488,7 @@ async fn a_new_configuration_counts_at_once_and_a_broken_one_never() {
 async fn everything_and_nothing_may_be_allowed_if_somebody_says_so() {
     let only = |mode: &str| {
         let text = format!("{HEAD}- {{type: {mode}, name: {}}}\n", mode.to_lowercase());
-        let authorization = Authorization::parse(&text, |path| Err(path.to_owned())).unwrap();
+        let authorization = Authorization::parse(&text, |path| Err(path.into())).unwrap();
         move |config: &mut Config| config.options.authorization = authorization
     };
     let server = start_with(None, only("AlwaysAllow")).await;

@@ -13,6 +13,7 @@ use apiserver::admission;
 use apiserver::admission::configuration::Configured;
 use apiserver::audit::{self, LogFile, policy::Policy};
 use apiserver::authentication_config::{Anonymous, TokenWebhook};
+use apiserver::configuration_error::Cause;
 use apiserver::options::{PluginChoice, ProxyClient};
 use apiserver::security::front_proxy::FrontProxy;
 use apiserver::tunnels;
@@ -38,7 +39,7 @@ pub(crate) fn options(args: &ApiServerArgs, own_issuer: &str, tls: &Path) -> Res
     };
     let plugins =
         apiserver::admission::chosen(&args.enable_admission_plugins, &args.disable_admission_plugins);
-    let plugins = plugins.map_err(anyhow::Error::msg)?;
+    let plugins = plugins?;
     let configured = configured(args, &plugins)?;
     Ok(Options {
         event_rate_limits: Arc::new(configured.event_rate_limits),
@@ -149,9 +150,9 @@ fn configured(args: &ApiServerArgs, plugins: &PluginChoice) -> Result<Configured
     let text = |path: &Path| Ok::<_, anyhow::Error>(String::from_utf8(read(FLAG, path)?)?);
     let file = args.admission_control_config_file.as_deref();
     let folder = file.and_then(Path::parent).unwrap_or(Path::new("/"));
-    let named = |path: &str| text(&folder.join(path)).map_err(|why| format!("{why:#}"));
+    let named = |path: &str| -> Result<String, Cause> { Ok(text(&folder.join(path))?) };
     let found = admission::configuration::configured(plugins, file.map(text).transpose()?.as_deref(), named);
-    found.map_err(|why| anyhow::anyhow!("{FLAG}: {why}"))
+    found.context(FLAG)
 }
 
 /// Where the audit log is unless a flag says otherwise, in the control plane's folder.
@@ -167,7 +168,7 @@ fn audit(args: &ApiServerArgs) -> Result<Option<audit::Config>> {
                 .context("--audit-policy-file is no text")?,
         ),
     };
-    let policy = policy.map_err(|why| anyhow::anyhow!("--audit-policy-file: {why}"))?;
+    let policy = policy.context("--audit-policy-file")?;
     let log = LogFile {
         path: args.audit_log_path.clone().unwrap_or_else(|| AUDIT_LOG.into()),
         days_max: args.audit_log_maxage,
@@ -186,8 +187,7 @@ fn token_webhook(args: &ApiServerArgs) -> Result<Option<TokenWebhook>> {
     let path = path.to_str().with_context(|| format!("{FLAG}: its name is no text"))?;
     let version = args.authentication_token_webhook_version.as_deref().unwrap_or("v1beta1");
     let ttl = args.authentication_token_webhook_cache_ttl.map_or(Duration::from_secs(120), |ttl| ttl.0);
-    let webhook = TokenWebhook::new(path, version, ttl, read_named);
-    webhook.map(Some).map_err(|why| anyhow::anyhow!("{FLAG}: {why}"))
+    TokenWebhook::new(path, version, ttl, |file: &str| Ok(read_named(file)?)).map(Some).context(FLAG)
 }
 
 #[cfg(test)]

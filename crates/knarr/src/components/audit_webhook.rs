@@ -23,15 +23,15 @@ pub(super) fn load(args: &AuditWebhookArgs) -> Result<Option<Config>> {
     if version != VERSION {
         bail!("--audit-webhook-version: invalid group version, allowed versions are [{VERSION:?}]");
     }
-    let mode = args.audit_webhook_mode.as_deref().map_or(Ok(Mode::Batch), Mode::parse);
+    let target = Target::load(path, |file: &str| Ok(read_named(file)?));
     let config = Config {
-        target: Target::load(path, read_named).map_err(|why| anyhow::anyhow!("{FLAG}: {path}: {why}"))?,
-        mode: mode.map_err(anyhow::Error::msg)?,
+        target: target.with_context(|| format!("{FLAG}: {path}"))?,
+        mode: args.audit_webhook_mode.as_deref().map_or(Ok(Mode::Batch), Mode::parse)?,
         initial_backoff: args.audit_webhook_initial_backoff.map_or(Duration::from_secs(10), |given| given.0),
         batch: batch(args)?,
         truncate: truncate(args),
     };
-    config.check().map_err(anyhow::Error::msg)?;
+    config.check()?;
     Ok(Some(config))
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use apiserver::ApiServer;
 use apiserver::authentication_config::{Authentication, Flags};
+use base::error_chain;
 use cli::api_server::ApiServerArgs;
 use futures::future::BoxFuture;
 
@@ -24,7 +25,7 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
 };
 
 fn check(settings: &Settings, text: &str, _: &Reader<'_>) -> Result<(), String> {
-    Authentication::parse(text, &settings.issuer()).map(drop)
+    Authentication::parse(text, &settings.issuer()).map(drop).map_err(|why| error_chain(&why))
 }
 
 fn reload<'a>(
@@ -32,7 +33,7 @@ fn reload<'a>(
     server: &'a ApiServer,
     bundle: &'a Bundle,
 ) -> BoxFuture<'a, Result<bool, String>> {
-    Box::pin(server.reload_authentication(&bundle.text))
+    Box::pin(async move { server.reload_authentication(&bundle.text).await.map_err(|why| error_chain(&why)) })
 }
 
 /// What the flags come to. `own` is the issuer of the cluster's own tokens, `server_folder` where the file has been left.
@@ -42,7 +43,7 @@ fn reload<'a>(
 pub(super) fn load(args: &ApiServerArgs, own: &str, server_folder: &Path) -> Result<Authentication> {
     if args.authentication_config.is_some() {
         let bundle = Bundle::of(&CONFIGURATION, server_folder)?;
-        return Authentication::parse(&bundle.text, own).map_err(|why| anyhow::anyhow!("{FLAG}: {why}"));
+        return Authentication::parse(&bundle.text, own).context(FLAG);
     }
     let (issuer_url, client_id) = match (&args.oidc_issuer_url, &args.oidc_client_id) {
         (None, None) => return Ok(Authentication::default()),
@@ -69,6 +70,5 @@ pub(super) fn load(args: &ApiServerArgs, own: &str, server_folder: &Path) -> Res
         required_claims: required.collect::<Result<_>>()?,
         signing_algorithms: args.oidc_signing_algs.clone(),
     };
-    Authentication::of_flags(&flags, own)
-        .map_err(|why| anyhow::anyhow!("--oidc-issuer-url and its kin: {why}"))
+    Authentication::of_flags(&flags, own).context("--oidc-issuer-url and its kin")
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::Result;
 use apiserver::ApiServer;
 use apiserver::authorization_config::{Authorization, Flags};
+use apiserver::configuration_error::Cause;
+use base::error_chain;
 use cli::api_server::AuthorityArgs;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -38,8 +40,11 @@ fn reload<'a>(
 ) -> BoxFuture<'a, Result<bool, String>> {
     let (args, read) = (&settings.args.api_server.authorities, |file: &str| bundle.read(file));
     let reloaded = match args.authorization_config {
-        Some(_) => server.reload_authorization(&bundle.text, read),
-        None => parse(args, &bundle.text, &read).and_then(|config| server.replace_authorization(config)),
+        Some(_) => server
+            .reload_authorization(&bundle.text, |path: &str| Ok(read(path)?))
+            .map_err(|why| error_chain(&why)),
+        None => parse(args, &bundle.text, &read)
+            .and_then(|config| server.replace_authorization(config).map_err(|why| error_chain(&why))),
     };
     ready(reloaded).boxed()
 }
@@ -57,8 +62,9 @@ pub(super) fn load(args: &AuthorityArgs, server_folder: &Path) -> Result<Authori
 }
 
 fn parse(args: &AuthorityArgs, text: &str, read: &Reader<'_>) -> Result<Authorization, String> {
+    let read = |path: &str| -> Result<String, Cause> { Ok(read(path)?) };
     if args.authorization_config.is_some() {
-        return Authorization::parse(text, read);
+        return Authorization::parse(text, read).map_err(|why| error_chain(&why));
     }
     let file = args.authorization_webhook_config_file.as_deref();
     let file = file.map(|path| path.to_str().ok_or_else(|| format!("{WEBHOOK_FLAG} is no text")));
@@ -72,7 +78,7 @@ fn parse(args: &AuthorityArgs, text: &str, read: &Reader<'_>) -> Result<Authoriz
         authorized_ttl: seconds(args.authorization_webhook_cache_authorized_ttl, 300),
         unauthorized_ttl: seconds(args.authorization_webhook_cache_unauthorized_ttl, 30),
     };
-    Authorization::of_flags(&flags, read)
+    Authorization::of_flags(&flags, read).map_err(|why| error_chain(&why))
 }
 
 #[cfg(test)]

@@ -179,7 +179,10 @@ mod tests {
     const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n";
 
     fn collected(path: &Path) -> Result<Collected> {
-        collect(path, |text, read| Authorization::parse(text, read).map(drop))
+        collect(path, |text, read| {
+            let parsed = Authorization::parse(text, |file: &str| Ok(read(file)?));
+            parsed.map(drop).map_err(|why| base::error_chain(&why))
+        })
     }
 
     #[test]
@@ -204,7 +207,7 @@ mod tests {
         std::fs::write(at("token"), "another\n").unwrap();
         assert_ne!(collected(&at("config")).unwrap().bundle, bundle, "what it names counts, too");
         std::fs::remove_file(at("token")).unwrap();
-        let parsed = Authorization::parse(&bundle.text, |file: &str| bundle.read(file));
+        let parsed = Authorization::parse(&bundle.text, |file: &str| Ok(bundle.read(file)?));
         assert_eq!(parsed.unwrap().authorizers.len(), 1, "nothing else is needed");
         let Collected { named, failure, .. } = collected(&at("config")).unwrap();
         assert!(failure.unwrap().contains("token"));

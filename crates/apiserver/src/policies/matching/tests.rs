@@ -48,7 +48,11 @@ fn check(kinds: &Kinds, constraints: Value, asked: &Asked<'_>, expect: Result<&s
     };
     let found = Matching::new(&attributes, asked.object.as_ref()).form(&Constraints::of(&written));
     let found = found.map(|form| form.map(|form| form.0.api_version().to_owned()).unwrap_or_default());
-    assert_eq!(found.as_deref().map_err(String::as_str), expect, "{constraints} of {resource}");
+    assert_eq!(
+        found.as_deref().map_err(|failure| failure.message.as_str()),
+        expect,
+        "{constraints} of {resource}"
+    );
 }
 
 /// A rule about everything, unless fields say otherwise.

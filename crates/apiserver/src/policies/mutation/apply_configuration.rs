@@ -36,7 +36,7 @@ fn configuration(made: &Cel<'_>, object: &Value) -> Result<Value, Failure> {
     }
     // The size first: parts that are the same are looked at as often as they are there.
     let mut config = made.to_json(&mut JsonBudget::default())?;
-    names::check(made).map_err(Failure::Policy)?;
+    names::check(made).map_err(|why| Failure::Policy(why.to_string()))?;
     for name in ["apiVersion", "kind"] {
         if let (Some(config), Some(own)) = (config.as_object_mut(), object.get(name)) {
             config.insert(name.to_owned(), own.clone());

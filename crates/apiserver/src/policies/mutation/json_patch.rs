@@ -2,38 +2,63 @@
 //!
 //! Source: `plugin/policy/mutating/patch/json_patch.go`, `k8s.io/apiserver/pkg/cel/mutation/jsonpatch.go`.
 
-use expressions::{JsonBudget, Made, Object, Value as Cel};
+use expressions::{JsonBudget, Made, NoJson, Object, Value as Cel};
 use serde_json::Value;
 
+use super::names::WrongNames;
 use super::{Failure, names};
 use crate::codec::{self, Operation, PatchError};
+
+/// An expression that has made no operations, in upstream's words.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OperationError {
+    /// It has made something else.
+    #[error("type mismatch: JSONPatchType.expression should evaluate to array")]
+    NoList,
+    /// It has made a list of something else.
+    #[error(
+        "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of {0}"
+    )]
+    Element(String),
+    /// A field has another type.
+    #[error("unexpected type {type_name} for JSONPatchType '{name}' field")]
+    Field {
+        /// The field.
+        name: String,
+        /// Its type.
+        type_name: String,
+    },
+    /// A field cannot be written.
+    #[error(transparent)]
+    Written(#[from] NoJson),
+    /// A value cannot be written.
+    #[error("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {0}")]
+    Value(#[source] NoJson),
+    /// Objects in a value are of other types than their fields.
+    #[error(transparent)]
+    Names(#[from] WrongNames),
+}
 
 /// The operations that an expression has made.
 ///
 /// # Errors
 /// If they are none, or cannot be written.
-pub(super) fn operations(made: &Cel<'_>) -> Result<Vec<Operation>, String> {
+pub(super) fn operations(made: &Cel<'_>) -> Result<Vec<Operation>, OperationError> {
     let Cel::List(list) = made else {
-        return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
+        return Err(OperationError::NoList);
     };
     let mut budget = JsonBudget::default();
     list.iter().map(|element| operation(&element, &mut budget)).collect()
 }
 
-fn operation(made: &Cel<'_>, budget: &mut JsonBudget) -> Result<Operation, String> {
+fn operation(made: &Cel<'_>, budget: &mut JsonBudget) -> Result<Operation, OperationError> {
     let Cel::Object(Object::Shared(patch)) = made else {
-        let name = made.type_name();
-        return Err(format!(
-            "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of {name}"
-        ));
+        return Err(OperationError::Element(made.type_name().to_string()));
     };
     let value = patch.fields.get("value").map(|value| {
-        let written = value.to_json(budget);
-        let written = written.map_err(|why| {
-            format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}")
-        })?;
+        let written = value.to_json(budget).map_err(OperationError::Value)?;
         names::check(value)?;
-        Ok::<_, String>(written)
+        Ok::<_, OperationError>(written)
     });
     let from = text(patch, "from", budget)?.filter(|from| !from.is_empty());
     Ok(Operation {
@@ -45,12 +70,14 @@ fn operation(made: &Cel<'_>, budget: &mut JsonBudget) -> Result<Operation, Strin
 }
 
 /// A field that must be text, whatever was known of it before.
-fn text(patch: &Made<'_>, name: &str, budget: &mut JsonBudget) -> Result<Option<String>, String> {
+fn text(patch: &Made<'_>, name: &str, budget: &mut JsonBudget) -> Result<Option<String>, OperationError> {
     let Some(value) = patch.fields.get(name) else { return Ok(None) };
     match value.to_json(budget) {
         Ok(Value::String(text)) if matches!(value, Cel::String(_)) => Ok(Some(text)),
-        Err(why) => Err(why.to_string()),
-        Ok(_) => Err(format!("unexpected type {} for JSONPatchType '{name}' field", value.type_name())),
+        Err(why) => Err(why.into()),
+        Ok(_) => {
+            Err(OperationError::Field { name: name.to_owned(), type_name: value.type_name().to_string() })
+        }
     }
 }
 

@@ -7,16 +7,21 @@ use expressions::{List, Map, Object, Value as Cel};
 /// Types that are told of at most.
 const WRONG_MAX: usize = 20;
 
+/// Objects of other types than the fields have that they are in.
+#[derive(Debug, thiserror::Error)]
+#[error("type mismatch: {}", .0.join("\n"))]
+pub(super) struct WrongNames(Vec<String>);
+
 /// Checks that objects below an object have the types of the fields that they are in. Lists and maps on the way do not
 /// count.
 ///
 /// # Errors
 /// What is of another type, in upstream's words.
-pub(super) fn check(made: &Cel<'_>) -> Result<(), String> {
+pub(super) fn check(made: &Cel<'_>) -> Result<(), WrongNames> {
     let Cel::Object(Object::Shared(root)) = made else { return Ok(()) };
     let mut wrong = Vec::new();
     below(made, &root.name, &mut wrong);
-    if wrong.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", wrong.join("\n"))) }
+    if wrong.is_empty() { Ok(()) } else { Err(WrongNames(wrong)) }
 }
 
 fn below(value: &Cel<'_>, expected: &str, wrong: &mut Vec<String>) {

@@ -26,7 +26,8 @@ fn types_of_objects_are_called_after_their_fields() {
         let expected: Vec<String> = expected.collect();
         let expected =
             if wrong.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", expected.join("\n"))) };
-        assert_eq!(of(expression, names::check), expected, "{expression}");
+        let found = of(expression, names::check).map_err(|why| why.to_string());
+        assert_eq!(found, expected, "{expression}");
     };
     check("Object{}", &[]);
     check("Object{spec: Object.spec{a: 1, items: object.spec.items}}", &[]);
@@ -49,7 +50,8 @@ fn operations_are_what_was_made() {
         ..Operation::default()
     };
     let check = |expression: &str, expected: Result<Vec<Operation>, &str>| {
-        assert_eq!(of(expression, json_patch::operations), expected.map_err(str::to_owned), "{expression}");
+        let found = of(expression, json_patch::operations).map_err(|why| why.to_string());
+        assert_eq!(found, expected.map_err(str::to_owned), "{expression}");
     };
     check("[]", Ok(vec![]));
     check("[JSONPatch{}]", Ok(vec![operation("", "")]));

@@ -3,6 +3,7 @@
 //! What is read there is a token too, of whichever issuer, for the same audience; the token that leads there vouches for
 //! the place. Source: OpenID Connect Core 1.0, section 5.6.2; `claimResolver` of `plugin/pkg/authenticator/token/oidc`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::answer_cache::{AnswerCache, Key};
+use super::error::IssuerError;
 use super::fetch::get;
 use super::keys::RemoteKeys;
 use crate::authentication_config::JwtAuthenticator;
@@ -61,7 +63,7 @@ impl Elsewhere {
         claims: &mut Claims,
         token: &str,
         now: Timestamp,
-    ) -> Result<(), String> {
+    ) -> Result<(), IssuerError> {
         let Some(claim) = &self.claim else { return Ok(()) };
         let Some(claim_source) = claim_source(claims, claim)? else { return Ok(()) };
         let mut key = Key::default();
@@ -70,9 +72,12 @@ impl Elsewhere {
             Some(known) => known,
             None => {
                 let read = tokio::time::timeout(ANSWER_MAX, self.read(claim, &claim_source, now)).await;
-                let read = read.unwrap_or_else(|_| Err("nobody answers".to_owned()));
-                let value =
-                    read.map_err(|why| format!("claim {claim:?} at {:?}: {why}", claim_source.endpoint))?;
+                let read = read.unwrap_or(Err(IssuerError::Nobody));
+                let value = read.map_err(|source| IssuerError::Claim {
+                    claim: claim.clone(),
+                    endpoint: claim_source.endpoint,
+                    source: Box::new(source),
+                })?;
                 self.answers.put(key, value.clone(), Instant::now() + KEPT_FOR);
                 value
             }
@@ -81,22 +86,27 @@ impl Elsewhere {
         Ok(())
     }
 
-    async fn read(&self, claim: &str, claim_source: &ClaimSource, now: Timestamp) -> Result<Value, String> {
+    async fn read(
+        &self,
+        claim: &str,
+        claim_source: &ClaimSource,
+        now: Timestamp,
+    ) -> Result<Value, IssuerError> {
         let answer =
             get(&self.like.ca_pem, &claim_source.endpoint, claim_source.access_token.as_deref()).await?;
-        let token = std::str::from_utf8(&answer).map_err(|why| why.to_string())?.trim();
-        let issuer = issuer_of(token).ok_or("it is no token of an issuer")?;
+        let token = std::str::from_utf8(&answer)?.trim();
+        let issuer = issuer_of(token).ok_or(IssuerError::NoToken)?;
         let mut claims = self.keys_of(&issuer)?.verify(token, now).await?;
-        claims.remove(claim).ok_or_else(|| "the token there has it not".to_owned())
+        claims.remove(claim).ok_or(IssuerError::Absent)
     }
 
-    fn keys_of(&self, issuer: &str) -> Result<Arc<RemoteKeys>, String> {
+    fn keys_of(&self, issuer: &str) -> Result<Arc<RemoteKeys>, IssuerError> {
         let mut keys = self.keys.lock();
         if let Some(known) = keys.get(issuer) {
             return Ok(Arc::clone(known));
         }
         if keys.len() >= ISSUERS_MAX {
-            return Err(format!("there are {ISSUERS_MAX} other issuers already"));
+            return Err(IssuerError::TooMany(ISSUERS_MAX));
         }
         let like = Issuer { url: issuer.to_owned(), discovery_url: None, ..self.like.clone() };
         let made = RemoteKeys::new(like, self.tasks.clone(), None);
@@ -113,21 +123,24 @@ struct ClaimSource {
 }
 
 /// Where a token says that a claim is, if it has it not itself.
-fn claim_source(claims: &Claims, claim: &str) -> Result<Option<ClaimSource>, String> {
+fn claim_source(claims: &Claims, claim: &str) -> Result<Option<ClaimSource>, IssuerError> {
+    fn bad(why: impl Into<Cow<'static, str>>) -> IssuerError {
+        IssuerError::Sources(why.into())
+    }
     if claims.contains_key(claim) {
         return Ok(None);
     }
     let Some(names) = claims.get("_claim_names") else { return Ok(None) };
-    let names = names.as_object().ok_or("_claim_names is no object")?;
-    let sources = claims.get("_claim_sources").ok_or("there are no _claim_sources")?;
-    let sources = sources.as_object().ok_or("_claim_sources is no object")?;
+    let names = names.as_object().ok_or_else(|| bad("_claim_names is no object"))?;
+    let sources = claims.get("_claim_sources").ok_or_else(|| bad("there are no _claim_sources"))?;
+    let sources = sources.as_object().ok_or_else(|| bad("_claim_sources is no object"))?;
     let Some(source) = names.get(claim) else { return Ok(None) };
-    let source = source.as_str().ok_or_else(|| format!("_claim_names: {claim:?} is no text"))?;
-    let claim_source = sources.get(source).ok_or_else(|| format!("_claim_sources has no {source:?}"))?;
+    let source = source.as_str().ok_or_else(|| bad(format!("_claim_names: {claim:?} is no text")))?;
+    let claim_source = sources.get(source).ok_or_else(|| bad(format!("_claim_sources has no {source:?}")))?;
     let text = |name: &str| match claim_source.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
-        Some(_) => Err(format!("_claim_sources: {name} of {source:?} is no text")),
+        Some(_) => Err(bad(format!("_claim_sources: {name} of {source:?} is no text"))),
     };
     let access_token = text("access_token")?;
     // Without an endpoint it is an aggregated claim, which nobody reads.
@@ -148,7 +161,7 @@ mod tests {
                 access_token: token.map(str::to_owned),
             })
         });
-        assert_eq!(found, expect.map_err(str::to_owned), "{claims}");
+        assert_eq!(found.map_err(|why| why.to_string()), expect.map_err(str::to_owned), "{claims}");
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! Documents of issuers.
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+use super::error::IssuerError;
+use crate::connection_error::ConnectionError;
 
 /// The longest document that is read.
 const DOCUMENT_BYTES_MAX: usize = 1 << 20;
@@ -15,17 +19,26 @@ const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 ///
 /// # Errors
 /// Why there is none.
-pub(super) async fn get(ca_pem: &[u8], url: &str, token: Option<&str>) -> Result<Bytes, String> {
-    let text = |failure: &dyn std::fmt::Display| failure.to_string();
-    let uri: http::Uri = url.parse().map_err(|failure| text(&failure))?;
-    let host = uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or("the URL must be https")?;
-    let connector = connector(ca_pem)?;
+pub(super) async fn get(ca_pem: &[u8], url: &str, token: Option<&str>) -> Result<Bytes, IssuerError> {
+    let uri: http::Uri = url.parse().map_err(|failure| ConnectionError::Uri(http::Error::from(failure)))?;
+    if uri.host().is_none() || uri.scheme_str() != Some("https") {
+        return Err(IssuerError::Scheme);
+    }
+    exchange(&connector(ca_pem)?, &uri, token).await?.map_err(IssuerError::Status)
+}
+
+/// The document, or the status that comes in its place.
+async fn exchange(
+    connector: &TlsConnector,
+    uri: &http::Uri,
+    token: Option<&str>,
+) -> Result<Result<Bytes, StatusCode>, ConnectionError> {
+    let host = uri.host().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let name = ServerName::try_from(bare.to_owned()).map_err(|failure| text(&failure))?;
-    let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(443))).await;
-    let stream = connector.connect(name, stream.map_err(|f| text(&f))?).await.map_err(|f| text(&f))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|f| text(&f))?;
+    let name = ServerName::try_from(bare.to_owned())?;
+    let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(443))).await?;
+    let stream = connector.connect(name, stream).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let mut request = http::Request::get(path)
         .header(http::header::HOST, uri.authority().map_or(host, |authority| authority.as_str()))
@@ -33,14 +46,14 @@ pub(super) async fn get(ca_pem: &[u8], url: &str, token: Option<&str>) -> Result
     if let Some(token) = token {
         request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
     }
-    let request = request.body(Empty::<Bytes>::new()).map_err(|failure| text(&failure))?;
+    let request = request.body(Empty::<Bytes>::new())?;
     let exchange = async {
-        let response = sender.send_request(request).await.map_err(|failure| text(&failure))?;
-        if response.status() != http::StatusCode::OK {
-            return Err(format!("the issuer answers {}", response.status()));
+        let response = sender.send_request(request).await?;
+        if response.status() != StatusCode::OK {
+            return Ok(Err(response.status()));
         }
         let body = Limited::new(response.into_body(), DOCUMENT_BYTES_MAX).collect().await;
-        Ok(body.map_err(|failure| text(&failure))?.to_bytes())
+        Ok(Ok(body.map_err(ConnectionError::Body)?.to_bytes()))
     };
     tokio::pin!(connection);
     tokio::pin!(exchange);
@@ -51,10 +64,10 @@ pub(super) async fn get(ca_pem: &[u8], url: &str, token: Option<&str>) -> Result
     }
 }
 
-fn connector(ca_pem: &[u8]) -> Result<TlsConnector, String> {
+fn connector(ca_pem: &[u8]) -> Result<TlsConnector, tls::Error> {
     let roots = match ca_pem.is_empty() {
         true => tls::authorities_of_host(),
         false => tls::usable_authorities(ca_pem),
     };
-    tls::connector(tls::Trust::Authorities(roots), None, &[]).map_err(|failure| failure.to_string())
+    tls::connector(tls::Trust::Authorities(roots), None, &[])
 }

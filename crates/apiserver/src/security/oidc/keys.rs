@@ -13,6 +13,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
+use super::error::IssuerError;
 use super::fetch::get;
 use super::metrics::JwtMetrics;
 
@@ -41,34 +42,38 @@ impl RemoteKeys {
     ///
     /// # Errors
     /// Why it is refused, for the log.
-    pub(super) async fn verify(self: &Arc<Self>, token: &str, now: Timestamp) -> Result<Claims, String> {
+    pub(super) async fn verify(self: &Arc<Self>, token: &str, now: Timestamp) -> Result<Claims, IssuerError> {
         let known = self.known.read().clone();
         let none = Keys::default();
         match self.issuer.verify(token, known.as_deref().unwrap_or(&none), now) {
             Err(OidcError::UnknownKey(_)) => {}
-            verified => return verified.map_err(|why| why.to_string()),
+            verified => return Ok(verified?),
         }
         let newer = self.newer(known.as_ref(), now).await?;
-        self.issuer.verify(token, &newer, now).map_err(|why| why.to_string())
+        Ok(self.issuer.verify(token, &newer, now)?)
     }
 
     /// Reads the keys, unless they are known.
     ///
     /// # Errors
     /// Why they cannot be read.
-    pub(super) async fn told(self: &Arc<Self>, now: Timestamp) -> Result<(), String> {
+    pub(super) async fn told(self: &Arc<Self>, now: Timestamp) -> Result<(), IssuerError> {
         let is_known = self.known.read().is_some();
         if is_known { Ok(()) } else { self.newer(None, now).await.map(drop) }
     }
 
-    async fn newer(self: &Arc<Self>, than: Option<&Arc<Keys>>, now: Timestamp) -> Result<Arc<Keys>, String> {
+    async fn newer(
+        self: &Arc<Self>,
+        than: Option<&Arc<Keys>>,
+        now: Timestamp,
+    ) -> Result<Arc<Keys>, IssuerError> {
         let asked = Arc::clone(&self.asked).lock_owned().await;
         let known = self.known.read().clone();
         if let Some(known) = known.filter(|known| than.is_none_or(|old| !Arc::ptr_eq(old, known))) {
             return Ok(known);
         }
         if asked.is_some_and(|at| now < at + REFETCH_AFTER) {
-            return Err("the issuer was asked for its keys a moment ago".to_owned());
+            return Err(IssuerError::AskedLately);
         }
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
@@ -76,40 +81,36 @@ impl RemoteKeys {
             // Whoever asked may be gone.
             tell.send(this.read(asked, now).await).ok();
         });
-        told.await.map_err(|_| "the server stops".to_owned())?
+        told.await.map_err(|_| IssuerError::Stopping)?
     }
 
     async fn read(
         &self,
         mut asked: OwnedMutexGuard<Option<Timestamp>>,
         now: Timestamp,
-    ) -> Result<Arc<Keys>, String> {
+    ) -> Result<Arc<Keys>, IssuerError> {
         *asked = Some(now);
         let read = tokio::time::timeout(FETCH_TIMEOUT, self.fetch(now)).await;
-        let keys = Arc::new(read.map_err(|_| "the issuer does not answer".to_owned())??);
+        let keys = Arc::new(read.map_err(|_| IssuerError::Unanswered)??);
         *self.known.write() = Some(Arc::clone(&keys));
         Ok(keys)
     }
 
-    async fn fetch(&self, now: Timestamp) -> Result<Keys, String> {
+    async fn fetch(&self, now: Timestamp) -> Result<Keys, IssuerError> {
         let issuer = &self.issuer;
         let usual = || format!("{}/.well-known/openid-configuration", issuer.url.trim_end_matches('/'));
         let url = issuer.discovery_url.clone().unwrap_or_else(usual);
-        let document: Value = read_json(&get(&issuer.ca_pem, &url, None).await?)?;
+        let document: Value = serde_json::from_slice(&get(&issuer.ca_pem, &url, None).await?)?;
         let text = |name: &str| document.get(name).and_then(Value::as_str);
         if text("issuer") != Some(&issuer.url) {
-            return Err("the discovery document is another issuer's".to_owned());
+            return Err(IssuerError::OtherIssuer);
         }
-        let url = text("jwks_uri").ok_or("the discovery document has no jwks_uri")?;
+        let url = text("jwks_uri").ok_or(IssuerError::NoKeys)?;
         let told = get(&issuer.ca_pem, url, None).await;
-        let keys = told.and_then(|text| Ok((read_json(&text)?, text)));
+        let keys = told.and_then(|text| Ok((serde_json::from_slice(&text)?, text)));
         if let Some(metrics) = &self.metrics {
             metrics.fetched(&issuer.url, keys.as_ref().ok().map(|(_, text)| &**text), now);
         }
         keys.map(|(keys, _)| keys)
     }
-}
-
-fn read_json<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(text).map_err(|why| why.to_string())
 }

@@ -77,7 +77,7 @@ fn hold(writer: &Writer, context: &Context<'_>, object: &Value) -> Result<()> {
         is_dry_run: context.effect == Effect::DryRun,
     };
     let charged = usage_cache.charge(writer, namespace, &stored, &charge);
-    charged.map_err(|why| context.forbidden(name, &why))
+    charged.map_err(|why| context.forbidden(name, &why.to_string()))
 }
 
 /// Writes what [`hold`] charged for an object into the quotas' statuses.
@@ -114,7 +114,7 @@ async fn record(writer: &Writer, context: &Context<'_>, object: &Value) -> Resul
     }
     drop(turn);
     match usage_cache.take_refusal(namespace, &key) {
-        Some(why) => Err(context.forbidden(name, &why)),
+        Some(why) => Err(context.forbidden(name, &why.to_string())),
         None => Ok(Some(Charged { namespace: namespace.to_owned(), key })),
     }
 }

@@ -101,11 +101,11 @@ pub(super) fn encrypts(args: &ServerArgs, layout: &Layout) -> Option<Result<Opti
 /// Whether the audit policy has anything logged.
 pub(super) fn audits(args: &ServerArgs) -> Result<bool> {
     let policy = match &args.api_server.audit_policy_file {
-        None => Policy::by_default().map_err(anyhow::Error::msg)?,
+        None => Policy::by_default()?,
         Some(path) => {
             let text = std::fs::read_to_string(path);
             let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-            Policy::parse(&text).map_err(anyhow::Error::msg)?
+            Policy::parse(&text)?
         }
     };
     Ok(policy.logs_anything())

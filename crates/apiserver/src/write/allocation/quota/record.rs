@@ -15,7 +15,7 @@ use resources::pod_resources::{add_all, amounts};
 use resources::quota::{self, Amounts};
 use serde_json::{Value, json};
 
-use super::usage_cache::exceeded;
+use super::usage_cache::{QuotaRefusal, exceeded};
 use crate::kinds::Part;
 use crate::request;
 use crate::request_info::Verb;
@@ -61,7 +61,7 @@ impl Own {
 #[derive(Debug, PartialEq)]
 enum Decision {
     /// This is used now; these keys are refused.
-    Write(Amounts, BTreeMap<String, String>),
+    Write(Amounts, BTreeMap<String, QuotaRefusal>),
     /// It may be too high: it must be looked at again.
     Wait,
 }
@@ -91,7 +91,11 @@ fn decide(
 }
 
 /// Adds what fits; says what does not.
-fn fill(quota: &quota::Quota, mut sum: Amounts, entries: &[Entry]) -> (Amounts, BTreeMap<String, String>) {
+fn fill(
+    quota: &quota::Quota,
+    mut sum: Amounts,
+    entries: &[Entry],
+) -> (Amounts, BTreeMap<String, QuotaRefusal>) {
     let mut refused = BTreeMap::new();
     for entry in entries {
         match exceeded(quota, &sum, &entry.cost) {
@@ -110,7 +114,7 @@ pub(super) async fn write(
     namespace: &str,
     name: &str,
     entries: &[Entry],
-) -> Result<BTreeMap<String, String>> {
+) -> Result<BTreeMap<String, QuotaRefusal>> {
     let object = json!({"metadata": {"name": name, "namespace": namespace}});
     let resource = ("", "v1", "resourcequotas");
     let Some((request, _)) = request::of_server(writer, resource, namespace, object, Verb::Update) else {

@@ -58,7 +58,7 @@ struct Account {
     /// What became of the quotas' statuses, by name.
     statuses: HashMap<String, Own>,
     /// Who was refused when others wrote for them, and why.
-    refused: HashMap<String, String>,
+    refused: HashMap<String, QuotaRefusal>,
     /// Only one request of this server at a time writes to the statuses: the others would only get in its way.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -72,6 +72,26 @@ struct Hold {
     is_written: bool,
 }
 
+/// A quota that does not allow something, in upstream's words.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(super) enum QuotaRefusal {
+    /// A Pod does not say how much it needs of something that is limited.
+    #[error("failed quota: {quota}: {missing}")]
+    Unspecified {
+        quota: String,
+        /// What it does not say.
+        missing: String,
+    },
+    /// There would be too much.
+    #[error(
+        "exceeded quota: {quota}, requested: {}, used: {}, limited: {}",
+        quota::show(requested),
+        quota::show(used),
+        quota::show(limited)
+    )]
+    Exceeded { quota: String, requested: Amounts, used: Amounts, limited: Amounts },
+}
+
 impl UsageCache {
     /// Charges, or says why not.
     pub(super) fn charge(
@@ -80,7 +100,7 @@ impl UsageCache {
         namespace: &str,
         stored: &[Arc<CachedObject>],
         charge: &Charge<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), QuotaRefusal> {
         let now = cluster.clock.now();
         let mut accounts = self.accounts.lock();
         let revisions: Vec<u64> = stored.iter().map(|object| object.revision).collect();
@@ -143,7 +163,7 @@ impl UsageCache {
         &self,
         namespace: &str,
         keys: &BTreeSet<String>,
-        refused: &BTreeMap<String, String>,
+        refused: &BTreeMap<String, QuotaRefusal>,
     ) {
         let mut accounts = self.accounts.lock();
         let Some(account) = accounts.get_mut(namespace) else { return };
@@ -155,7 +175,7 @@ impl UsageCache {
     }
 
     /// Why this key was refused, if it was; said once.
-    pub(super) fn take_refusal(&self, namespace: &str, key: &str) -> Option<String> {
+    pub(super) fn take_refusal(&self, namespace: &str, key: &str) -> Option<QuotaRefusal> {
         self.accounts.lock().get_mut(namespace)?.refused.remove(key)
     }
 
@@ -308,12 +328,12 @@ impl Account {
             .collect()
     }
 
-    fn charge(&mut self, charge: &Charge<'_>, now: Timestamp) -> Result<(), String> {
+    fn charge(&mut self, charge: &Charge<'_>, now: Timestamp) -> Result<(), QuotaRefusal> {
         let (group, plural) = charge.resource;
         if (group, plural) == ("", "pods") {
             for quota in self.quotas.iter().filter(|quota| quota.matches(group, plural, charge.object)) {
                 if let Some(missing) = quota::unspecified(charge.object, &quota.names(group, plural)) {
-                    return Err(format!("failed quota: {}: {missing}", quota.name));
+                    return Err(QuotaRefusal::Unspecified { quota: quota.name.clone(), missing });
                 }
             }
         }
@@ -336,7 +356,7 @@ impl Account {
         total
     }
 
-    fn check(&self, index: usize, cost: &Amounts) -> Result<(), String> {
+    fn check(&self, index: usize, cost: &Amounts) -> Result<(), QuotaRefusal> {
         let (Some(quota), Some(counted)) = (self.quotas.get(index), self.used.get(index)) else {
             return Ok(());
         };
@@ -349,23 +369,19 @@ impl Account {
 }
 
 /// Why `cost` is too much on top of `used`, if it is.
-pub(super) fn exceeded(quota: &Quota, used: &Amounts, cost: &Amounts) -> Option<String> {
-    let mut exceeded = (Amounts::new(), Amounts::new(), Amounts::new());
+pub(super) fn exceeded(quota: &Quota, used: &Amounts, cost: &Amounts) -> Option<QuotaRefusal> {
+    let (mut requested, mut counted, mut limited) = (Amounts::new(), Amounts::new(), Amounts::new());
     for (name, more) in cost {
         let Some(hard) = quota.hard.get(name) else { continue };
         let before = used.get(name).copied().unwrap_or_default();
         if before.plus(*more) > *hard {
-            exceeded.0.insert(name.clone(), *more);
-            exceeded.1.insert(name.clone(), before);
-            exceeded.2.insert(name.clone(), *hard);
+            requested.insert(name.clone(), *more);
+            counted.insert(name.clone(), before);
+            limited.insert(name.clone(), *hard);
         }
     }
-    if exceeded.0.is_empty() {
-        return None;
-    }
-    let (requested, used, limited) =
-        (quota::show(&exceeded.0), quota::show(&exceeded.1), quota::show(&exceeded.2));
-    Some(format!("exceeded quota: {}, requested: {requested}, used: {used}, limited: {limited}", quota.name))
+    let quota = quota.name.clone();
+    (!requested.is_empty()).then_some(QuotaRefusal::Exceeded { quota, requested, used: counted, limited })
 }
 
 #[cfg(test)]
@@ -388,7 +404,7 @@ mod tests {
         plural: &'static str,
         key: &str,
         is_dry_run: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), QuotaRefusal> {
         let object = Value::Null;
         let usage = quota::usage("", plural, &object, now());
         let charge = Charge {
@@ -415,7 +431,7 @@ mod tests {
         }
         let refused = charge(&mut account, "configmaps", "c", false).unwrap_err();
         assert_eq!(
-            refused,
+            refused.to_string(),
             "exceeded quota: q, requested: configmaps=1, used: configmaps=2, limited: configmaps=2"
         );
         charge(&mut account, "secrets", "s", false).expect("another resource has its own limit");
@@ -452,7 +468,8 @@ mod tests {
                 before: Some((&before, more)),
                 is_dry_run: false,
             };
-            assert_eq!(account().charge(&charge, now()), expected, "{before} to {object}");
+            let charged = account().charge(&charge, now()).map_err(|why| why.to_string());
+            assert_eq!(charged, expected, "{before} to {object}");
         }
     }
 
