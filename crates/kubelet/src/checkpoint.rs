@@ -18,7 +18,7 @@ use crate::config::{CpuSet, ParseError};
 pub struct Unusable {
     manager: &'static str,
     path: PathBuf,
-    why: RestoreError,
+    why: Box<RestoreError>,
 }
 
 /// What is wrong with such a file.
@@ -82,7 +82,7 @@ pub(crate) fn restore<T: DeserializeOwned + Default>(
         check(&state)?;
         Ok(state)
     };
-    read().map_err(|why| Unusable { manager, path: path.to_owned(), why })
+    read().map_err(|why| Unusable { manager, path: path.to_owned(), why: Box::new(why) })
 }
 
 /// What the file says; `None` if there is none that can be read. Blocking.

@@ -39,7 +39,7 @@ pub enum ConfigurationError {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        flaw: SyntaxError,
+        flaw: Box<SyntaxError>,
     },
     /// Fields say what cannot be.
     #[error("invalid kubelet configuration: {}", .0.join("; "))]

@@ -36,7 +36,8 @@ impl Sources {
         for path in files {
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| ConfigurationError::Read { path: path.clone(), source })?;
-            let value = parse(&text).map_err(|flaw| ConfigurationError::Syntax { path, flaw })?;
+            let value =
+                parse(&text).map_err(|flaw| ConfigurationError::Syntax { path, flaw: Box::new(flaw) })?;
             merge(&mut merged, value);
         }
         merge(&mut merged, self.flags.clone());

@@ -7,8 +7,6 @@ use super::old::Old;
 use crate::definition::ca_bundle_error;
 use crate::validation::webhook;
 
-/// The versions of conversion reviews that there are.
-
 pub(super) fn check(spec: &At<'_>, old: &Old<'_>, errors: &mut FieldErrors) {
     let conversion = spec.get("conversion");
     if !conversion.is_set() {

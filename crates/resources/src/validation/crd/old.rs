@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::At;
 use crate::definition::ca_bundle_error;
 
+/// The versions of conversion reviews that there are.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// The stored definition; there is none when one is created.
