@@ -198,13 +198,18 @@ impl Layout {
     }
 
     /// What the folder begins with in which a check of the host tries something, before its process's id. It stays where
-    /// that process is killed.
+    /// that process is killed, until the next check.
     pub(crate) const CHECK: &str = ".knarr-check-";
 
     /// Whether knarr makes what has this name in the root. What else lies there is somebody else's.
     pub(crate) fn is_own(name: &str) -> bool {
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        Self::OWN.contains(&name) || name.strip_prefix(Self::CHECK).is_some_and(is_number)
+        Self::OWN.contains(&name) || Self::checker(name).is_some()
+    }
+
+    /// The id of the process whose check has a folder of this name.
+    pub(crate) fn checker(name: &str) -> Option<&str> {
+        let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        name.strip_prefix(Self::CHECK).filter(is_number)
     }
 
     /// All that knarr makes in the root, by name, but for the folders of checks.

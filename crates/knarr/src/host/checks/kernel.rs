@@ -96,8 +96,10 @@ pub(super) fn overlayfs(subject: &Subject<'_>) -> Finding {
 }
 
 /// Tries an overlay whose upper directory is on the folder's file system, in a mount namespace of its own: nothing is
-/// mounted for anybody else, and when this process is killed nothing stays but a folder, which `knarr reset` removes.
+/// mounted for anybody else, and when this process is killed nothing stays but a folder, which the next check removes, or
+/// `knarr reset`.
 pub(super) fn overlay_at(root: &Path) -> Finding {
+    forget_killed(root);
     let existing = root.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
     let folder = existing.join(format!("{}{}", Layout::CHECK, std::process::id()));
     let tried = std::thread::scope(|scope| {
@@ -115,6 +117,17 @@ pub(super) fn overlay_at(root: &Path) -> Finding {
             ),
             "load it with `modprobe overlay`, or choose a folder on ext4, xfs, btrfs or tmpfs with --data-dir",
         ),
+    }
+}
+
+/// Removes the folders of checks whose processes are gone. What cannot be removed says so when `knarr reset` comes to it.
+fn forget_killed(root: &Path) {
+    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let checker = name.to_str().and_then(Layout::checker);
+        if checker.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            std::fs::remove_dir_all(entry.path()).ok();
+        }
     }
 }
 
@@ -210,6 +223,20 @@ pub(super) fn seccomp(_: &Subject<'_>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_check_takes_away_what_killed_ones_have_left() {
+        let root = tempfile::tempdir().unwrap();
+        let of = |checker: &str| root.path().join(format!("{}{checker}", Layout::CHECK));
+        // More than a process's id can be, one that is alive, and none.
+        let [killed, alive, other] = ["4194305", "1", "list"].map(of);
+        for folder in [&killed, &alive, &other] {
+            std::fs::create_dir_all(folder.join("upper")).unwrap();
+        }
+        forget_killed(root.path());
+        assert_eq!([killed, alive, other].map(|folder| folder.exists()), [false, true, true]);
+        forget_killed(Path::new("/nowhere"));
+    }
 
     #[test]
     fn a_cluster_with_ipv6_needs_a_kernel_that_has_it() {
