@@ -191,9 +191,7 @@ impl NodeGraph {
             (true, "resource.k8s.io", "resourceclaims") => self.get(node, "resourceclaims", attributes),
             (true, "resource.k8s.io", "resourceslices") => self.slice(node, attributes),
             (true, "storage.k8s.io", "volumeattachments") => self.get(node, "volumeattachments", attributes),
-            (true, "", "serviceaccounts") => {
-                self.account(node, attributes, Feature::PodCertificateRequest.is_on())
-            }
+            (true, "", "serviceaccounts") => self.account(node, attributes),
             (true, "certificates.k8s.io", "podcertificaterequests")
                 if Feature::PodCertificateRequest.is_on() =>
             {
@@ -285,10 +283,10 @@ impl NodeGraph {
         }
     }
 
-    /// A Pod's certificate is for its account too, whose UID the kubelet must know.
-    fn account(&self, node: &str, attributes: &Attributes, may_read: bool) -> Result<(), Refusal> {
+    /// Credentials for a Pod's images may depend on its account's annotations, and a Pod's certificate is for its account
+    /// too. Source: `authorizeServiceAccount`, KEP-4412, KEP-4317.
+    fn account(&self, node: &str, attributes: &Attributes) -> Result<(), Refusal> {
         if attributes.verb == "get" && attributes.subresource.is_empty() {
-            require(may_read, "not allowed to get service accounts")?;
             return self.read(node, "serviceaccounts", attributes);
         }
         self.token(node, attributes)

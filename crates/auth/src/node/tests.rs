@@ -101,7 +101,7 @@ fn a_node_reaches_what_its_pods_need_and_its_own_objects() {
         ("get /persistentvolumes - other", "", false),
         ("create /serviceaccounts/token shop robot", "", true),
         ("create /serviceaccounts/token shop other", "", false),
-        ("get /serviceaccounts shop robot", "", false),
+        ("get /serviceaccounts shop robot", "", true),
         ("get coordination.k8s.io/leases kube-node-lease a", "", true),
         ("create coordination.k8s.io/leases kube-node-lease", "", true),
         ("update coordination.k8s.io/leases kube-node-lease b", "", false),
@@ -280,20 +280,18 @@ fn a_node_asks_for_certificates_and_sees_its_own_requests_only() {
 }
 
 #[test]
-fn a_node_reads_the_accounts_of_its_pods_if_it_asks_for_their_certificates() {
+fn a_node_reads_the_accounts_of_its_pods() {
     let graph = graph();
-    let get = |name: &str, may_read| {
-        let attributes = Attributes {
-            verb: "get".to_owned(),
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-            ..Attributes::default()
-        };
-        graph.account("a", &attributes, may_read).is_ok()
-    };
-    assert_eq!([get("robot", true), get("other", true), get("robot", false)], [true, false, false]);
-    let refused = ask(&graph, "a", "get /serviceaccounts shop robot", "");
-    assert_eq!(refused, Decision::NoOpinion("not allowed to get service accounts".to_owned()));
+    let get = |node: &str, name: &str| ask(&graph, node, &format!("get /serviceaccounts shop {name}"), "");
+    assert!(matches!(get("a", "robot"), Decision::Allow(_)));
+    for (node, name) in [("a", "other"), ("b", "robot")] {
+        let told = format!("no relationship found between node '{node}' and this object");
+        assert_eq!(get(node, name), Decision::NoOpinion(told), "{node} {name}");
+    }
+    for verb in ["list", "watch", "update", "delete"] {
+        let refused = ask(&graph, "a", &format!("{verb} /serviceaccounts shop robot"), "");
+        assert!(matches!(refused, Decision::NoOpinion(_)), "{verb}: {refused:?}");
+    }
     let refused = ask(&graph, "a", "get /nodes - b", "");
     let told = "node 'a' cannot read 'b', only its own Node object";
     assert_eq!(refused, Decision::NoOpinion(told.to_owned()));
