@@ -2,7 +2,7 @@
 //!
 //! The configuration is what lies in its folder when a Pod is attached: what was put there meanwhile, or the binary that
 //! was missing, is found without a restart. Whether Pods can be attached is found out when a folder changes or a plugin
-//! has failed ([`follow`]). ResultCache of ADD are kept on disk ([`kept`]) until DEL: DEL and CHECK get them
+//! has failed ([`follow`]). Results of ADD are kept on disk ([`result_cache`]) until DEL: DEL and CHECK get them
 //! back, and use the configuration that the Pod was attached by. DEL of what was never added, or twice, is no error.
 
 mod conflist;

@@ -15,6 +15,73 @@ use serde_json::{Map, Value};
 
 use crate::gated::drop_disabled;
 
+/// The rule for `metadata.name`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// DNS-1123 subdomain; most kinds.
+    Subdomain,
+    /// DNS-1123 label; namespaces.
+    Label,
+    /// DNS-1035 label; services.
+    Label1035,
+    /// One segment of a URL path; RBAC kinds.
+    PathSegment,
+    /// A key of a ConfigMap; LeaseCandidates.
+    ConfigKey,
+    /// Any text: the object is never stored.
+    Any,
+}
+
+/// The changes that raise `metadata.generation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// The kind has none.
+    None,
+    /// Never: it stays 1.
+    First,
+    /// Changes of `spec`.
+    Spec,
+    /// Changes of `spec` or the annotations: Deployments, whose ReplicaSets have the same annotations.
+    SpecAndAnnotations,
+    /// Changes of anything but `metadata` and `status`.
+    Content,
+    /// Changes of anything but `status` and the rest of `metadata`: EndpointSlices, which are found by label.
+    ContentAndLabels,
+    /// Changes of anything but `metadata`: custom kinds whose status is no subresource.
+    ContentAndStatus,
+}
+
+/// The part of an object's metadata that a write to its `/status` may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusMetadata {
+    /// Nothing but the managed fields. Source: `metav1.ResetObjectMetaForStatus`.
+    Kept,
+    /// Everything that an update may, but for these fields; kinds older than that function.
+    FreeBut(&'static [&'static str]),
+}
+
+/// The effect of a DELETE besides removing the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// The object goes at once (finalizers apart).
+    Immediate,
+    /// Pods: `deletionTimestamp` is set and the node's kubelet deletes again with grace 0.
+    PodGrace,
+    /// Namespaces: `status.phase` becomes `Terminating` until `spec.finalizers` is empty.
+    Namespace,
+    /// CustomResourceDefinitions: a finalizer holds it until all objects of its kind are gone.
+    Definition,
+}
+
+/// The treatment of dependents when a DELETE does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// Dependents are deleted afterwards.
+    Background,
+    /// Dependents lose their owner reference and stay.
+    Orphan,
+}
+
 /// Rules that a strategy has beside its functions: what is known of a kind only while the program runs, such as the schema
 /// and the expressions of a CustomResourceDefinition. They are as pure as the functions are.
 pub trait Rules: Debug + Send + Sync {
@@ -334,73 +401,6 @@ fn restore_system_metadata(new: &mut Value, old: &Value) {
             map.insert(field.to_owned(), value.clone());
         }
     }
-}
-
-/// The rule for `metadata.name`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
-    /// DNS-1123 subdomain; most kinds.
-    Subdomain,
-    /// DNS-1123 label; namespaces.
-    Label,
-    /// DNS-1035 label; services.
-    Label1035,
-    /// One segment of a URL path; RBAC kinds.
-    PathSegment,
-    /// A key of a ConfigMap; LeaseCandidates.
-    ConfigKey,
-    /// Any text: the object is never stored.
-    Any,
-}
-
-/// The changes that raise `metadata.generation`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generation {
-    /// The kind has none.
-    None,
-    /// Never: it stays 1.
-    First,
-    /// Changes of `spec`.
-    Spec,
-    /// Changes of `spec` or the annotations: Deployments, whose ReplicaSets have the same annotations.
-    SpecAndAnnotations,
-    /// Changes of anything but `metadata` and `status`.
-    Content,
-    /// Changes of anything but `status` and the rest of `metadata`: EndpointSlices, which are found by label.
-    ContentAndLabels,
-    /// Changes of anything but `metadata`: custom kinds whose status is no subresource.
-    ContentAndStatus,
-}
-
-/// The part of an object's metadata that a write to its `/status` may change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StatusMetadata {
-    /// Nothing but the managed fields. Source: `metav1.ResetObjectMetaForStatus`.
-    Kept,
-    /// Everything that an update may, but for these fields; kinds older than that function.
-    FreeBut(&'static [&'static str]),
-}
-
-/// The effect of a DELETE besides removing the object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deletion {
-    /// The object goes at once (finalizers apart).
-    Immediate,
-    /// Pods: `deletionTimestamp` is set and the node's kubelet deletes again with grace 0.
-    PodGrace,
-    /// Namespaces: `status.phase` becomes `Terminating` until `spec.finalizers` is empty.
-    Namespace,
-    /// CustomResourceDefinitions: a finalizer holds it until all objects of its kind are gone.
-    Definition,
-}
-
-/// The treatment of dependents when a DELETE does not say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagation {
-    /// Dependents are deleted afterwards.
-    Background,
-    /// Dependents lose their owner reference and stay.
-    Orphan,
 }
 
 #[cfg(test)]

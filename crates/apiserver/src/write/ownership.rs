@@ -16,6 +16,9 @@ use crate::negotiate::Format;
 use crate::request::Authorized;
 use crate::status::{Error, Result};
 
+/// The longest name of a field manager.
+pub const MANAGER_BYTES_MAX: usize = 128;
+
 /// The state of a write's managed fields: whether it has them already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
@@ -203,9 +206,6 @@ fn manager(request: &Authorized) -> String {
     }
     if manager.is_empty() { "unknown".to_owned() } else { manager }
 }
-
-/// The longest name of a field manager.
-pub const MANAGER_BYTES_MAX: usize = 128;
 
 /// `true` if a field manager's name may have the character: anything that is seen, and the plain space.
 pub fn is_printable(c: char) -> bool {

@@ -13,6 +13,9 @@ use auth::issuing::{Signer, Signers};
 use auth::pki::{self, Authority};
 use jiff::Timestamp;
 
+/// Whose certificates the kubelet believes, in the agent's folder.
+pub(super) const KUBELET_CLIENT_CA: &str = "client-ca.crt";
+
 /// Who signs the API's serving certificate.
 pub(super) const SERVING: &str = "ca";
 const CLIENTS: &str = "client-ca";
@@ -113,9 +116,6 @@ pub(super) fn signers(tls: &Path) -> Result<Signers> {
 pub(super) fn read(tls: &Path, name: &str) -> Result<String> {
     std::fs::read_to_string(tls.join(name)).with_context(|| format!("read tls/{name}"))
 }
-
-/// Whose certificates the kubelet believes, in the agent's folder.
-pub(super) const KUBELET_CLIENT_CA: &str = "client-ca.crt";
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,15 @@ use super::persistent_volume_claim::{VOLUME_MODES, access_modes, class_annotatio
 use super::volume::{self, legacy};
 use super::{At, internal, scheduling};
 
+/// Labels of topology that have newer names.
+pub(super) const OLD_LABELS: &[(&str, &str)] = &[
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+];
+
 const RECLAIM_POLICIES: &[&str] = &["Delete", "Recycle", "Retain"];
 const ONE_SOURCE: &str = "may not specify more than 1 volume type";
 const INLINE: &str = "may not be specified in the context of inline volumes";
@@ -321,12 +330,3 @@ pub(crate) fn warnings(object: &Value) -> Vec<String> {
     );
     warnings
 }
-
-/// Labels of topology that have newer names.
-pub(super) const OLD_LABELS: &[(&str, &str)] = &[
-    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
-    ("beta.kubernetes.io/os", "kubernetes.io/os"),
-    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
-    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
-    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
-];

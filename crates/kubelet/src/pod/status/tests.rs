@@ -22,19 +22,28 @@ fn snapshot(pod: &str) -> PodSnapshot {
     PodSnapshot { pod: Arc::new(serde_saphyr::from_str(pod).unwrap()), ..PodSnapshot::default() }
 }
 
-fn with_container(pod: &str, state: ContainerState) -> PodSnapshot {
-    let container = Container {
-        id: "c1".into(),
-        name: "a".into(),
-        sandbox_id: "sb".into(),
-        attempt: 1,
+/// The first container of that name in a sandbox.
+pub(super) fn container(id: &str, name: &str, sandbox_id: &str, state: ContainerState) -> Container {
+    Container {
+        id: id.into(),
+        name: name.into(),
+        sandbox_id: sandbox_id.into(),
+        attempt: 0,
         state,
         image: "img".into(),
         image_ref: "sha256:1".into(),
         hash: String::new(),
         user: None,
         resources: None,
+        recursive_mounts: Vec::new(),
+    }
+}
+
+fn with_container(pod: &str, state: ContainerState) -> PodSnapshot {
+    let container = Container {
+        attempt: 1,
         recursive_mounts: vec!["/below".into()],
+        ..container("c1", "a", "sb", state)
     };
     PodSnapshot {
         sandboxes: vec![Sandbox {

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use super::tests::container;
 use super::*;
 use crate::pod::crash_backoff::CrashBackoff;
-use crate::pod::snapshot::{Container, ContainerState as State, Exit, ProbeResults, Sandbox, Step};
+use crate::pod::snapshot::{ContainerState as State, Exit, ProbeResults, Sandbox, Step};
 
 const NOW: i64 = 1_700_000_000;
 
@@ -63,19 +64,7 @@ fn add(snapshot: &mut PodSnapshot, text: &str) {
         }
         None => State::Exited(exit(state)),
     };
-    snapshot.containers.push(Container {
-        id: format!("id-{name}"),
-        name: name.into(),
-        sandbox_id: sandbox.into(),
-        attempt: 0,
-        state,
-        image: "img".into(),
-        image_ref: "sha256:1".into(),
-        hash: String::new(),
-        user: None,
-        resources: None,
-        recursive_mounts: Vec::new(),
-    });
+    snapshot.containers.push(container(&format!("id-{name}"), name, sandbox, state));
 }
 
 fn status(snapshot: &PodSnapshot) -> PodStatus {
