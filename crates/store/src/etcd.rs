@@ -188,6 +188,11 @@ impl Etcd {
             wanted: cell::Sender::new(0),
         };
         let version = core.members.version().await?;
+        if !version.has_reliable_progress()
+            && let Err(status) = watch::ensure_barrier(&core).await
+        {
+            tracing::warn!(why = members::text(&status), "etcd takes no writes");
+        }
         let newest = core.range("", "", None, 0).await;
         let newest = newest.map_err(|error| ConnectError::Unreachable(error.to_string()))?.revision;
         tracing::info!(%version, revision = newest, "connected to etcd");

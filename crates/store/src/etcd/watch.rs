@@ -17,7 +17,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tonic::Streaming;
+use tonic::{Code, Status, Streaming};
 
 use super::members::Version;
 use super::{Core, api, txn};
@@ -219,9 +219,32 @@ async fn press(core: &Core, requests: &mpsc::Sender<api::WatchRequest>, version:
         };
     }
     // Progress that older versions report may overtake events: a change of our own cannot.
-    let barrier = api::PutRequest { key: Bytes::from_static(BARRIER), ..Default::default() };
-    let put = core.members.ask::<_, api::Done>("/etcdserverpb.KV/Put", &barrier).await;
-    put.result.map(drop).map_err(|status| End::Broken(super::members::text(&status)))
+    let mut changed = core.members.ask::<_, api::Done>("/etcdserverpb.KV/Put", &barrier()).await.result;
+    // Without space etcd takes removals only. One is enough: then next to nothing moves revisions on.
+    if changed.as_ref().is_err_and(|status| status.code() == Code::ResourceExhausted) {
+        let removal = api::DeleteRangeRequest { key: barrier().key };
+        changed = core.members.ask("/etcdserverpb.KV/DeleteRange", &removal).await.result;
+    }
+    changed.map(drop).map_err(|status| End::Broken(super::members::text(&status)))
+}
+
+/// Makes the barrier, unless it is there: should space run out, there is one to remove.
+pub(super) async fn ensure_barrier(core: &Core) -> Result<(), Status> {
+    let put = barrier();
+    let is_absent = api::Compare {
+        target: api::CompareTarget::Version.into(),
+        key: put.key.clone(),
+        version: Some(0),
+        ..Default::default()
+    };
+    let success = vec![txn::op(api::Request::Put(put))];
+    let request = api::TxnRequest { compare: vec![is_absent], success, failure: Vec::new() };
+    let made = core.members.ask::<_, api::TxnResponse>("/etcdserverpb.KV/Txn", &request).await;
+    made.result.map(drop)
+}
+
+fn barrier() -> api::PutRequest {
+    api::PutRequest { key: Bytes::from_static(BARRIER), ..Default::default() }
 }
 
 /// Where a change is made that only moves watches on.
