@@ -20,7 +20,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use pairs::Pairs;
-pub use shared::Shared;
+pub use shared::{Recent, Repeated, Shared};
 
 /// A Pod, in part. Source: `Pod`, core/v1.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -67,13 +67,13 @@ in_part! {
         node_name: Option<String>,
         node_selector: Option<Pairs<String>>,
         overhead: Option<Pairs<Quantity>>,
-        preemption_policy: Option<String>,
+        preemption_policy: Option<Shared<str>>,
         priority: Option<i32>,
         priority_class_name: Option<String>,
         resource_claims: Option<Vec<PodResourceClaim>>,
         resources: Option<ResourceRequirements>,
-        restart_policy: Option<String>,
-        scheduler_name: Option<String>,
+        restart_policy: Option<Shared<str>>,
+        scheduler_name: Option<Shared<str>>,
         scheduling_gates: Option<Vec<PodSchedulingGate>>,
         subdomain: Option<String>,
         tolerations: Option<Shared<[Toleration]>>,
@@ -105,7 +105,7 @@ in_part! {
         container_statuses: Option<Vec<ContainerStatus>>,
         init_container_statuses: Option<Vec<ContainerStatus>>,
         nominated_node_name: Option<String>,
-        phase: Option<String>,
+        phase: Option<Shared<str>>,
         #[serde(rename = "podIP")]
         pod_ip: Option<String>,
         #[serde(rename = "podIPs")]
@@ -254,6 +254,6 @@ mod tests {
         use std::mem::size_of;
 
         let sizes = [size_of::<Pod>(), size_of::<Container>(), size_of::<ContainerStatus>()];
-        assert_eq!(sizes, [1064, 184, 104]);
+        assert_eq!(sizes, [1032, 184, 104]);
     }
 }

@@ -303,10 +303,10 @@ impl Client {
         (node, said): (&str, &Value),
         snapshot: &Snapshot,
     ) -> Result<Vec<Arc<Pod>>, Unheard> {
-        let here = snapshot.node(node).map(|node| &node.pods);
+        let here = snapshot.node(node);
         let known = list(field(said, "Pods")).iter().map(|one| {
             let uid = text(one, "UID");
-            let victim = here.and_then(|pods| pods.get(uid)).filter(|other| priority(other) < priority(pod));
+            let victim = here.and_then(|node| node.pod(uid)).filter(|other| priority(other) < priority(pod));
             victim.cloned().ok_or_else(|| Unheard::NoVictim {
                 url: self.extender.url.clone(),
                 uid: wire::shortened(uid),

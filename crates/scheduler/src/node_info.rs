@@ -1,14 +1,17 @@
 //! A Node with what runs on it, summed up; and the snapshot of all of them that decisions are made on.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::thread::LocalKey;
 
-use controller::pod::{Pod, PodSpec};
+use controller::pod::{Pod, PodSpec, Recent, Repeated, Shared};
 use k8s_openapi::api::core::v1::Node;
 
 use crate::allowed::Allowed;
 use crate::devices::Devices;
 use crate::gangs::Gangs;
+use crate::pod::{ByUid, uid};
 use crate::profile::Profiles;
 use crate::resource::{Resources, pod_requests, pod_requests_non_zero};
 use crate::storage::Storage;
@@ -32,8 +35,8 @@ pub struct NodeInfo {
     pub ports: BTreeSet<HostPort>,
     /// Bytes per image name.
     pub images: Arc<HashMap<String, i64>>,
-    /// The Pods, by uid.
-    pub pods: BTreeMap<String, Arc<Pod>>,
+    /// The Pods.
+    pods: BTreeSet<ByUid>,
     /// Where it is among the Nodes of its snapshot, if it is in one.
     pub(crate) position: Option<usize>,
 }
@@ -56,7 +59,7 @@ impl NodeInfo {
             requested_non_zero: Resources::default(),
             ports: BTreeSet::new(),
             images: Arc::new(images),
-            pods: BTreeMap::new(),
+            pods: BTreeSet::new(),
             position: None,
         }
     }
@@ -64,6 +67,16 @@ impl NodeInfo {
     /// The Node's name.
     pub fn name(&self) -> &str {
         self.node.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Its Pods, in the order of their uids.
+    pub fn pods(&self) -> impl ExactSizeIterator<Item = &Arc<Pod>> {
+        self.pods.iter().map(|ByUid(pod)| pod)
+    }
+
+    /// The Pod of that uid, if it is on this Node.
+    pub(crate) fn pod(&self, uid: &str) -> Option<&Arc<Pod>> {
+        self.pods.get(uid).map(|ByUid(pod)| pod)
     }
 
     /// The value of a label.
@@ -81,8 +94,8 @@ impl NodeInfo {
     }
 
     /// Counts a Pod in.
-    pub(crate) fn add(&mut self, uid: &str, pod: &Arc<Pod>, need: &PodNeed) {
-        self.pods.insert(uid.to_owned(), pod.clone());
+    pub(crate) fn add(&mut self, pod: &Arc<Pod>, need: &PodNeed) {
+        self.pods.replace(ByUid(pod.clone()));
         self.requested.add(&need.requests);
         self.requested.pods += 1;
         self.requested_non_zero.add(&need.requests_non_zero);
@@ -124,6 +137,17 @@ impl PodNeed {
     }
 }
 
+impl Repeated for PodNeed {
+    type Read = Self;
+
+    fn recent() -> &'static LocalKey<Recent<Self>> {
+        thread_local! {
+            static RECENT: Recent<PodNeed> = const { RefCell::new(VecDeque::new()) };
+        }
+        &RECENT
+    }
+}
+
 fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
     let sidecars =
         spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
@@ -148,9 +172,9 @@ pub struct Snapshot {
     index: HashMap<String, usize>,
     /// The same in the order of names.
     order: Vec<usize>,
-    placed: HashMap<String, Placed>,
+    placed: HashMap<ByUid, Placed>,
     /// Pods on Nodes that are not known (yet, or any more), by Node.
-    homeless: HashMap<String, BTreeSet<String>>,
+    homeless: HashMap<String, BTreeSet<ByUid>>,
     /// The number of Pods of each kind in each topology domain.
     pub domains: TopologyDomains,
     /// The labels of each namespace.
@@ -173,8 +197,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 struct Placed {
     node: String,
-    need: PodNeed,
-    pod: Arc<Pod>,
+    need: Shared<PodNeed>,
     kind: KindId,
 }
 
@@ -237,9 +260,9 @@ impl Snapshot {
             }
             return self.forget_images(&old);
         }
-        for uid in self.homeless.remove(&name).into_iter().flatten() {
-            if let Some(placed) = self.placed.get(&uid) {
-                info.add(&uid, &placed.pod, &placed.need);
+        for pod in self.homeless.remove(&name).into_iter().flatten() {
+            if let Some((ByUid(pod), placed)) = self.placed.get_key_value(&pod) {
+                info.add(pod, &placed.need);
             }
         }
         let after = |at: &usize| self.nodes.get(*at).is_some_and(|other| other.name() < name.as_str());
@@ -266,7 +289,7 @@ impl Snapshot {
         }
         self.forget_images(&old);
         if !old.pods.is_empty() {
-            self.homeless.insert(name.to_owned(), old.pods.into_keys().collect());
+            self.homeless.insert(name.to_owned(), old.pods);
         }
     }
 
@@ -301,42 +324,53 @@ impl Snapshot {
 
     /// The resources that a placed Pod takes up.
     pub fn need(&self, uid: &str) -> Option<&PodNeed> {
-        self.placed.get(uid).map(|placed| &placed.need)
+        self.placed.get(uid).map(|placed| &*placed.need)
     }
 
     /// Places a Pod on a Node: bound already, or assumed to be soon. Returns whether that is news to others.
     pub fn place(&mut self, pod: &Arc<Pod>, node: &str) -> bool {
-        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let uid = uid(pod);
         let need = PodNeed::of(pod);
-        let same = |known: &Placed| {
-            known.node == node && known.need == need && known.pod.metadata.labels == pod.metadata.labels
+        let same = |(ByUid(known), placed): &(ByUid, Placed)| {
+            placed.node == node && *placed.need == need && known.metadata.labels == pod.metadata.labels
         };
-        if let Some(known) = self.placed.get_mut(uid).filter(|known| same(known)) {
+        let mut known = self.placed.remove_entry(uid);
+        if let Some((ByUid(known), mut placed)) = known.take_if(|known| same(known)) {
             // Whether it is on its way out, and why, is news to preemption.
-            if is_going(&known.pod) != is_going(pod) {
-                self.domains.remove(known.kind, node);
-                known.kind = self.domains.add(pod, node);
+            if is_going(&known) != is_going(pod) {
+                self.domains.remove(placed.kind, node);
+                placed.kind = self.domains.add(pod, node);
             }
-            known.pod = pod.clone();
-            if let Some(here) = self.node_mut(node).and_then(|info| info.pods.get_mut(uid)) {
-                *here = pod.clone();
-            }
+            let on = match self.node_mut(node) {
+                Some(info) => &mut info.pods,
+                None => self.homeless.entry(node.to_owned()).or_default(),
+            };
+            on.replace(ByUid(pod.clone()));
+            self.placed.insert(ByUid(pod.clone()), placed);
             return false;
         }
-        self.remove(uid);
+        if let Some((_, placed)) = known {
+            self.forget(uid, placed);
+        }
         match self.node_mut(node) {
-            Some(info) => info.add(uid, pod, &need),
-            None => drop(self.homeless.entry(node.to_owned()).or_default().insert(uid.to_owned())),
+            Some(info) => info.add(pod, &need),
+            None => drop(self.homeless.entry(node.to_owned()).or_default().insert(ByUid(pod.clone()))),
         }
         let kind = self.domains.add(pod, node);
-        let placed = Placed { node: node.to_owned(), need, pod: pod.clone(), kind };
-        self.placed.insert(uid.to_owned(), placed);
+        let placed = Placed { node: node.to_owned(), need: Shared::of(need), kind };
+        self.placed.insert(ByUid(pod.clone()), placed);
         true
     }
 
     /// Takes the Pod `uid` away; returns whether it was placed.
     pub fn remove(&mut self, uid: &str) -> bool {
-        let Some(Placed { node, need, kind, .. }) = self.placed.remove(uid) else { return false };
+        let Some(placed) = self.placed.remove(uid) else { return false };
+        self.forget(uid, placed);
+        true
+    }
+
+    /// Counts a Pod out where it was placed.
+    fn forget(&mut self, uid: &str, Placed { node, need, kind }: Placed) {
         self.domains.remove(kind, &node);
         if let Some(info) = self.node_mut(&node) {
             info.remove(uid, &need);
@@ -346,7 +380,6 @@ impl Snapshot {
                 self.homeless.remove(&node);
             }
         }
-        true
     }
 }
 
@@ -388,7 +421,7 @@ mod tests {
         assert!(snapshot.place(&Arc::new(parse("metadata: {name: p, uid: u}")), "a"));
         let leaving = parse("metadata: {name: p, uid: u, deletionTimestamp: '2026-01-01T00:00:00Z'}");
         assert!(!snapshot.place(&Arc::new(leaving), "a"), "it takes the room that it took");
-        let mut pods = snapshot.nodes().flat_map(|node| node.pods.values());
+        let mut pods = snapshot.nodes().flat_map(|node| node.pods());
         assert!(pods.all(|pod| pod.metadata.deletion_timestamp.is_some()));
     }
 
@@ -400,7 +433,7 @@ mod tests {
         let mut snapshot = Snapshot::default();
         let pod: Arc<Pod> = Arc::new(serde_saphyr::from_str("metadata: {name: p, uid: u}").expect("a pod"));
         let names = |snapshot: &Snapshot| {
-            snapshot.nodes().map(|node| format!("{}{}", node.name(), node.pods.len())).collect::<String>()
+            snapshot.nodes().map(|node| format!("{}{}", node.name(), node.pods().len())).collect::<String>()
         };
         for name in ["b", "d", "a", "c"] {
             snapshot.set_node(parse(name));

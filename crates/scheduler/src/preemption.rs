@@ -183,7 +183,7 @@ fn is_preemption_running(pod: &Pod, snapshot: &Snapshot, helpful: &[Arc<Node>]) 
             && target
                 .is_some_and(|target| target.status == "True" && target.reason.as_deref() == Some(REASON))
     };
-    snapshot.node(node).is_some_and(|node| node.pods.values().any(is_victim))
+    snapshot.node(node).is_some_and(|node| node.pods().any(is_victim))
 }
 
 /// A Node on which it is tried out who must go. Source: `DryRunPreemption`.
@@ -213,7 +213,7 @@ impl DryRun for NodeDryRun<'_> {
     }
 
     fn pods(&self) -> Vec<Arc<Pod>> {
-        self.node.pods.values().cloned().collect()
+        self.node.pods().cloned().collect()
     }
 
     fn remove_pod(&mut self, pod: &Arc<Pod>) {
@@ -224,7 +224,7 @@ impl DryRun for NodeDryRun<'_> {
 
     fn add_pod(&mut self, pod: &Arc<Pod>) {
         if let Some(need) = self.snapshot.need(uid(pod)) {
-            self.node.add(uid(pod), pod, need);
+            self.node.add(pod, need);
         }
     }
 
@@ -246,7 +246,7 @@ impl DryRun for ClusterDryRun<'_> {
     }
 
     fn pods(&self) -> Vec<Arc<Pod>> {
-        self.snapshot.node(self.node).map(|node| node.pods.values().cloned().collect()).unwrap_or_default()
+        self.snapshot.node(self.node).map(|node| node.pods().cloned().collect()).unwrap_or_default()
     }
 
     fn remove_pod(&mut self, pod: &Arc<Pod>) {
@@ -390,7 +390,7 @@ mod tests {
             snapshot.place(&Arc::new(pod(name, *cpu, *priority, status)), node);
         }
         let used = |snapshot: &Snapshot| -> Vec<_> {
-            snapshot.nodes().map(|node| (node.requested.clone(), node.pods.len())).collect()
+            snapshot.nodes().map(|node| (node.requested.clone(), node.pods().len())).collect()
         };
         let before = used(&snapshot);
         let budgets: Vec<_> = budgets.iter().map(|budget| Arc::new(parse(budget))).collect();

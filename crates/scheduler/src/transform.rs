@@ -14,10 +14,11 @@ const CONTAINER: [&str; 3] = ["env", "envFrom", "resources.limits"];
 const STATUS: [&str; 2] = ["resources.limits", "state"];
 /// Elsewhere. Volumes count that have claims, that drivers have taken over, or that one Node has at a time; conditions that
 /// are not met, such as that the Pod has a Node, and two others.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 15] = [
     "metadata.annotations",
     "metadata.finalizers",
     "metadata.generateName",
+    "metadata.ownerReferences.uid",
     "spec.ephemeralContainers",
     "spec.hostname",
     "spec.imagePullSecrets",

@@ -24,7 +24,7 @@ const RECENT_MAX: usize = 32;
 pub struct Shared<T: ?Sized>(Arc<T>);
 
 /// The last values of a type, the latest first.
-type Recent<T> = RefCell<VecDeque<Arc<T>>>;
+pub type Recent<T> = RefCell<VecDeque<Arc<T>>>;
 
 /// A type that whole templates of Pods have the same value of.
 pub trait Repeated: PartialEq + 'static {
@@ -55,10 +55,12 @@ repeated! {
     [Container], read as Vec<Container>;
     [Toleration], read as Vec<Toleration>;
     [TopologySpreadConstraint], read as Vec<TopologySpreadConstraint>;
+    str, read as String;
 }
 
 impl<T: Repeated + ?Sized> Shared<T> {
-    fn of(read: T::Read) -> Self {
+    /// The value, or the one of the last that is equal to it.
+    pub fn of(read: T::Read) -> Self {
         T::recent().with_borrow_mut(|recent| {
             let known = recent.iter().position(|known| **known == *read.borrow());
             let value = known.and_then(|at| recent.remove(at)).unwrap_or_else(|| read.into());

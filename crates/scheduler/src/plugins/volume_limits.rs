@@ -47,7 +47,7 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     {
         return None;
     }
-    let mut there: BTreeSet<_> = node.pods.values().flat_map(|pod| volumes(pod, candidate.storage)).collect();
+    let mut there: BTreeSet<_> = node.pods().flat_map(|pod| volumes(pod, candidate.storage)).collect();
     there.extend(attached.get(node.name()).into_iter().flatten().cloned());
     let is_full = drivers.iter().any(|driver| {
         let limit = driver.allocatable.as_ref().and_then(|allocatable| allocatable.count);

@@ -26,7 +26,7 @@ pub(super) fn is_taken(pod: &Pod, snapshot: &Snapshot) -> bool {
     if alone.is_empty() {
         return false;
     }
-    let others = snapshot.nodes().flat_map(|node| node.pods.values());
+    let others = snapshot.nodes().flat_map(|node| node.pods());
     let mut others = others.filter(|other| other.metadata.uid != pod.metadata.uid);
     others.any(|other| controller::volume::claims_of(other).iter().any(|key| alone.contains(key)))
 }
@@ -36,7 +36,7 @@ pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
 }
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
-    let others = || node.pods.values().flat_map(|pod| disks(pod));
+    let others = || node.pods().flat_map(|pod| disks(pod));
     if disks(candidate.pod).any(|disk| others().any(|other| collide(disk, other))) {
         return Some(Refusal::passing(NO_DISK));
     }
