@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::connections::{self, Activity, Connections, Kept, Limits, Place};
-use base::{Backoff, Clock, Random, Tasks};
+use base::{Clock, Random, Tasks, listen};
 use encryption::Encryption;
 use futures::future::BoxFuture;
 use http_body_util::BodyExt;
@@ -67,10 +67,6 @@ const IDLE_MAX: Duration = Duration::from_secs(90);
 const DESCRIPTORS_MAX: usize = 4096;
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// After a connection that could not be taken, most likely for want of descriptors: others get the time to end.
-/// Source: `net/http.Server.Serve`.
-const ACCEPT_RETRY_FIRST: Duration = Duration::from_millis(5);
-const ACCEPT_RETRY_MAX: Duration = Duration::from_secs(1);
 /// How long connections get to finish at shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -344,7 +340,7 @@ impl feed::Observer for Followers {
 
 async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
     let Some(address) = address else { return Ok(None) };
-    let listener = base::listen::everywhere(address);
+    let listener = listen::everywhere(address);
     listener.map(Some).map_err(|source| StartError::Listen { address, source })
 }
 
@@ -450,36 +446,22 @@ async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
     let (open, mut all_ended) = mpsc::channel::<()>(1);
     let closing = closing(&api);
     tokio::pin!(closing);
-    let mut backoff = Backoff::new(ACCEPT_RETRY_FIRST, ACCEPT_RETRY_MAX, 0.0);
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let (stream, address) = tokio::select! {
+            accepted = listen::accepted("API server", || listener.accept()) => accepted,
             () = &mut closing => break,
         };
-        match accepted {
-            Ok((stream, address)) => {
-                backoff.reset();
-                let address = base::listen::plain(address);
-                let held = Held { ending: is_draining.clone(), _open: open.clone() };
-                let place = connections.take(address.ip());
-                let (api, tls) = (Arc::clone(&api), tls.clone());
-                let tasks = api.tasks.clone();
-                tasks.spawn_to_end("connection", async move {
-                    tokio::select! {
-                        () = connection(api, (stream, address), tls, Arc::clone(&place), held) => {}
-                        () = place.gives_way() => debug!(%address, "a connection gave way to another"),
-                    }
-                });
+        let address = listen::plain(address);
+        let held = Held { ending: is_draining.clone(), _open: open.clone() };
+        let place = connections.take(address.ip());
+        let (api, tls) = (Arc::clone(&api), tls.clone());
+        let tasks = api.tasks.clone();
+        tasks.spawn_to_end("connection", async move {
+            tokio::select! {
+                () = connection(api, (stream, address), tls, Arc::clone(&place), held) => {}
+                () = place.gives_way() => debug!(%address, "a connection gave way to another"),
             }
-            Err(failure) => {
-                let delay = backoff.next(&api.random);
-                warn!(%failure, ?delay, "cannot accept a connection");
-                tokio::select! {
-                    () = tokio::time::sleep(delay) => {}
-                    () = &mut closing => break,
-                }
-            }
-        }
+        });
     }
     drop(listener);
     api.serving.stop();

@@ -1,4 +1,4 @@
-//! Listening on all addresses of a host, whichever family they are of.
+//! Listening on all addresses of a host, whichever family they are of, and taking the connections that come.
 //!
 //! An unspecified address stands for all of them: `0.0.0.0` is what upstream's flags have as their default, and what it
 //! means there. Source: Go's `net.Listen`.
@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket, sockopt,
@@ -14,6 +15,10 @@ use tokio::net::TcpListener;
 
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 1024;
+/// How long a listener rests when it could not take a connection, the first time.
+const ACCEPT_RETRY_FIRST: Duration = Duration::from_millis(5);
+/// The longest that it rests. Source: Go's `net/http.Server.Serve`, as the one above.
+const ACCEPT_RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// Listens on an address; on all addresses of both families if it is unspecified, as far as this host has them.
 ///
@@ -59,9 +64,31 @@ pub fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
+/// The next connection, as `accept` takes it; `what` names the server in the log.
+///
+/// Where none can be taken, mostly for want of descriptors, others must close theirs first: it is tried again after a rest,
+/// which doubles each time.
+pub async fn accepted<C, F>(what: &'static str, accept: impl Fn() -> F) -> C
+where
+    F: Future<Output = io::Result<C>>,
+{
+    let mut rest = ACCEPT_RETRY_FIRST;
+    loop {
+        match accept().await {
+            Ok(connection) => return connection,
+            Err(error) => tracing::warn!(%error, ?rest, what, "cannot accept a connection"),
+        }
+        tokio::time::sleep(rest).await;
+        rest = (rest * 2).min(ACCEPT_RETRY_MAX);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use tokio::net::TcpStream;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -79,6 +106,20 @@ mod tests {
             assert_eq!(peer(&listener, "127.0.0.1").await, "127.0.0.1");
             assert_eq!(peer(&listener, "[::1]").await, "::1");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_cannot_accept_rests_longer_each_time() {
+        let (tries, start) = (Cell::new(0), Instant::now());
+        let rested = accepted("test", async || {
+            tries.set(tries.get() + 1);
+            match tries.get() {
+                1..=10 => Err(io::Error::other("too many open files")),
+                _ => Ok(start.elapsed()),
+            }
+        });
+        let doubled: u32 = (0..8).map(|times| 5 << times).sum();
+        assert_eq!(rested.await, Duration::from_millis(doubled.into()) + 2 * ACCEPT_RETRY_MAX);
     }
 
     #[tokio::test]

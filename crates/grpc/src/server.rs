@@ -29,8 +29,6 @@ const CONNECTIONS_MAX: usize = 1024;
 const REFUSALS_MAX: usize = 64;
 /// How long a client may take to leave that was told to.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an accept waits after a failure: others must close their descriptors first.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A call as it arrives.
 pub type Asked = hyper::Request<Incoming>;
@@ -61,14 +59,7 @@ async fn serve_at_most(
     let connections = Arc::new(Connections::default());
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, what, "a connection was not accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
+        let (stream, _) = base::listen::accepted(what, || listener.accept()).await;
         let (id, close) = connections.admit(connections_max);
         let refusal = match id {
             Some(_) => None,

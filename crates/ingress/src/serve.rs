@@ -22,8 +22,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::Tasks;
 use base::connections::{Activity, Connections, Kept, Place, Standing};
-use base::{Backoff, Random, Tasks};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -46,9 +46,6 @@ use limits::{
 pub use plane::{Options, Plane};
 use write_timeout::WriteTimeout;
 
-/// After a connection that could not be taken, most likely for want of descriptors.
-const ACCEPT_RETRY_FIRST: Duration = Duration::from_millis(5);
-const ACCEPT_RETRY_MAX: Duration = Duration::from_secs(1);
 /// How long a client over HTTP/2 may be silent before it is asked whether it is there.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -86,14 +83,14 @@ fn acceptor(plane: &Plane, entrance: Entrance) -> Result<TlsAcceptor, rustls::Er
 ///
 /// # Errors
 /// If TLS cannot be set up.
-pub fn listen(plane: &Arc<Plane>, port: Port, random: Random) -> Result<(), rustls::Error> {
+pub fn listen(plane: &Arc<Plane>, port: Port) -> Result<(), rustls::Error> {
     let tls = match port.scheme {
         Scheme::Http => None,
         Scheme::Https => Some(acceptor(plane, port.entrance)?),
     };
     let plane = Arc::clone(plane);
     plane.begin_listening();
-    plane.tasks.clone().spawn_to_end("ingress listener", accept(plane, port, tls, random));
+    plane.tasks.clone().spawn_to_end("ingress listener", accept(plane, port, tls));
     Ok(())
 }
 
@@ -106,41 +103,27 @@ struct Held {
     _open: mpsc::Sender<()>,
 }
 
-async fn accept(plane: Arc<Plane>, port: Port, tls: Option<TlsAcceptor>, random: Random) {
+async fn accept(plane: Arc<Plane>, port: Port, tls: Option<TlsAcceptor>) {
     let Port { listener, scheme, entrance, tasks, connections } = port;
     let number = listener.local_addr().map_or(0, |address| address.port());
     let (draining, ending) = watch::channel(false);
     let (open, mut all_ended) = mpsc::channel::<()>(1);
     let held = Held { ending, _open: open };
-    let mut backoff = Backoff::new(ACCEPT_RETRY_FIRST, ACCEPT_RETRY_MAX, 0.0);
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let (stream, address) = tokio::select! {
+            accepted = base::listen::accepted("ingress", || listener.accept()) => accepted,
             () = tasks.stopping() => break,
         };
-        match accepted {
-            Ok((stream, address)) => {
-                backoff.reset();
-                let client = address.ip().to_canonical();
-                let from = From { client, scheme, port: number, entrance, server_name: None };
-                let place = connections.take(address.ip());
-                let (plane, tls, held) = (Arc::clone(&plane), tls.clone(), held.clone());
-                plane.tasks.clone().spawn_to_end("ingress connection", async move {
-                    tokio::select! {
-                        () = connection(plane, (stream, address, from), tls, Arc::clone(&place), held) => {}
-                        () = place.gives_way() => tracing::debug!(%address, "a connection gave way to another"),
-                    }
-                });
+        let client = address.ip().to_canonical();
+        let from = From { client, scheme, port: number, entrance, server_name: None };
+        let place = connections.take(address.ip());
+        let (plane, tls, held) = (Arc::clone(&plane), tls.clone(), held.clone());
+        plane.tasks.clone().spawn_to_end("ingress connection", async move {
+            tokio::select! {
+                () = connection(plane, (stream, address, from), tls, Arc::clone(&place), held) => {}
+                () = place.gives_way() => tracing::debug!(%address, "a connection gave way to another"),
             }
-            Err(error) => {
-                let delay = backoff.next(&random);
-                tracing::warn!(%error, ?delay, "cannot accept a connection");
-                tokio::select! {
-                    () = tokio::time::sleep(delay) => {}
-                    () = tasks.stopping() => break,
-                }
-            }
-        }
+        });
     }
     drop((listener, held));
     draining.send_replace(true);

@@ -115,15 +115,7 @@ async fn serve(
     connections: Arc<Connections>,
 ) {
     loop {
-        let (stream, address) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "a connection to the kubelet was not accepted");
-                // Out of descriptors: others must close theirs first.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
+        let (stream, address) = base::listen::accepted("kubelet", || listener.accept()).await;
         let place = connections.take(address.ip());
         let (server, acceptor) = (server.clone(), acceptor.clone());
         server.context.tasks.clone().spawn("kubelet connection", async move {

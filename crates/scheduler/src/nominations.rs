@@ -122,7 +122,8 @@ mod tests {
     }
 
     fn seen(snapshot: &Snapshot) -> String {
-        let pods = |node: &crate::NodeInfo| node.pods().map(|pod| uid(pod).to_owned()).collect::<Vec<_>>().join(",");
+        let pods =
+            |node: &crate::NodeInfo| node.pods().map(|pod| uid(pod).to_owned()).collect::<Vec<_>>().join(",");
         snapshot.nodes().map(|node| format!("{}:{} ", node.name(), pods(node))).collect()
     }
 

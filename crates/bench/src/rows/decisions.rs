@@ -37,7 +37,9 @@ mod tests {
 
     /// How many Pods that are decided about are on one Node.
     fn measured(node: &NodeInfo) -> usize {
-        node.pods.keys().filter(|uid| uid.starts_with("measured")).count()
+        node.pods()
+            .filter(|pod| pod.metadata.uid.as_deref().is_some_and(|uid| uid.starts_with("measured")))
+            .count()
     }
 
     #[test]
@@ -49,7 +51,7 @@ mod tests {
             let sum: usize = nodes().map(measured).sum();
             assert_eq!(sum, workload.pods / PART, "{}", workload.name);
             match workload.name {
-                "SchedulingPodAntiAffinity" => assert!(nodes().all(|node| node.pods.len() <= 1)),
+                "SchedulingPodAntiAffinity" => assert!(nodes().all(|node| node.pods().len() <= 1)),
                 "TopologySpreading" => {
                     let zones = ["moon-1", "moon-2", "moon-3"].map(|zone| {
                         let here =

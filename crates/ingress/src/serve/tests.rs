@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::connections::{Connections, Limits as Places, Share};
-use base::{Random, Tasks};
+use base::Tasks;
 use tokio::net::TcpListener;
 
 use http::StatusCode;
@@ -76,7 +76,7 @@ async fn start_with(limits: Limits, places: Places) -> Running {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         addresses.push(listener.local_addr().unwrap());
         let (connections, tasks) = (Arc::clone(&connections), tasks.clone());
-        listen(&plane, Port { listener, scheme, entrance, tasks, connections }, Random::seeded(1)).unwrap();
+        listen(&plane, Port { listener, scheme, entrance, tasks, connections }).unwrap();
     }
     Running { plane, registry, http: addresses[0], https: addresses[1], tasks, connections }
 }

@@ -178,7 +178,7 @@ async fn run(
             let listener = async_listener(listener)?;
             let (connections, tasks) = (Arc::clone(&connections), tasks.clone());
             let port = Port { listener, scheme, entrance, tasks, connections };
-            listen(&plane, port, random.clone()).context("set up TLS")?;
+            listen(&plane, port).context("set up TLS")?;
         }
         tracing::info!(missing = ?ports.missing, "Ingresses are served");
         let listeners = Listeners::new(Arc::clone(&plane), connections, random.clone());

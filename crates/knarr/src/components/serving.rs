@@ -118,16 +118,8 @@ pub(super) fn start_plain(listener: TcpListener, informers: &Informers) {
 
 /// The next connection, and its place.
 async fn accepted(listener: &TcpListener, connections: &Arc<Connections>) -> (TcpStream, Arc<Place>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, address)) => return (stream, connections.take(base::listen::plain(address).ip())),
-            Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                // Out of descriptors: others must close theirs first.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
+    let (stream, address) = base::listen::accepted("component", || listener.accept()).await;
+    (stream, connections.take(base::listen::plain(address).ip()))
 }
 
 /// The certificate of the files, or one of our own.

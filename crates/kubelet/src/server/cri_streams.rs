@@ -31,8 +31,6 @@ const TOKEN_LIFETIME: SignedDuration = SignedDuration::from_secs(60);
 const TOKENS_MAX: usize = 1000;
 /// Connections at the same time.
 const CONNECTIONS_MAX: usize = 1024;
-/// How long an accept waits after a failure: others must close their descriptors first.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// As upstream's.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
@@ -78,19 +76,12 @@ impl StreamingServer {
         let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let Ok(permit) = limit.clone().acquire_owned().await else { return };
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let server = self.clone();
-                    self.0.tasks.spawn("cri streaming connection", async move {
-                        server.connection(stream).await;
-                        drop(permit);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection to the streaming server was not accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
+            let (stream, _) = base::listen::accepted("CRI streaming server", || listener.accept()).await;
+            let server = self.clone();
+            self.0.tasks.spawn("cri streaming connection", async move {
+                server.connection(stream).await;
+                drop(permit);
+            });
         }
     }
 

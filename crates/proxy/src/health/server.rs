@@ -32,7 +32,6 @@ const BACKLOG: u32 = 1024;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A whole connection: those who check come again.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 type Answer = Response<Full<Bytes>>;
 /// What a port answers at a path.
@@ -133,14 +132,7 @@ async fn listen(listener: TcpListener, answers: Arc<Answers>, tasks: Tasks) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(ACCEPT_RETRY).await;
-                continue;
-            }
-        };
+        let (stream, _) = base::listen::accepted("proxy's health", || listener.accept()).await;
         let answers = answers.clone();
         tasks.spawn("proxy connection", async move {
             let service = service_fn(move |request: Request<Incoming>| {

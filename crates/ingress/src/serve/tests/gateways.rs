@@ -212,7 +212,7 @@ async fn a_port_of_a_gateway_comes_and_goes_and_takes_no_backend_with_it() {
         let connections = Arc::clone(&running.connections);
         let (scheme, entrance) = (Scheme::Http, Entrance::Port(8080));
         let port = Port { listener, scheme, entrance, tasks: tasks.clone(), connections };
-        listen(&running.plane, port, Random::seeded(1)).unwrap();
+        listen(&running.plane, port).unwrap();
         assert_eq!(status(&get(address, "whoever", "/").await), "200");
         tasks.stop();
         while TcpStream::connect(address).await.is_ok() {

@@ -82,11 +82,7 @@ impl Listeners {
         let listener = async_listener(base::listen::blocking((Ipv4Addr::UNSPECIFIED, port).into())?)?;
         let tasks = self.plane.child_tasks();
         let (entrance, connections) = (Entrance::Port(port), Arc::clone(&self.connections));
-        listen(
-            &self.plane,
-            Port { listener, scheme, entrance, tasks: tasks.clone(), connections },
-            self.random.clone(),
-        )?;
+        listen(&self.plane, Port { listener, scheme, entrance, tasks: tasks.clone(), connections })?;
         Ok(tasks)
     }
 }
