@@ -10,10 +10,12 @@ use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::keys::public::has_signed_by_p521;
+
 /// Tokens are never longer than this.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
-/// Clocks may differ by this much.
-const LEEWAY_SECONDS: i64 = 10;
+/// How much earlier than its time a token may come: clocks differ. Source: `IDTokenVerifier.Verify` of coreos/go-oidc.
+const LEEWAY_SECONDS: i64 = 60;
 
 /// An issuer: what makes a token one of its own, meant for this cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +141,7 @@ impl Issuer {
             return refuse("aud", "it is meant for somebody else");
         }
         let number = |name: &str| claims.get(name).and_then(Value::as_f64).map(|seconds| seconds as i64);
-        if number("exp").is_none_or(|end| end.saturating_add(LEEWAY_SECONDS) < now) {
+        if number("exp").is_none_or(|end| end < now) {
             return refuse("exp", "it is over");
         }
         if number("nbf").is_some_and(|start| start.saturating_sub(LEEWAY_SECONDS) > now) {
@@ -153,12 +155,13 @@ impl Key {
     fn signed(&self, algorithm: &str, message: &[u8], signed: &[u8]) -> bool {
         let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
         if self.kty == "EC" {
+            let point = [vec![4], decode(&self.x), decode(&self.y)].concat();
             let algorithm: &dyn signature::VerificationAlgorithm = match algorithm {
                 "ES256" => &signature::ECDSA_P256_SHA256_FIXED,
                 "ES384" => &signature::ECDSA_P384_SHA384_FIXED,
+                "ES512" => return has_signed_by_p521(&point, message, signed),
                 _ => return false,
             };
-            let point = [vec![4], decode(&self.x), decode(&self.y)].concat();
             return UnparsedPublicKey::new(algorithm, point).verify(message, signed).is_ok();
         }
         let parameters = match algorithm {
@@ -242,7 +245,10 @@ mod tests {
     fn tokens_are_taken_from_their_issuer_in_their_time() {
         check("good", ("x", json!(1)), Ok(()));
         check("one audience", ("aud", json!("cluster")), Ok(()));
-        check("just over", ("exp", json!(1_899_999_991)), Ok(()));
+        check("just so", ("exp", json!(1_900_000_000)), Ok(()));
+        check("just over", ("exp", json!(1_899_999_999)), Err("claim \"exp\": it is over"));
+        check("clocks differ", ("nbf", json!(1_900_000_060)), Ok(()));
+        check("too much", ("nbf", json!(1_900_000_061)), Err("claim \"nbf\": its time has not come"));
         check("issuer", ("iss", json!("https://other")), Err("claim \"iss\": it is another issuer"));
         check(
             "no issuer",
@@ -293,6 +299,29 @@ mod tests {
         for malformed in ["x", "a.b", "..", &format!("{token}.x"), &deep, &long] {
             let found = trusted().verify(malformed, &signer.keys(), now);
             assert_eq!(found, Err(OidcError::Malformed), "{}", malformed.get(..20).unwrap_or(malformed));
+        }
+    }
+
+    #[test]
+    fn every_curve_signs() {
+        use crate::keys::private::PrivateKey;
+        use crate::keys::tests::{EC_P521, EC_SEC1};
+        let p384 =
+            rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).expect("a key").serialize_pem();
+        let now = Timestamp::from_second(0).expect("a time");
+        for (algorithm, pem) in [("ES256", EC_SEC1), ("ES384", &p384), ("ES512", EC_P521)] {
+            let key = crate::keys::pkcs8(pem.as_bytes()).expect("a key");
+            let key = PrivateKey::of_pkcs8(&key).expect("a key");
+            let keys: Keys = serde_json::from_value(json!({"keys": [key.public().jwk()]})).expect("keys");
+            let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+            let signed =
+                format!("{}.{}", part(&json!({"alg": algorithm})), part(&claims_with(("x", json!(1)))));
+            let signature = URL_SAFE_NO_PAD.encode(key.sign(signed.as_bytes()).expect("signed"));
+            let issuer = Issuer { algorithms: vec![algorithm.to_owned()], ..trusted() };
+            let verify =
+                |signature: &str| issuer.verify(&format!("{signed}.{signature}"), &keys, now).is_ok();
+            let other = format!("{}{}", if signature.starts_with('A') { 'B' } else { 'A' }, &signature[1..]);
+            assert!(verify(&signature) && !verify(&other) && !verify(""), "{algorithm}");
         }
     }
 

@@ -16,8 +16,8 @@ use crate::UserInfo;
 use crate::keys::private::PrivateKey;
 use crate::keys::public::PublicKey;
 
-/// Clocks may differ by this much.
-const LEEWAY_SECONDS: i64 = 10;
+/// Clocks may differ by this much. Source: `DefaultLeeway` of go-jose's `jwt`.
+const LEEWAY_SECONDS: i64 = 60;
 /// A token is never longer than this.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// How many good signatures are remembered.
@@ -130,7 +130,7 @@ pub struct Legacy {
 
 /// The questions of a token to the cluster's state.
 pub trait Lookup {
-    /// The uid of a ServiceAccount that is not being deleted.
+    /// The uid of a ServiceAccount.
     fn service_account_uid(&self, namespace: &str, name: &str) -> Option<String>;
     /// The uid of a Pod.
     fn pod_uid(&self, namespace: &str, name: &str) -> Option<String>;
@@ -249,7 +249,9 @@ impl Tokens {
     ) -> Result<(UserInfo, Claims), TokenError> {
         let claims = self.signed_claims(token)?;
         let now = now.as_second();
-        if claims.exp + LEEWAY_SECONDS < now || claims.nbf - LEEWAY_SECONDS > now {
+        let latest = now.saturating_add(LEEWAY_SECONDS);
+        let is_over = claims.exp < now.saturating_sub(LEEWAY_SECONDS);
+        if is_over || claims.nbf > latest || claims.iat > latest {
             return Err(TokenError::Time);
         }
         let accepted = if audiences.is_empty() { &self.audiences } else { audiences };
@@ -459,8 +461,8 @@ mod tests {
         let tampered = good.replacen('.', ".A", 1);
         let vault = vec!["vault".to_owned()];
         let cases = [
-            ("too late", &good, at(700), &alive, TokenError::Time),
-            ("too early", &good, at(-60), &alive, TokenError::Time),
+            ("too late", &good, at(661), &alive, TokenError::Time),
+            ("too early", &good, at(-61), &alive, TokenError::Time),
             ("tampered", &tampered, at(1), &alive, TokenError::NotOurs),
             (
                 "the pod is another",
@@ -481,6 +483,33 @@ mod tests {
         ];
         for (name, token, now, cluster, expected) in cases {
             assert_eq!(tokens.verify(token, &[], now, cluster).expect_err(name), expected, "{name}");
+        }
+        for second in [-60, 0, 600, 660] {
+            assert!(tokens.verify(&good, &[], at(second), &alive).is_ok(), "{second}");
+        }
+    }
+
+    #[test]
+    fn a_token_may_not_come_from_the_future() {
+        let tokens = tokens();
+        let private = Private {
+            namespace: "ns".into(),
+            serviceaccount: Reference { name: "default".into(), uid: "sa-uid".into() },
+            ..Private::default()
+        };
+        let claims = |iat: i64| Claims {
+            aud: vec![ISSUER.to_owned()],
+            exp: at(600).as_second(),
+            iat: at(iat).as_second(),
+            iss: ISSUER.to_owned(),
+            jti: String::new(),
+            private: private.clone(),
+            nbf: at(0).as_second(),
+            sub: "system:serviceaccount:ns:default".to_owned(),
+        };
+        for (iat, is_good) in [(0, true), (60, true), (61, false)] {
+            let token = tokens.sign(&claims(iat)).expect("a token");
+            assert_eq!(tokens.verify(&token, &[], at(0), &Cluster { pod: None }).is_ok(), is_good, "{iat}");
         }
     }
 

@@ -12,7 +12,7 @@ const NANO: i128 = 1_000_000_000;
 /// Larger amounts with a binary suffix are capped, as upstream does at 2^63 - 1.
 const BINARY_UNITS_MAX: i128 = i64::MAX as i128;
 /// Larger amounts of other suffixes are capped: upstream has no bound for them.
-const UNITS_MAX: i128 = 1_000_000_000_000_000_000_000;
+const UNITS_MAX: i128 = 10_000_000_000_000_000_000_000_000;
 
 /// The family of suffixes a quantity is printed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -70,6 +70,15 @@ impl Quantity {
         i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX })
     }
 
+    /// Whole thousandths, rounded away from zero.
+    #[must_use]
+    pub fn rounded_to_milli(self) -> Self {
+        let step = NANO / 1000;
+        let rest = self.nanos % step;
+        let up = if rest == 0 { 0 } else { step * rest.signum() };
+        Self { nanos: self.nanos - rest + up, ..self }
+    }
+
     /// The amount in billionths.
     pub fn to_nanos(self) -> i128 {
         self.nanos
@@ -107,6 +116,39 @@ impl Quantity {
         let format = if self.is_zero() { other.format } else { self.format };
         Self { nanos: self.nanos.saturating_sub(other.nanos), format }
     }
+}
+
+/// The text that is written for a quantity that was read: the canonical one, unless what was read passes for it already,
+/// as `1E3`, `+5` and `1.005` do.
+///
+/// # Errors
+/// The text is none.
+pub fn rewritten(text: &str) -> Result<String, ParseError> {
+    let quantity: Quantity = text.parse()?;
+    Ok(if is_kept(text) { text.to_owned() } else { quantity.to_string() })
+}
+
+/// Whether upstream's reader takes the text for canonical. Source: `ParseQuantity`, where it keeps `s`.
+fn is_kept(text: &str) -> bool {
+    /// Source: `maxInt64Factors`.
+    const DIGITS_MAX: usize = 18;
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text).trim_start_matches('0');
+    let number_len = unsigned.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let (number, suffix) = unsigned.split_at(number_len);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let Ok(Scale { binary_shift, decimal_exponent, format }) = scale_of(suffix) else { return false };
+    if format == Format::BinarySi {
+        let precision = 14 - i64::from(binary_shift) * 3 / 10;
+        let is_odd = whole.parse().is_ok_and(|number: i64| number & 7 != 0);
+        return fraction.is_empty() && i64::try_from(whole.len()).is_ok_and(|len| len <= precision) && is_odd;
+    }
+    let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+    let scale = decimal_exponent.saturating_sub(places);
+    whole.len() + fraction.len() <= DIGITS_MAX
+        && scale >= -9
+        && scale % 3 == 0
+        && !whole.is_empty()
+        && !format!("{whole}{fraction}").ends_with("000")
 }
 
 impl PartialEq for Quantity {

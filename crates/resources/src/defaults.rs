@@ -17,7 +17,7 @@ mod storage;
 
 use std::sync::LazyLock;
 
-use machinery::quantity::Quantity;
+use machinery::quantity::{Quantity, rewritten};
 use serde_json::{Map, Value};
 
 /// Type name and the function that fills in its defaults.
@@ -80,27 +80,43 @@ fn objects<'a>(
     map.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// Brings the quantity under `name` into its canonical form; one that cannot be read is left for validation.
+/// Writes the quantity under `name` as upstream does; one that cannot be read is left for validation.
 fn quantity(map: &mut Map<String, Value>, name: &str) {
-    if let Some(value) = map.get_mut(name) {
-        canonical(value);
+    map.get_mut(name).into_iter().for_each(rewrite);
+}
+
+/// Writes the quantities of a list or map under `name` as upstream does.
+fn each_quantity(map: &mut Map<String, Value>, name: &str) {
+    match map.get_mut(name) {
+        Some(Value::Array(list)) => list.iter_mut().for_each(rewrite),
+        Some(Value::Object(map)) => map.values_mut().for_each(rewrite),
+        _ => {}
     }
 }
 
-/// Brings every quantity of the resource list under `name` into its canonical form.
+/// Rounds every quantity of the resource list under `name` up to thousandths. Source: `SetDefaults_ResourceList`.
 fn quantities(map: &mut Map<String, Value>, name: &str) {
     let list = map.get_mut(name).and_then(Value::as_object_mut);
-    list.into_iter().flatten().for_each(|(_, value)| canonical(value));
+    for value in list.into_iter().flat_map(Map::values_mut) {
+        rewrite(value);
+        let rounded = |text: &str| {
+            let quantity: Quantity = text.parse().ok()?;
+            Some(quantity.rounded_to_milli()).filter(|rounded| *rounded != quantity)
+        };
+        if let Some(rounded) = value.as_str().and_then(rounded) {
+            *value = rounded.to_string().into();
+        }
+    }
 }
 
-fn canonical(value: &mut Value) {
-    let written = match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
+fn rewrite(value: &mut Value) {
+    let read = match value {
+        Value::String(text) => rewritten(text),
+        Value::Number(number) => rewritten(&number.to_string()),
         _ => return,
     };
-    if let Ok(quantity) = written.parse::<Quantity>() {
-        *value = quantity.to_string().into();
+    if let Ok(written) = read {
+        *value = written.into();
     }
 }
 
@@ -164,11 +180,29 @@ mod tests {
     }
 
     #[test]
-    fn quantities_become_canonical() {
+    fn quantities_are_written_as_upstream_writes_them() {
         check(
             "io.k8s.api.core.v1.ResourceRequirements",
-            json!({"limits": {"cpu": "0.5", "memory": 1_000, "x": "bad!"}}),
-            expect![[r#"{"limits":{"cpu":"500m","memory":"1k","x":"bad!"}}"#]],
+            json!({"limits": {"cpu": "0.5", "memory": 1_000, "x": "bad!", "y": "1E3", "z": "+5"}}),
+            expect![[r#"{"limits":{"cpu":"500m","memory":"1k","x":"bad!","y":"1E3","z":"+5"}}"#]],
+        );
+        // Resource lists know no less than thousandths.
+        check(
+            "io.k8s.api.core.v1.PersistentVolumeClaimStatus",
+            json!({"allocatedResources": {"storage": "1.5Gi"}, "capacity": {"a": "100u", "b": "1500100u", "c": "1.005"}}),
+            expect![[
+                r#"{"allocatedResources":{"storage":"1536Mi"},"capacity":{"a":"1m","b":"1501m","c":"1.005"}}"#
+            ]],
+        );
+        check(
+            "io.k8s.api.node.v1.Overhead",
+            json!({"podFixed": {"cpu": "100u", "memory": "1024Ki"}}),
+            expect![[r#"{"podFixed":{"cpu":"100u","memory":"1Mi"}}"#]],
+        );
+        check(
+            "io.k8s.api.resource.v1.CapacityRequestPolicy",
+            json!({"default": "1024Mi", "validValues": ["1000M", "2G"]}),
+            expect![[r#"{"default":"1Gi","validValues":["1G","2G"]}"#]],
         );
     }
 

@@ -376,15 +376,23 @@ pub fn normalize(scores: &mut [i64], how: Normalize) {
         Normalize::ByMax if max == 0 => {}
         Normalize::ByMax => scores.iter_mut().for_each(|score| *score = *score * SCORE_MAX / max),
         Normalize::ByRange if max == min => scores.fill(0),
-        Normalize::ByRange => {
-            scores.iter_mut().for_each(|score| *score = (*score - min) * SCORE_MAX / (max - min));
-        }
+        Normalize::ByRange => scores.iter_mut().for_each(|score| *score = part_of(*score - min, max - min)),
         Normalize::Spread => pod_topology_spread::normalize(scores),
         Normalize::ByMaxReversed if max == 0 => scores.fill(SCORE_MAX),
         Normalize::ByMaxReversed => {
             scores.iter_mut().for_each(|score| *score = SCORE_MAX - *score * SCORE_MAX / max);
         }
     }
+}
+
+/// A part of the whole, as that of [`SCORE_MAX`]; upstream's floating point makes 28 of 29 of 100.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "a score needs no more than 52 bits"
+)]
+fn part_of(part: i64, whole: i64) -> i64 {
+    (SCORE_MAX as f64 * (part as f64 / whole as f64)) as i64
 }
 
 #[cfg(test)]
@@ -455,6 +463,20 @@ mod tests {
         ];
         assert_eq!(ranked, expect);
         assert!(SCORES.iter().all(|row| expect.iter().any(|(name, _)| *name == row.name)));
+    }
+
+    #[test]
+    fn scores_by_range_are_upstreams_numbers() {
+        for (scores, expect) in [
+            ([0, 29, 100], [0, 28, 100]),
+            ([-50, 7, 50], [0, 56, 100]),
+            ([0, 1, 3], [0, 33, 100]),
+            ([5, 5, 5], [0, 0, 0]),
+        ] {
+            let mut found = scores;
+            normalize(&mut found, Normalize::ByRange);
+            assert_eq!(found, expect, "{scores:?}");
+        }
     }
 
     #[test]

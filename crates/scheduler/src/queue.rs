@@ -280,12 +280,13 @@ impl Queue {
     fn promote_due(&mut self, now: Timestamp) {
         while let Some((_, key)) = self.timers.first().filter(|(due, _)| *due <= now).cloned() {
             let Some(waiting) = self.waiting.get_mut(&key) else { return };
-            let is_flushed = matches!(waiting.state, State::Unschedulable { .. });
-            waiting.is_flushed = is_flushed;
-            if is_flushed {
-                waiting.held = Held::No;
-            }
-            self.activate(&key, if is_flushed { "UnschedulableTimeout" } else { "BackoffComplete" });
+            let State::Unschedulable { .. } = waiting.state else {
+                self.activate(&key, "BackoffComplete");
+                continue;
+            };
+            waiting.is_flushed = true;
+            waiting.held = Held::No;
+            self.wake(&key, ("UnschedulableTimeout", now));
         }
     }
 

@@ -247,9 +247,7 @@ impl Existing<'_> {
 
 impl Lookup for Existing<'_> {
     fn service_account_uid(&self, namespace: &str, name: &str) -> Option<String> {
-        let account = self.object("serviceaccounts", namespace, name)?;
-        let metadata = Metadata::of(&account);
-        (!metadata.is_terminating()).then(|| metadata.uid().to_owned())
+        self.uid("serviceaccounts", namespace, name)
     }
 
     fn pod_uid(&self, namespace: &str, name: &str) -> Option<String> {

@@ -45,7 +45,8 @@ pub(super) fn validate(query: &Query, pod: &str) -> Result<()> {
     if let Some(stream) = query.get("stream") {
         if !STREAMS.contains(&stream) {
             errors.push(FieldError::not_supported(&Path::new("stream"), stream, &STREAMS));
-        } else if stream != "All" && tail.is_some() {
+        }
+        if stream != "All" && tail.is_some() {
             let text = "`tailLines` and specific `stream` are mutually exclusive for now";
             errors.push(FieldError::forbidden(&Path::new(""), text));
         }
@@ -54,4 +55,47 @@ pub(super) fn validate(query: &Query, pod: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(Subject { group: "", resource: "PodLogOptions" }, pod, &errors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Source: `TestValidatePodLogOptions` of upstream.
+    #[test]
+    fn options_are_checked_together() {
+        const SPLIT: &str = "`tailLines` and specific `stream` are mutually exclusive for now";
+        for (query, expect) in [
+            ("", &[][..]),
+            ("tailLines=0&limitBytes=1&sinceSeconds=1&stream=All", &[]),
+            ("stream=Stderr&follow=true&limitBytes=12", &[]),
+            ("sinceTime=2026-01-01T00:00:00Z&tailLines=8", &[]),
+            ("tailLines=-8", &["tailLines: Invalid value: -8: must be greater than or equal to 0"]),
+            ("limitBytes=0", &["limitBytes: Invalid value: 0: must be greater than 0"]),
+            (
+                "tailLines=-8&sinceSeconds=0",
+                &["tailLines: Invalid value: -8", "sinceSeconds: Invalid value: 0: must be greater than 0"],
+            ),
+            (
+                "sinceSeconds=0&sinceTime=2026-01-01T00:00:00Z",
+                &["at most one of `sinceTime` or `sinceSeconds` may be specified"],
+            ),
+            ("stream=invalid", &["stream: Unsupported value: \"invalid\""]),
+            ("stream=Stdout&tailLines=8", &[SPLIT]),
+            ("stream=invalid&tailLines=8", &["stream: Unsupported value", SPLIT]),
+            ("sinceSeconds=x", &["strconv.ParseInt: parsing \"x\": invalid syntax"]),
+            ("sinceTime=yesterday", &["cannot parse \"yesterday\""]),
+        ] {
+            let found = validate(&Query::parse(query), "p").err().map(|error| error.to_string());
+            match found {
+                None => assert!(expect.is_empty(), "{query}"),
+                Some(text) => {
+                    assert!(
+                        !expect.is_empty() && expect.iter().all(|part| text.contains(part)),
+                        "{query}: {text}"
+                    );
+                }
+            }
+        }
+    }
 }

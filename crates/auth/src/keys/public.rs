@@ -201,12 +201,7 @@ impl PublicKey {
             Kind::Curve(curve, point) => {
                 UnparsedPublicKey::new(curve.verifying, point).verify(message, signature).is_ok()
             }
-            Kind::P521(point) => {
-                let key = p521::ecdsa::VerifyingKey::from_sec1_bytes(point);
-                let signature = p521::ecdsa::Signature::from_slice(signature);
-                let (Ok(key), Ok(signature)) = (key, signature) else { return false };
-                key.verify_prehash(digest(&SHA512, message).as_ref(), &signature).is_ok()
-            }
+            Kind::P521(point) => has_signed_by_p521(point, message, signature),
             Kind::Rsa { key, .. } => {
                 UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key).verify(message, signature).is_ok()
             }
@@ -232,6 +227,14 @@ impl PublicKey {
             }),
         }
     }
+}
+
+/// `true` if the owner of the point on P-521 has signed the message, as JWTs are signed by ES512.
+pub(crate) fn has_signed_by_p521(point: &[u8], message: &[u8], signature: &[u8]) -> bool {
+    let key = p521::ecdsa::VerifyingKey::from_sec1_bytes(point);
+    let signature = p521::ecdsa::Signature::from_slice(signature);
+    let (Ok(key), Ok(signature)) = (key, signature) else { return false };
+    key.verify_prehash(digest(&SHA512, message).as_ref(), &signature).is_ok()
 }
 
 #[cfg(test)]

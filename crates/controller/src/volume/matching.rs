@@ -1,14 +1,13 @@
-//! The volume that a claim gets: of those that fit, one that was made for it, or else the smallest; of all that there are,
-//! the smallest of those with the fewest access modes.
+//! The volume that a claim gets: of those that fit, one that was made for it, or else the smallest. A binder takes one with
+//! fewer access modes first, even before one that was made for the claim.
 //!
-//! Upstream's binder goes through the sets of access modes one after the other, and takes another volume before one that
-//! was made for the claim if that has more modes; here it comes first.
 //! Source: `FindMatchingVolume`, `component-helpers/storage/volume`; `persistentVolumeOrderedIndex`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use machinery::quantity::Quantity;
 
 use super::{
     affinity, capacity, claim_class, claim_mode, claim_ref, is_for, requested, volume_class, volume_mode,
@@ -38,11 +37,11 @@ pub fn find<'a>(
         // A binder knows volumes by their modes.
         Search::All | Search::SetAside => has_modes(claim, volume),
     };
-    let rank = |volume: &PersistentVolume| match search {
-        Search::On(_) => (0, capacity(volume)),
-        Search::All | Search::SetAside => (modes(volume).len(), capacity(volume)),
+    let rank_of = |volume: &PersistentVolume, is_own: bool| {
+        let modes = if matches!(search, Search::On(_)) { 0 } else { modes(volume).len() };
+        (modes, !is_own, if is_own { Quantity::default() } else { capacity(volume) })
     };
-    let mut best: Option<&Arc<PersistentVolume>> = None;
+    let mut best = None;
     for volume in volumes {
         let is_gone = volume.metadata.deletion_timestamp.is_some();
         let is_small = capacity(volume) < wanted;
@@ -50,24 +49,22 @@ pub fn find<'a>(
         if is_gone || is_small || is_other {
             continue;
         }
-        if is_for(volume, claim) {
-            match search {
-                // One that the Node cannot reach is no reason to take another.
-                Search::On(_) => return is_near(volume).then_some(volume),
-                Search::All | Search::SetAside if is_near(volume) => return Some(volume),
-                Search::All | Search::SetAside => continue,
+        let is_own = is_for(volume, claim);
+        if is_own && matches!(search, Search::On(_)) {
+            // One that the Node cannot reach is no reason to take another.
+            return is_near(volume).then_some(volume);
+        }
+        let is_free = || claim_ref(volume).is_none() && phase(volume) == "Available";
+        let is_open = || !matches!(search, Search::SetAside) && is_free();
+        let fits = || why_not(claim, volume).is_none() && is_selected(claim, volume);
+        if (is_own || is_open() && fits()) && is_near(volume) {
+            let rank = rank_of(volume, is_own);
+            if best.as_ref().is_none_or(|(found, _)| rank < *found) {
+                best = Some((rank, volume));
             }
         }
-        let is_free = claim_ref(volume).is_none() && phase(volume) == "Available";
-        let is_closed = matches!(search, Search::SetAside);
-        if is_closed || !is_free || why_not(claim, volume).is_some() || !is_selected(claim, volume) {
-            continue;
-        }
-        if is_near(volume) && best.is_none_or(|found| rank(volume) < rank(found)) {
-            best = Some(volume);
-        }
     }
-    best
+    best.map(|(_, volume)| volume)
 }
 
 /// The reason why a claim cannot have the volume that it names; `None` if it can.

@@ -120,8 +120,7 @@ fn read(path: &Path, node_name: &str, now: Timestamp, known: &StaticPods) -> Sta
             Ok(pod) => {
                 let key = namespaced_name(&pod);
                 if pods.contains_key(&key) {
-                    tracing::warn!(pod = key, file = %file.display(), "another file has a static pod of that name");
-                    continue;
+                    tracing::warn!(pod = key, file = %file.display(), "an earlier file has a static pod of that name");
                 }
                 let same = known.get(&key).filter(|old| old.metadata.uid == pod.metadata.uid);
                 let pod = same.cloned().unwrap_or_else(|| Arc::new(pod));
@@ -209,10 +208,7 @@ fn identity(value: &mut Value, file: &Path, node_name: &str) -> Result<String, M
     let spec = value.get_mut("spec").and_then(Value::as_object_mut);
     let spec = spec.ok_or(ManifestError::Required("spec"))?;
     spec.insert("nodeName".into(), node_name.into());
-    let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
-    if let Some(tolerations) = tolerations.as_array_mut() {
-        tolerations.push(json!({"operator": "Exists", "effect": "NoExecute"}));
-    }
+    tolerate(spec);
     // Objects of JSON have their keys in order: equal content has equal text.
     let content = format!("{value}host:{node_name}file:{}", file.display());
     let digest = Sha256::digest(content.as_bytes());
@@ -222,69 +218,100 @@ fn identity(value: &mut Value, file: &Path, node_name: &str) -> Result<String, M
     Ok(hash)
 }
 
+/// Nothing drives the Pod out. Source: `AddOrUpdateTolerationInPod`.
+fn tolerate(spec: &mut Map<String, Value>) {
+    let all = json!({"operator": "Exists", "effect": "NoExecute"});
+    let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
+    let Some(tolerations) = tolerations.as_array_mut() else { return };
+    let text = |one: &Value, name: &str| one.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_same = |one: &Value| {
+        ["key", "operator", "value", "effect"].iter().all(|name| text(one, name) == text(&all, name))
+    };
+    match tolerations.iter_mut().find(|one| is_same(one)) {
+        Some(one) => *one = all.clone(),
+        None => tolerations.push(all.clone()),
+    }
+}
+
 fn annotate(value: &mut Value, pairs: &[(&str, &str)]) {
     for (name, text) in pairs {
         value["metadata"]["annotations"][*name] = (*text).into();
     }
 }
 
+/// Where volumes name secrets. Source: `VisitPodSecretNames`.
+const SECRETS: &[&str] = &[
+    "/azureFile/secretName",
+    "/cephfs/secretRef/name",
+    "/cinder/secretRef/name",
+    "/csi/nodePublishSecretRef/name",
+    "/flexVolume/secretRef/name",
+    "/iscsi/secretRef/name",
+    "/rbd/secretRef/name",
+    "/scaleIO/secretRef/name",
+    "/secret/secretName",
+    "/storageos/secretRef/name",
+];
+/// Volumes that need the API, and what of it.
+const VOLUMES: &[(&str, &str)] = &[
+    ("/csi", "csidrivers (via CSI volumes)"),
+    ("/glusterfs", "endpoints (via glusterFS volumes)"),
+    ("/persistentVolumeClaim", "persistentvolumeclaims"),
+    ("/ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
+];
+/// Parts of projected volumes that need the API, and what of it.
+const SOURCES: &[(&str, &str)] = &[
+    ("/serviceAccountToken", "serviceaccounts (via projected volumes)"),
+    ("/clusterTrustBundle", "clustertrustbundles"),
+    ("/podCertificate", "podcertificates"),
+];
+
 /// What of the API the Pod needs, which a static one cannot have. Source: `podutil.HasAPIObjectReference`.
 fn api_reference(pod: &Value) -> Option<&'static str> {
-    const VOLUMES: [(&str, &str); 4] = [
-        ("configMap", "configmaps"),
-        ("secret", "secrets"),
-        ("persistentVolumeClaim", "persistentvolumeclaims"),
-        ("ephemeral", "persistentvolumeclaims"),
-    ];
     let spec = pod.get("spec")?;
-    let is_set = |name: &str| spec.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-    if is_set("serviceAccountName") {
-        return Some("serviceaccounts");
-    }
-    if spec.get("resourceClaims").and_then(Value::as_array).is_some_and(|claims| !claims.is_empty()) {
-        return Some("resourceclaims");
-    }
-    if spec.get("imagePullSecrets").and_then(Value::as_array).is_some_and(|secrets| !secrets.is_empty()) {
-        return Some("secrets");
-    }
     let list =
         |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-    for volume in list(spec, "volumes") {
-        if let Some((_, what)) = VOLUMES.iter().find(|(kind, _)| volume.get(*kind).is_some()) {
-            return Some(what);
-        }
-        let sources = volume.get("projected").map(|projected| list(projected, "sources")).unwrap_or_default();
-        for source in sources {
-            for (kind, what) in [
-                ("configMap", "configmaps"),
-                ("secret", "secrets"),
-                ("serviceAccountToken", "serviceaccounts"),
-                ("clusterTrustBundle", "clustertrustbundles"),
-                ("podCertificate", "podcertificates"),
-            ] {
-                if source.get(kind).is_some() {
-                    return Some(what);
-                }
-            }
-        }
+    let volumes = list(spec, "volumes");
+    let projected = volumes.iter().filter_map(|volume| volume.get("projected"));
+    let sources: Vec<Value> = projected.flat_map(|projected| list(projected, "sources")).collect();
+    let containers: Vec<Value> =
+        ["initContainers", "containers"].iter().flat_map(|kind| list(spec, kind)).collect();
+    let of_containers = |name: &str| containers.iter().flat_map(|one| list(one, name)).collect::<Vec<_>>();
+    let (env, env_from) = (of_containers("env"), of_containers("envFrom"));
+    let names = |holder: &Value, path: &&str| {
+        holder.pointer(path).and_then(Value::as_str).is_some_and(|name| !name.is_empty())
+    };
+    let any = |holders: &[Value], paths: &[&str]| {
+        holders.iter().any(|holder| paths.iter().any(|path| names(holder, path)))
+    };
+    let found = |holders: &[Value], rows: &[(&str, &'static str)]| {
+        let of = |holder: &Value| {
+            rows.iter().find(|(path, _)| holder.pointer(path).is_some()).map(|(_, what)| *what)
+        };
+        holders.iter().find_map(of)
+    };
+    if any(std::slice::from_ref(spec), &["/serviceAccountName", "/serviceAccount"]) {
+        return Some("serviceaccounts");
     }
-    for container in ["initContainers", "containers"].iter().flat_map(|kind| list(spec, kind)) {
-        for from in list(&container, "envFrom") {
-            for (kind, what) in [("configMapRef", "configmaps"), ("secretRef", "secrets")] {
-                if from.get(kind).is_some() {
-                    return Some(what);
-                }
-            }
-        }
-        for variable in list(&container, "env") {
-            for (kind, what) in [("configMapKeyRef", "configmaps"), ("secretKeyRef", "secrets")] {
-                if variable.pointer(&format!("/valueFrom/{kind}")).is_some() {
-                    return Some(what);
-                }
-            }
-        }
+    if any(&list(spec, "imagePullSecrets"), &["/name"])
+        || any(&env_from, &["/secretRef/name"])
+        || any(&env, &["/valueFrom/secretKeyRef/name"])
+        || any(&sources, &["/secret/name"])
+        || any(&volumes, SECRETS)
+    {
+        return Some("secrets");
     }
-    None
+    if any(&env_from, &["/configMapRef/name"])
+        || any(&env, &["/valueFrom/configMapKeyRef/name"])
+        || any(&sources, &["/configMap/name"])
+        || any(&volumes, &["/configMap/name"])
+    {
+        return Some("configmaps");
+    }
+    if !list(spec, "resourceClaims").is_empty() {
+        return Some("resourceclaims");
+    }
+    found(&volumes, VOLUMES).or_else(|| found(&sources, SOURCES))
 }
 
 #[cfg(test)]
@@ -320,6 +347,20 @@ mod tests {
     }
 
     #[test]
+    fn a_static_pod_stays_whatever_becomes_of_its_node() {
+        let own = "{key: a, operator: Exists, effect: NoExecute}";
+        let all = "{operator: Exists, effect: NoExecute}";
+        for (given, expect) in
+            [("", 1), (own, 2), (all, 1), ("{operator: Exists, effect: NoExecute, tolerationSeconds: 5}", 1)]
+        {
+            let text = WEB.replace("spec: {", &format!("spec: {{tolerations: [{given}], "));
+            let tolerations = check(&text).unwrap().spec.unwrap().tolerations.unwrap();
+            assert_eq!(tolerations.len(), expect, "{given}");
+            assert!(tolerations.iter().all(|one| one.toleration_seconds.is_none()), "{given}");
+        }
+    }
+
+    #[test]
     fn what_is_no_pod_or_needs_the_api_is_refused() {
         let with = |spec: &str| {
             format!(
@@ -339,6 +380,32 @@ mod tests {
                 with("volumes: [{name: v, projected: {sources: [{configMap: {name: c}}]}}]"),
                 "static pods may not reference configmaps",
             ),
+            (with("serviceAccount: root"), "static pods may not reference serviceaccounts"),
+            (with("imagePullSecrets: [{name: s}]"), "static pods may not reference secrets"),
+            (
+                with(
+                    "volumes: [{name: v, iscsi: {targetPortal: t, iqn: iqn.2001-04.a:b, lun: 0, secretRef: {name: s}}}]",
+                ),
+                "static pods may not reference secrets",
+            ),
+            (
+                with("volumes: [{name: v, csi: {driver: d.example.com, nodePublishSecretRef: {name: s}}}]"),
+                "static pods may not reference secrets",
+            ),
+            (
+                with("volumes: [{name: v, csi: {driver: d.example.com}}]"),
+                "static pods may not reference csidrivers (via CSI volumes)",
+            ),
+            (
+                with("volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]"),
+                "static pods may not reference persistentvolumeclaims",
+            ),
+            (
+                with(
+                    "volumes: [{name: v, projected: {sources: [{downwardAPI: {}}, {serviceAccountToken: {path: t}}]}}]",
+                ),
+                "spec.volumes[0].projected.sources[1].serviceAccountToken: Forbidden",
+            ),
             ("not: [yaml".to_owned(), ""),
         ] {
             let error = check(&text).unwrap_err().to_string();
@@ -354,12 +421,13 @@ mod tests {
         write(".hidden.yaml", &WEB.replace("web", "hidden"));
         write("wrong.yaml", "{kind: Pod}");
         write("again.yaml", &WEB.replace("img", "first"));
+        write("zero.yaml", "");
         let read = || read(folder.path(), "n", Timestamp::UNIX_EPOCH, &StaticPods::default());
         let pods = read();
         assert_eq!(pods.keys().collect::<Vec<_>>(), ["default/web-n"]);
         let image =
             |pods: &StaticPods| pods["default/web-n"].spec.as_ref().unwrap().containers[0].image.clone();
-        assert_eq!(image(&pods).as_deref(), Some("first"), "the first file of a name counts");
+        assert_eq!(image(&pods).as_deref(), Some("img"), "the last file of a name counts");
         std::fs::remove_dir_all(folder.path()).unwrap();
         assert!(read().is_empty());
     }

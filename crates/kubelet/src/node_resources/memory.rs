@@ -136,12 +136,8 @@ impl MemoryManager {
         let all = |enough: &dyn Fn(&str, i64) -> bool| {
             i64::from(asked.iter().all(|(name, amount)| enough(name, *amount)))
         };
-        let has = |nodes: Nodes| {
-            if !may_use_together(states, nodes) {
-                return 0;
-            }
-            all(&|name, amount| share(nodes, name, |amounts| amounts.allocatable) >= amount)
-        };
+        let has =
+            |nodes: Nodes| all(&|name, amount| share(nodes, name, |amounts| amounts.allocatable) >= amount);
         let again = |nodes: Nodes, name: &str| -> i64 {
             let same = own.iter().filter(|block| block.resource == name && block.nodes() == nodes);
             same.map(|block| block.size).sum()
@@ -161,23 +157,58 @@ impl MemoryManager {
         own: &[Block],
         hint: &Hint,
     ) -> Result<Nodes, Rejection> {
+        if let Some(nodes) = hint.nodes.filter(|nodes| is_free(states, *nodes, asked)) {
+            match may_use_together(states, nodes) {
+                true => return Ok(nodes),
+                false if nodes.len() > 1 => return Err(Misplaced::Violation.into()),
+                // One that is used only together with others: those come with it.
+                false => {}
+            }
+        }
         let possible = self.possible(states, asked, own);
         let within = |found: &&Hint| {
             hint.nodes.is_none_or(|nodes| found.nodes.is_some_and(|own| own.and(nodes) == nodes))
         };
-        let exact = possible.iter().find(|found| hint.nodes.is_some() && found.nodes == hint.nodes);
         let order = |found: &&Hint| (!found.is_preferred, found.nodes.map(|nodes| (nodes.len(), nodes)));
-        let best = exact.or_else(|| possible.iter().filter(within).min_by_key(order));
-        let Some(best) = best else {
-            return Err(Rejection::unexpected(
-                "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available",
-            ));
-        };
-        if hint.is_preferred && !best.is_preferred && hint.nodes.is_some() {
-            return Err(Rejection::unexpected("[memorymanager] failed to find the extended preferred hint"));
+        let best = possible.iter().filter(within).min_by_key(order);
+        match (best, hint.nodes) {
+            (None, None) => Err(Misplaced::Nowhere.into()),
+            (None, Some(_)) => Err(Misplaced::NotAround.into()),
+            (Some(best), Some(_)) if hint.is_preferred && !best.is_preferred => {
+                Err(Misplaced::NotPreferred.into())
+            }
+            (Some(best), _) => Ok(best.nodes.unwrap_or_else(|| self.all())),
         }
-        Ok(best.nodes.unwrap_or_else(|| self.all()))
     }
+}
+
+/// Why a container's memory has no place; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+enum Misplaced {
+    #[error(
+        "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
+    )]
+    Nowhere,
+    #[error("[memorymanager] failed to find NUMA nodes to extend the current topology hint")]
+    NotAround,
+    #[error("[memorymanager] failed to find the extended preferred hint")]
+    NotPreferred,
+    #[error("[memorymanager] preferred hint violates NUMA node allocation")]
+    Violation,
+}
+
+impl From<Misplaced> for Rejection {
+    fn from(misplaced: Misplaced) -> Self {
+        Self::unexpected(misplaced)
+    }
+}
+
+/// Whether the nodes together have all of that left. Source: `isAffinitySatisfyRequest`.
+fn is_free(states: &BTreeMap<usize, NodeState>, nodes: Nodes, asked: &Asked) -> bool {
+    asked.iter().all(|(name, amount)| {
+        let of = |node| Some(states.get(&node)?.memory_map.get(name)?.free);
+        nodes.iter().filter_map(of).sum::<i64>() >= *amount
+    })
 }
 
 /// The NUMA nodes do not keep what the node does; in upstream's words.

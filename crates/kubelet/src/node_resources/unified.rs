@@ -15,6 +15,7 @@ use crate::machine::Machine;
 use crate::pod::identity::is_critical;
 use crate::pod::qos::{QosClass, class_of};
 use crate::pod::quantity;
+use crate::pod::resize::resizable;
 
 /// Whether the kernel kills all processes of a container together.
 const OOM_GROUP: &str = "memory.oom.group";
@@ -84,20 +85,59 @@ impl Unified {
     }
 }
 
+impl Unified {
+    /// Whether a resize changes how much of a container may be swapped, without a restart, at which it is counted anew.
+    ///
+    /// Source: `disallowResizeForSwappableContainers` of upstream's `pkg/kubelet/allocation`.
+    pub(crate) fn is_swap_resized(&self, before: &Pod, after: &Pod) -> bool {
+        fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+            pod.spec.iter().flat_map(resizable)
+        }
+        let Some(swap) = &self.swap else { return false };
+        let restarts = |container: &Container| {
+            let mut policies = container.resize_policy.iter().flatten();
+            policies
+                .any(|policy| policy.resource_name == "memory" && policy.restart_policy == "RestartContainer")
+        };
+        containers(before).filter(|own| !restarts(own)).any(|own| {
+            let new = containers(after).find(|new| new.name == own.name);
+            new.is_some_and(|new| {
+                memory_of(own).0 != memory_of(new).0
+                    && (swap.is_given(before, own) || swap.is_given(after, new))
+            })
+        })
+    }
+}
+
+/// A container's memory: what it asks for, and what it may have.
+fn memory_of(container: &Container) -> (Option<i64>, Option<i64>) {
+    let resources = container.resources.as_ref();
+    let memory = |list: Option<&BTreeMap<String, Quantity>>| list?.get("memory").map(quantity::whole);
+    (
+        memory(resources.and_then(|resources| resources.requests.as_ref())),
+        memory(resources.and_then(|resources| resources.limits.as_ref())),
+    )
+}
+
 impl Swap {
-    /// As much of the swap as the container asks for of the memory, if it is of a Burstable Pod and may have more.
-    fn of(&self, pod: &Pod, container: &Container) -> i64 {
+    /// Only those of Burstable Pods that may have more than they ask for.
+    fn is_given(&self, pod: &Pod, container: &Container) -> bool {
         let class = pod.spec.as_ref().map_or(QosClass::BestEffort, class_of);
-        let resources = container.resources.as_ref();
-        let memory = |list: Option<&BTreeMap<String, Quantity>>| list?.get("memory").map(quantity::whole);
-        let request = memory(resources.and_then(|resources| resources.requests.as_ref()));
-        let limit = memory(resources.and_then(|resources| resources.limits.as_ref()));
-        let may_swap = self.behavior == SwapBehavior::Limited
+        let (request, limit) = memory_of(container);
+        self.behavior == SwapBehavior::Limited
             && class == QosClass::Burstable
             && !is_critical(pod)
-            && request != limit;
-        let share = i128::from(request.unwrap_or(0)) * i128::from(self.swap) / i128::from(self.memory.max(1));
-        if may_swap { i64::try_from(share).unwrap_or(i64::MAX) } else { 0 }
+            && request != limit
+    }
+
+    /// As much of the swap as the container asks for of the memory.
+    fn of(&self, pod: &Pod, container: &Container) -> i64 {
+        if !self.is_given(pod, container) {
+            return 0;
+        }
+        let request = memory_of(container).0.unwrap_or(0);
+        let share = i128::from(request) * i128::from(self.swap) / i128::from(self.memory.max(1));
+        i64::try_from(share).unwrap_or(i64::MAX)
     }
 }
 
@@ -131,6 +171,35 @@ mod tests {
         let guaranteed = "{cpu: '1', memory: 1Gi}";
         check(Limited, &of(&format!("{{requests: {guaranteed}, limits: {guaranteed}}}")), 0);
         check(Limited, &burstable.replacen('{', "{priority: 2000000000, ", 1), 0);
+    }
+
+    #[test]
+    fn swap_is_not_resized_while_a_container_runs() {
+        use SwapBehavior::{Limited, None};
+        let pod = |resources: &str, policy: &str| -> Pod {
+            let policies = format!("resizePolicy: [{{resourceName: memory, restartPolicy: {policy}}}]");
+            let text = format!("{{spec: {{containers: [{{name: a, resources: {resources}, {policies}}}]}}}}");
+            serde_saphyr::from_str(&text).unwrap()
+        };
+        let (one, two) = ("{requests: {memory: 1Gi}}", "{requests: {memory: 2Gi}}");
+        let limited = "{requests: {memory: 1Gi}, limits: {memory: 2Gi}}";
+        let guaranteed = |memory: &str| {
+            format!("{{requests: {{cpu: 1, memory: {memory}}}, limits: {{cpu: 1, memory: {memory}}}}}")
+        };
+        for (before, after, policy, behavior, expect) in [
+            (one, two, "NotRequired", Limited, true),
+            (one, two, "RestartContainer", Limited, false),
+            (one, two, "NotRequired", None, false),
+            (one, limited, "NotRequired", Limited, false),
+            (one, "{requests: {memory: 1Gi, cpu: '1'}}", "NotRequired", Limited, false),
+            (&guaranteed("1Gi"), &guaranteed("2Gi"), "NotRequired", Limited, false),
+        ] {
+            let swap = Swap { behavior, memory: 80 * GIB, swap: 4 * GIB };
+            let unified = Unified { kills_together: true, swap: Some(swap) };
+            let (before, after) = (pod(before, policy), pod(after, policy));
+            assert_eq!(unified.is_swap_resized(&before, &after), expect, "{before:?} {after:?}");
+            assert!(!Unified::default().is_swap_resized(&before, &after));
+        }
     }
 
     #[test]

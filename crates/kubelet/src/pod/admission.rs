@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use controller::placement;
 use k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec, Taint};
+use resources::sysctls::{Namespace, dotted};
 
 use crate::pod::identity::is_critical;
 use crate::pod::qos::{QosClass, class_of};
@@ -143,29 +144,33 @@ fn tolerates(spec: &PodSpec, taint: &Taint) -> bool {
 
 fn sysctls(question: &Question<'_>, spec: &PodSpec) -> Result<(), Rejection> {
     let sysctls = spec.security_context.iter().flat_map(|c| c.sysctls.iter().flatten());
-    for name in sysctls.map(|sysctl| sysctl.name.replace('/', ".")) {
-        let is_listed = |pattern: &String| match pattern.strip_suffix('*') {
-            Some(prefix) => name.starts_with(prefix),
-            None => *pattern == name,
-        };
-        let is_safe = resources::sysctls::SAFE.contains(&name.as_str());
-        if !is_safe && !question.unsafe_sysctls.iter().any(is_listed) {
+    for name in sysctls.map(|sysctl| dotted(&sysctl.name)) {
+        let Some(whose) = allowed(&name, question.unsafe_sysctls) else {
             return reject("SysctlForbidden", format!("forbidden sysctl: \"{name}\" not allowlisted"));
-        }
-        let is_hosts = |flag: Option<bool>, what: &str| match flag {
-            Some(true) => reject(
-                "SysctlForbidden",
-                format!("forbidden sysctl: \"{name}\" not allowed with host {what} enabled"),
-            ),
-            _ => Ok(()),
         };
-        match name.split('.').next() {
-            Some("net") => is_hosts(spec.host_network, "net")?,
-            Some("kernel") => is_hosts(spec.host_ipc, "ipc")?,
-            _ => {}
+        let is_hosts = match whose {
+            Namespace::Net => spec.host_network,
+            Namespace::Ipc => spec.host_ipc,
+        };
+        if is_hosts == Some(true) {
+            let what = whose.as_str();
+            let message = format!("forbidden sysctl: \"{name}\" not allowed with host {what} enabled");
+            return reject("SysctlForbidden", message);
         }
     }
     Ok(())
+}
+
+/// Whose the control is, if Pods may set it. What no namespace has is never theirs. Source: `patternAllowlist`.
+fn allowed(name: &str, unsafe_sysctls: &[String]) -> Option<Namespace> {
+    if resources::sysctls::SAFE.contains(&name) {
+        return Namespace::of(name);
+    }
+    unsafe_sysctls.iter().map(|pattern| dotted(pattern)).find_map(|pattern| match pattern.split_once('*') {
+        Some((start, _)) if name.starts_with(start) => Namespace::of(start),
+        None if pattern == name => Namespace::of(name),
+        _ => None,
+    })
 }
 
 fn os(spec: &PodSpec) -> Result<(), Rejection> {
@@ -373,7 +378,7 @@ mod tests {
             &[],
             Some((
                 "SysctlForbidden",
-                "forbidden sysctl: \"net.core.somaxconn\" not allowed with host net enabled",
+                "forbidden sysctl: \"net.core.somaxconn\" not allowed with host Net enabled",
             )),
         );
         check(
@@ -381,6 +386,54 @@ mod tests {
             &[],
             Some(("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")),
         );
+    }
+
+    /// Source: `TestAllowlist` of upstream's `pkg/kubelet/sysctl`.
+    #[test]
+    fn sysctls_are_taken_that_are_the_pods_own() {
+        let unsafe_sysctls =
+            ["kernel/msg*", "kernel.sem", "net.b.*", "fs.mqueue.*", "foo", "kernel.shm*", "vm.*"]
+                .map(str::to_owned);
+        let with = |name: &str, host: &str| -> Pod {
+            let text = format!(
+                "{{spec: {{{host}containers: [], securityContext: {{sysctls: [{{name: {name}}}]}}}}}}"
+            );
+            serde_saphyr::from_str(&text).unwrap()
+        };
+        for (name, host, expect) in [
+            ("kernel.shm_rmid_forced", "", ""),
+            ("kernel/shm_rmid_forced", "", ""),
+            ("net.ipv4.ip_local_port_range", "", ""),
+            ("kernel.msgmax", "", ""),
+            ("kernel/sem", "", ""),
+            ("net/b/c.1/d", "", ""),
+            ("fs.mqueue.msg_max", "", ""),
+            ("kernel.shm_rmid_forced", "hostIPC: true, ", "not allowed with host IPC enabled"),
+            ("net.ipv4.ip_local_port_range", "hostNetwork: true, ", "not allowed with host Net enabled"),
+            ("kernel.msgmax", "hostIPC: true, ", "not allowed with host IPC enabled"),
+            ("kernel.shm_next_id", "hostIPC: true, ", "not allowed with host IPC enabled"),
+            ("fs.mqueue.msg_max", "hostIPC: true, ", "not allowed with host IPC enabled"),
+            ("net.b.c", "hostNetwork: true, ", "not allowed with host Net enabled"),
+            ("net.b.c", "hostIPC: true, ", ""),
+            ("net.a.b.c", "", "not allowlisted"),
+            ("net.ipv4.ip_local_port_range.a.b.c", "", "not allowlisted"),
+            ("foo", "", "not allowlisted"),
+            ("vm.swappiness", "", "not allowlisted"),
+        ] {
+            let (pod, node, room) = (with(name, host), Node::default(), Room::default());
+            let question = Question {
+                pod: &pod,
+                node: &node,
+                room: &room,
+                pressure: &[],
+                unsafe_sysctls: &unsafe_sysctls,
+            };
+            let found = welcome(&question).map_err(|rejection| rejection.message).err().unwrap_or_default();
+            assert!(
+                found.ends_with(expect) && found.is_empty() == expect.is_empty(),
+                "{name} {host}: {found}"
+            );
+        }
     }
 
     #[test]

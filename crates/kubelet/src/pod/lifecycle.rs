@@ -30,7 +30,7 @@ pub fn is_finished(snapshot: &PodSnapshot) -> bool {
     if snapshot.ending.is_some() {
         return true;
     }
-    if matches!(snapshot.recorded_phase(), "Succeeded" | "Failed") {
+    if matches!(snapshot.recorded_phase(), "Succeeded" | "Failed") || is_lost(snapshot) {
         return true;
     }
     let spec = snapshot.spec();
@@ -44,6 +44,16 @@ pub fn is_finished(snapshot: &PodSnapshot) -> bool {
                 && !snapshot.busy.contains(&JobKey::Start(c.name.clone()))
         });
     init_failed || mains_done
+}
+
+/// A Pod that runs once gets no other sandbox when one is lost in which something was made: nothing of it runs twice, not
+/// even init containers. Upstream leaves it at that, and the Pod in its phase for ever; here it has failed.
+///
+/// Source: `computePodActions` of upstream's `pkg/kubelet/kuberuntime`.
+fn is_lost(snapshot: &PodSnapshot) -> bool {
+    snapshot.spec().restart_policy.as_deref() == Some("Never")
+        && snapshot.sandboxes.last().is_some_and(|sandbox| !sandbox.is_ready)
+        && !snapshot.containers.is_empty()
 }
 
 /// The code with which the newest container of that name has ended; what the runtime has lost, the API may still know.

@@ -92,7 +92,7 @@ pub fn waiting_since(pod: &Pod) -> Option<Timestamp> {
 }
 
 /// Main containers, and init containers that keep running.
-pub(super) fn resizable(spec: &PodSpec) -> impl Iterator<Item = &ContainerSpec> {
+pub(crate) fn resizable(spec: &PodSpec) -> impl Iterator<Item = &ContainerSpec> {
     let sidecars = spec.init_containers.iter().flatten().filter(|c| init_role(c) == Role::Sidecar);
     sidecars.chain(&spec.containers)
 }

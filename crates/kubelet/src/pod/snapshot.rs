@@ -327,10 +327,27 @@ impl PodSnapshot {
     /// `pkg/kubelet/kubelet_pods.go`.
     pub fn addresses(&self, host_ips: &[String]) -> Vec<String> {
         match self.sandboxes.last() {
-            Some(_) if self.spec().host_network == Some(true) => host_ips.to_vec(),
+            _ if self.spec().host_network == Some(true) => self.addresses_of_host(host_ips),
             Some(sandbox) => in_order(&sandbox.ips, host_ips),
             None => Vec::new(),
         }
+    }
+
+    /// What was told of them stays, whatever becomes of the node's; a node that gets a second family adds that one.
+    /// Source: `generateAPIPodStatus` of upstream's `pkg/kubelet/kubelet_pods.go`.
+    fn addresses_of_host(&self, host_ips: &[String]) -> Vec<String> {
+        let status = self.pod.status.iter();
+        let recorded = status.flat_map(|status| status.pod_ips.iter().flatten());
+        let mut ips: Vec<String> = recorded.map(|known| known.ip.clone()).collect();
+        if ips.is_empty() && !self.sandboxes.is_empty() {
+            return host_ips.to_vec();
+        }
+        if let ([first], [_, second]) = (ips.as_slice(), host_ips)
+            && is_v6(first) != is_v6(second)
+        {
+            ips.push(second.clone());
+        }
+        ips
     }
 
     /// What the API server has about the container of that name.

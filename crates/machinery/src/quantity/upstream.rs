@@ -292,3 +292,75 @@ fn amounts_compare_whatever_their_suffix() {
         assert_eq!(parse(other).cmp(&parse(one)), expect.reverse(), "{other} {one}");
     }
 }
+
+#[test]
+fn what_passes_for_canonical_is_written_as_it_was_read() {
+    for text in [
+        "0",
+        "1",
+        "1E3",
+        "1e3",
+        "+5",
+        "-5",
+        "1.G",
+        "1.005",
+        "1.500",
+        "-1.500k",
+        "001",
+        "007k",
+        "100m",
+        "12Gi",
+        "+1Ki",
+        "1.Mi",
+        "1001E",
+        "1E-3",
+        "999999999999999999",
+    ] {
+        assert_eq!(rewritten(text).as_deref(), Ok(text));
+    }
+    for (text, expect) in [
+        ("1000", "1k"),
+        ("+1000", "1k"),
+        ("1.000", "1"),
+        ("1.50", "1500m"),
+        ("0.5", "500m"),
+        (".5", "500m"),
+        ("-0", "0"),
+        ("00", "0"),
+        ("0Gi", "0"),
+        ("1e4", "10e3"),
+        ("1024Ki", "1Mi"),
+        ("08Gi", "8Gi"),
+        ("1.5Gi", "1536Mi"),
+        ("+3Ei", "3Ei"),
+        ("+1000000000000000001", "1000000000000000001"),
+        ("1.0000000001", "1000000001n"),
+        ("2000E", "2000E"),
+        ("1000000000000000000000000", "1000000E"),
+    ] {
+        assert_eq!(rewritten(text).as_deref(), Ok(expect), "{text}");
+    }
+    assert_eq!(rewritten("x"), Err(ParseError::Format));
+}
+
+/// Source: `TestQuantityRoundUp`.
+#[test]
+fn thousandths_are_rounded_away_from_zero() {
+    for (text, expect) in [
+        ("9.01", "9010m"),
+        ("-9.01", "-9010m"),
+        ("1u", "1m"),
+        ("-1u", "-1m"),
+        ("1500u", "2m"),
+        ("-1001u", "-2m"),
+        ("3001n", "1m"),
+        ("1000u", "1m"),
+        ("0", "0"),
+        ("1Ki", "1Ki"),
+        (".001Ki", "1024m"),
+        ("1.0000001Gi", "1073741931375m"),
+        ("1e-6", "1e-3"),
+    ] {
+        assert_eq!(parse(text).rounded_to_milli().to_string(), expect, "{text}");
+    }
+}

@@ -3,7 +3,7 @@
 use machinery::features::Feature;
 use serde_json::{Map, Value, json};
 
-use super::{Row, absent, object, objects, quantities, quantity, text, unset};
+use super::{Row, absent, each_quantity, object, objects, quantity, text, unset};
 
 /// The rows of this file.
 pub(super) const ROWS: &[Row] = &[
@@ -32,7 +32,7 @@ pub(super) const ROWS: &[Row] = &[
     ("io.k8s.api.autoscaling.v2.HPAScalingRules", |m| quantity(m, "tolerance")),
     ("io.k8s.api.autoscaling.v2.MetricTarget", metric),
     ("io.k8s.api.autoscaling.v2.MetricValueStatus", metric),
-    ("io.k8s.api.node.v1.Overhead", |m| quantities(m, "podFixed")),
+    ("io.k8s.api.node.v1.Overhead", |m| each_quantity(m, "podFixed")),
 ];
 
 fn with_spec(map: &mut Map<String, Value>, fill: impl FnOnce(&mut Map<String, Value>)) {

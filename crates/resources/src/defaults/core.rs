@@ -18,7 +18,9 @@ pub(super) const ROWS: &[Row] = &[
     ("io.k8s.api.core.v1.PersistentVolumeSpec", |m| quantities(m, "capacity")),
     ("io.k8s.api.core.v1.PersistentVolumeClaim", persistent_volume_claim),
     ("io.k8s.api.core.v1.PersistentVolumeClaimSpec", |m| absent(m, "volumeMode", "Filesystem")),
-    ("io.k8s.api.core.v1.PersistentVolumeClaimStatus", |m| quantities(m, "capacity")),
+    ("io.k8s.api.core.v1.PersistentVolumeClaimStatus", |m| {
+        ["allocatedResources", "capacity"].iter().for_each(|name| quantities(m, name));
+    }),
     ("io.k8s.api.core.v1.ReplicationController", replication_controller),
     ("io.k8s.api.core.v1.ResourceQuotaSpec", |m| quantities(m, "hard")),
     ("io.k8s.api.core.v1.ResourceQuotaStatus", resource_quota_status),

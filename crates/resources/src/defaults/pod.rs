@@ -12,6 +12,7 @@ pub(super) const ROWS: &[Row] = &[
     ("io.k8s.api.core.v1.PodSpec", pod_spec),
     ("io.k8s.api.core.v1.Container", container),
     ("io.k8s.api.core.v1.EphemeralContainer", container),
+    ("io.k8s.api.core.v1.ContainerStatus", |m| quantities(m, "allocatedResources")),
     ("io.k8s.api.core.v1.ContainerPort", |m| unset(m, "protocol", "TCP")),
     ("io.k8s.api.core.v1.ResourceRequirements", resource_requirements),
     ("io.k8s.api.core.v1.VolumeResourceRequirements", resource_requirements),

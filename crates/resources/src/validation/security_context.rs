@@ -7,13 +7,12 @@ use machinery::names;
 
 use super::At;
 use super::pod_view::containers;
+use crate::sysctls::{Namespace, dotted};
 
 const ID_MAX: i64 = i32::MAX as i64;
 const SYSCTL_BYTES_MAX: usize = 253;
 const PROFILE_BYTES_MAX: usize = 4095;
 const PROFILES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
-const NET_SYSCTLS: &[&str] = &["net."];
-const IPC_SYSCTLS: &[&str] = &["kernel.msg", "kernel.sem", "kernel.shm", "fs.mqueue."];
 const NOT_FOR_WINDOWS: &str = "cannot be set for a windows pod";
 const WINDOWS_ONLY: &str = "windows options cannot be set for a linux pod";
 
@@ -140,29 +139,13 @@ fn sysctls(spec: &At<'_>, errors: &mut FieldErrors) {
         } else if !seen.insert(text) {
             errors.push(name.duplicate());
         }
-        let dotted = dotted(text);
-        let is_of = |prefixes: &[&str]| prefixes.iter().any(|prefix| dotted.starts_with(prefix));
-        if spec.get("hostNetwork").flag() && is_of(NET_SYSCTLS) {
+        let whose = Namespace::of(&dotted(text));
+        if spec.get("hostNetwork").flag() && whose == Some(Namespace::Net) {
             errors.push(name.invalid("may not be specified when 'hostNetwork' is true"));
-        } else if spec.get("hostIPC").flag() && is_of(IPC_SYSCTLS) {
+        } else if spec.get("hostIPC").flag() && whose == Some(Namespace::Ipc) {
             errors.push(name.invalid("may not be specified when 'hostIPC' is true"));
         }
     }
-}
-
-/// With dots between the segments: the first separator of the name is the one that it uses.
-fn dotted(name: &str) -> String {
-    let is_slashed = name.find(['.', '/']).is_some_and(|i| name[i..].starts_with('/'));
-    if !is_slashed {
-        return name.to_owned();
-    }
-    name.chars()
-        .map(|c| match c {
-            '/' => '.',
-            '.' => '/',
-            c => c,
-        })
-        .collect()
 }
 
 fn is_sysctl(name: &str) -> bool {
@@ -368,9 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_separator_of_a_sysctl_counts() {
-        assert_eq!(dotted("net/ipv4/conf/eth0.1/x"), "net.ipv4.conf.eth0/1.x");
-        assert_eq!(dotted("net.ipv4.tcp_syncookies"), "net.ipv4.tcp_syncookies");
+    fn a_sysctls_parts_are_lower_case_and_not_empty() {
         assert!(is_sysctl("kernel.shm_rmid_forced") && !is_sysctl("a..b") && !is_sysctl("A.b"));
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn enter(sandbox: &Path, plan: &PodPlan) -> Result<Option<Pause>, Err
         make(plan, wanted)?;
     }
     for (name, value) in &plan.sysctls {
-        sys::netns::set_sysctl(&name.replace('.', "/"), value).map_err(system("set the pod's sysctls"))?;
+        sys::netns::set_sysctl(&path_of(name), value).map_err(system("set the pod's sysctls"))?;
     }
     match pause {
         None if plan.shared_pid => {
@@ -43,6 +43,22 @@ pub(super) fn enter(sandbox: &Path, plan: &PodPlan) -> Result<Option<Pause>, Err
         }
         found => Ok(found),
     }
+}
+
+/// Below `/proc/sys`: dots between the parts become slashes, and slashes in them dots; a name with slashes is a path already.
+fn path_of(sysctl: &str) -> String {
+    let is_path = sysctl.find(['.', '/']).is_some_and(|i| sysctl[i..].starts_with('/'));
+    if is_path {
+        return sysctl.to_owned();
+    }
+    sysctl
+        .chars()
+        .map(|c| match c {
+            '.' => '/',
+            '/' => '.',
+            c => c,
+        })
+        .collect()
 }
 
 /// Those of a Pod with a user namespace are its own, and have names.
@@ -89,4 +105,21 @@ fn containers(sandbox: &Path) -> Vec<PidFd> {
         if exited.is_some() { None } else { started.process() }
     });
     running.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sysctl_is_a_path_whichever_separator_it_has() {
+        for (name, expect) in [
+            ("net.core.somaxconn", "net/core/somaxconn"),
+            ("net/core/somaxconn", "net/core/somaxconn"),
+            ("net.ipv4.conf.eth0/100.rp_filter", "net/ipv4/conf/eth0.100/rp_filter"),
+            ("net/ipv4/conf/eth0.100/rp_filter", "net/ipv4/conf/eth0.100/rp_filter"),
+        ] {
+            assert_eq!(path_of(name), expect, "{name}");
+        }
+    }
 }

@@ -59,22 +59,24 @@ fn moves(near: &[&PodAffinityTerm], far: &[&PodAffinityTerm], old: Option<&Node>
 
 /// Topology domains have become more even, or there are others.
 pub(super) fn topology_spread(event: &Event, pod: &Pod, _: &Snapshot) -> bool {
-    let constraints = pod.spec.as_ref().and_then(|spec| spec.topology_spread_constraints.as_deref());
-    let constraints = constraints.unwrap_or_default();
+    let constraints = pod.spec.iter().flat_map(|spec| spec.topology_spread_constraints.iter().flatten());
+    // Others keep it from no Node.
+    let constraints: Vec<_> = constraints.filter(|one| one.when_unsatisfiable == "DoNotSchedule").collect();
     match event {
         // Constraints that the scheduler was set up with refused it.
         Event::Pod(_) | Event::Node(_) if constraints.is_empty() => true,
         Event::Wish(turn) => {
-            let honours = |one: &TopologySpreadConstraint| one.node_taints_policy.as_deref() == Some("Honor");
+            let honours =
+                |one: &&TopologySpreadConstraint| one.node_taints_policy.as_deref() == Some("Honor");
             relabels(turn, pod) || constraints.iter().any(honours) && is_more_tolerant(turn, pod)
         }
-        Event::Pod(turn) => is_of_kind(constraints, turn, pod),
-        Event::Node(turn) => is_other_domain(constraints, turn, pod),
+        Event::Pod(turn) => is_of_kind(&constraints, turn, pod),
+        Event::Node(turn) => is_other_domain(&constraints, turn, pod),
         _ => false,
     }
 }
 
-fn is_of_kind(constraints: &[TopologySpreadConstraint], turn: &Turn<Pod>, pod: &Pod) -> bool {
+fn is_of_kind(constraints: &[&TopologySpreadConstraint], turn: &Turn<Pod>, pod: &Pod) -> bool {
     let is_near = |other: &&Pod| other.metadata.namespace == pod.metadata.namespace;
     let counts = |constraint: &TopologySpreadConstraint, other: Option<&Pod>| {
         let selected = |other: &Pod| {
@@ -92,16 +94,18 @@ fn is_of_kind(constraints: &[TopologySpreadConstraint], turn: &Turn<Pod>, pod: &
     constraints.iter().any(|constraint| counts(constraint, old) != counts(constraint, new))
 }
 
-fn is_other_domain(constraints: &[TopologySpreadConstraint], turn: &Turn<Node>, pod: &Pod) -> bool {
+fn is_other_domain(constraints: &[&TopologySpreadConstraint], turn: &Turn<Node>, pod: &Pod) -> bool {
     let label =
         |node: &Node, key: &String| node.metadata.labels.as_ref().and_then(|all| all.get(key)).cloned();
+    // A Node that the Pod cannot go to is a domain for who ignores that.
+    let counts_all = constraints.iter().any(|one| one.node_affinity_policy.as_deref() == Some("Ignore"));
     let is_place = |node: &Node| {
         constraints.iter().all(|constraint| label(node, &constraint.topology_key).is_some())
-            && allows(pod, node)
+            && (counts_all || allows(pod, node))
     };
     match (turn.old.as_deref(), turn.now()) {
         (Some(old), Some(new)) => {
-            let moved = |one: &TopologySpreadConstraint| {
+            let moved = |one: &&TopologySpreadConstraint| {
                 label(old, &one.topology_key) != label(new, &one.topology_key)
             };
             is_place(old) != is_place(new)

@@ -193,6 +193,18 @@ fn a_spread_is_helped_by_its_kind_and_by_topology_domains() {
         ],
     );
     check("PodTopologySpread", "", &[(of_pod("", &db), true)]);
+    let soft = spread.replace("}]", "}, {topologyKey: rack, maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}]");
+    check("PodTopologySpread", &soft, &[(of_node("", ZONE), true), (of_node(ZONE, ""), true)]);
+    let picky = |policy: &str| {
+        format!("nodeSelector: {{disk: ssd}}, {}", spread.replace("maxSkew", &format!("{policy}maxSkew")))
+    };
+    check("PodTopologySpread", &picky(""), &[(of_node("", ZONE), false), (of_node(ZONE, ""), false)]);
+    let ignores = picky("nodeAffinityPolicy: Ignore, ");
+    check(
+        "PodTopologySpread",
+        &ignores,
+        &[(of_node("", ZONE), true), (of_node(ZONE, ""), true), (of_node("", PLAIN), false)],
+    );
 }
 
 #[test]

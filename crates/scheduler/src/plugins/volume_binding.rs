@@ -28,8 +28,8 @@ const NOT_THERE: &str = "node(s) unavailable due to one or more pvc(s) bound to 
 pub(super) struct State {
     /// Why no Node will do, whatever it is like.
     pub(super) refused: Option<Refusal>,
-    bound: Vec<Arc<PersistentVolume>>,
-    is_one_missing: bool,
+    /// What the claims in the Pod's order are bound to; `None` for what is not there.
+    bound: Vec<Option<Arc<PersistentVolume>>>,
     /// Claims that are bound once the Pod has a Node, the smallest first.
     unbound: Vec<Arc<PersistentVolumeClaim>>,
 }
@@ -78,10 +78,7 @@ impl State {
                 )));
             }
             if is_claim_bound(claim) {
-                match storage.volumes.get(volume_name(claim)) {
-                    Some(volume) => self.bound.push(migration::translated(volume)),
-                    None => self.is_one_missing = true,
-                }
+                self.bound.push(storage.volumes.get(volume_name(claim)).map(migration::translated));
             } else if volume_name(claim).is_empty()
                 && storage.class_of(claim).is_some_and(|class| waits_for_consumer(class))
             {
@@ -95,8 +92,8 @@ impl State {
 }
 
 pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
-    let State { refused, bound, is_one_missing, unbound } = &candidate.volumes;
-    refused.is_some() || *is_one_missing || !bound.is_empty() || !unbound.is_empty()
+    let State { refused, bound, unbound } = &candidate.volumes;
+    refused.is_some() || !bound.is_empty() || !unbound.is_empty()
 }
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
@@ -104,17 +101,16 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     if state.refused.is_some() {
         return state.refused.clone();
     }
-    if state.is_one_missing {
-        return Some(Refusal::lasting(NOT_THERE));
-    }
     let labels = node.node.metadata.labels.as_ref();
-    let mut reasons = Vec::new();
-    if !state.bound.iter().all(|volume| affinity::reaches(volume, labels)) {
-        reasons.push(AFFINITY.to_owned());
-    }
-    if let Err(why) = settle(state, candidate.storage, node) {
-        reasons.push(why.to_owned());
-    }
+    let mut bound = state.bound.iter().map(|volume| match volume {
+        None => Some(NOT_THERE),
+        Some(volume) => (!affinity::reaches(volume, labels)).then_some(AFFINITY),
+    });
+    let bound = bound.find_map(|why| why);
+    let unbound = settle(state, candidate.storage, node).err();
+    // In upstream's order.
+    let all = [bound.filter(|why| *why == AFFINITY), unbound, bound.filter(|why| *why == NOT_THERE)];
+    let reasons: Vec<String> = all.into_iter().flatten().map(str::to_owned).collect();
     (!reasons.is_empty()).then_some(Refusal { reasons, remedy: Remedy::None })
 }
 

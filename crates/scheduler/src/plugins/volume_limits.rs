@@ -82,13 +82,15 @@ fn volumes(pod: &Pod, storage: &Storage) -> BTreeSet<Volume> {
     let mut all = BTreeSet::new();
     for (key, claim) in storage.claims_of(pod) {
         let Some(claim) = claim else { continue };
-        let volume = storage.volumes.get(volume_name(claim)).map(migration::translated);
-        if let Some(source) = volume.as_deref().and_then(csi) {
-            all.insert((source.driver.clone(), source.volume_handle.clone()));
-        } else if let Some(class) = storage.class_of(claim) {
-            let driver = migration::driver_of(&class.provisioner).unwrap_or(&class.provisioner);
-            all.insert((driver.to_owned(), key));
-        }
+        let Some(volume) = storage.volumes.get(volume_name(claim)) else {
+            let class = storage.class_of(claim).map(|class| class.provisioner.as_str());
+            let driver = class.map(|own| migration::driver_of(own).unwrap_or(own).to_owned());
+            all.extend(driver.map(|driver| (driver, key)));
+            continue;
+        };
+        // One that no driver attaches does not count, whatever its class.
+        let volume = migration::translated(volume);
+        all.extend(csi(&volume).map(|source| (source.driver.clone(), source.volume_handle.clone())));
     }
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {

@@ -103,6 +103,39 @@ fn nothing_waits_for_ever() {
     }
 }
 
+/// Source: `TestPriorityQueue_moveToBackoffQ` and `flushUnschedulablePodsLeftover` of upstream's queue.
+#[test]
+fn not_even_time_is_a_reason_to_cut_a_backoff_short() {
+    let long = Backoff { first: Duration::from_secs(400), max: Duration::from_secs(1_000) };
+    let mut queue = Queue::new(long);
+    queue.add("a", 0, ("PodAdd", at(0)));
+    queue.pop(at(0));
+    queue.unschedulable("a", ["NodeAffinity"].into(), at(0));
+    queue.add("busy", 9, ("PodAdd", at(300)));
+    assert_eq!(queue.pop(at(300)).as_deref(), Some("busy"));
+    assert_eq!(queue.depths(), Depths { backoff: 1, ..Depths::default() });
+    assert_eq!(queue.take_incoming().get(&("backoff", "UnschedulableTimeout")), Some(&1));
+    assert_eq!(queue.next_due(), Some(at(400)));
+    assert_eq!(queue.pop(at(400)).as_deref(), Some("a"));
+}
+
+/// Attempts and the seconds that follow them. Source: `TestBackoffQueue_calculateBackoffDuration`.
+#[test]
+fn a_backoff_doubles_up_to_its_bound() {
+    let seconds = Duration::from_secs;
+    for (first, max, attempts, expect) in [
+        (1, 32, 0, 1),
+        (1, 32, 1, 1),
+        (3, 1_000, 5, 48),
+        (1, 32, 16, 32),
+        (1, 1 << 31, 32, 1 << 31),
+        (1, 1 << 31, 64, 1 << 31),
+    ] {
+        let backoff = Backoff { first: seconds(first), max: seconds(max) };
+        assert_eq!(backoff.after(attempts), seconds(expect), "{first} {max} {attempts}");
+    }
+}
+
 #[test]
 fn a_pod_for_which_others_go_is_not_tried_meanwhile_and_forgets_nothing() {
     let mut queue = refused(&["NodeResourcesFit"]);

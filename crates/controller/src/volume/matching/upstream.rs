@@ -133,6 +133,10 @@ fn a_volume_that_was_made_for_the_claim_is_taken_if_it_fits() {
         .map(volume);
         check(case, &all, &wanted, Search::All, expect);
     }
+    let several = [("more-modes", "1Gi", THREE, mine), ("free", "5Gi", ONE, "")].map(volume);
+    check("but not before one with fewer modes", &several, &wanted, Search::All, "free");
+    check("unless the scheduler decides about that", &several, &wanted, Search::SetAside, "more-modes");
+    check("nor does the scheduler look at modes", &several, &wanted, Search::On(None), "more-modes");
     let by_uid = |uid: &str| {
         volume(("pv", "1Gi", ONE, &format!("claimRef: {{name: claim01, namespace: myns, uid: {uid}}}")))
     };

@@ -59,20 +59,25 @@ impl Worker {
             self.snapshot.resize.deferred_until = None;
             return;
         }
+        let mut spec = self.snapshot.spec().clone();
+        resize::put(&mut spec, &self.snapshot.resize.wanted);
+        let asked = resize::requests(&spec);
+        let resized = Pod { spec: Some(spec), ..(*self.snapshot.pod).clone() };
+        if self.context.resources.unified.is_swap_resized(&self.snapshot.pod, &resized) {
+            let message = "In-place resize of containers with swap is not supported.".to_owned();
+            self.refuse(Refused { reason: RefusalReason::Infeasible, message, detail: "swap_limitation" });
+            return;
+        }
         if let Some((manager, policy, detail)) = self.fixed_by() {
             let message =
                 format!("Resize is infeasible for Guaranteed Pods alongside {manager} policy \"{policy}\"");
             self.refuse(Refused { reason: RefusalReason::Infeasible, message, detail });
             return;
         }
-        let mut spec = self.snapshot.spec().clone();
-        resize::put(&mut spec, &self.snapshot.resize.wanted);
         let since = resize::waiting_since(&self.snapshot.pod).unwrap_or(now);
-        match self.context.resources.allocations.change(self.snapshot.uid(), resize::requests(&spec), since) {
+        match self.context.resources.allocations.change(self.snapshot.uid(), asked, since) {
             Ok(()) => {
-                let mut pod = (*self.snapshot.pod).clone();
-                pod.spec = Some(spec);
-                self.snapshot.pod = Arc::new(pod);
+                self.snapshot.pod = Arc::new(resized);
                 // Files may say what containers have.
                 self.is_volume_update_due = true;
                 let wanted = std::mem::take(&mut self.snapshot.resize.wanted);

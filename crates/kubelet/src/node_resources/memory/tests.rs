@@ -56,11 +56,80 @@ fn nodes_that_are_used_together_are_used_by_nobody_alone() {
     let error = "Allocate failed due to [memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available, which is unexpected";
     assert_eq!(give(&manager, "two", "memory: 2Gi", Policy::None).unwrap_err(), error);
     assert_eq!(give(&manager, "one", "memory: 1Gi", Policy::None).as_deref(), Ok("0-1"));
+    manager.release("one");
     let apart = "Resources cannot be allocated with Topology locality";
     assert_eq!(give(&manager, "one-node", "memory: 1Mi", Policy::SingleNumaNode).unwrap_err(), apart);
+    // One node would have been enough.
+    assert_eq!(give(&manager, "one", "memory: 1Gi", Policy::Restricted).unwrap_err(), apart);
+    assert_eq!(give(&manager, "one", "memory: 1Gi", Policy::BestEffort).as_deref(), Ok("0-1"));
     manager.keep_only(&BTreeSet::new());
     assert_eq!(give(&manager, "two", "memory: 2Gi", Policy::Restricted).as_deref(), Ok("0"));
     assert_eq!(give(&manager, "big", "memory: 5Gi", Policy::Restricted).unwrap_err(), apart);
+}
+
+/// Source: `TestStaticPolicyAllocate` of upstream's `pkg/kubelet/cm/memorymanager`.
+#[test]
+fn the_nodes_that_were_chosen_are_taken_or_others_around_them() {
+    let gi = |text: &str| format!("memory: {text}");
+    for (case, used, wants, hint, expect) in [
+        ("as chosen", &[][..], gi("2Gi"), (&[1][..], true), Ok("1")),
+        // For the whole Pod two are needed.
+        ("more than it needs itself", &[], gi("2Gi"), (&[0, 1], true), Ok("0-1")),
+        ("too few", &[], gi("5Gi"), (&[1], false), Ok("0-1")),
+        ("too few, and that was best", &[], gi("5Gi"), (&[1], true), Ok("0-1")),
+        (
+            "too few, and less than all would do",
+            &[],
+            "memory: 1Gi, hugepages-2Mi: 1Gi".to_owned(),
+            (&[0], true),
+            Err("failed to find the extended preferred hint"),
+        ),
+        (
+            "too few beside another",
+            &["2Gi"],
+            gi("5Gi"),
+            (&[1], false),
+            Err("failed to find NUMA nodes to extend the current topology hint"),
+        ),
+        (
+            "one of two is another's",
+            &["2Gi"],
+            gi("3Gi"),
+            (&[0, 1], true),
+            Err("preferred hint violates NUMA node allocation"),
+        ),
+        ("together with another", &["5Gi"], gi("1Gi"), (&[0, 1], true), Ok("0-1")),
+        ("one of those used together", &["4Gi"], gi("1Gi"), (&[1], false), Ok("0-1")),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let manager = open(folder.path());
+        for amount in used {
+            give(&manager, "other", &gi(amount), Policy::None).unwrap();
+        }
+        let (spec, (nodes, is_preferred)) = (spec(&wants), hint);
+        let hint = Hint { nodes: Some(nodes.iter().copied().collect()), is_preferred };
+        let given = manager.allocate("u", &spec, &spec.containers[0], &hint);
+        let given = given.map(|()| manager.nodes("u", "a")).map_err(|rejection| rejection.message);
+        let expect = expect
+            .map(str::to_owned)
+            .map_err(|why| format!("Allocate failed due to [memorymanager] {why}, which is unexpected"));
+        assert_eq!(given, expect, "{case}");
+    }
+}
+
+#[test]
+fn a_pod_whose_containers_need_two_nodes_together_has_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = open(folder.path());
+    let text = format!(
+        "{{containers: [{{name: a, resources: {r}}}, {{name: b, resources: {r}}}]}}",
+        r = resources("memory: 2Gi"),
+    );
+    let spec: PodSpec = serde_saphyr::from_str(&text).unwrap();
+    let alignment = Alignment { policy: Policy::Restricted, scope: Scope::Pod, ..Alignment::default() };
+    let given = alignment.allocate((manager.all(), &manager.layout.distances), ("u", &spec), &[&manager]);
+    assert_eq!(given, Ok(()));
+    assert_eq!((manager.nodes("u", "a").as_str(), manager.nodes("u", "b").as_str()), ("0-1", "0-1"));
 }
 
 #[test]

@@ -51,6 +51,26 @@ fn what_needs_two_nodes_is_refused_only_where_one_is_demanded() {
     check(Policy::SingleNumaNode, "* *", Some("*"));
 }
 
+/// Source: `bestNonPreferredAffinityCount` of upstream's `policy_test.go`.
+#[test]
+fn what_is_not_preferred_comes_as_near_as_can_be_to_what_is_needed() {
+    let all = nodes(&[0, 1, 2, 3]);
+    for (given, expect) in [
+        ("!0+1+2+3,!0+1 !0+1", "!0+1"),
+        ("!0+1+2+3,!0+1 !0+3", "!0+3"),
+        ("!0+1+2+3,!0+1 !1+2", "!1+2"),
+        ("!0+1+2+3,!0+1 !2+3", "!2+3"),
+        ("!0+1+2+3,!0+1 !1+2,!2+3", "!1+2"),
+        ("!0+1+2+3,!0+1 !0+1+2+3,!1+2+3 !1+2,!2+3", "!1+2"),
+        ("!0+1+2,!1+2+3 !0,!0+1+2,!2", "!0+1+2"),
+        ("!0+1+2+3 *", "!0+1+2+3"),
+        ("!1,!0+1 -", "!1"),
+    ] {
+        let found = Policy::BestEffort.merge(all, &hints(given), Order::Narrowest);
+        assert_eq!(found, Some(hint(expect)), "{given}");
+    }
+}
+
 #[test]
 fn of_as_many_nodes_the_nearer_ones_are_taken_if_that_is_wanted() {
     // 0 is near 3, and 1 is near 2.

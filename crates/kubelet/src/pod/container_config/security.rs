@@ -80,7 +80,7 @@ pub(super) fn sandbox(spec: &PodSpec) -> v1::LinuxSandboxSecurityContext {
 pub(super) fn sysctls(spec: &PodSpec) -> HashMap<String, String> {
     let context = spec.security_context.as_ref();
     let all = context.and_then(|c| c.sysctls.as_ref()).into_iter().flatten();
-    all.map(|s| (s.name.clone(), s.value.clone())).collect()
+    all.map(|s| (resources::sysctls::dotted(&s.name), s.value.clone())).collect()
 }
 
 fn seccomp(profile: Option<&SeccompProfile>, is_privileged: bool, has_default: bool) -> v1::SecurityProfile {

@@ -310,6 +310,36 @@ fn main_containers_run_again_as_the_policy_says() {
     check("all ended well", &lost("OnFailure", &["a 0 0", "b 0 0", "c 0 0"]), &["release"]);
     check("all ended, and run once", &lost("Never", &["a 0 0", "b 0 0", "c 0 0"]), &["release"]);
     check("none was ever made", &lost("Never", &[]), &["sandbox"]);
+    check("one was never made", &lost("Never", &["a 0 0", "b 0 137"]), &["release"]);
+    check("one still runs", &lost("Never", &["a 0 0", "b 0 running"]), &["kill/b-0/30"]);
+}
+
+#[test]
+fn init_containers_run_again_in_another_sandbox_unless_the_pod_runs_once() {
+    let lost = |policy: &str, containers: &[&str]| {
+        let pod = format!(
+            "{{metadata: {{uid: u}}, spec: {{restartPolicy: {policy}, initContainers: [{{name: i, image: img}}, \
+             {{name: j, image: img}}], containers: [{{name: a, image: img}}]}}}}"
+        );
+        let mut lost = snapshot(&pod, containers);
+        lost.sandboxes[0].is_ready = false;
+        lost
+    };
+    let phase = |snapshot: &PodSnapshot| {
+        crate::pod::status::pod_status(snapshot, &crate::pod::status::NodeFacts::default(), at(100)).phase
+    };
+    for (name, policy, containers, expect, then) in [
+        ("all were done", "Always", &["i 0 0", "j 0 0"][..], "sandbox", "Pending"),
+        ("one was done", "OnFailure", &["i 0 0"], "sandbox", "Pending"),
+        ("all were done, and run once", "Never", &["i 0 0", "j 0 0"], "release", "Failed"),
+        ("one was done, and runs once", "Never", &["i 0 0"], "release", "Failed"),
+        ("one ran", "Never", &["i 0 0", "j 0 running"], "kill/j-0/30", "Pending"),
+        ("nothing was made", "Never", &[], "sandbox", "Pending"),
+    ] {
+        let lost = lost(policy, containers);
+        check(name, &lost, &[expect]);
+        assert_eq!(phase(&lost).as_deref(), Some(then), "{name}");
+    }
 }
 
 #[test]

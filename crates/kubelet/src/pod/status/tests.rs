@@ -305,6 +305,32 @@ fn a_pod_on_the_hosts_network_is_reached_at_the_node() {
     assert!(snapshot("{spec: {hostNetwork: true, containers: []}}").addresses(&node().host_ips).is_empty());
 }
 
+/// Source: `TestNodeAddressUpdatesGenerateAPIPodStatusHostNetworkPodIPs` of upstream's kubelet.
+#[test]
+fn a_pod_on_the_hosts_network_keeps_its_addresses() {
+    const V6: &str = "2001:db8::2";
+    type Ips = &'static [&'static str];
+    let rows: [(&str, Ips, Ips, Ips); 7] = [
+        ("none were told", &[], &["10.0.0.1", V6], &["10.0.0.1", V6]),
+        ("another address", &["10.0.0.1"], &["1.1.1.1"], &["10.0.0.1"]),
+        ("another first one", &["10.0.0.1", V6], &["1.1.1.1", V6], &["10.0.0.1", V6]),
+        ("another second one", &["10.0.0.1", V6], &["10.0.0.1", "2001:db8:1::2"], &["10.0.0.1", V6]),
+        ("others", &["10.0.0.1", V6], &["1.1.1.1", "2001:db8:1::2"], &["10.0.0.1", V6]),
+        ("a second family", &["10.0.0.1"], &["1.1.1.1", V6], &["10.0.0.1", V6]),
+        ("a first family", &[V6], &["10.0.0.1", "2001:db8:1::2"], &[V6]),
+    ];
+    let texts = |ips: &[&str]| ips.iter().map(|ip| (*ip).to_owned()).collect::<Vec<_>>();
+    for (name, told, of_node, expect) in rows {
+        let told: Vec<_> = told.iter().map(|ip| format!("{{ip: '{ip}'}}")).collect();
+        let pod = format!(
+            "{{spec: {{hostNetwork: true, containers: []}}, status: {{podIPs: [{}]}}}}",
+            told.join(", ")
+        );
+        let of_host = with_container(&pod, ContainerState::Created);
+        assert_eq!(of_host.addresses(&texts(of_node)), expect, "{name}");
+    }
+}
+
 #[test]
 fn a_pod_has_one_address_of_each_family_that_of_the_nodes_first() {
     const V6: &str = "2001:db8::1";

@@ -122,6 +122,24 @@ fn a_bound_volume_is_reached_from_its_zone_and_counted() {
     );
 }
 
+/// Source: `TestFindPodVolumes*` of upstream's `plugins/volumebinding`: one claim after the other.
+#[test]
+fn every_reason_against_a_node_is_told_in_upstreams_order() {
+    let both =
+        |first: &str, rest: &str| format!("0/2 nodes are available: 1 node(s) {first}, 2 node(s) {rest}.");
+    let (gone, there) = (bound("gone", "ReadWriteOnce"), bound("there", "ReadWriteOnce"));
+    let large = claim("roomy", "").replace("1Gi", "9Gi");
+    let (far, missing) = (
+        "didn't match PersistentVolume's node affinity",
+        "unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+    );
+    let full = "did not have enough free storage";
+    check(&[&there, &large], &[], &both(far, full));
+    check(&[&gone, &large], &[], &format!("0/2 nodes are available: 2 node(s) {full}, 2 node(s) {missing}."));
+    // The first claim of those that are bound counts.
+    check(&[&there, &gone], &[], &format!("0/2 nodes are available: 1 node(s) {far}, 1 node(s) {missing}."));
+}
+
 #[test]
 fn a_claim_for_one_pod_has_one() {
     check(&[&bound("there", "ReadWriteOncePod")], &[], "a");

@@ -24,7 +24,7 @@ fn using(volumes: &[&str]) -> Pod {
 }
 
 /// Claims `ebs-1`, `pd-1`, `aws-1`, `path-1` and so on are bound; `new` is not yet, `lost` to a volume that is not there,
-/// `odd` has no class, and `p-own` is a Pod's own.
+/// `odd` has no class, `classy` has a driver's, but not its volume, and `p-own` is a Pod's own.
 fn store(snapshot: &mut Snapshot) {
     let storage = &mut snapshot.storage;
     for (name, provisioner) in [("ebs", EBS), ("intree", "kubernetes.io/aws-ebs")] {
@@ -50,6 +50,7 @@ fn store(snapshot: &mut Snapshot) {
         ("new-intree", "storageClassName: intree"),
         ("lost", "storageClassName: ebs, volumeName: none"),
         ("odd", "storageClassName: gone"),
+        ("classy", "storageClassName: ebs, volumeName: path-0"),
         ("p-own", "storageClassName: ebs"),
         ("p-more", "storageClassName: ebs"),
     ] {
@@ -76,6 +77,8 @@ fn volumes_of_each_driver_are_limited() {
         ("to be made and taken over", &["new-intree"], &[two_aws], Some(2), false),
         ("taken over without a limit", &["aws-0"], &[two_aws], None, true),
         ("nobody's", &["path-0"], &[two_ebs], Some(2), true),
+        ("nobody's of a driver's class", &["classy"], &[two_ebs], Some(2), true),
+        ("beside nobody's of a driver's class", &["ebs-0"], &[two_ebs, &["classy"]], Some(3), true),
         ("named by the Pod", &["aws:inline"], &[two_aws], Some(2), false),
         ("taken over beside the driver's", &["aws-0"], &[two_ebs], Some(2), false),
         ("all three", &["aws:inline"], &[two_ebs, &["aws-0"]], Some(3), false),

@@ -75,8 +75,7 @@ impl Given {
 
     /// A free port: by chance, above the band for chosen ones if possible.
     pub(super) fn free(&self, random: &base::Random) -> Option<u16> {
-        let size = self.range.last - self.range.first;
-        let band = if size < BAND_MIN { 0 } else { (size / BAND_STEP).clamp(BAND_MIN, BAND_MAX) };
+        let band = band(self.range);
         let start = |from: u16, to: u16| {
             let chance = random.below(u64::from(to) - u64::from(from) + 1);
             from.saturating_add(u16::try_from(chance).unwrap_or_default())
@@ -108,6 +107,16 @@ impl Given {
         let object = json!({"metadata": {}, "apiVersion": "v1", "kind": "RangeAllocation", "range": range, "data": data});
         Record { key: KEY, object }
     }
+}
+
+/// How many ports of a range are for users to choose, the first ones. Source: `calculateRangeOffset`.
+fn band(range: PortRange) -> u16 {
+    let beyond_first = range.last.saturating_sub(range.first);
+    if beyond_first < BAND_MIN {
+        return 0;
+    }
+    // The first one counts, too; all ports there are would be one too many for the number.
+    (beyond_first.saturating_add(1) / BAND_STEP).clamp(BAND_MIN, BAND_MAX)
 }
 
 /// The way to the record.
@@ -209,6 +218,25 @@ mod tests {
     fn a_record_of_another_range_does_not_count() {
         let record = Given::none(RANGE).record();
         assert_eq!(Given::read(&record.object, PortRange { first: 30000, last: 31000 }), None);
+    }
+
+    #[test]
+    fn the_band_is_upstreams_part_of_the_range() {
+        for (ports, expect) in [
+            (10, 0),
+            (16, 0),
+            (17, 16),
+            (128, 16),
+            (544, 17),
+            (1024, 32),
+            (2048, 64),
+            (2768, 86),
+            (4096, 128),
+            (30000, 128),
+        ] {
+            assert_eq!(band(PortRange { first: 30000, last: 30000 + (ports - 1) }), expect, "{ports}");
+        }
+        assert_eq!(band(PortRange { first: 0, last: u16::MAX }), 128);
     }
 
     #[test]

@@ -111,6 +111,25 @@ mod tests {
         assert!(all[238..].iter().all(is_low));
     }
 
+    /// Source: `TestCalculateRangeOffset` of upstream's `ipallocator`.
+    #[test]
+    fn the_band_is_upstreams_part_of_the_range() {
+        for (cidr, expect) in [
+            ("192.168.1.0/24", 16),
+            ("192.168.1.0/27", 16),
+            ("192.168.1.0/28", 0),
+            ("192.168.1.0/30", 0),
+            ("10.0.0.0/20", 256),
+            ("10.0.0.0/21", 128),
+            ("10.0.0.0/8", 256),
+            ("fd00::/112", 256),
+            ("fd00::/124", 0),
+            ("fd00::/64", 256),
+        ] {
+            assert_eq!(range(cidr).band, expect, "{cidr}");
+        }
+    }
+
     #[test]
     fn small_ranges_have_no_band() {
         let all: Vec<IpAddr> = range("10.0.0.0/30").candidates(&base::Random::seeded(3)).collect();
