@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use machinery::apply::Versions;
+use machinery::apply::{ApplyError, Versions};
 use machinery::field::{FieldError, Path};
 use schema::text;
 use schema::walk::budget::{Allowance, fits};
@@ -186,13 +186,13 @@ pub fn made(kind: &Kind, value: Value, validation: FieldValidation) -> Result<Va
 /// Merges the configuration of a mutating policy into an object of `kind`, or of the type that was sent to a subresource.
 ///
 /// # Errors
-/// 503 if nothing is known of such objects; in upstream's words why the configuration does not fit.
+/// 503 if nothing is known of such objects; within, why the configuration does not fit.
 pub fn merge_unowned(
     kind: &Kind,
     sent_as: Option<(&str, &str)>,
     object: &Value,
     config: &Value,
-) -> Result<std::result::Result<Value, String>> {
+) -> Result<std::result::Result<Value, ApplyError>> {
     let schema = match sent_as {
         Some((api_version, kind)) => schema_named(api_version, kind),
         None => schema_of(kind).ok(),
@@ -204,7 +204,7 @@ pub fn merge_unowned(
              when they are available."
         ))
     })?;
-    Ok(machinery::apply::merge_unowned(schema, object, config).map_err(|error| error.to_string()))
+    Ok(machinery::apply::merge_unowned(schema, object, config))
 }
 
 /// Applies operations of a JSON patch that do not come from a client.

@@ -1,6 +1,7 @@
 //! Health checks that the parts of one process answer for, by name; read by whoever serves its health.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,8 +13,9 @@ use crate::Metrics;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// A check: nothing if all is well, else why not, fit for anybody's eyes.
-type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// What keeps a part from being well; its text is fit for anybody's eyes.
+pub type Fault = Box<dyn Error + Send + Sync>;
+type Check = Box<dyn Fn() -> Result<(), Fault> + Send + Sync>;
 
 /// The checks of one process.
 #[derive(Default)]
@@ -32,13 +34,13 @@ impl Checks {
     }
 
     /// Adds a check; one of the same name is replaced.
-    pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+    pub fn add(&self, name: &str, check: impl Fn() -> Result<(), Fault> + Send + Sync + 'static) {
         let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         checks.insert(name.to_owned(), Box::new(check));
     }
 
     /// Every check with what it says now, in order of name.
-    pub fn all(&self) -> Vec<(String, Result<(), String>)> {
+    pub fn all(&self) -> Vec<(String, Result<(), Fault>)> {
         let checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         checks.iter().map(|(name, check)| (name.clone(), check())).collect()
     }
@@ -89,7 +91,7 @@ impl Results {
 /// are none. Source: `handleRootHealth` of `k8s.io/apiserver/pkg/server/healthz`.
 pub fn report(
     path: &str,
-    checks: impl IntoIterator<Item = (String, Result<(), String>)>,
+    checks: impl IntoIterator<Item = (String, Result<(), Fault>)>,
     is_asked: impl Fn(&str) -> bool,
     is_verbose: bool,
 ) -> Option<(bool, String)> {
@@ -120,10 +122,12 @@ mod tests {
     #[test]
     fn checks_are_of_a_process_and_answer_by_name() {
         let (metrics, other) = (Metrics::new(), Metrics::new());
-        Checks::of(&metrics).add("b", || Err("late".to_owned()));
-        Checks::of(&metrics).add("a", || Err("replaced".to_owned()));
+        Checks::of(&metrics).add("b", || Err("late".into()));
+        Checks::of(&metrics).add("a", || Err("replaced".into()));
         Checks::of(&metrics).add("a", || Ok(()));
         let all = Checks::of(&metrics).all();
+        let told = |found: Result<(), Fault>| found.map_err(|fault| fault.to_string());
+        let all: Vec<_> = all.into_iter().map(|(name, found)| (name, told(found))).collect();
         assert_eq!(all, [("a".to_owned(), Ok(())), ("b".to_owned(), Err("late".to_owned()))]);
         assert!(Checks::of(&other).all().is_empty());
     }
@@ -148,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_path_tells_of_what_it_is_asked_for() {
-        let checks = || [("ping".to_owned(), Ok(())), ("log".to_owned(), Err("full".to_owned()))];
+        let checks = || [("ping".to_owned(), Ok(())), ("log".to_owned(), Err("full".into()))];
         let told = |name: &str, is_verbose| {
             report("livez", checks(), |one| name.is_empty() || one == name, is_verbose)
         };

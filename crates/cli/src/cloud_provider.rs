@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::value_error::ValueError;
+
 /// The party that says of Nodes what they are: a cloud's controllers, or the kubelet. Source: `--cloud-provider` of upstream's
 /// parts, of which all others have left the tree (KEP-2395).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,22 +19,23 @@ pub enum CloudProvider {
 }
 
 impl FromStr for CloudProvider {
-    type Err = String;
+    type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "" => Ok(Self::None),
             "external" => Ok(Self::External),
-            _ => Err(format!(
-                "{text:?} must be \"\" or \"external\": no cloud is built in; say external, and run the cloud's own \
-                 controller manager, or `knarr cloud-controller-manager` with its provider"
+            _ => Err(ValueError::must(
+                text,
+                "\"\" or \"external\": no cloud is built in; say external, and run the cloud's own controller manager, \
+                 or `knarr cloud-controller-manager` with its provider",
             )),
         }
     }
 }
 
 impl TryFrom<String> for CloudProvider {
-    type Error = String;
+    type Error = ValueError;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         text.parse()

@@ -11,6 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value};
 
 use crate::duration::GoDuration;
+use crate::value_error::{ArgumentError, ValueError};
 pub use rows::FLAGS;
 
 /// A flag.
@@ -70,29 +71,21 @@ pub struct OptionArgs {
     pub controllers: Option<Vec<String>>,
 }
 
-/// A `--kube-controller-manager-arg` that cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--kube-controller-manager-arg {argument}: {message}")]
-pub struct ArgumentError {
-    argument: String,
-    message: String,
-}
-
 impl Flag {
     /// Reads a value.
     ///
     /// # Errors
     /// What it must be.
-    pub fn read(&self, text: &str) -> Result<Value, String> {
+    pub fn read(&self, text: &str) -> Result<Value, ValueError> {
         let between = |low: &dyn std::fmt::Display, high: &dyn std::fmt::Display| {
-            Err(format!("{text:?} must be a number between {low} and {high}"))
+            Err(ValueError::must(text, format!("a number between {low} and {high}")))
         };
-        let duration = || text.parse::<GoDuration>().map_err(|error| error.to_string());
+        let duration = || text.parse::<GoDuration>();
         let value = match self.form {
             Form::Duration => duration()?.to_string().into(),
             Form::Period => match duration()? {
                 GoDuration(period) if period.as_secs() == 0 => {
-                    return Err(format!("{text:?} must be 1s or longer"));
+                    return Err(ValueError::must(text, "1s or longer"));
                 }
                 period => period.to_string().into(),
             },
@@ -104,14 +97,12 @@ impl Flag {
                 Ok(number) if (low..=high).contains(&number) => number.into(),
                 _ => return between(&low, &high),
             },
-            Form::Switch => {
-                text.parse::<bool>().map_err(|_| format!("{text:?} must be true or false"))?.into()
-            }
+            Form::Switch => text.parse::<bool>().map_err(|_| ValueError::must(text, "true or false"))?.into(),
             Form::Text => text.into(),
         };
         match self.effect {
             Effect::Only(values, why) if !values.contains(&text) => {
-                Err(format!("{text:?} must be {}: {why}", one_of(values)))
+                Err(ValueError::must(text, format!("{}: {why}", one_of(values))))
             }
             _ => Ok(value),
         }
@@ -157,22 +148,22 @@ impl OptionArgs {
     pub fn from_pairs(pairs: &[String]) -> Result<Self, ArgumentError> {
         let mut args = Self::default();
         for argument in pairs {
-            let error = |message: String| ArgumentError { argument: argument.clone(), message };
+            let error = ArgumentError::of("--kube-controller-manager-arg", argument);
             let text = argument.trim_start_matches("--");
             let (name, text) = text.split_once('=').map_or((text, None), |(name, text)| (name, Some(text)));
             if name == CONTROLLERS {
                 let text = text.filter(|text| !text.is_empty());
-                let text = text.ok_or_else(|| error("must be NAME=VALUE".to_owned()))?;
+                let text = text.ok_or_else(|| error(ValueError::NoPair))?;
                 let all = args.controllers.get_or_insert_default();
                 all.extend(text.split(',').map(str::to_owned));
                 continue;
             }
-            let flag =
-                FLAGS.iter().find(|flag| flag.name == name).ok_or_else(|| error(NOT_INSIDE.to_owned()))?;
+            let flag = FLAGS.iter().find(|flag| flag.name == name);
+            let flag = flag.ok_or_else(|| error(ValueError::ControllerFlag))?;
             let text = match (text, flag.form) {
                 (Some(text), _) => text,
                 (None, Form::Switch) => "true",
-                (None, _) => return Err(error("must be NAME=VALUE".to_owned())),
+                (None, _) => return Err(error(ValueError::NoPair)),
             };
             args.add(flag, flag.read(text).map_err(error)?);
         }
@@ -193,9 +184,6 @@ impl OptionArgs {
 
 /// Whoever comes from kube-controller-manager says there which controllers run.
 const CONTROLLERS: &str = "controllers";
-/// Keys, identities and ranges are the server's own to say.
-const NOT_INSIDE: &str =
-    "the controllers of a server have no such flag; `knarr controller-manager --help` lists all of them";
 
 impl Args for OptionArgs {
     fn augment_args(command: Command) -> Command {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::cloud_provider::CloudProvider;
+use crate::value_error::{ArgumentError, ValueError};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value, json};
 
@@ -171,14 +172,6 @@ pub struct ConfigurationArgs {
     pub port: Option<u16>,
 }
 
-/// A `--kubelet-arg` that cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--kubelet-arg {argument}: {message}")]
-pub struct ArgumentError {
-    argument: String,
-    message: String,
-}
-
 impl ConfigurationArgs {
     /// Of texts such as `max-pods=20`.
     ///
@@ -188,24 +181,22 @@ impl ConfigurationArgs {
         let mut args = Self::default();
         let mut fields = Map::new();
         for argument in pairs {
-            let error = |message: String| ArgumentError { argument: argument.clone(), message };
+            let error = ArgumentError::of("--kubelet-arg", argument);
             let pair = argument.trim_start_matches("--").split_once('=');
-            let (name, text) = pair.ok_or_else(|| error("must be NAME=VALUE".into()))?;
+            let (name, text) = pair.ok_or_else(|| error(ValueError::NoPair))?;
             match name {
                 "config" => args.config = Some(text.into()),
                 "config-dir" => args.config_dir = Some(text.into()),
                 "root-dir" => args.root_dir = Some(text.into()),
-                "cloud-provider" => args.cloud_provider = text.parse().map_err(error)?,
-                "node-labels" => args.node_labels.extend(labels(text).map_err(error)?),
+                "cloud-provider" => args.cloud_provider = text.parse().map_err(&error)?,
+                "node-labels" => args.node_labels.extend(labels(text).map_err(&error)?),
                 "port" => {
                     let port = text.parse().ok().filter(|port| *port > 0);
-                    args.port = Some(port.ok_or_else(|| error("must be between 1 and 65535".into()))?);
+                    args.port = Some(port.ok_or_else(|| error(ValueError::Port))?);
                 }
                 name => {
                     let row = FLAGS.iter().find(|(flag, ..)| *flag == name);
-                    let (_, field, form, _) = row.ok_or_else(|| {
-                        error("the kubelet has no such flag; `knarr kubelet --help` lists them".into())
-                    })?;
+                    let (_, field, form, _) = row.ok_or_else(|| error(ValueError::KubeletFlag))?;
                     fields.insert((*field).to_owned(), read(*form, text).map_err(error)?);
                 }
             }
@@ -216,33 +207,34 @@ impl ConfigurationArgs {
 }
 
 /// `a=b,c=d`. Source: `KubeletFlags.ValidateKubeletFlags`.
-fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
+fn labels(text: &str) -> Result<BTreeMap<String, String>, ValueError> {
     let label = |part: &str| {
-        let (key, value) =
-            part.split_once('=').ok_or_else(|| format!("{part:?} must be KEY=VALUE, such as disk=ssd"))?;
+        let pair = part.split_once('=');
+        let (key, value) = pair.ok_or_else(|| ValueError::must(part, "KEY=VALUE, such as disk=ssd"))?;
         let domain = key.rsplit_once('/').map_or("", |(domain, _)| domain);
         let is_in = |of: &str| domain == of || domain.ends_with(&format!(".{of}"));
         let is_free = is_in("node.kubernetes.io") || is_in("kubelet.kubernetes.io");
         if (is_in("kubernetes.io") || is_in("k8s.io")) && !is_free {
-            return Err(format!("a Node may not give itself the label {key}; use `kubectl label nodes`"));
+            return Err(ValueError::Label(key.to_owned()));
         }
         let (key, value) = (key.to_owned(), value.to_owned());
-        if key.is_empty() { Err(format!("{part:?} has no key")) } else { Ok((key, value)) }
+        if key.is_empty() { Err(ValueError::NoKey(part.to_owned())) } else { Ok((key, value)) }
     };
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(label).collect()
 }
 
-fn read(form: Form, text: &str) -> Result<Value, String> {
+fn read(form: Form, text: &str) -> Result<Value, ValueError> {
     let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
     Ok(match form {
         Text => text.into(),
-        Number => text.parse::<i64>().map_err(|_| format!("{text:?} is no whole number"))?.into(),
-        Flag => text.parse::<bool>().map_err(|_| format!("{text:?} must be true or false"))?.into(),
+        Number => text.parse::<i64>().map_err(|_| ValueError::Number(text.to_owned()))?.into(),
+        Flag => text.parse::<bool>().map_err(|_| ValueError::must(text, "true or false"))?.into(),
         List => parts().collect::<Vec<_>>().into(),
         Pairs(between) => {
-            let pair = |part: &str| -> Result<(String, Value), String> {
+            let pair = |part: &str| -> Result<(String, Value), ValueError> {
                 let pair = part.split_once(between);
-                let (name, value) = pair.ok_or_else(|| format!("{part:?} must be NAME{between}VALUE"))?;
+                let no_pair = || ValueError::must(part, format!("NAME{between}VALUE"));
+                let (name, value) = pair.ok_or_else(no_pair)?;
                 Ok((name.to_owned(), json!(value)))
             };
             Value::Object(parts().map(pair).collect::<Result<_, _>>()?)

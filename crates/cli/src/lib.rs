@@ -15,6 +15,7 @@ pub mod status;
 pub mod trace;
 pub mod usage_error;
 pub mod validate;
+pub mod value_error;
 pub mod why;
 
 pub use args::{Cli, Command};

@@ -169,9 +169,7 @@ impl ClientMetrics {
     pub fn of_part(&self, part: &'static str) -> Self {
         let followers = Arc::<Followers>::default();
         let checked = followers.clone();
-        Checks::of(self.registry()).add(&format!("informer-sync/{part}"), move || {
-            checked.check().map_err(|stalled| stalled.to_string())
-        });
+        Checks::of(self.registry()).add(&format!("informer-sync/{part}"), move || Ok(checked.check()?));
         Self { inner: self.inner.clone(), part, followers }
     }
 

@@ -5,6 +5,7 @@
 //! Acting twice on a plan does no harm: creates have names or are guarded by informers, deletes and patches carry
 //! preconditions.
 
+mod cause;
 mod errand;
 
 use std::borrow::Cow;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::{SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Status};
 use k8s_openapi::{Metadata, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ use crate::question::{Question, Scale};
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::tally::{Measured, Tally};
 
+pub use cause::{Cause, grpc_code};
 pub use errand::{Errand, Failed, Outcome};
 
 /// A decision: steps in order, and when to look again if nothing happens before.
@@ -36,8 +38,8 @@ pub struct Plan {
     pub questions: Vec<Question>,
     /// Done once when a step fails; [`FAILURE`] in their texts becomes what the server said.
     pub on_failure: Vec<Action>,
-    /// The same, where what the server said has this in it.
-    pub on_failure_saying: Vec<(&'static str, Action)>,
+    /// The same, where the failure has this cause.
+    pub on_failure_of: Vec<(Cause, Action)>,
     /// The steps whose failures are told; all, if none.
     pub on_failure_in: Option<Range<usize>>,
     /// The count of the plan as a whole when it has been carried out.
@@ -75,13 +77,14 @@ impl Plan {
         self.questions.is_empty() && self.steps.iter().all(Vec::is_empty)
     }
 
-    /// The actions after the failure of a step.
-    pub fn about_failure(self, step: usize, message: &str) -> Vec<Action> {
+    /// The actions after a step was refused.
+    pub fn about_failure(self, step: usize, refusal: &Status) -> Vec<Action> {
         if self.on_failure_in.is_some_and(|steps| !steps.contains(&step)) {
             return Vec::new();
         }
-        let fitting = self.on_failure_saying.into_iter().filter(|(text, _)| message.contains(text));
+        let fitting = self.on_failure_of.into_iter().filter(|(cause, _)| cause.is_of(refusal));
         let all = self.on_failure.into_iter().chain(fitting.map(|(_, action)| action));
+        let message = refusal.message.as_deref().unwrap_or_default();
         all.map(|action| action.about_failure(message)).collect()
     }
 
@@ -580,18 +583,25 @@ mod tests {
         let event = |reason: &str| Action::event(&pod(), EventType::Warning, reason, FAILURE);
         let elsewhere =
             Plan { on_failure: vec![event("Failed")], on_failure_in: Some(1..3), ..Plan::nothing() };
-        assert_eq!(elsewhere.clone().about_failure(3, "full"), []);
-        assert_eq!(elsewhere.about_failure(2, "full").len(), 1);
+        let full = Status {
+            message: Some("rpc error: code = ResourceExhausted desc = full".to_owned()),
+            ..Status::default()
+        };
+        assert_eq!(elsewhere.clone().about_failure(3, &full), []);
+        assert_eq!(elsewhere.about_failure(2, &full).len(), 1);
         let plan = Plan {
             on_failure: vec![event("Failed")],
-            on_failure_saying: vec![("full", event("Full")), ("away", event("Away"))],
+            on_failure_of: vec![
+                (Cause::Grpc("ResourceExhausted"), event("Full")),
+                (Cause::Grpc("Unavailable"), event("Away")),
+            ],
             ..Plan::nothing()
         };
-        let told = plan.about_failure(0, "the disk is full").into_iter().map(|action| match action {
-            Action::Event(event) => format!("{}: {}", event.reason, event.message),
+        let told = plan.about_failure(0, &full).into_iter().map(|action| match action {
+            Action::Event(event) => event.reason,
             Action::Request(_) | Action::Count(_) | Action::Errand(_) => panic!("an event"),
         });
-        assert_eq!(told.collect::<Vec<_>>(), ["Failed: the disk is full", "Full: the disk is full"]);
+        assert_eq!(told.collect::<Vec<_>>(), ["Failed", "Full"]);
     }
 
     #[test]

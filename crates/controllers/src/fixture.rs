@@ -11,6 +11,7 @@ use controller::plan::{ApiRequest, Verb};
 use controller::pod::Pod;
 use controller::{Action, AskError, Plan, Question};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use serde::de::DeserializeOwned;
 
 /// Reads one YAML value; of Pods what controllers know of them.
@@ -31,6 +32,11 @@ pub(crate) fn list<T: DeserializeOwned + 'static>(yaml: &str) -> Vec<Arc<T>> {
 /// What a server says that does not answer.
 pub(crate) fn unanswered(why: &str) -> AskError {
     AskError::Refused { code: 503, message: why.to_owned() }
+}
+
+/// What a server says that does not do what it is asked for.
+pub(crate) fn refused(why: &str) -> Status {
+    Status { message: Some(why.to_owned()), ..Status::default() }
 }
 
 /// Noon of a day long ago.

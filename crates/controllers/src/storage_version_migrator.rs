@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::metadata::{created, key, name, namespace, time, uid};
-use controller::plan::FAILURE;
+use controller::plan::{Cause, FAILURE};
 use controller::{
     Action, Change, Controller, Following, Informers, PartialObject, Patch, Plan, ResourceRef, Source,
 };
@@ -30,9 +30,6 @@ const UNKNOWN_MAX: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How many objects are written at a time.
 const STEP: usize = 32;
-/// What the server says where it makes no sense to try again.
-const FINAL: [&str; 4] =
-    ["conversion webhook for ", " is invalid: ", " denied the request", " is forbidden: "];
 
 /// The controller's row. Keys are migrations.
 pub const CONTROLLER: Controller = Controller {
@@ -158,7 +155,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     plan.push(said(migration, ended(migration, Outcome::Succeeded, "", now)));
     let why = format!("migration encountered unhandled error: {FAILURE}");
     let failed = said(migration, ended(migration, Outcome::Failed, &why, now));
-    plan.on_failure_saying = FINAL.iter().map(|text| (*text, failed.clone())).collect();
+    plan.on_failure_of = vec![(Cause::Refused, failed)];
     plan
 }
 
@@ -298,7 +295,7 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-    use crate::fixture::{list, noon, parse, render};
+    use crate::fixture::{list, noon, parse, refused, render};
 
     const RUNNING: &str = "{resourceVersion: '20', conditions: [{type: Running, status: 'True', reason: R, message: '', \
                            lastTransitionTime: '2026-01-01T11:00:00Z'}]}";
@@ -377,7 +374,7 @@ mod tests {
               patch storageversionmigrations/status m {"metadata":{"resourceVersion":"20"},"status":{"conditions":[{"message":"The migration is running","reason":"MigrationRunning","status":"True","type":"Running"}],"resourceVersion":"20"}}
         "#]],
         );
-        assert!(plan.on_failure_saying.is_empty());
+        assert!(plan.on_failure_of.is_empty());
     }
 
     #[test]
@@ -399,7 +396,7 @@ mod tests {
         "#]],
         );
         let told = |failure: &str| {
-            let told = plan.clone().about_failure(0, failure);
+            let told = plan.clone().about_failure(0, &refused(failure));
             told.iter().map(|action| format!("{action:?}")).collect::<Vec<_>>().join("\n")
         };
         assert_eq!(told("etcd is away"), "");

@@ -80,7 +80,21 @@ pub struct Streams {
     /// Takes terminal sizes (columns, rows) while a TTY lives.
     pub resize: Option<tokio::sync::mpsc::Sender<(u16, u16)>>,
     /// The exit code when the process ends, or why there is none. Never resolves for port-forward.
-    pub exit: BoxFuture<'static, Result<i32, String>>,
+    pub exit: BoxFuture<'static, Result<i32, NoExitCode>>,
+}
+
+/// The reason why there is no exit code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoExitCode {
+    /// The connection to the runtime is gone.
+    #[error("the connection to the container runtime broke")]
+    Disconnected,
+    /// The process has ended, and nobody says how.
+    #[error("the command's end was not reported")]
+    Unreported,
+    /// The runtime says for people why there was no process, or no port.
+    #[error("{0}")]
+    Told(String),
 }
 
 /// Source: `service RuntimeService`. The calls with a body here are those that runtimes may lack.

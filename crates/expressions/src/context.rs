@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use machinery::pattern::Pattern;
+use machinery::pattern::{Pattern, PatternError};
 
-use crate::value::Value;
+use crate::value::{NetworkError, Value};
 
 /// Bytes that one evaluation may make. Upstream counts no bytes; what it allows in cost is far less than this for everything
 /// but lists that are doubled, and texts whose every letter becomes a long one.
@@ -19,6 +19,9 @@ pub enum EvalError {
     /// It fails for these values.
     #[error("{0}")]
     Failed(Cow<'static, str>),
+    /// Something in it knows no way to take these values.
+    #[error("no such overload")]
+    NoOverload,
     /// It costs more than one evaluation may.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimit,
@@ -45,10 +48,22 @@ impl From<String> for EvalError {
     }
 }
 
+impl From<PatternError> for EvalError {
+    fn from(why: PatternError) -> Self {
+        why.to_string().into()
+    }
+}
+
+impl From<NetworkError> for EvalError {
+    fn from(why: NetworkError) -> Self {
+        why.to_string().into()
+    }
+}
+
 impl EvalError {
     /// Whether `||` and `&&` can do without the operand that failed.
     pub(crate) fn is_final(&self) -> bool {
-        !matches!(self, Self::Failed(_))
+        !matches!(self, Self::Failed(_) | Self::NoOverload)
     }
 }
 
@@ -94,7 +109,7 @@ impl Context {
     }
 
     /// The regular expression among the arguments. What is no constant is compiled, which takes as long as much memory.
-    pub(crate) fn regex(&mut self, text: &str) -> Result<Result<Arc<Pattern>, String>, EvalError> {
+    pub(crate) fn regex(&mut self, text: &str) -> Result<Result<Arc<Pattern>, PatternError>, EvalError> {
         if let Some(pattern) = &self.pattern {
             return Ok(Ok(pattern.clone()));
         }

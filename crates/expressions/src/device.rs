@@ -9,8 +9,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
+use machinery::quantity::ParseError;
 use parking_lot::Mutex;
 
+use crate::context::EvalError;
 use crate::environment::Environment;
 use crate::evaluate::{Activation, Budget};
 use crate::functions::Library;
@@ -52,7 +54,27 @@ pub enum SelectorError {
     Compile(CompileError),
     /// It failed for this device.
     #[error("CEL runtime error: {0}")]
-    Runtime(String),
+    Runtime(RuntimeError),
+}
+
+/// The reason why an expression failed for a device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuntimeError {
+    /// A capacity of the device is no quantity.
+    #[error(transparent)]
+    Capacity(#[from] ParseError),
+    /// An attribute of the device is no version, as the reader of versions says.
+    #[error("parse semantic version: {0}")]
+    Version(String),
+    /// An attribute of the device has a value of no known type.
+    #[error("unsupported attribute value")]
+    Unsupported,
+    /// The evaluation failed.
+    #[error(transparent)]
+    Evaluation(#[from] EvalError),
+    /// What came out is of this type.
+    #[error("CEL result of type {0} could not be converted to bool")]
+    NoBool(String),
 }
 
 /// A cache of expressions about devices, each compiled once.
@@ -113,13 +135,8 @@ impl Selectors {
             Activation::new().with(DEVICE, shown(driver, device).map_err(SelectorError::Runtime)?);
         match program.evaluate(&activation, &mut Budget::new(COST_MAX).per_call(COST_MAX)).result {
             Ok(Value::Bool(answer)) => Ok(answer),
-            Ok(other) => {
-                let name = other.type_name();
-                Err(SelectorError::Runtime(format!(
-                    "CEL result of type {name} could not be converted to bool"
-                )))
-            }
-            Err(error) => Err(SelectorError::Runtime(error.to_string())),
+            Ok(other) => Err(SelectorError::Runtime(RuntimeError::NoBool(other.type_name().to_string()))),
+            Err(error) => Err(SelectorError::Runtime(error.into())),
         }
     }
 }
@@ -154,17 +171,16 @@ impl Inner {
 }
 
 /// The device as expressions see it.
-fn shown<'a>(driver: &'a str, device: &'a Device) -> Result<Value<'a>, String> {
+fn shown<'a>(driver: &'a str, device: &'a Device) -> Result<Value<'a>, RuntimeError> {
     let attributes = device.attributes.iter().flatten();
     let attributes = attributes.map(|(name, value)| Ok((&**name, attribute(value)?)));
-    let attributes = by_domain(driver, attributes.collect::<Result<_, String>>()?);
-    let capacity = device.capacity.iter().flatten().map(|(name, capacity)| {
-        capacity.value.0.parse().map(|amount| (&**name, Value::Quantity(amount))).map_err(|error| {
-            let error: machinery::quantity::ParseError = error;
-            error.to_string()
-        })
-    });
-    let capacity = by_domain(driver, capacity.collect::<Result<_, String>>()?);
+    let attributes = by_domain(driver, attributes.collect::<Result<_, RuntimeError>>()?);
+    let capacity = device
+        .capacity
+        .iter()
+        .flatten()
+        .map(|(name, capacity)| Ok((&**name, Value::Quantity(capacity.value.0.parse()?))));
+    let capacity = by_domain(driver, capacity.collect::<Result<_, RuntimeError>>()?);
     let fields = [
         ("driver", Value::String(Text::Borrowed(driver))),
         ("attributes", attributes),
@@ -175,17 +191,17 @@ fn shown<'a>(driver: &'a str, device: &'a Device) -> Result<Value<'a>, String> {
     Ok(Value::Object(Object::Shared(Arc::new(Made { name: "kubernetes.DRADevice".into(), fields }))))
 }
 
-fn attribute(attribute: &DeviceAttribute) -> Result<Value<'_>, String> {
+fn attribute(attribute: &DeviceAttribute) -> Result<Value<'_>, RuntimeError> {
     match attribute {
         DeviceAttribute { bool: Some(value), .. } => Ok(Value::Bool(*value)),
         DeviceAttribute { int: Some(value), .. } => Ok(Value::Int(*value)),
         DeviceAttribute { string: Some(value), .. } => Ok(Value::String(Text::Borrowed(value))),
         DeviceAttribute { version: Some(value), .. } => {
             let version = semver::Version::parse(value);
-            let version = version.map_err(|error| format!("parse semantic version: {error}"))?;
+            let version = version.map_err(|error| RuntimeError::Version(error.to_string()))?;
             Ok(Value::Semver(Arc::new(version)))
         }
-        _ => Err("unsupported attribute value".to_owned()),
+        _ => Err(RuntimeError::Unsupported),
     }
 }
 

@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
             match self.eval(term) {
                 Ok(Value::Bool(value)) if value == decisive => return Ok(Value::Bool(decisive)),
                 Ok(Value::Bool(_)) => {}
-                Ok(_) => failure = failure.or(Some(EvalError::from("no such overload"))),
+                Ok(_) => failure = failure.or(Some(EvalError::NoOverload)),
                 Err(error) if error.is_final() => return Err(error),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -281,7 +281,7 @@ impl<'a> Run<'a> {
         steps: &'a [Step],
     ) -> Result<(Value<'a>, &'a [Step]), EvalError> {
         let Some((Step { by: By::Const(Value::String(name)), .. }, rest)) = steps.split_first() else {
-            return Err("no such overload".into());
+            return Err(EvalError::NoOverload);
         };
         self.context.charge(1)?;
         // What is computed can be made of what is computed, and so on.
@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
         let branch = match self.eval(condition)? {
             Value::Bool(true) => yes,
             Value::Bool(false) => no,
-            _ => return Err("no such overload".into()),
+            _ => return Err(EvalError::NoOverload),
         };
         match branch {
             Branch::Path(path) => self.resolve(path),
@@ -343,7 +343,7 @@ impl<'a> Run<'a> {
     /// Whether the last step leads to something.
     fn test(&mut self, path: &'a Path) -> Answer<'a> {
         let (value, steps) = self.base(path)?;
-        let Some((last, before)) = steps.split_last() else { return Err("no such overload".into()) };
+        let Some((last, before)) = steps.split_last() else { return Err(EvalError::NoOverload) };
         let value = match self.walk(value, before)? {
             Value::Optional(Some(value)) => (*value).clone(),
             Value::Optional(None) => return Ok(Value::Bool(false)),
@@ -354,7 +354,7 @@ impl<'a> Run<'a> {
         match (&value, &key) {
             (Value::Map(map), key) => Ok(Value::Bool(map.contains(key))),
             (Value::Object(object), Value::String(name)) => Ok(Value::Bool(object.field(name).is_some())),
-            _ => Err("no such overload".into()),
+            _ => Err(EvalError::NoOverload),
         }
     }
 
@@ -482,7 +482,7 @@ impl<'a> Run<'a> {
                 let entries = object.entries().into_iter().map(|(name, value)| (Value::String(name), value));
                 self.over_entries(fold, entries.collect(), base)
             }
-            _ => Err("no such overload".into()),
+            _ => Err(EvalError::NoOverload),
         };
         self.slots.truncate(base + 1);
         let result = outcome.and_then(|()| self.eval(&fold.result));
@@ -552,7 +552,7 @@ impl<'a> Run<'a> {
             Ok([key, value]) => vec![(key, value)],
             Err(entry) => match entry.into_iter().next() {
                 Some(Value::Map(map)) => map.entries(),
-                _ => return Err("no such overload".into()),
+                _ => return Err(EvalError::NoOverload),
             },
         };
         self.context.allocate(added.len().saturating_mul(2 * size_of::<Value<'_>>()))?;
@@ -560,7 +560,7 @@ impl<'a> Run<'a> {
         let mut entries = match taken {
             Some(Slot::Ready(Value::Map(Map::Shared(entries)))) => entries,
             Some(Slot::Failed(error)) => return Err(error),
-            _ => return Err("no such overload".into()),
+            _ => return Err(EvalError::NoOverload),
         };
         // Nobody else has the map, apart from the constant that it begins as.
         let by_key = &mut Arc::make_mut(&mut entries).by_key;
@@ -585,7 +585,7 @@ impl<'a> Run<'a> {
                 Ok(Value::List(List::Shared(list)))
             }
             Some(Slot::Failed(error)) => Err(error),
-            _ => Err("no such overload".into()),
+            _ => Err(EvalError::NoOverload),
         }
     }
 }

@@ -148,7 +148,7 @@ fn overload(id: &'static str, signature: &str, body: Body) -> Option<Overload> {
 
 /// The error of a call with values that the function knows no way to take.
 pub(crate) fn no_overload<'a>() -> Answer<'a> {
-    Err(EvalError::from("no such overload"))
+    Err(EvalError::NoOverload)
 }
 
 pub(crate) fn fail<'a>(message: impl Into<String>) -> Answer<'a> {
@@ -172,7 +172,7 @@ pub(crate) fn texts<'a>(list: &List<'a>) -> Result<Vec<Text<'a>>, EvalError> {
     list.iter()
         .map(|element| match element {
             Value::String(text) => Ok(text),
-            _ => Err(EvalError::from("no such overload")),
+            _ => Err(EvalError::NoOverload),
         })
         .collect()
 }

@@ -45,6 +45,7 @@ pub use escape::{RESERVED, escape};
 pub use estimate::CostEstimate;
 pub use evaluate::{Activation, Budget, Fields, MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, RUNTIME_BUDGET};
 pub use functions::Library;
+pub use plan::PlanError;
 pub use problem::{Problem, Problems};
 pub use program::{CompileError, Evaluation, Program};
 pub use types::{Declared, Field, ListKind, ObjectRef, REQUEST_BYTES_MAX, Type};

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use machinery::pattern::Pattern;
+use machinery::pattern::{Pattern, PatternError};
 
 use crate::check::{Checked, Reference};
-use crate::context::Context;
+use crate::context::{Context, EvalError};
 use crate::environment::Environment;
 use crate::escape::unescape;
 use crate::functions::Body;
@@ -114,11 +114,31 @@ pub(crate) struct PlannedFold {
     pub(crate) result: Node,
 }
 
+/// The reason why a checked expression cannot be evaluated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A constant in it is none: `int('x')`.
+    #[error("{0}")]
+    Constant(#[source] EvalError),
+    /// A constant in it is no regular expression.
+    #[error("{0}")]
+    Pattern(#[from] PatternError),
+    /// It names what is not there; the check should have seen it.
+    #[error("reference to undefined name: {0}")]
+    Name(String),
+    /// It calls what is not there; the check should have seen it.
+    #[error("call of undefined function: {0}")]
+    Function(String),
+    /// A call has not the arguments that its function takes; the check should have seen it.
+    #[error("call of {0} without what it takes")]
+    Arguments(String),
+}
+
 /// Plans a checked expression.
 ///
 /// # Errors
 /// A constant is none: `int('x')`.
-pub(crate) fn plan(checked: &Checked, environment: &Environment) -> Result<Node, String> {
+pub(crate) fn plan(checked: &Checked, environment: &Environment) -> Result<Node, PlanError> {
     let mut planner = Planner { checked, has_escaped_keys: environment.has_escaped_keys, scopes: Vec::new() };
     planner.plan(&checked.root)
 }
@@ -131,7 +151,7 @@ struct Planner<'c> {
 }
 
 impl Planner<'_> {
-    fn plan(&mut self, expr: &Expr) -> Result<Node, String> {
+    fn plan(&mut self, expr: &Expr) -> Result<Node, PlanError> {
         stacker::maybe_grow(128 << 10, 2 << 20, || match &expr.kind {
             Kind::Literal(literal) => Ok(Node::Const(constant(literal))),
             Kind::Ident(name) => self.named(expr, name),
@@ -141,21 +161,21 @@ impl Planner<'_> {
                 let planned = elements
                     .iter()
                     .map(|element| Ok((self.plan(&element.value)?, element.is_optional)))
-                    .collect::<Result<Vec<_>, String>>()?;
+                    .collect::<Result<Vec<_>, PlanError>>()?;
                 Ok(constant_list(planned))
             }
             Kind::Map(entries) => {
                 let planned = entries
                     .iter()
                     .map(|entry| Ok((self.plan(&entry.key)?, self.plan(&entry.value)?, entry.is_optional)))
-                    .collect::<Result<Vec<_>, String>>()?;
-                constant_map(planned)
+                    .collect::<Result<Vec<_>, PlanError>>()?;
+                Ok(constant_map(planned))
             }
             Kind::Struct(name, fields) => {
                 let fields = fields
                     .iter()
                     .map(|field| Ok((field.name.clone(), self.plan(&field.value)?, field.is_optional)))
-                    .collect::<Result<Vec<_>, String>>()?;
+                    .collect::<Result<Vec<_>, PlanError>>()?;
                 let name = name.strip_prefix('.').map_or_else(|| name.clone(), Arc::from);
                 Ok(Node::Made(name, fields))
             }
@@ -167,21 +187,21 @@ impl Planner<'_> {
         self.checked.references.get(expr.id).unwrap_or(&Reference::Nothing)
     }
 
-    fn named(&mut self, expr: &Expr, name: &str) -> Result<Node, String> {
+    fn named(&mut self, expr: &Expr, name: &str) -> Result<Node, PlanError> {
         let name = name.strip_prefix('.').unwrap_or(name);
         let base = match self.reference(expr) {
             Reference::Variable(index) => Base::Variable(*index),
             Reference::Type(name) => return Ok(Node::Const(Value::Type(name.clone()))),
             Reference::Local => {
                 let slot = self.scopes.iter().rposition(|known| &**known == name);
-                Base::Local(slot.ok_or_else(|| format!("no place for '{name}'"))?)
+                Base::Local(slot.ok_or_else(|| PlanError::Name(name.to_owned()))?)
             }
-            _ => return Err(format!("reference to undefined name: {name}")),
+            _ => return Err(PlanError::Name(name.to_owned())),
         };
         Ok(Node::Path(Path { base, steps: Vec::new() }))
     }
 
-    fn select(&mut self, expr: &Expr, select: &Select) -> Result<Node, String> {
+    fn select(&mut self, expr: &Expr, select: &Select) -> Result<Node, PlanError> {
         if !matches!(self.reference(expr), Reference::Nothing)
             && let Some(name) = expr.qualified_name()
         {
@@ -199,29 +219,31 @@ impl Planner<'_> {
         Value::String(Text::Shared(meant.map_or_else(|| name.clone(), Arc::from)))
     }
 
-    fn args(&mut self, call: &Call, has_target: bool) -> Result<Vec<Node>, String> {
+    fn args(&mut self, call: &Call, has_target: bool) -> Result<Vec<Node>, PlanError> {
         let target = call.target.as_deref().filter(|_| has_target);
         target.into_iter().chain(&call.args).map(|arg| self.plan(arg)).collect()
     }
 
-    fn call(&mut self, expr: &Expr, call: &Call) -> Result<Node, String> {
+    fn call(&mut self, expr: &Expr, call: &Call) -> Result<Node, PlanError> {
         let Reference::Function { is_qualified, overloads } = self.reference(expr).clone() else {
-            return Err(format!("call of undefined function: {}", call.function));
+            return Err(PlanError::Function(call.function.to_string()));
         };
         let args = self.args(call, !is_qualified)?;
         let function = call.function.strip_prefix('.').unwrap_or(&call.function);
         let args = match (function, args.len()) {
             ("_&&_", _) => return Ok(Node::And(args)),
             ("_||_", _) => return Ok(Node::Or(args)),
-            ("_?_:_", 3) => return conditional(args),
+            ("_?_:_", 3) => return exactly(function, args).map(conditional),
             ("_==_" | "_!=_", 2) => {
-                return two(args).map(|pair| Node::Equals(Box::new(pair), function == "_==_"));
+                let pair = exactly(function, args)?;
+                return Ok(Node::Equals(Box::new(pair), function == "_==_"));
             }
             ("or" | "orValue", 2) => {
-                return two(args).map(|pair| Node::Otherwise(Box::new(pair), function == "orValue"));
+                let pair = exactly(function, args)?;
+                return Ok(Node::Otherwise(Box::new(pair), function == "orValue"));
             }
             ("_[_]" | "_[?_]" | "_?._", 2) => {
-                let [operand, index] = two(args)?;
+                let [operand, index] = exactly(function, args)?;
                 let by = match index {
                     Node::Const(Value::String(Text::Shared(name))) if function == "_?._" => {
                         By::Const(self.key(&name))
@@ -233,7 +255,7 @@ impl Planner<'_> {
                 return Ok(Node::Path(extended(operand, Step { by, is_optional: function != "_[_]" })));
             }
             ("@not_strictly_false", 1) => {
-                let one = args.into_iter().next().ok_or("argument is missing")?;
+                let [one] = exactly(function, args)?;
                 return Ok(Node::NotStrictlyFalse(Box::new(one)));
             }
             ("@in", 2) => match constants_of(args) {
@@ -242,7 +264,7 @@ impl Planner<'_> {
             },
             _ => args,
         };
-        let first = overloads.first().ok_or("call without overload")?;
+        let first = overloads.first().ok_or_else(|| PlanError::Function(function.to_owned()))?;
         let overload = (overloads.len() == 1).then_some(first.id);
         let function: Arc<str> =
             match (is_qualified, call.target.as_ref().and_then(|target| target.qualified_name())) {
@@ -257,7 +279,7 @@ impl Planner<'_> {
             && let [Node::Const(argument)] = planned.args.as_slice()
         {
             let made = (planned.body)(&mut Context::new(u64::MAX), std::slice::from_ref(argument));
-            return made.map(Node::Const).map_err(|error| error.to_string());
+            return made.map(Node::Const).map_err(PlanError::Constant);
         }
         let is_regex = matches!(&*planned.function, "matches" | "find" | "findAll");
         if is_regex && let Some(Node::Const(Value::String(pattern))) = planned.args.get(1) {
@@ -266,7 +288,7 @@ impl Planner<'_> {
         Ok(Node::Call(Box::new(planned)))
     }
 
-    fn fold(&mut self, fold: &Fold) -> Result<Node, String> {
+    fn fold(&mut self, fold: &Fold) -> Result<Node, PlanError> {
         let outside = self.scopes.len();
         if fold.is_binding() {
             let init = self.plan(&fold.init)?;
@@ -291,8 +313,8 @@ impl Planner<'_> {
     }
 }
 
-fn two(args: Vec<Node>) -> Result<[Node; 2], String> {
-    args.try_into().map_err(|_| "call without two arguments".to_owned())
+fn exactly<const N: usize>(function: &str, args: Vec<Node>) -> Result<[Node; N], PlanError> {
+    args.try_into().map_err(|_| PlanError::Arguments(function.to_owned()))
 }
 
 /// The step of a path after everything that has been selected before.
@@ -305,14 +327,13 @@ fn extended(operand: Node, step: Step) -> Path {
     path
 }
 
-fn conditional(args: Vec<Node>) -> Result<Node, String> {
-    let [condition, yes, no] = <[Node; 3]>::try_from(args).map_err(|_| "conditional without three parts")?;
+fn conditional([condition, yes, no]: [Node; 3]) -> Node {
     let branch = |node| match node {
         Node::Path(path) => Branch::Path(path),
         other => Branch::Node(other),
     };
     let base = Base::Conditional(Box::new((condition, branch(yes), branch(no))));
-    Ok(Node::Path(Path { base, steps: Vec::new() }))
+    Node::Path(Path { base, steps: Vec::new() })
 }
 
 fn is_conversion(function: &str) -> bool {
@@ -356,17 +377,17 @@ fn constant_list(elements: Vec<(Node, bool)>) -> Node {
     }
 }
 
-fn constant_map(entries: Vec<(Node, Node, bool)>) -> Result<Node, String> {
+fn constant_map(entries: Vec<(Node, Node, bool)>) -> Node {
     let mut by_key = std::collections::BTreeMap::new();
     for entry in &entries {
-        let (Node::Const(key), Node::Const(value), false) = entry else { return Ok(Node::Map(entries)) };
-        let Some(key) = key.key() else { return Ok(Node::Map(entries)) };
+        let (Node::Const(key), Node::Const(value), false) = entry else { return Node::Map(entries) };
+        let Some(key) = key.key() else { return Node::Map(entries) };
         by_key.insert(key, value.clone());
     }
     if by_key.len() < entries.len() {
-        return Ok(Node::Map(entries));
+        return Node::Map(entries);
     }
-    Ok(Node::Const(Value::map(by_key)))
+    Node::Const(Value::map(by_key))
 }
 
 /// Membership in a list of constants costs nothing beside what is looked for.

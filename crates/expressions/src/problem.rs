@@ -30,16 +30,21 @@ impl Problem {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Problems {
     text: String,
+    /// Those that are told, by place.
     problems: Vec<Problem>,
+    /// How many more there are.
+    more: usize,
 }
 
 impl Problems {
     pub(crate) fn new(source: &str, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.at.map_or(0, |at| at.saturating_add(1)));
-        Self { text: source.to_owned(), problems }
+        let more = problems.len().saturating_sub(PROBLEMS_MAX);
+        problems.truncate(PROBLEMS_MAX);
+        Self { text: source.to_owned(), problems, more }
     }
 
-    /// Each of them, by place.
+    /// Each of those that are told, by place.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter()
     }
@@ -47,15 +52,15 @@ impl Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().take(PROBLEMS_MAX).enumerate() {
+        for (index, problem) in self.problems.iter().enumerate() {
             if index > 0 {
                 writeln!(formatter)?;
             }
             show(formatter, &self.text, problem)?;
         }
-        match self.problems.len().checked_sub(PROBLEMS_MAX) {
-            Some(more) if more > 0 => write!(formatter, "\n{more} more errors were truncated"),
-            _ => Ok(()),
+        match self.more {
+            0 => Ok(()),
+            more => write!(formatter, "\n{more} more errors were truncated"),
         }
     }
 }

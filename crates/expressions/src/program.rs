@@ -7,7 +7,7 @@ use crate::context::EvalError;
 use crate::environment::Environment;
 use crate::estimate::{self, CostEstimate};
 use crate::evaluate::{Activation, Budget, evaluate};
-use crate::plan::{Node, plan};
+use crate::plan::{Node, PlanError, plan};
 use crate::problem::Problems;
 use crate::syntax::ast::{Expr, Kind, Literal};
 use crate::syntax::{Dialect, parse};
@@ -33,7 +33,7 @@ pub enum CompileError {
     Check(#[source] Problems),
     /// A constant in it is none: `int('x')`.
     #[error("program instantiation failed: {0}")]
-    Plan(String),
+    Plan(#[source] PlanError),
 }
 
 /// A value, and what it has cost.

@@ -17,7 +17,7 @@ pub use format::NamedFormat;
 pub use json::{JsonBudget, NoJson};
 pub use moment::Moment;
 pub use network::Range;
-pub(crate) use network::address;
+pub(crate) use network::{NetworkError, address};
 pub use url::Url;
 
 use std::collections::BTreeMap;

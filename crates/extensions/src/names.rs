@@ -52,27 +52,27 @@ pub fn give(definition: &Value, taken: &Taken<'_>) -> Given {
     let had = definition.pointer("/status/acceptedNames").unwrap_or(&empty);
     let mut names = had.as_object().cloned().unwrap_or_default();
     let mut conflict = None;
-    let mut told = |reason, taken: Result<(), String>| match taken {
-        Ok(()) => true,
-        Err(message) => {
+    let mut is_free = |reason, taken: Option<String>| match taken {
+        None => true,
+        Some(message) => {
             conflict = Some((reason, message));
             false
         }
     };
-    let one = |field: &str, taken: &BTreeSet<&str>| match text(wanted, field) {
-        name if name != text(had, field) && taken.contains(name) => Err(in_use(name)),
-        _ => Ok(()),
+    let one = |field: &str, taken: &BTreeSet<&str>| {
+        let name = text(wanted, field);
+        (name != text(had, field) && taken.contains(name)).then(|| in_use(name))
     };
     for (field, reason) in [("plural", "PluralConflict"), ("singular", "SingularConflict")] {
-        if told(reason, one(field, &taken.resources)) {
+        if is_free(reason, one(field, &taken.resources)) {
             names.insert(field.to_owned(), text(wanted, field).into());
         }
     }
-    if told("ShortNamesConflict", short_names(wanted, had, taken)) {
+    if is_free("ShortNamesConflict", short_names(wanted, had, taken)) {
         copy_list(wanted, "shortNames", &mut names);
     }
     for (field, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
-        if told(reason, one(field, &taken.kinds)) {
+        if is_free(reason, one(field, &taken.kinds)) {
             names.insert(field.to_owned(), text(wanted, field).into());
         }
     }
@@ -84,17 +84,17 @@ pub fn give(definition: &Value, taken: &Taken<'_>) -> Given {
     Given { names: names.into(), conflict }
 }
 
-/// Whether the short names can be had: all or none.
-fn short_names(wanted: &Value, had: &Value, taken: &Taken<'_>) -> Result<(), String> {
+/// What is told of the short names that cannot be had: all or none can.
+fn short_names(wanted: &Value, had: &Value, taken: &Taken<'_>) -> Option<String> {
     let own: BTreeSet<&str> = list(had, "shortNames").collect();
     let mut seen = BTreeSet::new();
     let conflicts = list(wanted, "shortNames")
         .filter(|name| !own.contains(name) && taken.resources.contains(name) && seen.insert(*name));
     let messages: Vec<String> = conflicts.take(CONFLICTS_MAX).map(in_use).collect();
     match messages.as_slice() {
-        [] => Ok(()),
-        [message] => Err(message.clone()),
-        _ => Err(format!("[{}]", messages.join(", "))),
+        [] => None,
+        [message] => Some(message.clone()),
+        _ => Some(format!("[{}]", messages.join(", "))),
     }
 }
 

@@ -49,10 +49,6 @@ mod shared;
 mod tunnels;
 mod users;
 
-use std::io::Write;
-
-use cli::args::{Part, ServerArgs};
-
 pub(crate) use self::configurations::hand_on as hand_on_configurations;
 pub(crate) use self::encryption::hand_on as hand_on_encryption;
 pub(crate) use self::hand_over::{as_control_plane, prepare as prepare_server};
@@ -80,8 +76,7 @@ pub(crate) use local_network::{IsLeft, connect as connect_local_nodes, remove as
 pub(crate) use local_nodes::{
     LocalNode, in_network, not_of_another, of_folder as local_nodes, owner as owner_of_local_node,
 };
-pub(crate) use node::node;
-pub(crate) use node::proxy_mode;
+pub(crate) use node::{KUBELET_PORT, node, proxy_mode};
 pub(crate) use pod_cidr::first_ranges;
 pub(crate) use pod_routes::{PodRoute, missing as missing_pod_routes, read as wanted_pod_routes};
 pub(crate) use servers::seed as seed_servers;
@@ -89,68 +84,3 @@ pub(crate) use settings::{Known, Settings};
 pub(crate) use shared::authority_hash;
 pub(crate) use tunnels::{Standing as TunnelStanding, read as tunnels};
 pub(crate) use users::CONTROL_PLANE_UID;
-
-/// What a cluster is ready to do; each is one line on the server's standard output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ready {
-    /// Requests are answered.
-    ApiServer,
-    /// Services are programmed.
-    Proxy,
-    /// Names are answered.
-    Dns,
-    /// The Node is there, and lacks at most somebody else's network, which is installed through the API.
-    Registered,
-    /// The Node is Ready: a Pod can run.
-    Node,
-    /// So are the other Nodes on this host.
-    Nodes,
-}
-
-impl Ready {
-    /// All of them, in the order in which they are told.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::ApiServer, Self::Registered, Self::Node, Self::Proxy, Self::Dns, Self::Nodes];
-
-    /// For people.
-    pub(crate) fn describe(self) -> &'static str {
-        match self {
-            Self::ApiServer => "API server answers",
-            Self::Proxy => "Services are programmed",
-            Self::Dns => "DNS answers",
-            Self::Registered => "Node is registered",
-            Self::Node => "Node is Ready",
-            Self::Nodes => "other Nodes are Ready",
-        }
-    }
-
-    /// What a cluster of these flags is ready to do, once it is up.
-    pub(crate) fn awaited(args: &ServerArgs) -> Vec<Self> {
-        // Whoever installs a network needs the cluster for it.
-        let is_foreign = args.container_runtime.has_foreign_network();
-        let runs = |ready: &Self| match ready {
-            Self::ApiServer => true,
-            Self::Proxy => args.runs(Part::Proxy),
-            Self::Dns => args.runs(Part::Dns),
-            // Without a scheduler or controllers the Node is Ready all the same.
-            Self::Node => args.runs(Part::Kubelet) && !is_foreign,
-            Self::Registered => args.runs(Part::Kubelet) && is_foreign,
-            Self::Nodes => args.runs(Part::Kubelet) && args.nodes.is_some_and(|nodes| nodes > 1),
-        };
-        Self::ALL.into_iter().filter(runs).collect()
-    }
-
-    /// Tells the supervisor, and through it `knarr up`.
-    pub(crate) fn announce(self) {
-        let mut stdout = std::io::stdout();
-        if let Err(error) = writeln!(stdout, "ready: {}", self.describe()).and_then(|()| stdout.flush()) {
-            tracing::debug!(%error, "nobody waits for readiness");
-        }
-    }
-
-    /// Reads what [`Ready::announce`] wrote.
-    pub(crate) fn parse(line: &str) -> Option<Self> {
-        let what = line.strip_prefix("ready: ")?;
-        Self::ALL.into_iter().find(|ready| ready.describe() == what)
-    }
-}

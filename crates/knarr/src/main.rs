@@ -8,7 +8,10 @@ mod commands;
 mod components;
 mod hello;
 mod host;
+mod kube_client;
 mod layout;
+mod preflight;
+mod ready;
 mod supervisor;
 
 use std::ffi::OsString;

@@ -31,9 +31,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::commands::up::TOKEN_VARIABLE;
-use crate::components::Ready;
 use crate::layout::Layout;
+use crate::ready::Ready;
 pub(crate) use last_run::wait_for_its_end;
 pub(crate) use lock::{PartLock, holders, lock, lock_part, wait_for_holder};
 
@@ -43,6 +42,8 @@ pub(crate) const CONTROL_PLANE: &str = "control-plane";
 pub(crate) const NODE: &str = "node";
 /// What serves Ingresses. The cluster is one without it.
 pub(crate) const INGRESS: &str = "ingress";
+/// Set for a server in the background: `--token`, which its parts need not know.
+pub(crate) const TOKEN_VARIABLE: &str = "KNARR_TOKEN";
 /// Set for the children: which part they are.
 pub(crate) const PART_VARIABLE: &str = "KNARR_PART";
 /// What a part's line begins with that says why it ends.

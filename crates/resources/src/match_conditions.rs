@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use expressions::{Declared, Environment, Field, ListKind, Program, Type};
+use expressions::{CompileError, Declared, Environment, Field, ListKind, PlanError, Problems, Program, Type};
 
 /// The names of the variables.
 pub const OBJECT: &str = "object";
@@ -22,6 +22,41 @@ pub const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| asking(request()));
 static REQUEST_TYPE: LazyLock<Declared> = LazyLock::new(admission_request);
 static NAMESPACE_TYPE: LazyLock<Declared> = LazyLock::new(namespace);
+
+/// The reason why an expression about requests cannot be evaluated. The texts are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExpressionError {
+    /// It is wrong, as far as its text tells.
+    #[error("compilation failed: {0}")]
+    Check(#[source] Problems),
+    /// A constant in it is none.
+    #[error("compilation failed: program instantiation failed: {0}")]
+    Plan(#[source] PlanError),
+    /// It is of none of the types that it may be of.
+    #[error("must evaluate to {} but got {found}", shown(wanted))]
+    Type {
+        /// The names of the types that it may be of.
+        wanted: Vec<String>,
+        /// That of its own.
+        found: String,
+    },
+}
+
+fn shown(wanted: &[String]) -> String {
+    match wanted {
+        [name] => name.clone(),
+        many => format!("one of [{}]", many.join(" ")),
+    }
+}
+
+impl From<CompileError> for ExpressionError {
+    fn from(error: CompileError) -> Self {
+        match error {
+            CompileError::Check(problems) => Self::Check(problems),
+            CompileError::Plan(error) => Self::Plan(error),
+        }
+    }
+}
 
 /// The type of `request`.
 pub fn request_type() -> &'static Declared {
@@ -52,29 +87,23 @@ pub(crate) fn asking(environment: Environment) -> Environment {
 /// Compiles one condition of a webhook.
 ///
 /// # Errors
-/// What is wrong with it, in upstream's words.
-pub fn compile(expression: &str) -> Result<Program, String> {
+/// What is wrong with it.
+pub fn compile(expression: &str) -> Result<Program, ExpressionError> {
     compile_in(&ENVIRONMENT, expression, &[Type::Bool])
 }
 
-/// Compiles what must be of one of some types, in upstream's words; of any type, if there are none.
+/// Compiles what must be of one of some types; of any type, if there are none.
 pub(crate) fn compile_in(
     environment: &Environment,
     expression: &str,
     types: &[Type],
-) -> Result<Program, String> {
-    let failed =
-        |why: String| format!("compilation failed: {}", why.trim_start_matches("compilation failed: "));
-    let program = environment.compile(expression).map_err(|failure| failed(failure.to_string()))?;
+) -> Result<Program, ExpressionError> {
+    let program = environment.compile(expression)?;
     if types.is_empty() || types.contains(program.kind()) {
         return Ok(program);
     }
-    let found = program.kind().declared_name();
-    let names: Vec<String> = types.iter().map(Type::declared_name).collect();
-    Err(match names.as_slice() {
-        [name] => format!("must evaluate to {name} but got {found}"),
-        many => format!("must evaluate to one of [{}] but got {found}", many.join(" ")),
-    })
+    let wanted = types.iter().map(Type::declared_name).collect();
+    Err(ExpressionError::Type { wanted, found: program.kind().declared_name() })
 }
 
 fn text() -> Declared {
@@ -198,7 +227,7 @@ mod tests {
             ("request.operation == 1", "found no matching overload for '_==_'"),
             ("request.", "Syntax error"),
         ] {
-            let failure = compile(bad).err().unwrap_or_default();
+            let failure = compile(bad).map_or_else(|why| why.to_string(), |_| String::new());
             assert!(failure.contains(why), "{bad}: {failure}");
         }
     }

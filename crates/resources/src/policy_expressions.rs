@@ -5,7 +5,7 @@
 
 use expressions::{CompileError, Declared, Environment, Library, MadeType, Program, Type};
 
-use crate::match_conditions::{OBJECT, OLD_OBJECT, asking, compile_in, request};
+use crate::match_conditions::{ExpressionError, OBJECT, OLD_OBJECT, asking, compile_in, request};
 
 /// The variable that has a parameter.
 pub const PARAMS: &str = "params";
@@ -36,8 +36,8 @@ pub struct Compiler {
 /// Compiles a match condition as it is written: it sees no variables then.
 ///
 /// # Errors
-/// What is wrong with it, in upstream's words.
-pub fn condition(expression: &str, has_params: bool) -> Result<Program, String> {
+/// What is wrong with it.
+pub fn condition(expression: &str, has_params: bool) -> Result<Program, ExpressionError> {
     let all = if has_params { request().variable(PARAMS, Type::Dyn) } else { request() };
     compile_in(&asking(all), expression, &[Type::Bool])
 }
@@ -61,8 +61,8 @@ impl Compiler {
     /// Compiles a variable, which all that are compiled later see, whether it can be compiled or not.
     ///
     /// # Errors
-    /// What is wrong with it, in upstream's words.
-    pub fn variable(&mut self, name: &str, expression: &str) -> Result<Program, String> {
+    /// What is wrong with it.
+    pub fn variable(&mut self, name: &str, expression: &str) -> Result<Program, ExpressionError> {
         let compiled = compile_in(&self.asking, expression, &[]);
         let kind = compiled.as_ref().map_or(Type::Dyn, |program| kept(program.kind()));
         for environment in [&mut self.asking, &mut self.telling, &mut self.patching] {
@@ -74,8 +74,8 @@ impl Compiler {
     /// Compiles what must be of one of some types.
     ///
     /// # Errors
-    /// What is wrong with it, in upstream's words.
-    pub fn compile(&self, expression: &str, sees: Sees, types: &[Type]) -> Result<Program, String> {
+    /// What is wrong with it.
+    pub fn compile(&self, expression: &str, sees: Sees, types: &[Type]) -> Result<Program, ExpressionError> {
         let environment = match sees {
             Sees::Authorizer => &self.asking,
             Sees::Nothing => &self.telling,
@@ -112,12 +112,9 @@ impl Checker {
     /// Checks an expression.
     ///
     /// # Errors
-    /// What is wrong with it, in upstream's words.
-    pub fn check(&self, expression: &str) -> Result<(), String> {
-        self.0.compile(expression).map(drop).map_err(|failure| match failure {
-            CompileError::Check(problems) => problems.to_string(),
-            other @ CompileError::Plan(_) => other.to_string(),
-        })
+    /// What is wrong with it.
+    pub fn check(&self, expression: &str) -> Result<(), CompileError> {
+        self.0.compile(expression).map(drop)
     }
 }
 
@@ -138,7 +135,9 @@ mod tests {
     #[test]
     fn variables_see_those_before_them() {
         let mut compiler = Compiler::new(false);
-        let kind = |compiled: Result<Program, String>| compiled.map(|program| program.kind().to_string());
+        let kind = |compiled: Result<Program, ExpressionError>| {
+            compiled.map(|program| program.kind().to_string()).map_err(|why| why.to_string())
+        };
         assert_eq!(kind(compiler.variable("n", "1")), Ok("int".to_owned()));
         assert_eq!(kind(compiler.variable("ns", "[variables.n]")), Ok("list(int)".to_owned()));
         assert_eq!(kind(compiler.variable("asks", "authorizer.group('')")).map(drop), Ok(()));
@@ -156,7 +155,7 @@ mod tests {
     fn what_is_seen_depends_on_the_place() {
         let check = |expression: &str, has_params: bool, sees: Sees, types: &[Type], expected: &str| {
             let found = Compiler::new(has_params).compile(expression, sees, types);
-            let found = found.map_or_else(|why| why, |program| program.kind().to_string());
+            let found = found.map_or_else(|why| why.to_string(), |program| program.kind().to_string());
             assert!(found.contains(expected), "{expression}: {found}");
         };
         let (text, null) = ([Type::String], [Type::String, Type::Null]);

@@ -124,11 +124,16 @@ impl ImageError {
 
 /// What a reader of archives said.
 pub(crate) fn broken(error: io::Error) -> ImageError {
-    match error.to_string().contains("numeric field") {
+    match is_about_header(&error) {
         // What follows would be the file's content.
         true => ImageError::Invalid("this is no tar archive, or it is damaged".to_owned()),
         false => ImageError::Invalid(format!("the archive cannot be read: {error}")),
     }
+}
+
+/// Whether a header of a tar archive has no number where one must be: the reader's errors differ in nothing but their texts.
+fn is_about_header(error: &io::Error) -> bool {
+    error.to_string().contains("numeric field")
 }
 
 /// An archive that cannot be taken.

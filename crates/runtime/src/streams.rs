@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use cri::{CriError, CriResult, Streams, v1};
+use cri::{CriError, CriResult, NoExitCode, Streams, v1};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
@@ -227,7 +227,7 @@ struct StreamsHalf {
 
 impl StreamsHalf {
     fn with_exit(self, exit: oneshot::Receiver<i32>) -> Streams {
-        let exit = async { exit.await.map_err(|_| "the command's end was not reported".to_owned()) };
+        let exit = async { exit.await.map_err(|_| NoExitCode::Unreported) };
         Streams {
             stdin: self.stdin,
             stdout: self.stdout,

@@ -19,6 +19,7 @@ mod structural;
 use serde_json::Value;
 
 use crate::rows::Schemas;
+use crate::rules::pattern::PatternError;
 use crate::rules::violation::Violation;
 use crate::walk::path::Path;
 use crate::walk::stack::with_stack;
@@ -55,6 +56,9 @@ pub enum BuildError {
     /// The value is no schema.
     #[error("the schema cannot be read: {0}")]
     Malformed(String),
+    /// A pattern of it is none.
+    #[error("the schema cannot be read: {0}")]
+    Pattern(#[from] PatternError),
     /// It uses what is not supported.
     #[error("{0}")]
     Unsupported(String),

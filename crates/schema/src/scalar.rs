@@ -58,14 +58,19 @@ pub(crate) fn check_quantity(text: &str) -> Result<(), &'static str> {
     if suffix.chars().all(known) { Err("unable to parse quantity's suffix") } else { Err(PATTERN) }
 }
 
+/// A text that is not base64, from this byte on. Source: Go's `base64.CorruptInputError`.
+#[derive(Debug, thiserror::Error)]
+#[error("illegal base64 data at input byte {0}")]
+pub(crate) struct CorruptBase64(usize);
+
 /// Reads base64; line breaks are allowed, as Go allows them.
-pub(crate) fn from_base64(text: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn from_base64(text: &str) -> Result<Vec<u8>, CorruptBase64> {
     let decode = |text: &str| {
         STANDARD.decode(text).map_err(|error| match error {
             base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => {
-                format!("illegal base64 data at input byte {at}")
+                CorruptBase64(at)
             }
-            _ => format!("illegal base64 data at input byte {}", text.len() / 4 * 4),
+            _ => CorruptBase64(text.len() / 4 * 4),
         })
     };
     if text.contains(['\n', '\r']) {

@@ -100,26 +100,28 @@ impl TypeMeta {
     ///
     /// # Errors
     /// Go's complaint, if the text is no JSON object or claims to be something that is no text.
-    pub fn of_json(bytes: &[u8]) -> Result<Self, String> {
+    pub fn of_json(bytes: &[u8]) -> Result<Self, DecodeError> {
         if let Some(complaint) = syntax::complaint(bytes) {
-            return Err(complaint);
+            return Err(DecodeError::Syntax(complaint.to_string()));
         }
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
         let claims = deserializer.deserialize_any(Claims).map_err(|failure| match failure.classify() {
             serde_json::error::Category::Data => {
                 let found = go_kind(bytes.trim_ascii_start().first().copied().unwrap_or_default());
-                format!(
+                DecodeError::Type(format!(
                     "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
                      \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-                )
+                ))
             }
-            _ => failure.to_string(),
+            _ => DecodeError::Syntax(failure.to_string()),
         })?;
         let text = |name: &str, raw: Option<&RawValue>| match raw.map(RawValue::get) {
             None | Some("null") => Ok(String::new()),
             Some(json) => serde_json::from_str(json).map_err(|_| {
                 let found = go_kind(json.bytes().next().unwrap_or_default());
-                format!("json: cannot unmarshal {found} into Go struct field .{name} of type string")
+                let why =
+                    format!("json: cannot unmarshal {found} into Go struct field .{name} of type string");
+                DecodeError::Type(why)
             }),
         };
         Ok(Self { api_version: text("apiVersion", claims.0)?, kind: text("kind", claims.1)? })

@@ -117,11 +117,11 @@ async fn work_through(
         eprintln!("torture: {trouble:?}");
         if let Err(why) = cluster.go_through(*trouble, &random, &recorder).await? {
             let place = format!("{trouble:?}, seed {seed}");
-            report.breaches.push((place, Breach { rule: Rule::Progress, what: why }));
+            report.breaches.push((place, Breach { rule: Rule::Progress, what: why.to_string() }));
         }
         report.troubles += 1;
     }
-    answers(&recorder, ANSWERS).await.map_err(|why| anyhow!(why))?;
+    answers(&recorder, ANSWERS).await?;
     plan.is_over.store(true, Ordering::Relaxed);
     working.await?;
     store.close().await?;
@@ -150,13 +150,13 @@ async fn connect_to_each(urls: &[String]) -> Result<Vec<Arc<dyn Store>>> {
 }
 
 /// Waits for so many more answers; says since when there was none if they do not come.
-async fn answers(recorder: &Recorder, more: u64) -> Result<(), String> {
+async fn answers(recorder: &Recorder, more: u64) -> Result<()> {
     let mut answers = recorder.answers();
     let enough = *answers.borrow() + more;
     let wait = tokio::time::timeout(TIMEOUT, answers.wait_for(|count| *count >= enough)).await;
     match wait {
         Ok(_) => Ok(()),
-        Err(_) => Err(format!("clients got fewer than {more} answers in {TIMEOUT:?}")),
+        Err(_) => bail!("clients got fewer than {more} answers in {TIMEOUT:?}"),
     }
 }
 
@@ -172,7 +172,7 @@ impl Cluster<'_> {
         trouble: Trouble,
         random: &Random,
         recorder: &Recorder,
-    ) -> Result<Result<(), String>> {
+    ) -> Result<Result<()>> {
         let leader = self.leader()?;
         let follower = (leader + 1 + usize::try_from(random.below(2))?) % usize::from(MEMBERS);
         let victim = match trouble {

@@ -4,6 +4,7 @@
 //! - `KNARR_TEST_SEEDS=fixed`: no new ones, so that a run says something about what was changed, and not about its luck.
 //!   That is for CI; who looks for what nobody has seen yet runs the tests without it, or `cargo xtask torture`.
 
+use anyhow::{Context, Result, bail};
 use base::Random;
 
 /// What new seeds are below: they are typed by people.
@@ -30,16 +31,17 @@ fn chosen(
     always: &[u64],
     new: usize,
     random: &Random,
-) -> Result<Vec<u64>, String> {
+) -> Result<Vec<u64>> {
     if let Some(seed) = again {
-        let seed = seed.parse().map_err(|_| format!("KNARR_TEST_SEED must be a number, not {seed:?}"))?;
-        return Ok(vec![seed]);
+        let number = seed.parse().ok();
+        let number = number.with_context(|| format!("KNARR_TEST_SEED must be a number, not {seed:?}"))?;
+        return Ok(vec![number]);
     }
     let new = match which.as_deref() {
         None => new,
         Some("fixed") => 0,
         Some(other) => {
-            return Err(format!("KNARR_TEST_SEEDS must be \"fixed\" or not be there, not {other:?}"));
+            bail!("KNARR_TEST_SEEDS must be \"fixed\" or not be there, not {other:?}");
         }
     };
     Ok(always.iter().copied().chain((0..new).map(|_| random.below(NEW_BELOW))).collect())
@@ -55,8 +57,8 @@ mod tests {
             let own = |text: Option<&str>| text.map(str::to_owned);
             let chosen = chosen(own(again), own(which), &[3, 4], 1, &Random::seeded(1));
             match expect {
-                Ok(seeds) => assert_eq!(chosen.as_deref(), Ok(seeds), "{again:?} {which:?}"),
-                Err(text) => assert!(chosen.unwrap_err().contains(text), "{again:?} {which:?}"),
+                Ok(seeds) => assert_eq!(chosen.unwrap(), seeds, "{again:?} {which:?}"),
+                Err(text) => assert!(chosen.unwrap_err().to_string().contains(text), "{again:?} {which:?}"),
             }
         };
         let new = Random::seeded(1).below(NEW_BELOW);

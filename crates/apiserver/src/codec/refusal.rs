@@ -27,7 +27,7 @@ pub(super) fn of_kind(kind: &Kind, format: Format, body: &[u8], failure: &Decode
     // An object of another kind may well have the wrong types; what it claims to be says more.
     if format == Format::Json {
         match TypeMeta::of_json(body) {
-            Err(complaint) => return unrecognized(kind, &parse(&complaint), body),
+            Err(complaint) => return unrecognized(kind, &parse(&complaint.to_string()), body),
             Ok(meta) => {
                 if let Err(mismatch) = claim(kind, &meta) {
                     return mismatch;

@@ -6,6 +6,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 
 use expressions::{Activation, Budget, EvalError, Fields, Value as Cel};
+use resources::match_conditions::ExpressionError;
 use resources::policy_expressions::VARIABLES;
 
 use super::policy::{Expression, Variables};
@@ -39,7 +40,7 @@ struct Names<'v>(&'v Scope<'v>);
 pub enum Failure {
     /// It does not compile; others can be evaluated.
     #[error("compilation error: {0}")]
-    Compilation(String),
+    Compilation(#[source] ExpressionError),
     /// It fails; others can be evaluated.
     #[error("expression '{expression}' resulted in error: {source}")]
     Expression {
@@ -87,7 +88,7 @@ impl<'v> Scope<'v> {
         let program = expression.program.as_ref();
         let program = program.map_err(|why| Failure::Compilation(why.clone()))?;
         self.run(program).map_err(|failure| match failure {
-            EvalError::Failed(_) | EvalError::CostLimit => {
+            EvalError::Failed(_) | EvalError::NoOverload | EvalError::CostLimit => {
                 Failure::Expression { expression: expression.source.clone(), source: failure }
             }
             last => Failure::All(last),
@@ -126,7 +127,7 @@ impl<'v> Scope<'v> {
         };
         slot.replace(Slot::Pending);
         let value = self.run(program).map_err(|failure| match failure {
-            EvalError::Failed(_) | EvalError::CostLimit => fails(&failure),
+            EvalError::Failed(_) | EvalError::NoOverload | EvalError::CostLimit => fails(&failure),
             last => last,
         });
         slot.replace(Slot::Known(value.clone()));

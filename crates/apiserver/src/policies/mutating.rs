@@ -155,7 +155,8 @@ impl Run<'_, '_> {
                         *object = Some(made);
                     }
                 }
-                Err(Failure::Policy(why) | Failure::Uncompiled(why)) => self.fail(invocation, why),
+                Err(Failure::Policy(why)) => self.fail(invocation, why),
+                Err(Failure::Uncompiled(why)) => self.fail(invocation, why),
                 Err(Failure::Evaluation(why)) => self.fail(invocation, why),
                 Err(Failure::Request(failure)) => return Err(failure),
             }

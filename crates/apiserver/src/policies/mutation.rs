@@ -8,6 +8,7 @@ pub mod json_patch;
 mod names;
 
 use expressions::{NoJson, Type, Value as Cel};
+use resources::match_conditions::ExpressionError;
 use resources::policy_expressions::{Compiler, Sees};
 use serde_json::Value;
 
@@ -75,7 +76,7 @@ pub enum Failure {
     /// The policy fails, in upstream's words: its failure policy says what comes of that.
     Policy(String),
     /// Its expression does not compile.
-    Uncompiled(String),
+    Uncompiled(ExpressionError),
     /// Its expression has no value.
     Evaluation(evaluation::Failure),
     /// The request fails, whatever the policy says.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use expressions::{Program, Type};
 use machinery::group::split_api_version;
 use machinery::labels::{ParseError, Selector};
+use resources::match_conditions::ExpressionError;
 use resources::policy_expressions::{Compiler, Sees};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -22,8 +23,8 @@ pub use crate::webhooks::hooks::FailurePolicy;
 pub struct Expression {
     /// As it is written.
     pub source: String,
-    /// Upstream's words if it is wrong.
-    pub program: Result<Program, String>,
+    /// The program, if it is none that is wrong.
+    pub program: Result<Program, ExpressionError>,
 }
 
 impl Expression {
@@ -36,7 +37,7 @@ impl Expression {
 /// The variables of a policy.
 #[derive(Debug, Default)]
 pub struct Variables {
-    all: Vec<(String, Result<Program, String>)>,
+    all: Vec<(String, Result<Program, ExpressionError>)>,
     /// Places in `all`; the last of a name counts.
     by_name: HashMap<String, usize>,
 }
@@ -58,9 +59,9 @@ impl Variables {
     }
 
     /// The variable at a place.
-    pub fn get(&self, place: usize) -> Option<(&str, Result<&Program, &str>)> {
+    pub fn get(&self, place: usize) -> Option<(&str, Result<&Program, &ExpressionError>)> {
         let (name, program) = self.all.get(place)?;
-        Some((name, program.as_ref().map_err(String::as_str)))
+        Some((name, program.as_ref()))
     }
 
     /// The number of policies.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use expressions::Declared;
+use expressions::{CompileError, Declared};
 use resources::policy_expressions::Checker;
 use serde_json::Value;
 
@@ -67,8 +67,11 @@ pub fn warnings(policy: &Value, kinds: &Kinds) -> Vec<Warning> {
 }
 
 fn check(expression: &str, typed: &[Typed]) -> String {
-    let wrong =
-        |typed: &Typed| typed.checker.check(expression).err().map(|why| format!("{}: {why}\n", typed.name));
+    let wrong = |typed: &Typed| match typed.checker.check(expression) {
+        Ok(()) => None,
+        Err(CompileError::Check(problems)) => Some(format!("{}: {problems}\n", typed.name)),
+        Err(other) => Some(format!("{}: {other}\n", typed.name)),
+    };
     typed.iter().filter_map(wrong).collect::<Vec<_>>().join("\n")
 }
 

@@ -10,6 +10,7 @@ use machinery::net::Cidrs;
 use serde::{Deserialize, Serialize};
 
 use super::components::{LeaderElectionArgs, PartArgs, ServingArgs};
+use crate::value_error::{ArgumentError, ValueError};
 
 /// The endpoint of a provider of the contract `knarr.cloud.v1`: an absolute path, or `unix://` before one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,19 +25,19 @@ impl ProviderEndpoint {
 }
 
 impl FromStr for ProviderEndpoint {
-    type Err = String;
+    type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let path = text.strip_prefix("unix://").unwrap_or(text);
         match path.starts_with('/') && !path.ends_with('/') {
             true => Ok(Self(path.into())),
-            false => Err(format!("{text:?} must be a unix socket, such as unix:///run/cloud.sock")),
+            false => Err(ValueError::must(text, "a unix socket, such as unix:///run/cloud.sock")),
         }
     }
 }
 
 impl TryFrom<String> for ProviderEndpoint {
-    type Error = String;
+    type Error = ValueError;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         text.parse()
@@ -138,9 +139,9 @@ pub struct CloudOptionArgs {
 }
 
 /// What is done so often: a second at least.
-fn period(text: &str) -> Result<Duration, String> {
-    let GoDuration(period) = text.parse::<GoDuration>().map_err(|error| error.to_string())?;
-    if period.as_secs() == 0 { Err(format!("{text:?} must be 1s or longer")) } else { Ok(period) }
+fn period(text: &str) -> Result<Duration, ValueError> {
+    let GoDuration(period) = text.parse()?;
+    if period.as_secs() == 0 { Err(ValueError::must(text, "1s or longer")) } else { Ok(period) }
 }
 
 /// The same flags as arguments of a server.
@@ -151,39 +152,32 @@ struct Alone {
     options: CloudOptionArgs,
 }
 
-/// A `--cloud-controller-manager-arg` that cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--cloud-controller-manager-arg {argument}: {message}")]
-pub struct CloudArgumentError {
-    argument: String,
-    message: String,
-}
+const ARG: &str = "--cloud-controller-manager-arg";
 
 impl CloudArgs {
     /// The options that the arguments give.
     ///
     /// # Errors
     /// There is no such flag, or the value is not what it takes.
-    pub fn options(&self) -> Result<CloudOptionArgs, CloudArgumentError> {
+    pub fn options(&self) -> Result<CloudOptionArgs, ArgumentError> {
         let words = |arguments: &[String]| -> Vec<String> {
             arguments.iter().map(|one| format!("--{}", one.trim_start_matches("--"))).collect()
         };
         for argument in &self.cloud_controller_manager_arg {
-            let error = |message: String| CloudArgumentError { argument: argument.clone(), message };
+            let error = ArgumentError::of(ARG, argument);
             if !argument.contains('=') {
-                return Err(error("must be NAME=VALUE".to_owned()));
+                return Err(error(ValueError::NoPair));
             }
             if let Err(wrong) = Alone::try_parse_from(words(std::slice::from_ref(argument))) {
                 let text = wrong.to_string();
                 let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-                return Err(error(line.to_owned()));
+                return Err(error(ValueError::CommandLine(line.to_owned())));
             }
         }
         let all = Alone::try_parse_from(words(&self.cloud_controller_manager_arg));
-        all.map(|alone| alone.options).map_err(|wrong| CloudArgumentError {
-            argument: self.cloud_controller_manager_arg.join(" "),
-            message: wrong.to_string(),
-        })
+        let whole = self.cloud_controller_manager_arg.join(" ");
+        let error = |wrong: clap::Error| ValueError::CommandLine(wrong.to_string());
+        all.map(|alone| alone.options).map_err(error).map_err(ArgumentError::of(ARG, &whole))
     }
 }
 

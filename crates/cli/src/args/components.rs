@@ -11,6 +11,7 @@ use machinery::net::Cidrs;
 use serde::{Deserialize, Serialize};
 
 use crate::duration::duration;
+use crate::value_error::ValueError;
 
 /// Flags of a part that runs alone.
 #[derive(Clone, Debug, Args)]
@@ -232,22 +233,22 @@ impl From<SchedulerArg> for String {
 }
 
 impl TryFrom<String> for SchedulerArg {
-    type Error = String;
+    type Error = ValueError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, ValueError> {
         text.parse()
     }
 }
 
 impl FromStr for SchedulerArg {
-    type Err = String;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let bare = text.strip_prefix("--").unwrap_or(text);
         match bare.split_once('=') {
-            Some(("config", "")) => Err("config names no file".to_owned()),
+            Some(("config", "")) => Err(ValueError::NoFile),
             Some(("config", path)) => Ok(Self::Config(path.into())),
-            _ => Err(format!("{text:?} is no flag of the scheduler here; there is config=FILE")),
+            _ => Err(ValueError::SchedulerFlag(text.to_owned())),
         }
     }
 }

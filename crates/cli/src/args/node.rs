@@ -14,6 +14,7 @@ use super::registration::RegistrationArgs;
 use super::secret::Secret;
 use crate::duration::duration;
 use crate::usage_error::UsageError;
+use crate::value_error::ValueError;
 
 /// Flags of `agent`.
 #[derive(Clone, Debug, Args)]
@@ -136,20 +137,19 @@ pub enum NodePortAddress {
 }
 
 impl std::str::FromStr for NodePortAddress {
-    type Err = String;
+    type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == PRIMARY {
             return Ok(Self::Primary);
         }
-        text.parse()
-            .map(Self::In)
-            .map_err(|_| format!("{text:?} must be a network, such as 192.0.2.0/24, or {PRIMARY}"))
+        let wanted = || format!("a network, such as 192.0.2.0/24, or {PRIMARY}");
+        text.parse().map(Self::In).map_err(|_| ValueError::must(text, wanted()))
     }
 }
 
 impl TryFrom<String> for NodePortAddress {
-    type Error = String;
+    type Error = ValueError;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         text.parse()

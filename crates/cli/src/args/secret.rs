@@ -1,5 +1,7 @@
 //! Texts on the command line that are never shown.
 
+use crate::value_error::ValueError;
+
 /// A text that is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
@@ -11,10 +13,10 @@ impl std::fmt::Debug for Secret {
 }
 
 impl std::str::FromStr for Secret {
-    type Err = String;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let text = text.trim();
-        if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(Self(text.to_owned())) }
+        if text.is_empty() { Err(ValueError::Empty) } else { Ok(Self(text.to_owned())) }
     }
 }

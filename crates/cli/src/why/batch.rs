@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use machinery::cron::{Schedule, time_zone};
+use machinery::cron::{ParseError, Schedule, time_zone};
 use serde_json::Value;
 
 use super::job::is_true;
@@ -62,7 +62,7 @@ pub(super) fn cron_job(snapshot: &Snapshot, cron_job: &Value) -> Found {
     let is_suspended = cron_job.pointer("/spec/suspend") == Some(&Value::Bool(true));
     let next = next_turn(cron_job, snapshot.now);
     if let Err(why) = &next {
-        reasons.push(Reason::new(&object, why.clone()));
+        reasons.push(Reason::new(&object, why.to_string()));
     }
     let active: Vec<&str> =
         list(cron_job, "/status/active").iter().map(|active| text(active, "/name")).collect();
@@ -88,14 +88,24 @@ pub(super) fn cron_job(snapshot: &Snapshot, cron_job: &Value) -> Found {
     (reasons.is_empty(), summary, reasons)
 }
 
-/// When a CronJob is due next, or why it never is.
-fn next_turn(cron_job: &Value, now: Timestamp) -> Result<Timestamp, String> {
+/// The reason why a CronJob is never due.
+#[derive(thiserror::Error, Debug)]
+enum NeverDue {
+    #[error("nobody knows the time zone {0}")]
+    TimeZone(String),
+    #[error("its schedule {0:?} is none: {1}")]
+    Schedule(String, #[source] ParseError),
+    #[error("its schedule {0:?} is not due within five years")]
+    TooFar(String),
+}
+
+/// When a CronJob is due next.
+fn next_turn(cron_job: &Value, now: Timestamp) -> Result<Timestamp, NeverDue> {
     let (schedule, zone) = (text(cron_job, "/spec/schedule"), text(cron_job, "/spec/timeZone"));
     let zone = match zone {
         "" => TimeZone::UTC,
-        name => time_zone(name).ok_or_else(|| format!("nobody knows the time zone {name}"))?,
+        name => time_zone(name).ok_or_else(|| NeverDue::TimeZone(name.to_owned()))?,
     };
-    let parsed =
-        Schedule::parse(schedule).map_err(|why| format!("its schedule {schedule:?} is none: {why}"))?;
-    parsed.next(now, &zone).ok_or_else(|| format!("its schedule {schedule:?} is not due within five years"))
+    let parsed = Schedule::parse(schedule).map_err(|why| NeverDue::Schedule(schedule.to_owned(), why))?;
+    parsed.next(now, &zone).ok_or_else(|| NeverDue::TooFar(schedule.to_owned()))
 }

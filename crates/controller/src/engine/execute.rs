@@ -65,7 +65,7 @@ pub(super) struct OwnWrite {
 pub(super) struct Failure {
     request: String,
     /// What the server said.
-    message: String,
+    refusal: Status,
     /// Somebody else wrote first: the next run decides anew, and nobody need hear of it.
     pub(super) is_conflict: bool,
     /// An update of what has changed meanwhile, or a creation in a namespace that is going: nothing is wrong that anybody
@@ -81,7 +81,7 @@ impl Failure {
     fn of_errand(errand: &Errand, failed: Failed) -> Self {
         Self {
             request: errand.what().to_owned(),
-            message: failed.message,
+            refusal: told(failed.message),
             is_conflict: false,
             is_overtaken: false,
             is_open: false,
@@ -90,8 +90,13 @@ impl Failure {
     }
 
     pub(super) fn text(&self) -> String {
-        format!("{}: {}", self.request, self.message)
+        format!("{}: {}", self.request, self.refusal.message.as_deref().unwrap_or_default())
     }
+}
+
+/// A refusal that is nothing but a text.
+fn told(message: String) -> Status {
+    Status { message: Some(message), ..Status::default() }
 }
 
 /// All that counts of an answer.
@@ -136,7 +141,7 @@ impl PlanExecutor {
                 done.failure = Some(failure);
                 break;
             }
-            let told = plan.about_failure(number, &failure.message);
+            let told = plan.about_failure(number, &failure.refusal);
             // The first failure is the one to report; that it could not be told is in the log.
             if let Err(second) = self.carry_out_step(told, &mut done).await {
                 tracing::info!(error = %second.text(), "telling of a failure failed");
@@ -248,7 +253,7 @@ impl PlanExecutor {
     async fn send(&self, request: &ApiRequest) -> Result<Option<OwnWrite>, Failure> {
         let describe = |what: &dyn std::fmt::Display| Failure {
             request: format!("{:?} {} {}", request.verb, request.resource.plural, request.key()),
-            message: what.to_string(),
+            refusal: told(what.to_string()),
             is_conflict: false,
             is_overtaken: false,
             is_open: false,
@@ -287,9 +292,10 @@ impl PlanExecutor {
             Verb::Create => is_of_terminating_namespace(&refusal),
             _ => false,
         };
-        let failure = describe(&refusal.message.unwrap_or_else(|| status.to_string()));
-        let is_open = status.is_server_error();
-        Err(Failure { is_conflict: is_conflict || is_overtaken, is_overtaken, is_open, ..failure })
+        let message = refusal.message.or_else(|| Some(status.to_string()));
+        let refusal = Status { message, ..refusal };
+        let (is_conflict, is_open) = (is_conflict || is_overtaken, status.is_server_error());
+        Err(Failure { refusal, is_conflict, is_overtaken, is_open, ..describe(&"") })
     }
 }
 

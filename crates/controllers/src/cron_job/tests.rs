@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::fixture::world::{FaultyExecutor, Life, Trouble, World};
-use crate::fixture::{list, parse, render};
+use crate::fixture::{list, parse, refused, render};
 
 const MADE: &str = "2026-01-01T09:30:00Z";
 
@@ -326,7 +326,7 @@ fn a_job_that_cannot_be_deleted_is_told_of() {
     let ended = "conditions: [{type: Complete, status: 'True'}]";
     let jobs = list(&format!("[{}]", job("run-1", "j1", "", ended)));
     let plan = run(&cron_job("successfulJobsHistoryLimit: 0", ""), jobs, "2026-01-01T09:59:00Z");
-    let told = plan.about_failure(0, "the server is on fire");
+    let told = plan.about_failure(0, &refused("the server is on fire"));
     let [Action::Event(event)] = &told[..] else { panic!("an event") };
     assert_eq!((&*event.reason, &*event.message), ("FailedDelete", "Deleted job: the server is on fire"));
 }

@@ -3,7 +3,7 @@ mod simulation;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::fixture::{noon, parse, render};
+use crate::fixture::{self, noon, parse, render};
 
 /// A Pod of the Job per line of `name | metadata | spec | status`; `!` before the name: without the finalizer.
 fn pods(rows: &[&str]) -> Vec<Arc<Pod>> {
@@ -855,14 +855,14 @@ fn a_job_that_is_deleted_counts_what_ended_and_makes_nothing() {
 #[test]
 fn what_cannot_be_made_is_told() {
     let refused = planned(job("parallelism: 1, completions: 1", ""), Vec::new());
-    let told: Vec<Action> = refused.clone().about_failure(0, "no quota");
+    let told: Vec<Action> = refused.clone().about_failure(0, &fixture::refused("no quota"));
     expect![[r#"
         step
           update jobs/status j {"ready":0,"startTime":"2026-01-01T12:00:00Z","terminating":0,"uncountedTerminatedPods":{}}
           Warning FailedCreate: Error creating: no quota
     "#]].assert_eq(&render(&Plan { steps: vec![told], ..Plan::nothing() }));
     // What was not about Pods is not.
-    assert_eq!(refused.about_failure(3, "no quota"), []);
+    assert_eq!(refused.about_failure(3, &fixture::refused("no quota")), []);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{CriError, CriResult, Streams, v1};
+use crate::{CriError, CriResult, NoExitCode, Streams, v1};
 
 const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
 /// How long a runtime may take to answer the upgrade.
@@ -82,7 +82,7 @@ pub(super) async fn command(url: &str, wishes: Wishes, tasks: &Tasks) -> CriResu
         resize,
         exit: async move {
             let _held = held;
-            exit.await.unwrap_or_else(|_| Err("the connection to the container runtime broke".into()))
+            exit.await.unwrap_or(Err(NoExitCode::Disconnected))
         }
         .boxed(),
     })
@@ -106,7 +106,7 @@ pub(super) async fn port(url: &str, port: i32, tasks: &Tasks) -> CriResult<Strea
         resize: None,
         exit: async move {
             match exit.await {
-                Ok(text) => Err(text),
+                Ok(text) => Err(NoExitCode::Told(text)),
                 Err(_) => std::future::pending().await,
             }
         }
@@ -185,7 +185,7 @@ enum Lane {
     /// `None` once it has ended, or nobody reads.
     Output(Option<DuplexStream>),
     /// A `Status`, whole.
-    Result(Vec<u8>, Option<oneshot::Sender<Result<i32, String>>>),
+    Result(Vec<u8>, Option<oneshot::Sender<Result<i32, NoExitCode>>>),
     /// A text for people; nothing if all is well.
     Complaint(Vec<u8>, Option<oneshot::Sender<String>>),
 }
@@ -384,8 +384,8 @@ fn end(lane: Lane) {
 }
 
 /// The exit code that a `Status` tells, or why there is none.
-fn exit_code(text: &[u8]) -> Result<i32, String> {
-    let status: Value = serde_json::from_slice(text).map_err(|_| "the command's end was not reported")?;
+fn exit_code(text: &[u8]) -> Result<i32, NoExitCode> {
+    let status: Value = serde_json::from_slice(text).map_err(|_| NoExitCode::Unreported)?;
     if status["status"] == "Success" {
         return Ok(0);
     }
@@ -393,7 +393,8 @@ fn exit_code(text: &[u8]) -> Result<i32, String> {
     let code = causes.into_iter().flatten().find(|cause| cause["reason"] == "ExitCode");
     let code = code.and_then(|cause| cause["message"].as_str()).and_then(|code| code.parse().ok());
     let message = status["message"].as_str().unwrap_or("the command failed");
-    code.ok_or_else(|| message.strip_prefix(crate::EXEC_FAILED).unwrap_or(message).to_owned())
+    let told = || message.strip_prefix(crate::EXEC_FAILED).unwrap_or(message).to_owned();
+    code.ok_or_else(|| NoExitCode::Told(told()))
 }
 
 #[cfg(test)]
@@ -403,7 +404,8 @@ mod tests {
     #[test]
     fn a_status_tells_the_exit_code_or_why_there_is_none() {
         let check = |text: &str, expect: Result<i32, &str>| {
-            assert_eq!(exit_code(text.as_bytes()), expect.map_err(str::to_owned), "{text}");
+            let found = exit_code(text.as_bytes()).map_err(|why| why.to_string());
+            assert_eq!(found, expect.map_err(str::to_owned), "{text}");
         };
         check(r#"{"metadata":{},"status":"Success"}"#, Ok(0));
         check(

@@ -63,12 +63,12 @@ pub(super) const ROWS: &[Row] = &[
 fn list<'s, 'a>(args: &'s [Value<'a>]) -> Result<&'s List<'a>, EvalError> {
     match args {
         [Value::List(list)] => Ok(list),
-        _ => Err("no such overload".into()),
+        _ => Err(EvalError::NoOverload),
     }
 }
 
 fn order<'a>(one: &Value<'a>, other: &Value<'a>) -> Result<Ordering, EvalError> {
-    one.order(other).ok_or_else(|| "no such overload".into())
+    one.order(other).ok_or(EvalError::NoOverload)
 }
 
 fn is_sorted<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {

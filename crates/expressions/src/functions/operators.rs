@@ -299,7 +299,7 @@ fn contains<'a>(container: &Value<'a>, value: &Value<'a>) -> Result<bool, EvalEr
             Value::String(name) => Ok(object.field(name).is_some()),
             _ => Ok(false),
         },
-        _ => Err("no such overload".into()),
+        _ => Err(EvalError::NoOverload),
     }
 }
 
@@ -331,7 +331,7 @@ pub(crate) fn index<'a>(container: &Value<'a>, key: &Value<'a>) -> Result<Option
         }
         (Value::Map(map), key) => map.get(key),
         (Value::Object(object), Value::String(name)) => object_field(object, name)?,
-        _ => return Err("no such overload".into()),
+        _ => return Err(EvalError::NoOverload),
     };
     match found {
         Some(value) => Ok(Some(value)),

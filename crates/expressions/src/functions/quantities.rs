@@ -1,5 +1,6 @@
 //! Amounts and versions. Source: `k8s.io/apiserver/pkg/cel/library` (quantity, semver, version 1).
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -168,19 +169,19 @@ fn compared<'a>(args: &[Value<'a>], answer: fn(Ordering) -> Value<'a>) -> Answer
     }
 }
 
+/// A text, and whether it is to be made good before it is read as a version.
+fn written<'v>(args: &'v [Value<'_>]) -> Option<(&'v str, bool)> {
+    match args {
+        [Value::String(text)] => Some((text, false)),
+        [Value::String(text), Value::Bool(is_loose)] => Some((text, *is_loose)),
+        _ => None,
+    }
+}
+
 /// A version; one that is to be made good may have a `v`, zeros in front, and fewer than three numbers.
-fn version(args: &[Value<'_>]) -> Option<Result<Version, String>> {
-    let (text, is_loose) = match args {
-        [Value::String(text)] => (text, false),
-        [Value::String(text), Value::Bool(is_loose)] => (text, *is_loose),
-        _ => return None,
-    };
-    let version = if is_loose {
-        normal(text).and_then(|text| Version::parse(&text).ok())
-    } else {
-        Version::parse(text).ok()
-    };
-    Some(version.ok_or_else(|| format!("semver parse error during conversion from string: {:?}", &**text)))
+fn version(text: &str, is_loose: bool) -> Option<Version> {
+    let good = if is_loose { normal(text)?.into() } else { Cow::Borrowed(text) };
+    Version::parse(&good).ok()
 }
 
 fn normal(text: &str) -> Option<String> {
@@ -203,15 +204,16 @@ fn without_zeros(part: &str) -> String {
 
 fn semver<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     context.allocate(size_of::<Version>())?;
-    match version(args) {
-        Some(Ok(version)) => Ok(Value::Semver(Arc::new(version))),
-        Some(Err(why)) => fail(why),
-        None => no_overload(),
+    let Some((text, is_loose)) = written(args) else { return no_overload() };
+    match version(text, is_loose) {
+        Some(version) => Ok(Value::Semver(Arc::new(version))),
+        None => fail(format!("semver parse error during conversion from string: {text:?}")),
     }
 }
 
 fn is_semver<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
-    version(args).map_or_else(no_overload, |version| Ok(Value::Bool(version.is_ok())))
+    let Some((text, is_loose)) = written(args) else { return no_overload() };
+    Ok(Value::Bool(version(text, is_loose).is_some()))
 }
 
 fn part<'a>(args: &[Value<'a>], part: fn(&Version) -> u64) -> Answer<'a> {

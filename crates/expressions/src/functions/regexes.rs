@@ -1,6 +1,8 @@
 //! Regular expressions. Source: cel-go's `matches`; `k8s.io/apiserver/pkg/cel/library/regex.go`.
 
 use super::{Answer, Row, made_list, made_text, no_overload};
+use machinery::pattern::PatternError;
+
 use crate::context::{Context, EvalError};
 use crate::value::{Text, Value};
 
@@ -23,11 +25,11 @@ pub(super) const ROWS: &[Row] = &[
 
 fn matches<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::String(text), Value::String(pattern)] = args else { return no_overload() };
-    let pattern = context.regex(pattern)?.map_err(EvalError::from)?;
+    let pattern = context.regex(pattern)??;
     Ok(Value::Bool(pattern.is_match(text)))
 }
 
-fn illegal(error: String) -> EvalError {
+fn illegal(error: PatternError) -> EvalError {
     format!("Illegal regex: {error}").into()
 }
 

@@ -15,7 +15,7 @@ pub(super) const ROWS: &[Row] = &[
 fn lists<'s, 'a>(args: &'s [Value<'a>]) -> Result<(&'s List<'a>, &'s List<'a>), EvalError> {
     match args {
         [Value::List(one), Value::List(other)] => Ok((one, other)),
-        _ => Err("no such overload".into()),
+        _ => Err(EvalError::NoOverload),
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) const ROWS: &[Row] = &[
 fn pair<'s, 'a>(args: &'s [Value<'a>]) -> Result<(&'s Text<'a>, &'s Text<'a>), EvalError> {
     match args {
         [Value::String(one), Value::String(other)] => Ok((one, other)),
-        _ => Err("no such overload".into()),
+        _ => Err(EvalError::NoOverload),
     }
 }
 

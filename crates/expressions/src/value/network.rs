@@ -10,30 +10,36 @@ pub struct Range {
     bits: u32,
 }
 
+/// The reason why a text is no address, or no range of them. The texts are upstream's.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NetworkError {
+    #[error("IPv4-mapped IPv6 address {0:?} is not allowed")]
+    Mapped(String),
+    #[error("IP address {0:?} with zone value is not allowed")]
+    Zone(String),
+    #[error(
+        "IP Address {0:?} parse error during conversion from string: ParseAddr({0:?}): unable to parse IP"
+    )]
+    Address(String),
+    #[error("network address parse error during conversion from string: netip.ParsePrefix({0:?})")]
+    Range(String),
+}
+
 /// The address that a text says; a zone, and one of IPv4 as one of IPv6, are none.
-pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
+pub(crate) fn address(text: &str) -> Result<IpAddr, NetworkError> {
     match text.parse() {
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
-            Err(format!("IPv4-mapped IPv6 address {text:?} is not allowed"))
+            Err(NetworkError::Mapped(text.to_owned()))
         }
         Ok(address) => Ok(address),
-        Err(_) if text.contains(':') && text.contains('%') => {
-            Err(format!("IP address {text:?} with zone value is not allowed"))
-        }
-        Err(_) => Err(format!(
-            "IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): unable to parse IP"
-        )),
+        Err(_) if text.contains(':') && text.contains('%') => Err(NetworkError::Zone(text.to_owned())),
+        Err(_) => Err(NetworkError::Address(text.to_owned())),
     }
 }
 
 impl Range {
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let failed = || {
-            let why = format!(
-                "network address parse error during conversion from string: netip.ParsePrefix({text:?})"
-            );
-            why
-        };
+    pub(crate) fn parse(text: &str) -> Result<Self, NetworkError> {
+        let failed = || NetworkError::Range(text.to_owned());
         let (written, bits) = text.split_once('/').ok_or_else(failed)?;
         let address = address(written).map_err(|_| failed())?;
         let is_plain = !bits.is_empty() && (bits == "0" || !bits.starts_with(['0', '+']));

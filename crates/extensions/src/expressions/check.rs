@@ -129,7 +129,8 @@ impl Check {
             match &rule.outcome {
                 Some(Ok(compiled)) => self.compiled(rule, compiled, &path, (declared, context)),
                 Some(Err(why)) => {
-                    self.told.push(|| FieldError::invalid(&path.child("rule"), shown(&rule.validation), why));
+                    let (at, why) = (path.child("rule"), why.to_string());
+                    self.told.push(|| FieldError::invalid(&at, shown(&rule.validation), &why));
                     self.optional_without_old(rule, &path);
                 }
                 None => self.optional_without_old(rule, &path),
@@ -151,7 +152,7 @@ impl Check {
         match &compiled.message {
             Some(Ok(program)) => self.cost("estimated messageExpression cost", program.cost().max, message),
             Some(Err(why)) => {
-                self.told.push(|| FieldError::invalid(&message, shown(&rule.validation), why));
+                self.told.push(|| FieldError::invalid(&message, shown(&rule.validation), &why.to_string()));
             }
             None => {}
         }

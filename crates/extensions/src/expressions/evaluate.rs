@@ -208,15 +208,11 @@ impl Run {
                 self.told.push(|| FieldError::invalid(at.path, &*at.node.ty, &detail));
                 return ControlFlow::Break(());
             }
-            Err(why) => {
-                let (why, rule) = (why.to_string(), rule.shown());
-                match why.starts_with("no such overload") {
-                    true => format!(
-                        "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {rule}"
-                    ),
-                    false => format!("{why} evaluating rule: {rule}"),
-                }
-            }
+            Err(why @ EvalError::NoOverload) => format!(
+                "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {}",
+                rule.shown()
+            ),
+            Err(why) => format!("{why} evaluating rule: {}", rule.shown()),
         };
         self.told.push(|| FieldError::invalid(at.path, &*at.node.ty, &detail));
         ControlFlow::Continue(())
@@ -232,17 +228,16 @@ impl Run {
             None => at.path.clone(),
         };
         let computed = match &compiled.message {
-            Some(Ok(program)) => {
-                message(program, &rule.validation.message_expression, at.values, &mut self.budget)
-            }
+            Some(Ok(program)) => message(program, at.values, &mut self.budget),
             _ => Ok(None),
         };
         let detail = match computed {
             Ok(Some(detail)) => detail,
             Ok(None) if rule.validation.message.is_empty() => format!("failed rule: {}", rule.shown()),
             Ok(None) => rule.shown().to_owned(),
-            Err(why) => {
-                self.told.push(|| FieldError::invalid(&path, &*at.node.ty, &why));
+            Err(failure) => {
+                let why = || end_of_rules(&failure, &rule.validation.message_expression);
+                self.told.push(|| FieldError::invalid(&path, &*at.node.ty, &why()));
                 return ControlFlow::Break(());
             }
         };
@@ -274,23 +269,30 @@ fn of_reason(path: &Path, at: &At<'_>, detail: &str, reason: &str) -> FieldError
     }
 }
 
-/// What a message expression says, if it is something that can be shown; else why no more rules may be run.
+/// Why no more rules are run after a message expression has failed.
+fn end_of_rules(failure: &EvalError, expression: &str) -> String {
+    match failure {
+        EvalError::CostLimit => format!(
+            "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+            machinery::field::quote(expression)
+        ),
+        _ => NO_BUDGET_FOR_MESSAGE.to_owned(),
+    }
+}
+
+/// What a message expression says, if it is something that can be shown.
+///
+/// # Errors
+/// If no more rules may be run.
 fn message(
     program: &Program,
-    expression: &str,
     values: &Activation<'_>,
     budget: &mut Budget,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, EvalError> {
     let text = match program.evaluate(values, budget).result {
         Ok(CelValue::String(text)) => text.trim().to_owned(),
         Ok(_) => return Ok(None),
-        Err(EvalError::Budget) => return Err(NO_BUDGET_FOR_MESSAGE.to_owned()),
-        Err(EvalError::CostLimit) => {
-            let quoted = machinery::field::quote(expression);
-            return Err(format!(
-                "no further validation rules will be run due to call cost exceeds limit for messageExpression: {quoted}"
-            ));
-        }
+        Err(failure @ (EvalError::Budget | EvalError::CostLimit)) => return Err(failure),
         Err(_) => return Ok(None),
     };
     let can_be_shown = !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');

@@ -1,6 +1,6 @@
 //! Rules, compiled: what evaluates them and says why they are broken, and what that can cost.
 
-use expressions::{CompileError, Declared, Environment, Program, Type};
+use expressions::{CompileError, Declared, Environment, PlanError, Problems, Program, Type};
 use schema::rules::Validation;
 
 /// Parts of types that are declared for one schema: a type is declared with all that is below it wherever there are rules.
@@ -29,11 +29,28 @@ impl Work {
         self.parts > PARTS_MAX || self.rules > RULES_MAX
     }
 
-    fn reason(&mut self, reason: String) -> String {
-        self.reasons_bytes = self.reasons_bytes.saturating_add(reason.len());
-        let is_told = self.reasons_bytes <= REASONS_BYTES_MAX;
-        if is_told { reason } else { "compilation failed, as that of other rules did".to_owned() }
+    fn reason(&mut self, reason: RuleError) -> RuleError {
+        self.reasons_bytes = self.reasons_bytes.saturating_add(reason.to_string().len());
+        if self.reasons_bytes <= REASONS_BYTES_MAX { reason } else { RuleError::Untold }
     }
+}
+
+/// The reason why a rule, or what computes its message, cannot be evaluated. The texts are upstream's where it has any.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RuleError {
+    #[error(transparent)]
+    Compile(CompileError),
+    #[error("cel expression must evaluate to a bool")]
+    NoBool,
+    #[error("messageExpression compilation failed: {0}")]
+    Message(#[source] Problems),
+    #[error("messageExpression instantiation failed: {0}")]
+    MessagePlan(#[source] PlanError),
+    #[error("messageExpression must evaluate to a string")]
+    NoText,
+    /// So much has been said of others that nothing is said of it.
+    #[error("compilation failed, as that of other rules did")]
+    Untold,
 }
 
 /// A rule of a node.
@@ -44,7 +61,7 @@ pub(super) struct Rule {
     /// The field below that is blamed.
     pub(super) field: Option<String>,
     /// What it has become; `None` if it is empty, or there was too much to do.
-    pub(super) outcome: Option<Result<Compiled, String>>,
+    pub(super) outcome: Option<Result<Compiled, RuleError>>,
 }
 
 /// A rule that can be evaluated.
@@ -54,7 +71,7 @@ pub(super) struct Compiled {
     /// Whether it is about changes.
     pub(super) uses_old_self: bool,
     /// What computes the message, if anything does.
-    pub(super) message: Option<Result<Program, String>>,
+    pub(super) message: Option<Result<Program, RuleError>>,
 }
 
 impl Rule {
@@ -99,14 +116,14 @@ fn compile(
     validation: &Validation,
     environment: &Environment,
     work: &mut Work,
-) -> Option<Result<Compiled, String>> {
+) -> Option<Result<Compiled, RuleError>> {
     if validation.rule.trim().is_empty() {
         return None;
     }
     let program = match environment.compile(&validation.rule) {
         Ok(program) if *program.kind() == Type::Bool => program,
-        Ok(_) => return Some(Err("cel expression must evaluate to a bool".to_owned())),
-        Err(why) => return Some(Err(work.reason(why.to_string()))),
+        Ok(_) => return Some(Err(RuleError::NoBool)),
+        Err(why) => return Some(Err(work.reason(RuleError::Compile(why)))),
     };
     let uses_old_self = program.mentions("oldSelf");
     let message = (!validation.message_expression.is_empty())
@@ -114,11 +131,11 @@ fn compile(
     Some(Ok(Compiled { program, uses_old_self, message }))
 }
 
-fn message(expression: &str, environment: &Environment) -> Result<Program, String> {
+fn message(expression: &str, environment: &Environment) -> Result<Program, RuleError> {
     match environment.compile(expression) {
         Ok(program) if *program.kind() == Type::String => Ok(program),
-        Ok(_) => Err("messageExpression must evaluate to a string".to_owned()),
-        Err(CompileError::Check(why)) => Err(format!("messageExpression compilation failed: {why}")),
-        Err(CompileError::Plan(why)) => Err(format!("messageExpression instantiation failed: {why}")),
+        Ok(_) => Err(RuleError::NoText),
+        Err(CompileError::Check(why)) => Err(RuleError::Message(why)),
+        Err(CompileError::Plan(why)) => Err(RuleError::MessagePlan(why)),
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn check_status(scale: &Scale, object: &Value) -> FieldErrors {
     if let Some(path) = scale.label_selector_path.as_deref()
         && let Err(why) = text(path, object)
     {
-        errors.push(FieldError::invalid(&Path::new(path), "", &why));
+        errors.push(FieldError::invalid(&Path::new(path), "", &why.to_string()));
     }
     errors
 }
@@ -46,7 +46,7 @@ pub(super) fn check_status(scale: &Scale, object: &Value) -> FieldErrors {
 fn replicas(path: &str, object: &Value) -> FieldErrors {
     let at = Path::new(path);
     match number(path, object) {
-        Err(why) => FieldError::invalid(&at, 0, &why).into(),
+        Err(why) => FieldError::invalid(&at, 0, &why.to_string()).into(),
         Ok(number) if number < 0 => {
             FieldError::invalid(&at, number, "should be a non-negative integer").into()
         }
@@ -58,8 +58,18 @@ fn replicas(path: &str, object: &Value) -> FieldErrors {
     }
 }
 
+/// A value on a path that is of another type, as Go tells it.
+#[derive(Debug, thiserror::Error)]
+#[error(".{path} accessor error: {shown} is of the type {found}, expected {wanted}")]
+struct AccessorError {
+    path: String,
+    shown: String,
+    found: &'static str,
+    wanted: &'static str,
+}
+
 /// What a path leads to; nothing, if a field on its way is not there.
-fn find<'v>(path: &str, object: &'v Value) -> Result<Option<&'v Value>, String> {
+fn find<'v>(path: &str, object: &'v Value) -> Result<Option<&'v Value>, AccessorError> {
     let mut at = object;
     let mut passed = String::new();
     for name in names(path) {
@@ -77,22 +87,21 @@ fn find<'v>(path: &str, object: &'v Value) -> Result<Option<&'v Value>, String> 
     Ok(Some(at))
 }
 
-fn number(path: &str, object: &Value) -> Result<i64, String> {
+fn number(path: &str, object: &Value) -> Result<i64, AccessorError> {
     match find(path, object)? {
         None => Ok(0),
         Some(value) => value.as_i64().ok_or_else(|| mismatch(path, value, "int64")),
     }
 }
 
-fn text<'v>(path: &str, object: &'v Value) -> Result<&'v str, String> {
+fn text<'v>(path: &str, object: &'v Value) -> Result<&'v str, AccessorError> {
     match find(path, object)? {
         None => Ok(""),
         Some(value) => value.as_str().ok_or_else(|| mismatch(path, value, "string")),
     }
 }
 
-/// What Go says of a value of another type.
-fn mismatch(path: &str, value: &Value, wanted: &str) -> String {
+fn mismatch(path: &str, value: &Value, wanted: &'static str) -> AccessorError {
     const SHOWN_MAX: usize = 1024;
     let found = match value {
         Value::Null => "<nil>",
@@ -105,6 +114,5 @@ fn mismatch(path: &str, value: &Value, wanted: &str) -> String {
     };
     let mut shown = if value.is_null() { "<nil>".to_owned() } else { printed(value) };
     shown.truncate(shown.floor_char_boundary(SHOWN_MAX));
-    let path = path.strip_prefix('.').unwrap_or(path);
-    format!(".{path} accessor error: {shown} is of the type {found}, expected {wanted}")
+    AccessorError { path: path.strip_prefix('.').unwrap_or(path).to_owned(), shown, found, wanted }
 }

@@ -5,16 +5,17 @@ use clap::Parser;
 use cli::args::{AgentArgs, CommonArgs, Part, ProxyMode, ServerArgs};
 use cli::{Cli, Command};
 
-use crate::components::{ClusterConfig, JoinToken, Known, Newcomer, Ready, Settings};
-use crate::host;
+use crate::components::{ClusterConfig, JoinToken, Known, Newcomer, Settings};
 use crate::layout::Layout;
+use crate::preflight;
+use crate::ready::Ready;
 use crate::supervisor;
 
 /// Joins, then runs until it is told to stop.
 pub(crate) fn run(args: &AgentArgs, common: &CommonArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     let token = args.token.as_ref().map(|token| JoinToken::parse(&token.0)).transpose()?;
-    let (settings, lock) = host::take_for_agent(as_server(args, None)?, &layout)?;
+    let (settings, lock) = preflight::take_for_agent(as_server(args, None)?, &layout)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let node_ips = settings.node_ips();
     let newcomer = Newcomer {
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &AgentArgs, common: &CommonArgs) -> Result<()> {
     let config = runtime.block_on(newcomer.join(&layout))?;
     let server_args = as_server(args, Some(&config))?;
     cli::validate::server(&server_args)?;
-    host::checks::families(&server_args)?;
+    preflight::checks::families(&server_args)?;
     let settings = Settings::resolve(server_args, &layout, Known::Cluster)?;
     let settings = Settings { joined: Some(args.server.clone()), ..settings };
     settings.save(&layout)?;

@@ -16,8 +16,8 @@ use cli::args::{CommonArgs, DemoArgs, ServerArgs};
 use nix::sched::CloneFlags;
 
 use crate::commands::{down, reset, up};
-use crate::host;
 use crate::layout::Layout;
+use crate::preflight;
 use leftovers::Leftovers;
 
 /// The host's address inside the demo's network namespace (RFC 5737: documentation only).
@@ -31,7 +31,7 @@ const KUBELET_FLAGS: [&str; 2] = [
 
 /// Runs the tour; fails if anything that it shows does not hold.
 pub(crate) fn run(args: &DemoArgs, common: &CommonArgs) -> Result<()> {
-    host::checks::root()?;
+    preflight::checks::root()?;
     if args.replicas == 0 || args.replicas > 50 {
         bail!("--replicas must be between 1 and 50");
     }
@@ -69,7 +69,7 @@ fn enter_namespace() -> Result<()> {
 
 fn tour(args: &DemoArgs, common: &CommonArgs, layout: &Layout, progress: &mut Progress) -> Result<()> {
     let server = server_args(layout.root(), args.nodes)?;
-    let (_, lock) = host::take(&server, layout)?;
+    let (_, lock) = preflight::take(&server, layout)?;
     drop(lock);
     let child = up::start(&server, common, layout)?;
     let pid = i32::try_from(child.id()).context("the server's process id")?;

@@ -9,9 +9,9 @@ use serde_json::json;
 use crate::commands::down;
 use crate::components::Settings;
 use crate::host;
-use crate::host::checks::{self, Finding, Subject};
-use crate::host::cis::{self, Facts, Row, Verdict};
 use crate::layout::Layout;
+use crate::preflight::checks::{self, Finding, Subject};
+use crate::preflight::cis::{self, Facts, Row, Verdict};
 
 /// Prints a line per finding; fails if one of them keeps a cluster from running.
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {

@@ -8,8 +8,8 @@ use cli::args::{CloudControllerManagerArgs, ControllerManagerArgs, KubeletArgs, 
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::components::{self, Connection};
-use crate::host;
 use crate::layout::Layout;
+use crate::preflight;
 
 /// `knarr controller-manager`
 pub(crate) fn controller_manager(args: &ControllerManagerArgs) -> Result<()> {
@@ -38,7 +38,7 @@ pub(crate) fn scheduler(args: &SchedulerArgs) -> Result<()> {
 /// `knarr kubelet`
 pub(crate) fn kubelet(args: &KubeletArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
-    let _lock = host::take_for_kubelet(&layout)?;
+    let _lock = preflight::take_for_kubelet(&layout)?;
     run_until_stopped(&args.part.kubeconfig, "kubelet", async |connection| {
         components::start_kubelet(args, &layout, connection).await
     })
@@ -47,7 +47,7 @@ pub(crate) fn kubelet(args: &KubeletArgs) -> Result<()> {
 /// `knarr proxy`
 pub(crate) fn proxy(args: &ProxyArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
-    let _lock = host::take_for_proxy(args, &layout)?;
+    let _lock = preflight::take_for_proxy(args, &layout)?;
     run_until_stopped(&args.part.kubeconfig, "kube-proxy", async |connection| {
         components::start_proxy(args, &layout, connection).await
     })

@@ -16,8 +16,9 @@ use store::backup::{Head, Item, Reader};
 use store::embedded::offline::{Archive, Restored};
 
 use crate::components::{AUTHORITY_FILES, Settings, as_control_plane, prepare_server};
-use crate::host::{checks, data_dir};
+use crate::host::data_dir;
 use crate::layout::Layout;
+use crate::preflight::checks;
 use crate::supervisor;
 
 /// How far revisions leap: above all that may have been given out since the backup. Source: the example of etcd's

@@ -16,7 +16,7 @@ use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::commands::trace;
+use crate::kube_client;
 use crate::layout::Layout;
 
 /// How many objects a page holds; a line is printed per page.
@@ -38,7 +38,7 @@ pub(crate) fn run(command: &SecretsCommand) -> Result<()> {
 }
 
 async fn reencrypt(args: &ReencryptArgs, kubeconfig: &Path) -> Result<()> {
-    let client = trace::client(kubeconfig, "knarr").await?;
+    let client = kube_client::client(kubeconfig, "knarr").await?;
     let mut failed = 0;
     for resource in &args.resource {
         let path = path_of(&client, resource).await?;

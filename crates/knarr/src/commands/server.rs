@@ -5,9 +5,10 @@
 use anyhow::{Result, bail};
 use cli::args::{CommonArgs, ServerArgs};
 
-use crate::components::{self, Ready, Settings};
-use crate::host;
+use crate::components::{self, Settings};
 use crate::layout::Layout;
+use crate::preflight;
+use crate::ready::Ready;
 use crate::supervisor::{self, CONTROL_PLANE, INGRESS, NODE, PART_VARIABLE, PartPlan};
 
 /// Runs until it is told to stop.
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
 }
 
 fn supervise(args: &ServerArgs, common: &CommonArgs, layout: &Layout) -> Result<()> {
-    let (settings, lock) = host::take(args, layout)?;
+    let (settings, lock) = preflight::take(args, layout)?;
     settings.save(layout)?;
     components::prepare(&settings, layout)?;
     let taken_back = components::take_back_of_parts(args, layout)?;

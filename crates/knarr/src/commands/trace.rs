@@ -1,7 +1,6 @@
 //! `knarr trace KIND/NAME`: the chain of events of an object, as the API server remembers it.
 
 use std::io::{ErrorKind, Write};
-use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use cli::args::{CommonArgs, Output, TraceArgs, object};
@@ -9,7 +8,6 @@ use cli::trace::Detail;
 use http::Request;
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use machinery::trace::Chain;
 
 use crate::commands::cluster::{self, Asked};
@@ -39,20 +37,6 @@ pub(crate) fn run(args: &TraceArgs, common: &CommonArgs) -> Result<()> {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
-}
-
-/// A client with the identity in a kubeconfig.
-pub(crate) async fn client(kubeconfig: &Path, agent: &'static str) -> Result<kube::Client> {
-    Ok(kube::Client::try_from(config(kubeconfig, agent).await?)?)
-}
-
-/// What a kubeconfig says: where, and as whom. `agent` is the program that the client says it is, and the manager of
-/// the fields that it writes.
-pub(crate) async fn config(kubeconfig: &Path, agent: &'static str) -> Result<kube::Config> {
-    let read = Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
-    let mut config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
-    Ok(config)
 }
 
 /// Asks the API server for the chain of one object.

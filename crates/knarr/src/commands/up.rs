@@ -13,19 +13,17 @@ use cli::Progress;
 use cli::args::{CommonArgs, ServerArgs};
 
 use crate::commands::down;
-use crate::components::{self, Ready, Settings};
-use crate::host;
+use crate::components::{self, Settings};
 use crate::layout::Layout;
-use crate::supervisor;
-
-/// As `--token` has it.
-pub(crate) const TOKEN_VARIABLE: &str = "KNARR_TOKEN";
+use crate::preflight;
+use crate::ready::Ready;
+use crate::supervisor::{self, TOKEN_VARIABLE};
 
 /// Starts the cluster; prints the kubeconfig's path.
 pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     cli::validate::server(args)?;
-    host::checks::root()?;
+    preflight::checks::root()?;
     if let Some(pid) = running(&layout) {
         eprintln!(
             "a cluster runs in {} already (process {pid}); it goes on as it was started",
@@ -33,7 +31,7 @@ pub(crate) fn run(args: &ServerArgs, common: &CommonArgs) -> Result<()> {
         );
         return tell_how_to_use_it(&layout);
     }
-    let (settings, lock) = host::take(args, &layout)?;
+    let (settings, lock) = preflight::take(args, &layout)?;
     // The server takes it, and looks again.
     drop(lock);
     let mut progress = Progress::new();

@@ -24,8 +24,8 @@ use super::election::lead;
 use super::node;
 use super::place::Place;
 use super::{api_client, container_runtime, control_plane, credentials, serving};
-use crate::commands::trace;
 use crate::host;
+use crate::kube_client;
 use crate::layout::Layout;
 
 /// Where upstream's controller manager and scheduler say how they are.
@@ -45,7 +45,7 @@ impl Connection {
     /// # Errors
     /// If the file cannot be read.
     pub(crate) async fn new(kubeconfig: &Path, agent: &'static str, tasks: &Tasks) -> Result<Self> {
-        let config = trace::config(kubeconfig, agent).await?;
+        let config = kube_client::config(kubeconfig, agent).await?;
         let client = api_client::client(&config, &api_client::by_name(&config)?)?;
         let (clock, random, metrics) = (Clock::system(), Random::from_system(), ClientMetrics::default());
         let informers = Informers::metered(client, tasks.clone(), clock, random, metrics.of_part(agent));

@@ -5,7 +5,6 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use apiserver::ApiServer;
 use apiserver::authentication_config::{Authentication, Flags};
-use base::error_chain;
 use cli::api_server::ApiServerArgs;
 use futures::future::BoxFuture;
 
@@ -24,16 +23,13 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
     reload,
 };
 
-fn check(settings: &Settings, text: &str, _: &Reader<'_>) -> Result<(), String> {
-    Authentication::parse(text, &settings.issuer()).map(drop).map_err(|why| error_chain(&why))
+fn check(settings: &Settings, text: &str, _: &Reader<'_>) -> Result<()> {
+    Authentication::parse(text, &settings.issuer())?;
+    Ok(())
 }
 
-fn reload<'a>(
-    _: &'a Settings,
-    server: &'a ApiServer,
-    bundle: &'a Bundle,
-) -> BoxFuture<'a, Result<bool, String>> {
-    Box::pin(async move { server.reload_authentication(&bundle.text).await.map_err(|why| error_chain(&why)) })
+fn reload<'a>(_: &'a Settings, server: &'a ApiServer, bundle: &'a Bundle) -> BoxFuture<'a, Result<bool>> {
+    Box::pin(async move { Ok(server.reload_authentication(&bundle.text).await?) })
 }
 
 /// What the flags come to. `own` is the issuer of the cluster's own tokens, `server_folder` where the file has been left.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use apiserver::ApiServer;
 use apiserver::authorization_config::{Authorization, Flags};
-use apiserver::configuration_error::Cause;
+use apiserver::configuration_error::{Cause, ConfigurationError};
 use base::error_chain;
 use cli::api_server::AuthorityArgs;
 use futures::FutureExt;
@@ -24,7 +24,10 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
     good: "cred/authorization-config.json",
     broken: "cred/authorization-config-broken.json",
     named: |settings| named(&settings.args.api_server.authorities),
-    check: |settings, text, read| parse(&settings.args.api_server.authorities, text, read).map(drop),
+    check: |settings, text, read| {
+        parse(&settings.args.api_server.authorities, text, read)?;
+        Ok(())
+    },
     reload,
 };
 
@@ -37,16 +40,13 @@ fn reload<'a>(
     settings: &'a Settings,
     server: &'a ApiServer,
     bundle: &'a Bundle,
-) -> BoxFuture<'a, Result<bool, String>> {
+) -> BoxFuture<'a, Result<bool>> {
     let (args, read) = (&settings.args.api_server.authorities, |file: &str| bundle.read(file));
     let reloaded = match args.authorization_config {
-        Some(_) => server
-            .reload_authorization(&bundle.text, |path: &str| Ok(read(path)?))
-            .map_err(|why| error_chain(&why)),
-        None => parse(args, &bundle.text, &read)
-            .and_then(|config| server.replace_authorization(config).map_err(|why| error_chain(&why))),
+        Some(_) => server.reload_authorization(&bundle.text, |path: &str| Ok(read(path)?)),
+        None => parse(args, &bundle.text, &read).and_then(|config| server.replace_authorization(config)),
     };
-    ready(reloaded).boxed()
+    ready(reloaded.map_err(anyhow::Error::from)).boxed()
 }
 
 /// What the flags come to; `server_folder` is where the files have been left.
@@ -55,19 +55,21 @@ fn reload<'a>(
 /// If it cannot be used.
 pub(super) fn load(args: &AuthorityArgs, server_folder: &Path) -> Result<Authorization> {
     let Some((flag, _)) = named(args) else {
-        return parse(args, "", &read_named).map_err(anyhow::Error::msg);
+        return parse(args, "", &read_named).map_err(|why| anyhow::anyhow!(error_chain(&why)));
     };
     let bundle = Bundle::of(&CONFIGURATION, server_folder)?;
-    parse(args, &bundle.text, &|file: &str| bundle.read(file)).map_err(|why| anyhow::anyhow!("{flag}: {why}"))
+    parse(args, &bundle.text, &|file: &str| bundle.read(file))
+        .map_err(|why| anyhow::anyhow!("{flag}: {}", error_chain(&why)))
 }
 
-fn parse(args: &AuthorityArgs, text: &str, read: &Reader<'_>) -> Result<Authorization, String> {
+fn parse(args: &AuthorityArgs, text: &str, read: &Reader<'_>) -> Result<Authorization, ConfigurationError> {
     let read = |path: &str| -> Result<String, Cause> { Ok(read(path)?) };
     if args.authorization_config.is_some() {
-        return Authorization::parse(text, read).map_err(|why| error_chain(&why));
+        return Authorization::parse(text, read);
     }
     let file = args.authorization_webhook_config_file.as_deref();
-    let file = file.map(|path| path.to_str().ok_or_else(|| format!("{WEBHOOK_FLAG} is no text")));
+    let no_text = || ConfigurationError::Rule(format!("{WEBHOOK_FLAG} is no text").into());
+    let file = file.map(|path| path.to_str().ok_or_else(no_text));
     let seconds = |given: Option<cli::duration::GoDuration>, default: u64| {
         given.map_or(std::time::Duration::from_secs(default), |given| given.0)
     };
@@ -78,7 +80,7 @@ fn parse(args: &AuthorityArgs, text: &str, read: &Reader<'_>) -> Result<Authoriz
         authorized_ttl: seconds(args.authorization_webhook_cache_authorized_ttl, 300),
         unauthorized_ttl: seconds(args.authorization_webhook_cache_unauthorized_ttl, 30),
     };
-    Authorization::of_flags(&flags, read).map_err(|why| error_chain(&why))
+    Authorization::of_flags(&flags, read)
 }
 
 #[cfg(test)]
@@ -87,7 +89,7 @@ mod tests {
 
     #[test]
     fn flags_without_a_file_mean_nodes_and_roles() {
-        let parse = |args: &AuthorityArgs| parse(args, "", &read_named);
+        let parse = |args: &AuthorityArgs| parse(args, "", &read_named).map_err(|why| error_chain(&why));
         assert_eq!(parse(&AuthorityArgs::default()), Ok(Authorization::default()));
         assert_eq!(named(&AuthorityArgs::default()), None);
         let webhook = AuthorityArgs {

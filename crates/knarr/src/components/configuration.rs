@@ -1,6 +1,7 @@
 //! A configuration file with all that it names, as it is read and handed over.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -25,14 +26,26 @@ pub(super) struct Configuration {
     /// The file, and the flag that names it.
     pub(super) named: fn(&Settings) -> Option<(&'static str, &Path)>,
     /// What is wrong with what it says.
-    pub(super) check: fn(&Settings, &str, &Reader<'_>) -> Result<(), String>,
+    pub(super) check: fn(&Settings, &str, &Reader<'_>) -> Result<()>,
     /// Has it count; says whether it is another one than before.
-    pub(super) reload:
-        for<'a> fn(&'a Settings, &'a ApiServer, &'a Bundle) -> BoxFuture<'a, Result<bool, String>>,
+    pub(super) reload: for<'a> fn(&'a Settings, &'a ApiServer, &'a Bundle) -> BoxFuture<'a, Result<bool>>,
 }
 
 /// Reads a file that a configuration names.
-pub(super) type Reader<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
+pub(super) type Reader<'a> = dyn Fn(&str) -> Result<String, ReadError> + 'a;
+
+/// The reason why a file that a configuration names cannot be read, in upstream's words where it has some.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("must be a regular file")]
+    NotRegular,
+    #[error("stat {0}: {1}")]
+    Stat(String, #[source] io::Error),
+    #[error("{0:#}")]
+    Read(anyhow::Error),
+    #[error("open {0}: it was not handed over")]
+    NotHandedOver(String),
+}
 
 /// A configuration, and all files that it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,8 +56,8 @@ pub(super) struct Bundle {
 
 impl Bundle {
     /// A file that the configuration names.
-    pub(super) fn read(&self, path: &str) -> Result<String, String> {
-        self.files.get(path).cloned().ok_or_else(|| format!("open {path}: it was not handed over"))
+    pub(super) fn read(&self, path: &str) -> Result<String, ReadError> {
+        self.files.get(path).cloned().ok_or_else(|| ReadError::NotHandedOver(path.to_owned()))
     }
 
     /// What [`prepare`] has left; `folder` is the server's.
@@ -71,13 +84,12 @@ pub(super) fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
 }
 
-/// Reads a file that a configuration names, in upstream's words if that fails.
-pub(super) fn read_named(path: &str) -> Result<String, String> {
+/// Reads a file that a configuration names.
+pub(super) fn read_named(path: &str) -> Result<String, ReadError> {
     let file = Path::new(path);
-    match file.metadata() {
-        Ok(is) if !is.is_file() => return Err("must be a regular file".to_owned()),
-        Ok(_) => {}
-        Err(failure) => return Err(format!("stat {path}: {failure}")),
+    let is = file.metadata().map_err(|failure| ReadError::Stat(path.to_owned(), failure))?;
+    if !is.is_file() {
+        return Err(ReadError::NotRegular);
     }
-    read_text(file).map_err(|failure| format!("{failure:#}"))
+    read_text(file).map_err(ReadError::Read)
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use apiserver::ApiServer;
+use base::error_chain;
 use futures::future::select_all;
 use tracing::{error, info, warn};
 
@@ -30,11 +31,11 @@ struct Collected {
     /// The files that it names, also those that cannot be read.
     named: BTreeSet<PathBuf>,
     /// Why it cannot be used.
-    failure: Option<String>,
+    failure: Option<anyhow::Error>,
 }
 
 /// Reads a configuration with all that it names.
-fn collect(path: &Path, check: impl FnOnce(&str, &Reader<'_>) -> Result<(), String>) -> Result<Collected> {
+fn collect(path: &Path, check: impl FnOnce(&str, &Reader<'_>) -> Result<()>) -> Result<Collected> {
     let text = read_text(path)?;
     let (files, named) = (RefCell::new(BTreeMap::new()), RefCell::new(BTreeSet::new()));
     let failure = check(&text, &|file: &str| {
@@ -58,7 +59,7 @@ pub(super) fn prepare(settings: &Settings, layout: &Layout) -> Result<()> {
         let check = |text: &str, read: &Reader<'_>| (configuration.check)(settings, text, read);
         let Collected { bundle, failure, .. } = collect(path, check).context(flag)?;
         if let Some(failure) = failure {
-            anyhow::bail!("{flag}: {failure}");
+            anyhow::bail!("{flag}: {}", error_chain(failure.as_ref()));
         }
         as_control_plane(|| {
             std::fs::create_dir_all(folder.join("cred")).context("make the folder of credentials")
@@ -125,6 +126,7 @@ impl Configuration {
                     Ok(true) => info!(what, "a changed configuration counts"),
                     Ok(false) => {}
                     Err(failure) => {
+                        let failure = error_chain(failure.as_ref());
                         error!(failure, what, "a changed configuration cannot be used; the old one stays");
                     }
                 }
@@ -180,8 +182,8 @@ mod tests {
 
     fn collected(path: &Path) -> Result<Collected> {
         collect(path, |text, read| {
-            let parsed = Authorization::parse(text, |file: &str| Ok(read(file)?));
-            parsed.map(drop).map_err(|why| base::error_chain(&why))
+            Authorization::parse(text, |file: &str| Ok(read(file)?))?;
+            Ok(())
         })
     }
 
@@ -201,7 +203,7 @@ mod tests {
         );
         std::fs::write(at("config"), &text).unwrap();
         let Collected { bundle, named, failure } = collected(&at("config")).unwrap();
-        assert_eq!(failure, None);
+        assert!(failure.is_none(), "{failure:?}");
         assert_eq!(bundle.files.len(), 2);
         assert_eq!(named, BTreeSet::from([at("hook"), at("token")]));
         std::fs::write(at("token"), "another\n").unwrap();
@@ -210,10 +212,11 @@ mod tests {
         let parsed = Authorization::parse(&bundle.text, |file: &str| Ok(bundle.read(file)?));
         assert_eq!(parsed.unwrap().authorizers.len(), 1, "nothing else is needed");
         let Collected { named, failure, .. } = collected(&at("config")).unwrap();
-        assert!(failure.unwrap().contains("token"));
+        assert!(error_chain(failure.unwrap().as_ref()).contains("token"));
         assert!(named.contains(&at("token")), "it is heard of when it comes back");
         std::fs::write(at("hook"), vec![b' '; 2 << 20]).unwrap();
-        assert!(collected(&at("config")).unwrap().failure.unwrap().contains("longer than 1048576 bytes"));
+        let failure = collected(&at("config")).unwrap().failure.unwrap();
+        assert!(error_chain(failure.as_ref()).contains("longer than 1048576 bytes"));
         assert!(collected(&at("gone")).is_err());
     }
 }

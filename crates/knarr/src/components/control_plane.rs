@@ -22,13 +22,14 @@ use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tower::ServiceExt;
 
+use super::Settings;
 use super::authorities;
 use super::cloud_controllers::{self, CloudControllers};
 use super::controller_options::ControllerOptions;
 use super::election::{election, lead_in_turns};
 use super::users::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
-use super::{Ready, Settings};
 use crate::layout::Layout;
+use crate::ready::Ready;
 
 /// Node ports, as upstream has them.
 const NODE_PORTS: PortRange = PortRange { first: 30_000, last: 32_767 };
@@ -374,7 +375,7 @@ impl Keys {
             },
             load_balancer: settings.args.runs(Part::Servicelb).then(|| controllers::service_lb::Settings {
                 pool: settings.args.servicelb_pool.clone(),
-                own_ports: [settings.args.https_listen_port, crate::host::checks::KUBELET_PORT].into(),
+                own_ports: [settings.args.https_listen_port, super::KUBELET_PORT].into(),
             }),
         })
     }

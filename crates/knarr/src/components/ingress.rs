@@ -30,7 +30,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::servers::Servers;
 use super::users::INGRESS_UID;
 use super::{Settings, serving};
-use crate::commands::trace;
+use crate::kube_client;
 use crate::layout::Layout;
 
 mod listeners;
@@ -62,7 +62,7 @@ pub(crate) fn ingress(layout: &Layout) -> Result<()> {
     let ports = Ports::take(&settings.args.ingress);
     let servers = Servers::load(super::node::home(&settings), layout)?.forgetful();
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let connection = runtime.block_on(trace::config(&layout.ingress_kubeconfig(), "knarr-ingress"))?;
+    let connection = runtime.block_on(kube_client::config(&layout.ingress_kubeconfig(), "knarr-ingress"))?;
     drop(runtime);
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).context("ask how many descriptors there may be")?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most).context("have as many descriptors as there may be")?;

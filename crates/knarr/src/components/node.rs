@@ -16,6 +16,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::Settings;
 use super::authorities::KUBELET_CLIENT_CA;
 use super::container_runtime::{self, ContainerRuntime};
 use super::place::Place;
@@ -23,11 +24,12 @@ use super::pod_routes::{Follower, Overlay, PodNetwork};
 use super::servers::Servers;
 use super::serving::{read_certificates, tls};
 use super::tunnels::Tunnels;
-use super::{Ready, Settings};
-use crate::commands::trace;
-use crate::host::checks::KUBELET_PORT;
+use crate::kube_client;
 use crate::layout::Layout;
+use crate::ready::Ready;
 
+/// The kubelet's port, as everywhere.
+pub(crate) const KUBELET_PORT: u16 = 10_250;
 /// Where the proxy says how it is, and what it counts. Source: kube-proxy's defaults.
 const PROXY_HEALTHZ_PORT: u16 = 10_256;
 const PROXY_METRICS_PORT: u16 = 10_249;
@@ -49,9 +51,9 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let (clock, random) = (Clock::system(), Random::from_system());
     let servers = Servers::load(home(settings), layout)?;
     let client = async |kubeconfig: &Path, agent: &'static str| {
-        servers.client(&trace::config(kubeconfig, agent).await?)
+        servers.client(&kube_client::config(kubeconfig, agent).await?)
     };
-    let connection = trace::config(&layout.agent_kubeconfig(), "kubelet").await?;
+    let connection = kube_client::config(&layout.agent_kubeconfig(), "kubelet").await?;
     let kubelet_client = servers.client(&connection)?;
     let proxy_client = client(&layout.proxy_kubeconfig(), "kube-proxy").await?;
     let reporter = Reporter::start(kubelet_client.clone(), &tasks);

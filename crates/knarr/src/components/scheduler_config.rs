@@ -26,15 +26,16 @@ pub(super) const CONFIGURATION: Configuration = Configuration {
     reload,
 };
 
-fn check(_: &Settings, text: &str, read: &Reader<'_>) -> Result<(), String> {
-    parse(text, read).map(drop).map_err(|error| error.to_string())
+fn check(_: &Settings, text: &str, read: &Reader<'_>) -> Result<()> {
+    // Its errors tell their causes themselves.
+    parse(text, read).map(drop).map_err(anyhow::Error::msg)
 }
 
 fn parse(text: &str, read: &Reader<'_>) -> Result<scheduler::Configuration, ConfigurationError> {
     scheduler::Configuration::parse(text, &|file| read(file).map_err(io::Error::other))
 }
 
-fn reload<'a>(_: &'a Settings, _: &'a ApiServer, _: &'a Bundle) -> BoxFuture<'a, Result<bool, String>> {
+fn reload<'a>(_: &'a Settings, _: &'a ApiServer, _: &'a Bundle) -> BoxFuture<'a, Result<bool>> {
     Box::pin(std::future::ready(Ok(false)))
 }
 

@@ -27,7 +27,7 @@ use tunnel::agent::Guard;
 use tunnel::destinations::Refusal;
 
 use super::servers::Servers;
-use crate::commands::trace;
+use crate::kube_client;
 use crate::layout::Layout;
 
 /// How long the opening of a tunnel may take.
@@ -190,7 +190,7 @@ async fn hold(shared: &Shared, server: SocketAddr) -> Result<String, Failure> {
 }
 
 async fn open(shared: &Shared, server: SocketAddr) -> Result<Upgraded, Failure> {
-    let config = trace::config(&shared.of.layout.agent_kubeconfig(), "kubelet").await?;
+    let config = kube_client::config(&shared.of.layout.agent_kubeconfig(), "kubelet").await?;
     let client = shared.of.servers.only(server).client(&config)?;
     let request = http::Request::get(tunnel::PATH)
         .header(CONNECTION, "Upgrade")

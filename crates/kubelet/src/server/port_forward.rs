@@ -10,7 +10,7 @@ mod pairs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri::{CriError, RuntimeService, Streams, v1};
+use cri::{CriError, NoExitCode, RuntimeService, Streams, v1};
 use futures::future::BoxFuture;
 use futures::{SinkExt, StreamExt, TryStreamExt, future};
 use http::{Request, Response};
@@ -162,7 +162,7 @@ struct Connection {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// Why there was none after all, if the runtime could say so only later.
-    exit: BoxFuture<'static, Result<i32, String>>,
+    exit: BoxFuture<'static, Result<i32, NoExitCode>>,
 }
 
 /// The id of the Pod's running sandbox.

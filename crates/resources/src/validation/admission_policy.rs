@@ -113,7 +113,7 @@ pub(super) fn variables(spec: &At<'_>, errors: &mut FieldErrors) -> Compiler {
         if expression.text().trim().is_empty() {
             errors.push(expression.required("expression is not specified"));
         } else if let Err(why) = compiler.variable(name.text(), expression.text()) {
-            errors.push(expression.invalid(&why));
+            errors.push(expression.invalid(&why.to_string()));
         }
     }
     compiler
@@ -127,7 +127,7 @@ fn compiles(
     errors: &mut FieldErrors,
 ) {
     if let Err(why) = compiler.compile(expression.text(), sees, types) {
-        errors.push(expression.invalid(&why));
+        errors.push(expression.invalid(&why.to_string()));
     }
 }
 

@@ -8,6 +8,7 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 
 use super::{At, selector};
+use crate::match_conditions::ExpressionError;
 
 pub(super) const FAILURE_POLICIES: &[&str] = &["Fail", "Ignore"];
 pub(super) const MATCH_POLICIES: &[&str] = &["Equivalent", "Exact"];
@@ -110,7 +111,7 @@ pub(super) fn match_resources(resources: &At<'_>, errors: &mut FieldErrors) {
 /// `matchConditions`. `compile` says what is wrong with an expression.
 pub(super) fn match_conditions(
     conditions: &At<'_>,
-    compile: impl Fn(&str) -> Result<(), String>,
+    compile: impl Fn(&str) -> Result<(), ExpressionError>,
     errors: &mut FieldErrors,
 ) {
     if conditions.len() > CONDITIONS_MAX {
@@ -122,7 +123,7 @@ pub(super) fn match_conditions(
         if expression.text().trim().is_empty() {
             errors.push(expression.required(""));
         } else if let Err(why) = compile(expression.text()) {
-            errors.push(expression.invalid(&why));
+            errors.push(expression.invalid(&why.to_string()));
         }
         name.named(names::qualified_name, errors);
         if !name.text().is_empty() && !seen.insert(name.text()) {

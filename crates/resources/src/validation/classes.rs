@@ -20,7 +20,7 @@ pub(crate) fn priority_class(object: &Value) -> FieldErrors {
     let class = At::root(object);
     let (name, value) = (class.get("metadata").get("name"), class.get("value"));
     if name.text().starts_with(SYSTEM_PREFIX) {
-        if let Err(error) = is_system_class(&class) {
+        if let Some(error) = unlike_system_class(&class) {
             errors.push(name.forbidden(&format!(
                 "priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {error}"
             )));
@@ -38,18 +38,16 @@ pub(crate) fn priority_class(object: &Value) -> FieldErrors {
     errors
 }
 
-fn is_system_class(class: &At<'_>) -> Result<(), String> {
+/// What keeps a class from being one of the system's.
+fn unlike_system_class(class: &At<'_>) -> Option<String> {
     let name = class.get("metadata").get("name").text();
     let Some((_, value)) = SYSTEM_CLASSES.iter().find(|(known, _)| *known == name) else {
-        return Err(format!("{name} is not a known system priority class"));
+        return Some(format!("{name} is not a known system priority class"));
     };
     if class.get("value").number() != Some(*value) {
-        return Err(format!("value of {name} PriorityClass must be {value}"));
+        return Some(format!("value of {name} PriorityClass must be {value}"));
     }
-    if class.get("globalDefault").flag() {
-        return Err(format!("globalDefault of {name} PriorityClass must be false"));
-    }
-    Ok(())
+    class.get("globalDefault").flag().then(|| format!("globalDefault of {name} PriorityClass must be false"))
 }
 
 /// An update of a PriorityClass: what Pods took over from it stays.

@@ -77,7 +77,7 @@ fn mutation(compiler: &Compiler, mutation: &At<'_>, errors: &mut FieldErrors) {
         if source.is_empty() {
             errors.push(expression.required(""));
         } else if let Err(why) = compiler.compile(source, Sees::Patches, &[wanted]) {
-            errors.push(FieldError::invalid(&expression.path, source, &why));
+            errors.push(FieldError::invalid(&expression.path, source, &why.to_string()));
         }
     } else {
         errors.push(change.required(&format!("must be specified when patchType is {}", kind.text())));

@@ -56,7 +56,7 @@ fn text(props: &Props) -> Result<Option<TextChecks>, BuildError> {
     }
     let pattern = match &*props.pattern {
         "" => None,
-        pattern => Some(Pattern::read_before(pattern).map_err(BuildError::Malformed)?),
+        pattern => Some(Pattern::read_before(pattern)?),
     };
     Ok(Some(TextChecks { length_min: props.min_length, length_max: props.max_length, pattern }))
 }

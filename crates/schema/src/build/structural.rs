@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::BuildError;
 use super::props::{Additional, Items, Props};
-use crate::rules::pattern::Pattern;
+use crate::rules::pattern::{Pattern, PatternError};
 use crate::rules::violation::{Problem, Violation};
 use crate::walk::path::{Path, Style};
 use crate::walk::validate::report::Report;
@@ -93,7 +93,7 @@ const PATTERNS_BYTES_MAX: usize = 32 << 20;
 struct Check<'f> {
     /// What the patterns take that were read, each where it stands; and each by itself, so that it is read once.
     pattern_bytes: usize,
-    patterns: BTreeMap<String, Result<usize, String>>,
+    patterns: BTreeMap<String, Result<usize, PatternError>>,
     found: &'f mut Report,
 }
 
@@ -213,27 +213,26 @@ impl Check<'_> {
         if let Some(not) = &props.not {
             self.nested(not, Exceptions::default(), child("not"));
         }
-        if !props.pattern.is_empty()
-            && let Err(why) = self.pattern(&props.pattern)
-        {
-            self.invalid(child("pattern"), &*props.pattern, &why);
+        if !props.pattern.is_empty() {
+            self.pattern(&props.pattern, child("pattern"));
         }
     }
 
     /// Reads a pattern, unless there is no room left for any.
-    fn pattern(&mut self, pattern: &str) -> Result<(), String> {
+    fn pattern(&mut self, pattern: &str, path: Path<'_>) {
         if self.pattern_bytes <= PATTERNS_BYTES_MAX {
-            let read = self.patterns.entry(pattern.to_owned()).or_insert_with(|| {
-                let read = Pattern::new(pattern).map(|pattern| pattern.bytes());
-                read.map_err(|why| format!("must be a valid regular expression, but isn't: {why}"))
-            });
-            self.pattern_bytes += read.clone()?;
-        }
-        match self.pattern_bytes <= PATTERNS_BYTES_MAX {
-            true => Ok(()),
-            false => {
-                Err(format!("all patterns together take more than {PATTERNS_BYTES_MAX} bytes of memory"))
+            let read = || Pattern::new(pattern).map(|pattern| pattern.bytes());
+            match self.patterns.entry(pattern.to_owned()).or_insert_with(read) {
+                Ok(bytes) => self.pattern_bytes += *bytes,
+                Err(why) => {
+                    let why = format!("must be a valid regular expression, but isn't: {why}");
+                    return self.invalid(path, pattern, &why);
+                }
             }
+        }
+        if self.pattern_bytes > PATTERNS_BYTES_MAX {
+            let why = format!("all patterns together take more than {PATTERNS_BYTES_MAX} bytes of memory");
+            self.invalid(path, pattern, &why);
         }
     }
 

@@ -5,12 +5,14 @@
 //! `regexp/syntax`.
 
 mod class;
+mod error;
 mod escape;
 mod translate;
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
+pub use error::{PatternError, Rule};
 use regex::{Regex, RegexBuilder};
 
 /// How much memory an expression is first tried with.
@@ -33,34 +35,29 @@ impl Pattern {
     /// Reads an expression.
     ///
     /// # Errors
-    /// What is wrong with it, in Go's words where Go refuses it, too.
-    pub fn new(source: &str) -> Result<Self, String> {
-        let translated = translate::from_go(source).map_err(|why| format!("error parsing regexp: {why}"))?;
+    /// What is wrong with it.
+    pub fn new(source: &str) -> Result<Self, PatternError> {
+        let translated = translate::from_go(source)?;
         let mut bytes = BYTES_MIN;
-        let failure = loop {
+        loop {
             match compile(&translated, bytes) {
                 Ok(_) => {
                     let compiled = OnceLock::new();
                     return Ok(Self { source: source.to_owned(), translated, bytes, compiled });
                 }
                 Err(regex::Error::CompiledTooBig(_)) if bytes < BYTES_MAX => bytes *= 2,
-                Err(failure) => break failure,
+                Err(regex::Error::CompiledTooBig(_)) => return Err(PatternError::TooLarge),
+                Err(_) => return Err(Rule::Engine.broken(source)),
             }
-        };
-        Err(match failure {
-            regex::Error::CompiledTooBig(_) => {
-                format!("error parsing regexp: expression takes more than {BYTES_MAX} bytes of memory")
-            }
-            _ => format!("error parsing regexp: invalid expression: `{source}`"),
-        })
+        }
     }
 
     /// An expression that was read before: it is not compiled to see whether it does, and the most memory is allowed.
     ///
     /// # Errors
     /// As those of [`Pattern::new`], but for what only compiling shows; such an expression is found in nothing.
-    pub(crate) fn read_before(source: &str) -> Result<Self, String> {
-        let translated = translate::from_go(source).map_err(|why| format!("error parsing regexp: {why}"))?;
+    pub(crate) fn read_before(source: &str) -> Result<Self, PatternError> {
+        let translated = translate::from_go(source)?;
         Ok(Self { source: source.to_owned(), translated, bytes: BYTES_MAX, compiled: OnceLock::new() })
     }
 

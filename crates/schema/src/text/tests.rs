@@ -86,7 +86,7 @@ fn what_a_body_claims_to_be_is_read_without_the_rest() {
     let check = |text: &str, expect: Result<(&str, &str), &str>| {
         let found = TypeMeta::of_json(text.as_bytes());
         let found = found.as_ref().map(|meta| (&*meta.api_version, &*meta.kind));
-        assert_eq!(found.map_err(String::as_str), expect, "{text}");
+        assert_eq!(found.map_err(ToString::to_string), expect.map_err(str::to_owned), "{text}");
     };
     check(r#"{"kind": "A", "spec": {"kind": 5}, "apiVersion": "v1", "kind": "B"}"#, Ok(("v1", "B")));
     check("null", Ok(("", "")));

@@ -11,7 +11,7 @@ use crate::rows::{Field, Message, Schemas, Type};
 use crate::walk::budget::{Allowance, Budget, Exceeded};
 use crate::walk::path::{Path, Style};
 use crate::walk::stack::with_stack;
-use crate::walk::syntax::complaint;
+use crate::walk::syntax::{SyntaxError, complaint};
 use crate::{duration, scalar};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
@@ -72,7 +72,7 @@ pub fn from_json(
     let state = State::new(schema.schemas, validation, budget);
     let result = with_stack(|| root(&state, schema).deserialize(&mut deserializer));
     let result = result.and_then(|value| deserializer.end().map(|()| value));
-    state.finish(result.map_err(|error| error.to_string())).map_err(|error| in_words_of_go(error, bytes))
+    state.finish(result).map_err(|error| in_words_of_go(error, bytes))
 }
 
 /// Decodes a value that is parsed already, such as the result of a patch.
@@ -86,7 +86,7 @@ pub fn from_value(
 ) -> Result<Decoded, DecodeError> {
     let state = State::new(schema.schemas, validation, Budget::unlimited());
     let result = with_stack(|| root(&state, schema).deserialize(value));
-    state.finish(result.map_err(|error| error.to_string()))
+    state.finish(result)
 }
 
 /// A copy of a value of a kind without the fields that its schema does not know; `None` if a field holds the wrong type.
@@ -120,7 +120,7 @@ pub(crate) fn untyped<'de, D: Deserializer<'de>>(
     let state = State::new(schemas, validation, Budget::new(allowance, length));
     let Some(schema) = schemas.at(0) else { return Err(DecodeError::Syntax("no schema".to_owned())) };
     let result = with_stack(|| Seed { ty: Type::Json, ..root(&state, schema) }.deserialize(deserializer));
-    state.finish(result.map_err(|error| error.to_string()))
+    state.finish(result)
 }
 
 fn root<'a>(state: &'a State<'a>, schema: SchemaRef<'a>) -> Seed<'a> {
@@ -163,13 +163,13 @@ impl<'a> State<'a> {
         }
     }
 
-    fn finish(self, result: Result<Value, String>) -> Result<Decoded, DecodeError> {
+    fn finish<E: fmt::Display>(self, result: Result<Value, E>) -> Result<Decoded, DecodeError> {
         if let Some(wrong) = self.wrong.into_inner() {
             return Err(wrong);
         }
-        let value = result.map_err(|text| match self.number.into_inner() {
-            Some(number) if text.starts_with("number out of range") => DecodeError::Type(number),
-            _ => DecodeError::Syntax(text),
+        let value = result.map_err(|failure| match (self.number.into_inner(), failure.to_string()) {
+            (Some(number), text) if is_beyond_numbers(&text) => DecodeError::Type(number),
+            (_, text) => DecodeError::Syntax(text),
         })?;
         let strict = self.strict.into_inner();
         if self.validation == FieldValidation::Strict && !strict.is_empty() {
@@ -177,6 +177,16 @@ impl<'a> State<'a> {
         }
         Ok(Decoded { value, warnings: strict })
     }
+}
+
+/// Whether the parser of JSON met a number beyond all bounds: its errors tell them apart by nothing but their texts.
+fn is_beyond_numbers(complaint: &str) -> bool {
+    complaint.starts_with("number out of range")
+}
+
+/// Whether the parser of JSON refused to go deeper: see [`is_beyond_numbers`].
+fn is_beyond_depth(complaint: &str) -> bool {
+    complaint.starts_with("recursion limit exceeded")
 }
 
 #[derive(Clone, Copy)]
@@ -237,7 +247,7 @@ impl<'a> Seed<'a> {
             Type::Bytes => match scalar::from_base64(text) {
                 Ok(_) if text.contains(['\n', '\r']) => Ok(text.replace(['\n', '\r'], "").into()),
                 Ok(_) => Ok(text.into()),
-                Err(error) => Err(self.refuse(error)),
+                Err(error) => Err(self.refuse(error.to_string())),
             },
             Type::Quantity => match scalar::check_quantity(text.trim()) {
                 Ok(()) => Ok(text.trim().into()),
@@ -540,10 +550,11 @@ impl<'a> Visitor<'_> for KeySeed<'a> {
 /// The parser's complaint about a syntax error, in the words of Go.
 pub(crate) fn in_words_of_go(failure: DecodeError, bytes: &[u8]) -> DecodeError {
     match failure {
-        DecodeError::Syntax(text) if text.starts_with("recursion limit exceeded") => {
-            DecodeError::Syntax(complaint(bytes).unwrap_or_else(|| "exceeded max depth".to_owned()))
-        }
-        DecodeError::Syntax(text) => DecodeError::Syntax(complaint(bytes).unwrap_or(text)),
+        DecodeError::Syntax(text) => DecodeError::Syntax(match complaint(bytes) {
+            Some(complaint) => complaint.to_string(),
+            None if is_beyond_depth(&text) => SyntaxError::Depth.to_string(),
+            None => text,
+        }),
         other => other,
     }
 }

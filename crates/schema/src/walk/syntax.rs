@@ -4,14 +4,28 @@
 
 /// How deep values may nest before Go stops.
 const DEPTH_MAX: usize = 10_000;
-const END: &str = "unexpected end of JSON input";
 const VALUE: &str = "looking for beginning of value";
 const KEY: &str = "looking for beginning of object key string";
 
-type Step<T = ()> = Result<T, String>;
+/// What is wrong with a text that is no JSON.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SyntaxError {
+    #[error("unexpected end of JSON input")]
+    End,
+    #[error("exceeded max depth")]
+    Depth,
+    /// A byte, and where it stands.
+    #[error("invalid character {byte} {1}", byte = quoted(*.0))]
+    Character(u8, &'static str),
+    /// A byte, the word that it is in, and the byte that the word has there.
+    #[error("invalid character {byte} in literal {1} (expecting {expected})", byte = quoted(*.0), expected = quoted(*.2))]
+    Literal(u8, &'static str, u8),
+}
+
+type Step<T = ()> = Result<T, SyntaxError>;
 
 /// Go's complaint; `None` if Go finds nothing wrong with the syntax.
-pub(crate) fn complaint(text: &[u8]) -> Option<String> {
+pub(crate) fn complaint(text: &[u8]) -> Option<SyntaxError> {
     Scan { rest: text }.document().err()
 }
 
@@ -49,7 +63,7 @@ impl Scan<'_> {
                     (byte, _) if byte == end => {
                         open.pop();
                     }
-                    (byte, _) => return Err(invalid(byte, context)),
+                    (byte, _) => return Err(SyntaxError::Character(byte, context)),
                 }
             }
         }
@@ -67,17 +81,17 @@ impl Scan<'_> {
             b'[' => open.push(Within::Array),
             byte => return self.scalar(byte).map(|()| false),
         }
-        if open.len() > DEPTH_MAX { Err("exceeded max depth".to_owned()) } else { Ok(true) }
+        if open.len() > DEPTH_MAX { Err(SyntaxError::Depth) } else { Ok(true) }
     }
 
     fn key(&mut self) -> Step {
         match self.token()? {
             b'"' => self.string()?,
-            byte => return Err(invalid(byte, KEY)),
+            byte => return Err(SyntaxError::Character(byte, KEY)),
         }
         match self.token()? {
             b':' => Ok(()),
-            byte => Err(invalid(byte, "after object key")),
+            byte => Err(SyntaxError::Character(byte, "after object key")),
         }
     }
 
@@ -88,13 +102,13 @@ impl Scan<'_> {
             b't' => self.literal("true"),
             b'f' => self.literal("false"),
             b'n' => self.literal("null"),
-            byte => Err(invalid(byte, VALUE)),
+            byte => Err(SyntaxError::Character(byte, VALUE)),
         }
     }
 
     fn string(&mut self) -> Step {
         loop {
-            match self.next().ok_or(END)? {
+            match self.next().ok_or(SyntaxError::End)? {
                 b'"' => return Ok(()),
                 b'\\' => match self.next_or_space() {
                     b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => {}
@@ -102,13 +116,16 @@ impl Scan<'_> {
                         for _ in 0..4 {
                             let byte = self.next_or_space();
                             if !byte.is_ascii_hexdigit() {
-                                return Err(invalid(byte, "in \\u hexadecimal character escape"));
+                                return Err(SyntaxError::Character(
+                                    byte,
+                                    "in \\u hexadecimal character escape",
+                                ));
                             }
                         }
                     }
-                    byte => return Err(invalid(byte, "in string escape code")),
+                    byte => return Err(SyntaxError::Character(byte, "in string escape code")),
                 },
-                byte if byte < 0x20 => return Err(invalid(byte, "in string literal")),
+                byte if byte < 0x20 => return Err(SyntaxError::Character(byte, "in string literal")),
                 _ => {}
             }
         }
@@ -118,7 +135,7 @@ impl Scan<'_> {
         if first == b'-' {
             first = self.next_or_space();
             if !first.is_ascii_digit() {
-                return Err(invalid(first, "in numeric literal"));
+                return Err(SyntaxError::Character(first, "in numeric literal"));
             }
         }
         if first != b'0' {
@@ -135,10 +152,10 @@ impl Scan<'_> {
     }
 
     /// One digit at least.
-    fn digit(&mut self, context: &str) -> Step {
+    fn digit(&mut self, context: &'static str) -> Step {
         let byte = self.next_or_space();
         if !byte.is_ascii_digit() {
-            return Err(invalid(byte, context));
+            return Err(SyntaxError::Character(byte, context));
         }
         self.digits();
         Ok(())
@@ -148,12 +165,11 @@ impl Scan<'_> {
         while self.take_if(|byte| byte.is_ascii_digit()) {}
     }
 
-    fn literal(&mut self, word: &str) -> Step {
+    fn literal(&mut self, word: &'static str) -> Step {
         for expected in word.bytes().skip(1) {
             let byte = self.next_or_space();
             if byte != expected {
-                let context = format!("in literal {word} (expecting {})", quoted(expected));
-                return Err(invalid(byte, &context));
+                return Err(SyntaxError::Literal(byte, word, expected));
             }
         }
         Ok(())
@@ -161,13 +177,13 @@ impl Scan<'_> {
 
     fn nothing_more(&mut self) -> Step {
         self.skip_space();
-        self.next().map_or(Ok(()), |byte| Err(invalid(byte, "after top-level value")))
+        self.next().map_or(Ok(()), |byte| Err(SyntaxError::Character(byte, "after top-level value")))
     }
 
     /// The next byte that is no white space.
     fn token(&mut self) -> Step<u8> {
         self.skip_space();
-        self.next().ok_or_else(|| END.to_owned())
+        self.next().ok_or(SyntaxError::End)
     }
 
     /// Takes the next byte that is no white space if it is this one.
@@ -202,10 +218,6 @@ impl Scan<'_> {
     }
 }
 
-fn invalid(byte: u8, context: &str) -> String {
-    format!("invalid character {} {context}", quoted(byte))
-}
-
 /// A byte as Go shows it: as the character of that number.
 fn quoted(byte: u8) -> String {
     match byte {
@@ -227,8 +239,8 @@ fn quoted(byte: u8) -> String {
 #[cfg(test)]
 mod tests {
     fn check(text: &str, expect: &str) {
-        let found = super::complaint(text.as_bytes());
-        assert_eq!(found.as_deref().unwrap_or_default(), expect, "{text}");
+        let found = super::complaint(text.as_bytes()).map(|complaint| complaint.to_string());
+        assert_eq!(found.unwrap_or_default(), expect, "{text}");
     }
 
     #[test]

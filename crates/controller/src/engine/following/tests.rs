@@ -112,7 +112,8 @@ async fn a_kind_whose_list_fails_for_ever_harms_nobody() {
     let asked = server.requests("/apis/a.com/v1/worms");
     assert!((30..120).contains(&asked), "it is asked for with a backoff: {asked}");
     let checks = base::health::Checks::of(metrics.registry()).all();
-    assert_eq!(checks, [("informer-sync/tester".to_owned(), Ok(()))], "the part is well");
+    let is_well = matches!(checks.as_slice(), [(name, Ok(()))] if name == "informer-sync/tester");
+    assert!(is_well, "the part is well: {checks:?}");
     server.change(|state| state.put("a.com/v1", "apples", "green"));
     assert_eq!(run(&informers, 5).await, keys(&["apples/green"]));
     server.change(|state| state.broken.clear());

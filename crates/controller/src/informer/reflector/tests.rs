@@ -54,7 +54,8 @@ fn part(ways: &watch::Sender<Way>) -> (Informers, impl Fn() -> Result<(), String
     let informers = Informers::metered(client, Tasks::new(), clock, random, metrics.of_part("tester"));
     let check = move || {
         let all = Checks::of(metrics.registry()).all();
-        all.into_iter().find(|(name, _)| name == "informer-sync/tester").map_or(Ok(()), |(_, found)| found)
+        let own = all.into_iter().find(|(name, _)| name == "informer-sync/tester");
+        own.map_or(Ok(()), |(_, found)| found.map_err(|fault| fault.to_string()))
     };
     (informers, check)
 }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use controller::metadata::time;
+use controller::plan::grpc_code;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimCondition};
 
@@ -44,8 +45,7 @@ fn failure<'a>(claim: &'a PersistentVolumeClaim, kind: &str) -> Option<&'a str> 
 
 /// Whether the condition says that the call failed in one of these ways.
 pub(super) fn has_failed_with(claim: &PersistentVolumeClaim, kind: &str, codes: &[&str]) -> bool {
-    let message = failure(claim, kind).unwrap_or_default();
-    codes.iter().any(|code| message.contains(&format!("code = {code} desc")))
+    failure(claim, kind).and_then(grpc_code).is_some_and(|code| codes.contains(&code))
 }
 
 /// How long what has failed is still left alone, if it has.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use controller::metadata::{is_deleting, key, namespace, uid};
-use controller::plan::FAILURE;
+use controller::plan::{Cause, FAILURE};
 use controller::volume::{
     PROVISIONED_BY, PROVISIONER, SELECTED_NODE, annotation, capacity, claim_mode, csi, requested,
     volume_name, waits_for_consumer,
@@ -32,8 +32,8 @@ use crate::volume::{drop_finalizer, has_finalizer};
 const COPIED: &str = "provisioner.storage.kubernetes.io/cloning-protection";
 /// The parameter of a class with the type of file systems.
 const FS_TYPE: &str = "csi.storage.k8s.io/fstype";
-/// How a failure reads after which the scheduler is to choose anew. Source: `checkError` of external-provisioner.
-const NO_ROOM: &str = "code = ResourceExhausted desc";
+/// The failure after which the scheduler is to choose anew. Source: `checkError` of external-provisioner.
+const NO_ROOM: Cause = Cause::Grpc("ResourceExhausted");
 
 /// What a claim's volume is to be filled with.
 enum Content<'a> {
@@ -143,7 +143,7 @@ pub(super) fn plan(snapshot: &ClaimSnapshot, now: Timestamp) -> Plan {
         None if of_source.is_some() => None,
         None => next(claim, &allowed(snapshot, class), node, now),
     };
-    plan.on_failure_saying = elsewhere.map(|action| (NO_ROOM, action)).into_iter().collect();
+    plan.on_failure_of = elsewhere.map(|action| (NO_ROOM, action)).into_iter().collect();
     plan
 }
 

@@ -247,8 +247,8 @@ fn a_claim_says_where_its_volume_is_being_made_before_it_is() {
 fn a_driver_without_room_has_the_scheduler_choose_another_node() {
     let selected = claim(", volume.kubernetes.io/selected-node: one");
     let plan = provision::plan(&snapshot(&selected, None, &["one"]), noon());
-    let [(text, action)] = plan.on_failure_saying.as_slice() else { panic!("one answer") };
-    assert_eq!(*text, "code = ResourceExhausted desc");
+    let [(cause, action)] = plan.on_failure_of.as_slice() else { panic!("one answer") };
+    assert_eq!(*cause, controller::plan::Cause::Grpc("ResourceExhausted"));
     let mut answer = Plan::nothing();
     answer.push(action.clone());
     expect![[r#"
@@ -329,7 +329,7 @@ fn a_volume_that_waits_for_nobody_is_asked_of_one_node_after_the_other() {
         snapshot.class = Some(Arc::new(parse(&CLASS.replace("WaitForFirstConsumer", "Immediate"))));
         let plan = provision::plan(&snapshot, noon());
         let mut answer = Plan::nothing();
-        answer.push_step(plan.on_failure_saying.into_iter().map(|(_, action)| action).collect());
+        answer.push_step(plan.on_failure_of.into_iter().map(|(_, action)| action).collect());
         expect.assert_eq(&render(&answer));
     };
     check("a", &["a"], expect![""]);

@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, StatusCode, header};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::commands::trace;
+use crate::kube_client;
 
 /// Where the API server says who signs clients' certificates. Source: `DelegatingAuthenticationOptions`.
 const LOOKUP: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
@@ -166,7 +166,7 @@ impl PortAccess {
 
 async fn client(kubeconfig: Option<&Path>) -> Result<Option<kube::Client>> {
     let Some(path) = kubeconfig else { return Ok(None) };
-    Ok(Some(kube::Client::try_from(trace::config(path, "kube-controller-manager").await?)?))
+    Ok(Some(kube::Client::try_from(kube_client::config(path, "kube-controller-manager").await?)?))
 }
 
 fn verb(method: &Method) -> &'static str {

@@ -94,8 +94,8 @@ async fn carry(data: Stream, error: StreamWriter, port: u16, target: &Target) ->
                 () = copy(reader, &writer, from_pod, to_pod) => {}
                 () = writer.closed() => {}
             }
-            if let Some(Err(text)) = exit.now_or_never() {
-                error.send(Bytes::from(text)).await?;
+            if let Some(Err(why)) = exit.now_or_never() {
+                error.send(Bytes::from(why.to_string())).await?;
             }
         }
     }

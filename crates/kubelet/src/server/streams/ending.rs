@@ -1,5 +1,6 @@
 //! What a client is told at the end: from v4 on a `Status` as JSON, before that a text that is empty if all went well.
 
+use cri::NoExitCode;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -13,11 +14,11 @@ pub(in crate::server) enum Ending {
 }
 
 /// Waits for the process's end and describes it.
-pub(super) async fn result(ending: Ending, exit: BoxFuture<'static, Result<i32, String>>) -> Value {
+pub(super) async fn result(ending: Ending, exit: BoxFuture<'static, Result<i32, NoExitCode>>) -> Value {
     match (ending, exit.await) {
         (Ending::Success, _) | (_, Ok(0)) => json!({"metadata": {}, "status": "Success"}),
         (Ending::ExitCode, Ok(code)) => exit_error(code),
-        (Ending::ExitCode, Err(message)) => internal_error(&message),
+        (Ending::ExitCode, Err(why)) => internal_error(&why.to_string()),
     }
 }
 

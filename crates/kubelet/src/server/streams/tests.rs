@@ -22,7 +22,7 @@ fn process() -> (Streams, impl Future<Output = ()>) {
         stdout: Some(Box::new(stdout)),
         stderr: None,
         resize: None,
-        exit: Box::pin(async { exit.await.map_err(|error| error.to_string()) }),
+        exit: Box::pin(async { exit.await.map_err(|_| cri::NoExitCode::Unreported) }),
     };
     let running = async move {
         tokio::io::copy(&mut process_in, &mut process_out).await.unwrap();

@@ -31,6 +31,29 @@ pub struct Found {
     pub ty: String,
 }
 
+/// The reason why a path leads nowhere. The texts are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// The schema has no such field.
+    #[error("does not refer to a valid field")]
+    Nowhere,
+    /// It ends in the middle of a step.
+    #[error("unexpected end of JSON path")]
+    End,
+    /// It has brackets where only dots may be.
+    #[error("array notation is not allowed")]
+    Brackets,
+    /// A step begins with something else.
+    #[error("expected [ or . but got: {0}")]
+    Step(String),
+    /// Something else stands where the first was expected.
+    #[error("expected {0} but got {1}")]
+    Unexpected(&'static str, String),
+    /// A backslash stands before what it does not go with.
+    #[error("invalid string literal: invalid escape char \\{0}")]
+    Escape(char),
+}
+
 impl Fields {
     /// The fields of a schema; `None` if it cannot be read.
     pub fn of(schema: &Value) -> Option<Self> {
@@ -41,39 +64,36 @@ impl Fields {
     /// The schema to which a path leads.
     ///
     /// # Errors
-    /// Why it leads nowhere, in upstream's words.
-    pub fn find(&self, path: &str, notation: Notation) -> Result<Found, String> {
+    /// Why it leads nowhere.
+    pub fn find(&self, path: &str, notation: Notation) -> Result<Found, PathError> {
         resolve(&self.0, path, notation)
     }
 }
 
-const NOWHERE: &str = "does not refer to a valid field";
-const ENDS: &str = "unexpected end of JSON path";
-
 /// Looks a path up below a schema.
-pub(super) fn resolve(props: &Props, path: &str, notation: Notation) -> Result<Found, String> {
+pub(super) fn resolve(props: &Props, path: &str, notation: Notation) -> Result<Found, PathError> {
     let mut tokens = Tokens(path);
     let mut at = Some(props);
     let mut found = Found { path: String::new(), root: String::new(), ty: String::new() };
     while let Some(token) = tokens.next() {
         let name = match token {
-            "." => tokens.next().ok_or(ENDS)?.to_owned(),
-            "[" if notation == Notation::Dots => return Err("array notation is not allowed".to_owned()),
+            "." => tokens.next().ok_or(PathError::End)?.to_owned(),
+            "[" if notation == Notation::Dots => return Err(PathError::Brackets),
             "[" => {
-                let name = unquoted(tokens.next().ok_or(ENDS)?)?;
-                match tokens.next().ok_or(ENDS)? {
+                let name = unquoted(tokens.next().ok_or(PathError::End)?)?;
+                match tokens.next().ok_or(PathError::End)? {
                     "]" => name,
-                    other => return Err(format!("expected ] but got {other}")),
+                    other => return Err(PathError::Unexpected("]", other.to_owned())),
                 }
             }
-            other => return Err(format!("expected [ or . but got: {other}")),
+            other => return Err(PathError::Step(other.to_owned())),
         };
-        let here = at.ok_or(NOWHERE)?;
+        let here = at.ok_or(PathError::Nowhere)?;
         let is_field = !here.properties.is_empty();
         at = match is_field {
-            true => Some(here.properties.get(&name).ok_or(NOWHERE)?),
+            true => Some(here.properties.get(&name).ok_or(PathError::Nowhere)?),
             false if here.additional_properties.is_some() => here.additional(),
-            false => return Err(NOWHERE.to_owned()),
+            false => return Err(PathError::Nowhere),
         };
         if found.path.is_empty() {
             found.root.clone_from(&name);
@@ -87,9 +107,9 @@ pub(super) fn resolve(props: &Props, path: &str, notation: Notation) -> Result<F
     Ok(found)
 }
 
-fn unquoted(token: &str) -> Result<String, String> {
+fn unquoted(token: &str) -> Result<String, PathError> {
     let inner = token.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
-    let inner = inner.ok_or_else(|| format!("expected single quoted string but got {token}"))?;
+    let inner = inner.ok_or_else(|| PathError::Unexpected("single quoted string", token.to_owned()))?;
     let mut name = String::with_capacity(inner.len());
     let mut chars = inner.chars();
     while let Some(c) = chars.next() {
@@ -103,7 +123,7 @@ fn unquoted(token: &str) -> Result<String, String> {
                 Some('r') => '\r',
                 Some('t') => '\t',
                 Some('v') => '\u{b}',
-                Some(other) => return Err(format!("invalid string literal: invalid escape char \\{other}")),
+                Some(other) => return Err(PathError::Escape(other)),
                 None => '\\',
             }),
             other => name.push(other),
@@ -163,13 +183,13 @@ mod tests {
             (".spec.map['x y']", Ok((".spec.map[x y]", "boolean"))),
             (".spec.open.x", Ok((".spec.open[x]", ""))),
             ("", Ok(("", "object"))),
-            (".spec.none", Err(NOWHERE)),
-            (".spec.leaf.x", Err(NOWHERE)),
-            (".spec.open.x.y", Err(NOWHERE)),
+            (".spec.none", Err("does not refer to a valid field")),
+            (".spec.leaf.x", Err("does not refer to a valid field")),
+            (".spec.open.x.y", Err("does not refer to a valid field")),
             ("spec", Err("expected [ or . but got: spec")),
-            (".", Err(ENDS)),
-            (".spec[", Err(ENDS)),
-            (".spec['a.b'", Err(ENDS)),
+            (".", Err("unexpected end of JSON path")),
+            (".spec[", Err("unexpected end of JSON path")),
+            (".spec['a.b'", Err("unexpected end of JSON path")),
             (".spec['a.b'.x", Err("expected ] but got .")),
             (".spec[0]", Err("expected single quoted string but got 0")),
             (".spec['", Err("expected single quoted string but got '")),
@@ -177,10 +197,10 @@ mod tests {
             (".spec['\\x']", Err("invalid string literal: invalid escape char \\x")),
         ] {
             let found = fields.find(path, Notation::Brackets);
-            let got = found.as_ref().map(|found| (&*found.path, &*found.ty)).map_err(String::as_str);
-            assert_eq!(got, wanted, "{path}");
+            let got = found.as_ref().map(|found| (&*found.path, &*found.ty)).map_err(ToString::to_string);
+            assert_eq!(got, wanted.map_err(str::to_owned), "{path}");
         }
         let dots = fields.find(".spec['leaf']", Notation::Dots);
-        assert_eq!(dots, Err("array notation is not allowed".to_owned()));
+        assert_eq!(dots, Err(PathError::Brackets));
     }
 }

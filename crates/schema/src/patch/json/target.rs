@@ -52,6 +52,27 @@ pub(super) fn depth(value: &Value) -> usize {
     }
 }
 
+/// The reason why something cannot be done at a target.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TargetError {
+    #[error("Unable to remove nonexistent key: {0}: missing value")]
+    Missing(String),
+    #[error("Unable to access invalid index: {0}: invalid index referenced")]
+    Index(i64),
+    #[error(transparent)]
+    NoNumber(#[from] NoNumber),
+    #[error("value was not a proper array index: '{key}': {0}", key = .0.text)]
+    NoIndex(NoNumber),
+}
+
+/// A text that Go's `strconv.Atoi` does not read.
+#[derive(Debug, thiserror::Error)]
+#[error("strconv.Atoi: parsing {text:?}: {}", if *is_out_of_range { "value out of range" } else { "invalid syntax" })]
+pub(super) struct NoNumber {
+    text: String,
+    is_out_of_range: bool,
+}
+
 impl Target<'_> {
     /// The last step to it.
     pub(super) fn key(&self) -> &str {
@@ -59,7 +80,7 @@ impl Target<'_> {
     }
 
     /// What is there; `None` for an object that lacks the field.
-    pub(super) fn get(&self) -> Result<Option<&Value>, String> {
+    pub(super) fn get(&self) -> Result<Option<&Value>, TargetError> {
         match &self.container {
             Container::Object(map) => Ok(map.get(&self.key)),
             Container::List(list) => index(&self.key, list.len()).map(|index| list.get(index)),
@@ -67,7 +88,7 @@ impl Target<'_> {
     }
 
     /// Puts a value there instead of what there is.
-    pub(super) fn set(self, value: Value) -> Result<(), String> {
+    pub(super) fn set(self, value: Value) -> Result<(), TargetError> {
         match self.container {
             Container::Object(map) => {
                 map.insert(self.key, value);
@@ -83,25 +104,22 @@ impl Target<'_> {
     }
 
     /// Puts a value there; in a list before what there is.
-    pub(super) fn add(self, value: Value) -> Result<(), String> {
+    pub(super) fn add(self, value: Value) -> Result<(), TargetError> {
         let Container::List(list) = self.container else { return self.set(value) };
         if self.key == "-" {
             list.push(value);
             return Ok(());
         }
-        let parsed = number(&self.key);
-        parsed.map_err(|why| format!("value was not a proper array index: '{}': {why}", self.key))?;
+        number(&self.key).map_err(TargetError::NoIndex)?;
         let index = index(&self.key, list.len().saturating_add(1))?;
         list.insert(index, value);
         Ok(())
     }
 
     /// Takes away what is there.
-    pub(super) fn remove(self) -> Result<Value, String> {
+    pub(super) fn remove(self) -> Result<Value, TargetError> {
         match self.container {
-            Container::Object(map) => map
-                .remove(&self.key)
-                .ok_or_else(|| format!("Unable to remove nonexistent key: {}: missing value", self.key)),
+            Container::Object(map) => map.remove(&self.key).ok_or(TargetError::Missing(self.key)),
             Container::List(list) => {
                 let index = index(&self.key, list.len())?;
                 Ok(list.remove(index))
@@ -111,24 +129,20 @@ impl Target<'_> {
 }
 
 /// An index of a list of this length; below zero it is counted from the end.
-fn index(key: &str, length: usize) -> Result<usize, String> {
+fn index(key: &str, length: usize) -> Result<usize, TargetError> {
     let wanted = number(key)?;
     let index = match usize::try_from(wanted) {
         Ok(index) => Some(index),
         Err(_) => usize::try_from(wanted.unsigned_abs()).ok().and_then(|back| length.checked_sub(back)),
     };
-    let beyond = || format!("Unable to access invalid index: {wanted}: invalid index referenced");
-    index.filter(|index| *index < length).ok_or_else(beyond)
+    index.filter(|index| *index < length).ok_or(TargetError::Index(wanted))
 }
 
 /// A number as Go's `strconv.Atoi` reads it.
-fn number(key: &str) -> Result<i64, String> {
+fn number(key: &str) -> Result<i64, NoNumber> {
     key.parse().map_err(|failure: std::num::ParseIntError| {
         use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-        let why = match failure.kind() {
-            PosOverflow | NegOverflow => "value out of range",
-            _ => "invalid syntax",
-        };
-        format!("strconv.Atoi: parsing {key:?}: {why}")
+        let is_out_of_range = matches!(failure.kind(), PosOverflow | NegOverflow);
+        NoNumber { text: key.to_owned(), is_out_of_range }
     })
 }

@@ -1,5 +1,6 @@
 //! Character classes: in Go only `]`, `-`, `\` and `[:` mean something within one.
 
+use super::error::{PatternError, Rule};
 use super::escape::{Escaped, escaped, push_code};
 
 const NAMED: [&str; 14] = [
@@ -8,9 +9,9 @@ const NAMED: [&str; 14] = [
 ];
 
 /// Writes the class that opens at `at`; returns where it ends.
-pub(super) fn translate(source: &str, at: usize, out: &mut String) -> Result<usize, String> {
+pub(super) fn translate(source: &str, at: usize, out: &mut String) -> Result<usize, PatternError> {
     let text = source.get(at..).unwrap_or_default();
-    let unclosed = || format!("missing closing ]: `{text}`");
+    let unclosed = || Rule::Bracket.broken(text);
     let mut here = 1;
     out.push('[');
     if text[here..].starts_with('^') {
@@ -38,19 +39,19 @@ pub(super) fn translate(source: &str, at: usize, out: &mut String) -> Result<usi
 }
 
 /// How long the `[:alpha:]` at the beginning is, if there is one.
-fn named(rest: &str) -> Result<Option<usize>, String> {
+fn named(rest: &str) -> Result<Option<usize>, PatternError> {
     let Some((name, _)) = rest.strip_prefix("[:").and_then(|inner| inner.split_once(":]")) else {
         return Ok(None);
     };
     if NAMED.contains(&name.strip_prefix('^').unwrap_or(name)) {
         return Ok(Some(name.len() + 4));
     }
-    Err(format!("invalid character class range: `[:{name}:]`"))
+    Err(Rule::CharacterRange.broken(format!("[:{name}:]")))
 }
 
-/// Writes a character, a range or a class within the class; returns how many bytes it takes. An error without a text
-/// is the end of the expression.
-fn member(rest: &str, out: &mut String) -> Result<usize, Option<String>> {
+/// Writes a character, a range or a class within the class; returns how many bytes it takes. `None` instead
+/// of an error is the end of the expression.
+fn member(rest: &str, out: &mut String) -> Result<usize, Option<PatternError>> {
     let (low, length) = match character(rest)? {
         (Escaped::Char(low), length) => (low, length),
         (Escaped::Class(class), length) => {
@@ -78,11 +79,11 @@ fn member(rest: &str, out: &mut String) -> Result<usize, Option<String>> {
             push_code(out, high);
             Ok(total)
         }
-        _ => Err(Some(format!("invalid character class range: `{}`", &rest[..total]))),
+        _ => Err(Some(Rule::CharacterRange.broken(&rest[..total]))),
     }
 }
 
-fn character(text: &str) -> Result<(Escaped, usize), Option<String>> {
+fn character(text: &str) -> Result<(Escaped, usize), Option<PatternError>> {
     match text.chars().next() {
         None => Err(None),
         Some('\\') => escaped(text).map_err(Some),

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use super::error::{PatternError, Rule};
+
 /// What a backslash introduces.
 pub(super) enum Escaped {
     Char(char),
@@ -12,11 +14,11 @@ pub(super) enum Escaped {
 }
 
 /// What the backslash at the beginning introduces, and how many bytes that takes.
-pub(super) fn escaped(text: &str) -> Result<(Escaped, usize), String> {
+pub(super) fn escaped(text: &str) -> Result<(Escaped, usize), PatternError> {
     let mut chars = text.chars();
     chars.next();
-    let Some(c) = chars.next() else { return Err("trailing backslash at end of expression: ``".to_owned()) };
-    let shown = || format!("invalid escape sequence: `\\{c}`");
+    let Some(c) = chars.next() else { return Err(Rule::TrailingBackslash.broken("")) };
+    let shown = || Rule::Escape.broken(format!("\\{c}"));
     let class = match c {
         'd' => "0-9",
         'D' => "^0-9",
@@ -70,12 +72,9 @@ fn octal(text: &str) -> Option<(Escaped, usize)> {
 }
 
 /// `\pL`, `\p{Greek}`, `\p{^Greek}`.
-fn unicode(text: &str, is_negated: bool) -> Result<(Escaped, usize), String> {
+fn unicode(text: &str, is_negated: bool) -> Result<(Escaped, usize), PatternError> {
     let rest = text.get(2..).unwrap_or_default();
-    let refused = |length: usize| {
-        let shown: String = text.chars().take(length).collect();
-        format!("invalid character class range: `{shown}`")
-    };
+    let refused = |length: usize| Rule::CharacterRange.broken(text.chars().take(length).collect::<String>());
     let (name, length) = match rest.strip_prefix('{') {
         Some(braced) => match braced.split_once('}') {
             Some((name, _)) => (name, name.len() + 4),

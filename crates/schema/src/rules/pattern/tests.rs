@@ -84,7 +84,7 @@ fn what_go_refuses_is_refused_in_its_words() {
         ("(?P<a>x)(?P<a>y)", "duplicate capture group name: `a`"),
     ];
     for (pattern, why) in cases {
-        let refused = Pattern::new(pattern).map(|pattern| pattern.translated);
+        let refused = Pattern::new(pattern).map(|pattern| pattern.translated).map_err(|why| why.to_string());
         assert_eq!(refused, Err(format!("error parsing regexp: {why}")), "{pattern}");
     }
 }
@@ -92,7 +92,7 @@ fn what_go_refuses_is_refused_in_its_words() {
 #[test]
 fn no_expression_takes_much_memory_or_time() {
     let huge = "(?:a{1000}){1000}";
-    assert!(Pattern::new(huge).is_err_and(|why| why.contains("bytes of memory")));
+    assert!(Pattern::new(huge).is_err_and(|why| why == PatternError::TooLarge));
     assert!(Pattern::new(&"(".repeat(5000)).is_err());
     let deep = format!("{}a{}", "(".repeat(5000), ")".repeat(5000));
     assert!(Pattern::new(&deep).is_err());

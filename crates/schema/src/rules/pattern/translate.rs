@@ -4,13 +4,14 @@ use std::iter::Peekable;
 use std::str::CharIndices;
 
 use super::class;
+use super::error::{PatternError, Rule};
 use super::escape::{Escaped, escaped};
 
 /// How often something may be repeated.
 const REPEAT_MAX: u32 = 1000;
 
 /// The expression that matches what `source` matches in Go.
-pub(super) fn from_go(source: &str) -> Result<String, String> {
+pub(super) fn from_go(source: &str) -> Result<String, PatternError> {
     let mut translation = Translation {
         source,
         chars: source.char_indices().peekable(),
@@ -24,7 +25,7 @@ pub(super) fn from_go(source: &str) -> Result<String, String> {
     }
     match translation.depth {
         0 => Ok(translation.out),
-        _ => Err(format!("missing closing ): `{source}`")),
+        _ => Err(Rule::Parenthesis.broken(source)),
     }
 }
 
@@ -47,7 +48,7 @@ struct Translation<'s> {
 }
 
 impl<'s> Translation<'s> {
-    fn step(&mut self, at: usize, c: char) -> Result<(), String> {
+    fn step(&mut self, at: usize, c: char) -> Result<(), PatternError> {
         match c {
             '\\' => self.escape(at),
             '[' => {
@@ -56,7 +57,7 @@ impl<'s> Translation<'s> {
                 self.atom("")
             }
             '(' => self.open(at),
-            ')' if self.depth == 0 => Err(format!("unexpected ): `{}`", self.source)),
+            ')' if self.depth == 0 => Err(Rule::UnexpectedParenthesis.broken(self.source)),
             ')' => {
                 self.depth -= 1;
                 self.atom(")")
@@ -67,7 +68,7 @@ impl<'s> Translation<'s> {
                     let text = &self.source[at..at + length];
                     let (min, max) = counts;
                     if min > REPEAT_MAX || max.is_some_and(|max| max > REPEAT_MAX || max < min) {
-                        return Err(format!("invalid repeat count: `{text}`"));
+                        return Err(Rule::RepeatCount.broken(text));
                     }
                     self.repeat(at, at + length)
                 }
@@ -91,27 +92,27 @@ impl<'s> Translation<'s> {
         while self.chars.next_if(|(at, _)| *at < end).is_some() {}
     }
 
-    fn atom(&mut self, translated: &str) -> Result<(), String> {
+    fn atom(&mut self, translated: &str) -> Result<(), PatternError> {
         self.out.push_str(translated);
         self.last = Last::Atom;
         Ok(())
     }
 
-    fn literal(&mut self, c: char) -> Result<(), String> {
+    fn literal(&mut self, c: char) -> Result<(), PatternError> {
         let escaped = regex::escape(c.encode_utf8(&mut [0; 4]));
         self.atom(&escaped)
     }
 
-    fn repeat(&mut self, at: usize, end: usize) -> Result<(), String> {
+    fn repeat(&mut self, at: usize, end: usize) -> Result<(), PatternError> {
         self.skip_to(end);
         let is_lazy = self.chars.next_if(|(_, c)| *c == '?').is_some();
         let end = end + usize::from(is_lazy);
         let text = self.source.get(at..end).unwrap_or_default();
         match self.last {
-            Last::Nothing => return Err(format!("missing argument to repetition operator: `{text}`")),
+            Last::Nothing => return Err(Rule::RepetitionArgument.broken(text)),
             Last::Repetition(from) => {
                 let text = self.source.get(from..end).unwrap_or_default();
-                return Err(format!("invalid nested repetition operator: `{text}`"));
+                return Err(Rule::NestedRepetition.broken(text));
             }
             Last::Atom => {}
         }
@@ -120,7 +121,7 @@ impl<'s> Translation<'s> {
         Ok(())
     }
 
-    fn open(&mut self, at: usize) -> Result<(), String> {
+    fn open(&mut self, at: usize) -> Result<(), PatternError> {
         let rest = self.rest(at);
         let Some(inner) = rest.strip_prefix("(?") else {
             self.depth += 1;
@@ -133,10 +134,10 @@ impl<'s> Translation<'s> {
             let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             let shown = rest.find('>').map_or(rest, |end| &rest[..=end]);
             if !is_name {
-                return Err(format!("invalid named capture: `{shown}`"));
+                return Err(Rule::NamedCapture.broken(shown));
             }
             if self.names.contains(&name) {
-                return Err(format!("duplicate capture group name: `{name}`"));
+                return Err(Rule::DuplicateName.broken(name));
             }
             self.names.push(name);
             self.depth += 1;
@@ -149,7 +150,7 @@ impl<'s> Translation<'s> {
     }
 
     /// `(?i)` and `(?i:`.
-    fn flags(&mut self, at: usize, rest: &str) -> Result<(), String> {
+    fn flags(&mut self, at: usize, rest: &str) -> Result<(), PatternError> {
         let length = rest.bytes().skip(2).take_while(|byte| b"imsU-".contains(byte)).count() + 2;
         let shown: String = rest.chars().take(length + 1).collect();
         let is_well_formed = !shown[2..].contains("-)") && !shown[2..].contains("-:");
@@ -163,11 +164,11 @@ impl<'s> Translation<'s> {
                 }
                 Ok(())
             }
-            _ => Err(format!("invalid or unsupported Perl syntax: `{shown}`")),
+            _ => Err(Rule::PerlSyntax.broken(shown)),
         }
     }
 
-    fn escape(&mut self, at: usize) -> Result<(), String> {
+    fn escape(&mut self, at: usize) -> Result<(), PatternError> {
         let rest = self.rest(at);
         if let Some(quoted) = rest.strip_prefix("\\Q") {
             let text = quoted.split_once("\\E").map_or(quoted, |(text, _)| text);

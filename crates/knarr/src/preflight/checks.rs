@@ -15,11 +15,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use anyhow::{Result, bail};
 use cli::args::{Part, ProxyArgs, ProxyMode, ServerArgs};
 
-use super::data_dir::{self, plain};
+use crate::components::KUBELET_PORT;
+use crate::host;
+use crate::host::data_dir::{self, plain};
 use crate::layout::Layout;
-
-/// The kubelet's port, as everywhere.
-pub(crate) const KUBELET_PORT: u16 = 10_250;
 
 const API_SERVER_PORT: &str = "API server's port";
 
@@ -177,7 +176,7 @@ impl Check {
 }
 
 fn node_address(subject: &Subject<'_>) -> Finding {
-    let has = match super::addresses() {
+    let has = match host::addresses() {
         Ok(has) => has,
         Err(error) => return Finding::failure(format!("{error:#}"), "run this as root"),
     };
@@ -185,7 +184,7 @@ fn node_address(subject: &Subject<'_>) -> Finding {
     let wanted = &subject.node_ips;
     if wanted.is_empty() {
         let families = || subject.args.cluster_cidr.iter().map(|cidr| cidr.family());
-        let missing = families().find_map(|family| super::first_of(&has, family).err());
+        let missing = families().find_map(|family| host::first_of(&has, family).err());
         let missing = missing.map_or_else(|| "no address was chosen".to_owned(), |error| error.to_string());
         let (what, fix) = missing.split_once("; ").unwrap_or((&missing, "give one with --node-ip"));
         return Finding::failure(what, fix);

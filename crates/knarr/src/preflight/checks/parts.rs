@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::{Finding, Subject};
-use crate::commands::trace;
+use crate::kube_client;
 
 /// How long the API server may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ pub(super) fn look(subject: &Subject<'_>) -> Finding {
     let asked = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Into::into);
     let asked = asked.and_then(|runtime| {
         runtime.block_on(async {
-            let client = trace::client(&kubeconfig, "knarr").await?;
+            let client = kube_client::client(&kubeconfig, "knarr").await?;
             tokio::time::timeout(ANSWER_MAX, ask(&client, &node))
                 .await
                 .context("there was no answer in time")?
