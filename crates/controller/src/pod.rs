@@ -7,8 +7,8 @@
 //!
 //! A Pod that is known in part cannot be written: it is not [`Serialize`]. What is made of a template is upstream's type.
 
+mod interned;
 mod pairs;
-mod shared;
 
 use k8s_openapi::api::core::v1::{
     Affinity, ContainerPort, ContainerStateTerminated, EnvFromSource, EnvVar, LocalObjectReference,
@@ -19,8 +19,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use interned::Interned;
 pub use pairs::Pairs;
-pub use shared::Shared;
 
 /// A Pod, in part. Source: `Pod`, core/v1.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -57,13 +57,13 @@ in_part! {
     /// What it is to be. Source: `PodSpec`.
     PodSpec {
         active_deadline_seconds: Option<i64>,
-        affinity: Option<Shared<Affinity>>,
-        containers: Shared<[Container]>,
-        ephemeral_containers: Option<Shared<[Container]>>,
+        affinity: Option<Interned<Affinity>>,
+        containers: Interned<[Container]>,
+        ephemeral_containers: Option<Interned<[Container]>>,
         host_network: Option<bool>,
         hostname: Option<String>,
         image_pull_secrets: Option<Vec<LocalObjectReference>>,
-        init_containers: Option<Shared<[Container]>>,
+        init_containers: Option<Interned<[Container]>>,
         node_name: Option<String>,
         node_selector: Option<Pairs<String>>,
         overhead: Option<Pairs<Quantity>>,
@@ -76,8 +76,8 @@ in_part! {
         scheduler_name: Option<String>,
         scheduling_gates: Option<Vec<PodSchedulingGate>>,
         subdomain: Option<String>,
-        tolerations: Option<Shared<[Toleration]>>,
-        topology_spread_constraints: Option<Shared<[TopologySpreadConstraint]>>,
+        tolerations: Option<Interned<[Toleration]>>,
+        topology_spread_constraints: Option<Interned<[TopologySpreadConstraint]>>,
         volumes: Option<Vec<Volume>>,
         workload_ref: Option<Box<WorkloadReference>>,
     }

@@ -1,4 +1,4 @@
-//! Parts that Pods of one template have in common, kept once.
+//! Parts that Pods of one template have in common, kept once: interned.
 //!
 //! A template's containers, tolerations and affinity are in all of its Pods, and are a good part of what is kept of them.
 //! A decoder compares what it has read with the last different values of the same type, and hands out the one that is there
@@ -21,7 +21,7 @@ const RECENT_MAX: usize = 32;
 
 /// A value, or a list, that other Pods may have a share in.
 #[derive(Debug)]
-pub struct Shared<T: ?Sized>(Arc<T>);
+pub struct Interned<T: ?Sized>(Arc<T>);
 
 /// The last values of a type, the latest first.
 type Recent<T> = RefCell<VecDeque<Arc<T>>>;
@@ -57,7 +57,7 @@ repeated! {
     [TopologySpreadConstraint], read as Vec<TopologySpreadConstraint>;
 }
 
-impl<T: Repeated + ?Sized> Shared<T> {
+impl<T: Repeated + ?Sized> Interned<T> {
     fn of(read: T::Read) -> Self {
         T::recent().with_borrow_mut(|recent| {
             let known = recent.iter().position(|known| **known == *read.borrow());
@@ -69,7 +69,7 @@ impl<T: Repeated + ?Sized> Shared<T> {
     }
 }
 
-impl<T: ?Sized> Deref for Shared<T> {
+impl<T: ?Sized> Deref for Interned<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -77,19 +77,19 @@ impl<T: ?Sized> Deref for Shared<T> {
     }
 }
 
-impl<T: ?Sized> Clone for Shared<T> {
+impl<T: ?Sized> Clone for Interned<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<T: PartialEq + ?Sized> PartialEq for Shared<T> {
+impl<T: PartialEq + ?Sized> PartialEq for Interned<T> {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || *self.0 == *other.0
     }
 }
 
-impl<T: Repeated + ?Sized> Default for Shared<T>
+impl<T: Repeated + ?Sized> Default for Interned<T>
 where
     T::Read: Default,
 {
@@ -98,7 +98,7 @@ where
     }
 }
 
-impl<'a, T> IntoIterator for &'a Shared<[T]> {
+impl<'a, T> IntoIterator for &'a Interned<[T]> {
     type Item = &'a T;
     type IntoIter = std::slice::Iter<'a, T>;
 
@@ -107,13 +107,13 @@ impl<'a, T> IntoIterator for &'a Shared<[T]> {
     }
 }
 
-impl<T: Serialize + ?Sized> Serialize for Shared<T> {
+impl<T: Serialize + ?Sized> Serialize for Interned<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(to)
     }
 }
 
-impl<'de, T: Repeated + ?Sized> Deserialize<'de> for Shared<T>
+impl<'de, T: Repeated + ?Sized> Deserialize<'de> for Interned<T>
 where
     T::Read: Deserialize<'de>,
 {
@@ -135,7 +135,7 @@ mod tests {
         serde_json::from_str(&text).expect("a Pod")
     }
 
-    fn containers(pod: &Pod) -> &Shared<[Container]> {
+    fn containers(pod: &Pod) -> &Interned<[Container]> {
         &pod.spec.as_ref().expect("a spec").containers
     }
 
