@@ -57,7 +57,7 @@ use crate::webhooks::conditions::Compile;
 use crate::write::allocation::quota::UsageCache;
 use crate::write::allocation::service::{self, NodePorts};
 use crate::write::door::Door;
-use crate::write::Writer;
+use crate::write::{Writer, loopback};
 
 /// How long a client may take to ask for something. Source: `ReadHeaderTimeout` of upstream's server.
 const FIRST_REQUEST_MAX: Duration = Duration::from_secs(32);
@@ -243,6 +243,7 @@ pub async fn start(
         writer: Writer {
             door: Door::new(store, Arc::clone(&at_rest), cache),
             node_ports: NodePorts::new(config.node_ports),
+            loopback: &loopback::Client,
             quota,
             cluster,
         },
