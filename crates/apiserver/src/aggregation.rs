@@ -14,6 +14,7 @@ pub mod link;
 mod parsed;
 pub mod registration;
 pub mod remote;
+mod served;
 pub mod servers;
 
 use std::collections::BTreeMap;

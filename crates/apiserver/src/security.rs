@@ -20,6 +20,7 @@ mod access_review;
 mod authorization_metrics;
 mod chain;
 mod index;
+mod verdict;
 mod webhook_authorizer;
 
 mod answer_cache;
@@ -46,13 +47,13 @@ use crate::kinds::Kinds;
 pub use attributes::attributes;
 pub use authorization::forbidden;
 use chain::Chain;
-pub use chain::Verdict;
 use issuers::Issuers;
 pub use peer::Peer;
 pub use permit::{Permit, system_user};
 pub use proof::{Proof, Verified};
 use reloads::Reloads;
 use token_uses::Uses;
+pub use verdict::Verdict;
 use webhook_authenticator::WebhookAuthenticator;
 
 /// Authenticators and authorizers.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::connections::{self, Activity, Connections, Kept, Limits, Place};
+use base::connections::{self, Activity, Connections, Kept, Limits, Slot};
 use base::{Clock, Random, Tasks, listen};
 use encryption::Encryption;
 use futures::future::BoxFuture;
@@ -54,10 +54,10 @@ use crate::webhook_dial::Dialer;
 use crate::webhooks::Webhooks;
 use crate::webhooks::client::Dial;
 use crate::webhooks::conditions::Compile;
-use crate::write::Writer;
 use crate::write::allocation::quota::UsageCache;
 use crate::write::allocation::service::{self, NodePorts};
 use crate::write::door::Door;
+use crate::write::{Writer, loopback};
 
 /// How long a client may take to ask for something. Source: `ReadHeaderTimeout` of upstream's server.
 const FIRST_REQUEST_MAX: Duration = Duration::from_secs(32);
@@ -239,6 +239,7 @@ pub async fn start(
         writer: Writer {
             door: Door::new(store, Arc::clone(&at_rest), cache),
             node_ports: NodePorts::new(config.node_ports),
+            loopback: &loopback::Client,
             quota,
             cluster,
         },
@@ -453,13 +454,13 @@ async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
         };
         let address = listen::plain(address);
         let held = Held { ending: is_draining.clone(), _open: open.clone() };
-        let place = connections.take(address.ip());
+        let slot = connections.take(address.ip());
         let (api, tls) = (Arc::clone(&api), tls.clone());
         let tasks = api.tasks.clone();
         tasks.spawn_to_end("connection", async move {
             tokio::select! {
-                () = connection(api, (stream, address), tls, Arc::clone(&place), held) => {}
-                () = place.gives_way() => debug!(%address, "a connection gave way to another"),
+                () = connection(api, (stream, address), tls, Arc::clone(&slot), held) => {}
+                () = slot.gives_way() => debug!(%address, "a connection gave way to another"),
             }
         });
     }
@@ -485,7 +486,7 @@ async fn connection(
     api: Arc<Api>,
     (stream, address): (TcpStream, SocketAddr),
     tls: Tls,
-    place: Arc<Place>,
+    slot: Arc<Slot>,
     mut held: Held,
 ) {
     if let Err(failure) = stream.set_nodelay(true) {
@@ -499,9 +500,9 @@ async fn connection(
     };
     let presented = Presented::new(tls.certificates, stream.get_ref().1.peer_certificates(), address);
     let activity = Activity::begin();
-    // What has switched protocols goes on without this task, and keeps its place.
-    let stream = Kept::new(stream, Arc::clone(&place));
-    let service = service(Arc::clone(&api), Arc::new(presented), place, activity.clone());
+    // What has switched protocols goes on without this task, and keeps its slot.
+    let stream = Kept::new(stream, Arc::clone(&slot));
+    let service = service(Arc::clone(&api), Arc::new(presented), slot, activity.clone());
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(FIRST_REQUEST_MAX);
     builder
@@ -542,7 +543,7 @@ async fn ended(activity: &Activity, ending: &mut watch::Receiver<bool>) {
 fn service(
     api: Arc<Api>,
     presented: Arc<Presented>,
-    place: Arc<Place>,
+    slot: Arc<Slot>,
     activity: Activity,
 ) -> impl tower::Service<
     http::Request<hyper::body::Incoming>,
@@ -556,7 +557,7 @@ fn service(
     tower::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
         let underway = activity.request();
         request.extensions_mut().insert(presented.peer(clock.now()));
-        request.extensions_mut().insert(Arc::clone(&place));
+        request.extensions_mut().insert(Arc::clone(&slot));
         let answered = api.clone().oneshot(request);
         async move {
             let response = answered.await?;

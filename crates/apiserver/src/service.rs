@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use auth::UserInfo;
-use base::connections::{Place, Standing};
+use base::connections::{Slot, Standing};
 use bytes::{Buf, Bytes, BytesMut};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -202,10 +202,10 @@ async fn handle(
             return Err(failure);
         }
     };
-    if let Some(place) = http.extensions().get::<Arc<Place>>()
+    if let Some(slot) = http.extensions().get::<Arc<Slot>>()
         && let Some(standing) = standing(&own)
     {
-        place.prove(standing);
+        slot.prove(standing);
     }
     let acting_as = deadline::within(limit, api.security.impersonate(&own, http.headers())).await;
     if let Some(audit) = &api.audit {

@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 use crate::dial::Destination;
 use crate::kinds::Kind;
 use crate::status::{Error, Result, Subject};
-use crate::tree::text;
+use crate::tree::{items, text};
 
 /// The port of a reference that names none. Source: `ServiceReference.port`.
 const PORT_DEFAULT: u16 = 443;
@@ -131,10 +131,6 @@ pub fn endpoints(slice: &Value, port_name: &str) -> Vec<(String, u16)> {
     let ready = items(slice, "/endpoints").filter(|e| e.pointer("/conditions/ready") != Some(&false.into()));
     let addresses = ready.map(|endpoint| text(endpoint, "/addresses/0")).filter(|text| !text.is_empty());
     addresses.map(|address| (address.to_owned(), port)).collect()
-}
-
-fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
-    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
 #[cfg(test)]

@@ -7,6 +7,11 @@ pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// The items of the list that `pointer` leads to, if there is one.
+pub fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
 /// The object under `field`, made if absent.
 pub fn child<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Map<String, Value>> {
     object

@@ -8,12 +8,12 @@
 //! | 4 | managed fields say who owns what changes | `ownership` | |
 //! | 5 | mutating plugins | `admission` | |
 //! | 6 | the kind's strategy prepares what is to be stored | `preparation` | |
-//! | 7 | addresses and ports, and the room of quotas | `allocation` | |
-//! | 8 | the kind's rules, then validating plugins | `validation` | [`Admitted`] |
+//! | 7 | addresses and ports, and the room of quotas | `allocation`, by `admit` | |
+//! | 8 | the kind's rules, then validating plugins | `validation`, by `admit` | [`Admitted`] |
 //! | 9 | the door, and what becomes of what was allocated | `commit`, `door` | [`Committed`](door::Committed) |
 //!
 //! [`create`], [`change`] and [`delete`] are the three ways through them; verbs, and what the server writes itself
-//! ([`own`]), call these. Each stage takes what the one before it makes: nothing gets to the door but an [`Admitted`].
+//! ([`loopback`]), call these. Each stage takes what the one before it makes: nothing gets to the door but an [`Admitted`].
 //! On a conflict a change starts over at its transformation, from what is stored then. What is allocated before an
 //! object is stored is given back when it is not.
 
@@ -27,6 +27,7 @@ pub mod identity;
 pub mod ownership;
 pub mod preparation;
 
+pub mod admit;
 pub mod allocation;
 pub mod validation;
 
@@ -39,6 +40,7 @@ pub mod options;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use self::allocation::Loopback;
 use self::allocation::quota::UsageCache;
 use self::allocation::service::NodePorts;
 use crate::cluster::Cluster;
@@ -60,6 +62,8 @@ pub struct Writer {
     pub node_ports: NodePorts,
     /// The usage of namespaces with quotas.
     pub quota: Arc<UsageCache>,
+    /// The way through all stages again, for what allocation writes.
+    pub loopback: &'static dyn Loopback,
 }
 
 impl Deref for Writer {

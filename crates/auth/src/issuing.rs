@@ -19,7 +19,9 @@ use ring::rand::{SecureRandom, SystemRandom};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::signing::Asked;
+use crate::der::{self, BIT_STRING, SEQUENCE, tagged};
+use crate::keys::{self, KeyError};
+use crate::signing::{Asked, RequestError};
 use crate::subject::SubjectName;
 
 /// Clocks may differ by this much. Source: `--cluster-signing-duration`'s backdating of five minutes.
@@ -30,8 +32,6 @@ const SECONDS_MIN: i64 = 600;
 const SHORT_SECONDS: i64 = 8 * 3600;
 /// `id-ce-basicConstraints`
 const BASIC_CONSTRAINTS: &[u64] = &[2, 5, 29, 19];
-const SEQUENCE: u8 = 0x30;
-const BIT_STRING: u8 = 0x03;
 const SERIAL_BYTES: usize = 16;
 
 /// The reason why no certificate was issued.
@@ -42,7 +42,7 @@ pub enum IssueError {
     Authority(#[source] rcgen::Error),
     /// The request cannot be read.
     #[error(transparent)]
-    Request(#[from] crate::signing::RequestError),
+    Request(#[from] RequestError),
     /// The certificate could not be made.
     #[error("make the certificate")]
     Certificate(#[source] rcgen::Error),
@@ -51,7 +51,7 @@ pub enum IssueError {
     Usage(String),
     /// The authority's key is in no form that is known.
     #[error(transparent)]
-    Key(#[from] crate::keys::KeyError),
+    Key(#[from] KeyError),
     /// No chance to be had.
     #[error("choose a serial number")]
     Serial,
@@ -85,7 +85,7 @@ impl Signer {
     /// # Errors
     /// If they are none.
     pub fn new(certificate_pem: &str, key_pem: &str) -> Result<Self, IssueError> {
-        let key = crate::keys::pkcs8(key_pem.as_bytes())?;
+        let key = keys::pkcs8(key_pem.as_bytes())?;
         let key = KeyPair::try_from(key).map_err(IssueError::Authority)?;
         let issuer = Issuer::from_ca_cert_pem(certificate_pem, key).map_err(IssueError::Authority)?;
         let ends_second = crate::pki::ends_at(certificate_pem).unwrap_or(i64::MAX);
@@ -105,15 +105,14 @@ impl Signer {
         now: Timestamp,
     ) -> Result<String, IssueError> {
         let asked = Asked::of_pem(pem)?;
-        let (_, block) =
-            x509_parser::pem::parse_x509_pem(pem).map_err(|_| crate::signing::RequestError::NotPem)?;
-        let (_, request) = X509CertificationRequest::from_der(&block.contents)
-            .map_err(|_| crate::signing::RequestError::NotARequest)?;
+        let (_, block) = x509_parser::pem::parse_x509_pem(pem).map_err(|_| RequestError::NotPem)?;
+        let (_, request) =
+            X509CertificationRequest::from_der(&block.contents).map_err(|_| RequestError::NotARequest)?;
         let info = &request.certification_request_info;
         let mut params = self.params(&asked, usages)?;
         self.set_lifetime(&mut params, seconds, now);
         let draft = params.signed_by(self.issuer.key(), &self.issuer).map_err(IssueError::Certificate)?;
-        let subject = SubjectName::of(&info.subject)?.encoded();
+        let subject = SubjectName::of(&info.subject).map_err(RequestError::from)?.encoded();
         self.finish(draft.der(), &subject, info.subject_pki.raw)
     }
 
@@ -156,7 +155,7 @@ impl Signer {
         let (_, parsed) = X509Certificate::from_der(draft).map_err(|_| broken())?;
         let tbs = &parsed.tbs_certificate;
         let (whole, old_subject, old_key) = (tbs.as_ref(), tbs.subject.as_raw(), tbs.subject_pki.raw);
-        let content = content_of(whole).ok_or_else(broken)?;
+        let (_, content, _) = der::take(whole).ok_or_else(broken)?;
         // Subject and key are neighbours: RFC 5280, 4.1.
         let neighbours = [old_subject, old_key].concat();
         let at =
@@ -165,10 +164,11 @@ impl Signer {
         let after = rest.get(neighbours.len()..).ok_or_else(broken)?;
         let tbs = tagged(SEQUENCE, &[before, subject, key, after].concat());
         let signature = self.issuer.key().sign(&tbs).map_err(IssueError::Certificate)?;
-        let after_tbs = content_of(draft).and_then(|all| all.get(whole.len()..)).ok_or_else(broken)?;
-        let algorithm = element_of(after_tbs).ok_or_else(broken)?;
+        let (_, all, _) = der::take(draft).ok_or_else(broken)?;
+        let after_tbs = all.get(whole.len()..).ok_or_else(broken)?;
+        let (tag, algorithm, _) = der::take(after_tbs).ok_or_else(broken)?;
         let signature = tagged(BIT_STRING, &[&[0], signature.as_slice()].concat());
-        let certificate = tagged(SEQUENCE, &[tbs.as_slice(), algorithm, &signature].concat());
+        let certificate = tagged(SEQUENCE, &[tbs, tagged(tag, algorithm), signature].concat());
         Ok(to_pem(&certificate))
     }
 }
@@ -224,43 +224,6 @@ fn extended_usage(name: &str) -> Option<ExtendedKeyUsagePurpose> {
         "netscape sgc" => Usage::Other(vec![2, 16, 840, 1, 113_730, 4, 1]),
         _ => return None,
     })
-}
-
-/// An element of DER: tag, length, content.
-pub(crate) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
-    let length = content.len();
-    let bytes = length.to_be_bytes();
-    let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len() - 1);
-    let short = bytes.get(first..).unwrap_or_default();
-    let mut element = vec![tag];
-    // Lengths of 128 and more are written as their own length first.
-    if length >= 0x80 {
-        element.push(0x80 | u8::try_from(short.len()).unwrap_or_default());
-    }
-    element.extend_from_slice(short);
-    element.extend_from_slice(content);
-    element
-}
-
-/// Where the content of the first element begins and ends.
-fn bounds(der: &[u8]) -> Option<(usize, usize)> {
-    let length = usize::from(*der.get(1)?);
-    if length < 0x80 {
-        return Some((2, 2 + length));
-    }
-    let count = length & 0x7f;
-    let bytes = der.get(2..2 + count)?;
-    let length = bytes.iter().fold(0_usize, |sum, byte| (sum << 8) | usize::from(*byte));
-    Some((2 + count, 2 + count + length))
-}
-
-fn content_of(der: &[u8]) -> Option<&[u8]> {
-    let (start, end) = bounds(der)?;
-    der.get(start..end)
-}
-
-fn element_of(der: &[u8]) -> Option<&[u8]> {
-    der.get(..bounds(der)?.1)
 }
 
 fn to_pem(certificate: &[u8]) -> String {
@@ -345,14 +308,6 @@ mod tests {
         assert_ne!(one.0, two.0);
         let unknown = signer.sign(&request, &["flying".to_owned()], 3600, late);
         assert_eq!(unknown.expect_err("refused").to_string(), "unrecognized usage values: [\"flying\"]");
-    }
-
-    #[test]
-    fn lengths_are_written_as_der_wants_them() {
-        assert_eq!(tagged(4, &[7]), [4, 1, 7]);
-        assert_eq!(tagged(4, &[0; 200]).get(..3), Some(&[4, 0x81, 200][..]));
-        assert_eq!(tagged(4, &[0; 300]).get(..4), Some(&[4, 0x82, 1, 44][..]));
-        assert_eq!(content_of(&tagged(4, &[9; 300])).map(<[u8]>::len), Some(300));
     }
 
     #[test]

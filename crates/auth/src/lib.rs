@@ -6,6 +6,7 @@ pub mod authorizer;
 pub mod bootstrap;
 pub mod bootstrap_token;
 pub mod bundle;
+mod der;
 pub mod escalation;
 pub mod issuing;
 pub mod keys;

@@ -10,7 +10,7 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
 
-use crate::subject::SubjectName;
+use crate::subject::{SubjectError, SubjectName};
 
 /// A request that cannot be read, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,14 +21,9 @@ pub enum RequestError {
     /// The block's content is something else.
     #[error("the block is no PKCS#10 request")]
     NotARequest,
-    /// A value of the subject could be understood in several ways.
-    #[error(
-        "the subject's values must be UTF8String, PrintableString or IA5String without control characters"
-    )]
-    Subject,
-    /// Nobody can say which of them is meant.
-    #[error("the subject has two common names")]
-    TwoNames,
+    /// Its subject is not clear.
+    #[error(transparent)]
+    Subject(#[from] SubjectError),
 }
 
 /// The content of a request.

@@ -9,10 +9,8 @@ use x509_parser::asn1_rs::{Class, Tag};
 use x509_parser::der_parser::{Oid, oid};
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-use crate::issuing::tagged;
-use crate::signing::RequestError;
+use crate::der::{SEQUENCE, tagged};
 
-const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_ID: u8 = 0x06;
 const UTF8_STRING: u8 = 0x0c;
@@ -35,6 +33,19 @@ const KEPT: [Oid<'static>; 9] = [
     oid!(2.5.4.5),
 ];
 
+/// A subject that is not clear, with the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubjectError {
+    /// A value of the subject could be understood in several ways.
+    #[error(
+        "the subject's values must be UTF8String, PrintableString or IA5String without control characters"
+    )]
+    Value,
+    /// Nobody can say which of them is meant.
+    #[error("the subject has two common names")]
+    TwoNames,
+}
+
 /// A subject whose every value could be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubjectName {
@@ -46,14 +57,14 @@ impl SubjectName {
     ///
     /// # Errors
     /// A value that is empty, of another string type or with control characters; two common names.
-    pub fn of(name: &X509Name<'_>) -> Result<Self, RequestError> {
+    pub fn of(name: &X509Name<'_>) -> Result<Self, SubjectError> {
         let mut values = Vec::new();
         for attribute in name.iter_attributes() {
             values.push((attribute.attr_type().to_owned(), text(attribute)?));
         }
         let names = values.iter().filter(|(kind, _)| *kind == COMMON_NAME).count();
         if names > 1 {
-            return Err(RequestError::TwoNames);
+            return Err(SubjectError::TwoNames);
         }
         Ok(Self { values })
     }
@@ -93,14 +104,14 @@ impl SubjectName {
     }
 }
 
-fn text(attribute: &AttributeTypeAndValue<'_>) -> Result<String, RequestError> {
+fn text(attribute: &AttributeTypeAndValue<'_>) -> Result<String, SubjectError> {
     let value = attribute.attr_value();
     let tag = value.header.tag();
     let is_string = value.header.class() == Class::Universal
         && !value.header.constructed()
         && matches!(tag, Tag::Utf8String | Tag::PrintableString | Tag::Ia5String);
     let text = std::str::from_utf8(value.data).ok().filter(|_| is_string);
-    let text = text.ok_or(RequestError::Subject)?;
+    let text = text.ok_or(SubjectError::Value)?;
     let is_printable = |c: char| c.is_ascii_alphanumeric() || " '()+,-./:=?".contains(c);
     let is_of_its_type = match tag {
         Tag::Ia5String => text.is_ascii(),
@@ -108,7 +119,7 @@ fn text(attribute: &AttributeTypeAndValue<'_>) -> Result<String, RequestError> {
     };
     let is_country = *attribute.attr_type() != COUNTRY || text.chars().all(is_printable);
     if text.is_empty() || text.chars().any(char::is_control) || !is_of_its_type || !is_country {
-        return Err(RequestError::Subject);
+        return Err(SubjectError::Value);
     }
     Ok(text.to_owned())
 }
@@ -132,9 +143,9 @@ mod tests {
         tagged(SET, &pair(kind, tag, value))
     }
 
-    fn read(names: &[Vec<u8>]) -> Result<SubjectName, RequestError> {
+    fn read(names: &[Vec<u8>]) -> Result<SubjectName, SubjectError> {
         let encoded = tagged(SEQUENCE, &names.concat());
-        let (_, name) = X509Name::from_der(&encoded).map_err(|_| RequestError::Subject)?;
+        let (_, name) = X509Name::from_der(&encoded).map_err(|_| SubjectError::Value)?;
         SubjectName::of(&name)
     }
 
@@ -151,20 +162,20 @@ mod tests {
         let node = one(CN, UTF8_STRING, b"system:node:a");
         let nodes = one(O, UTF8_STRING, b"system:nodes");
         let masters = "system:masters";
-        let hostile: [(&str, Vec<u8>, RequestError); 13] = [
-            ("BMPString", one(O, 0x1e, &utf16(masters)), RequestError::Subject),
-            ("T61String", one(O, 0x14, masters.as_bytes()), RequestError::Subject),
-            ("UniversalString", one(O, 0x1c, &utf32(masters)), RequestError::Subject),
-            ("VisibleString", one(O, 0x1a, masters.as_bytes()), RequestError::Subject),
-            ("NumericString", one(O, 0x12, b"1"), RequestError::Subject),
-            ("OCTET STRING", one(O, 0x04, masters.as_bytes()), RequestError::Subject),
-            ("a context's tag", one(O, 0x8c, masters.as_bytes()), RequestError::Subject),
-            ("empty", one(O, UTF8_STRING, b""), RequestError::Subject),
-            ("NUL", one(O, UTF8_STRING, b"system:nodes\0"), RequestError::Subject),
-            ("a line", one(O, PRINTABLE_STRING, b"a\nb"), RequestError::Subject),
-            ("no UTF-8", one(O, UTF8_STRING, &[0xff]), RequestError::Subject),
-            ("no ASCII", one(O, 0x16, "é".as_bytes()), RequestError::Subject),
-            ("two common names", one(CN, UTF8_STRING, b"admin"), RequestError::TwoNames),
+        let hostile: [(&str, Vec<u8>, SubjectError); 13] = [
+            ("BMPString", one(O, 0x1e, &utf16(masters)), SubjectError::Value),
+            ("T61String", one(O, 0x14, masters.as_bytes()), SubjectError::Value),
+            ("UniversalString", one(O, 0x1c, &utf32(masters)), SubjectError::Value),
+            ("VisibleString", one(O, 0x1a, masters.as_bytes()), SubjectError::Value),
+            ("NumericString", one(O, 0x12, b"1"), SubjectError::Value),
+            ("OCTET STRING", one(O, 0x04, masters.as_bytes()), SubjectError::Value),
+            ("a context's tag", one(O, 0x8c, masters.as_bytes()), SubjectError::Value),
+            ("empty", one(O, UTF8_STRING, b""), SubjectError::Value),
+            ("NUL", one(O, UTF8_STRING, b"system:nodes\0"), SubjectError::Value),
+            ("a line", one(O, PRINTABLE_STRING, b"a\nb"), SubjectError::Value),
+            ("no UTF-8", one(O, UTF8_STRING, &[0xff]), SubjectError::Value),
+            ("no ASCII", one(O, 0x16, "é".as_bytes()), SubjectError::Value),
+            ("two common names", one(CN, UTF8_STRING, b"admin"), SubjectError::TwoNames),
         ];
         for (name, value, expected) in hostile {
             for all in [
@@ -176,7 +187,7 @@ mod tests {
         }
         // Also where it hides beside another in one set.
         let hidden = tagged(SET, &[pair(O, UTF8_STRING, b"x"), pair(O, 0x14, b"system:masters")].concat());
-        assert_eq!(read(&[hidden, node]), Err(RequestError::Subject));
+        assert_eq!(read(&[hidden, node]), Err(SubjectError::Value));
     }
 
     #[test]

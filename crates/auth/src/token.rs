@@ -555,7 +555,7 @@ mod tests {
             let key = crate::keys::pkcs8(pem.as_bytes()).expect("a key");
             Tokens::new(&key, issuer, vec![ISSUER.to_owned()]).expect("a key")
         };
-        let keys = crate::keys::public::of_pem([RSA_PKCS1, EC_SEC1].concat().as_bytes()).expect("keys");
+        let keys = crate::keys::pem::public_keys([RSA_PKCS1, EC_SEC1].concat().as_bytes()).expect("keys");
         let own = with(EC_P521, ISSUER).believing(&["".to_owned(), "https://old".to_owned()], &keys);
         let alive = Cluster { pod: Some("pod-uid") };
         let cases = [
@@ -586,7 +586,7 @@ mod tests {
         let account = Reference { name: "default".into(), uid: "sa-uid".into() };
         let key = crate::keys::pkcs8(EC_SEC1.as_bytes()).expect("a key");
         let tokens = Tokens::new(&key, ISSUER, Vec::new()).expect("a key");
-        let other = crate::keys::public::of_pem(RSA_PKCS1.as_bytes()).expect("keys");
+        let other = crate::keys::pem::public_keys(RSA_PKCS1.as_bytes()).expect("keys");
         let believing = Tokens::new(&key, ISSUER, Vec::new()).expect("a key").believing(&[], &other);
         let body = |kid: &str| {
             let head = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"ES256"{kid}}}"#));

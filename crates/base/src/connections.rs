@@ -109,8 +109,8 @@ impl Connections {
         Arc::new(Self { limits, held: Mutex::default() })
     }
 
-    /// A connection's place.
-    pub fn take(self: &Arc<Self>, source: IpAddr) -> Arc<Place> {
+    /// A connection's slot.
+    pub fn take(self: &Arc<Self>, source: IpAddr) -> Arc<Slot> {
         let (cut, source) = (CancellationToken::new(), source_of(source));
         let is_own = self.limits.is_loopback_own && source.is_loopback();
         let mut held = self.held();
@@ -122,7 +122,7 @@ impl Connections {
             held.strangers += 1;
             held.sources.entry(source).or_default().strangers.push_back((id, cut.clone()));
         }
-        Arc::new(Place { all: Arc::clone(self), source, id, cut, standing: Mutex::new(standing) })
+        Arc::new(Slot { all: Arc::clone(self), source, id, cut, standing: Mutex::new(standing) })
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -187,9 +187,9 @@ impl Held {
     }
 }
 
-/// One connection's place; dropping the last reference gives it back.
+/// One connection's slot; dropping the last reference gives it back.
 #[derive(Debug)]
-pub struct Place {
+pub struct Slot {
     all: Arc<Connections>,
     source: IpAddr,
     id: u64,
@@ -198,7 +198,7 @@ pub struct Place {
     standing: Mutex<Option<Standing>>,
 }
 
-impl Place {
+impl Slot {
     /// Somebody has proved who they are. Where their like have their share already, the connection stays a stranger's; and
     /// it stays what it was proved to be first.
     pub fn prove(&self, proved: Standing) {
@@ -219,7 +219,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         let standing = *self.standing.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut held = self.all.held();
@@ -311,12 +311,12 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn take(all: &Arc<Connections>, source: &str, count: usize) -> Vec<Arc<Place>> {
+    fn take(all: &Arc<Connections>, source: &str, count: usize) -> Vec<Arc<Slot>> {
         (0..count).map(|_| all.take(ip(source))).collect()
     }
 
-    fn cut(places: &[Arc<Place>]) -> Vec<bool> {
-        places.iter().map(|place| place.cut.is_cancelled()).collect()
+    fn cut(slots: &[Arc<Slot>]) -> Vec<bool> {
+        slots.iter().map(|slot| slot.cut.is_cancelled()).collect()
     }
 
     /// Own ones, known ones and strangers.
@@ -354,7 +354,7 @@ mod tests {
     fn who_is_known_is_not_cut_and_has_a_share() {
         let all = Connections::new(LIMITS);
         let known = take(&all, "192.0.2.1", 3);
-        known.iter().for_each(|place| place.prove(Standing::Known));
+        known.iter().for_each(|slot| slot.prove(Standing::Known));
         let own = take(&all, "192.0.2.1", 1);
         own[0].prove(Standing::Own);
         let strangers = take(&all, "192.0.2.1", 3);
@@ -370,13 +370,13 @@ mod tests {
         let all = Connections::new(LIMITS);
         let strangers: Vec<_> = (1..20).flat_map(|n| take(&all, &format!("192.0.2.{n}"), 5)).collect();
         let known: Vec<_> = (1..20).flat_map(|n| take(&all, &format!("198.51.100.{n}"), 3)).collect();
-        known.iter().for_each(|place| place.prove(Standing::Known));
+        known.iter().for_each(|slot| slot.prove(Standing::Known));
         let mut own = Vec::new();
         for n in 0..8 {
-            let place = all.take(ip("203.0.113.1"));
-            place.prove(Standing::Own);
-            place.prove(Standing::Known);
-            own.push(place);
+            let slot = all.take(ip("203.0.113.1"));
+            slot.prove(Standing::Own);
+            slot.prove(Standing::Known);
+            own.push(slot);
             assert_eq!(counts(&all).0, (n + 1).min(LIMITS.own.all), "and there is an end");
         }
         assert!(all.held().proven.known <= LIMITS.known.all, "it stays what it was first");

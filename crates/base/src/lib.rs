@@ -4,7 +4,6 @@
 //! run from one seed. Nothing here knows Kubernetes.
 
 pub mod backoff;
-pub mod brake;
 pub mod bucket;
 pub mod clock;
 pub mod connections;
@@ -15,14 +14,15 @@ pub mod listen;
 pub mod metrics;
 pub mod random;
 pub mod relay;
+mod resetting_backoff;
 pub mod tasks;
 
 pub use backoff::Backoff;
-pub use brake::Brake;
 pub use bucket::Bucket;
 pub use clock::Clock;
 pub use error_chain::error_chain;
 pub use keep_alive::KeepAlive;
 pub use metrics::Metrics;
 pub use random::Random;
+pub use resetting_backoff::ResettingBackoff;
 pub use tasks::Tasks;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Backoff;
-use controller::{Action, Errand, Failed, Informers, Outcome};
+use controller::{Action, Failed, Informers, Operation, Outcome};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use machinery::net::Cidrs;
@@ -106,5 +106,5 @@ where
         }
         .boxed()
     };
-    Action::Errand(Errand::new(what, run))
+    Action::Operation(Operation::new(what, run))
 }

@@ -36,7 +36,7 @@ pub(crate) fn render(plan: &Plan) -> String {
     text
 }
 
-/// The same of what has come of an errand.
+/// The same of what has come of an operation.
 pub(crate) fn render_outcome(outcome: &Outcome) -> String {
     let mut text = render(&outcome.plan);
     if let Some(failure) = &outcome.failure {
@@ -50,7 +50,7 @@ pub(crate) fn render_outcome(outcome: &Outcome) -> String {
 
 fn line(text: &mut String, action: &Action) {
     match action {
-        Action::Errand(errand) => writeln!(text, "ask {}", errand.what()),
+        Action::Operation(operation) => writeln!(text, "ask {}", operation.what()),
         Action::Event(event) => {
             writeln!(text, "{} {}: {}", event.event_type.as_str(), event.reason, event.message)
         }

@@ -7,10 +7,6 @@ use std::future::Future;
 
 use http::{HeaderValue, Request};
 
-use crate::informer::{Decode, Kind, Transform};
-use crate::plan::ApiRequest;
-use crate::resource_ref::ResourceRef;
-
 /// The request header that carries the cause: a decimal revision.
 pub const CAUSE_HEADER: &str = "knarr-cause";
 
@@ -36,28 +32,4 @@ pub fn stamp<B>(mut request: Request<B>) -> Request<B> {
         request.headers_mut().insert(CAUSE_HEADER, HeaderValue::from(revision));
     }
     request
-}
-
-/// Sends one planned request with the current cause, and reads the answer.
-///
-/// # Errors
-/// What the API server answered, or why it could not be asked.
-pub async fn send<K: Decode>(client: &kube::Client, request: &ApiRequest) -> Result<K, kube::Error> {
-    let http = request.to_http().map_err(kube::Error::HttpError)?;
-    answer(client, http).await
-}
-
-/// The object of that name as it is now; the namespace of what has none is empty.
-///
-/// # Errors
-/// As [`send`].
-pub async fn get<K: Kind>(client: &kube::Client, namespace: &str, name: &str) -> Result<K, kube::Error> {
-    let http = Request::get(ResourceRef::of::<K>().object_path(namespace, name)).body(Vec::new());
-    answer(client, http.map_err(kube::Error::HttpError)?).await
-}
-
-/// Reads an answer by the decoder that informers of its kind have: all of its fields, and as Go would.
-async fn answer<K: Decode>(client: &kube::Client, request: Request<Vec<u8>>) -> Result<K, kube::Error> {
-    let text = client.request_text(stamp(request)).await?;
-    K::decode(&text, &Transform::default()).map_err(kube::Error::SerdeError)
 }

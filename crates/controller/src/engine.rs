@@ -56,7 +56,7 @@ impl Engine {
     /// An engine that writes through the informers' client; `component` is the source of its events
     /// that no controller records.
     pub fn new(informers: Informers, component: &'static str) -> Self {
-        let recorder = Recorder::start(&informers, component);
+        let recorder = informers.recorder(component);
         Self {
             informers,
             recorder,

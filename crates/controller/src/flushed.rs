@@ -7,8 +7,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
+use crate::event::EventType;
 use crate::informer::Informers;
-use crate::plan::EventType;
 use crate::record::{self, Recorder};
 
 /// Source: none upstream, whose proxy tells its log only.

@@ -11,12 +11,13 @@ mod compact;
 mod decode;
 mod dynamic;
 mod event_handlers;
-mod follower;
+mod gauges;
 mod held;
 mod kinds;
 mod metadata;
 mod shared;
 mod transform;
+mod undecodable;
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, btree_map};
@@ -31,9 +32,10 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use serde::Deserialize;
 
+use crate::event::EventType;
+use crate::follower::Follower;
 use crate::metrics::ClientMetrics;
-use crate::plan::EventType;
-use crate::record::Recorder;
+use crate::record::{Recorder, Writer};
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::sender::Sender;
 use changes::PendingChanges;
@@ -43,14 +45,13 @@ pub use decode::{Decode, known, object};
 pub(crate) use dynamic::DynamicReflector;
 pub(crate) use event_handlers::EventHandler;
 use event_handlers::EventHandlers;
-use follower::Follower;
-pub(crate) use follower::Followers;
-pub use follower::STALLED_AFTER;
+pub use gauges::GaugeRow;
 pub use held::Held;
 use metadata::MetadataOf;
 use reflector::{Form, Reflector};
 use shared::Shared;
 pub use transform::Transform;
+use undecodable::Undecodable;
 
 /// The reason of the events on objects that a part of ours cannot decode.
 pub const UNDECODABLE: &str = "FailedDecoding";
@@ -110,7 +111,7 @@ pub struct Scope {
 #[derive(Clone)]
 pub struct Informers(Arc<Factory>);
 
-pub(crate) struct Factory {
+struct Factory {
     client: kube::Client,
     tasks: Tasks,
     clock: Clock,
@@ -207,16 +208,6 @@ impl Informers {
         Self(Arc::new(factory))
     }
 
-    /// The same, without keeping them.
-    pub(crate) fn downgraded(&self) -> Weak<Factory> {
-        Arc::downgrade(&self.0)
-    }
-
-    /// The same, as long as somebody keeps them.
-    pub(crate) fn of(factory: Arc<Factory>) -> Self {
-        Self(factory)
-    }
-
     /// The client that the informers use.
     pub fn client(&self) -> &kube::Client {
         &self.0.client
@@ -225,6 +216,17 @@ impl Informers {
     /// The same client, counted.
     pub(crate) fn sender(&self) -> Sender {
         Sender::new(self.0.client.clone(), self.0.metrics.clone())
+    }
+
+    /// A recorder whose events come from `component`.
+    pub fn recorder(&self, component: &'static str) -> Recorder {
+        self.recorder_on(component, "")
+    }
+
+    /// A recorder whose events come from `component` on the Node `host`.
+    pub fn recorder_on(&self, component: &'static str, host: &str) -> Recorder {
+        let writer = Writer::new(self.sender(), self.clock().clone(), self.random().clone(), host);
+        Recorder::start(writer, self.tasks(), component)
     }
 
     /// The tasks that the informers run in.
@@ -350,24 +352,24 @@ impl Informers {
     }
 
     fn start<K: Kind>(&self, resource: &ResourceRef, scope: &Scope, form: Form) -> Arc<Shared<K>> {
-        let follower = self.follower(resource, self.0.metrics.left_out(&resource.full_name()));
+        let follower = Arc::new(Follower::new(resource.full_name()));
         // In a namespace it is somebody's look at an object or two, and not what the part stands on.
         if scope.namespace.is_none() {
             self.0.metrics.followers().add(&follower);
         }
+        let undecodable = self.undecodable(resource, self.0.metrics.left_out(&resource.full_name()));
         let transform = self.0.transforms.lock().get(resource).cloned();
         let transform = transform.filter(|_| form == Form::Whole);
-        let shared = Arc::new(Shared::<K>::new(follower.clone(), transform));
+        let shared = Arc::new(Shared::<K>::new(undecodable, transform));
         let reflector = Reflector::new(self.sender(), resource, scope, form, (shared.clone(), follower));
         self.0.tasks.spawn("informer", reflector.run(self.0.random.clone()));
         shared
     }
 
-    fn follower(&self, resource: &ResourceRef, meter: Gauge) -> Arc<Follower> {
+    fn undecodable(&self, resource: &ResourceRef, meter: Gauge) -> Undecodable {
         let (of, factory) = (resource.clone(), Arc::downgrade(&self.0));
-        let name = resource.full_name();
         let tell = Box::new(move |identity: &Identity, cause: &str| tell(&factory, &of, identity, cause));
-        Arc::new(Follower::new(name, meter, tell))
+        Undecodable::new(resource.full_name(), meter, tell)
     }
 }
 
@@ -386,7 +388,7 @@ fn tell(factory: &Weak<Factory>, resource: &ResourceRef, identity: &Identity, ca
     let Some(factory) = factory.upgrade() else { return };
     let informers = Informers(factory);
     let component = informers.metrics().part();
-    let recorder = informers.0.recorder.get_or_init(|| Recorder::start(&informers, component));
+    let recorder = informers.0.recorder.get_or_init(|| informers.recorder(component));
     let regarding = ObjectReference {
         api_version: Some(resource.api_version()),
         kind: Some(resource.kind.clone()),
@@ -414,7 +416,7 @@ impl<K> Clone for Informer<K> {
 impl<K: Kind> Informer<K> {
     /// An informer over fixed objects, for tests of what stands on informers.
     pub fn fixed(objects: Vec<K>) -> Self {
-        let shared = Arc::new(Shared::new(Arc::new(Follower::unwatched()), None));
+        let shared = Arc::new(Shared::new(Undecodable::untold(), None));
         shared.replace(objects, Vec::new(), 1);
         Self { objects: shared }
     }

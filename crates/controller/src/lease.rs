@@ -13,9 +13,8 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use tokio::time::Instant;
 
-use crate::cause;
 use crate::informer::{Informer, Informers, Scope};
-use crate::plan::{ApiRequest, Verb};
+use crate::request::{self, ApiRequest, Verb};
 
 /// The period in which the holder renews, and the time that others wait when it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,7 +218,7 @@ async fn contend(election: &Election, informers: &Informers, leases: &Informer<L
 
 async fn write(informers: &Informers, verb: Verb, lease: &Lease) -> Result<Lease, kube::Error> {
     let request = if verb == Verb::Create { ApiRequest::create(lease) } else { ApiRequest::update(lease) };
-    cause::send(informers.client(), &request).await
+    request::send(informers.client(), &request).await
 }
 
 #[cfg(test)]

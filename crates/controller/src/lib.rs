@@ -11,14 +11,16 @@
 pub mod access;
 mod ask_error;
 pub mod cause;
+pub mod counter;
 pub mod discovery;
 pub mod dynamic_kind;
 pub mod engine;
+pub mod event;
 #[cfg(test)]
 mod fake;
 mod flushed;
+mod follower;
 pub mod informer;
-
 pub mod lease;
 pub mod load_balancer;
 pub mod metadata;
@@ -28,12 +30,12 @@ pub mod plan;
 pub mod pod;
 pub mod question;
 pub mod record;
+pub mod request;
 pub mod request_metrics;
 pub mod resource_claim;
 pub mod resource_ref;
 pub mod selector;
 mod sender;
-pub mod tally;
 pub mod trace;
 pub mod volume;
 pub mod workqueue;
@@ -42,11 +44,12 @@ pub use ask_error::AskError;
 pub use discovery::{Discovered, Discovery};
 pub use dynamic_kind::DynamicKind;
 pub use engine::{ActionExecutor, AfterBurst, Controller, Engine, Following, Retries, Source, Undone};
+pub use event::EventType;
 pub use flushed::FlushedRules;
 pub use informer::{Change, Changes, Held, Informer, Informers, Kind, PartialObject, Scope};
 pub use metrics::ClientMetrics;
-pub use plan::{Action, Errand, EventType, Failed, Outcome, Patch, Plan, Propagation};
+pub use plan::{Action, Failed, Operation, Outcome, Plan};
 pub use question::{Answer, Answers, Question};
-
 pub use record::Recorder;
+pub use request::{Patch, Propagation};
 pub use resource_ref::ResourceRef;

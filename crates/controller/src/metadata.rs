@@ -6,6 +6,10 @@ use k8s_openapi::{Metadata, Resource};
 
 use crate::resource_ref::key_of;
 
+/// A typed object with the usual metadata.
+pub trait Object: Metadata<Ty = ObjectMeta, Scope: 'static> {}
+impl<K: Metadata<Ty = ObjectMeta, Scope: 'static>> Object for K {}
+
 /// `namespace/name`, or `name` where there is no namespace.
 pub fn key(meta: &ObjectMeta) -> String {
     key_of(meta.namespace.as_deref(), name(meta))

@@ -3,8 +3,7 @@
 //! Source: `k8s.io/component-base/metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}`. One registry per
 //! process holds them, whatever parts run in it; parts that run in one process share one `ClientMetrics`.
 
-mod gauges;
-mod tallies;
+mod rows;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,11 +16,10 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::Histogram;
 
-use crate::informer::Followers;
-use crate::workqueue::WorkQueue;
-pub use gauges::GaugeRow;
+use crate::follower::Followers;
+use crate::workqueue::{QueueMeter, WorkQueue, work_histogram};
 
 /// What requests go to, as clusters name it: the client knows its address, in this process there is none.
 const API_SERVER: &str = "kubernetes.default.svc";
@@ -243,33 +241,6 @@ impl ClientMetrics {
 /// Upstream's buckets. Source: `rest_client_request_duration_seconds`.
 fn latency_histogram() -> Histogram {
     Histogram::new([0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0])
-}
-
-/// Upstream's buckets: from 10 ns to 1,000 s.
-fn work_histogram() -> Histogram {
-    Histogram::new(exponential_buckets(1e-8, 10.0, 12))
-}
-
-/// What one queue counts.
-#[derive(Debug)]
-pub(crate) struct QueueMeter {
-    pub(crate) depth: Gauge,
-    pub(crate) adds: Counter,
-    pub(crate) retries: Counter,
-    pub(crate) queued: Histogram,
-    pub(crate) worked: Histogram,
-}
-
-impl Default for QueueMeter {
-    fn default() -> Self {
-        Self {
-            depth: Gauge::default(),
-            adds: Counter::default(),
-            retries: Counter::default(),
-            queued: work_histogram(),
-            worked: work_histogram(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,26 +6,28 @@
 //! preconditions.
 
 mod cause;
-mod errand;
+mod operation;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
+use k8s_openapi::Resource;
 use k8s_openapi::api::authorization::v1::{SubjectAccessReview, SubjectAccessReviewSpec};
-use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Status};
-use k8s_openapi::{Metadata, Resource};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::counter::{Increment, Measured};
+use crate::event::{EventAction, EventType, reference_to};
+use crate::metadata::Object;
 use crate::question::{Question, Scale};
-use crate::resource_ref::{ResourceRef, key_of};
-use crate::tally::{Measured, Tally};
+use crate::request::{ApiRequest, Patch, Propagation, Verb, delete_options};
+use crate::resource_ref::ResourceRef;
 
 pub use cause::{Cause, grpc_code};
-pub use errand::{Errand, Failed, Outcome};
+pub use operation::{Failed, Operation, Outcome};
 
 /// A decision: steps in order, and when to look again if nothing happens before.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -102,111 +104,9 @@ pub enum Action {
     /// An Event; recorded at best effort, it never fails a plan.
     Event(Box<EventAction>),
     /// A count when the steps before have been done.
-    Count(Tally),
+    Count(Increment),
     /// Something that somebody else does, and what follows from it.
-    Errand(Errand),
-}
-
-/// A request, ready to be sent.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ApiRequest {
-    /// The effect of the request.
-    pub verb: Verb,
-    /// On which resource.
-    pub resource: ResourceRef,
-    /// Empty for cluster scope.
-    pub namespace: String,
-    /// Empty when the server chooses it (`generateName`); a DELETE without a name is of the whole collection.
-    pub name: String,
-    /// Empty if none.
-    pub subresource: &'static str,
-    /// The body; JSON.
-    pub body: Value,
-}
-
-/// The effect of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// POST. `AlreadyExists` fails the plan: the next run sees what is there.
-    Create,
-    /// PUT.
-    Update,
-    /// PATCH with this content type.
-    Patch(&'static str),
-    /// GET, which fails the plan if the object is there with the uid of the body's preconditions; any, if empty.
-    RequireAbsent,
-    /// POST of a SubjectAccessReview, which fails the plan unless its subject is allowed what it asks.
-    RequireAllowed,
-    /// DELETE; `NotFound` counts as done, and so does a failed precondition on the uid.
-    Delete,
-}
-
-/// An Event to record.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EventAction {
-    /// The component that it comes from; that which carries the plan out, if empty.
-    pub component: Cow<'static, str>,
-    /// The object that the event is about.
-    pub regarding: ObjectReference,
-    /// Normal or Warning.
-    pub event_type: EventType,
-    /// CamelCase, for machines.
-    pub reason: String,
-    /// A sentence, for people.
-    pub message: String,
-    /// Data for machines beside that: `metadata.annotations`.
-    pub annotations: BTreeMap<String, String>,
-}
-
-/// Source: `core/v1.Event.type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventType {
-    /// Information only.
-    Normal,
-    /// Something may be wrong.
-    Warning,
-}
-
-impl EventType {
-    /// As the API writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
-}
-
-/// The body of a patch.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Patch {
-    /// RFC 7386.
-    Merge(Value),
-    /// Strategic merge patch.
-    Strategic(Value),
-    /// RFC 6902.
-    Json(Value),
-}
-
-/// Source: `DeleteOptions.propagationPolicy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagation {
-    /// Dependents go after the owner.
-    Background,
-    /// The owner goes after its dependents.
-    Foreground,
-    /// Dependents stay.
-    Orphan,
-}
-
-impl Propagation {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Background => "Background",
-            Self::Foreground => "Foreground",
-            Self::Orphan => "Orphan",
-        }
-    }
+    Operation(Operation),
 }
 
 impl Action {
@@ -363,7 +263,7 @@ impl Action {
         match &mut self {
             Self::Request(request) => replace_failure(&mut request.body, message),
             Self::Event(event) => event.message = event.message.replace(FAILURE, message),
-            Self::Count(_) | Self::Errand(_) => {}
+            Self::Count(_) | Self::Operation(_) => {}
         }
         self
     }
@@ -384,21 +284,6 @@ impl Action {
     }
 }
 
-fn delete_options(uid: Option<&str>, propagation: Propagation, grace_period_seconds: Option<i64>) -> Value {
-    let mut options = json!({
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "propagationPolicy": propagation.as_str(),
-    });
-    if let Some(uid) = uid {
-        options["preconditions"] = json!({ "uid": uid });
-    }
-    if let Some(seconds) = grace_period_seconds {
-        options["gracePeriodSeconds"] = json!(seconds);
-    }
-    options
-}
-
 fn replace_failure(value: &mut Value, message: &str) {
     match value {
         Value::String(text) if text.contains(FAILURE) => *text = text.replace(FAILURE, message),
@@ -408,127 +293,11 @@ fn replace_failure(value: &mut Value, message: &str) {
     }
 }
 
-impl ApiRequest {
-    /// Creates `object`.
-    pub fn create<K: Object + Serialize>(object: &K) -> Self {
-        Self::of(Verb::Create, object, "")
-    }
-
-    /// Replaces `object`, guarded by its resourceVersion.
-    pub fn update<K: Object + Serialize>(object: &K) -> Self {
-        Self::of(Verb::Update, object, "")
-    }
-
-    fn of<K: Object + Serialize>(verb: Verb, object: &K, subresource: &'static str) -> Self {
-        let meta = object.metadata();
-        let namespace = meta.namespace.as_deref().unwrap_or_default();
-        let name = meta.name.as_deref().unwrap_or_default();
-        let body = serde_json::to_value(object).unwrap_or_default();
-        Self::new(verb, ResourceRef::of::<K>(), (namespace, name, subresource), body)
-    }
-
-    /// Patches an object's status.
-    pub fn patch_status<K: Object>(namespace: &str, name: &str, patch: Patch) -> Self {
-        Self::patch(ResourceRef::of::<K>(), namespace, name, "status", patch)
-    }
-
-    /// Deletes an object, but only the one with `uid` if given.
-    pub fn delete<K: Object>(
-        namespace: &str,
-        name: &str,
-        uid: Option<&str>,
-        propagation: Propagation,
-        grace_period_seconds: Option<i64>,
-    ) -> Self {
-        let body = delete_options(uid, propagation, grace_period_seconds);
-        Self::new(Verb::Delete, ResourceRef::of::<K>(), (namespace, name, ""), body)
-    }
-
-    fn patch(
-        resource: ResourceRef,
-        namespace: &str,
-        name: &str,
-        subresource: &'static str,
-        patch: Patch,
-    ) -> Self {
-        let (content_type, body) = match patch {
-            Patch::Merge(body) => ("application/merge-patch+json", body),
-            Patch::Strategic(body) => ("application/strategic-merge-patch+json", body),
-            Patch::Json(body) => ("application/json-patch+json", body),
-        };
-        Self::new(Verb::Patch(content_type), resource, (namespace, name, subresource), body)
-    }
-
-    fn new(
-        verb: Verb,
-        resource: ResourceRef,
-        (namespace, name, subresource): (&str, &str, &'static str),
-        body: Value,
-    ) -> Self {
-        Self { verb, resource, namespace: namespace.to_owned(), name: name.to_owned(), subresource, body }
-    }
-
-    /// `namespace/name`.
-    pub fn key(&self) -> String {
-        key_of(Some(&self.namespace), &self.name)
-    }
-
-    /// The HTTP request.
-    ///
-    /// # Errors
-    /// If a name cannot stand in a URL.
-    pub fn to_http(&self) -> Result<http::Request<Vec<u8>>, http::Error> {
-        let mut path = match (self.verb, self.subresource) {
-            (Verb::Create | Verb::RequireAllowed, "") => self.resource.collection_path(&self.namespace),
-            (Verb::Delete, "") if self.name.is_empty() => self.resource.collection_path(&self.namespace),
-            _ => self.resource.object_path(&self.namespace, &self.name),
-        };
-        if !self.subresource.is_empty() {
-            path.push('/');
-            path.push_str(self.subresource);
-        }
-        let (method, content_type) = match self.verb {
-            Verb::Create | Verb::RequireAllowed => ("POST", "application/json"),
-            Verb::Update => ("PUT", "application/json"),
-            Verb::Patch(content_type) => ("PATCH", content_type),
-            Verb::RequireAbsent => ("GET", "application/json"),
-            Verb::Delete => ("DELETE", "application/json"),
-        };
-        http::Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", content_type)
-            .header("accept", "application/json")
-            .body(if self.verb == Verb::RequireAbsent {
-                Vec::new()
-            } else {
-                self.body.to_string().into_bytes()
-            })
-    }
-}
-
-/// A typed object with the usual metadata.
-pub trait Object: Metadata<Ty = ObjectMeta, Scope: 'static> {}
-impl<K: Metadata<Ty = ObjectMeta, Scope: 'static>> Object for K {}
-
-/// The reference that events carry.
-pub fn reference_to<K: Object>(object: &K) -> ObjectReference {
-    let meta = object.metadata();
-    ObjectReference {
-        api_version: Some(K::API_VERSION.to_owned()),
-        kind: Some(K::KIND.to_owned()),
-        name: meta.name.clone(),
-        namespace: meta.namespace.clone(),
-        uid: meta.uid.clone(),
-        resource_version: meta.resource_version.clone(),
-        field_path: None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     fn pod() -> Pod {
         let metadata = ObjectMeta {
@@ -599,7 +368,7 @@ mod tests {
         };
         let told = plan.about_failure(0, &full).into_iter().map(|action| match action {
             Action::Event(event) => event.reason,
-            Action::Request(_) | Action::Count(_) | Action::Errand(_) => panic!("an event"),
+            Action::Request(_) | Action::Count(_) | Action::Operation(_) => panic!("an event"),
         });
         assert_eq!(told.collect::<Vec<_>>(), ["Failed", "Full"]);
     }

@@ -7,8 +7,8 @@
 //!
 //! A Pod that is known in part cannot be written: it is not [`Serialize`]. What is made of a template is upstream's type.
 
+mod interned;
 mod pairs;
-mod shared;
 
 use k8s_openapi::api::core::v1::{
     Affinity, ContainerPort, ContainerStateTerminated, EnvFromSource, EnvVar, LocalObjectReference,
@@ -19,8 +19,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use interned::{Interned, Recent, Repeated};
 pub use pairs::Pairs;
-pub use shared::{Recent, Repeated, Shared};
 
 /// A Pod, in part. Source: `Pod`, core/v1.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -57,27 +57,27 @@ in_part! {
     /// What it is to be. Source: `PodSpec`.
     PodSpec {
         active_deadline_seconds: Option<i64>,
-        affinity: Option<Shared<Affinity>>,
-        containers: Shared<[Container]>,
-        ephemeral_containers: Option<Shared<[Container]>>,
+        affinity: Option<Interned<Affinity>>,
+        containers: Interned<[Container]>,
+        ephemeral_containers: Option<Interned<[Container]>>,
         host_network: Option<bool>,
         hostname: Option<String>,
         image_pull_secrets: Option<Vec<LocalObjectReference>>,
-        init_containers: Option<Shared<[Container]>>,
+        init_containers: Option<Interned<[Container]>>,
         node_name: Option<String>,
         node_selector: Option<Pairs<String>>,
         overhead: Option<Pairs<Quantity>>,
-        preemption_policy: Option<Shared<str>>,
+        preemption_policy: Option<Interned<str>>,
         priority: Option<i32>,
         priority_class_name: Option<String>,
         resource_claims: Option<Vec<PodResourceClaim>>,
         resources: Option<ResourceRequirements>,
-        restart_policy: Option<Shared<str>>,
-        scheduler_name: Option<Shared<str>>,
+        restart_policy: Option<Interned<str>>,
+        scheduler_name: Option<Interned<str>>,
         scheduling_gates: Option<Vec<PodSchedulingGate>>,
         subdomain: Option<String>,
-        tolerations: Option<Shared<[Toleration]>>,
-        topology_spread_constraints: Option<Shared<[TopologySpreadConstraint]>>,
+        tolerations: Option<Interned<[Toleration]>>,
+        topology_spread_constraints: Option<Interned<[TopologySpreadConstraint]>>,
         volumes: Option<Vec<Volume>>,
         workload_ref: Option<Box<WorkloadReference>>,
     }
@@ -105,7 +105,7 @@ in_part! {
         container_statuses: Option<Vec<ContainerStatus>>,
         init_container_statuses: Option<Vec<ContainerStatus>>,
         nominated_node_name: Option<String>,
-        phase: Option<Shared<str>>,
+        phase: Option<Interned<str>>,
         #[serde(rename = "podIP")]
         pod_ip: Option<String>,
         #[serde(rename = "podIPs")]

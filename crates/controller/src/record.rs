@@ -6,6 +6,7 @@ mod correlate;
 
 use std::collections::BTreeMap;
 
+use base::{Clock, Random, Tasks};
 use http::request::Builder;
 use http::{Request, StatusCode};
 use jiff::Timestamp;
@@ -15,8 +16,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::cause;
-use crate::informer::Informers;
-use crate::plan::{EventAction, EventType};
+use crate::event::{EventAction, EventType};
+use crate::sender::Sender;
 use correlate::{Correlator, Observed};
 
 /// Events that wait to be written; more are dropped, and the drop is logged.
@@ -64,8 +65,11 @@ struct Recorded {
     woken_by: u64,
 }
 
-struct Writer {
-    informers: Informers,
+/// What writes a recorder's events.
+pub(crate) struct Writer {
+    sender: Sender,
+    clock: Clock,
+    random: Random,
     /// The Node that the events are of; empty for components that are of none.
     host: String,
     correlator: Correlator,
@@ -73,16 +77,9 @@ struct Writer {
 
 impl Recorder {
     /// A recorder whose events come from `component`.
-    pub fn start(informers: &Informers, component: &'static str) -> Self {
-        Self::start_on(informers, component, "")
-    }
-
-    /// A recorder whose events come from `component` on the Node `host`.
-    pub fn start_on(informers: &Informers, component: &'static str, host: &str) -> Self {
+    pub(crate) fn start(mut writer: Writer, tasks: &Tasks, component: &'static str) -> Self {
         let (queue, mut events) = mpsc::channel(QUEUE_MAX);
-        let mut writer =
-            Writer { informers: informers.clone(), host: host.to_owned(), correlator: Correlator::default() };
-        informers.tasks().spawn("event recorder", async move {
+        tasks.spawn("event recorder", async move {
             while let Some(Recorded { event, woken_by }) = events.recv().await {
                 cause::with(woken_by, writer.write(event)).await;
             }
@@ -127,9 +124,14 @@ impl Recorder {
 }
 
 impl Writer {
+    /// `host` is the Node that the events are of.
+    pub(crate) fn new(sender: Sender, clock: Clock, random: Random, host: &str) -> Self {
+        Self { sender, clock, random, host: host.to_owned(), correlator: Correlator::default() }
+    }
+
     async fn write(&mut self, event: EventAction) {
-        let now = self.informers.clock().now();
-        let Some(observed) = self.correlator.observe(&event, now, self.informers.random()) else { return };
+        let now = self.clock.now();
+        let Some(observed) = self.correlator.observe(&event, now, &self.random) else { return };
         let namespace = event.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let name =
             format!("{}.{:016x}", event.regarding.name.as_deref().unwrap_or_default(), observed.suffix);
@@ -179,7 +181,7 @@ impl Writer {
     async fn send(&self, request: Builder, content_type: &str, body: &Value) -> Option<StatusCode> {
         let body = Body::from(body.to_string().into_bytes());
         let answer = match request.header("content-type", content_type).body(body) {
-            Ok(request) => self.informers.sender().send(request).await.map_err(|error| error.to_string()),
+            Ok(request) => self.sender.send(request).await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match answer {

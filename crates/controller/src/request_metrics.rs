@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::plan::ApiRequest;
-use crate::tally::{SecondsRow, Tally};
+use crate::counter::{Increment, SecondsRow};
+use crate::request::ApiRequest;
 
 /// A value that a request adds to a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestMetric {
     /// One more of a counter.
-    Count(Tally),
+    Count(Increment),
     /// An observation of a histogram of seconds: it came so late, or took so long.
     Seconds(&'static SecondsRow, Duration),
 }

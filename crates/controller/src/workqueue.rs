@@ -3,6 +3,8 @@
 //! A key is never processed by two workers at once; a key that is added while it is processed runs again
 //! afterwards. Memory is bounded by the number of keys. Source: `k8s.io/client-go/util/workqueue`.
 
+mod meter;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::metrics::QueueMeter;
+pub(crate) use meter::{QueueMeter, work_histogram};
 
 /// Longest delay at all: who asks for more looks again, and asks again.
 const DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);

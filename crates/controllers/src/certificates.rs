@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use auth::signing::{Asked, RequestError};
 use controller::metadata::name;
-use controller::plan::{ApiRequest, Verb};
+use controller::request::{ApiRequest, Verb};
 use controller::{Action, ResourceRef};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use controller::metadata::Object;
 use controller::metadata::{controller_of, controller_reference, is_deleting, name, namespace, uid};
-use controller::plan::Object;
 use controller::{Action, Patch, ResourceRef};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde_json::json;

@@ -390,7 +390,7 @@ mod tests {
             let plan = plan(&snapshot, noon());
             let told = plan.actions().filter_map(|action| match action {
                 Action::Event(event) => Some(format!("{} {}", event.reason, event.message)),
-                Action::Request(_) | Action::Count(_) | Action::Errand(_) => None,
+                Action::Request(_) | Action::Count(_) | Action::Operation(_) => None,
             });
             assert_eq!(told.collect::<Vec<_>>(), expect, "{spec} {status} {pods}");
         };

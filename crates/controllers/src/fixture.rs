@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use controller::informer::known;
-use controller::plan::{ApiRequest, Verb};
 use controller::pod::Pod;
+use controller::request::{ApiRequest, Verb};
 use controller::{Action, AskError, Plan, Question};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -55,7 +55,7 @@ pub(crate) fn render(plan: &Plan) -> String {
         for action in step {
             match action {
                 Action::Count(_) => {}
-                Action::Errand(errand) => writeln!(text, "  {}", errand.what()).unwrap(),
+                Action::Operation(operation) => writeln!(text, "  {}", operation.what()).unwrap(),
                 Action::Request(request) => writeln!(text, "  {}", line(request)).unwrap(),
                 Action::Event(event) => {
                     writeln!(text, "  {} {}: {}", event.event_type.as_str(), event.reason, event.message)

@@ -19,9 +19,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::event::{EventAction, EventType};
 use controller::informer::PartialObject;
 use controller::metadata::{is_deleting, key, name, namespace, uid};
-use controller::plan::{EventAction, EventType};
 use controller::{
     Action, Answers, Change, Controller, Following, Informer, Informers, Patch, Plan, Propagation, Question,
     ResourceRef, Source,

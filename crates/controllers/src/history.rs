@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use serde_json::{Value, json};
 
 use crate::names::{generate_name, safe_encode};
-use controller::plan::Object;
+use controller::metadata::Object;
 
 /// The hash of a revision's data, as its label. Source: `k8s.io/kubernetes/pkg/controller/history`.
 const REVISION_HASH: &str = "controller.kubernetes.io/hash";

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use controller::Informers;
+use controller::counter::{CounterRow, Increment, Labels, SecondsRow};
+use controller::informer::GaugeRow;
 use controller::metadata::{annotation, label, name, namespace};
-use controller::metrics::GaugeRow;
-use controller::plan::{ApiRequest, Verb};
+use controller::request::{ApiRequest, Verb};
 use controller::request_metrics::RequestMetric;
-use controller::tally::{CounterRow, Labels, SecondsRow, Tally};
 use controller::volume::claim_class;
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -259,10 +259,14 @@ pub fn request_metrics(
             && row.verbs.contains(&request.verb)
             && (row.when == When::Asked || is_done == (row.when == When::Done))
     };
-    let tally = |row: &'static Counted| {
-        RequestMetric::Count(Tally { counter: &row.counter, labels: (row.labels)(request, is_done), by: 1 })
+    let count = |row: &'static Counted| {
+        RequestMetric::Count(Increment {
+            counter: &row.counter,
+            labels: (row.labels)(request, is_done),
+            by: 1,
+        })
     };
-    COUNTED.iter().filter(counts).map(tally).chain(skew(controller, request, is_done, now)).collect()
+    COUNTED.iter().filter(counts).map(count).chain(skew(controller, request, is_done, now)).collect()
 }
 
 /// Source: `pkg/controller/cronjob/metrics`.

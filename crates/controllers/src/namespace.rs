@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use controller::informer::PartialObject;
 use controller::metadata::{is_deleting, name, namespace, uid};
-use controller::plan::{ApiRequest, Verb};
+use controller::request::{ApiRequest, Verb};
 use controller::{Action, Answers, Change, Controller, Informers, Plan, Propagation, ResourceRef, Source};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use controller::metadata::Object;
 use controller::metadata::{name, namespace, uid};
-use controller::plan::{FAILURE, Object};
+use controller::plan::FAILURE;
 use controller::pod::Pod;
 use controller::{Action, EventType, Propagation};
 use k8s_openapi::api::core::v1::Pod as WholePod;

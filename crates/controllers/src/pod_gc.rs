@@ -253,7 +253,7 @@ mod tests {
             let plan = surplus(&pods, finished_max);
             let gone = plan.actions().filter_map(|action| match action {
                 Action::Request(request) => Some(request.name.clone()),
-                Action::Event(_) | Action::Count(_) | Action::Errand(_) => None,
+                Action::Event(_) | Action::Count(_) | Action::Operation(_) => None,
             });
             assert_eq!(gone.collect::<Vec<_>>().join(" "), expect, "{finished_max}");
         }

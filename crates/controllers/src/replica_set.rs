@@ -12,8 +12,8 @@ mod tests;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use controller::metadata::Object;
 use controller::metadata::{controller_of, controller_reference, is_deleting, key, name, namespace, uid};
-use controller::plan::Object;
 use controller::pod::Pod;
 use controller::{Change, Controller, Informers, Kind, Plan, Source};
 use jiff::Timestamp;

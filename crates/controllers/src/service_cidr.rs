@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::event::EventType;
 use controller::metadata::{is_deleting, label, name, time, uid};
-use controller::plan::EventType;
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Source};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};

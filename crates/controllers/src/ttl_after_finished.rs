@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::counter::SecondsRow;
 use controller::metadata::is_deleting;
-use controller::tally::SecondsRow;
 use controller::{Action, Change, Controller, Informers, Plan, Propagation, Source};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;

@@ -26,7 +26,7 @@ const UNFINISHED: &str = ".tmp";
 ///
 /// # Errors
 /// The folder cannot be read, or a file not be removed.
-pub fn make_room(path: &Path, files_max: usize, now: Timestamp) -> io::Result<(PathBuf, Vec<PathBuf>)> {
+pub fn remove_excess(path: &Path, files_max: usize, now: Timestamp) -> io::Result<(PathBuf, Vec<PathBuf>)> {
     let mut older = rotated(path)?;
     let name = rotated_name(path, older.last().map(PathBuf::as_path), now);
     for file in older.drain(..excess(older.len(), files_max)) {
@@ -144,7 +144,7 @@ mod tests {
         for number in 0..6 {
             fs::write(&log, format!("{number}")).unwrap();
             let now = Timestamp::new(1_700_000_000 + number, 0).unwrap();
-            let (name, older) = make_room(&log, 4, now).unwrap();
+            let (name, older) = remove_excess(&log, 4, now).unwrap();
             fs::rename(&log, name).unwrap();
             for older in older {
                 let modified = older.metadata().unwrap().modified().unwrap();

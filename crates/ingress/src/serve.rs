@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Tasks;
-use base::connections::{Activity, Connections, Kept, Place, Standing};
+use base::connections::{Activity, Connections, Kept, Slot, Standing};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -116,12 +116,12 @@ async fn accept(plane: Arc<Plane>, port: Port, tls: Option<TlsAcceptor>) {
         };
         let client = address.ip().to_canonical();
         let from = From { client, scheme, port: number, entrance, server_name: None };
-        let place = connections.take(address.ip());
+        let slot = connections.take(address.ip());
         let (plane, tls, held) = (Arc::clone(&plane), tls.clone(), held.clone());
         plane.tasks.clone().spawn_to_end("ingress connection", async move {
             tokio::select! {
-                () = connection(plane, (stream, address, from), tls, Arc::clone(&place), held) => {}
-                () = place.gives_way() => tracing::debug!(%address, "a connection gave way to another"),
+                () = connection(plane, (stream, address, from), tls, Arc::clone(&slot), held) => {}
+                () = slot.gives_way() => tracing::debug!(%address, "a connection gave way to another"),
             }
         });
     }
@@ -138,7 +138,7 @@ async fn connection(
     plane: Arc<Plane>,
     (stream, address, from): (TcpStream, SocketAddr, From),
     tls: Option<TlsAcceptor>,
-    place: Arc<Place>,
+    slot: Arc<Slot>,
     held: Held,
 ) {
     let _counted = plane.metrics.connection(from.scheme.as_str());
@@ -146,13 +146,13 @@ async fn connection(
         Ok(stream) => WriteTimeout::new(stream, plane.limits.download),
         Err(error) => return tracing::debug!(%error, %address, "a connection was gone at once"),
     };
-    let Some(tls) = tls else { return serve(plane, stream, (address, from), place, held).await };
+    let Some(tls) = tls else { return serve(plane, stream, (address, from), slot, held).await };
     match tokio::time::timeout(plane.limits.handshake, tls.accept(stream)).await {
         Ok(Ok(stream)) => {
             let named =
                 stream.get_ref().1.server_name().map(|name| name.trim_end_matches('.').to_ascii_lowercase());
             let from = From { server_name: named.map(Arc::from), ..from };
-            serve(plane, stream, (address, from), place, held).await;
+            serve(plane, stream, (address, from), slot, held).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, %address, "TLS handshake failed"),
         Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
@@ -163,22 +163,22 @@ async fn serve<S>(
     plane: Arc<Plane>,
     stream: S,
     (address, from): (SocketAddr, From),
-    place: Arc<Place>,
+    slot: Arc<Slot>,
     mut held: Held,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = Activity::begin();
-    // What has switched protocols goes on without this task, and keeps its place.
-    let stream = Kept::new(stream, Arc::clone(&place));
+    // What has switched protocols goes on without this task, and keeps its slot.
+    let stream = Kept::new(stream, Arc::clone(&slot));
     let (asked, limits) = (activity.clone(), plane.limits);
     let service = service_fn(move |request| {
-        let (plane, place, underway) = (Arc::clone(&plane), Arc::clone(&place), asked.request());
+        let (plane, slot, underway) = (Arc::clone(&plane), Arc::clone(&slot), asked.request());
         let from = from.clone();
         async move {
             let (answer, led) = answer(&plane, &from, request).await;
             if led == Led::Somewhere {
-                place.prove(Standing::Known);
+                slot.prove(Standing::Known);
             }
             // Until the answer's body has gone: what is being sent is no idle connection.
             Ok::<_, Infallible>(answer.map(|body| body.while_under_way(underway)))

@@ -246,7 +246,7 @@ mod tests {
         let text = |action: &Action| match action {
             Action::Request(request) => request.body.to_string(),
             Action::Event(event) => format!("{}: {}", event.reason, event.message),
-            Action::Count(_) | Action::Errand(_) => "count".to_owned(),
+            Action::Count(_) | Action::Operation(_) => "count".to_owned(),
         };
         plan.actions().map(text).collect()
     }

@@ -33,7 +33,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{Clock, Random, Tasks};
-use controller::record::Recorder;
 use controller::trace::Reporter;
 use controller::{Informers, Scope};
 use cri::{CriError, ImageService, RuntimeService, v1};
@@ -173,7 +172,7 @@ fn context(
 ) -> Context {
     Context {
         services: parts.informers.informer::<Service>(),
-        recorder: Recorder::start_on(&parts.informers, "kubelet", &config.node_name),
+        recorder: parts.informers.recorder_on("kubelet", &config.node_name),
         facts,
         node: parts.informers.scoped::<Node>(Scope {
             field_selector: Some(format!("metadata.name={}", config.node_name)),

@@ -114,7 +114,7 @@ async fn reopen(context: &Context, id: &str, path: &Path) -> Result<(), Rotation
 /// Compresses what was rotated before, and renames what is written. Blocking.
 fn rename(log: &Path, files_max: u32, now: Timestamp) -> io::Result<PathBuf> {
     let files_max = usize::try_from(files_max).unwrap_or(usize::MAX);
-    let (name, older) = cri::logs::make_room(log, files_max, now)?;
+    let (name, older) = cri::logs::remove_excess(log, files_max, now)?;
     older.iter().try_for_each(|file| cri::logs::pack(file))?;
     fs::rename(log, &name)?;
     Ok(name)

@@ -24,7 +24,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::connections::{Connections, Kept, Limits, Place, Share, Standing};
+use base::connections::{Connections, Kept, Limits, Share, Slot, Standing};
 use base::health::Checks;
 use bytes::Bytes;
 use controller::Informer;
@@ -116,12 +116,12 @@ async fn serve(
 ) {
     loop {
         let (stream, address) = base::listen::accepted("kubelet", || listener.accept()).await;
-        let place = connections.take(address.ip());
+        let slot = connections.take(address.ip());
         let (server, acceptor) = (server.clone(), acceptor.clone());
         server.context.tasks.clone().spawn("kubelet connection", async move {
             let ended = tokio::select! {
-                ended = connection(server, acceptor, stream, Arc::clone(&place)) => ended,
-                () = place.gives_way() => Err(ConnectionError::GaveWay),
+                ended = connection(server, acceptor, stream, Arc::clone(&slot)) => ended,
+                () = slot.gives_way() => Err(ConnectionError::GaveWay),
             };
             if let Err(error) = ended {
                 tracing::debug!(%error, %address, "a connection to the kubelet ended");
@@ -147,16 +147,16 @@ async fn connection(
     server: Arc<Server>,
     acceptor: TlsAcceptor,
     stream: TcpStream,
-    place: Arc<Place>,
+    slot: Arc<Slot>,
 ) -> Result<(), ConnectionError> {
     stream.set_nodelay(true)?;
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
     let stream = handshake.map_err(|_late| ConnectionError::Handshake)??;
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certified = certificate.and_then(|certificate| access::of_certificate(certificate));
-    // A session that goes on after its request keeps the place.
-    let stream = Kept::new(stream, Arc::clone(&place));
-    let client = Arc::new((certified, place));
+    // A session that goes on after its request keeps the slot.
+    let stream = Kept::new(stream, Arc::clone(&slot));
+    let client = Arc::new((certified, slot));
     let service = service_fn(move |request| {
         let (server, client) = (server.clone(), client.clone());
         async move {
@@ -182,7 +182,7 @@ async fn connection(
 /// Whether the request may be answered.
 async fn pass(
     server: &Server,
-    (certified, place): &(Option<Certified>, Arc<Place>),
+    (certified, slot): &(Option<Certified>, Arc<Slot>),
     request: &Request<Incoming>,
 ) -> Result<(), Refusal> {
     let now = server.context.clock.now();
@@ -191,7 +191,7 @@ async fn pass(
     let path = request.uri().path();
     access::check(&server.access, &server.context, certified, (request.method(), path, request.headers()))
         .await?;
-    place.prove(if certified.is_some() { Standing::Own } else { Standing::Known });
+    slot.prove(if certified.is_some() { Standing::Own } else { Standing::Known });
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::{Backoff, Tasks};
 use controller::trace::Reporter;
-use controller::{Change, Changes, FlushedRules, Informers, Recorder};
+use controller::{Change, Changes, FlushedRules, Informers};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use sys::nftables::Flushes;
@@ -32,7 +32,7 @@ pub fn run(
     let informers = informers.clone();
     tasks.spawn("network policies", async move {
         let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, 0.1);
-        let recorder = Recorder::start_on(&informers, "network-policy", &config.node_name);
+        let recorder = informers.recorder_on("network-policy", &config.node_name);
         let flushed = FlushedRules::new(&informers, recorder, &config.node_name, "of NetworkPolicies");
         let mut flushes = Flushes::of_table(crate::table_name(&config.cluster_id));
         loop {

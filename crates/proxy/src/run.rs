@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Backoff, Tasks};
 use controller::trace::Reporter;
-use controller::{Change, FlushedRules, Informers, Recorder};
+use controller::{Change, FlushedRules, Informers};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -40,7 +40,7 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
                 serve((port, address), health.clone(), registry.clone(), &tasks_of_ports).await;
             }
         }
-        let recorder = Recorder::start_on(&informers, "kube-proxy", &config.node_name);
+        let recorder = informers.recorder_on("kube-proxy", &config.node_name);
         let flushed = FlushedRules::new(&informers, recorder.clone(), &config.node_name, "of Services");
         let at = (config.node_name.clone(), config.check_addresses());
         let proxy = Proxy {

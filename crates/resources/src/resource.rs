@@ -358,9 +358,7 @@ impl Resource {
         // What is there may still be changed, so that finalizers can end.
         self.verbs.contains(&verb) || (self.is_terminating && matches!(verb, "patch" | "update"))
     }
-}
 
-impl Resource {
     /// `true` if a field selector on this resource may name `label`.
     pub fn is_selectable(&self, label: &str) -> bool {
         label == "metadata.name"

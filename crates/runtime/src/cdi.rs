@@ -12,7 +12,7 @@ use cri::v1;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::oci::HostDevice;
+use crate::devices::{HostDevice, device};
 use crate::refusal::Refusal;
 
 mod spec;
@@ -225,7 +225,7 @@ fn hook_of(hook: &Hook) -> Result<(String, Value), Refusal> {
 fn device_of(node: &DeviceNode, (uid, gid): (u32, u32)) -> Result<HostDevice, Refusal> {
     let source = PathBuf::from(node.host_path.as_deref().unwrap_or(&node.path));
     let kind = node.kind.as_deref().unwrap_or_default();
-    let found = crate::devices::device(&source, Path::new(&node.path), "rwm");
+    let found = device(&source, Path::new(&node.path), "rwm");
     let missing =
         || Refusal::Missing(format!("failed to stat CDI host device {:?}", source.display().to_string()));
     let (is_block, major, minor) = match (kind, node.major, node.minor) {

@@ -10,17 +10,27 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use cri::CriError;
 use sys::descriptors;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::shim::layout::Exited;
 use crate::shim::protocol::{Call, Done, Message, PACKET_BYTES_MAX, Request};
-use crate::state::Inner;
 
 /// Requests that may wait for the connection.
 const REQUESTS_MAX: usize = 64;
 /// Shims that one request may be asked of, each after the death of the one before.
 const SHIMS_MAX: usize = 16;
+
+/// What a shim's connection has to tell.
+pub(crate) trait ShimEvents: Send + Sync {
+    /// A container of it ended.
+    fn container_exited(&self, container: &str, exited: Exited);
+
+    /// The connection ended. Returns whether another one comes in its place.
+    fn shim_lost(&self, sandbox: &str) -> bool;
+}
 
 /// Why a shim did not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -37,6 +47,15 @@ pub(crate) enum ShimError {
     /// There is no shim any more.
     #[error("the pod's shim is gone")]
     Gone,
+}
+
+impl From<ShimError> for CriError {
+    fn from(error: ShimError) -> Self {
+        match error {
+            ShimError::NotFound(message) => Self::NotFound(message),
+            other => Self::Internal(other.to_string()),
+        }
+    }
 }
 
 /// What came back from a request, with its descriptors.
@@ -74,7 +93,7 @@ enum Line {
 pub(crate) struct Connected {
     requests: mpsc::Sender<Outgoing>,
     sandbox: String,
-    runtime: Weak<Inner>,
+    runtime: Weak<dyn ShimEvents>,
     /// Why the shim could not begin, once it has said so.
     failure: Arc<OnceLock<String>>,
 }
@@ -92,7 +111,7 @@ impl ShimClient {
     pub(crate) fn connect(
         socket: &Path,
         sandbox: String,
-        runtime: Weak<Inner>,
+        runtime: Weak<dyn ShimEvents>,
         tasks: &base::Tasks,
     ) -> io::Result<Self> {
         let client = Self::unconnected();
@@ -111,7 +130,7 @@ impl ShimClient {
         &self,
         socket: &Path,
         sandbox: String,
-        runtime: Weak<Inner>,
+        runtime: Weak<dyn ShimEvents>,
         tasks: &base::Tasks,
     ) -> io::Result<Connected> {
         let fd = descriptors::connect_to(socket).map_err(io::Error::other)?;
@@ -124,7 +143,7 @@ impl ShimClient {
         &self,
         fd: OwnedFd,
         sandbox: String,
-        runtime: Weak<Inner>,
+        runtime: Weak<dyn ShimEvents>,
         tasks: &base::Tasks,
     ) -> io::Result<Connected> {
         let fd = watched(fd)?;
@@ -271,7 +290,7 @@ struct Connection {
     answers: HashMap<u64, oneshot::Sender<(u64, Answer)>>,
     exits: HashMap<u64, oneshot::Sender<i32>>,
     sandbox: String,
-    runtime: Weak<Inner>,
+    runtime: Weak<dyn ShimEvents>,
     failure: Arc<OnceLock<String>>,
     /// It takes nothing any more. What it said before is still to be heard.
     is_deaf: bool,

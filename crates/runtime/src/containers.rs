@@ -13,10 +13,10 @@ use tokio::sync::watch;
 use v1::NamespaceMode;
 
 use crate::client::ShimError;
-use crate::devices::devices;
+use crate::devices::{HostDevice, devices};
 use crate::images::Image;
 use crate::in_root;
-use crate::oci::{self, HostDevice, PidNamespace};
+use crate::oci::{self, PidNamespace};
 use crate::refusal::Refusal;
 use crate::shim::layout::{self, ContainerPlan, Exited, LOST_CODE, LogLimits, Started};
 use crate::shim::protocol::{Call, Done};
@@ -70,7 +70,7 @@ impl Inner {
         let dir = layout::container_dir(&self.sandbox_dir(&sandbox.id), &id);
         let rootfs = dir.join("rootfs");
         let mapping = sandbox.mapping()?;
-        let userns = mapping.map(|_| self.sandbox_dir(&sandbox.id).join(crate::userns::USERNS));
+        let userns = mapping.map(|_| self.sandbox_dir(&sandbox.id).join(layout::USERNS));
         self.mount_rootfs(&dir, &rootfs, image, mapping.zip(userns.as_deref())).map_err(internal)?;
         let volume_layers = crate::image_volumes::mount(&self.images, &dir, &mut config)?;
         let (asked, edits) = crate::cdi::inject(&self.config.cdi_dirs, &mut config)?;

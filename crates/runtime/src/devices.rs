@@ -2,11 +2,10 @@
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cri::v1;
 
-use crate::oci::HostDevice;
 use crate::refusal::Refusal;
 
 /// What every container has of its own, and what no container is given. Source: the OCI runtime specification, default
@@ -22,6 +21,29 @@ const OWN: [&str; 8] = [
     "/dev/urandom",
 ];
 const SPARED: [&str; 6] = ["/dev/pts", "/dev/shm", "/dev/fd", "/dev/mqueue", "/dev/.lxc", "/dev/.udev"];
+
+/// A device node of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostDevice {
+    /// The path on the host.
+    pub source: PathBuf,
+    /// The path in the container.
+    pub path: String,
+    /// Block instead of character.
+    pub is_block: bool,
+    /// Major number.
+    pub major: u64,
+    /// Minor number.
+    pub minor: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// And their group.
+    pub gid: u32,
+    /// The access of the container: `r`, `w`, `m`.
+    pub access: String,
+}
 
 /// The devices of a container.
 ///

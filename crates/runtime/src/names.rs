@@ -9,10 +9,7 @@ use std::sync::Arc;
 
 use cri::{CriError, CriResult, v1};
 
-use crate::state::{Inner, Sandbox, Tables};
-
-/// What has a name, and the name.
-pub(crate) type Name = (&'static str, String);
+use crate::state::{Inner, Name, Sandbox, Tables};
 
 /// A name is kept for what is being made, until this is dropped. Not to be dropped by who holds the tables.
 pub(crate) struct Reservation {

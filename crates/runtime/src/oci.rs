@@ -10,16 +10,18 @@ mod resources;
 use std::path::{Path, PathBuf};
 
 use cri::v1;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub(crate) use resources::limits_document as limits;
 
 pub use capabilities::{DEFAULT_CAPABILITIES, capabilities};
 
+use crate::cdi::Edits;
+use crate::devices::HostDevice;
 use crate::images::ImageConfig;
 use crate::refusal::Refusal;
 use crate::seccomp::Profile;
-use crate::shim::layout::{SeccompProfile, Security};
 use crate::users::User;
 
 /// Of the specification. crun takes 1.0 alone up to 1.8; what has come since is in the document all the same.
@@ -37,29 +39,6 @@ pub enum PidNamespace {
     Host,
     /// The one at this path.
     Path(PathBuf),
-}
-
-/// A device node of the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostDevice {
-    /// The path on the host.
-    pub source: PathBuf,
-    /// The path in the container.
-    pub path: String,
-    /// Block instead of character.
-    pub is_block: bool,
-    /// Major number.
-    pub major: u64,
-    /// Minor number.
-    pub minor: u64,
-    /// Permission bits.
-    pub mode: u32,
-    /// The owner.
-    pub uid: u32,
-    /// And their group.
-    pub gid: u32,
-    /// The access of the container: `r`, `w`, `m`.
-    pub access: String,
 }
 
 /// All that a container's configuration is made from.
@@ -94,7 +73,31 @@ pub struct Input<'a> {
     /// Devices asked for, or all of the host for a privileged container.
     pub devices: &'a [HostDevice],
     /// The meaning of its devices' names beside that.
-    pub edits: &'a crate::cdi::Edits,
+    pub edits: &'a Edits,
+}
+
+/// The settings that are applied between libcontainer's work and the payload.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Security {
+    /// Capabilities that the payload keeps, `CAP_` names. libcontainer is given a few more for the way there.
+    pub capabilities: Vec<String>,
+    /// The seccomp filter.
+    pub seccomp: SeccompProfile,
+    /// The user namespace that an exec enters last of all, as its user there; libcontainer leaves it out.
+    #[serde(default)]
+    pub userns: Option<PathBuf>,
+}
+
+/// The seccomp filter of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SeccompProfile {
+    /// None.
+    #[default]
+    Unconfined,
+    /// The runtime's default.
+    RuntimeDefault,
+    /// What a file says.
+    Localhost(Profile),
 }
 
 /// A container's configuration and what the shim does beside it.

@@ -11,12 +11,13 @@ use prost::Message;
 use tokio::sync::watch;
 
 use crate::client::ShimClient;
+use crate::config::Config;
 use crate::images::import::Hints;
 use crate::images::{Image, ImageError, ImageStore, builtin, import};
 use crate::sandboxes::end_shim;
 use crate::shim::layout::{self, Exited, Started};
 use crate::state::{
-    Config, Container, ContainerRecord, Inner, OpenError, Runtime, Sandbox, SandboxRecord, Status, blocking,
+    Container, ContainerRecord, Inner, OpenError, Runtime, Sandbox, SandboxRecord, Status, blocking,
     internal, netns_prefix, sandboxes_dir,
 };
 

@@ -8,6 +8,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::filters::has_labels;
 use crate::sandboxes::sandbox_state;
 use crate::shim::protocol::Call;
 use crate::state::{Container, Inner, Runtime};
@@ -349,8 +350,4 @@ fn listed(container: &Container) -> v1::Container {
         annotations: container.config.annotations.clone(),
         image_id: container.record.image_id.clone(),
     }
-}
-
-pub(crate) fn has_labels(labels: &HashMap<String, String>, wanted: &HashMap<String, String>) -> bool {
-    wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

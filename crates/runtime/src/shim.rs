@@ -10,6 +10,7 @@
 
 mod container;
 mod engine;
+mod error;
 mod executor;
 pub mod layout;
 pub mod logs;
@@ -21,11 +22,13 @@ mod server;
 mod trace;
 mod zygote;
 
-pub(crate) use executor::WAY_THERE;
 pub(crate) use pause::end_left as end_pause;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+
+/// What the command lines of the zygote, its shims and their helpers begin with.
+pub(crate) const NAME: &str = "knarr";
 
 /// Runs what is behind the runtime's processes. The binary calls this before any thread starts when its first argument
 /// is `shim`; `args` is what follows: `zygote`, of which each shim is a fork, `pause`, which holds a shared PID

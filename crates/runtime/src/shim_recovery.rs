@@ -13,12 +13,11 @@ use std::time::Duration;
 use base::Backoff;
 use cri::{CriError, CriResult, v1};
 use nix::libc::SIGKILL;
-use sys::process::PidFd;
 
-use crate::client::{Answer, Connected, ShimClient, ShimError};
-use crate::shim::layout::{self, Started};
+use crate::client::{Answer, Connected, ShimClient, ShimError, ShimEvents};
+use crate::shim::layout::{self, Exited, Started};
 use crate::shim::protocol::{Call, Done};
-use crate::state::{Container, Inner, Status, blocking, internal};
+use crate::state::{Container, Held, Inner, Status, blocking, internal};
 
 /// Shims that may be killed one after another while they come up, before the sandbox is given up.
 const SHIMS_MAX: usize = 16;
@@ -28,10 +27,30 @@ const REPLACE_MAX: Duration = Duration::from_secs(1);
 /// How long a killed shim may take to end: longer means that the kernel does not let it.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the runtime holds of a container that runs.
-pub(crate) struct Held {
-    process: Option<PidFd>,
-    input: Option<OwnedFd>,
+impl ShimEvents for Inner {
+    fn container_exited(&self, container: &str, exited: Exited) {
+        Self::container_exited(self, container, exited);
+    }
+
+    /// No other one comes in its place if the sandbox has been stopped, is not made yet, or everything ends.
+    fn shim_lost(&self, id: &str) -> bool {
+        let Some(this) = self.weak.upgrade() else { return false };
+        if self.config.tasks.is_stopping() {
+            return false;
+        }
+        {
+            let mut tables = self.tables.lock();
+            if tables.sandboxes.get(id).is_none_or(|sandbox| sandbox.shim.is_none()) {
+                return false;
+            }
+            if !tables.recovering.insert(id.to_owned()) {
+                return true;
+            }
+        }
+        let id = id.to_owned();
+        self.config.tasks.spawn("lost shim", async move { this.recover_or_abandon(&id).await });
+        true
+    }
 }
 
 impl Inner {
@@ -53,27 +72,6 @@ impl Inner {
         if let Some(held) = self.tables.lock().held.get_mut(container) {
             held.input = None;
         }
-    }
-
-    /// A connection to a shim ended. Returns whether another one comes in its place: not if the sandbox has been
-    /// stopped, is not made yet, or everything ends.
-    pub(crate) fn shim_lost(&self, id: &str) -> bool {
-        let Some(this) = self.weak.upgrade() else { return false };
-        if self.config.tasks.is_stopping() {
-            return false;
-        }
-        {
-            let mut tables = self.tables.lock();
-            if tables.sandboxes.get(id).is_none_or(|sandbox| sandbox.shim.is_none()) {
-                return false;
-            }
-            if !tables.recovering.insert(id.to_owned()) {
-                return true;
-            }
-        }
-        let id = id.to_owned();
-        self.config.tasks.spawn("lost shim", async move { this.recover_or_abandon(&id).await });
-        true
     }
 
     /// Sees to it that a shim looks after the sandbox, or that none of its containers runs. A runtime that stops

@@ -3,8 +3,8 @@
 //! Memory mirrors the data directory; [`crate::recovery`] reads it back. One lock, never held across a wait.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -12,63 +12,19 @@ use cri::{CriError, v1};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sys::netns::NetNsFolder;
+use sys::process::PidFd;
 use tokio::sync::{broadcast, watch};
 
-use crate::client::{ShimClient, ShimError};
+use crate::client::ShimClient;
+use crate::config::Config;
 use crate::handlers::Handlers;
 use crate::images::pull::{Puller, PullerConfig};
 use crate::images::{ImageError, ImageStore};
-use crate::names::Name;
-use crate::network::PodNetwork;
 use crate::shim::layout::{Exited, Started};
-use crate::shim_recovery::Held;
 use crate::zygote::Zygote;
 
 /// Events that a slow listener may be behind.
 const EVENTS_MAX: usize = 4096;
-
-/// The settings of a runtime.
-#[derive(Clone)]
-pub struct Config {
-    /// Everything that it writes is below.
-    pub data_dir: PathBuf,
-    /// The cgroup of sandboxes without a parent and of the shims, such as `/knarr-1a2b3c4d`.
-    pub cgroup_root: String,
-    /// The command that runs [`crate::shim::main`]; what it is to be is added to it.
-    pub shim_command: Vec<OsString>,
-    /// Binaries of other OCI runtimes, by the name of their handler.
-    pub handlers: BTreeMap<String, PathBuf>,
-    /// Connects sandboxes; without it they have a loopback interface only.
-    pub network: Option<Arc<dyn PodNetwork>>,
-    /// The folders where specs of devices by name are looked for, least important first.
-    pub cdi_dirs: Vec<PathBuf>,
-    /// The settings of registries: a file in k3s' form, which need not exist.
-    pub registries: PathBuf,
-    /// The set that tasks run in.
-    pub tasks: base::Tasks,
-    /// Wall clock.
-    pub clock: base::Clock,
-    /// For ids.
-    pub random: base::Random,
-}
-
-impl Config {
-    /// A runtime in `data_dir` whose shims are this program again, called as `shim`.
-    pub fn new(data_dir: PathBuf, cgroup_root: String, tasks: base::Tasks) -> Self {
-        Self {
-            data_dir,
-            cgroup_root,
-            shim_command: vec!["/proc/self/exe".into(), "shim".into()],
-            handlers: BTreeMap::new(),
-            network: None,
-            cdi_dirs: crate::cdi::DEFAULT_DIRS.iter().map(PathBuf::from).collect(),
-            registries: "/etc/knarr/registries.yaml".into(),
-            tasks,
-            clock: base::Clock::system(),
-            random: base::Random::from_system(),
-        }
-    }
-}
 
 /// The reason why a runtime cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +67,9 @@ pub(crate) struct Inner {
     pub(crate) netns_names: NetNsFolder,
 }
 
+/// What has a name, and the name.
+pub(crate) type Name = (&'static str, String);
+
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) sandboxes: BTreeMap<String, Sandbox>,
@@ -121,6 +80,12 @@ pub(crate) struct Tables {
     pub(crate) recovering: BTreeSet<String>,
     /// By name, the id of what is not in the tables above yet.
     pub(crate) being_made: BTreeMap<Name, String>,
+}
+
+/// What the runtime holds of a container that runs.
+pub(crate) struct Held {
+    pub(crate) process: Option<PidFd>,
+    pub(crate) input: Option<OwnedFd>,
 }
 
 /// What is written down of a sandbox beside its configuration.
@@ -332,15 +297,6 @@ pub(crate) fn sandboxes_dir(data_dir: &Path) -> PathBuf {
 
 pub(crate) fn internal(error: impl std::error::Error) -> CriError {
     CriError::Internal(base::error_chain(&error))
-}
-
-impl From<ShimError> for CriError {
-    fn from(error: ShimError) -> Self {
-        match error {
-            ShimError::NotFound(message) => Self::NotFound(message),
-            other => Self::Internal(other.to_string()),
-        }
-    }
 }
 
 /// Runs what blocks on a thread for it.

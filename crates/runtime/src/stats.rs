@@ -9,8 +9,8 @@ use cri::{CriResult, v1};
 use sys::tree::Size;
 use sys::usage::{Link, PACKET_COUNTERS, Pressure, Stall, Usage};
 
+use crate::filters::has_labels;
 use crate::metrics;
-use crate::service::has_labels;
 use crate::state::{Container, Inner, Sandbox, Status, blocking, sandboxes_dir};
 
 impl Inner {

@@ -15,8 +15,6 @@ use sys::userns::Mapping;
 use crate::refusal::Refusal;
 use crate::state::Sandbox;
 
-/// The user namespace, in the sandbox's directory.
-pub(crate) const USERNS: &str = "userns";
 /// The sources of mounts, in a container's directory.
 const SOURCES: &str = "mounts";
 /// The image's layers with mapped owners while the root is mounted, in a container's directory.

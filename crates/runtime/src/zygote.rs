@@ -18,13 +18,12 @@ use sys::descriptors;
 use sys::program::ReadOnlyProgram;
 use tokio::process::{Child, Command};
 
+use crate::config::Config;
+use crate::shim::NAME;
 use crate::shim::protocol::Birth;
-use crate::state::Config;
 
 /// Zygotes that may be found dead one after another over one shim.
 const ZYGOTES_MAX: usize = 16;
-/// What the command lines of the zygote and its shims begin with.
-pub(crate) const NAME: &str = "knarr";
 /// Room in the zygote's arguments for what a shim's have more: the sandbox's directory in that of the data.
 const NAME_BYTES_MAX: usize = 128;
 

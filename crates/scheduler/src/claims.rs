@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use controller::pod::Pod;
 use controller::resource_claim::{self, FINALIZER, is_allocated};
-use controller::{Action, ActionExecutor, EventType, Patch, cause};
+use controller::{Action, ActionExecutor, EventType, Patch, request};
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
 use serde_json::json;
 
@@ -58,7 +58,7 @@ async fn bind_one(
             Err(error) => return Err(error),
         }
         let (namespace, name) = key.split_once('/').unwrap_or_default();
-        let newest = cause::get(client, namespace, name).await;
+        let newest = request::get(client, namespace, name).await;
         claim = newest.map_err(|source| ReserveError::Read { key: key.clone(), source })?;
     }
 }
@@ -94,7 +94,7 @@ async fn send(client: &kube::Client, action: Action, what: &str) -> Result<Resou
     let Action::Request(request) = action else {
         return Err(ReserveError::Nothing(what.to_owned()));
     };
-    cause::send(client, &request)
+    request::send(client, &request)
         .await
         .map_err(|source| ReserveError::Write { what: what.to_owned(), source })
 }

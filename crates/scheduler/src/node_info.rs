@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::thread::LocalKey;
 
-use controller::pod::{Pod, PodSpec, Recent, Repeated, Shared};
+use controller::pod::{Interned, Pod, PodSpec, Recent, Repeated};
 use k8s_openapi::api::core::v1::Node;
 
 use crate::allowed::Allowed;
@@ -197,7 +197,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 struct Placed {
     node: String,
-    need: Shared<PodNeed>,
+    need: Interned<PodNeed>,
     kind: KindId,
 }
 
@@ -357,7 +357,7 @@ impl Snapshot {
             None => drop(self.homeless.entry(node.to_owned()).or_default().insert(ByUid(pod.clone()))),
         }
         let kind = self.domains.add(pod, node);
-        let placed = Placed { node: node.to_owned(), need: Shared::of(need), kind };
+        let placed = Placed { node: node.to_owned(), need: Interned::of(need), kind };
         self.placed.insert(ByUid(pod.clone()), placed);
         true
     }

@@ -235,7 +235,7 @@ pub(crate) fn event(
 
 #[cfg(test)]
 mod tests {
-    use controller::pod::Shared;
+    use controller::pod::Interned;
 
     use super::*;
 
@@ -249,7 +249,7 @@ mod tests {
             [(None, Some(DEFAULT_NAME)), (Some("packed"), Some("packed")), (Some("x"), None)]
         {
             let mut pod = Pod::default();
-            pod.spec.get_or_insert_default().scheduler_name = name.map(|name| Shared::of(name.to_owned()));
+            pod.spec.get_or_insert_default().scheduler_name = name.map(|name| Interned::of(name.to_owned()));
             assert_eq!(profiles.named_by(&pod).map(|profile| profile.name.as_str()), expect);
         }
     }

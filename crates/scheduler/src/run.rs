@@ -17,7 +17,7 @@ use base::{Clock, Random, Tasks};
 use controller::informer::Changes;
 use controller::pod::Pod;
 use controller::trace::Reporter;
-use controller::{ActionExecutor, AfterBurst, Informer, Informers, Recorder};
+use controller::{ActionExecutor, AfterBurst, Informer, Informers};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -73,7 +73,7 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
     let default_selectors = DefaultSelectors::new(&informers);
     default_selectors.synced().await;
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
-    let recorder = Recorder::start(&informers, "default-scheduler");
+    let recorder = informers.recorder("default-scheduler");
     let mut scheduler = Scheduler {
         metrics: informers.metrics().registry().part(SchedulerMetrics::new),
         extenders: extender::clients(configuration.extenders, &informers).await,

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use controller::volume::{SELECTED_NODE, annotation, claim_ref, is_claim_bound, is_for, set_aside};
-use controller::{Action, Kind, cause};
+use controller::{Action, Kind, request};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
@@ -78,12 +78,12 @@ async fn keep<K: Kind>(
     for _ in 0..TRIES_MAX {
         let object = newest.as_ref().unwrap_or(known);
         let Some(Action::Request(request)) = next(object)? else { return Ok(()) };
-        match cause::send::<K>(client, &request).await {
+        match request::send::<K>(client, &request).await {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) => return Err(error.into()),
         }
-        newest = Some(cause::get(client, &request.namespace, &request.name).await?);
+        newest = Some(request::get(client, &request.namespace, &request.name).await?);
     }
     Err(VolumeError::Overtaken)
 }

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::{MASTERS, UserInfo};
 use base::Backoff;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -23,7 +22,7 @@ use tracing::warn;
 use super::Aggregation;
 use super::registration::{Registration, condition};
 use super::remote;
-use super::servers::Served;
+use super::served::Served;
 use crate::api::Api;
 use crate::cache::Watcher;
 use crate::cache::watcher_index::IndexKey;
@@ -260,21 +259,13 @@ async fn attempt(api: &Api, served: &Served) -> std::result::Result<(), Connecti
     if let Some(fault) = served.link.fault() {
         return Err(Arc::clone(fault).into());
     }
-    let request = remote::own_request(&served.registration.path(), "application/json", &aggregator())?;
+    let request =
+        remote::own_request(&served.registration.path(), "application/json", &remote::aggregator())?;
     let asked = remote::ask(api, &served.link, request, ANSWER_BYTES_MAX);
     let answer = tokio::time::timeout(ATTEMPT_MAX, asked).await.map_err(|_| ConnectionError::Deadline)??;
     match answer.status() {
         status if status.is_success() => Ok(()),
         status => Err(ConnectionError::Status { url: url(served), status }),
-    }
-}
-
-/// Whom the server elsewhere sees when this one asks on its own account.
-pub(super) fn aggregator() -> UserInfo {
-    UserInfo {
-        name: "system:kube-aggregator".to_owned(),
-        groups: vec![MASTERS.to_owned()],
-        ..UserInfo::default()
     }
 }
 

@@ -17,9 +17,8 @@ use serde_json::Value;
 use tracing::{debug, warn};
 
 use super::Aggregation;
-use super::availability::aggregator;
-use super::remote;
-use super::servers::Served;
+use super::remote::{self, aggregator};
+use super::served::Served;
 use crate::api::Api;
 use crate::catalogue::remote_discovery::{self, RemoteDiscovery};
 use crate::catalogue::specification::Specification;

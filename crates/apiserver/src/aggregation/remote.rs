@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use auth::UserInfo;
+use auth::{MASTERS, UserInfo};
 use futures::future::BoxFuture;
 use http::header::{CONNECTION, LOCATION, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
@@ -147,6 +147,15 @@ impl Delegate for Remote {
             let path = (asked.info.path.as_str(), asked.info.raw_query.as_str());
             self.pass(http, path, asked.permit.user()).await
         })
+    }
+}
+
+/// Whom the server elsewhere sees when this one asks on its own account.
+pub(super) fn aggregator() -> UserInfo {
+    UserInfo {
+        name: "system:kube-aggregator".to_owned(),
+        groups: vec![MASTERS.to_owned()],
+        ..UserInfo::default()
     }
 }
 

@@ -7,23 +7,10 @@ use futures::future::{AbortHandle, BoxFuture, abortable};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
-use tokio::sync::Notify;
-
 use super::link::Link;
-use super::registration::Registration;
+use super::served::Served;
 use super::{Aggregation, availability, discovery};
 use crate::api::Api;
-
-/// Somebody to attend to.
-#[derive(Clone)]
-pub(super) struct Served {
-    /// What the APIService says.
-    pub(super) registration: Registration,
-    /// The way there.
-    pub(super) link: Arc<Link>,
-    /// That it became available, or is not any more.
-    pub(super) turned: Arc<Notify>,
-}
 
 /// Attends for ever.
 pub async fn follow(api: &Api, aggregation: &Aggregation) {

@@ -7,7 +7,7 @@ use machinery::metadata::Metadata;
 use serde_json::Value;
 
 use crate::request_info::RequestInfo;
-use crate::tree::text;
+use crate::tree::{items, text};
 
 /// The property that tells the flows of a schema apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +69,6 @@ struct PathRule {
 fn words(object: &Value, field: &str) -> Vec<String> {
     let list = object.get(field).and_then(Value::as_array).into_iter().flatten();
     list.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
-    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
 impl Schema {

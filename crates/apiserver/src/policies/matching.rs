@@ -7,9 +7,9 @@ use std::cell::OnceCell;
 use machinery::labels::{ParseError, Selector};
 use serde_json::{Map, Value};
 
-use super::policy::{items, text};
 use crate::kinds::Kind;
 use crate::status::Result;
+use crate::tree::{items, text};
 use crate::webhooks::attributes::{Attributes, Form};
 use crate::webhooks::matching::{is_in_namespaces, is_selected};
 use crate::webhooks::rules::Rule;
@@ -35,7 +35,7 @@ struct NamedRule {
 
 impl NamedRule {
     fn of(rule: &Value) -> Self {
-        let names = items(rule, "resourceNames").filter_map(Value::as_str).map(Into::into);
+        let names = items(rule, "/resourceNames").filter_map(Value::as_str).map(Into::into);
         Self { rule: Rule::of(rule), names: names.collect() }
     }
 
@@ -55,9 +55,9 @@ impl Constraints {
             None => Ok(Selector::default()),
         };
         Self {
-            rules: rules("resourceRules"),
-            excluded: rules("excludeResourceRules"),
-            is_equivalent: text(written, "matchPolicy") != "Exact",
+            rules: rules("/resourceRules"),
+            excluded: rules("/excludeResourceRules"),
+            is_equivalent: text(written, "/matchPolicy") != "Exact",
             namespaces: selector("namespaceSelector"),
             objects: selector("objectSelector"),
         }

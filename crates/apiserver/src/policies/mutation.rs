@@ -13,8 +13,9 @@ use resources::policy_expressions::{Compiler, Sees};
 use serde_json::Value;
 
 use super::evaluation;
-use super::policy::{Evaluator, Expression, items, text};
+use super::policy::{Evaluator, Expression};
 use crate::status::Error;
+use crate::tree::{items, text};
 use crate::webhooks::attributes::{Attributes, Form};
 
 /// The parts that only mutating policies have.
@@ -56,17 +57,17 @@ impl PatchType {
 
 impl Evaluator for Mutations {
     fn compile(spec: &Value, compiler: &Compiler) -> Self {
-        let mutations = items(spec, "mutations").filter_map(|written| {
-            let (patch_type, field) = match text(written, "patchType") {
-                "ApplyConfiguration" => (PatchType::ApplyConfiguration, "applyConfiguration"),
-                "JSONPatch" => (PatchType::JsonPatch, "jsonPatch"),
+        let mutations = items(spec, "/mutations").filter_map(|written| {
+            let (patch_type, pointer) = match text(written, "/patchType") {
+                "ApplyConfiguration" => (PatchType::ApplyConfiguration, "/applyConfiguration/expression"),
+                "JSONPatch" => (PatchType::JsonPatch, "/jsonPatch/expression"),
                 _ => return None,
             };
-            let source = text(written.get(field)?, "expression");
+            let source = text(written, pointer);
             let expression = Expression::new(compiler, source, Sees::Patches, &[patch_type.wanted()]);
             Some(Mutation { expression, patch_type })
         });
-        Self { mutations: mutations.collect(), is_reinvoked: text(spec, "reinvocationPolicy") == "IfNeeded" }
+        Self { mutations: mutations.collect(), is_reinvoked: text(spec, "/reinvocationPolicy") == "IfNeeded" }
     }
 }
 

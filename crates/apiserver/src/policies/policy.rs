@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::matching::Constraints;
 use crate::blocking;
+use crate::tree::{items, text};
 pub use crate::webhooks::hooks::FailurePolicy;
 
 /// An expression, compiled, or why it cannot be.
@@ -45,8 +46,8 @@ pub struct Variables {
 impl Variables {
     fn new(spec: &Value, compiler: &mut Compiler) -> Self {
         let mut variables = Self::default();
-        for (place, variable) in items(spec, "variables").enumerate() {
-            let (name, expression) = (text(variable, "name"), text(variable, "expression"));
+        for (place, variable) in items(spec, "/variables").enumerate() {
+            let (name, expression) = (text(variable, "/name"), text(variable, "/expression"));
             variables.all.push((name.to_owned(), compiler.variable(name, expression)));
             variables.by_name.insert(name.to_owned(), place);
         }
@@ -94,7 +95,7 @@ impl ParamKind {
     /// That of a policy's `spec`, if it has one.
     pub fn of(spec: &Value) -> Option<Self> {
         let kind = spec.get("paramKind").filter(|kind| !kind.is_null())?;
-        Some(Self { api_version: text(kind, "apiVersion").to_owned(), kind: text(kind, "kind").to_owned() })
+        Some(Self { api_version: text(kind, "/apiVersion").to_owned(), kind: text(kind, "/kind").to_owned() })
     }
 
     /// Group and version.
@@ -140,12 +141,12 @@ impl<E: Evaluator> Policy<E> {
         let param_kind = ParamKind::of(spec);
         let mut compiler = Compiler::new(param_kind.is_some());
         let variables = Variables::new(spec, &mut compiler);
-        let conditions = items(spec, "matchConditions").map(|condition| {
-            Expression::new(&compiler, text(condition, "expression"), Sees::Authorizer, &[Type::Bool])
+        let conditions = items(spec, "/matchConditions").map(|condition| {
+            Expression::new(&compiler, text(condition, "/expression"), Sees::Authorizer, &[Type::Bool])
         });
         Self {
             name: object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned(),
-            failure_policy: match text(spec, "failurePolicy") {
+            failure_policy: match text(spec, "/failurePolicy") {
                 "Ignore" => FailurePolicy::Ignore,
                 _ => FailurePolicy::Fail,
             },
@@ -213,7 +214,7 @@ impl Binding {
     pub fn new(object: &Value) -> Self {
         let spec = object.get("spec").unwrap_or(&Value::Null);
         let some = |name: &str| spec.get(name).filter(|value| !value.is_null());
-        let actions = items(spec, "validationActions").filter_map(|action| match action.as_str()? {
+        let actions = items(spec, "/validationActions").filter_map(|action| match action.as_str()? {
             "Deny" => Some(Action::Deny),
             "Warn" => Some(Action::Warn),
             "Audit" => Some(Action::Audit),
@@ -221,7 +222,7 @@ impl Binding {
         });
         Self {
             name: object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned(),
-            policy: text(spec, "policyName").to_owned(),
+            policy: text(spec, "/policyName").to_owned(),
             param_ref: some("paramRef").map(ParamRef::of),
             constraints: some("matchResources").map(Constraints::of),
             actions: actions.collect(),
@@ -233,10 +234,10 @@ impl ParamRef {
     fn of(reference: &Value) -> Self {
         let selector = reference.get("selector").filter(|selector| !selector.is_null());
         Self {
-            name: text(reference, "name").to_owned(),
-            namespace: text(reference, "namespace").to_owned(),
+            name: text(reference, "/name").to_owned(),
+            namespace: text(reference, "/namespace").to_owned(),
             selector: selector.map(|selector| Selector::from_label_selector(Some(selector))),
-            denies_without: text(reference, "parameterNotFoundAction") == "Deny",
+            denies_without: text(reference, "/parameterNotFoundAction") == "Deny",
         }
     }
 }
@@ -248,12 +249,4 @@ pub struct Hook<E> {
     pub policy: Arc<Policy<E>>,
     /// By name.
     pub bindings: Vec<Arc<Binding>>,
-}
-
-pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-pub(super) fn items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
-    value.get(name).and_then(Value::as_array).into_iter().flatten()
 }

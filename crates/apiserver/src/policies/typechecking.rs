@@ -9,9 +9,10 @@ use expressions::{CompileError, Declared};
 use resources::policy_expressions::Checker;
 use serde_json::Value;
 
-use super::policy::{ParamKind, items, text};
+use super::policy::ParamKind;
 use super::types;
 use crate::kinds::Kinds;
+use crate::tree::{items, text};
 
 /// How many kinds of one rule are looked at.
 const KINDS_MAX: usize = 10;
@@ -45,9 +46,9 @@ pub fn warnings(policy: &Value, kinds: &Kinds) -> Vec<Warning> {
     let mut room = CHECKS_MAX / typed.len();
     let mut warnings = Vec::new();
     let mut bytes = 0_usize;
-    for (index, validation) in items(spec, "validations").enumerate() {
+    for (index, validation) in items(spec, "/validations").enumerate() {
         for name in ["expression", "messageExpression"] {
-            let expression = text(validation, name);
+            let expression = text(validation, &format!("/{name}"));
             if expression.is_empty() {
                 continue;
             }
@@ -83,9 +84,8 @@ fn typed(spec: &Value, kinds: &Kinds) -> Vec<Typed> {
         let schema = kinds.of_name(group, version, &kind.kind).and_then(|kind| kind.schema());
         schema.map_or_else(Declared::dynamic, |schema| types::declared(schema, &kind.kind))
     });
-    let rules = spec.get("matchConstraints").map(|constraints| items(constraints, "resourceRules"));
     let mut found = BTreeSet::new();
-    for rule in rules.into_iter().flatten() {
+    for rule in items(spec, "/matchConstraints/resourceRules") {
         found.extend(named(rule, kinds));
         if found.len() >= CHECKS_MAX {
             break;
@@ -95,8 +95,8 @@ fn typed(spec: &Value, kinds: &Kinds) -> Vec<Typed> {
         let schema = kinds.of_name(&group, &version, &kind)?.schema()?;
         let object = types::declared(schema, &kind);
         let mut checker = Checker::new(&object, params.as_ref());
-        for variable in items(spec, "variables").take(CHECKS_MAX) {
-            checker.variable(text(variable, "name"), text(variable, "expression"));
+        for variable in items(spec, "/variables").take(CHECKS_MAX) {
+            checker.variable(text(variable, "/name"), text(variable, "/expression"));
         }
         Some(Typed { name: format!("{group}/{version}, Kind={kind}"), checker })
     };
@@ -105,12 +105,12 @@ fn typed(spec: &Value, kinds: &Kinds) -> Vec<Typed> {
 
 /// The kinds that a rule names without wildcards: as upstream, the core group's resources are those of any group.
 fn named(rule: &Value, kinds: &Kinds) -> Vec<(String, String, String)> {
-    let texts = |name: &str| items(rule, name).filter_map(Value::as_str).collect::<BTreeSet<&str>>();
-    let (groups, versions) = (texts("apiGroups"), texts("apiVersions"));
+    let texts = |pointer: &str| items(rule, pointer).filter_map(Value::as_str).collect::<BTreeSet<&str>>();
+    let (groups, versions) = (texts("/apiGroups"), texts("/apiVersions"));
     if groups.iter().chain(&versions).any(|text| text.contains('*')) {
         return Vec::new();
     }
-    let resources = texts("resources");
+    let resources = texts("/resources");
     let is_plain = |resource: &&str| !resource.contains(['*', '/']);
     let mut found = Vec::new();
     for group in &groups {

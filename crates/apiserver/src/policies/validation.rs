@@ -12,8 +12,9 @@ use tokio::time::Instant;
 
 use super::evaluation::{self, Failure, Scope};
 use super::metrics::ErrorType;
-use super::policy::{Evaluator, Expression, FailurePolicy, Policy, items, text};
+use super::policy::{Evaluator, Expression, FailurePolicy, Policy};
 use super::view::{Beside, View};
+use crate::tree::{items, text};
 
 /// Bytes of a message that is computed.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
@@ -57,19 +58,19 @@ pub enum Reason {
 impl Evaluator for Validations {
     fn compile(spec: &Value, compiler: &Compiler) -> Self {
         let validation = |written: &Value| {
-            let computed = text(written, "messageExpression");
+            let computed = text(written, "/messageExpression");
             let computed = (!computed.is_empty()).then_some(computed);
             Validation {
                 expression: Expression::new(
                     compiler,
-                    text(written, "expression"),
+                    text(written, "/expression"),
                     Sees::Authorizer,
                     &[Type::Bool],
                 ),
-                message: text(written, "message").trim().to_owned(),
+                message: text(written, "/message").trim().to_owned(),
                 computed_message: computed
                     .map(|source| Expression::new(compiler, source, Sees::Nothing, &[Type::String])),
-                reason: match text(written, "reason") {
+                reason: match text(written, "/reason") {
                     "Forbidden" => Reason::Forbidden,
                     "Unauthorized" => Reason::Unauthorized,
                     "RequestEntityTooLarge" => Reason::RequestEntityTooLarge,
@@ -78,17 +79,17 @@ impl Evaluator for Validations {
             }
         };
         let annotation = |written: &Value| Annotation {
-            key: text(written, "key").to_owned(),
+            key: text(written, "/key").to_owned(),
             value: Expression::new(
                 compiler,
-                text(written, "valueExpression"),
+                text(written, "/valueExpression"),
                 Sees::Authorizer,
                 &[Type::String, Type::Null],
             ),
         };
         Self {
-            validations: items(spec, "validations").map(validation).collect(),
-            annotations: items(spec, "auditAnnotations").map(annotation).collect(),
+            validations: items(spec, "/validations").map(validation).collect(),
+            annotations: items(spec, "/auditAnnotations").map(annotation).collect(),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::backend::{Backend, unverified};
 use crate::dial::Destination;
 use crate::request::Authorized;
 use crate::status::{Error, Result};
-use crate::tree::text;
+use crate::tree::{items, text};
 
 /// The parts of a proxied name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +69,6 @@ fn get(api: &Api, resource: &str, namespace: &str, name: &str) -> Result<Value> 
     let kind = api.kind("", "v1", resource).ok_or_else(Error::unknown_path)?;
     let found = kind.cache().get(&kind.key(namespace, name));
     found.map(|object| kind.value(&object)).ok_or_else(|| Error::not_found(kind.subject(), name))
-}
-
-fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
-    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
 fn number(text: &str) -> Result<u16> {

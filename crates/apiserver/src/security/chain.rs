@@ -11,24 +11,10 @@ use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 
 use super::authorization_metrics::AuthorizationMetrics;
+use super::verdict::Verdict;
 use super::webhook_authorizer::WebhookAuthorizer;
 use crate::authorization_config::{Authorization, Authorizer, Webhook};
 use crate::configuration_error::ConfigurationError;
-
-/// The decision of the authorizers, and the errors when they were asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// May they.
-    pub decision: Decision,
-    /// The reason why somebody could not be asked. Without it the decision might be another one.
-    pub error: Option<String>,
-}
-
-impl From<Decision> for Verdict {
-    fn from(decision: Decision) -> Self {
-        Self { decision, error: None }
-    }
-}
 
 /// The authorizers.
 pub(super) struct Chain {

@@ -16,7 +16,7 @@ use tracing::warn;
 use super::access_review::{self, Status};
 use super::answer_cache::{AnswerCache, Key};
 use super::authorization_metrics::{AuthorizationMetrics, CallResult};
-use super::chain::Verdict;
+use super::verdict::Verdict;
 use crate::authorization_config::{FailurePolicy, Webhook};
 use crate::webhook_client::retry::{Retries, Retry};
 use crate::webhook_client::{CallError, Client};

@@ -8,13 +8,47 @@
 pub mod quota;
 pub mod service;
 
+use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::Writer;
+use super::{Decoded, Writer};
 use crate::admission::{self, Context};
 use crate::cache::CachedObject;
 use crate::kinds::Kind;
 use crate::status::Result;
+
+/// A resource: group, version, plural.
+pub type Resource = (&'static str, &'static str, &'static str);
+
+/// The server's writes on its own account, through all stages of the path that allocation is one of. What is not served
+/// is not written.
+pub trait Loopback: Send + Sync {
+    /// Creates an object.
+    fn create<'a>(
+        &'a self,
+        writer: &'a Writer,
+        resource: Resource,
+        namespace: &'a str,
+        object: Value,
+    ) -> BoxFuture<'a, Result<()>>;
+
+    /// Deletes an object.
+    fn delete<'a>(
+        &'a self,
+        writer: &'a Writer,
+        resource: Resource,
+        key: (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<()>>;
+
+    /// Changes the status of an object; answers its revision then.
+    fn change_status<'a>(
+        &'a self,
+        writer: &'a Writer,
+        resource: Resource,
+        key: (&'a str, &'a str),
+        transform: &'a mut (dyn FnMut(&Value) -> Result<Decoded> + Send),
+    ) -> BoxFuture<'a, Result<Option<u64>>>;
+}
 
 /// The things that one write has taken.
 #[derive(Debug, Default)]

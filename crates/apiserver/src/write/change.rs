@@ -5,11 +5,12 @@ use std::sync::Arc;
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
+use super::admit::admit;
 use super::commit::{Step, commit};
 use super::door::{Committed, Refusal};
 use super::options::precondition_failed;
 use super::validation::Fate;
-use super::{CONFLICT_RETRIES_MAX, Decoded, Ownership, Writer, ownership, preparation, validation};
+use super::{CONFLICT_RETRIES_MAX, Decoded, Ownership, Writer, ownership, preparation};
 use crate::admission::{self, Context, Operation};
 use crate::cache::CachedObject;
 use crate::cluster::Cluster;
@@ -115,9 +116,9 @@ async fn change_once(
         true => (Step::Remove(old), Fate::Goes),
         false => (Step::Replace(old), Fate::Stays),
     };
-    let admitted = validation::admit(writer, &context, new, fate).await.map_err(Refusal::Failed)?;
+    let ready = admit(writer, &context, new, fate).await.map_err(Refusal::Failed)?;
     request.notes.warn_all(warnings);
-    commit(writer, request, admitted, step).await
+    commit(writer, request, ready, step).await
 }
 
 /// Whether a deletion that was asked for is complete with this change: no finalizer holds it any more.

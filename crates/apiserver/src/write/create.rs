@@ -3,10 +3,11 @@
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
+use super::admit::admit;
 use super::commit::{Step, commit};
 use super::door::{Committed, Refusal};
 use super::validation::Fate;
-use super::{Decoded, Ownership, Writer, identity, ownership, preparation, validation};
+use super::{Decoded, Ownership, Writer, identity, ownership, preparation};
 use crate::admission::{self, Context, Operation};
 use crate::codec;
 use crate::kinds::Part;
@@ -63,10 +64,10 @@ async fn create_once(writer: &Writer, request: &Authorized, mut object: Value) -
     codec::default(&request.kind, &mut object)?;
     let warnings = preparation::for_create(writer, &request.kind, &mut object);
     let is_generated = !Metadata::of(&object).generate_name().is_empty();
-    let admitted = validation::admit(writer, &context, object, Fate::Stays).await?;
+    let ready = admit(writer, &context, object, Fate::Stays).await?;
     request.notes.warn_all(warnings);
-    let name = admitted.name().to_owned();
-    match commit(writer, request, admitted, Step::Create).await {
+    let name = ready.admitted.name().to_owned();
+    match commit(writer, request, ready, Step::Create).await {
         Ok(committed) => Ok(committed),
         Err(Refusal::Conflict(_)) => Err(already_exists(request, &name, is_generated)),
         Err(Refusal::Failed(error)) => Err(error),

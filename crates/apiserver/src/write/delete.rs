@@ -9,6 +9,7 @@ use machinery::metadata::{self, Metadata};
 use resources::{Deletion, Strategy};
 use serde_json::{Value, json};
 
+use super::admit::admit;
 use super::change::current;
 use super::commit::{Step, commit};
 use super::door::{Committed, Refusal};
@@ -57,16 +58,16 @@ pub async fn delete(
             }
             Outcome::Mark(marked) => {
                 let context = Context { old: Some(&object), ..context };
-                let admitted = validation::admit(writer, &context, marked, Fate::Stays).await?;
-                commit(writer, request, admitted, Step::Replace(&old)).await.map(|marked| (marked, false))
+                let ready = admit(writer, &context, marked, Fate::Stays).await?;
+                commit(writer, request, ready, Step::Replace(&old)).await.map(|marked| (marked, false))
             }
             Outcome::Remove => {
                 let object = match (options.is_dry_run, request.kind.strategy().deletion) {
                     (true, Deletion::PodGrace) => removed_at(object, writer.clock.now()),
                     _ => object,
                 };
-                let admitted = validation::admit(writer, &context, object, Fate::Goes).await?;
-                commit(writer, request, admitted, Step::Remove(&old)).await.map(|removed| (removed, true))
+                let ready = admit(writer, &context, object, Fate::Goes).await?;
+                commit(writer, request, ready, Step::Remove(&old)).await.map(|removed| (removed, true))
             }
         };
         match attempt {

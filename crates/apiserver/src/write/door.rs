@@ -1,5 +1,5 @@
 //! The one door to the data: the only file that writes to the store. It takes nothing but [`Admitted`] objects,
-//! and only `validation::admit` makes one; the one [`Record`] of admission's own that no client can name; and this
+//! and only `validation` makes one; the one [`Record`] of admission's own that no client can name; and this
 //! server's own sign of life, which is no object of the API.
 
 use std::sync::Arc;

@@ -1,10 +1,13 @@
 //! The server's writes on its own account: through the same path as everybody else, as `system:apiserver`.
 
+use futures::future::BoxFuture;
 use machinery::metadata::{self, Metadata};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing::warn;
 
-use super::{Decoded, Writer, change, create};
+use super::allocation::{Loopback, Resource};
+use super::options::DeleteOptions;
+use super::{Decoded, Writer, change, create, delete};
 use crate::kinds::Part;
 use crate::request;
 use crate::request_info::Verb;
@@ -66,4 +69,67 @@ pub(crate) async fn put(
     })
     .await?;
     Ok(())
+}
+
+/// The way that allocation has through all stages.
+pub(crate) struct Client;
+
+impl Loopback for Client {
+    fn create<'a>(
+        &'a self,
+        writer: &'a Writer,
+        resource: Resource,
+        namespace: &'a str,
+        object: Value,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let Some((request, object)) =
+                request::of_server(writer, resource, namespace, object, Verb::Create)
+            else {
+                return Ok(());
+            };
+            create::create(writer, &request, Decoded::of_server(object)).await.map(drop)
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        writer: &'a Writer,
+        resource: Resource,
+        key: (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (namespace, object) = (key.0, identity(key));
+            let Some((request, _)) = request::of_server(writer, resource, namespace, object, Verb::Delete)
+            else {
+                return Ok(());
+            };
+            delete::delete(writer, &request, &DeleteOptions::default()).await.map(drop)
+        })
+    }
+
+    fn change_status<'a>(
+        &'a self,
+        writer: &'a Writer,
+        resource: Resource,
+        key: (&'a str, &'a str),
+        transform: &'a mut (dyn FnMut(&Value) -> Result<Decoded> + Send),
+    ) -> BoxFuture<'a, Result<Option<u64>>> {
+        Box::pin(async move {
+            let (namespace, object) = (key.0, identity(key));
+            let Some((request, _)) = request::of_server(writer, resource, namespace, object, Verb::Update)
+            else {
+                return Ok(None);
+            };
+            let changed = change::change(writer, &request.below("status"), Part::Status, transform).await?;
+            Ok(Some(changed.revision))
+        })
+    }
+}
+
+fn identity((namespace, name): (&str, &str)) -> Value {
+    match namespace {
+        "" => json!({"metadata": {"name": name}}),
+        _ => json!({"metadata": {"name": name, "namespace": namespace}}),
+    }
 }

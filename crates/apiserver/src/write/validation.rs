@@ -1,21 +1,14 @@
-//! The check of an object: the kind's rules, then the validating plugins, between the two stages of allocation.
+//! The check of an object: the kind's rules, then the validating plugins.
 //!
-//! Only [`admit`] makes an [`Admitted`], and only an `Admitted` can be stored.
-
-use std::sync::Arc;
+//! Only what is [`Validated`] becomes an [`Admitted`], and only an `Admitted` can be stored.
 
 use machinery::field::FieldErrors;
 use machinery::metadata::Metadata;
 use serde_json::Value;
 
-use super::Writer;
-use super::allocation::Allocated;
-use super::door::Committed;
-use crate::admission::{self, Context, Effect, Operation};
-use crate::cache::CachedObject;
+use crate::admission::{self, Context, Operation};
 use crate::codec;
 use crate::kinds::Kind;
-use crate::object::encode_stored;
 use crate::status::{Error, Result};
 
 /// An object that passed every check; the only thing that can be stored.
@@ -27,8 +20,6 @@ pub struct Admitted {
     object: Value,
     served: Option<Value>,
     is_relaxed: bool,
-    allocated: Allocated,
-    effect: Effect,
 }
 
 impl Admitted {
@@ -57,45 +48,9 @@ impl Admitted {
         &self.object
     }
 
-    /// What it has taken that others may not have.
-    pub(super) fn allocated(&self) -> &Allocated {
-        &self.allocated
-    }
-
-    /// Whether it is stored at all.
-    pub(super) fn effect(&self) -> Effect {
-        self.effect
-    }
-
-    /// What a dry run answers.
-    ///
-    /// # Errors
-    /// 500 if it cannot be encoded.
-    pub(super) fn as_if_committed(&self, revision: u64) -> Result<Committed> {
-        let stored = encode_stored(self.served.as_ref().unwrap_or(&self.object)).map_err(Error::internal)?;
-        let mut object = CachedObject::from_stored(self.key.as_str().into(), &stored, revision)
-            .ok_or_else(|| Error::internal("the object could not be encoded"))?;
-        if revision == 0 {
-            // A dry run's object has no revision.
-            object.json = stored;
-        }
-        Ok(Committed { revision, object: Arc::new(object) })
-    }
-
-    /// What was committed as clients see it, where a webhook has converted it.
-    ///
-    /// # Errors
-    /// 500 if it cannot be encoded.
-    pub(super) fn as_served(&self, committed: Committed) -> Result<Committed> {
-        let (Some(served), Some(conversion)) = (&self.served, self.kind.conversion()) else {
-            return Ok(committed);
-        };
-        let encoded = encode_stored(served).map_err(Error::internal)?;
-        let object = CachedObject::from_stored(self.key.as_str().into(), &encoded, committed.revision)
-            .ok_or_else(|| Error::internal("the object could not be encoded"))?;
-        let object = Arc::new(object);
-        conversion.keep(&object);
-        Ok(Committed { object, ..committed })
+    /// Its served form, where a webhook has converted it.
+    pub(super) fn served(&self) -> Option<&Value> {
+        self.served.as_ref()
     }
 }
 
@@ -108,47 +63,43 @@ pub enum Fate {
     Goes,
 }
 
-/// Allocates what an object needs to be checked, validates it, charges it, and converts it if it stays. What was admitted is
-/// committed.
-///
-/// # Errors
-/// 422 with every broken field, what the first plugin that refuses says, or 500 if it cannot be converted. Then nothing is
-/// allocated.
-pub async fn admit(
-    writer: &Writer,
-    context: &Context<'_>,
-    mut object: Value,
-    fate: Fate,
-) -> Result<Admitted> {
-    let mut allocated = Allocated::before_validation(writer, context, &mut object).await?;
-    let checked = match validate(context, &object).await {
-        Ok(()) => allocated.charge(writer, context, &object).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = checked {
-        allocated.undo(writer).await;
-        return Err(error);
+/// An object that passed every check, in its served form.
+#[derive(Debug)]
+pub struct Validated(Value);
+
+impl Validated {
+    /// Checks an object.
+    ///
+    /// # Errors
+    /// As [`validate`].
+    pub(super) async fn new(context: &Context<'_>, object: Value) -> Result<Self> {
+        validate(context, &object).await?;
+        Ok(Self(object))
     }
-    let kind = &context.request.kind;
-    let metadata = Metadata::of(&object);
-    let name = metadata.name().to_owned();
-    let key = kind.key(metadata.namespace(), &name);
-    let is_heartbeat = || context.old.is_some_and(|old| (kind.row().strategy.is_heartbeat)(&object, old));
-    let is_relaxed = kind.is_relaxed() || is_heartbeat();
-    let forms = match fate {
-        Fate::Goes if kind.conversion().is_some() => Ok((object, None)),
-        Fate::Goes | Fate::Stays => kind.forms(object).await,
-    };
-    let (mut object, served) = match forms {
-        Ok(forms) => forms,
-        Err(error) => {
-            allocated.undo(writer).await;
-            return Err(error);
-        }
-    };
-    codec::fill_nulls(&mut object);
-    let (kind, effect) = (kind.clone(), context.effect);
-    Ok(Admitted { kind, key, name, object, served, is_relaxed, allocated, effect })
+
+    /// The object in its served form.
+    pub(super) fn object(&self) -> &Value {
+        &self.0
+    }
+
+    /// The same in its stored form; what goes is not converted any more.
+    ///
+    /// # Errors
+    /// 500 if it cannot be converted.
+    pub(super) async fn admitted(self, context: &Context<'_>, fate: Fate) -> Result<Admitted> {
+        let (kind, object) = (&context.request.kind, self.0);
+        let metadata = Metadata::of(&object);
+        let name = metadata.name().to_owned();
+        let key = kind.key(metadata.namespace(), &name);
+        let is_heartbeat = || context.old.is_some_and(|old| (kind.row().strategy.is_heartbeat)(&object, old));
+        let is_relaxed = kind.is_relaxed() || is_heartbeat();
+        let (mut object, served) = match fate {
+            Fate::Goes if kind.conversion().is_some() => (object, None),
+            Fate::Goes | Fate::Stays => kind.forms(object).await?,
+        };
+        codec::fill_nulls(&mut object);
+        Ok(Admitted { kind: kind.clone(), key, name, object, served, is_relaxed })
+    }
 }
 
 /// Validates by the kind's rules, then by plugins.

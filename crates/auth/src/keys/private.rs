@@ -10,9 +10,8 @@ use ring::signature::{
 };
 
 use super::public::PublicKey;
-use super::{KeyError, P256, P384, RSA, SEQUENCE, of_algorithm, tagged};
-
-const BIT_STRING: u8 = 0x03;
+use super::{KeyError, P256, P384, RSA, of_algorithm};
+use crate::der::{BIT_STRING, SEQUENCE, tagged};
 
 /// A key that signs tokens.
 pub struct PrivateKey {

@@ -1,9 +1,6 @@
-//! Public keys that tokens are checked by, in every form that upstream reads: PKIX, certificates, and private keys, of which the
-//! public half counts; several in one file, in PEM, whatever their labels say.
+//! A public key that tokens are checked by: RSA, and ECDSA on P-256, P-384 and P-521.
 //!
-//! What is no RSA or ECDSA key is passed over, as upstream does. One that is, but that nobody here can check by, is an error:
-//! passing it over would refuse the tokens of whoever has it. Source: `ParsePublicKeysPEM` of `k8s.io/client-go/util/keyutil`,
-//! RFC 7518.
+//! Source: RFC 7518.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,39 +11,15 @@ use ring::signature::{
     UnparsedPublicKey,
 };
 use serde_json::{Value, json};
-use x509_parser::certificate::X509Certificate;
-use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey as Parsed;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-use super::private::PrivateKey;
-use super::{EC, OCTET_STRING, RSA, SEQUENCE, curve, of_algorithm, take, wrapped};
-
-/// The number of keys that a file may hold.
-pub const KEYS_MAX: usize = 64;
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
-const INTEGER: u8 = 0x02;
 /// What a point begins with of which both coordinates are told.
 const UNCOMPRESSED: u8 = 0x04;
 const RSA_ID: &str = "1.2.840.113549.1.1.1";
 const ELLIPTIC_ID: &str = "1.2.840.10045.2.1";
-
-/// A file of no use, with the reason.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PublicKeysError {
-    /// There is no key in it. Source: upstream's text.
-    #[error("data does not contain any valid RSA or ECDSA public keys")]
-    None,
-    /// One of its keys cannot be used.
-    #[error(
-        "block {0} holds a key that is neither an RSA key of 2048 to 8192 bits nor an ECDSA key of P-256, P-384 or P-521"
-    )]
-    Unusable(usize),
-    /// It holds more than anybody has.
-    #[error("more than {KEYS_MAX} keys")]
-    TooMany,
-}
 
 /// A key that checks signatures by one algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,95 +63,49 @@ static CURVES: [Curve; 2] = [
 ];
 const P521_ID: &str = "1.3.132.0.35";
 
-/// All keys of a PEM file, each once.
-///
-/// # Errors
-/// Why the file is of no use.
-pub fn of_pem(pem: &[u8]) -> Result<Vec<PublicKey>, PublicKeysError> {
-    let mut keys: Vec<PublicKey> = Vec::new();
-    for (number, block) in (1..).zip(Pem::iter_from_buffer(pem)) {
-        // After a broken block nothing is found any more.
-        let Ok(block) = block else { break };
-        let found = of_block(&block.contents).map_err(|Unusable| PublicKeysError::Unusable(number))?;
-        keys.extend(found.filter(|key| !keys.contains(key)));
-        if keys.len() > KEYS_MAX {
-            return Err(PublicKeysError::TooMany);
-        }
-    }
-    if keys.is_empty() { Err(PublicKeysError::None) } else { Ok(keys) }
-}
-
 /// A key that nobody here can check by.
 #[derive(Debug)]
-struct Unusable;
-
-/// The key in a block; nothing if it holds none that is RSA or ECDSA.
-fn of_block(der: &[u8]) -> Result<Option<PublicKey>, Unusable> {
-    if let Ok((&[], info)) = SubjectPublicKeyInfo::from_der(der) {
-        return of_info(&info);
-    }
-    if let Ok((&[], certificate)) = X509Certificate::from_der(der) {
-        return of_info(&certificate.tbs_certificate.subject_pki);
-    }
-    let Some(key) = as_pkcs8(der) else { return Ok(None) };
-    PrivateKey::of_pkcs8(&key).map(|key| Some(key.public().clone())).map_err(|_| Unusable)
-}
-
-/// A private key of RSA or ECDSA, whichever way it is wrapped.
-fn as_pkcs8(der: &[u8]) -> Option<Vec<u8>> {
-    let (SEQUENCE, fields, []) = take(der)? else { return None };
-    let (INTEGER, _, rest) = take(fields)? else { return None };
-    match take(rest)? {
-        // PKCS#8: what sort of key it is comes first.
-        (SEQUENCE, algorithm, _) => {
-            let is_known = algorithm.starts_with(&RSA) || algorithm.starts_with(&EC);
-            is_known.then(|| der.to_vec())
-        }
-        // PKCS#1: the modulus.
-        (INTEGER, ..) => Some(wrapped(&RSA, der)),
-        // SEC1: the key, then the curve.
-        (OCTET_STRING, ..) => Some(wrapped(&of_algorithm(curve(der)?), der)),
-        _ => None,
-    }
-}
-
-fn of_info(info: &SubjectPublicKeyInfo<'_>) -> Result<Option<PublicKey>, Unusable> {
-    let bytes = info.subject_public_key.data.to_vec();
-    let is_point = bytes.first() == Some(&UNCOMPRESSED);
-    let kind = match info.algorithm.algorithm.to_id_string().as_str() {
-        RSA_ID => {
-            let Ok(Parsed::RSA(key)) = info.parsed() else { return Err(Unusable) };
-            let modulus = key.modulus.iter().skip_while(|byte| **byte == 0).copied().collect::<Vec<u8>>();
-            let bits = modulus.len() * 8 - modulus.first().map_or(0, |byte| byte.leading_zeros() as usize);
-            if !RSA_BITS.contains(&bits) {
-                return Err(Unusable);
-            }
-            let exponent = key.exponent.iter().skip_while(|byte| **byte == 0).copied().collect();
-            Kind::Rsa { key: bytes, modulus, exponent }
-        }
-        ELLIPTIC_ID => {
-            let parameters = info.algorithm.parameters.as_ref();
-            let id = parameters.and_then(|one| one.as_oid().ok()).map(|id| id.to_id_string());
-            let id = id.unwrap_or_default();
-            match CURVES.iter().find(|curve| curve.id == id) {
-                Some(curve) if is_point => Kind::Curve(curve, bytes),
-                None if id == P521_ID && is_point => {
-                    p521::ecdsa::VerifyingKey::from_sec1_bytes(&bytes).map_err(|_| Unusable)?;
-                    Kind::P521(bytes)
-                }
-                _ => return Err(Unusable),
-            }
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some(PublicKey { id: URL_SAFE_NO_PAD.encode(digest(&SHA256, info.raw)), kind }))
-}
+pub(super) struct Unusable;
 
 impl PublicKey {
+    /// The key of a PKIX form; nothing if it is none that is RSA or ECDSA.
+    pub(super) fn of_info(info: &SubjectPublicKeyInfo<'_>) -> Result<Option<Self>, Unusable> {
+        let bytes = info.subject_public_key.data.to_vec();
+        let is_point = bytes.first() == Some(&UNCOMPRESSED);
+        let kind = match info.algorithm.algorithm.to_id_string().as_str() {
+            RSA_ID => {
+                let Ok(Parsed::RSA(key)) = info.parsed() else { return Err(Unusable) };
+                let modulus = key.modulus.iter().skip_while(|byte| **byte == 0).copied().collect::<Vec<u8>>();
+                let bits =
+                    modulus.len() * 8 - modulus.first().map_or(0, |byte| byte.leading_zeros() as usize);
+                if !RSA_BITS.contains(&bits) {
+                    return Err(Unusable);
+                }
+                let exponent = key.exponent.iter().skip_while(|byte| **byte == 0).copied().collect();
+                Kind::Rsa { key: bytes, modulus, exponent }
+            }
+            ELLIPTIC_ID => {
+                let parameters = info.algorithm.parameters.as_ref();
+                let id = parameters.and_then(|one| one.as_oid().ok()).map(|id| id.to_id_string());
+                let id = id.unwrap_or_default();
+                match CURVES.iter().find(|curve| curve.id == id) {
+                    Some(curve) if is_point => Kind::Curve(curve, bytes),
+                    None if id == P521_ID && is_point => {
+                        p521::ecdsa::VerifyingKey::from_sec1_bytes(&bytes).map_err(|_| Unusable)?;
+                        Kind::P521(bytes)
+                    }
+                    _ => return Err(Unusable),
+                }
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Self { id: URL_SAFE_NO_PAD.encode(digest(&SHA256, info.raw)), kind }))
+    }
+
     /// A key in PKIX form, DER; nothing if it is none that is known here.
     pub(super) fn of_pkix(der: &[u8]) -> Option<Self> {
         let (_, info) = SubjectPublicKeyInfo::from_der(der).ok()?;
-        of_info(&info).ok()?
+        Self::of_info(&info).ok()?
     }
 
     /// `kid`: what tokens call it. Source: `keyIDFromPublicKey` of `pkg/serviceaccount`.
@@ -236,6 +163,3 @@ pub(crate) fn has_signed_by_p521(point: &[u8], message: &[u8], signature: &[u8])
     let (Ok(key), Ok(signature)) = (key, signature) else { return false };
     key.verify_prehash(digest(&SHA512, message).as_ref(), &signature).is_ok()
 }
-
-#[cfg(test)]
-mod tests;

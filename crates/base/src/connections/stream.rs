@@ -1,4 +1,4 @@
-//! A connection's stream, which keeps its place, whoever has it: a session that goes on after its request does, too.
+//! A connection's stream, which keeps its slot, whoever has it: a session that goes on after its request does, too.
 
 use std::io;
 use std::pin::Pin;
@@ -8,23 +8,23 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::Place;
+use super::Slot;
 
-/// A stream with a place, which breaks when it has to give way to another.
+/// A stream with a slot, which breaks when it has to give way to another.
 #[derive(Debug)]
 pub struct Kept<S> {
     stream: S,
     gives_way: Pin<Box<WaitForCancellationFutureOwned>>,
-    _place: Arc<Place>,
+    _slot: Arc<Slot>,
 }
 
 impl<S> Kept<S> {
-    /// The stream of the connection whose place this is.
-    pub fn new(stream: S, place: Arc<Place>) -> Self {
-        Self { stream, gives_way: Box::pin(place.cut.clone().cancelled_owned()), _place: place }
+    /// The stream of the connection whose slot this is.
+    pub fn new(stream: S, slot: Arc<Slot>) -> Self {
+        Self { stream, gives_way: Box::pin(slot.cut.clone().cancelled_owned()), _slot: slot }
     }
 
-    fn poll_place(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+    fn poll_slot(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         match self.gives_way.as_mut().poll(context) {
             Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
             Poll::Pending => Ok(()),
@@ -38,7 +38,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Kept<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.poll_place(context)?;
+        self.poll_slot(context)?;
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
@@ -49,7 +49,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Kept<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_place(context)?;
+        self.poll_slot(context)?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -58,7 +58,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Kept<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_place(context)?;
+        self.poll_slot(context)?;
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_stream_breaks_when_it_gives_way_and_gives_its_place_back_when_it_ends() {
+    async fn a_stream_breaks_when_it_gives_way_and_gives_its_slot_back_when_it_ends() {
         let one = Share { all: 1, of_source: 1 };
         let all = Connections::new(Limits { strangers: one, known: one, own: one, is_loopback_own: false });
         let source = "192.0.2.1".parse().unwrap();

@@ -13,9 +13,10 @@ use serde::Deserialize;
 
 use crate::discovery::Watcher;
 use crate::informer::{Informers, PartialObject};
-use crate::plan::{Action, ApiRequest, Errand, Failed, Outcome, Plan, Verb};
+use crate::plan::{Action, Failed, Operation, Outcome, Plan};
 use crate::question::{self, Answers, Question};
 use crate::record::Recorder;
+use crate::request::{ApiRequest, Verb};
 use crate::request_metrics::{RequestMetric, RequestMetrics};
 use crate::resource_ref::{ResourceRef, key_of};
 use crate::sender::Sender;
@@ -38,7 +39,7 @@ pub(super) struct PlanExecutor {
 pub(super) struct Done {
     pub(super) writes: Vec<OwnWrite>,
     pub(super) failure: Option<Failure>,
-    /// When to look again, if what followed from an errand says so.
+    /// When to look again, if what followed from an operation says so.
     pub(super) requeue_after: Option<Duration>,
 }
 
@@ -78,9 +79,9 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    fn of_errand(errand: &Errand, failed: Failed) -> Self {
+    fn of_operation(operation: &Operation, failed: Failed) -> Self {
         Self {
-            request: errand.what().to_owned(),
+            request: operation.what().to_owned(),
             refusal: told(failed.message),
             is_conflict: false,
             is_overtaken: false,
@@ -209,18 +210,18 @@ impl PlanExecutor {
                 self.recorder.record(*event);
                 Ok(None)
             }
-            Action::Count(tally) => {
-                self.informers.metrics().tally(&tally);
+            Action::Count(increment) => {
+                self.informers.metrics().count(&increment);
                 Ok(None)
             }
-            Action::Errand(errand) => return self.go(errand).await,
+            Action::Operation(operation) => return self.operate(operation).await,
             Action::Request(request) => {
                 let sent = self.send(&request).await;
                 if let Some((controller, of_request)) = self.request_metrics {
                     let (metrics, now) = (self.informers.metrics(), self.informers.clock().now());
                     for metric in of_request(controller, &request, sent.is_ok(), now) {
                         match metric {
-                            RequestMetric::Count(tally) => metrics.tally(&tally),
+                            RequestMetric::Count(increment) => metrics.count(&increment),
                             RequestMetric::Seconds(seconds, took) => {
                                 metrics.observe(seconds, &Vec::new(), took)
                             }
@@ -236,14 +237,14 @@ impl PlanExecutor {
         }
     }
 
-    /// Goes an errand, and does what follows from it; that it was not done is told after that.
-    fn go(&self, errand: Errand) -> BoxFuture<'_, Done> {
+    /// Runs an operation, and does what follows from it; that it was not done is told after that.
+    fn operate(&self, operation: Operation) -> BoxFuture<'_, Done> {
         async move {
-            let Outcome { plan, failure } = errand.run(self.informers.clone()).await;
+            let Outcome { plan, failure } = operation.run(self.informers.clone()).await;
             let requeue_after = plan.requeue_after;
             let mut done = self.carry_out(plan).await;
             done.requeue_after = sooner(done.requeue_after, requeue_after);
-            let undone = failure.map(|failed| Failure::of_errand(&errand, failed));
+            let undone = failure.map(|failed| Failure::of_operation(&operation, failed));
             done.failure = undone.or(done.failure);
             done
         }
@@ -360,10 +361,10 @@ mod tests {
 
     type Log = Arc<Mutex<Vec<&'static str>>>;
 
-    /// An errand that notes its name, and comes to this.
-    fn errand(log: &Log, name: &'static str, then: fn(&Log) -> Outcome) -> Action {
+    /// An operation that notes its name, and comes to this.
+    fn operation(log: &Log, name: &'static str, then: fn(&Log) -> Outcome) -> Action {
         let log = log.clone();
-        Action::Errand(Errand::new(name.to_owned(), move |_| {
+        Action::Operation(Operation::new(name.to_owned(), move |_| {
             let log = log.clone();
             async move {
                 log.lock().push(name);
@@ -379,33 +380,33 @@ mod tests {
 
     async fn carry_out(plan: Plan) -> Done {
         let (_server, informers, _) = Server::start(State::default());
-        let recorder = Recorder::start(&informers, "tester");
+        let recorder = informers.recorder("tester");
         let client = informers.client().clone();
         PlanExecutor::new(informers, client, recorder, None).carry_out(plan).await
     }
 
     #[tokio::test]
-    async fn what_follows_from_an_errand_comes_before_the_next_step() {
+    async fn what_follows_from_an_operation_comes_before_the_next_step() {
         let log = Log::default();
-        let first = errand(&log, "first", |log| {
-            let mut next = plan(vec![errand(log, "follows", |_| Outcome::default())]);
+        let first = operation(&log, "first", |log| {
+            let mut next = plan(vec![operation(log, "follows", |_| Outcome::default())]);
             next.requeue(Duration::from_secs(3));
             Outcome::done(next)
         });
-        let done = carry_out(plan(vec![first, errand(&log, "second", |_| Outcome::default())])).await;
+        let done = carry_out(plan(vec![first, operation(&log, "second", |_| Outcome::default())])).await;
         assert_eq!(*log.lock(), ["first", "follows", "second"]);
         assert_eq!((done.requeue_after, done.failure.is_none()), (Some(Duration::from_secs(3)), true));
     }
 
     #[tokio::test]
-    async fn a_failed_errand_ends_its_plan_after_what_follows_and_says_when_to_try_again() {
+    async fn a_failed_operation_ends_its_plan_after_what_follows_and_says_when_to_try_again() {
         let log = Log::default();
-        let fails = errand(&log, "fails", |log| {
+        let fails = operation(&log, "fails", |log| {
             let failed = Failed { message: "away".to_owned(), retry_after: Some(Duration::from_secs(7)) };
-            Outcome::failed(plan(vec![errand(log, "is told", |_| Outcome::default())]), failed)
+            Outcome::failed(plan(vec![operation(log, "is told", |_| Outcome::default())]), failed)
         });
-        let never = errand(&log, "never", |_| Outcome::default());
-        let about = errand(&log, "on failure", |_| Outcome::default());
+        let never = operation(&log, "never", |_| Outcome::default());
+        let about = operation(&log, "on failure", |_| Outcome::default());
         let done = carry_out(Plan { on_failure: vec![about], ..plan(vec![fails, never]) }).await;
         assert_eq!(*log.lock(), ["fails", "is told", "on failure"]);
         let failure = done.failure.unwrap();
@@ -418,11 +419,11 @@ mod tests {
     #[tokio::test]
     async fn what_follows_and_cannot_be_done_fails_the_plan() {
         let log = Log::default();
-        let first = errand(&log, "first", |log| {
+        let first = operation(&log, "first", |log| {
             let fails = |_: &Log| Outcome::failed(Plan::nothing(), Failed::default());
-            Outcome::done(plan(vec![errand(log, "follows", fails)]))
+            Outcome::done(plan(vec![operation(log, "follows", fails)]))
         });
-        let done = carry_out(plan(vec![first, errand(&log, "never", |_| Outcome::default())])).await;
+        let done = carry_out(plan(vec![first, operation(&log, "never", |_| Outcome::default())])).await;
         assert_eq!(*log.lock(), ["first", "follows"]);
         assert!(done.failure.is_some_and(|failure| failure.text() == "follows: "));
     }
@@ -432,10 +433,10 @@ mod tests {
         static DONE: AtomicUsize = AtomicUsize::new(0);
         let (_server, informers, _) = Server::start(State::default());
         informers.setting_or(|| AfterBurst(|| _ = DONE.fetch_add(1, Ordering::Relaxed)));
-        let (recorder, client) = (Recorder::start(&informers, "tester"), informers.client().clone());
+        let (recorder, client) = (informers.recorder("tester"), informers.client().clone());
         let executor = PlanExecutor::new(informers, client, recorder, None);
         for count in [BURST_ACTIONS - 1, BURST_ACTIONS] {
-            let all = (0..count).map(|_| errand(&Log::default(), "one", |_| Outcome::default()));
+            let all = (0..count).map(|_| operation(&Log::default(), "one", |_| Outcome::default()));
             executor.carry_out(plan(all.collect())).await;
         }
         assert_eq!(DONE.load(Ordering::Relaxed), 1);

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use base::Tasks;
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::follower::Follower;
 use super::reflector::{Form, Reflector};
 use super::shared::Shared;
 use super::{Informer, Informers, Kind, Scope, downcast};
+use crate::follower::Follower;
 use crate::resource_ref::ResourceRef;
 
 /// The reflector of an informer, to be started whenever the kind is served.
@@ -42,9 +42,10 @@ impl Informers {
             return (Informer { objects: known }, None);
         }
         // A gauge by its name would stay when the kind is gone; the log and an event tell of what is left out.
-        let follower = self.follower(&resource, Gauge::default());
+        let undecodable = self.undecodable(&resource, Gauge::default());
+        let follower = Arc::new(Follower::new(resource.full_name()));
         let transform = self.0.transforms.lock().get(&resource).cloned();
-        let shared = Arc::new(Shared::<K>::new(follower.clone(), transform));
+        let shared = Arc::new(Shared::<K>::new(undecodable, transform));
         running.kinds.insert(TypeId::of::<K>(), shared.clone());
         running.follow(&resource, shared.clone());
         drop(running);

@@ -106,8 +106,8 @@ mod tests {
 
     use super::*;
     use crate::Informer;
-    use crate::informer::follower::Follower;
     use crate::informer::shared::Shared;
+    use crate::informer::undecodable::Undecodable;
 
     fn pod(name: &str, revision: u64) -> Pod {
         let pod = serde_json::json!({"metadata": {"name": name, "resourceVersion": revision.to_string()}});
@@ -140,7 +140,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_comes_hears_what_is_there_and_then_with_all_others_what_changes() {
-        let shared = Arc::new(Shared::<Pod>::new(Arc::new(Follower::unwatched()), None));
+        let shared = Arc::new(Shared::<Pod>::new(Undecodable::untold(), None));
         let informer = Informer { objects: shared.clone() };
         let (sender, mut heard) = mpsc::unbounded_channel();
         let tasks = Tasks::new();
@@ -159,7 +159,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_panics_keeps_nobody_from_hearing() {
-        let shared = Arc::new(Shared::<Pod>::new(Arc::new(Follower::unwatched()), None));
+        let shared = Arc::new(Shared::<Pod>::new(Undecodable::untold(), None));
         let informer = Informer { objects: shared.clone() };
         let (sender, mut heard) = mpsc::unbounded_channel();
         let tasks = Tasks::new();

@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::reflector::{Form, Reflector};
 use super::shared::Shared;
 use super::{Informer, Informers, PartialObject, Scope};
+use crate::follower::Follower;
 use crate::resource_ref::ResourceRef;
 
 /// An informer of the metadata of a kind's objects, and the right to it.
@@ -82,8 +83,9 @@ impl Informers {
     fn start_own(&self, resource: &ResourceRef) -> (Informer<PartialObject>, Tasks) {
         let scope = Scope::default();
         // A gauge by its name would stay when the kind is gone; the log and an event tell of what is left out.
-        let follower = self.follower(resource, Gauge::default());
-        let shared = Arc::new(Shared::<PartialObject>::new(follower.clone(), None));
+        let undecodable = self.undecodable(resource, Gauge::default());
+        let follower = Arc::new(Follower::new(resource.full_name()));
+        let shared = Arc::new(Shared::<PartialObject>::new(undecodable, None));
         let sink = (shared.clone() as Arc<_>, follower);
         let reflector = Reflector::new(self.sender(), resource, &scope, Form::MetadataOnly, sink);
         let tasks = self.tasks().child();

@@ -92,15 +92,15 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     use super::*;
-    use crate::informer::follower::Follower;
     use crate::informer::reflector::Sink;
+    use crate::informer::undecodable::Undecodable;
     use crate::informer::{Change, Changes};
 
     const SOUND: &str = r#"{"containers":[]}"#;
     const BROKEN: &str = r#""poison""#;
 
     fn of_pods() -> (Arc<Shared<Pod>>, Arc<dyn Objects<PartialObject>>) {
-        let shared = Arc::new(Shared::<Pod>::new(Arc::new(Follower::unwatched()), None));
+        let shared = Arc::new(Shared::<Pod>::new(Undecodable::untold(), None));
         (shared.clone(), Arc::new(MetadataOf::new(shared)))
     }
 

@@ -12,7 +12,7 @@ use kube::client::Body;
 use tokio::time::Instant;
 
 use super::Scope;
-use super::follower::Follower;
+use crate::follower::Follower;
 use crate::resource_ref::ResourceRef;
 use crate::sender::Sender;
 

@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use super::changes::{Change, PendingChanges};
 use super::decode::{self, Decode, Identity};
 use super::event_handlers::EventHandlers;
-use super::follower::Follower;
 use super::reflector::{Sink, SinkError, WatchStep};
 use super::transform::Transform;
+use super::undecodable::Undecodable;
 use super::{
     Kind, Objects, PartialObject, Progress, controller_uid, in_namespace, key_of_object, keys_in, revision_of,
 };
@@ -26,7 +26,7 @@ use super::{
 pub(super) struct Shared<K> {
     state: RwLock<State<K>>,
     revisions: watch::Sender<u64>,
-    follower: Arc<Follower>,
+    undecodable: Undecodable,
     /// What of the objects is not kept.
     transform: Arc<Transform>,
     event_handlers: EventHandlers<K>,
@@ -58,7 +58,7 @@ pub(super) struct LeftOut {
 }
 
 impl<K: Kind> Shared<K> {
-    pub(super) fn new(follower: Arc<Follower>, transform: Option<Arc<Transform>>) -> Self {
+    pub(super) fn new(undecodable: Undecodable, transform: Option<Arc<Transform>>) -> Self {
         let state = State {
             objects: BTreeMap::new(),
             undecoded: BTreeMap::new(),
@@ -71,7 +71,7 @@ impl<K: Kind> Shared<K> {
         Self {
             state: RwLock::new(state),
             revisions,
-            follower,
+            undecodable,
             transform,
             event_handlers: EventHandlers::default(),
         }
@@ -127,21 +127,21 @@ impl<K: Kind> Shared<K> {
     fn change(&self, object: K) {
         let key = key_of_object(object.metadata());
         let revision = revision_of(object.metadata());
-        self.follower.take_in(&key);
+        self.undecodable.take_in(&key);
         self.state.write().set(&key, Some(Arc::new(object)), revision);
         self.advance(revision);
     }
 
     fn remove(&self, identity: &Identity) {
         let key = identity.key();
-        self.follower.take_in(&key);
+        self.undecodable.take_in(&key);
         self.state.write().set(&key, None, identity.revision);
         self.advance(identity.revision);
     }
 
     fn leave_out(&self, left_out: LeftOut, cause: &serde_json::Error) {
         let LeftOut { identity, metadata } = left_out;
-        self.follower.leave_out(&identity, cause);
+        self.undecodable.leave_out(&identity, cause);
         self.state.write().leave_out(&identity, metadata);
         self.advance(identity.revision);
     }
@@ -363,14 +363,14 @@ impl<K: Kind> Sink for Shared<K> {
                     let Some(found) = LeftOut::of(item.get(), &self.transform) else {
                         return Err(cause.into());
                     };
-                    self.follower.leave_out(&found.identity, &cause);
+                    self.undecodable.leave_out(&found.identity, &cause);
                     left_out.push(found);
                 }
             }
         }
         let keys: BTreeSet<String> = left_out.iter().map(|found| found.identity.key()).collect();
         self.replace(objects, left_out, revision);
-        self.follower.retain(|key| keys.contains(key));
+        self.undecodable.retain(|key| keys.contains(key));
         Ok(revision)
     }
 
@@ -432,7 +432,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     fn shared() -> Arc<Shared<Pod>> {
-        Arc::new(Shared::new(Arc::new(Follower::unwatched()), None))
+        Arc::new(Shared::new(Undecodable::untold(), None))
     }
 
     fn event(kind: &str, name: &str, revision: u64, owner: &str) -> String {

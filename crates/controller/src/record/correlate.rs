@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use base::{Bucket, Random};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::plan::EventAction;
+use crate::event::EventAction;
 
 /// What is remembered of each kind: events, groups of similar ones, sources.
 const REMEMBERED_MAX: usize = 4096;
@@ -124,7 +124,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ObjectReference;
 
     use super::*;
-    use crate::plan::EventType;
+    use crate::event::EventType;
 
     fn event(name: &str, reason: &str, message: &str) -> EventAction {
         EventAction {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use controller::Action;
-use controller::tally::{CounterRow, Labels, Measured, SecondsRow, Tally};
+use controller::counter::{CounterRow, Increment, Labels, Measured, SecondsRow};
 
 static RECONCILIATIONS: CounterRow = CounterRow {
     name: "horizontal_pod_autoscaler_controller_reconciliations",
@@ -62,5 +62,5 @@ pub(super) fn metric(type_: &str, found: Result<Ordering, Wrong>) -> Action {
     let mut labels =
         found.map_or_else(|wrong| labels(Ordering::Equal, wrong), |change| labels(change, Wrong::None));
     labels.push(("metric_type", type_.to_owned()));
-    Action::Count(Tally { counter: &COMPUTATIONS, labels, by: 1 })
+    Action::Count(Increment { counter: &COMPUTATIONS, labels, by: 1 })
 }

@@ -576,13 +576,13 @@ fn a_turn_is_taken_every_15_seconds_or_when_something_else_is_asked() {
 
 #[test]
 fn what_was_asked_for_and_what_was_wrong_is_counted() {
-    let labels = |labels: &controller::tally::Labels| {
+    let labels = |labels: &controller::counter::Labels| {
         labels.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(" ")
     };
     let counted = |seen: &Snapshot| {
         let plan = plan(seen, &mut Memory::default(), noon());
         let metrics = plan.actions().filter_map(|action| match action {
-            Action::Count(tally) => Some(labels(&tally.labels)),
+            Action::Count(increment) => Some(labels(&increment.labels)),
             _ => None,
         });
         let metrics: Vec<_> = metrics.collect();

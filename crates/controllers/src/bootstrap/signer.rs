@@ -100,7 +100,7 @@ mod tests {
         let plan = plan(&info, secrets, noon());
         let written = plan.actions().find_map(|action| match action {
             Action::Request(request) => Some(request.body["data"].clone()),
-            Action::Event(_) | Action::Count(_) | Action::Errand(_) => None,
+            Action::Event(_) | Action::Count(_) | Action::Operation(_) => None,
         });
         let told = match written {
             Some(data) => data.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" "),

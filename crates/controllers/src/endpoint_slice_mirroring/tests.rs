@@ -24,7 +24,7 @@ fn check(service: &str, endpoints: &str, slices: &str, expect: &Expect) {
     let mut shown = render(&plan);
     for action in plan.actions() {
         let Action::Request(request) = action else { continue };
-        if request.verb == controller::plan::Verb::Create {
+        if request.verb == controller::request::Verb::Create {
             let metadata = &request.body["metadata"];
             shown.push_str(&format!(
                 "{} {} {} {} {}\n",
@@ -123,7 +123,7 @@ fn addresses_that_are_none_and_too_many_are_told() {
         .filter_map(|action| match action {
             Action::Event(event) => Some(format!("{}: {}", event.reason, event.message)),
             Action::Request(request) => Some(request.body["endpoints"].as_array()?.len().to_string()),
-            Action::Count(_) | Action::Errand(_) => None,
+            Action::Count(_) | Action::Operation(_) => None,
         })
         .collect();
     assert_eq!(

@@ -1,7 +1,7 @@
 //! The metrics of Jobs, in upstream's names. Source: `pkg/controller/job/metrics`.
 
+use controller::counter::{CounterRow, Increment, Labels, Measured, SecondsRow};
 use controller::pod::Pod;
-use controller::tally::{CounterRow, Labels, Measured, SecondsRow, Tally};
 use controller::{Action, Change, Informers};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 
@@ -60,23 +60,23 @@ pub(super) fn measured(spec: &JobSpec, kind: Kind) -> Measured {
 pub(super) fn of_status(decision: &Decision<'_>) -> Vec<Action> {
     let (spec, old, new) = (decision.state.spec, &decision.state.status, &decision.tracked.status);
     let mut all = vec![
-        tally(&PODS_FINISHED, [mode(spec), text("result", "succeeded")], grown(old.succeeded, new.succeeded)),
-        tally(&PODS_FINISHED, [mode(spec), text("result", "failed")], grown(old.failed, new.failed)),
+        count(&PODS_FINISHED, [mode(spec), text("result", "succeeded")], grown(old.succeeded, new.succeeded)),
+        count(&PODS_FINISHED, [mode(spec), text("result", "failed")], grown(old.failed, new.failed)),
     ];
     if is_indexed(spec) {
         all.extend(of_indexes(spec, old, new));
     }
     let actions = ["Count", "Ignore", "FailIndex", "FailJob"];
     all.extend(actions.into_iter().map(|action| {
-        let count = decision.tracked.judged.iter().filter(|judged| **judged == action).count();
-        tally(&JUDGED, [text("action", action)], count as u64)
+        let judged = decision.tracked.judged.iter().filter(|judged| **judged == action).count();
+        count(&JUDGED, [text("action", action)], judged as u64)
     }));
     if let Some(ending) = &decision.ending
         && finished(&Job { status: Some(new.clone()), ..Job::default() }).is_some()
     {
         let result = if ending.outcome == Outcome::Success { "succeeded" } else { "failed" };
         let labels = [mode(spec), text("result", result), ("reason", ending.reason.clone())];
-        all.push(tally(&FINISHED, labels, 1));
+        all.push(count(&FINISHED, labels, 1));
     }
     all.into_iter().flatten().collect()
 }
@@ -87,7 +87,7 @@ fn of_indexes(spec: &JobSpec, old: &JobStatus, new: &JobStatus) -> [Option<Actio
         Some(Indexes::parse(text.as_deref().unwrap_or_default(), spec.completions.unwrap_or(0)).total())
     };
     let of = |status: &str, by: u64| {
-        tally(&INDEXES_FINISHED, [text("status", status), text("backoffLimit", limit)], by)
+        count(&INDEXES_FINISHED, [text("status", status), text("backoffLimit", limit)], by)
     };
     [
         of("succeeded", grown(total(&old.completed_indexes), total(&new.completed_indexes))),
@@ -107,7 +107,7 @@ pub(super) fn of_creates(decision: &Decision<'_>) -> [Option<Action>; 2] {
         "new"
     };
     let of = |status: &str, by: usize| {
-        tally(&PODS_CREATED, [text("reason", reason), text("status", status)], by as u64)
+        count(&PODS_CREATED, [text("reason", reason), text("status", status)], by as u64)
     };
     [of("succeeded", made), of("failed", 1)]
 }
@@ -117,7 +117,7 @@ pub(super) fn saw_job(informers: &Informers, change: &Change<Job>) {
     let new = change.new.as_deref().filter(|_| change.old.is_none());
     if let Some(manager) = new.and_then(manager).filter(|name| *name != OWN_NAME) {
         let labels = vec![text("controller_name", manager)];
-        informers.metrics().tally(&Tally { counter: &BY_OTHERS, labels, by: 1 });
+        informers.metrics().count(&Increment { counter: &BY_OTHERS, labels, by: 1 });
     }
 }
 
@@ -129,7 +129,7 @@ pub(super) fn saw_pod(informers: &Informers, change: &Change<Pod>) {
         (true, false) => "delete",
         _ => return,
     };
-    informers.metrics().tally(&Tally { counter: &TRACKED, labels: vec![text("event", event)], by: 1 });
+    informers.metrics().count(&Increment { counter: &TRACKED, labels: vec![text("event", event)], by: 1 });
 }
 
 fn mode(spec: &JobSpec) -> (&'static str, String) {
@@ -144,6 +144,6 @@ fn grown(old: Option<i32>, new: Option<i32>) -> u64 {
     u64::try_from(new.unwrap_or(0).saturating_sub(old.unwrap_or(0))).unwrap_or(0)
 }
 
-fn tally(counter: &'static CounterRow, labels: impl Into<Labels>, by: u64) -> Option<Action> {
-    (by > 0).then(|| Action::Count(Tally { counter, labels: labels.into(), by }))
+fn count(counter: &'static CounterRow, labels: impl Into<Labels>, by: u64) -> Option<Action> {
+    (by > 0).then(|| Action::Count(Increment { counter, labels: labels.into(), by }))
 }

@@ -63,7 +63,7 @@ mod tests {
                     let uid = event.regarding.uid.clone().unwrap_or_default();
                     format!("{uid} {}: {}", event.reason, event.message)
                 }
-                Action::Request(_) | Action::Count(_) | Action::Errand(_) => unreachable!("{action:?}"),
+                Action::Request(_) | Action::Count(_) | Action::Operation(_) => unreachable!("{action:?}"),
             };
             assert_eq!(told.iter().map(text).collect::<Vec<_>>().join(" "), expect, "{uid:?}");
         }

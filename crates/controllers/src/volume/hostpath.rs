@@ -17,7 +17,7 @@ mod reclaim;
 use std::sync::Arc;
 
 use controller::metadata::{key, namespace, uid};
-use controller::plan::{ApiRequest, Verb};
+use controller::request::{ApiRequest, Verb};
 use controller::volume::{SELECTED_NODE, annotation, csi, volume_name};
 use controller::{Action, Change, Controller, Informers, Plan, ResourceRef, Source};
 use jiff::Timestamp;

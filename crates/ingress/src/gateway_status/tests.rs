@@ -78,7 +78,7 @@ fn decide(snapshot: &Snapshot, nodes: &[&str], memory: &Memory) -> Vec<Value> {
             body
         }
         Action::Event(event) => Value::String(format!("{}: {}", event.reason, event.message)),
-        Action::Count(_) | Action::Errand(_) => Value::Null,
+        Action::Count(_) | Action::Operation(_) => Value::Null,
     };
     decision.plan(memory).actions().map(text).collect()
 }

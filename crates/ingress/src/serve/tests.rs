@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::connections::{Connections, Limits as Places, Share};
 use base::Tasks;
+use base::connections::{Connections, Limits as Places, Share};
 use tokio::net::TcpListener;
 
 use http::StatusCode;

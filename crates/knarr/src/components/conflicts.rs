@@ -22,7 +22,7 @@ const TOLD_MAX: usize = 16;
 
 /// Hears who else has one of the Node's addresses, until the tasks stop.
 pub(super) fn follow(node: &str, ips: &[IpAddr], informers: &Informers, tasks: &Tasks) {
-    let recorder = Recorder::start_on(informers, "kubelet", node);
+    let recorder = informers.recorder_on("kubelet", node);
     for ip in ips {
         let IpAddr::V4(ip) = *ip else { continue };
         let (node, recorder, random) = (node.to_owned(), recorder.clone(), informers.random().clone());

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use base::{Clock, Random, Tasks};
 use cli::args::{NodePortArgs, Part, ProxyMode, ProxyModeArgs};
 use controller::trace::Reporter;
-use controller::{ClientMetrics, FlushedRules, Informers, Recorder};
+use controller::{ClientMetrics, FlushedRules, Informers};
 use jiff::Timestamp;
 use machinery::net::Cidr;
 use nix::sys::signal::Signal;
@@ -134,7 +134,7 @@ fn start_tunnels(
 
 /// Keeps the rules between the Nodes of this host, if it has several.
 fn keep_wire(settings: &Settings, layout: &Layout, informers: &Informers, tasks: &Tasks) {
-    let recorder = Recorder::start_on(informers, "kube-proxy", &settings.node_name);
+    let recorder = informers.recorder_on("kube-proxy", &settings.node_name);
     let rules = "between the Nodes of this host";
     let flushed = FlushedRules::new(informers, recorder, &settings.node_name, rules);
     super::local_network::keep_rules(settings, layout, flushed, tasks);
@@ -160,7 +160,7 @@ fn start_policies(
 
 /// Who tells of rules of the built-in network that somebody has taken.
 pub(super) fn pod_network_flushes(informers: &Informers, node: &str) -> FlushedRules {
-    FlushedRules::new(informers, Recorder::start_on(informers, "kubelet", node), node, "of the Pod network")
+    FlushedRules::new(informers, informers.recorder_on("kubelet", node), node, "of the Pod network")
 }
 
 /// The sandboxes that network policies are for, if this Node has them; otherwise none of their rules are left.

@@ -86,7 +86,7 @@ impl Follower {
         let mut changes = nodes.subscribe();
         nodes.synced().await;
         let gateways = self.overlay.map_or(Gateways::Own, |overlay| Gateways::Outer(overlay.family()));
-        let recorder = Recorder::start_on(&self.kubelet, "route_controller", &self.own_name);
+        let recorder = self.kubelet.recorder_on("route_controller", &self.own_name);
         let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.2);
         let (mut made, mut told) = (None, Failures::new());
         let mut losses = Losses::new();

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use apiserver::options::ServiceAccounts;
+use auth::keys::pem;
 use auth::keys::private::PrivateKey;
-use auth::keys::public;
 use cli::api_server::ServiceAccountArgs;
 
 const SIGNING: &str = "--service-account-signing-key-file";
@@ -28,7 +28,7 @@ pub(super) fn load(args: &ServiceAccountArgs) -> Result<ServiceAccounts> {
     check_issuers(&args.service_account_issuer)?;
     let mut believed = Vec::new();
     for path in &args.service_account_key_file {
-        let found = public::of_pem(&read(KEYS, path)?);
+        let found = pem::public_keys(&read(KEYS, path)?);
         believed.extend(found.with_context(|| format!("{KEYS}: {}", path.display()))?);
     }
     let key = args.service_account_signing_key_file.as_deref().map(signing_key).transpose()?;

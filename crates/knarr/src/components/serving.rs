@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use auth::pki::{Subject, self_signed};
-use base::connections::{Connections, Kept, Limits, Place, Share, Standing};
+use base::connections::{Connections, Kept, Limits, Share, Slot, Standing};
 use base::health::{Checks, Results};
 use cli::args::ServingArgs;
 use controller::Informers;
@@ -94,7 +94,7 @@ pub(super) fn start_plain(listener: TcpListener, informers: &Informers) {
     let informers = informers.clone();
     informers.tasks().clone().spawn("serving", async move {
         loop {
-            let (stream, place) = accepted(&listener, &connections).await;
+            let (stream, slot) = accepted(&listener, &connections).await;
             let known = informers.clone();
             informers.tasks().spawn("serving connection", async move {
                 let service = service_fn(move |request: Request<Incoming>| {
@@ -107,7 +107,7 @@ pub(super) fn start_plain(listener: TcpListener, informers: &Informers) {
                 });
                 let mut builder = http1::Builder::new();
                 builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-                let stream = Kept::new(stream, place);
+                let stream = Kept::new(stream, slot);
                 if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
                     tracing::debug!(%error, "a connection ended");
                 }
@@ -116,8 +116,8 @@ pub(super) fn start_plain(listener: TcpListener, informers: &Informers) {
     });
 }
 
-/// The next connection, and its place.
-async fn accepted(listener: &TcpListener, connections: &Arc<Connections>) -> (TcpStream, Arc<Place>) {
+/// The next connection, and its slot.
+async fn accepted(listener: &TcpListener, connections: &Arc<Connections>) -> (TcpStream, Arc<Slot>) {
     let (stream, address) = base::listen::accepted("component", || listener.accept()).await;
     (stream, connections.take(base::listen::plain(address).ip()))
 }
@@ -199,12 +199,12 @@ impl Port {
 async fn serve(port: Arc<Port>, listener: TcpListener) {
     let connections = Connections::new(LIMITS);
     loop {
-        let (stream, place) = accepted(&listener, &connections).await;
+        let (stream, slot) = accepted(&listener, &connections).await;
         let port = port.clone();
         port.informers.tasks().clone().spawn("serving connection", async move {
             let ended = tokio::select! {
-                ended = connection(port, stream, place.clone()) => ended,
-                () = place.gives_way() => Ok(()),
+                ended = connection(port, stream, slot.clone()) => ended,
+                () = slot.gives_way() => Ok(()),
             };
             if let Err(error) = ended {
                 tracing::debug!(error = format!("{error:#}"), "a connection ended");
@@ -213,16 +213,16 @@ async fn serve(port: Arc<Port>, listener: TcpListener) {
     }
 }
 
-async fn connection(port: Arc<Port>, stream: TcpStream, place: Arc<Place>) -> Result<()> {
+async fn connection(port: Arc<Port>, stream: TcpStream, slot: Arc<Slot>) -> Result<()> {
     stream.set_nodelay(true)?;
     let acceptor = TlsAcceptor::from(port.tls()?);
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certified = Arc::new(certificate.and_then(|certificate| Certified::of(certificate)));
-    let stream = Kept::new(stream, place.clone());
+    let stream = Kept::new(stream, slot.clone());
     let service = service_fn(move |request| {
-        let (port, certified, place) = (port.clone(), certified.clone(), place.clone());
-        async move { Ok::<_, Infallible>(answer(&port, certified.as_ref().as_ref(), &place, &request).await) }
+        let (port, certified, slot) = (port.clone(), certified.clone(), slot.clone());
+        async move { Ok::<_, Infallible>(answer(&port, certified.as_ref().as_ref(), &slot, &request).await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
@@ -232,7 +232,7 @@ async fn connection(port: Arc<Port>, stream: TcpStream, place: Arc<Place>) -> Re
 async fn answer(
     port: &Port,
     certified: Option<&Certified>,
-    place: &Place,
+    slot: &Slot,
     request: &Request<Incoming>,
 ) -> Answer {
     let (method, path) = (request.method(), request.uri().path());
@@ -241,7 +241,7 @@ async fn answer(
     let certified = certified.filter(|certified| certified.is_valid(now));
     match port.access.pass(certified, (method, path, request.headers())).await {
         Err(refusal) => return refused(&refusal),
-        Ok(is_known) if is_known => place.prove(Standing::Known),
+        Ok(is_known) if is_known => slot.prove(Standing::Known),
         Ok(_) => {}
     }
     if !matches!(*method, Method::GET | Method::HEAD) {

@@ -3,7 +3,9 @@
 use cri::v1;
 
 use crate::refusal::Refusal;
-use crate::shim::WAY_THERE;
+
+/// What a process needs to install seccomp and to lower its own bounding set.
+const WAY_THERE: [&str; 2] = ["CAP_SYS_ADMIN", "CAP_SETPCAP"];
 
 /// The capabilities that a container keeps unless told otherwise: Docker's and containerd's set.
 pub const DEFAULT_CAPABILITIES: [&str; 14] = [

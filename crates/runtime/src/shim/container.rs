@@ -18,8 +18,9 @@ use sys::cgroup::{Cgroups, Version};
 use sys::descriptors;
 use sys::process::PidFd;
 
-use super::engine::{Creation, Engine, Entry, Streams};
-use super::layout::{self, ContainerPlan, Exited, Started};
+use super::engine::{Creation, Engine, Entry, ExecStreams, Streams};
+use super::error::{StartError, prepare};
+use super::layout::{self, ContainerPlan, Exited, Started, remove_if_there};
 use super::logs::{Lines, Log, Stream};
 
 /// Most bytes read from an output at once.
@@ -62,27 +63,6 @@ pub(super) struct Output {
 pub(super) struct Attachment {
     pub(super) fd: OwnedFd,
     pub(super) pending: Vec<u8>,
-}
-
-/// Why a container or an exec could not be started; `Display` is for people.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum StartError {
-    #[error("cannot prepare the container's {what}")]
-    Prepare { what: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("OCI runtime create failed: unable to start container process: {0}")]
-    Create(String),
-    #[error("OCI runtime create failed: unable to start container process: error during container init: {0}")]
-    Payload(String),
-    #[error("OCI runtime exec failed: exec failed: unable to start container process: {0}")]
-    Exec(String),
-    #[error("OCI runtime {verb} failed: {message}")]
-    External { verb: &'static str, message: String },
-}
-
-pub(super) fn prepare<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
-    what: &'static str,
-) -> impl FnOnce(E) -> StartError {
-    move |source| StartError::Prepare { what, source: source.into() }
 }
 
 impl Container {
@@ -348,13 +328,6 @@ impl Attachment {
     }
 }
 
-/// What an exec was started with.
-pub(super) struct ExecStreams {
-    pub(super) stdin: Option<OwnedFd>,
-    pub(super) stdout: Option<OwnedFd>,
-    pub(super) stderr: Option<OwnedFd>,
-}
-
 /// Runs one more process in a container; returns its pid and, if asked for, its terminal.
 pub(super) fn exec(
     engine: &Engine,
@@ -395,13 +368,6 @@ fn receive_terminal(listener: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     let terminal = received.pop().ok_or_else(|| io::Error::other("no terminal came from the container"))?;
     descriptors::set_nonblocking(&terminal).map_err(io::Error::other)?;
     Ok(terminal)
-}
-
-pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// Sets how soon the kernel kills this process for lack of memory. A value below the shim's own may be refused

@@ -14,9 +14,10 @@ use std::sync::Arc;
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::syscall::syscall::SyscallType;
 
-use super::container::{ExecStreams, StartError, prepare, remove_if_there};
+use super::error::{StartError, prepare};
 use super::executor::Payload;
-use super::layout::{self, Security};
+use super::layout::{self, remove_if_there};
+use crate::oci::Security;
 use external::External;
 
 /// The engine of one Pod.
@@ -32,6 +33,13 @@ pub(super) struct Streams {
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
+}
+
+/// The streams that an exec was started with.
+pub(super) struct ExecStreams {
+    pub(super) stdin: Option<OwnedFd>,
+    pub(super) stdout: Option<OwnedFd>,
+    pub(super) stderr: Option<OwnedFd>,
 }
 
 /// A container that is to be created.

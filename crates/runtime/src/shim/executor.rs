@@ -2,7 +2,7 @@
 //!
 //! libcontainer drops to the capabilities of its specification before it calls us. Installing seccomp needs
 //! `CAP_SYS_ADMIN` unless `no_new_privs` is set, so the specification has that and `CAP_SETPCAP` added
-//! ([`WAY_THERE`]); here the filter is installed, then the capabilities come down to what was asked for.
+//! ([`crate::oci::capabilities`]); here the filter is installed, then the capabilities come down to what was asked for.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -19,11 +19,8 @@ use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use sys::mount::Propagation;
 use sys::process::PidFd;
 
-use super::layout::{SeccompProfile, Security};
 use super::program::find;
-
-/// What a process needs to install seccomp and to lower its own bounding set.
-pub(crate) const WAY_THERE: [&str; 2] = ["CAP_SYS_ADMIN", "CAP_SETPCAP"];
+use crate::oci::{SeccompProfile, Security};
 
 /// The payload could not be run, and nobody could be told.
 #[derive(Debug, thiserror::Error)]

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::oci::Security;
+
 /// The shim's socket, in the sandbox's directory.
 pub const SOCKET: &str = "shim.sock";
 /// [`Started`] of the shim itself, in the sandbox's directory. A new shim writes it before all else.
@@ -29,6 +31,8 @@ pub const EXITED: &str = "exited.json";
 pub const PID_NAMESPACE: &str = "pidns";
 /// The IPC namespace of a Pod with a user namespace, in the sandbox's directory.
 pub const IPC_NAMESPACE: &str = "ipcns";
+/// The user namespace of a Pod that has one, in the sandbox's directory.
+pub const USERNS: &str = "userns";
 /// The UTS namespace of a Pod with a user namespace, in the sandbox's directory.
 pub const UTS_NAMESPACE: &str = "utsns";
 /// [`Started`] of the process that holds the shared PID namespace, in the sandbox's directory.
@@ -110,30 +114,6 @@ pub struct LogLimits {
     pub files_max: usize,
 }
 
-/// The settings that are applied between libcontainer's work and the payload.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Security {
-    /// Capabilities that the payload keeps, `CAP_` names. libcontainer is given a few more for the way there.
-    pub capabilities: Vec<String>,
-    /// The seccomp filter.
-    pub seccomp: SeccompProfile,
-    /// The user namespace that an exec enters last of all, as its user there; libcontainer leaves it out.
-    #[serde(default)]
-    pub userns: Option<PathBuf>,
-}
-
-/// The seccomp filter of a container.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SeccompProfile {
-    /// None.
-    #[default]
-    Unconfined,
-    /// The runtime's default.
-    RuntimeDefault,
-    /// What a file says.
-    Localhost(crate::seccomp::Profile),
-}
-
 /// A process that runs or ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
@@ -182,6 +162,14 @@ pub fn take_exec(process: &Path) -> io::Result<PathBuf> {
 
 /// The prefix of files that belong to one exec, in a container's directory.
 pub const EXEC: &str = "exec-";
+
+/// Removes a file; there need not be one.
+pub fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
 
 /// Removes the files directly in `folder` whose names begin so.
 pub fn remove_beginning_with(folder: &Path, prefix: &str) -> io::Result<()> {

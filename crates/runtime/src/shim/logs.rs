@@ -78,7 +78,7 @@ impl Log {
 /// Compresses files in a process of its own, which the shim reaps like any other.
 fn start_packing(files: &[PathBuf]) -> io::Result<()> {
     let mut packing = Command::new("/proc/self/exe");
-    packing.arg0(crate::zygote::NAME).args(["shim", "pack"]).args(files);
+    packing.arg0(super::NAME).args(["shim", "pack"]).args(files);
     packing.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
 }
 

@@ -9,9 +9,9 @@ use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 use sys::process::PidFd;
 
+use super::error::{Error, system};
 use super::layout::{self, Exited, PodPlan, Started};
 use super::pause::Pause;
-use super::server::{Error, system};
 
 /// Enters them; returns the process that holds the shared PID namespace if the Pod has one.
 pub(super) fn enter(sandbox: &Path, plan: &PodPlan) -> Result<Option<Pause>, Error> {
@@ -37,7 +37,7 @@ pub(super) fn enter(sandbox: &Path, plan: &PodPlan) -> Result<Option<Pause>, Err
     }
     match pause {
         None if plan.shared_pid => {
-            let userns = sandbox.join(crate::userns::USERNS);
+            let userns = sandbox.join(layout::USERNS);
             let started = Pause::start(sandbox, plan.has_userns.then_some(&userns));
             started.map(Some).map_err(system("start the pause process"))
         }

@@ -51,7 +51,7 @@ impl Pause {
     pub(super) fn start(sandbox: &Path, userns: Option<&Path>) -> io::Result<Self> {
         // The shim's own: it cannot be written to.
         let mut maker = Command::new("/proc/self/exe")
-            .arg0(crate::zygote::NAME)
+            .arg0(super::NAME)
             .args(["shim", "pause", MAKE])
             .args(userns)
             .stdin(Stdio::piped())

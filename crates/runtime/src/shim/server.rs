@@ -12,8 +12,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use sys::descriptors;
 use sys::process::PidFd;
 
-use super::container::{self, Container, Containers, ExecStreams};
-use super::engine::Engine;
+use super::container::{self, Container, Containers};
+use super::engine::{Engine, ExecStreams};
+use super::error::{Error, StartError, system};
 use super::layout::{self, PodPlan, Started};
 use super::logs::Stream;
 use super::pause::Pause;
@@ -24,19 +25,6 @@ use super::{namespaces, trace};
 const REAP_TIMEOUT_MS: u16 = 1000;
 /// How long ended containers may take to leave their cgroup when the shim ends.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Why a shim could not start or go on.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    #[error("cannot {doing}")]
-    System { doing: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
-}
-
-pub(super) fn system<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
-    doing: &'static str,
-) -> impl FnOnce(E) -> Error {
-    move |source| Error::System { doing, source: source.into() }
-}
 
 struct Server {
     sandbox: PathBuf,
@@ -307,7 +295,7 @@ impl Server {
                 let process = layout::take_exec(&process).map_err(refused)?;
                 let executed =
                     container::exec(&self.engine, (&container, it), &process, streams, &self.sockets());
-                container::remove_if_there(&process).map_err(refused)?;
+                layout::remove_if_there(&process).map_err(refused)?;
                 let (pid, terminal) = executed.map_err(refused)?;
                 self.execs.insert(pid, (connection, request.id));
                 reply.extend(terminal);
@@ -416,17 +404,12 @@ impl Server {
     }
 
     /// Takes back what a failed start left.
-    fn failed_start(
-        &mut self,
-        container: &str,
-        error: &container::StartError,
-        because: Option<String>,
-    ) -> Refused {
+    fn failed_start(&mut self, container: &str, error: &StartError, because: Option<String>) -> Refused {
         if let Err(error) = self.engine.delete(container) {
             eprintln!("shim: {}", base::error_chain(&error));
         }
         let mut refused = refused(error);
-        if let Some(because) = because.filter(|_| matches!(error, container::StartError::Create(_))) {
+        if let Some(because) = because.filter(|_| matches!(error, StartError::Create(_))) {
             refused.message = format!("{}: {because}", refused.message);
         }
         refused

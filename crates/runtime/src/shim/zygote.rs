@@ -20,8 +20,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use sys::descriptors;
 use sys::process::Fork;
 
+use super::error::{Error, system};
 use super::protocol::{BIRTH_BYTES_MAX, Birth};
-use super::server::{self, Error, system};
+use super::server;
 
 /// Makes shims until the node process ends. Returns in each of them too, when that has ended.
 pub(super) fn run() -> Result<(), Error> {
@@ -112,7 +113,7 @@ impl Shim {
         drop(self.log);
         let sandbox = self.sandbox.to_string_lossy();
         super::take_name("knarr-shim");
-        if let Err(error) = sys::process::set_arguments(&[crate::zygote::NAME, "shim", &sandbox]) {
+        if let Err(error) = sys::process::set_arguments(&[super::NAME, "shim", &sandbox]) {
             // It works under its parent's name, too.
             eprintln!("shim: keeps the zygote's arguments: {}", base::error_chain(&error));
         }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use base::{Backoff, Brake, Random};
+use base::{Backoff, Random, ResettingBackoff};
 use nix::libc;
 use tokio::time::Instant;
 
@@ -33,7 +33,7 @@ pub struct TableWatch(Listener);
 const AGAIN_FIRST: Duration = Duration::from_millis(5);
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 /// After so long nobody fights over rules any more.
-const PEACE: Duration = Duration::from_secs(60);
+const RESET_AFTER: Duration = Duration::from_secs(60);
 
 /// The times at which rules have to be made again, because somebody else has taken some of them: soon, and ever later if that
 /// goes on.
@@ -41,7 +41,7 @@ const PEACE: Duration = Duration::from_secs(60);
 pub struct Flushes {
     watch: Option<TableWatch>,
     of: Of,
-    brake: Brake,
+    backoff: ResettingBackoff,
     due: Option<Instant>,
 }
 
@@ -68,8 +68,8 @@ impl Flushes {
         let watch = opened.inspect_err(|error| {
             tracing::warn!(%error, ?of, "the kernel does not tell when rules are flushed: they are not made again by themselves");
         });
-        let brake = Brake::new(Backoff::new(AGAIN_FIRST, AGAIN_MAX, 0.1), PEACE);
-        Self { watch: watch.ok(), of, brake, due: None }
+        let backoff = ResettingBackoff::new(Backoff::new(AGAIN_FIRST, AGAIN_MAX, 0.1), RESET_AFTER);
+        Self { watch: watch.ok(), of, backoff, due: None }
     }
 
     /// Waits until rules have to be made again. Nothing is lost if this is not waited for to the end.
@@ -78,7 +78,7 @@ impl Flushes {
             let Some(due) = self.due else {
                 self.taken().await;
                 let now = Instant::now();
-                self.due = Some(now + self.brake.next(now, random));
+                self.due = Some(now + self.backoff.next(now, random));
                 continue;
             };
             tokio::select! {

@@ -6,6 +6,7 @@
 //! Source: `k8s.io/apiserver/pkg/admission/plugin/resourcequota`.
 
 mod record;
+mod refusal;
 mod usage_cache;
 
 use std::collections::{BTreeMap, BTreeSet};

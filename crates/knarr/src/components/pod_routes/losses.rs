@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use base::{Backoff, Brake, Random};
+use base::{Backoff, Random, ResettingBackoff};
 use controller::EventType;
 use controller::record::{self, Recorder};
 use sys::netlink::{Route, RouteEntry, RouteWatch};
@@ -17,12 +17,12 @@ use crate::layout::Layout;
 const AGAIN_FIRST: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 /// After so long nobody fights over routes any more.
-const PEACE: Duration = Duration::from_secs(60);
+const RESET_AFTER: Duration = Duration::from_secs(60);
 
 /// Tells of losses.
 pub(super) struct Losses {
     watch: Option<RouteWatch>,
-    brake: Brake,
+    backoff: ResettingBackoff,
     /// Something has changed that was not looked at.
     is_open: bool,
 }
@@ -34,8 +34,8 @@ impl Losses {
         let watch = watch.inspect_err(
             |error| tracing::warn!(%error, "routes to Pods that somebody takes are not made again by themselves"),
         );
-        let brake = Brake::new(Backoff::new(AGAIN_FIRST, AGAIN_MAX, 0.2), PEACE);
-        Self { watch: watch.ok(), brake, is_open: false }
+        let backoff = ResettingBackoff::new(Backoff::new(AGAIN_FIRST, AGAIN_MAX, 0.2), RESET_AFTER);
+        Self { watch: watch.ok(), backoff, is_open: false }
     }
 
     /// Waits until a route that was made is not there any more. Nothing is lost if this is not waited for to the end.
@@ -58,7 +58,7 @@ impl Losses {
                 Err(error) => tracing::warn!(%error, "cannot look at routes to Pods"),
             }
             self.is_open = true;
-            tokio::time::sleep(self.brake.next(Instant::now(), random)).await;
+            tokio::time::sleep(self.backoff.next(Instant::now(), random)).await;
             self.is_open = false;
             return;
         }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use controller::plan::ApiRequest;
-use controller::{EventType, Patch, Propagation, cause};
+use controller::request::{self, ApiRequest};
+use controller::{EventType, Patch, Propagation};
 use cri::{CriError, v1};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -184,7 +184,7 @@ impl Worker {
         self.spawn(JobKey::Status, async move {
             let (name, namespace, _) = identity(&pod);
             let request = ApiRequest::patch_status::<Pod>(&namespace, &name, Patch::Strategic(patch));
-            match cause::send(&context.client, &request).await {
+            match request::send(&context.client, &request).await {
                 Ok(pod) => Outcome::StatusWritten(Box::new(pod)),
                 Err(kube::Error::Api(status)) if status.code == 404 => Outcome::Gone,
                 Err(error) => Outcome::StatusFailed(Box::new(error)),
@@ -391,7 +391,7 @@ pub(crate) async fn runtime_state(context: &Kubelet, uid: &str) -> Result<Runtim
 async fn delete(context: Arc<Kubelet>, pod: Arc<Pod>) -> Outcome {
     let (name, namespace, uid) = identity(&pod);
     let request = ApiRequest::delete::<Pod>(&namespace, &name, Some(&uid), Propagation::Background, Some(0));
-    match cause::send::<serde_json::Value>(&context.client, &request).await {
+    match request::send::<serde_json::Value>(&context.client, &request).await {
         Ok(_) => Outcome::Deleted,
         // Gone, or another object has its name by now.
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Outcome::Gone,

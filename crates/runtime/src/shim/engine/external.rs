@@ -14,8 +14,8 @@ use serde::Deserialize;
 use sys::process::{ChildSetup, set_up_child};
 
 use super::{Creation, Entry, Streams};
-use crate::shim::container::{StartError, prepare, remove_if_there};
-use crate::shim::layout;
+use crate::shim::error::{StartError, prepare};
+use crate::shim::layout::{self, remove_if_there};
 
 /// Where a command says what went wrong, in a container's directory.
 const LOG: &str = "runtime.log";

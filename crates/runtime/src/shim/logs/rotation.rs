@@ -15,7 +15,7 @@ use crate::shim::layout::LogLimits;
 
 /// Rotates the file at `path` and removes what is too many; returns the new file, and what may be compressed now.
 pub(super) fn rotate(path: &Path, limits: LogLimits, now: Timestamp) -> io::Result<(File, Vec<PathBuf>)> {
-    let (name, older) = cri::logs::make_room(path, limits.files_max, now)?;
+    let (name, older) = cri::logs::remove_excess(path, limits.files_max, now)?;
     let file = OpenOptions::new().append(true).create_new(true).mode(0o640).open(&name)?;
     let file = match renameat2(AT_FDCWD, path, AT_FDCWD, &name, RenameFlags::RENAME_EXCHANGE) {
         Ok(()) => file,

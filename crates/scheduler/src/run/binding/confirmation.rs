@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use controller::pod::Pod;
-use controller::{Action, ActionExecutor, Undone, cause};
+use controller::{Action, ActionExecutor, Undone, request};
 use serde_json::json;
 
 use crate::pod::{names, uid};
@@ -53,7 +53,7 @@ pub(super) async fn bind(
     loop {
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LOOK_AFTER_MAX);
-        let Some(assignment) = assignment(cause::get(client, namespace, name).await, uid(pod), node) else {
+        let Some(assignment) = assignment(request::get(client, namespace, name).await, uid(pod), node) else {
             continue;
         };
         if let Step::End(ended) = next(assignment, &undone) {

@@ -15,15 +15,12 @@ use resources::pod_resources::{add_all, amounts};
 use resources::quota::{self, Amounts};
 use serde_json::{Value, json};
 
-use super::usage_cache::{QuotaRefusal, exceeded};
-use crate::kinds::Part;
-use crate::request;
-use crate::request_info::Verb;
+use super::refusal::{QuotaRefusal, exceeded};
 use crate::status::{Error, Result};
-use crate::write::Decoded;
-use crate::write::Writer;
-use crate::write::change::change;
+use crate::write::allocation::Resource;
+use crate::write::{Decoded, Writer};
 
+const QUOTAS: Resource = ("", "v1", "resourcequotas");
 /// Longer than what another server has charged takes to be stored, and to be seen here.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
 /// How often a status that is too high is looked at again, and how long.
@@ -115,16 +112,9 @@ pub(super) async fn write(
     name: &str,
     entries: &[Entry],
 ) -> Result<BTreeMap<String, QuotaRefusal>> {
-    let object = json!({"metadata": {"name": name, "namespace": namespace}});
-    let resource = ("", "v1", "resourcequotas");
-    let Some((request, _)) = request::of_server(writer, resource, namespace, object, Verb::Update) else {
-        return Ok(BTreeMap::new());
-    };
-    let request = request.below("status");
     for look in 0..=LOOKS_MAX {
         let mut refused = None;
-        // Written through all stages, which come back here: the compiler wants it on the heap.
-        let written = Box::pin(change(writer, &request, Part::Status, |old| {
+        let mut add = |old: &Value| {
             refused = None;
             let revision = Metadata::of(old).resource_version().parse().unwrap_or_default();
             let now = writer.clock.now();
@@ -138,14 +128,15 @@ pub(super) async fn write(
                     Ok(Decoded::of_server(with_used(old, &used)))
                 }
             }
-        }))
-        .await;
+        };
+        let written = writer.loopback.change_status(writer, QUOTAS, (namespace, name), &mut add).await;
         match (written, refused) {
-            (Ok(written), Some(refused)) => {
-                writer.quota.wrote(namespace, name, written.revision);
+            (Ok(Some(revision)), Some(refused)) => {
+                writer.quota.wrote(namespace, name, revision);
                 return Ok(refused);
             }
-            (Ok(_), None) => tokio::time::sleep(LOOK_AGAIN).await,
+            (Ok(None), _) => return Ok(BTreeMap::new()),
+            (Ok(Some(_)), None) => tokio::time::sleep(LOOK_AGAIN).await,
             // Without the quota there is no limit.
             (Err(failure), _) if failure.reason == "NotFound" => return Ok(BTreeMap::new()),
             (Err(failure), _) => return Err(failure),

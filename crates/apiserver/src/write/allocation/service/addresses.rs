@@ -13,14 +13,13 @@ use tracing::warn;
 use super::ranges::{self, Range};
 use crate::admission::{Context, Effect};
 use crate::kinds::Kind;
-use crate::request;
-use crate::request_info::Verb;
 use crate::status::{Error, Result};
 use crate::tree::text;
-use crate::write::options::DeleteOptions;
-use crate::write::{Decoded, Writer, create, delete};
+use crate::write::Writer;
+use crate::write::allocation::Resource;
 
-pub(super) const GROUP: &str = "networking.k8s.io";
+const GROUP: &str = "networking.k8s.io";
+const RESOURCE: Resource = (GROUP, "v1", "ipaddresses");
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 const MANAGER: &str = "ipallocator.k8s.io";
@@ -65,22 +64,12 @@ pub(super) fn service_cidrs(writer: &Writer) -> Vec<Value> {
 
 /// Makes an IPAddress.
 pub(super) async fn make(writer: &Writer, object: Value) -> Result<()> {
-    let resource = (GROUP, "v1", "ipaddresses");
-    let Some((request, object)) = request::of_server(writer, resource, "", object, Verb::Create) else {
-        return Ok(());
-    };
-    // A create within a create: the compiler wants it on the heap.
-    Box::pin(create::create(writer, &request, Decoded::of_server(object))).await.map(drop)
+    writer.loopback.create(writer, RESOURCE, "", object).await
 }
 
 /// Removes an IPAddress.
 pub(super) async fn unmake(writer: &Writer, name: &str) -> Result<()> {
-    let resource = (GROUP, "v1", "ipaddresses");
-    let object = json!({"metadata": {"name": name}});
-    let Some((request, _)) = request::of_server(writer, resource, "", object, Verb::Delete) else {
-        return Ok(());
-    };
-    match Box::pin(delete::delete(writer, &request, &DeleteOptions::default())).await {
+    match writer.loopback.delete(writer, RESOURCE, ("", name)).await {
         Err(failure) if failure.reason != "NotFound" => Err(failure),
         _ => Ok(()),
     }

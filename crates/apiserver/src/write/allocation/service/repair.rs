@@ -21,7 +21,6 @@ use crate::cache::{CacheEvent, EventType};
 use crate::status::{Error, Result};
 use crate::tree::text;
 use crate::write::Writer;
-use crate::write::loopback::ensure;
 
 /// Longer than any request may take.
 const UNDER_WAY: SignedDuration = SignedDuration::from_secs(60);
@@ -353,7 +352,8 @@ async fn tell(writer: &Writer, object: &Value, kind: &str, reason: &str, action:
             "apiVersion": group, "kind": kind, "namespace": about.namespace(), "name": about.name(), "uid": about.uid(),
         },
     });
-    if let Err(failure) = ensure(writer, "events.k8s.io", "v1", "events", namespace, event).await {
+    let events = ("events.k8s.io", "v1", "events");
+    if let Err(failure) = writer.loopback.create(writer, events, namespace, event).await {
         warn!(%failure, "the event could not be recorded");
     }
 }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use super::ClientMetrics;
-use crate::tally::{CounterRow, Labels, Measured, SecondsRow, Tally};
+use crate::counter::{CounterRow, Increment, Labels, Measured, SecondsRow};
 
 type Histograms = Family<Labels, Histogram, Buckets>;
 
@@ -30,19 +30,19 @@ impl MetricConstructor<Histogram> for Buckets {
 
 /// What has been counted in a process.
 #[derive(Default)]
-struct Tallies {
+struct Counted {
     counters: Mutex<HashMap<&'static str, Family<Labels, Counter>>>,
     seconds: Mutex<HashMap<&'static str, Histograms>>,
 }
 
 impl ClientMetrics {
     /// Counts.
-    pub fn tally(&self, tally: &Tally) {
-        let all = self.registry().part(|_| Tallies::default());
-        let counter = tally.counter;
+    pub fn count(&self, increment: &Increment) {
+        let all = self.registry().part(|_| Counted::default());
+        let counter = increment.counter;
         let mut counters = all.counters.lock();
         let family = counters.entry(counter.name).or_insert_with(|| register(self.registry(), counter));
-        family.get_or_create(&tally.labels).inc_by(tally.by);
+        family.get_or_create(&increment.labels).inc_by(increment.by);
     }
 
     /// Counts a plan that took so long.
@@ -50,12 +50,12 @@ impl ClientMetrics {
         let Measured { counter, seconds, done, failed } = measured;
         let labels = if succeeded { done } else { failed };
         self.observe(seconds, &labels, took);
-        self.tally(&Tally { counter, labels, by: 1 });
+        self.count(&Increment { counter, labels, by: 1 });
     }
 
     /// Notes how long something took.
     pub fn observe(&self, seconds: &'static SecondsRow, labels: &Labels, took: Duration) {
-        let all = self.registry().part(|_| Tallies::default());
+        let all = self.registry().part(|_| Counted::default());
         let mut histograms = all.seconds.lock();
         let family =
             histograms.entry(seconds.name).or_insert_with(|| register_seconds(self.registry(), seconds));

@@ -23,9 +23,9 @@ pub struct SecondsRow {
     pub buckets: (f64, f64, u16),
 }
 
-/// One thing to count.
+/// The amount that a counter grows by.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tally {
+pub struct Increment {
     /// The counter.
     pub counter: &'static CounterRow,
     /// Under these labels.

@@ -1,4 +1,4 @@
-//! Parts that Pods of one template have in common, kept once.
+//! Parts that Pods of one template have in common, kept once: interned.
 //!
 //! A template's containers, tolerations and affinity are in all of its Pods, and are a good part of what is kept of them.
 //! A decoder compares what it has read with the last different values of the same type, and hands out the one that is there
@@ -21,7 +21,7 @@ const RECENT_MAX: usize = 32;
 
 /// A value, or a list, that other Pods may have a share in.
 #[derive(Debug)]
-pub struct Shared<T: ?Sized>(Arc<T>);
+pub struct Interned<T: ?Sized>(Arc<T>);
 
 /// The last values of a type, the latest first.
 pub type Recent<T> = RefCell<VecDeque<Arc<T>>>;
@@ -58,7 +58,7 @@ repeated! {
     str, read as String;
 }
 
-impl<T: Repeated + ?Sized> Shared<T> {
+impl<T: Repeated + ?Sized> Interned<T> {
     /// The value, or the one of the last that is equal to it.
     pub fn of(read: T::Read) -> Self {
         T::recent().with_borrow_mut(|recent| {
@@ -71,7 +71,7 @@ impl<T: Repeated + ?Sized> Shared<T> {
     }
 }
 
-impl<T: ?Sized> Deref for Shared<T> {
+impl<T: ?Sized> Deref for Interned<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -79,19 +79,19 @@ impl<T: ?Sized> Deref for Shared<T> {
     }
 }
 
-impl<T: ?Sized> Clone for Shared<T> {
+impl<T: ?Sized> Clone for Interned<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<T: PartialEq + ?Sized> PartialEq for Shared<T> {
+impl<T: PartialEq + ?Sized> PartialEq for Interned<T> {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || *self.0 == *other.0
     }
 }
 
-impl<T: Repeated + ?Sized> Default for Shared<T>
+impl<T: Repeated + ?Sized> Default for Interned<T>
 where
     T::Read: Default,
 {
@@ -100,7 +100,7 @@ where
     }
 }
 
-impl<'a, T> IntoIterator for &'a Shared<[T]> {
+impl<'a, T> IntoIterator for &'a Interned<[T]> {
     type Item = &'a T;
     type IntoIter = std::slice::Iter<'a, T>;
 
@@ -109,13 +109,13 @@ impl<'a, T> IntoIterator for &'a Shared<[T]> {
     }
 }
 
-impl<T: Serialize + ?Sized> Serialize for Shared<T> {
+impl<T: Serialize + ?Sized> Serialize for Interned<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(to)
     }
 }
 
-impl<'de, T: Repeated + ?Sized> Deserialize<'de> for Shared<T>
+impl<'de, T: Repeated + ?Sized> Deserialize<'de> for Interned<T>
 where
     T::Read: Deserialize<'de>,
 {
@@ -137,7 +137,7 @@ mod tests {
         serde_json::from_str(&text).expect("a Pod")
     }
 
-    fn containers(pod: &Pod) -> &Shared<[Container]> {
+    fn containers(pod: &Pod) -> &Interned<[Container]> {
         &pod.spec.as_ref().expect("a spec").containers
     }
 

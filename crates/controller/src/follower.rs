@@ -1,40 +1,26 @@
-//! The state of one informer: the time since when it does not follow the store, and the objects that it had to leave
-//! out.
+//! Whether informers follow the store, and the check of the part that they are of.
 //!
 //! An informer follows when it has its list and a watch that stays open. One that does not for [`STALLED_AFTER`] is told
 //! in the log, and fails the check of its part. So does one whose watch stays open without a word, until something comes
-//! on another one. An object that cannot be decoded stops nobody: it is left out alone, told
-//! once for each of its versions, in the log and as an event on the object, and tried again when it changes.
+//! on another one.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use super::decode::Identity;
-
 /// The time that an informer may not follow before its part is unhealthy.
-pub const STALLED_AFTER: Duration = Duration::from_secs(30);
+const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// How long a watch must have stayed open to be one that lasts, if nothing came on it.
 const LASTING_AFTER: Duration = Duration::from_secs(15);
 
-/// Tells of an object that was left out, and why.
-pub(super) type Tell = Box<dyn Fn(&Identity, &str) + Send + Sync>;
-
-/// See the module.
+/// The state of one informer: the time since when it does not follow the store.
 pub(crate) struct Follower {
     /// Such as `services` or `deployments.apps`.
     resource: String,
     progress: Mutex<Progress>,
-    /// By key, with the version that could not be decoded.
-    left_out: Mutex<BTreeMap<String, u64>>,
-    /// What all informers of this resource in this part have left out.
-    meter: Gauge,
-    tell: Tell,
 }
 
 struct Progress {
@@ -49,7 +35,7 @@ struct Progress {
 }
 
 impl Follower {
-    pub(super) fn new(resource: String, meter: Gauge, tell: Tell) -> Self {
+    pub(crate) fn new(resource: String) -> Self {
         let progress = Progress {
             failing_since: Some(Instant::now()),
             open_since: None,
@@ -57,21 +43,16 @@ impl Follower {
             is_told: false,
             is_silent: false,
         };
-        Self { resource, progress: Mutex::new(progress), left_out: Mutex::default(), meter, tell }
-    }
-
-    /// One that nobody asks, for informers over fixed objects.
-    pub(super) fn unwatched() -> Self {
-        Self::new(String::new(), Gauge::default(), Box::new(|_, _| {}))
+        Self { resource, progress: Mutex::new(progress) }
     }
 
     /// There is a watch now; whether it lasts is not known yet.
-    pub(super) fn opened(&self) {
+    pub(crate) fn opened(&self) {
         self.progress.lock().open_since = Some(Instant::now());
     }
 
     /// Something was taken in, or there is nothing to follow.
-    pub(super) fn followed(&self) {
+    pub(crate) fn followed(&self) {
         let mut progress = self.progress.lock();
         progress.failing_since = None;
         progress.is_silent = false;
@@ -81,7 +62,7 @@ impl Follower {
     }
 
     /// The list or the watch failed.
-    pub(super) fn failed(&self, cause: &dyn Display) {
+    pub(crate) fn failed(&self, cause: &dyn Display) {
         let now = Instant::now();
         let mut progress = self.progress.lock();
         if progress.follows(now) {
@@ -91,7 +72,7 @@ impl Follower {
     }
 
     /// A watch is open, and nothing has come on it since then though something should have.
-    pub(super) fn heard_nothing(&self, since: Instant, cause: &dyn Display) {
+    pub(crate) fn heard_nothing(&self, since: Instant, cause: &dyn Display) {
         let mut progress = self.progress.lock();
         progress.is_silent = true;
         self.note(&mut progress, since, cause);
@@ -115,49 +96,6 @@ impl Follower {
         let is_stalled = seconds >= STALLED_AFTER.as_secs();
         is_stalled.then(|| format!("{} not followed for {seconds} s", self.resource))
     }
-
-    /// Leaves out this version of an object.
-    pub(super) fn leave_out(&self, identity: &Identity, cause: &dyn Display) {
-        let mut left_out = self.left_out.lock();
-        let before = left_out.insert(identity.key(), identity.revision);
-        drop(left_out);
-        match before {
-            Some(revision) if revision == identity.revision => return,
-            Some(_) => {}
-            None => {
-                self.meter.inc();
-            }
-        }
-        let (key, revision) = (identity.key(), identity.revision);
-        tracing::warn!(resource = %self.resource, key, revision, %cause, "an object cannot be decoded");
-        (self.tell)(identity, &cause.to_string());
-    }
-
-    /// The object under `key` was decoded, or is gone.
-    pub(super) fn take_in(&self, key: &str) {
-        let mut left_out = self.left_out.lock();
-        if !left_out.is_empty() && left_out.remove(key).is_some() {
-            self.meter.dec();
-        }
-    }
-
-    /// Of what was left out, only these are there.
-    pub(super) fn retain(&self, is_there: impl Fn(&str) -> bool) {
-        let mut left_out = self.left_out.lock();
-        let before = left_out.len();
-        left_out.retain(|key, _| is_there(key));
-        self.meter.dec_by(count(before - left_out.len()));
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        self.meter.dec_by(count(self.left_out.get_mut().len()));
-    }
-}
-
-fn count(objects: usize) -> i64 {
-    i64::try_from(objects).unwrap_or(i64::MAX)
 }
 
 impl Progress {
@@ -178,7 +116,7 @@ pub(crate) struct Stalled(Vec<String>);
 pub(crate) struct Followers(Mutex<Vec<Weak<Follower>>>);
 
 impl Followers {
-    pub(super) fn add(&self, follower: &Arc<Follower>) {
+    pub(crate) fn add(&self, follower: &Arc<Follower>) {
         let mut all = self.0.lock();
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(follower));
@@ -203,7 +141,7 @@ mod tests {
     use super::*;
 
     fn follower(followers: &Followers, resource: &str) -> Arc<Follower> {
-        let follower = Arc::new(Follower::new(resource.to_owned(), Gauge::default(), Box::new(|_, _| {})));
+        let follower = Arc::new(Follower::new(resource.to_owned()));
         followers.add(&follower);
         follower
     }
@@ -266,31 +204,5 @@ mod tests {
         pods.opened();
         pods.followed();
         assert_eq!(followers.check(), Ok(()));
-    }
-
-    #[test]
-    fn an_object_is_told_once_for_each_version() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let teller = told.clone();
-        let tell: Tell = Box::new(move |identity, cause| {
-            teller.lock().push((identity.key(), identity.revision, cause.to_owned()));
-        });
-        let meter = Gauge::default();
-        let follower = Follower::new("pods".into(), meter.clone(), tell);
-        let version =
-            |name: &str, revision| Identity { name: name.to_owned(), revision, ..Identity::default() };
-        for (name, revision) in [("a", 1), ("a", 1), ("b", 1), ("a", 2)] {
-            follower.leave_out(&version(name, revision), &"why");
-        }
-        let expect = [("a", 1), ("b", 1), ("a", 2)].map(|(key, at)| (key.to_owned(), at, "why".to_owned()));
-        assert_eq!((told.lock().as_slice(), meter.get()), (expect.as_slice(), 2));
-        follower.take_in("a");
-        follower.take_in("c");
-        assert_eq!(meter.get(), 1);
-        follower.leave_out(&version("c", 3), &"why");
-        follower.retain(|key| key == "c");
-        assert_eq!(meter.get(), 1);
-        drop(follower);
-        assert_eq!(meter.get(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Something that somebody other than the API server does for a plan, such as a cloud's provider, and what follows from it.
 //!
 //! Whoever plans says what is to be asked and, as a pure function, what an answer comes to: a further plan, which is carried
-//! out in the errand's place. How long an answer may take, and how large it may be, is for who makes the errand to bound.
+//! out in the operation's place. How long an answer may take, and how large it may be, is for who makes the operation to bound.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ type Run = dyn Fn(Informers) -> BoxFuture<'static, Outcome> + Send + Sync;
 
 /// One thing to ask for. Two are equal if they say the same of themselves.
 #[derive(Clone)]
-pub struct Errand {
+pub struct Operation {
     what: String,
     run: Arc<Run>,
 }
 
-/// The outcome of an errand.
+/// The outcome of an operation.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The plan that follows from it.
@@ -30,7 +30,7 @@ pub struct Outcome {
     pub failure: Option<Failed>,
 }
 
-/// The failure of an errand.
+/// The failure of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failed {
     /// A sentence, for the log.
@@ -51,8 +51,8 @@ impl Outcome {
     }
 }
 
-impl Errand {
-    /// An errand that is `what`, as the log and tests have it; what it needs are settings of the informers.
+impl Operation {
+    /// An operation that is `what`, as the log and tests have it; what it needs are settings of the informers.
     pub fn new(
         what: String,
         run: impl Fn(Informers) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
@@ -70,14 +70,14 @@ impl Errand {
     }
 }
 
-impl PartialEq for Errand {
+impl PartialEq for Operation {
     fn eq(&self, other: &Self) -> bool {
         self.what == other.what
     }
 }
 
-impl fmt::Debug for Errand {
+impl fmt::Debug for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Errand").field(&self.what).finish()
+        f.debug_tuple("Operation").field(&self.what).finish()
     }
 }

@@ -1,4 +1,5 @@
 use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::*;
 use crate::keys::pkcs8;
@@ -36,7 +37,7 @@ const MADE_ELSEWHERE: [(&str, &str, &str); 3] = [
 
 /// The algorithms of the keys in a file, or why it is of no use.
 fn check(name: &str, pem: &str, expect: Result<&[&str], PublicKeysError>) {
-    let found = of_pem(pem.as_bytes());
+    let found = public_keys(pem.as_bytes());
     let algorithms = found.map(|keys| keys.iter().map(PublicKey::algorithm).collect::<Vec<_>>());
     assert_eq!(algorithms, expect.map(<[&str]>::to_vec), "{name}");
 }
@@ -67,7 +68,7 @@ fn keys_are_read_as_others_write_them() {
 
 #[test]
 fn keys_are_called_and_checked_by_as_others_do() {
-    let keys = of_pem(PUBLIC.as_bytes()).unwrap();
+    let keys = public_keys(PUBLIC.as_bytes()).unwrap();
     for (key, (algorithm, id, signature)) in keys.iter().zip(MADE_ELSEWHERE) {
         assert_eq!((key.algorithm(), key.id()), (algorithm, id));
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
@@ -82,7 +83,7 @@ fn keys_are_called_and_checked_by_as_others_do() {
 
 #[test]
 fn a_private_key_is_its_public_half() {
-    for (pem, public) in [RSA_PKCS1, EC_SEC1, EC_P521].iter().zip(of_pem(PUBLIC.as_bytes()).unwrap()) {
+    for (pem, public) in [RSA_PKCS1, EC_SEC1, EC_P521].iter().zip(public_keys(PUBLIC.as_bytes()).unwrap()) {
         let private = PrivateKey::of_pkcs8(&pkcs8(pem.as_bytes()).unwrap()).unwrap();
         assert_eq!(*private.public(), public);
         assert!(public.has_signed(b"message", &private.sign(b"message").unwrap()));
@@ -126,5 +127,5 @@ fn a_key_that_nobody_can_check_by_is_told() {
 /// A PKCS#8 key of which the inner half is missing.
 fn tagged_again(key: &[u8]) -> Vec<u8> {
     let (_, fields, _) = take(key).unwrap();
-    crate::issuing::tagged(SEQUENCE, &fields[..fields.len() / 2])
+    crate::der::tagged(SEQUENCE, &fields[..fields.len() / 2])
 }

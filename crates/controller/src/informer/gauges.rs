@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::informer::{Factory, Informers};
-use crate::tally::Labels;
+use super::{Factory, Informers};
+use crate::counter::Labels;
 
 type Family64 = Family<Labels, Gauge<f64, AtomicU64>>;
 
@@ -35,7 +35,7 @@ impl Informers {
         let registry = self.metrics().registry();
         let shown = registry.part(|_| Shown::default());
         for row in rows {
-            if shown.0.lock().insert(row.name, self.downgraded()).is_some() {
+            if shown.0.lock().insert(row.name, Arc::downgrade(&self.0)).is_some() {
                 continue;
             }
             let (family, shown) = (Family64::default(), Arc::downgrade(&shown));
@@ -43,7 +43,7 @@ impl Informers {
             registry.before_render(move || {
                 family.clear();
                 let factory = shown.upgrade().and_then(|shown| shown.0.lock().get(row.name)?.upgrade());
-                let Some(informers) = factory.map(Informers::of) else { return };
+                let Some(informers) = factory.map(Informers) else { return };
                 for (labels, value) in (row.values)(&informers) {
                     family.get_or_create(&labels).set(value);
                 }
