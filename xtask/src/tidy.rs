@@ -28,8 +28,7 @@ pub(crate) fn run() -> Result<()> {
     let crates = read_real()?;
     let golden = read_golden(&fs::read_to_string(root.join(GOLDEN)).context("read docs/crates.toml")?)?;
     check_graph(&golden, &crates, &mut breaches);
-    let circles = golden.iter().map(|(name, known)| (name.as_str(), &known.circles));
-    modules::check(&root, circles.filter(|(name, _)| crates.contains_key(*name)), &mut breaches)?;
+    modules::check(&root, crates.keys().map(String::as_str), &mut breaches)?;
     features::check(&root, crates.keys().map(String::as_str), &mut breaches)?;
     supply::check(&root, &mut breaches)?;
     let mut functions = Vec::new();
@@ -99,7 +98,6 @@ fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
 #[derive(Debug, PartialEq)]
 struct Golden {
     layer: u32,
-    circles: modules::Circles,
     edges: Vec<String>,
 }
 
@@ -130,23 +128,16 @@ fn check_graph(
     }
 }
 
-/// Reads lines like `base = { layer = 0, edges = [] }`, and of a crate with circles like
-/// `base = { layer = 0, circle = 2, inner = "a 3, a/b 2", edges = [] }`.
+/// Reads lines like `base = { layer = 0, edges = [] }`.
 fn read_golden(text: &str) -> Result<BTreeMap<String, Golden>> {
     let mut crates = BTreeMap::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (name, rest) = line.split_once('=').with_context(|| format!("{GOLDEN}: {line}"))?;
         let layer = between(rest, "layer =", ",").with_context(|| format!("{GOLDEN}: no layer in {line}"))?;
-        let top = between(rest, "circle =", ",").map(|circle| ("", circle.trim()));
-        let inner = between(rest, "inner = \"", "\"").unwrap_or_default();
-        let inner = inner.split(", ").filter_map(|folder| folder.rsplit_once(' '));
-        let circles =
-            top.into_iter().chain(inner).map(|(folder, circle)| Ok((folder.to_owned(), circle.parse()?)));
-        let circles = circles.collect::<Result<modules::Circles>>()?;
         let edges = between(rest, "[", "]").with_context(|| format!("{GOLDEN}: no edges in {line}"))?;
         let edges = edges.split(',').map(|edge| edge.trim().trim_matches('"').to_owned());
         let edges = edges.filter(|edge| !edge.is_empty()).collect();
-        crates.insert(name.trim().to_owned(), Golden { layer: layer.trim().parse()?, circles, edges });
+        crates.insert(name.trim().to_owned(), Golden { layer: layer.trim().parse()?, edges });
     }
     Ok(crates)
 }
@@ -187,12 +178,11 @@ mod tests {
     #[test]
     fn the_golden_graph_is_read() {
         let golden = read_golden(
-            "# layers\nbase = { layer = 0, edges = [] }\nstore = { layer = 1, circle = 3, inner = \"a 2, a/b 4\", edges = [\"base\"] }\n",
+            "# layers\nbase = { layer = 0, edges = [] }\nstore = { layer = 1, edges = [\"base\"] }\n",
         );
         let golden = golden.expect("valid");
-        assert!(golden["base"].circles.is_empty());
-        let circles = [("", 3), ("a", 2), ("a/b", 4)].map(|(folder, circle)| (folder.to_owned(), circle));
-        assert_eq!(golden["store"], Golden { layer: 1, circles: circles.into(), edges: vec!["base".into()] });
+        assert_eq!(golden["base"], Golden { layer: 0, edges: Vec::new() });
+        assert_eq!(golden["store"], Golden { layer: 1, edges: vec!["base".into()] });
     }
 
     #[test]

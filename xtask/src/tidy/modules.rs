@@ -2,8 +2,7 @@
 //!
 //! `crate::a::b` named anywhere in `a/c.rs` or below `a/c/` is an edge of the folder `a` from `c` to `b`, and so is a path
 //! through `super`, and a name that a module above has from `b`. What a module's own file names of those below it is none,
-//! and neither is what they name of it. Tests are left out. A crate that has circles says in `docs/crates.toml` how many
-//! modules are in one, at the top and in which folders; these numbers only fall.
+//! and neither is what they name of it. Tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -16,33 +15,21 @@ use quote::ToTokens;
 /// The edges of each module of a folder, each with a file that has it.
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
-/// How many modules of a folder are in its largest circle; the top of a crate is the folder without a name.
-pub(super) type Circles = BTreeMap<String, usize>;
-
-/// Says which crates have other circles than are known.
+/// Says which crates have circles.
 pub(super) fn check<'a>(
     root: &Path,
-    known: impl IntoIterator<Item = (&'a str, &'a Circles)>,
+    crates: impl IntoIterator<Item = &'a str>,
     breaches: &mut Vec<String>,
 ) -> Result<()> {
-    for (name, known) in known {
-        let folder = match name {
+    for name in crates {
+        let source = match name {
             "xtask" => root.join("xtask/src"),
             name => root.join("crates").join(name).join("src"),
         };
-        let graphs = read(&folder)?;
-        for folder in known.keys().filter(|folder| !graphs.contains_key(*folder)) {
-            breaches.push(format!("{}: {name} has no folder {folder:?} with modules", super::GOLDEN));
-        }
-        for (folder, graph) in &graphs {
-            let (found, most) = (in_circles(graph), known.get(folder).copied().unwrap_or_default());
-            if found > most {
-                let shown = smallest(graph).join(", ");
-                breaches.push(format!(
-                    "{name}/{folder}: {found} modules are in circles, {most} at most; the smallest: {shown}"
-                ));
-            } else if found < most {
-                breaches.push(format!("{}: {name}/{folder} has a circle of {found} by now", super::GOLDEN));
+        for (folder, graph) in read(&source)? {
+            let smallest = smallest(&graph);
+            if !smallest.is_empty() {
+                breaches.push(format!("{name}/{folder}: a circle: {}", smallest.join(", ")));
             }
         }
     }
@@ -276,30 +263,7 @@ fn is_path(trees: &[TokenTree], at: usize) -> bool {
     is_colon(trees.get(at)) && is_colon(trees.get(at + 1))
 }
 
-/// How many modules are in the largest circle.
-fn in_circles(graph: &Graph) -> usize {
-    let reached: BTreeMap<&str, BTreeSet<&str>> =
-        graph.keys().map(|module| (module.as_str(), reachable(graph, module))).collect();
-    let is_round = |one: &str, other: &str| {
-        reached.get(one).is_some_and(|set| set.contains(other))
-            && reached.get(other).is_some_and(|set| set.contains(one))
-    };
-    let circles = graph.keys().map(|one| graph.keys().filter(|other| is_round(one, other)).count());
-    circles.max().unwrap_or(0)
-}
-
-fn reachable<'a>(graph: &'a Graph, from: &str) -> BTreeSet<&'a str> {
-    let mut found = BTreeSet::new();
-    let mut waiting: Vec<&str> = graph.get(from).into_iter().flatten().map(|(to, _)| to.as_str()).collect();
-    while let Some(module) = waiting.pop() {
-        if found.insert(module) {
-            waiting.extend(graph.get(module).into_iter().flatten().map(|(to, _)| to.as_str()));
-        }
-    }
-    found
-}
-
-/// The edges of a smallest circle, each with a file that has it.
+/// The edges of a smallest circle, each with a file that has it; none if there is no circle.
 fn smallest(graph: &Graph) -> Vec<String> {
     graph.keys().filter_map(|module| back_to(graph, module)).min_by_key(Vec::len).unwrap_or_default()
 }
@@ -379,7 +343,7 @@ mod tests {
         let graphs = read(&folder).expect("modules");
         fs::remove_dir_all(&folder).expect("no folder");
         assert_eq!(graphs.keys().collect::<Vec<_>>(), ["", "a"]);
-        assert_eq!((in_circles(&graphs[""]), in_circles(&graphs["a"])), (0, 2));
+        assert_eq!(smallest(&graphs[""]), Vec::<String>::new());
         assert_eq!(graphs[""]["a"]["z"], "a/b.rs");
         assert_eq!(smallest(&graphs["a"]), ["b names c in a/b.rs", "c names b in a/c.rs"]);
     }
@@ -395,11 +359,10 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_counted_and_the_smallest_is_named() {
+    fn the_smallest_circle_is_named() {
         let none = graph(&[("a", "b"), ("a", "c"), ("b", "c")]);
-        assert_eq!((in_circles(&none), smallest(&none)), (0, Vec::new()));
+        assert_eq!(smallest(&none), Vec::<String>::new());
         let two = graph(&[("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "e"), ("e", "d")]);
-        assert_eq!(in_circles(&two), 3);
         assert_eq!(smallest(&two), ["d names e in d.rs", "e names d in e.rs"]);
     }
 }
