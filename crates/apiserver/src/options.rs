@@ -47,6 +47,9 @@ pub struct ServiceAccounts {
     pub audiences: Vec<String>,
     /// The longest life of a token. Source: `--service-account-max-token-expiration`.
     pub token_seconds_max: Option<i64>,
+    /// Whether the tokens that Pods get are good for a year, for those who read theirs only once. Source:
+    /// `--service-account-extend-token-expiration`, which is on by default there.
+    pub extends_tokens: bool,
 }
 
 impl fmt::Debug for ServiceAccounts {

@@ -211,7 +211,7 @@ async fn handle(
     if let Some(audit) = &api.audit {
         let target = acting_as.as_ref().ok().and_then(Option::as_ref);
         passage.trail = audit.begin((&own, target), &info, http.headers(), address).await?;
-        proof.annotate(&passage.notes);
+        proof.annotate(&own, &passage.notes);
     }
     let acting_as = acting_as?;
     // Of whoever stands behind somebody else nothing was seen.

@@ -9,6 +9,7 @@ use machinery::field::{FieldError, Path};
 use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 
+use crate::admission::service_account::TOKEN_SECONDS;
 use crate::admission::unstored;
 use crate::answer::Answer;
 use crate::api::Api;
@@ -21,6 +22,8 @@ use crate::write::decoding;
 const SECONDS_DEFAULT: i64 = 3600;
 const SECONDS_MIN: i64 = 600;
 const SECONDS_MAX: i64 = 1 << 32;
+/// How long a token is good that is good for longer than was asked for.
+const SECONDS_EXTENDED: i64 = 365 * 24 * 3600;
 
 /// Issues a token.
 ///
@@ -56,8 +59,16 @@ pub async fn request_token(api: &Api, request: &Authorized) -> Result<Answer> {
     bind(api, &object, &namespace, &mut private)?;
     let now = api.clock.now();
     let tokens = api.security.tokens();
+    let mut lifetime = seconds;
+    if api.config.options.service_accounts.extends_tokens
+        && is_extendable(&private, seconds)
+        && audiences.iter().all(|audience| tokens.audiences().contains(audience))
+    {
+        private.warnafter = Some(now.as_second() + seconds);
+        lifetime = SECONDS_EXTENDED;
+    }
     let token = tokens
-        .issue(private, &audiences, seconds, (now, api.random.uuid()))
+        .issue(private, &audiences, lifetime, (now, api.random.uuid()))
         .map_err(|_| Error::internal("the token could not be signed"))?;
     let shown = if audiences.is_empty() { tokens.audiences().to_vec() } else { audiences };
     let end = metadata::time(now + SignedDuration::from_secs(seconds));
@@ -72,6 +83,11 @@ pub async fn request_token(api: &Api, request: &Authorized) -> Result<Answer> {
         );
     }
     Ok(Answer::Value { code: StatusCode::CREATED, value: object })
+}
+
+/// Whether it is the token that admission has given a Pod: its kubelet reads a new one in time, its containers may not.
+fn is_extendable(private: &Private, seconds: i64) -> bool {
+    private.pod.is_some() && seconds == TOKEN_SECONDS
 }
 
 fn check_lifetime(seconds: i64) -> Result<()> {

@@ -82,6 +82,9 @@ pub struct Private {
     /// The Node that the Pod runs on, or that the token dies with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Reference>,
+    /// Unix seconds: when it was to end, if it is good for longer than was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warnafter: Option<i64>,
 }
 
 /// A token's content.

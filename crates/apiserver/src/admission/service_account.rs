@@ -18,7 +18,8 @@ const ACCOUNTS: (&str, &str, &str) = ("", "v1", "serviceaccounts");
 const DEFAULT_NAME: &str = "default";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-const TOKEN_SECONDS: i64 = 3607;
+/// How long the token lasts that a Pod is given: nobody else asks for just so long.
+pub(crate) const TOKEN_SECONDS: i64 = 3607;
 /// How long a create waits for the controller to make a new namespace's service account.
 const WAIT: Duration = Duration::from_secs(2);
 

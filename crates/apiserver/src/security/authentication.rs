@@ -151,9 +151,11 @@ impl Security {
         let verified = self.tokens.verify(token, audiences, now, &Existing(&self.builtin, now));
         let why = match verified {
             Ok((user, claims)) => {
+                let late = claims.private.warnafter.map(|end| now.as_second() - end).filter(|late| *late > 0);
+                let proof = late.map_or(Proof::BoundToken, Proof::StaleToken);
                 let audiences =
                     claims.aud.into_iter().filter(|audience| accepted.contains(audience)).collect();
-                return Ok(Verified { user, audiences, proof: Proof::BoundToken });
+                return Ok(Verified { user, audiences, proof });
             }
             Err(TokenError::Audience { audiences }) => {
                 return Err(TokenRefusal::Audience { audiences, accepted: accepted.to_vec() });

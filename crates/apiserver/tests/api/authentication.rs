@@ -173,17 +173,23 @@ fn audited(dir: &std::path::Path) -> audit::Config {
     audit::Config { policy: Policy::parse(policy).unwrap(), log, webhook: None }
 }
 
-/// What the log in a folder says of the requests with this user agent: the user, and how and through whom they are known.
-fn known_by(dir: &std::path::Path, agent: &str) -> Vec<(Value, Value, Value)> {
+/// What the log in a folder says of the requests with this user agent.
+fn events_of(dir: &std::path::Path, agent: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(dir.join("audit.log")).unwrap();
     let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.filter(|event| event["userAgent"] == agent).collect()
+}
+
+/// The users that it names, and how and through whom they are known.
+fn known_by(dir: &std::path::Path, agent: &str) -> Vec<(Value, Value, Value)> {
     let said = |event: &Value, key: &str| {
         event["annotations"].get(format!("knarr.io/authenticated-{key}")).cloned().unwrap_or_default()
     };
-    let of_agent = events.filter(|event| event["userAgent"] == agent);
-    of_agent
-        .map(|event| (event["user"]["username"].clone(), said(&event, "by"), said(&event, "through")))
-        .collect()
+    let events = events_of(dir, agent);
+    let known = events
+        .iter()
+        .map(|event| (event["user"]["username"].clone(), said(event, "by"), said(event, "through")));
+    known.collect()
 }
 
 /// A token of the account `web` that lies in the Secret `old`.
@@ -522,6 +528,60 @@ async fn a_token_is_bound_to_a_pod_of_its_own_account_only() {
         assert_eq!(asked.code, code, "{account}: {}", asked.body);
     }
     server.stop().await;
+}
+
+/// Source: KEP-1205.
+#[tokio::test]
+async fn a_pods_token_is_good_for_a_year_where_operators_say_so_and_told_of_when_it_is_late() {
+    const YEAR: i64 = 365 * 24 * 3600;
+    let (log, dir, start) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), now());
+    let store = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
+    let clock = Clock::manual(start);
+    let audit = audited(log.path());
+    let extending = |config: &mut apiserver::config::Config| {
+        config.options.service_accounts.extends_tokens = true;
+        config.options.audit = Some(audit);
+    };
+    let server = start_at((clock.clone(), Random::seeded(1)), store, dir, (None, extending)).await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    server.call("POST", accounts, "{metadata: {name: web}}").await;
+    let pod = "{metadata: {name: p}, spec: {serviceAccountName: web, containers: [{name: c, image: i}]}}";
+    assert_eq!(server.call("POST", "/api/v1/namespaces/default/pods", pod).await.code, 201);
+    let bound = "boundObjectRef: {kind: Pod, apiVersion: v1, name: p}";
+    let mut header = String::new();
+    for (spec, told, lasts) in [
+        (format!("{bound}, audiences: [vault], expirationSeconds: 3607"), 3607, 3607),
+        (format!("{bound}, expirationSeconds: 3608"), 3608, 3608),
+        ("expirationSeconds: 3607".to_owned(), 3607, 3607),
+        (format!("{bound}, expirationSeconds: 3607"), 3607, YEAR),
+    ] {
+        let asked =
+            server.call("POST", &format!("{accounts}/web/token"), &format!("{{spec: {{{spec}}}}}")).await;
+        assert_eq!(asked.body["spec"]["expirationSeconds"], told, "{}", asked.body);
+        let end = asked.body["status"]["expirationTimestamp"].as_str().unwrap().parse::<jiff::Timestamp>();
+        assert_eq!(end.unwrap().as_second() - start.as_second(), told, "kubelets go by this");
+        let token = asked.body["status"]["token"].as_str().unwrap();
+        let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
+        let claims: Value = serde_json::from_slice(&claims).unwrap();
+        let after = |claim: &Value| claim.as_i64().map(|at| at - start.as_second());
+        assert_eq!(after(&claims["exp"]), Some(lasts), "{spec}");
+        assert_eq!(after(&claims["kubernetes.io"]["warnafter"]), (told != lasts).then_some(told), "{spec}");
+        header = format!("Bearer {token}");
+    }
+    let token = |agent| [("authorization", header.as_str()), ("user-agent", agent)];
+    for (agent, seconds, code) in [("in time", 3607, 201), ("late", 3617, 201), ("too late", YEAR + 61, 401)]
+    {
+        clock.set(start + SignedDuration::from_secs(seconds));
+        assert_eq!(whoami(&server, None, &token(agent)).await.0, code, "{agent}");
+    }
+    server.stop().await;
+    let stale = |agent: &str| {
+        let events = events_of(log.path(), agent);
+        events[0]["annotations"]["authentication.k8s.io/stale-token"].clone()
+    };
+    assert_eq!(stale("in time"), Value::Null);
+    let subject = "system:serviceaccount:default:web";
+    assert_eq!(stale("late"), format!("subject: {subject}, seconds after warning threshold: 10"));
 }
 
 #[tokio::test]

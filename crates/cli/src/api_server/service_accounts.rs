@@ -32,6 +32,11 @@ pub struct ServiceAccountArgs {
     /// How long a token lasts at most, whatever is asked for: an hour or more; as long as is asked for if 0
     #[arg(long, default_value = "0s", value_name = "DURATION")]
     pub service_account_max_token_expiration: GoDuration,
+    /// Have the tokens that Pods get last a year, for those who read theirs only once: who uses one after its hour is in the
+    /// audit log. kube-apiserver does so unless told not to
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub service_account_extend_token_expiration: bool,
 }
 
 impl ServiceAccountArgs {

@@ -57,6 +57,7 @@ pub(super) fn load(args: &ServiceAccountArgs) -> Result<ServiceAccounts> {
         jwks_uri: args.service_account_jwks_uri.clone(),
         audiences: args.api_audiences.clone(),
         token_seconds_max,
+        extends_tokens: args.service_account_extend_token_expiration,
     })
 }
 
