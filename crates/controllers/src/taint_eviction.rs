@@ -81,10 +81,14 @@ fn evicting(node: &Node) -> Vec<&Taint> {
 }
 
 fn pod_on_tainted_node(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
-    let node = change.new.as_ref().map(|pod| node_name(pod)).filter(|node| !node.is_empty());
-    let node = node.and_then(|node| informers.informer::<Node>().get(node));
+    let node = informers.informer::<Node>().get(node_of(change));
     let is_tainted = node.is_some_and(|node| !evicting(&node).is_empty());
     if is_tainted { vec![change.key.clone()] } else { Vec::new() }
+}
+
+/// The name of the Node that the Pod is on; that it was on, if it is gone: nobody waits for it any more.
+fn node_of(change: &Change<Pod>) -> &str {
+    change.new.as_ref().or(change.old.as_ref()).map(|pod| node_name(pod)).unwrap_or_default()
 }
 
 fn pods_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
@@ -246,6 +250,24 @@ mod tests {
             (told, "11:59:50", Some(5), "again after 50s"),
         ] {
             check_seen(patient, taint, (came, seen), expect);
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_gone_is_looked_at_once_more_and_forgotten() {
+        let pod = |node: &str| -> Arc<Pod> {
+            Arc::new(parse(&format!(
+                "{{metadata: {{name: a, namespace: default}}, spec: {{containers: [], nodeName: '{node}'}}}}"
+            )))
+        };
+        for (old, new, expect) in [
+            (None, Some(pod("")), ""),
+            (Some(pod("")), Some(pod("one")), "one"),
+            (Some(pod("one")), None, "one"),
+            (None, None, ""),
+        ] {
+            let change = Change { key: "default/a".into(), revision: 1, old, new };
+            assert_eq!(node_of(&change), expect);
         }
     }
 
