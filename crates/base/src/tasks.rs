@@ -1,6 +1,7 @@
 //! The one place where tasks are spawned: each has a name, all stop together.
 
 use std::future::Future;
+use std::pin::Pin;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,6 +22,11 @@ impl Tasks {
 
     /// Runs `task` until it ends or the group stops, whichever is first.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_boxed(name, Box::pin(task));
+    }
+
+    // What is around a task would be built into the program for each type of task.
+    fn spawn_boxed(&self, name: &'static str, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         let stop = self.stop.clone();
         let span = tracing::debug_span!("task", name);
         self.tracker.spawn(
@@ -38,6 +44,7 @@ impl Tasks {
     /// Runs `task` to its end even while the group stops: for work that must be finished, such as a drain.
     /// The task is expected to watch [`Tasks::stopping`] itself.
     pub fn spawn_to_end(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let task: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(task);
         self.tracker.spawn(task.instrument(tracing::debug_span!("task", name)));
     }
 

@@ -94,6 +94,11 @@ impl ApiRequest {
         Self::new(verb, ResourceRef::of::<K>(), (namespace, name, subresource), body)
     }
 
+    /// Patches an object.
+    pub fn patch_object<K: Object>(namespace: &str, name: &str, patch: Patch) -> Self {
+        Self::patch(ResourceRef::of::<K>(), namespace, name, "", patch)
+    }
+
     /// Patches an object's status.
     pub fn patch_status<K: Object>(namespace: &str, name: &str, patch: Patch) -> Self {
         Self::patch(ResourceRef::of::<K>(), namespace, name, "status", patch)
@@ -200,6 +205,30 @@ pub(crate) fn delete_options(
 pub async fn send<K: Decode>(client: &kube::Client, request: &ApiRequest) -> Result<K, kube::Error> {
     let http = request.to_http().map_err(kube::Error::HttpError)?;
     answer(client, http).await
+}
+
+/// Sends one request with the current cause. Nobody reads the answer.
+///
+/// # Errors
+/// As [`send`].
+pub async fn carry_out(client: &kube::Client, request: &ApiRequest) -> Result<(), kube::Error> {
+    let http = request.to_http().map_err(kube::Error::HttpError)?;
+    client.request_text(cause::stamp(http)).await.map(drop)
+}
+
+/// The object of that name as it is now, if there is one; see [`get`].
+///
+/// # Errors
+/// As [`send`].
+pub async fn find<K: Kind>(
+    client: &kube::Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<K>, kube::Error> {
+    match get(client, namespace, name).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 /// The object of that name as it is now; the namespace of what has none is empty.

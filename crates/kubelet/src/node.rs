@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use base::Backoff;
 use controller::EventType;
+use controller::request::{self, ApiRequest, Patch};
 use cri::v1;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
-use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::machine::{Machine, boot_time};
@@ -73,11 +73,11 @@ async fn register(
     machine: &Machine,
     startup: &mut Startup,
 ) -> Result<Registered, kube::Error> {
-    let api: Api<Node> = Api::all(resources.client.clone());
+    let client = &resources.client;
     let mut node = object::node(&resources.config, machine);
     let problem = problem(resources).await;
     node.status = Some(status(resources, machine, problem.as_deref(), &[]).await);
-    match api.create(&PostParams::default(), &node).await {
+    match request::send(client, &ApiRequest::create(&node)).await {
         Ok(node) => {
             tracing::info!(node = resources.config.node_name, "registered the node");
             set_levels(resources, startup.registered(resources.clock.now()));
@@ -86,12 +86,16 @@ async fn register(
         Err(kube::Error::Api(status)) if status.code == 409 => {
             let name = &resources.config.node_name;
             // Its name in the cloud can be said once.
-            let known =
-                if resources.config.provider_id.is_empty() { None } else { Some(api.get(name).await?) };
+            let known = match resources.config.provider_id.is_empty() {
+                true => None,
+                false => Some(request::get(client, "", name).await?),
+            };
             let patch = object::anew(known.as_ref(), &node);
-            let before = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            let patch = ApiRequest::patch_object::<Node>("", name, Patch::Merge(patch));
+            let before: Node = request::send(client, &patch).await?;
             if let Some(patch) = object::without_unknown_pages(&before, &node) {
-                api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+                let patch = ApiRequest::patch_status::<Node>("", name, Patch::Merge(patch));
+                request::carry_out(client, &patch).await?;
             }
             if known_boot(&before).is_none() {
                 // Somebody has made the object for the kubelet, and nobody else has been this node yet.
@@ -153,7 +157,6 @@ async fn keep_status(
     Registered { conditions: mut recorded, mut has_addresses }: Registered,
     mut startup: Startup,
 ) {
-    let api: Api<Node> = Api::all(resources.client.clone());
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10), 0.2);
     let mut changes = resources.runtime.status_changes();
     // Each start tells of pressure anew.
@@ -173,10 +176,9 @@ async fn keep_status(
         {
             allocatable.extend(others);
         }
-        let written = api
-            .patch_status(&resources.config.node_name, &PatchParams::default(), &Patch::Strategic(&patch))
-            .await;
-        if let Err(error) = written {
+        let name = &resources.config.node_name;
+        let patch = ApiRequest::patch_status::<Node>("", name, Patch::Strategic(patch));
+        if let Err(error) = request::carry_out(&resources.client, &patch).await {
             tracing::warn!(%error, "the node's status was not written");
             tokio::time::sleep(backoff.next(&resources.random)).await;
             continue;

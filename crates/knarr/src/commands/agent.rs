@@ -5,6 +5,7 @@ use clap::Parser;
 use cli::args::{AgentArgs, CommonArgs, Part, ProxyMode, ServerArgs};
 use cli::{Cli, Command};
 
+use crate::async_runtime::AsyncRuntime;
 use crate::components::{ClusterConfig, JoinToken, Known, Newcomer, Settings};
 use crate::layout::Layout;
 use crate::preflight;
@@ -16,7 +17,7 @@ pub(crate) fn run(args: &AgentArgs, common: &CommonArgs) -> Result<()> {
     let layout = Layout::new(&args.data_dir)?;
     let token = args.token.as_ref().map(|token| JoinToken::parse(&token.0)).transpose()?;
     let (settings, lock) = preflight::take_for_agent(as_server(args, None)?, &layout)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_this_thread()?;
     let node_ips = settings.node_ips();
     let newcomer = Newcomer {
         server: &args.server,

@@ -5,6 +5,7 @@ use base::Tasks;
 use cli::args::CsiHostpathArgs;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::async_runtime::AsyncRuntime;
 use crate::host;
 
 /// Serves until a signal says to stop. What is mounted stays.
@@ -17,7 +18,7 @@ pub(crate) fn run(args: &CsiHostpathArgs) -> Result<()> {
         registration_socket: args.registration_endpoint.clone(),
         volumes_max: args.max_volumes_per_node,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_threads("csi-hostpath")?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;

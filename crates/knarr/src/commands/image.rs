@@ -16,6 +16,7 @@ use runtime::images::import::{Hints, import};
 use runtime::images::pull::{Progress, PullError, Puller, PullerConfig};
 use runtime::images::{Image, ImageStore};
 
+use crate::async_runtime::AsyncRuntime;
 use crate::components::{self, Settings};
 use crate::host::data_dir;
 use crate::layout::Layout;
@@ -57,7 +58,7 @@ fn pull(args: &ImagePullArgs) -> Result<()> {
         Settings::load(&layout).ok().map(|settings| settings.args.container_runtime.private_registry);
     let registries = args.private_registry.clone().or(settings);
     let registries = registries.unwrap_or_else(cli::args::default_private_registry);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_threads("image")?;
     let pulled = runtime.block_on(async {
         let mut pulled = pull_into(first, args, &credentials, &registries).await?;
         for (store, _) in beside {

@@ -7,6 +7,7 @@ use base::Tasks;
 use cli::args::{CloudControllerManagerArgs, ControllerManagerArgs, KubeletArgs, ProxyArgs, SchedulerArgs};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::async_runtime::AsyncRuntime;
 use crate::components::{self, Connection};
 use crate::layout::Layout;
 use crate::preflight;
@@ -61,7 +62,7 @@ fn run_until_stopped(
 ) -> Result<()> {
     // What a burst of changes has taken and given back would stay in as many heaps as there are, in pieces.
     sys::process::limit_heaps(std::thread::available_parallelism().map_or(1, usize::from));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_threads("part")?;
     let tasks = Tasks::new();
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;

@@ -16,6 +16,7 @@ use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::async_runtime::AsyncRuntime;
 use crate::kube_client;
 use crate::layout::Layout;
 
@@ -33,7 +34,7 @@ pub(crate) fn run(command: &SecretsCommand) -> Result<()> {
     let SecretsCommand::Reencrypt(args) = command;
     let layout = Layout::new(&args.data.data_dir)?;
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| layout.admin_kubeconfig());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_this_thread()?;
     runtime.block_on(reencrypt(args, &kubeconfig))
 }
 

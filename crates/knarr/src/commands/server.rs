@@ -5,6 +5,7 @@
 use anyhow::{Result, bail};
 use cli::args::{CommonArgs, ServerArgs};
 
+use crate::async_runtime::AsyncRuntime;
 use crate::components::{self, Settings};
 use crate::layout::Layout;
 use crate::preflight;
@@ -37,7 +38,7 @@ fn supervise(args: &ServerArgs, common: &CommonArgs, layout: &Layout) -> Result<
         awaited: Ready::awaited(&settings.args),
         common_flags: common.flags(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_this_thread()?;
     let ended = runtime.block_on(async {
         tokio::select! {
             ended = supervisor::run(plan) => ended,

@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use machinery::unserved::{UNSERVED, Unserved};
 use serde_json::{Value, json};
 
+use crate::async_runtime::AsyncRuntime;
 use crate::commands::cluster::{self, Asked};
 use crate::commands::{down, why};
 use crate::components::{self, Settings, TunnelStanding};
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
         // A kubeconfig is asked for: what this host knows besides is welcome.
         None => cluster::here(&args.cluster).and_then(|layout| here(layout, args.output).ok()),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_this_thread()?;
     if let Some(here) = &here
         && let Some(server) = here.settings.joined.clone()
     {

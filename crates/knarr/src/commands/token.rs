@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 
+use crate::async_runtime::AsyncRuntime;
 use crate::commands::cluster::{self, Asked};
 use crate::components::{Settings, TOKEN_GROUP, authority_hash};
 use crate::layout::Layout;
@@ -19,7 +20,7 @@ const TYPE: &str = "bootstrap.kubernetes.io/token";
 
 /// Does what was asked for.
 pub(crate) fn run(command: &TokenCommand) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_this_thread()?;
     runtime.block_on(async {
         match command {
             TokenCommand::Create { ttl, description, data } => {

@@ -10,12 +10,13 @@ use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use machinery::trace::Chain;
 
+use crate::async_runtime::AsyncRuntime;
 use crate::commands::cluster::{self, Asked};
 
 /// Prints the chain.
 pub(crate) fn run(args: &TraceArgs, common: &CommonArgs) -> Result<()> {
     let (kind, name) = object(&args.object)?.unwrap_or_default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_this_thread()?;
     let chain = runtime.block_on(async {
         let cluster = cluster::find(&args.cluster).await?;
         let namespace = args.namespace.as_ref().unwrap_or(&cluster.namespace);

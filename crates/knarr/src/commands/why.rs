@@ -13,6 +13,7 @@ use machinery::unserved::UNSERVED;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::async_runtime::AsyncRuntime;
 use crate::commands::cluster::{self, Asked};
 use crate::commands::trace;
 
@@ -40,7 +41,7 @@ type Objects = Vec<(Value, (String, String))>;
 /// Prints the reasons; fails if the object is not there.
 pub(crate) fn run(args: &WhyArgs) -> Result<()> {
     let asked = object(&args.object)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_this_thread()?;
     let is_well = runtime.block_on(async {
         let cluster = cluster::find(&args.cluster).await?;
         match asked {

@@ -9,6 +9,7 @@ use cri::client::{Client, socket_of};
 use cri::{RuntimeService, v1};
 
 use super::Settings;
+use crate::async_runtime::AsyncRuntime;
 use crate::layout::Layout;
 
 /// How long another container runtime may take to answer.
@@ -26,7 +27,7 @@ pub(crate) fn remove_foreign_pods(layout: &Layout) -> Result<usize> {
     if socket_of(&endpoint)? == layout.cri_socket() {
         return Ok(0);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_this_thread()?;
     runtime.block_on(async {
         let tasks = Tasks::new();
         let client = Client::new(&endpoint, tasks.clone(), Clock::system())?;
@@ -119,7 +120,7 @@ pub(crate) fn release_volumes(layout: &Layout) -> Result<()> {
     for folder in ["pods", "plugins/kubernetes.io/iscsi"] {
         sys::mount::detach_inside(&root.join(folder))?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_this_thread()?;
     Ok(runtime.block_on(kubelet::log_out(&root))?)
 }
 

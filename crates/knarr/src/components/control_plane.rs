@@ -28,6 +28,7 @@ use super::cloud_controllers::{self, CloudControllers};
 use super::controller_options::ControllerOptions;
 use super::election::{election, lead_in_turns};
 use super::users::{CONTROL_PLANE_GID, CONTROL_PLANE_UID};
+use crate::async_runtime::AsyncRuntime;
 use crate::layout::Layout;
 use crate::ready::Ready;
 
@@ -63,8 +64,7 @@ pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
     super::confine::confine(&settings)?;
     // What a burst of writes has taken and given back would stay in as many heaps as there are, in pieces.
     sys::process::limit_heaps(std::thread::available_parallelism().map_or(1, usize::from));
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control-plane").build()?;
+    let runtime = AsyncRuntime::on_threads("control-plane")?;
     // The same after a restart, so that the lead is ours at once: two servers with one Node's name cannot be.
     let identity = format!("{}_{}", settings.node_name, layout.cluster_id());
     runtime.block_on(run(&settings, options, &identity))

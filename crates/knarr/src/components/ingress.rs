@@ -30,6 +30,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::servers::Servers;
 use super::users::INGRESS_UID;
 use super::{Settings, serving};
+use crate::async_runtime::AsyncRuntime;
 use crate::kube_client;
 use crate::layout::Layout;
 
@@ -61,7 +62,7 @@ pub(crate) fn ingress(layout: &Layout) -> Result<()> {
     let settings = Settings::load(layout)?;
     let ports = Ports::take(&settings.args.ingress);
     let servers = Servers::load(super::node::home(&settings), layout)?.forgetful();
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let runtime = AsyncRuntime::on_this_thread()?;
     let connection = runtime.block_on(kube_client::config(&layout.ingress_kubeconfig(), "knarr-ingress"))?;
     drop(runtime);
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).context("ask how many descriptors there may be")?;
@@ -75,7 +76,7 @@ pub(crate) fn ingress(layout: &Layout) -> Result<()> {
     }
     confine()?;
     sys::process::limit_heaps(std::thread::available_parallelism().map_or(1, usize::from));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("ingress").build()?;
+    let runtime = AsyncRuntime::on_threads("ingress")?;
     runtime.block_on(run(&settings, ports, (servers, connection)))
 }
 

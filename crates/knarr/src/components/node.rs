@@ -24,6 +24,7 @@ use super::pod_routes::{Follower, Overlay, PodNetwork};
 use super::servers::Servers;
 use super::serving::{read_certificates, tls};
 use super::tunnels::Tunnels;
+use crate::async_runtime::AsyncRuntime;
 use crate::kube_client;
 use crate::layout::Layout;
 use crate::ready::Ready;
@@ -40,7 +41,7 @@ pub(crate) fn node(layout: &Layout) -> Result<()> {
     let settings = Settings::load(layout)?;
     sys::process::limit_heaps(std::thread::available_parallelism().map_or(1, usize::from));
     // Volumes that are mounted into containers need a mount tree of their own that propagates.
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("node").build()?;
+    let runtime = AsyncRuntime::on_threads("node")?;
     runtime.block_on(run(&settings, layout))
 }
 

@@ -23,6 +23,7 @@ use self::encryption_file::Which;
 use super::authorities::{self, Authorities};
 use super::hand_over::as_control_plane;
 use super::{Settings, datastore};
+use crate::async_runtime::AsyncRuntime;
 use crate::layout::Layout;
 
 const AUTHORITY: &str = "tls/ca.crt";
@@ -40,7 +41,7 @@ const ROUNDS_MAX: usize = 8;
 /// If the token is not the cluster's, etcd does not answer, or something cannot be read or written.
 pub(super) fn agree(settings: &Settings, layout: &Layout, now: Timestamp) -> Result<()> {
     let token = Token::of(settings, layout)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = AsyncRuntime::on_this_thread()?;
     runtime.block_on(async {
         let shelf = Shelf::reach(settings, token.clone(), layout).await?;
         let begin = |stored: &Files| as_control_plane(|| begin(settings, &layout.server(), stored, now));

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use base::Backoff;
 use controller::Informer;
+use controller::request::{self, ApiRequest, Propagation};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use tokio::sync::watch;
 
 use crate::context::Context;
@@ -100,22 +100,15 @@ async fn carry_out(context: &Context, action: Action) -> Result<(), kube::Error>
         Action::Delete(pod) => (pod, false),
     };
     let (name, namespace, uid) = identity(pod);
-    let api: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
-    let done = if is_new {
+    let request = if is_new {
         // Without its Node it would be taken for garbage; the Node's coming wakes us.
         let Some(node) = context.node.get(&context.config.node_name) else { return Ok(()) };
         let node_uid = node.metadata.uid.clone().unwrap_or_default();
-        api.create(&PostParams::default(), &mirror_of(pod, &context.config.node_name, node_uid))
-            .await
-            .map(drop)
+        ApiRequest::create(&mirror_of(pod, &context.config.node_name, node_uid))
     } else {
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(uid), resource_version: None }),
-            ..DeleteParams::default().grace_period(0)
-        };
-        api.delete(&name, &params).await.map(drop)
+        ApiRequest::delete::<Pod>(&namespace, &name, Some(&uid), Propagation::Background, Some(0))
     };
-    match done {
+    match request::carry_out(&context.client, &request).await {
         // The informer will say.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         other => other,

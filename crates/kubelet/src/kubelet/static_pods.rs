@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use controller::informer::{Decode, Transform};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use machinery::field::FieldErrors;
@@ -179,7 +180,7 @@ fn parse(text: &str, file: &Path, node_name: &str, now: Timestamp) -> Result<Pod
     }
     annotate(&mut value, &[(HASH, &hash), (SEEN, &now.to_string()), (SOURCE, "file")]);
     value["status"] = json!({"phase": "Pending"});
-    Ok(serde_json::from_value(value)?)
+    Ok(Pod::decode(&value.to_string(), &Transform::default())?)
 }
 
 /// Gives the Pod its names, node and toleration; the uid is a hash of all that and of where it comes from.

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Backoff;
+use controller::informer::{Decode, Transform};
+use controller::request::{self, ApiRequest, Patch};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -46,25 +48,24 @@ fn renew_every(context: &Context) -> Duration {
 }
 
 async fn node_uid(context: &Context) -> Option<String> {
-    let api: Api<k8s_openapi::api::core::v1::Node> = Api::all(context.client.clone());
-    api.get_opt(&context.config.node_name).await.ok()??.metadata.uid
+    request::find::<Node>(&context.client, "", &context.config.node_name).await.ok()??.metadata.uid
 }
 
 async fn renew(context: &Context, owner: Option<&str>) -> Result<(), kube::Error> {
-    let api: Api<Lease> = Api::namespaced(context.client.clone(), NAMESPACE);
     let name = &context.config.node_name;
     let renew_time = micro_time(context);
     let patch = json!({"spec": {"holderIdentity": name, "leaseDurationSeconds": context.config.node_lease_duration_seconds, "renewTime": renew_time},
         "metadata": owner_patch(name, owner)});
-    match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+    let renewal = ApiRequest::patch_object::<Lease>(NAMESPACE, name, Patch::Merge(patch.clone()));
+    match request::carry_out(&context.client, &renewal).await {
         Err(kube::Error::Api(status)) if status.code == 404 => {}
-        other => return other.map(drop),
+        other => return other,
     }
     let mut lease = patch;
     lease["metadata"]["name"] = Value::from(name.as_str());
     lease["metadata"]["namespace"] = Value::from(NAMESPACE);
-    let lease: Lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
-    api.create(&PostParams::default(), &lease).await.map(drop)
+    let lease = Lease::decode(&lease.to_string(), &Transform::default()).map_err(kube::Error::SerdeError)?;
+    request::carry_out(&context.client, &ApiRequest::create(&lease)).await
 }
 
 fn owner_patch(name: &str, owner: Option<&str>) -> Value {

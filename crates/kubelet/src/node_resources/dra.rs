@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::Backoff;
+use controller::request;
 use controller::resource_claim::{self, Meant, is_reserved_for, of_pod};
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube::api::Api;
 use parking_lot::Mutex;
 
 use crate::context::Context;
@@ -161,11 +161,9 @@ impl Dra {
     async fn check(&self, context: &Context, pod: &Pod, meant: &Meant) -> Result<ClaimInfo, DraError> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let name = meant.name().unwrap_or_default();
-        let api = Api::<ResourceClaim>::namespaced(context.client.clone(), namespace);
-        let claim = api
-            .get(name)
-            .await
-            .map_err(|source| DraError::Fetch { name: name.to_owned(), source: Box::new(source) })?;
+        let claim = request::get::<ResourceClaim>(&context.client, namespace, name).await;
+        let claim =
+            claim.map_err(|source| DraError::Fetch { name: name.to_owned(), source: Box::new(source) })?;
         if matches!(meant, Meant::Made(_)) {
             resource_claim::check_owner(pod, &claim).map_err(DraError::NotOfPod)?;
         }

@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use controller::request::{self, ApiRequest};
 use controller::{EventType, Informer, Scope};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1beta1::{PodCertificateRequest, PodCertificateRequestSpec};
 use k8s_openapi::api::core::v1::{Pod, PodCertificateProjection, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::Api;
 use machinery::features::Feature;
 use parking_lot::Mutex;
 
@@ -226,9 +226,8 @@ async fn make_request(
 ) -> Result<Asked, RequestError> {
     let (name, namespace, uid) = identity(pod);
     let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone()).unwrap_or_default();
-    let accounts: Api<ServiceAccount> = Api::namespaced(context.client.clone(), &namespace);
-    let of_account =
-        accounts.get(&account).await.map_err(|source| RequestError::Account(Box::new(source)))?;
+    let of_account = request::get::<ServiceAccount>(&context.client, &namespace, &account).await;
+    let of_account = of_account.map_err(|source| RequestError::Account(Box::new(source)))?;
     let (kind, message) = (source.key_type.clone(), uid.clone());
     let made = tokio::task::spawn_blocking(move || keys::make(&kind, message.as_bytes())).await;
     let keys::Made { private_pem, public, proof } = made??;
@@ -239,7 +238,7 @@ async fn make_request(
         uid: uid.clone(),
         ..OwnerReference::default()
     };
-    let request = PodCertificateRequest {
+    let asked = PodCertificateRequest {
         metadata: ObjectMeta {
             namespace: Some(namespace.clone()),
             generate_name: Some("req-".to_owned()),
@@ -261,8 +260,7 @@ async fn make_request(
         },
         status: None,
     };
-    let requests: Api<PodCertificateRequest> = Api::namespaced(context.client.clone(), &namespace);
-    let made = requests.create(&kube::api::PostParams::default(), &request).await;
+    let made = request::send::<PodCertificateRequest>(&context.client, &ApiRequest::create(&asked)).await;
     let made = made.map_err(|source| RequestError::Create(Box::new(source)))?;
     let created = made.metadata.creation_timestamp.map_or_else(|| context.clock.now(), |time| time.0);
     Ok(Asked::new(made.metadata.name.unwrap_or_default(), private_pem, created, jitter(context)))

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use controller::request::{self, ApiRequest, Patch};
 use csi::client::Client;
 use csi::v1;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, Patch, PatchParams};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -199,9 +199,8 @@ impl Drivers {
     /// The API server does not answer or does not take it.
     pub(crate) async fn correct_in_use(&self, volumes: &Volumes) -> Result<(), InUseError> {
         let in_use = self.in_use.lock().await;
-        let api: Api<Node> = Api::all(volumes.client.clone());
-        let node =
-            api.get(&volumes.config.node_name).await.map_err(|source| InUseError::Read(Box::new(source)))?;
+        let node = request::get::<Node>(&volumes.client, "", &volumes.config.node_name).await;
+        let node = node.map_err(|source| InUseError::Read(Box::new(source)))?;
         let said = node.status.and_then(|status| status.volumes_in_use).unwrap_or_default();
         if said.into_iter().collect::<BTreeSet<_>>() == *in_use {
             return Ok(());
@@ -237,9 +236,7 @@ pub(crate) enum InUseError {
 impl Specific for InUseError {}
 
 async fn say_in_use(volumes: &Volumes, names: &BTreeSet<String>) -> Result<(), InUseError> {
-    let patch = json!({"status": {"volumesInUse": names}});
-    let api: Api<Node> = Api::all(volumes.client.clone());
-    let name = &volumes.config.node_name;
-    let patched = api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await;
-    patched.map(drop).map_err(|source| InUseError::Write(Box::new(source)))
+    let patch = Patch::Strategic(json!({"status": {"volumesInUse": names}}));
+    let patch = ApiRequest::patch_status::<Node>("", &volumes.config.node_name, patch);
+    request::carry_out(&volumes.client, &patch).await.map_err(|source| InUseError::Write(Box::new(source)))
 }

@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::{Finding, Subject};
+use crate::async_runtime::AsyncRuntime;
 use crate::kube_client;
 
 /// How long the API server may take to answer.
@@ -22,7 +23,7 @@ pub(super) fn look(subject: &Subject<'_>) -> Finding {
         return Finding::Fine("not looked at: no API server runs here".into());
     }
     let node = subject.args.node_name.clone().or_else(|| crate::host::node_name().ok()).unwrap_or_default();
-    let asked = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Into::into);
+    let asked = AsyncRuntime::on_this_thread().map_err(Into::into);
     let asked = asked.and_then(|runtime| {
         runtime.block_on(async {
             let client = kube_client::client(&kubeconfig, "knarr").await?;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use base::Backoff;
 use k8s_openapi::api::resource::v1::ResourceSlice;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::Resource;
+use kube::api::{DeleteParams, ListParams};
 
 use crate::node_resources::NodeResources;
 
@@ -23,11 +24,16 @@ pub(super) async fn wipe(resources: &NodeResources, driver: Option<&str>) {
         Some(driver) => format!("spec.driver={driver},spec.nodeName={node}"),
         None => format!("spec.nodeName={node}"),
     };
-    let api: Api<ResourceSlice> = Api::all(resources.client.clone());
+    let slices = kube::core::Request::new(ResourceSlice::url_path(&(), None));
     let which = ListParams::default().fields(&selector);
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.1);
     loop {
-        match api.delete_collection(&DeleteParams::default(), &which).await {
+        let deletion = slices.delete_collection(&DeleteParams::default(), &which);
+        let Ok(deletion) = deletion.inspect_err(|error| tracing::warn!(%error, selector, "no request"))
+        else {
+            return;
+        };
+        match resources.client.request_text(deletion).await {
             Ok(_) => return,
             Err(kube::Error::Api(status)) if status.code == 404 => return,
             Err(error) => tracing::debug!(%error, selector, "slices of devices were not deleted yet"),

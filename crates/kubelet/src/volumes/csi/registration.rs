@@ -2,12 +2,12 @@
 //!
 //! Source: `pkg/volume/csi/nodeinfomanager`.
 
+use controller::request::{self, ApiRequest, Patch};
 use controller::volume::migration::{self, MIGRATED_PLUGINS};
 use csi::v1;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::{CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeResources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Map, Value, json};
 
 use crate::volumes::Volumes;
@@ -27,15 +27,15 @@ pub(crate) async fn add(
     info: &v1::NodeGetInfoResponse,
 ) -> Result<(), kube::Error> {
     let _turn = volumes.csi.publishing.lock().await;
-    let nodes: Api<Node> = Api::all(volumes.client.clone());
     let name = &volumes.config.node_name;
-    let node = nodes.get(name).await?;
+    let node: Node = request::get(&volumes.client, "", name).await?;
     let topology = info.accessible_topology.clone().unwrap_or_default().segments;
     let patch = json!({"metadata": {
         "annotations": {NODE_ID: with_id(&node, driver, Some(&info.node_id))},
         "labels": topology,
     }});
-    nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    let patch = ApiRequest::patch_object::<Node>("", name, Patch::Merge(patch));
+    request::carry_out(&volumes.client, &patch).await?;
     let mut topology_keys: Vec<String> = topology.into_keys().collect();
     topology_keys.sort();
     let count = i32::try_from(info.max_volumes_per_node).ok().filter(|count| *count > 0);
@@ -75,16 +75,15 @@ pub(crate) async fn update_count(volumes: &Volumes, driver: &str, count: i64) ->
 /// # Errors
 /// What the API server said.
 pub(crate) async fn update_room(volumes: &Volumes, driver: &str, bytes: i64) -> Result<(), kube::Error> {
-    let api: Api<CSINode> = Api::all(volumes.client.clone());
-    let key = format!("{driver}/available-bytes");
-    let Some(known) = api.get_opt(&volumes.config.node_name).await? else { return Ok(()) };
+    let (key, name) = (format!("{driver}/available-bytes"), &volumes.config.node_name);
+    let Some(known) = request::find::<CSINode>(&volumes.client, "", name).await? else { return Ok(()) };
     let said = known.metadata.annotations.as_ref().and_then(|all| all.get(&key)?.parse::<i64>().ok());
     if said.is_some_and(|said| !is_news(said, bytes)) {
         return Ok(());
     }
     let patch = json!({"metadata": {"annotations": {key: bytes.to_string()}}});
-    let name = &volumes.config.node_name;
-    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+    let patch = ApiRequest::patch_object::<CSINode>("", name, Patch::Merge(patch));
+    request::carry_out(&volumes.client, &patch).await
 }
 
 /// Whether so many bytes are worth telling: less by a thirty-second, or more by a sixteenth.
@@ -102,11 +101,12 @@ pub(crate) async fn remove(volumes: &Volumes, driver: &str) -> Result<(), kube::
         // It has come back meanwhile.
         return Ok(());
     }
-    let nodes: Api<Node> = Api::all(volumes.client.clone());
-    let node = nodes.get(&volumes.config.node_name).await?;
+    let name = &volumes.config.node_name;
+    let node: Node = request::get(&volumes.client, "", name).await?;
     change(volumes, &node, |drivers| drivers.retain(|one| one.name != driver)).await?;
     let patch = json!({"metadata": {"annotations": {NODE_ID: with_id(&node, driver, None)}}});
-    nodes.patch(&volumes.config.node_name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+    let patch = ApiRequest::patch_object::<Node>("", name, Patch::Merge(patch));
+    request::carry_out(&volumes.client, &patch).await
 }
 
 /// The annotation with a driver's id in it, or without; `None` when nothing is left.
@@ -127,11 +127,11 @@ async fn change(
     node: &Node,
     change: impl Fn(&mut Vec<CSINodeDriver>),
 ) -> Result<(), kube::Error> {
-    let api: Api<CSINode> = Api::all(volumes.client.clone());
     let mut tries = 0;
     loop {
         tries += 1;
-        let written = match api.get_opt(&volumes.config.node_name).await? {
+        let found: Option<CSINode> = request::find(&volumes.client, "", &volumes.config.node_name).await?;
+        let write = match found {
             Some(mut object) => {
                 let before = object.clone();
                 note_migrated(&mut object.metadata);
@@ -139,17 +139,17 @@ async fn change(
                 if object == before {
                     return Ok(());
                 }
-                api.replace(&volumes.config.node_name, &PostParams::default(), &object).await
+                ApiRequest::update(&object)
             }
             None => {
                 let mut object = empty(node);
                 change(&mut object.spec.drivers);
-                api.create(&PostParams::default(), &object).await
+                ApiRequest::create(&object)
             }
         };
-        match written {
+        match request::carry_out(&volumes.client, &write).await {
             Err(kube::Error::Api(status)) if status.code == 409 && tries < TRIES_MAX => {}
-            other => return other.map(drop),
+            other => return other,
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use controller::request;
 use controller::volume::{attachment_name, unique_name};
 use csi::{Code, v1};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, Node};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
-use kube::api::Api;
 
 use super::prepared::Phase;
 use super::resolve::Resolved;
@@ -79,9 +79,8 @@ async fn refuse_if_full(
     source: &CSIPersistentVolumeSource,
     driver: &Driver,
 ) -> Result<(), VolumeError> {
-    let api: Api<VolumeAttachment> = Api::all(volumes.client.clone());
     let name = attachment_name(source, &volumes.config.node_name);
-    let found = api.get_opt(&name).await?;
+    let found = request::find::<VolumeAttachment>(&volumes.client, "", &name).await?;
     if !found.is_some_and(|found| is_exhausted(&found, volumes.clock.now())) {
         return Ok(());
     }
@@ -109,9 +108,8 @@ pub(super) async fn attachment(
     volumes: &Volumes,
     source: &CSIPersistentVolumeSource,
 ) -> Result<VolumeAttachment, VolumeError> {
-    let api: Api<VolumeAttachment> = Api::all(volumes.client.clone());
     let name = attachment_name(source, &volumes.config.node_name);
-    let found = api.get(&name).await?;
+    let found = request::get::<VolumeAttachment>(&volumes.client, "", &name).await?;
     match found.status.as_ref().is_some_and(|status| status.attached) {
         true => Ok(found),
         false => Err(NotAttached(name).into()),

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use controller::EventType;
+use controller::request::{self, ApiRequest, Patch};
 use controller::volume::capacity;
 use csi::v1::{self, node_service_capability::rpc};
 use csi::{Code, Status};
@@ -13,7 +14,6 @@ use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Api, Patch, PatchParams};
 use machinery::quantity::Quantity;
 use serde_json::{Value, json};
 
@@ -166,10 +166,9 @@ async fn patch(
 ) -> Result<(), ClaimNotPatched> {
     let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
     let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let api: Api<PersistentVolumeClaim> = Api::namespaced(volumes.client.clone(), namespace);
     let patch = Patch::Merge(json!({"status": status}));
-    let patched = api.patch_status(name, &PatchParams::default(), &patch).await;
-    patched.map(drop).map_err(|source| ClaimNotPatched {
+    let patch = ApiRequest::patch_status::<PersistentVolumeClaim>(namespace, name, patch);
+    request::carry_out(&volumes.client, &patch).await.map_err(|source| ClaimNotPatched {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         source: Box::new(source),

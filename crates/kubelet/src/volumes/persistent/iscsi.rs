@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use controller::request;
 use controller::volume::iscsi_name;
 use k8s_openapi::api::core::v1::{ISCSIPersistentVolumeSource, Pod, Secret};
-use kube::api::Api;
 use serde::{Deserialize, Serialize};
 use sys::folder_watch::FolderWatch;
 
@@ -376,8 +376,8 @@ async fn chap(
     if name.is_empty() || namespace.is_empty() {
         return Err(IscsiError::NoSecretName);
     }
-    let api: Api<Secret> = Api::namespaced(volumes.client.clone(), namespace);
-    let found = api.get(name).await.map_err(|source| IscsiError::NoSecret {
+    let found = request::get::<Secret>(&volumes.client, namespace, name).await;
+    let found = found.map_err(|source| IscsiError::NoSecret {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         source: Box::new(source),

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use csi::v1::{self, node_service_capability::rpc};
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, Secret, SecretReference};
-use kube::api::Api;
 use v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode};
 
 use super::resolve::Resolved;
@@ -68,8 +67,8 @@ pub(super) async fn secrets(
     else {
         return Ok(HashMap::new());
     };
-    let api: Api<Secret> = Api::namespaced(volumes.client.clone(), namespace);
-    let found = api.get(name).await.map_err(|source| NoSecret {
+    let found = controller::request::get::<Secret>(&volumes.client, namespace, name).await;
+    let found = found.map_err(|source| NoSecret {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         source: Box::new(source),

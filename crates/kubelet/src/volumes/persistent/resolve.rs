@@ -2,6 +2,7 @@
 //!
 //! Source: `desired_state_of_world_populator`, `pkg/kubelet/volumemanager`.
 
+use controller::request;
 use controller::volume::migration::TranslationError;
 use controller::volume::{
     affinity, claim_of, is_claim_bound, is_claim_of_pod, is_for, migration, volume_mode, volume_name,
@@ -11,7 +12,6 @@ use k8s_openapi::api::core::v1::{
     LocalVolumeSource, NFSVolumeSource, Node, PersistentVolume, PersistentVolumeClaim, Pod, SecretReference,
     Volume,
 };
-use kube::api::Api;
 
 use crate::volumes::Volumes;
 use crate::volumes::error::Specific;
@@ -173,8 +173,8 @@ async fn bound(
     volume: &Volume,
     (namespace, name): (&str, &str),
 ) -> Result<(PersistentVolumeClaim, PersistentVolume), ClaimError> {
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(volumes.client.clone(), namespace);
-    let claim = claims.get(name).await.map_err(|source| ClaimError::NoClaim(Box::new(source)))?;
+    let claim = request::get::<PersistentVolumeClaim>(&volumes.client, namespace, name).await;
+    let claim = claim.map_err(|source| ClaimError::NoClaim(Box::new(source)))?;
     if volume.ephemeral.is_some() && !is_claim_of_pod(&claim, pod) {
         return Err(ClaimError::NotOfPod(format!("{namespace}/{name}")));
     }
@@ -185,8 +185,7 @@ async fn bound(
         return Err(ClaimError::NotBound);
     }
     let wanted = volume_name(&claim);
-    let api: Api<PersistentVolume> = Api::all(volumes.client.clone());
-    let found = api.get(wanted).await;
+    let found = request::get::<PersistentVolume>(&volumes.client, "", wanted).await;
     let found =
         found.map_err(|source| ClaimError::NoVolume { name: wanted.to_owned(), source: Box::new(source) })?;
     if !is_for(&found, &claim) {
