@@ -35,8 +35,9 @@ mod kubelet_root;
 mod local_network;
 mod local_nodes;
 mod node;
+mod node_network;
 mod node_role;
-mod place;
+
 mod pod_cidr;
 mod pod_network;
 mod pod_routes;

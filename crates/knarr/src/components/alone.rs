@@ -22,7 +22,7 @@ use super::cloud_controllers::{self, CloudControllers};
 use super::controller_options::ControllerOptions;
 use super::election::lead;
 use super::node;
-use super::place::Place;
+use super::node_network::NodeNetwork;
 use super::{api_client, container_runtime, control_plane, credentials, serving};
 use crate::host;
 use crate::kube_client;
@@ -275,7 +275,7 @@ fn node_ips(given: &[IpAddr], pods: Cidrs) -> Result<Vec<IpAddr>> {
 
 /// `knarr kubelet`: a kubelet with the built-in runtime and network, or on another runtime.
 pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connection: Connection) -> Result<()> {
-    let place = Place {
+    let node_network = NodeNetwork {
         node_name: args.node_name.clone().map_or_else(host::node_name, Ok)?,
         node_ips: node_ips(&args.node_ip, args.pod_cidr)?,
         provided_node_ips: args.node_ip.clone(),
@@ -287,22 +287,22 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
     };
     let server = match (&args.tls_cert_file, &args.tls_private_key_file, &args.client_ca_file) {
         (Some(certificate), Some(key), Some(authority)) => {
-            let listen = (place.node_ips.clone(), args.port);
+            let listen = (node_network.node_ips.clone(), args.port);
             Some(node::server_config(listen, certificate, key, authority)?)
         }
         _ => None,
     };
     let tasks = connection.informers.tasks().clone();
     // Who watches policies for the Pods of a kubelet alone is its cluster's choice.
-    let flushed = node::pod_network_flushes(&connection.informers, &place.node_name);
+    let flushed = node::pod_network_flushes(&connection.informers, &node_network.node_name);
     let told = container_runtime::Told { reporter: Reporter::disabled(), policed: None, flushed };
     let container_runtime =
-        container_runtime::open(&args.container_runtime, layout, &place, told, &tasks).await?;
+        container_runtime::open(&args.container_runtime, layout, &node_network, told, &tasks).await?;
     super::kubelet_root::settle(layout, args.configuration.root_dir.as_deref())?;
     let config = kubelet::Config {
         streaming_connection_idle_timeout: args.streaming_connection_idle_timeout,
         client_certificate_ends: node::client_certificate_end(&connection.config),
-        ..node::kubelet_config(&place, layout, server)
+        ..node::kubelet_config(&node_network, layout, server)
     };
     let config = super::kubelet_config::read(config, &args.configuration)?;
     node::start_kubelet(config, connection.informers, container_runtime, Reporter::disabled(), &tasks);

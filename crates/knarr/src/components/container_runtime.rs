@@ -16,7 +16,7 @@ use machinery::net::Cidrs;
 use network_policy::Sandboxes;
 use runtime::Runtime;
 
-use super::place::Place;
+use super::node_network::NodeNetwork;
 use super::pod_network::{self, CniPodNetwork};
 use crate::layout::Layout;
 
@@ -44,7 +44,7 @@ pub(super) struct Told {
 pub(super) async fn open(
     args: &RuntimeArgs,
     layout: &Layout,
-    place: &Place,
+    node_network: &NodeNetwork,
     told: Told,
     tasks: &Tasks,
 ) -> Result<ContainerRuntime> {
@@ -55,7 +55,7 @@ pub(super) async fn open(
     let socket = endpoint.map(socket_of).transpose().context(FLAG)?;
     let is_own = socket.is_none_or(|socket| socket == layout.cri_socket());
     let built_in = match is_own {
-        true => Some(Arc::new(built_in(layout, place, (handlers, args), told, tasks).await?)),
+        true => Some(Arc::new(built_in(layout, node_network, (handlers, args), told, tasks).await?)),
         false => None,
     };
     match (endpoint, built_in) {
@@ -74,13 +74,13 @@ pub(super) async fn open(
 
 async fn built_in(
     layout: &Layout,
-    place: &Place,
+    node_network: &NodeNetwork,
     (handlers, args): (BTreeMap<String, PathBuf>, &RuntimeArgs),
     told: Told,
     tasks: &Tasks,
 ) -> Result<Runtime> {
     let id = layout.cluster_id();
-    let network = Arc::new(open_network(layout, place, args)?);
+    let network = Arc::new(open_network(layout, node_network, args)?);
     network.follow(Random::from_system(), tasks).context("watch the folders of the pod network")?;
     pod_network::keep_rules(&network, told.flushed, tasks);
     let mut config = runtime::Config::new(layout.runtime(), format!("/knarr-{id}"), tasks.clone());
@@ -110,9 +110,9 @@ pub(super) fn has_builtin_network(args: &RuntimeArgs, layout: &Layout) -> bool {
 /// The built-in network, or the one whose configuration is in the folder that the flags or the data directory name.
 ///
 /// Only the former has a folder of its own: what other programs have put into /etc/cni/net.d is nobody's unless asked for.
-fn open_network(layout: &Layout, place: &Place, args: &RuntimeArgs) -> Result<cni::Network> {
-    let cidrs = (place.pod_cidrs, place.cluster_cidrs);
-    let config = cni::BuiltinConfig { mtu: place.pod_mtu, ..network_config(layout, cidrs, args) };
+fn open_network(layout: &Layout, node_network: &NodeNetwork, args: &RuntimeArgs) -> Result<cni::Network> {
+    let cidrs = (node_network.pod_cidrs, node_network.cluster_cidrs);
+    let config = cni::BuiltinConfig { mtu: node_network.pod_mtu, ..network_config(layout, cidrs, args) };
     if let Some(folder) = &config.own_bin_dir {
         let program = std::env::current_exe().context("find this program")?;
         cni::plugin::link_plain(folder, &program).context("link the built-in network plugins")?;

@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::Settings;
 use super::authorities::KUBELET_CLIENT_CA;
 use super::container_runtime::{self, ContainerRuntime};
-use super::place::Place;
+use super::node_network::NodeNetwork;
 use super::pod_routes::{Follower, Overlay, PodNetwork};
 use super::servers::Servers;
 use super::serving::{read_certificates, tls};
@@ -66,10 +66,10 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let informers = informers_as("kube-proxy", proxy_client);
     let kubelet_informers = informers_as("kubelet", kubelet_client);
     tasks.spawn("API servers", servers.clone().follow(informers.clone()));
-    let (place, ()) = tokio::select! {
+    let (node_network, ()) = tokio::select! {
         found = async {
             tokio::try_join!(
-                place_of(settings, layout, &kubelet_informers),
+                node_network(settings, layout, &kubelet_informers),
                 start_network(settings, layout, &informers, &reporter, &tasks),
             )
         } => found?,
@@ -82,20 +82,21 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
         let flushed = pod_network_flushes(&kubelet_informers, &settings.node_name);
         let told = container_runtime::Told { reporter: reporter.clone(), policed: policed.clone(), flushed };
         let container_runtime =
-            container_runtime::open(&settings.args.container_runtime, layout, &place, told, &tasks).await?;
-        start_policies((settings, layout), &place, policed, (&informers, &reporter), &tasks);
+            container_runtime::open(&settings.args.container_runtime, layout, &node_network, told, &tasks)
+                .await?;
+        start_policies((settings, layout), &node_network, policed, (&informers, &reporter), &tasks);
         super::conflicts::follow(&settings.node_name, &settings.node_ips(), &kubelet_informers, &tasks);
         super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
-        follow_routes(settings, &place, layout, (&informers, &kubelet_informers), &tasks);
+        follow_routes(settings, &node_network, layout, (&informers, &kubelet_informers), &tasks);
         let arguments = settings.args.registration.kubelet_args(&settings.args.kubelet_arg);
         super::kubelet_config::settle_root(layout, &arguments)?;
         if settings.args.runs(Part::CsiHostpath) {
-            start_storage(&place, layout, &tasks)?;
+            start_storage(&node_network, layout, &tasks)?;
         }
         let server = own_server_config(layout, settings.node_ips())?;
         let config = kubelet::Config {
             client_certificate_ends: client_certificate_end(&connection),
-            ..kubelet_config(&place, layout, Some(server))
+            ..kubelet_config(&node_network, layout, Some(server))
         };
         let config = super::kubelet_config::of_node(config, layout, &arguments)?;
         start_tunnels(settings, layout, (&config, &servers), &kubelet_informers, &tasks);
@@ -145,7 +146,7 @@ fn keep_wire(settings: &Settings, layout: &Layout, informers: &Informers, tasks:
 /// force until then.
 fn start_policies(
     (settings, layout): (&Settings, &Layout),
-    place: &Place,
+    node_network: &NodeNetwork,
     policed: Option<network_policy::Sandboxes>,
     (informers, reporter): (&Informers, &Reporter),
     tasks: &Tasks,
@@ -154,7 +155,7 @@ fn start_policies(
     let config = network_policy::Config {
         cluster_id: layout.cluster_id(),
         node_name: settings.node_name.clone(),
-        families: place.pod_cidrs.iter().map(Cidr::family).collect(),
+        families: node_network.pod_cidrs.iter().map(Cidr::family).collect(),
     };
     network_policy::run(informers, config, policed, reporter.clone(), tasks);
 }
@@ -175,11 +176,11 @@ fn policed(settings: &Settings, layout: &Layout) -> Result<Option<network_policy
 }
 
 /// The driver of the default StorageClass, which the kubelet learns of as of any other.
-fn start_storage(place: &Place, layout: &Layout, tasks: &Tasks) -> Result<()> {
+fn start_storage(node_network: &NodeNetwork, layout: &Layout, tasks: &Tasks) -> Result<()> {
     let name = csi::driver::NAME;
     let config = csi::driver::Config {
         name: name.to_owned(),
-        node_id: place.node_name.clone(),
+        node_id: node_network.node_name.clone(),
         folder: layout.csi_hostpath(),
         socket: layout.kubelet().join("plugins").join(name).join("csi.sock"),
         registration_socket: Some(layout.kubelet().join("plugins_registry").join(format!("{name}-reg.sock"))),
@@ -191,13 +192,13 @@ fn start_storage(place: &Place, layout: &Layout, tasks: &Tasks) -> Result<()> {
 /// Routes to the Pods of other Nodes, by informers of all Nodes and of the kubelet.
 fn follow_routes(
     settings: &Settings,
-    place: &Place,
+    node_network: &NodeNetwork,
     layout: &Layout,
     (all, kubelet): (&Informers, &Informers),
     tasks: &Tasks,
 ) {
     let is_foreign = settings.args.container_runtime.has_foreign_network();
-    let overlay = Overlay::of(&settings.args.network, place).filter(|_| !is_foreign);
+    let overlay = Overlay::of(&settings.args.network, node_network).filter(|_| !is_foreign);
     let network = match (is_foreign, overlay) {
         (true, _) => PodNetwork::Foreign,
         (false, Some(_)) => PodNetwork::Overlay,
@@ -205,7 +206,7 @@ fn follow_routes(
     };
     let follower = Follower {
         own_name: settings.node_name.clone(),
-        cluster: place.cluster_cidrs,
+        cluster: node_network.cluster_cidrs,
         layout: layout.clone(),
         network,
         overlay,
@@ -240,14 +241,14 @@ async fn start_network(
 }
 
 /// Waits until the Node has a range for its Pods, if it has Pods.
-async fn place_of(settings: &Settings, layout: &Layout, informers: &Informers) -> Result<Place> {
+async fn node_network(settings: &Settings, layout: &Layout, informers: &Informers) -> Result<NodeNetwork> {
     let args = &settings.args;
     let cluster_cidrs = args.cluster_cidr;
     let pod_cidrs = match args.runs(Part::Kubelet) {
         true => super::pod_cidr::of_node(settings, layout, informers).await?,
         false => cluster_cidrs,
     };
-    Ok(Place {
+    Ok(NodeNetwork {
         node_name: settings.node_name.clone(),
         node_ips: settings.node_ips(),
         provided_node_ips: args.node_ip.clone(),
@@ -335,19 +336,19 @@ async fn start_dns(
 }
 
 pub(super) fn kubelet_config(
-    place: &Place,
+    node_network: &NodeNetwork,
     layout: &Layout,
     server: Option<kubelet::ServerConfig>,
 ) -> kubelet::Config {
     kubelet::Config {
-        node_name: place.node_name.clone(),
-        node_ips: place.node_ips.iter().map(ToString::to_string).collect(),
-        provided_node_ips: place.provided_node_ips.iter().map(ToString::to_string).collect(),
+        node_name: node_network.node_name.clone(),
+        node_ips: node_network.node_ips.iter().map(ToString::to_string).collect(),
+        provided_node_ips: node_network.provided_node_ips.iter().map(ToString::to_string).collect(),
         root_dir: layout.kubelet(),
         pod_logs_dir: layout.pod_logs(),
         cgroup_root: format!("/knarr-{}", layout.cluster_id()),
-        cluster_dns: place.cluster_dns.iter().map(ToString::to_string).collect(),
-        cluster_domain: place.cluster_domain.clone(),
+        cluster_dns: node_network.cluster_dns.iter().map(ToString::to_string).collect(),
+        cluster_domain: node_network.cluster_domain.clone(),
         server,
         ..kubelet::Config::default()
     }

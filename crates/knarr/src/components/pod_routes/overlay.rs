@@ -13,7 +13,7 @@ use sys::netlink::Route;
 use super::end::{End, Made, below};
 use super::wireguard::Keys;
 use super::{Way, vxlan, wireguard};
-use crate::components::place::Place;
+use crate::components::node_network::NodeNetwork;
 use crate::layout::Layout;
 
 /// A way to other Nodes.
@@ -27,9 +27,9 @@ pub(crate) enum Overlay {
 
 impl Overlay {
     /// `None` for a network of plain routes.
-    pub(crate) fn of(args: &NetworkArgs, place: &Place) -> Option<Self> {
-        let node_ip = place.node_ip()?;
-        let end = |port| End { port, node_ip, ranges: place.pod_cidrs };
+    pub(crate) fn of(args: &NetworkArgs, node_network: &NodeNetwork) -> Option<Self> {
+        let node_ip = node_network.node_ip()?;
+        let end = |port| End { port, node_ip, ranges: node_network.pod_cidrs };
         match args.network_backend {
             NetworkBackend::HostGw => None,
             NetworkBackend::Vxlan => Some(Self::Vxlan(end(args.vxlan_port), args.vxlan_vni)),

@@ -1,11 +1,11 @@
-//! Where a Node stands in its cluster.
+//! The network settings of a Node.
 
 use std::net::IpAddr;
 
 use machinery::net::Cidrs;
 
-/// Where this Node stands in its cluster.
-pub(super) struct Place {
+/// The network settings of a Node: its name and addresses, and the ranges and the DNS of its cluster.
+pub(super) struct NodeNetwork {
     pub(super) node_name: String,
     /// The Node's addresses, the main one first.
     pub(super) node_ips: Vec<IpAddr>,
@@ -19,7 +19,7 @@ pub(super) struct Place {
     pub(super) cluster_domain: String,
 }
 
-impl Place {
+impl NodeNetwork {
     /// The Node's main address.
     pub(super) fn node_ip(&self) -> Option<IpAddr> {
         self.node_ips.first().copied()
