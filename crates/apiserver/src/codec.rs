@@ -264,9 +264,9 @@ pub fn encode_protobuf_message(kind: &Kind, stored: &Value) -> Option<Bytes> {
 pub fn protobuf_list_frame(
     (api_version, kind): (&str, &str),
     metadata: &Value,
-    items: &[Bytes],
+    lengths: impl IntoIterator<Item = usize>,
 ) -> Option<proto::ListFrame> {
-    let frame = proto::list_frame(api_version, kind, metadata, items.iter().map(Bytes::len));
+    let frame = proto::list_frame(api_version, kind, metadata, lengths);
     frame.inspect_err(|failure| warn!(%failure, "a list has no protobuf form")).ok()
 }
 

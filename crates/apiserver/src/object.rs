@@ -160,6 +160,12 @@ impl CachedObject {
         self.protobuf.get_or_init(|| encode(&self.value())).as_ref()
     }
 
+    /// The protobuf form that was made; empty if none was.
+    pub fn kept_protobuf(&self) -> &Bytes {
+        static NONE: Bytes = Bytes::new();
+        self.protobuf.get().and_then(Option::as_ref).unwrap_or(&NONE)
+    }
+
     /// The same object under another revision: the last state of one that left a watcher's sight.
     #[must_use]
     pub fn at_revision(&self, revision: Revision) -> Self {

@@ -68,7 +68,7 @@ fn viewed(request: &Request, value: Value, now: jiff::Timestamp) -> Value {
     }
 }
 
-fn list(request: &Request, listed: Listed, now: jiff::Timestamp) -> Response<Body> {
+fn list(request: &Request, mut listed: Listed, now: jiff::Timestamp) -> Response<Body> {
     let (kind, accept) = (&request.kind, request.accept);
     let metadata = list_metadata(&listed);
     let api_version = kind.api_version();
@@ -78,7 +78,7 @@ fn list(request: &Request, listed: Listed, now: jiff::Timestamp) -> Response<Bod
         View::Object => (kind.list_kind(), api_version),
     };
     if accept.format == Format::Protobuf
-        && let Some(pieces) = protobuf::list(kind, accept, &listed, &metadata)
+        && let Some(pieces) = protobuf::list(kind, accept, &mut listed, &metadata)
     {
         return streamed(PROTOBUF, pieces, 0);
     }

@@ -152,6 +152,8 @@ pub struct ListFrame {
     pub head: Vec<u8>,
     /// The rest of the envelope.
     pub tail: Vec<u8>,
+    /// Bytes of the whole list.
+    pub size: usize,
 }
 
 /// The frame of a list of items whose messages have these lengths.
@@ -180,7 +182,8 @@ pub fn list_frame(
     let mut tail = Vec::new();
     wire::bytes(&mut tail, 3, b"");
     wire::bytes(&mut tail, 4, b"");
-    Ok(ListFrame { head, tail })
+    let size = head.len() + length + tail.len();
+    Ok(ListFrame { head, tail, size })
 }
 
 /// The bytes before an item of a list.

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
+use schema::proto::ListFrame;
 
 use super::{Body, BoxError};
 use crate::cache::CachedObject;
@@ -34,6 +35,8 @@ enum Items {
     Json(std::vec::IntoIter<Arc<CachedObject>>, Encode),
     /// Encoded messages, each after its length.
     Protobuf(std::vec::IntoIter<Bytes>),
+    /// The same, kept with their objects.
+    OwnProtobuf(std::vec::IntoIter<Arc<CachedObject>>),
 }
 
 /// A list in pieces.
@@ -69,14 +72,19 @@ impl Pieces {
     }
 
     /// A list of messages.
-    pub fn protobuf(head: Bytes, items: Vec<Bytes>, tail: Bytes) -> Self {
-        let size: usize = items
-            .iter()
-            .map(|item| codec::protobuf_list_item_head(item.len()).as_ref().len() + item.len())
-            .sum();
-        let left = u64::try_from(head.len() + size + tail.len()).ok();
-        let items = Items::Protobuf(items.into_iter());
-        Self { items, queue: VecDeque::from([head]), tail: Some(tail), is_first: true, left }
+    pub fn protobuf(frame: ListFrame, items: Vec<Bytes>) -> Self {
+        Self::framed(frame, Items::Protobuf(items.into_iter()))
+    }
+
+    /// A list of the messages that are kept with these objects.
+    pub fn own_protobuf(frame: ListFrame, objects: Vec<Arc<CachedObject>>) -> Self {
+        Self::framed(frame, Items::OwnProtobuf(objects.into_iter()))
+    }
+
+    fn framed(frame: ListFrame, items: Items) -> Self {
+        let left = u64::try_from(frame.size).ok();
+        let queue = VecDeque::from([frame.head.into()]);
+        Self { items, queue, tail: Some(frame.tail.into()), is_first: true, left }
     }
 
     /// The body.
@@ -126,6 +134,13 @@ impl Pieces {
                 if let Some(item) = items.next() {
                     let head = codec::protobuf_list_item_head(item.len());
                     return self.take(out, head.as_ref(), &item);
+                }
+            }
+            Items::OwnProtobuf(objects) => {
+                if let Some(object) = objects.next() {
+                    let message = object.kept_protobuf();
+                    let head = codec::protobuf_list_item_head(message.len());
+                    return self.take(out, head.as_ref(), message);
                 }
             }
         }
