@@ -63,4 +63,9 @@ tables! {
     small_kinds_of_the_core "namespaced.txt",
     jobs_and_their_schedules "jobs.txt",
     kinds_of_other_groups "groups.txt",
+    kinds_that_run_the_platform "platform.txt",
+    columns_of_every_kind "columns.txt",
+    what_is_filled_in "defaults.txt",
+    what_a_write_leaves "strategies.txt",
+    what_selectors_name "fields.txt",
 }

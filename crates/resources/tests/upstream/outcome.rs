@@ -5,6 +5,8 @@
 //! `reported` (what the object is after defaults, and as each kind of write leaves it): `POINTER = YAML`. Of `cells`: the
 //! cells of its columns. Of `fields`: `LABEL = VALUE`, or `LABEL = unsupported`.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use machinery::field::{FieldError, FieldErrors, Reason};
 use resources::{PartialStrategy, Resource};
@@ -13,6 +15,10 @@ use schema::walk::default::Defaults;
 use serde_json::Value;
 
 use crate::table::{Row, Table, changed, yaml};
+
+/// Made once: it looks through all schemas.
+static DEFAULTS: LazyLock<Defaults> =
+    LazyLock::new(|| Defaults::new(schema::builtin(), resources::defaults::rows()));
 
 /// When the rows happen.
 const NOW: &str = "2026-01-01T00:10:00Z";
@@ -54,7 +60,7 @@ fn decoded(row: &Resource, object: &Value) -> Value {
     let schema = schemas.kind(&row.group, &row.version, &row.kind).unwrap();
     let decoded = decode::from_value(schema, object.clone(), FieldValidation::Strict);
     let mut object = decoded.unwrap_or_else(|error| panic!("{}: {error}: {object}", row.plural)).value;
-    Defaults::new(schemas, resources::defaults::rows()).apply(schema, &mut object);
+    DEFAULTS.apply(schema, &mut object);
     object
 }
 

@@ -70,7 +70,7 @@ impl<'t> Table<'t> {
 impl Row {
     fn new(text: &str, at: &str) -> Self {
         let text = text.split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
-        let text = format!("{text} ");
+        let text = format!("{text} ").replace(" | | ", " |  | ");
         let mut parts = text.splitn(3, " | ");
         let name = parts.next().unwrap().trim().trim_end_matches(" |").to_owned();
         let changes = parts.next().unwrap_or_default();
