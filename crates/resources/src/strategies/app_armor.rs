@@ -4,9 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::validation::pod_annotations::APP_ARMOR;
-
-const PROFILE_BYTES_MAX: usize = 4095;
+use crate::validation::pod_annotations::{APP_ARMOR, app_armor_profile};
 
 /// Gives containers the profiles that annotations name, unless they have one or the Pod has the same.
 pub(super) fn take_annotations(pod: &mut Value) {
@@ -27,24 +25,11 @@ pub(super) fn take_annotations(pod: &mut Value) {
 
 fn take(container: &mut Value, annotations: &Map<String, Value>, of_pod: Option<&Value>) -> Option<()> {
     let name = container.get("name")?.as_str()?;
-    let profile = profile(annotations.get(&format!("{APP_ARMOR}{name}"))?.as_str()?)?;
+    let profile = app_armor_profile(annotations.get(&format!("{APP_ARMOR}{name}"))?.as_str()?)?;
     let has_own = container.pointer("/securityContext/appArmorProfile").is_some_and(|own| !own.is_null());
     if !has_own && Some(&profile) != of_pod {
         let context = container.as_object_mut()?.entry("securityContext").or_insert_with(|| json!({}));
         context.as_object_mut()?.insert("appArmorProfile".to_owned(), profile);
     }
     Some(())
-}
-
-/// The profile that an annotation names; what names none is left for validation.
-fn profile(annotation: &str) -> Option<Value> {
-    match annotation {
-        "unconfined" => Some(json!({"type": "Unconfined"})),
-        "runtime/default" => Some(json!({"type": "RuntimeDefault"})),
-        local => {
-            let name = local.strip_prefix("localhost/")?;
-            let is_name = !name.is_empty() && name.trim() == name && name.len() <= PROFILE_BYTES_MAX;
-            is_name.then(|| json!({"type": "Localhost", "localhostProfile": name}))
-        }
-    }
 }
