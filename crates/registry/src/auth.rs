@@ -252,6 +252,37 @@ mod tests {
             (&["Bearer realm=\"a\\\"b\""], bearer("a\"b", None, None)),
             (&["Bearer realm=\"open"], bearer("open", None, None)),
             (&["Bearer"], None),
+            // Source: the tables of containerd's `core/remotes/docker/auth/parse_test.go` and of distribution's
+            // `registry/client/auth/challenge/authchallenge_test.go`.
+            (
+                &[
+                    "Bearer realm=\"https://auth.example.io/token\",empty=\"\",service=\"registry.example.io\",scope=\"repository:library/hello-world:pull,push\"",
+                ],
+                bearer(
+                    "https://auth.example.io/token",
+                    Some("registry.example.io"),
+                    Some("repository:library/hello-world:pull,push"),
+                ),
+            ),
+            (
+                &[
+                    "Bearer realm=\"https://auth.example.com/token\",service=\"registry.example.com\",other=fun,slashed=\"he\\\"\\l\\lo\"",
+                ],
+                bearer("https://auth.example.com/token", Some("registry.example.com"), None),
+            ),
+            (
+                &["Bearer service=\"he\\\"\\l\\lo\", realm=\"https://a/t\""],
+                bearer("https://a/t", Some("he\"llo"), None),
+            ),
+            (&["Bearer service=\"r\""], None),
+            (&["Bearer realm=\"\""], bearer("", None, None)),
+            (&["Basic realm=\"x\"", "Bearer realm=https://a/t"], bearer("https://a/t", None, None)),
+            (&["Bearer   realm = \"https://a/t\""], None),
+            (&["Bearer realm=\"https://a/t\"garbage=x"], bearer("https://a/t", None, None)),
+            (&["Bearer realm=\"a\", realm=\"b\""], bearer("b", None, None)),
+            (&["NTLM, Basic"], Some(Challenge::Basic)),
+            (&["Bearer realm=\"a\\"], bearer("a", None, None)),
+            (&["\u{e9}\u{20ac} x=y"], None),
             (&["Digest realm=x", "", "=,= ,"], None),
         ] {
             assert_eq!(Challenge::parse(headers.iter().copied()), expect, "{headers:?}");
@@ -273,6 +304,31 @@ mod tests {
         check(["", "", "", "", "r"], Ok(Some(Credentials::RegistryToken("r".into()))));
         check(["", "", "dQ==", "", ""], Err(()));
         check(["", "", "!", "", ""], Err(()));
+        check(["", "", "OnA=", "", ""], password("", "p"));
+        check(["", "", "dTo=", "", ""], password("u", ""));
+        check(["", "", "dTpwAAA=", "", ""], password("u", "p"));
+        check(["", "", "//86cA==", "", ""], Err(()));
+        check(["u", "", "", "", ""], password("u", ""));
+        check(["", "p", "", "", ""], Ok(None));
+    }
+
+    #[test]
+    fn tokens_are_only_what_a_header_can_carry() {
+        let check = |answer: &str, expect: Option<&str>| {
+            let parsed: Result<TokenAnswer, _> = serde_json::from_str(answer);
+            let made = parsed.ok().and_then(TokenAnswer::authorization);
+            assert_eq!(made.as_deref(), expect, "{answer}");
+        };
+        check(r#"{"token": "t"}"#, Some("Bearer t"));
+        check(r#"{"access_token": "a"}"#, Some("Bearer a"));
+        check(r#"{"token": "t", "access_token": "a"}"#, Some("Bearer t"));
+        check(r#"{"token": "", "access_token": "a", "expires_in": 60}"#, Some("Bearer a"));
+        check("{}", None);
+        check(r#"{"token": "a b"}"#, None);
+        check(r#"{"token": "a\r\nX-Evil: b"}"#, None);
+        check(r#"{"token": "\u0000"}"#, None);
+        check(r#"{"token": 5}"#, None);
+        check("[]", None);
     }
 
     #[test]

@@ -141,4 +141,43 @@ mod tests {
         assert!(empty.to_uppercase().parse::<Digest>().is_err());
         assert!(format!("sha256:../{}", "a".repeat(61)).parse::<Digest>().is_err());
     }
+
+    /// Source: the table of `github.com/opencontainers/go-digest`, `digest_test.go`.
+    #[test]
+    fn what_is_no_digest_is_refused() {
+        let sha256 = "e58fcf7418d4390dec8e8fb69d88c06ec07039d651fedd3aa72af9972e7d046b";
+        let sha384 = "d3fc7881460b7e22e3d172954463dddd7866d17597e7248453c48b3e9d26d9596bf9c4a9cf8072c9d5bad76e19af801d";
+        assert_eq!(format!("sha256:{sha256}").parse::<Digest>().unwrap().hex(), sha256);
+        for (name, wrong) in [
+            ("no algorithm", format!(":{sha256}")),
+            ("no digits", "sha256:".to_owned()),
+            ("another algorithm", format!("sha384:{sha384}")),
+            ("an unknown algorithm", format!("foo:{sha256}")),
+            ("an algorithm with parts", format!("sha256+b64:{sha256}")),
+            ("letters that are no digits", format!("sha256:{}g", &sha256[..63])),
+            ("capitals", format!("sha256:{}", sha256.to_uppercase())),
+            ("capitals of the algorithm", format!("SHA256:{sha256}")),
+            ("a digit less", format!("sha256:{}", &sha256[..63])),
+            ("a digit more", format!("sha256:{sha256}0")),
+            ("the digits of another algorithm", format!("sha512:{sha256}")),
+            ("a space before", format!(" sha256:{sha256}")),
+            ("a line behind", format!("sha256:{sha256}\n")),
+            ("two of them", format!("sha256:{sha256}:{sha256}")),
+            ("other digits", format!("sha256:{}", "\u{ff10}".repeat(64))),
+        ] {
+            assert!(wrong.parse::<Digest>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn bytes_in_parts_have_the_digest_of_the_whole() {
+        let whole = b"layers, in parts";
+        for at in 0..whole.len() {
+            let mut hasher = Digest::of(whole).hasher();
+            hasher.update(&whole[..at]);
+            hasher.update(&whole[at..]);
+            assert_eq!(hasher.finish(), Digest::of(whole), "{at}");
+            assert!(!Digest::of(whole).is_of(&whole[..at]));
+        }
+    }
 }

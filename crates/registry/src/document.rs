@@ -14,6 +14,8 @@ use crate::error::Error;
 pub const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 /// Most layers of an image.
 pub const LAYERS_MAX: usize = 512;
+/// How much worse an image is that the machine runs in its mode for older programs.
+const OLDER: u32 = 1000;
 /// Deepest nesting of indexes.
 pub const INDEX_DEPTH_MAX: usize = 4;
 
@@ -83,11 +85,17 @@ impl Platform {
 
     /// How well an image for `other` runs here: smaller is better, `None` is not at all.
     ///
-    /// Source: containerd's `platforms.Only`: a variant runs all that came before it.
+    /// Source: containerd's `platforms.Only`: a variant runs all that came before it, and 64 bits run 32.
     fn rank(&self, other: &Self) -> Option<u32> {
         let number = |variant: &str| variant.trim_start_matches('v').parse::<u32>().ok();
-        if other.os != self.os || other.architecture != self.architecture {
+        if other.os != self.os {
             return None;
+        }
+        match (self.architecture.as_str(), other.architecture.as_str()) {
+            ("amd64", "386") => return Some(OLDER),
+            ("arm64", "arm") => return Some(OLDER + 8_u32.checked_sub(number(&other.variant).unwrap_or(7))?),
+            (ours, theirs) if ours != theirs => return None,
+            _ => {}
         }
         match (number(&self.variant), number(&other.variant)) {
             (Some(ours), Some(theirs)) => ours.checked_sub(theirs),
@@ -217,6 +225,53 @@ mod tests {
                 Some(1),
             ),
             ("arm64 with and without v8", ("arm64", "v8"), &[Some(("linux", "arm64", ""))], Some(0)),
+            // Source: TestOnly of containerd's `platforms/compare_test.go`.
+            ("older programs if there is nothing else", amd, &[Some(("linux", "386", ""))], Some(0)),
+            (
+                "older programs only then",
+                amd,
+                &[Some(("linux", "386", "")), Some(("linux", "amd64", ""))],
+                Some(1),
+            ),
+            ("no newer programs", ("386", ""), &[Some(("linux", "amd64", ""))], None),
+            ("the first variant is none", amd, &[Some(("linux", "amd64", "v1"))], Some(0)),
+            (
+                "of older programs the newest",
+                ("arm64", "v8"),
+                &[Some(("linux", "arm", "v5")), Some(("linux", "arm", "v6")), Some(("linux", "arm", "v7"))],
+                Some(2),
+            ),
+            ("older programs without variant", ("arm64", "v8"), &[Some(("linux", "arm", ""))], Some(0)),
+            (
+                "not a variant that comes later",
+                ("arm64", "v8"),
+                &[Some(("linux", "arm64", "v9")), Some(("linux", "arm", "v9"))],
+                None,
+            ),
+            ("not for 64 bits", ("arm", "v7"), &[Some(("linux", "arm64", "v8"))], None),
+            (
+                "variants that came before",
+                ("arm", "v6"),
+                &[Some(("linux", "arm", "v7")), Some(("linux", "arm", "v5"))],
+                Some(1),
+            ),
+            ("another system", amd, &[Some(("darwin", "amd64", "")), Some(("freebsd", "amd64", ""))], None),
+            (
+                "the first of two that are as good",
+                amd,
+                &[Some(("linux", "amd64", "")), Some(("linux", "amd64", ""))],
+                Some(0),
+            ),
+            (
+                "attestations are for no machine",
+                amd,
+                &[
+                    Some(("unknown", "unknown", "")),
+                    Some(("linux", "amd64", "")),
+                    Some(("unknown", "unknown", "")),
+                ],
+                Some(1),
+            ),
         ] {
             assert_eq!(choose(host, entries), expect, "{name}");
         }
@@ -244,6 +299,35 @@ mod tests {
         assert!(is_error(r#"{"schemaVersion":1,"fsLayers":[]}"#.into()));
         assert!(is_error("{}".into()));
         assert!(is_error("no JSON".into()));
+        for (name, text) in [
+            ("a digest that is none", r#"{"config":{"digest":"sha256:abc"},"layers":[]}"#.to_owned()),
+            (
+                "a digest of another algorithm",
+                format!(r#"{{"config":{{"digest":"md5:{}"}},"layers":[]}}"#, "0".repeat(32)),
+            ),
+            (
+                "a digest that leads elsewhere",
+                format!(r#"{{"config":{{"digest":"sha256:../{}"}},"layers":[]}}"#, "a".repeat(61)),
+            ),
+            (
+                "a size below nothing",
+                format!(r#"{{"config":{{"digest":"{}","size":-1}},"layers":[]}}"#, digest(1)),
+            ),
+            (
+                "a size that is no number",
+                format!(r#"{{"config":{{"digest":"{}","size":"1"}},"layers":[]}}"#, digest(1)),
+            ),
+            ("no configuration", r#"{"layers":[]}"#.to_owned()),
+            ("layers that are no list", format!(r#"{{"config":{descriptor},"layers":{{}}}}"#)),
+            ("manifests that are no list", r#"{"manifests":{}}"#.to_owned()),
+            ("a list", "[]".to_owned()),
+            ("nothing", "null".to_owned()),
+            ("more behind it", format!("{{{layers}}}{{}}")),
+            ("cut off", format!("{{{layers}")),
+            ("nested without end", "[".repeat(100_000)),
+        ] {
+            assert!(is_error(text), "{name}");
+        }
         assert!(is_error(format!(
             r#"{{"config":{descriptor},"layers":[{}]}}"#,
             vec![descriptor.clone(); LAYERS_MAX + 1].join(",")

@@ -1,5 +1,6 @@
 //! The strategies of the kinds that have rules of their own.
 
+mod app_armor;
 mod authn;
 mod certificate;
 mod claim;

@@ -10,6 +10,7 @@ pub(super) fn child<'a>(object: &'a mut Value, name: &str) -> Option<&'a mut Map
 /// A new Pod is pending and has its quality of service; one with gates says why it is not scheduled.
 pub(super) fn pod_create(pod: &mut Value) {
     super::label_keys::join(pod);
+    super::app_armor::take_annotations(pod);
     let mut status = json!({"phase": "Pending", "qosClass": qos_class(pod)});
     let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
     if gates.is_some_and(|gates| !gates.is_empty()) {

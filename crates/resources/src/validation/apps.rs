@@ -7,7 +7,7 @@ use machinery::names;
 use serde_json::{Value, json};
 
 use super::fields::same;
-use super::{At, internal, pod, selector};
+use super::{At, internal, persistent_volume_claim, pod, selector};
 
 pub(crate) use status::{
     daemon_set_status, deployment_status, replica_set_status, replication_controller_status,
@@ -172,10 +172,24 @@ pub(crate) fn daemon_set_update(new: &Value, old: &Value) -> FieldErrors {
     with_same_selector(daemon_set(new), new, old)
 }
 
+/// The parts of a StatefulSet that are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    /// Everything: it is new.
+    All,
+    /// Not what cannot change.
+    Changeable,
+    /// Nor the Pods: those that there are break rules already.
+    ChangeableButPods,
+}
+
 /// A StatefulSet. Its name is checked as what it is part of: the hostname of a Pod.
 pub(crate) fn stateful_set(object: &Value) -> FieldErrors {
+    stateful_set_spec(&At::root(object).get("spec"), Parts::All)
+}
+
+fn stateful_set_spec(spec: &At<'_>, parts: Parts) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let spec = At::root(object).get("spec");
     let policy = spec.get("podManagementPolicy");
     match policy.text() {
         "" => errors.push(policy.required("")),
@@ -187,26 +201,36 @@ pub(crate) fn stateful_set(object: &Value) -> FieldErrors {
     for field in ["whenDeleted", "whenScaled"] {
         retention.get(field).if_one_of(&["Retain", "Delete"], &mut errors);
     }
+    if parts == Parts::All {
+        for claim in spec.get("volumeClaimTemplates").items() {
+            persistent_volume_claim::spec(&claim.get("spec"), &mut errors);
+        }
+        spec.get("serviceName").optional(names::dns1123_label, &mut errors);
+    }
     for field in ["replicas", "minReadySeconds"] {
         spec.get(field).not_negative(&mut errors);
     }
     // Upstream writes the path like this.
     At { path: spec.path.child("ordinals.start"), ..spec.get("ordinals").get("start") }
         .not_negative(&mut errors);
-    spec.get("serviceName").optional(names::dns1123_label, &mut errors);
     let (selector, template) = (spec.get("selector"), spec.get("template"));
     selector::required(&selector, "statefulset", &mut errors);
     pod::template_matches(&selector, &template, &mut errors);
-    stateful_template(&spec, &template, &mut errors);
+    match parts {
+        Parts::ChangeableButPods => pod::template_metadata(&template, &mut errors),
+        Parts::All | Parts::Changeable => stateful_template(spec, &template, &mut errors),
+    }
     pod::runs_forever(&template, "StatefulSet", &mut errors);
     errors
 }
 
-/// The template's Pods have the volumes of the claim templates too.
+/// The template's Pods have the volumes of the claim templates too, and names of the controller's choice.
 fn stateful_template(spec: &At<'_>, template: &At<'_>, errors: &mut FieldErrors) {
     let mut whole = template.value.clone();
     let claims = spec.get("volumeClaimTemplates");
     if let Some(pod) = whole.get_mut("spec").and_then(Value::as_object_mut) {
+        pod.remove("subdomain");
+        pod.remove("hostname");
         let volumes = pod.entry("volumes").or_insert_with(|| json!([]));
         let names: Vec<_> = claims.items().map(|claim| claim.get("metadata").get("name").text()).collect();
         if let Some(list) = volumes.as_array_mut() {
@@ -255,7 +279,11 @@ pub(crate) fn stateful_set_update(new: &Value, old: &Value) -> FieldErrors {
         "persistentVolumeClaimRetentionPolicy",
         "minReadySeconds",
     ];
-    let mut errors = stateful_set(new);
+    let spec = |object| stateful_set_spec(&At::root(object).get("spec"), Parts::Changeable);
+    let mut errors = match spec(old).is_empty() {
+        true => spec(new),
+        false => stateful_set_spec(&At::root(new).get("spec"), Parts::ChangeableButPods),
+    };
     let fixed = |object: &Value| {
         let mut spec = object.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
         spec.retain(|field, _| !FREE.contains(&field.as_str()));

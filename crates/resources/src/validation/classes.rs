@@ -6,7 +6,7 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
 
-use super::{At, labels, pod_spec, scheduling};
+use super::{At, internal, labels, pod_spec, scheduling};
 
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 const SYSTEM_PREFIX: &str = "system-";
@@ -72,7 +72,14 @@ pub(crate) fn runtime_class(object: &Value) -> FieldErrors {
     let overhead = class.get("overhead");
     pod_spec::overhead(&At { path: overhead.path.clone(), ..overhead.get("podFixed") }, &mut errors);
     labels(&class.get("scheduling").get("nodeSelector"), &mut errors);
-    scheduling::tolerations(&class.get("scheduling").get("tolerations"), &mut errors);
+    let tolerations = class.get("scheduling").get("tolerations");
+    scheduling::tolerations(&tolerations, &mut errors);
+    let mut seen = BTreeSet::new();
+    for toleration in tolerations.items() {
+        if !seen.insert(["key", "operator", "value", "effect"].map(|field| toleration.get(field).text())) {
+            errors.push(internal::duplicate(&toleration, "Toleration"));
+        }
+    }
     errors
 }
 

@@ -105,7 +105,7 @@ fn ephemeral<'a>(context: &Context<'a, '_>, names: BTreeSet<&'a str>, errors: &m
         }
         for field in NOT_EPHEMERAL {
             let at = container.get(field);
-            if at.is_set() && !at.is_empty() {
+            if at.is_set() && (!at.is_empty() || field == "restartPolicy") {
                 errors.push(at.forbidden(DETAIL));
             }
         }
@@ -196,7 +196,7 @@ fn resize_policy(container: &At<'_>, pod: &PodView<'_>, errors: &mut FieldErrors
             }
         }
         if is_never && restart != "NotRequired" {
-            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            let detail = "must be 'NotRequired' when `restartPolicy` is 'Never'";
             errors.push(FieldError::invalid(&policies.path, restart, detail));
         }
     }

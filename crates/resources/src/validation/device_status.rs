@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::device::{
     LIST_MAX, Requests, configuration, each, pool_name, raw_object, reference, references, requests, unique,
 };
-use super::scheduling::node_selector;
+use super::scheduling::{Values, node_selector};
 use super::volume::driver_name;
 use super::{At, conditions};
 
@@ -145,6 +145,6 @@ fn allocated(allocation: &At<'_>, known: &Requests<'_>, errors: &mut FieldErrors
         configuration(item, errors);
     });
     if let Some(selector) = allocation.some("nodeSelector") {
-        node_selector(&selector, errors);
+        node_selector(&selector, Values::Labels, errors);
     }
 }

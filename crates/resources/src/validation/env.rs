@@ -138,16 +138,9 @@ pub(super) fn field_ref(reference: &At<'_>, asker: Asker, errors: &mut FieldErro
         Some(("metadata.labels", key)) => {
             errors.extend(names::qualified_name(key).iter().map(|rule| of(key, rule)));
         }
-        Some((field, _)) => {
-            let detail = match KNOWN_FIELDS.contains(&field) {
-                true => {
-                    errors.push(of(field, "does not support subscript"));
-                    return;
-                }
-                false => {
-                    format!("error converting fieldPath: field label does not support subscript: {text}")
-                }
-            };
+        Some(_) => {
+            let detail =
+                format!("error converting fieldPath: field label does not support subscript: {text}");
             errors.push(path.invalid(&detail));
         }
         None if !KNOWN_FIELDS.contains(&text) => {

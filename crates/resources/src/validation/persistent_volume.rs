@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::fields::same;
 use super::persistent_volume_claim::{VOLUME_MODES, access_modes, class_annotation_warnings};
+use super::scheduling::{self, Values};
 use super::volume::{self, legacy};
-use super::{At, internal, scheduling};
+use super::{At, internal};
 
 /// Labels of topology that have newer names.
 pub(super) const OLD_LABELS: &[(&str, &str)] = &[
@@ -56,14 +57,15 @@ pub(crate) const SOURCES: &[(&str, Check)] = &[
 /// A PersistentVolume.
 pub(crate) fn check(object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    spec(&At::root(object).get("spec"), &mut errors);
+    spec(&At::root(object).get("spec"), Values::Labels, &mut errors);
     errors
 }
 
 /// An update of a PersistentVolume: where the data is stays.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = check(new);
+    let mut errors = FieldErrors::new();
     let (root, new, old) = (At::root(new), At::root(new).get("spec"), At::root(old).get("spec"));
+    spec(&new, Values::after(&old.get("nodeAffinity").get("required")), &mut errors);
     let fixed = without_new_secret(&new, &old);
     let is_same = |name: &str| same(fixed.get(name).unwrap_or(&Value::Null), old.get(name).value);
     if !SOURCES.iter().all(|(name, _)| is_same(name)) {
@@ -124,7 +126,7 @@ fn without_new_secret(new: &At<'_>, old: &At<'_>) -> Value {
     spec
 }
 
-fn spec(spec: &At<'_>, errors: &mut FieldErrors) {
+fn spec(spec: &At<'_>, values: Values, errors: &mut FieldErrors) {
     access_modes(&spec.get("accessModes"), "", errors);
     capacity(&spec.get("capacity"), errors);
     let policy = spec.get("persistentVolumeReclaimPolicy");
@@ -132,17 +134,13 @@ fn spec(spec: &At<'_>, errors: &mut FieldErrors) {
         policy.if_one_of(RECLAIM_POLICIES, errors);
     }
     if let Some(affinity) = spec.some("nodeAffinity") {
-        node_affinity(&affinity, errors);
+        node_affinity(&affinity, values, errors);
     }
     sources(spec, errors);
     if spec.get("local").is_set() && !spec.get("nodeAffinity").is_set() {
         errors.push(spec.get("nodeAffinity").required("Local volume requires node affinity"));
     }
-    let host_path = spec.get("hostPath").get("path");
-    if policy.text() == "Recycle"
-        && !host_path.text().is_empty()
-        && host_path.text().trim_matches(['/', '.']).is_empty()
-    {
+    if policy.text() == "Recycle" && is_root(spec.get("hostPath").get("path").text()) {
         errors.push(policy.forbidden("may not be 'recycle' for a hostPath mount of '/'"));
     }
     spec.get("storageClassName").optional(names::dns1123_subdomain, errors);
@@ -218,9 +216,19 @@ fn positive(amount: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn node_affinity(affinity: &At<'_>, errors: &mut FieldErrors) {
+/// Whether a path leads to the root, with whatever steps.
+fn is_root(path: &str) -> bool {
+    let depth = path.split('/').fold(0_usize, |depth, step| match step {
+        "" | "." => depth,
+        ".." => depth.saturating_sub(1),
+        _ => depth + 1,
+    });
+    path.starts_with('/') && depth == 0
+}
+
+fn node_affinity(affinity: &At<'_>, values: Values, errors: &mut FieldErrors) {
     match affinity.some("required") {
-        Some(required) => scheduling::node_selector(&required, errors),
+        Some(required) => scheduling::node_selector(&required, values, errors),
         None => errors.push(affinity.get("required").required("must specify required node constraints")),
     }
 }

@@ -26,8 +26,21 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
     errors
 }
 
+/// The API groups that the sources of a claim may name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Groups {
+    /// Those that can be.
+    Names,
+    /// Any: the claim named some before there was a rule.
+    Any,
+}
+
 /// The spec of a claim, wherever it stands.
 pub(super) fn spec(spec: &At<'_>, errors: &mut FieldErrors) {
+    rules(spec, Groups::Names, errors);
+}
+
+fn rules(spec: &At<'_>, groups: Groups, errors: &mut FieldErrors) {
     access_modes(&spec.get("accessModes"), "at least 1 access mode is required", errors);
     selector::check(&spec.get("selector"), errors);
     let request = spec.get("resources").get("requests").get("storage");
@@ -43,7 +56,7 @@ pub(super) fn spec(spec: &At<'_>, errors: &mut FieldErrors) {
     spec.get("volumeMode").if_one_of(VOLUME_MODES, errors);
     let (source, reference) = (spec.some("dataSource"), spec.some("dataSourceRef"));
     for source in [&source, &reference].into_iter().flatten() {
-        data_source(source, errors);
+        data_source(source, groups, errors);
     }
     if let (Some(source), Some(reference)) = (&source, &reference) {
         let is_foreign = !reference.get("namespace").text().is_empty();
@@ -61,7 +74,7 @@ pub(super) fn spec(spec: &At<'_>, errors: &mut FieldErrors) {
     spec.get("volumeAttributesClassName").optional(names::dns1123_subdomain, errors);
 }
 
-fn data_source(source: &At<'_>, errors: &mut FieldErrors) {
+fn data_source(source: &At<'_>, groups: Groups, errors: &mut FieldErrors) {
     let (name, kind, group) = (source.get("name"), source.get("kind"), source.get("apiGroup"));
     for field in [&name, &kind] {
         if field.text().is_empty() {
@@ -75,15 +88,20 @@ fn data_source(source: &At<'_>, errors: &mut FieldErrors) {
             "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
         ));
     }
-    group.optional(names::dns1123_subdomain, errors);
+    if groups == Groups::Names {
+        group.optional(names::dns1123_subdomain, errors);
+    }
     source.get("namespace").optional(names::dns1123_label, errors);
 }
 
 /// An update of a claim: it can only grow, or be bound.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = check(new);
+    let mut errors = FieldErrors::new();
     let (root, status) = (At::root(new), At::root(old).get("status"));
     let (new_spec, old_spec) = (root.get("spec"), At::root(old).get("spec"));
+    let has_group = |source: &str| old_spec.get(source).get("apiGroup").is_set();
+    let is_grouped = ["dataSource", "dataSourceRef"].into_iter().any(has_group);
+    rules(&new_spec, if is_grouped { Groups::Any } else { Groups::Names }, &mut errors);
     beta_class(&root, &At::root(old), &mut errors);
     let fixed = without_changeable(new, old);
     if fixed != *old_spec.value {
@@ -172,7 +190,7 @@ pub(crate) fn status_update(new: &Value, _: &Value) -> FieldErrors {
         whole(&amount, &mut errors);
     }
     let states = status.get("allocatedResourceStatuses");
-    let path = At::root(new).get("status").get("allocatedResourceStatus").path;
+    let path = states.path.clone();
     for (name, state) in states.entries() {
         resource_key(&At { path: path.clone(), ..states.clone() }, name, &mut errors);
         if !RESIZE_STATES.contains(&state.text()) {

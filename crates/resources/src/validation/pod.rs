@@ -11,7 +11,7 @@ pub(crate) fn create(pod: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let pod = At::root(pod);
     let spec = pod.get("spec");
-    spec_and_metadata(&pod, &mut errors);
+    spec_and_metadata(&pod, None, &mut errors);
     if !spec.get("ephemeralContainers").is_empty() {
         errors.push(spec.get("ephemeralContainers").forbidden("cannot be set on create"));
     }
@@ -24,11 +24,11 @@ pub(crate) fn create(pod: &Value) -> FieldErrors {
     errors
 }
 
-/// What holds for every Pod, new or not; general metadata apart.
-pub(super) fn spec_and_metadata(pod: &At<'_>, errors: &mut FieldErrors) {
+/// What holds for every Pod, new or not; general metadata apart. What `old` had may stay.
+pub(super) fn spec_and_metadata(pod: &At<'_>, old: Option<&At<'_>>, errors: &mut FieldErrors) {
     let spec = pod.get("spec");
     pod_annotations::check(&pod.annotations(), &spec, errors);
-    pod_spec::check(&PodView::of_pod(pod), errors);
+    pod_spec::check(&PodView::of_pod(pod, old), errors);
     if spec.get("serviceAccountName").text().is_empty() {
         for source in spec.get("volumes").items().flat_map(|v| v.get("projected").get("sources").items()) {
             if let Some(token) = source.some("serviceAccountToken") {
@@ -42,7 +42,7 @@ pub(super) fn spec_and_metadata(pod: &At<'_>, errors: &mut FieldErrors) {
 }
 
 /// Labels and annotations of a template. Upstream leaves `metadata` out of the path.
-fn template_metadata(template: &At<'_>, errors: &mut FieldErrors) {
+pub(super) fn template_metadata(template: &At<'_>, errors: &mut FieldErrors) {
     let metadata = template.get("metadata");
     let unnested = |field: &str| At { path: template.path.child(field), ..metadata.get(field) };
     labels(&unnested("labels"), errors);

@@ -1,12 +1,14 @@
 //! Annotations that mean something for a Pod, old security profiles among them.
 
 use machinery::field::{FieldError, FieldErrors, Path};
+use serde_json::{Value, json};
 
 use super::pod_view::{MIRROR, containers};
 use super::{At, scheduling};
 
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+const PROFILE_BYTES_MAX: usize = 4095;
 /// AppArmor profiles of containers, before there was a field.
 pub(crate) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 /// The Pod's seccomp profile, before there was a field.
@@ -66,7 +68,7 @@ fn seccomp(path: &Path, profile: &str, errors: &mut FieldErrors) {
         errors.push(FieldError::invalid(path, profile, "must be a valid seccomp profile"));
         return;
     };
-    let file = serde_json::Value::from(file);
+    let file = Value::from(file);
     At { value: &file, path: path.clone() }.inner_path(errors);
 }
 
@@ -79,6 +81,19 @@ fn app_armor(path: &Path, container: &str, profile: &str, spec: &At<'_>, errors:
     if !is_good {
         let detail = format!("invalid AppArmor profile name: \"{profile}\"");
         errors.push(FieldError::invalid(path, profile, &detail));
+    }
+}
+
+/// The profile that an annotation names; what names none is left for validation.
+pub(crate) fn app_armor_profile(annotation: &str) -> Option<Value> {
+    match annotation {
+        "unconfined" => Some(json!({"type": "Unconfined"})),
+        "runtime/default" => Some(json!({"type": "RuntimeDefault"})),
+        local => {
+            let name = local.strip_prefix("localhost/")?;
+            let is_name = !name.is_empty() && name.trim() == name && name.len() <= PROFILE_BYTES_MAX;
+            is_name.then(|| json!({"type": "Localhost", "localhostProfile": name}))
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::{At, internal, pod};
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let (new, old) = (At::root(new), At::root(old));
-    pod::spec_and_metadata(&new, &mut errors);
+    pod::spec_and_metadata(&new, Some(&old), &mut errors);
     pod_annotations::update(&new.annotations(), &old.annotations(), &mut errors);
     if old.annotations().get(MIRROR).is_set() {
         let text = "static pods do not support ephemeral containers";

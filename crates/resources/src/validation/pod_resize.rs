@@ -12,7 +12,7 @@ use crate::pod_resources::qos_class;
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let (new_pod, old_pod) = (At::root(new), At::root(old));
-    pod::spec_and_metadata(&new_pod, &mut errors);
+    pod::spec_and_metadata(&new_pod, Some(&old_pod), &mut errors);
     let refused = |text: &str| FieldErrors::from(FieldError::forbidden(&Path::default(), text));
     let (spec, was) = (new_pod.get("spec"), old_pod.get("spec"));
     if has_pod_level(&spec) || has_pod_level(&was) {

@@ -31,7 +31,7 @@ pub(super) fn check(pod: &PodView<'_>, errors: &mut FieldErrors) {
     spec.get("dnsPolicy").one_of(DNS_POLICIES, errors);
     labels(&spec.get("nodeSelector"), errors);
     security_context::pod(spec, errors);
-    scheduling::affinity(&spec.get("affinity"), errors);
+    scheduling::affinity(&spec.get("affinity"), pod.node_values, errors);
     dns_config(spec, errors);
     for gate in spec.get("readinessGates").items() {
         let kind = gate.get("conditionType");

@@ -165,7 +165,7 @@ fn users(pod: &At<'_>, errors: &mut FieldErrors) {
     let is_windows = pod.get("spec").get("os").get("name").text() == "windows";
     for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
         for status in pod.get("status").get(list).items() {
-            let user = At { path: status.path.child("linux"), ..status.get("user").get("linux") };
+            let user = status.get("user").get("linux");
             if !user.is_set() {
                 continue;
             }

@@ -13,7 +13,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let (new_pod, old_pod) = (At::root(new), At::root(old));
-    pod::spec_and_metadata(&new_pod, &mut errors);
+    pod::spec_and_metadata(&new_pod, Some(&old_pod), &mut errors);
     pod_annotations::update(&new_pod.annotations(), &old_pod.annotations(), &mut errors);
     let (new, old) = (new_pod.get("spec"), old_pod.get("spec"));
     for list in ["containers", "initContainers"] {

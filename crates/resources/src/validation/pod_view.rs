@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::At;
+use super::scheduling::Values;
 
 /// The annotation of a Pod that a kubelet made from a file.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -27,19 +28,23 @@ pub(super) struct PodView<'a> {
     pub name: &'a str,
     /// `true` if a kubelet made the Pod from a file; the API only mirrors it.
     pub is_mirror: bool,
+    /// The values that its rules about nodes may have.
+    pub node_values: Values,
 }
 
 impl<'a> PodView<'a> {
-    /// The spec of a Pod.
-    pub(super) fn of_pod(pod: &At<'a>) -> Self {
+    /// The spec of a Pod that was `old` before.
+    pub(super) fn of_pod(pod: &At<'a>, old: Option<&At<'_>>) -> Self {
         let name = pod.get("metadata").get("name").text();
         let is_mirror = pod.annotations().get(MIRROR).is_set();
-        Self { spec: pod.get("spec"), owner: Owner::Pod, name, is_mirror }
+        let node_values = old.map_or(Values::Labels, |old| Values::after_pod(&old.get("spec")));
+        Self { spec: pod.get("spec"), owner: Owner::Pod, name, is_mirror, node_values }
     }
 
     /// The spec of a template.
     pub(super) fn of_template(template: &At<'a>) -> Self {
-        Self { spec: template.get("spec"), owner: Owner::Template, name: "", is_mirror: false }
+        let spec = template.get("spec");
+        Self { spec, owner: Owner::Template, name: "", is_mirror: false, node_values: Values::Labels }
     }
 
     /// Whether it is a Pod's own.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::At;
 use super::device::{each, pool_name, qualified, unique};
-use super::scheduling::node_selector;
+use super::scheduling::{Values, node_selector};
 use super::volume::driver_name;
 
 const DEVICES_MAX: usize = 128;
@@ -94,7 +94,7 @@ fn place(spec: &At<'_>, errors: &mut FieldErrors) {
     }
     if let Some(selector) = spec.some("nodeSelector") {
         set.push("`nodeSelector`");
-        node_selector(&selector, errors);
+        node_selector(&selector, Values::Labels, errors);
         let terms = selector.get("nodeSelectorTerms");
         if terms.len() != 1 {
             errors.push(terms.invalid("must have exactly one node selector term"));

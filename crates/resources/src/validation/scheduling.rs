@@ -54,11 +54,11 @@ pub(super) fn tolerations(tolerations: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// `spec.affinity`.
-pub(super) fn affinity(affinity: &At<'_>, errors: &mut FieldErrors) {
+/// `spec.affinity`, where rules about nodes may have these values.
+pub(super) fn affinity(affinity: &At<'_>, values: Values, errors: &mut FieldErrors) {
     let node = affinity.get("nodeAffinity");
     if let Some(required) = node.some(REQUIRED) {
-        node_selector(&required, errors);
+        node_selector(&required, values, errors);
     }
     for preference in node.get(PREFERRED).items() {
         weight(&preference.get("weight"), errors);
@@ -83,22 +83,38 @@ fn weight(weight: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Which values a rule about nodes may have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Values {
+/// The values that a rule about nodes may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Values {
     /// Those of labels.
     Labels,
-    /// Any: what matches no node does no harm in a preference.
+    /// Any: what matches no node does no harm in a preference, nor where there was such a value before.
     Any,
 }
 
+impl Values {
+    /// Those of an object that had this `NodeSelector`.
+    pub(super) fn after(selector: &At<'_>) -> Self {
+        let terms = selector.get("nodeSelectorTerms");
+        let mut rules = terms.items().flat_map(|term| term.get("matchExpressions").items());
+        let is_bad =
+            |rule: At<'_>| rule.get("values").texts().any(|value| !names::label_value(value).is_empty());
+        if rules.any(is_bad) { Self::Any } else { Self::Labels }
+    }
+
+    /// Those of a Pod whose spec was this one.
+    pub(super) fn after_pod(spec: &At<'_>) -> Self {
+        Self::after(&spec.get("affinity").get("nodeAffinity").get(REQUIRED))
+    }
+}
+
 /// A `NodeSelector`.
-pub(super) fn node_selector(selector: &At<'_>, errors: &mut FieldErrors) {
+pub(super) fn node_selector(selector: &At<'_>, values: Values, errors: &mut FieldErrors) {
     let terms = selector.get("nodeSelectorTerms");
     if terms.is_empty() {
         errors.push(terms.required("must have at least one node selector term"));
     }
-    terms.items().for_each(|term| node_term(&term, Values::Labels, errors));
+    terms.items().for_each(|term| node_term(&term, values, errors));
 }
 
 fn node_term(term: &At<'_>, values: Values, errors: &mut FieldErrors) {

@@ -216,7 +216,8 @@ fn source_ranges(service: &At<'_>, errors: &mut FieldErrors) {
     if !is_balanced {
         errors.push(FieldError::forbidden(&path, BALANCERS_ONLY));
     }
-    for range in annotation.text().trim().split(',').map(str::trim).filter(|_| !annotation.is_empty()) {
+    let text = annotation.text().trim();
+    for range in text.split(',').map(str::trim).filter(|_| !text.is_empty()) {
         At { value: &range.into(), path: path.clone() }.cidr(errors);
     }
 }

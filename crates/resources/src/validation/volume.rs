@@ -197,7 +197,9 @@ fn ephemeral(volume: &At<'_>, errors: &mut FieldErrors) {
     labels(&metadata.get("labels"), errors);
     for (field, value) in metadata.entries() {
         if !matches!(field, "annotations" | "labels") && value.is_set() {
-            errors.push(metadata.get(field).forbidden("cannot be set"));
+            // Upstream makes the path of the Go field's name.
+            let name = if field == "uid" { "uID" } else { field };
+            errors.push(FieldError::forbidden(&metadata.path.child(name), "cannot be set"));
         }
     }
     super::persistent_volume_claim::spec(&template.get("spec"), errors);

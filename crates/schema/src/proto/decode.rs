@@ -43,14 +43,20 @@ impl Walk<'_> {
     }
 
     fn message(self, ty: Type, bytes: &[u8]) -> Result<Value, ProtoError> {
+        let mut object = Object::new();
+        self.merge(ty, bytes, &mut object)?;
+        Ok(Value::Object(object))
+    }
+
+    /// Reads a message into what is there of it already: a field that comes twice is one message in two parts.
+    fn merge(self, ty: Type, bytes: &[u8], object: &mut Object) -> Result<(), ProtoError> {
         let Type::Message(index) = ty else { return Err(ProtoError::Malformed("not a message")) };
-        // Also for one that replaces another: two bytes are little to pay for a walk.
+        // Also for another part of one: two bytes are little to pay for a walk.
         self.budget.element(false)?;
         let schema = self.schemas.at(index).ok_or(ProtoError::Malformed("unknown message"))?;
-        let mut object = Object::new();
-        self.deeper()?.fields(schema, &mut Vec::new(), bytes, &mut object)?;
-        complete(schema, &mut object, self.budget)?;
-        Ok(Value::Object(object))
+        self.deeper()?.fields(schema, &mut Vec::new(), bytes, object)?;
+        complete(schema, object, self.budget)?;
+        Ok(())
     }
 
     /// Reads the fields of a message, or of one that is embedded in it along `via`.
@@ -115,7 +121,12 @@ impl Walk<'_> {
                 self.budget.entry(entries.len(), key.len())?;
                 entries.insert(key, value);
             }
-            _ => *slot = self.single(ty, wire)?,
+            _ => match slot {
+                Value::Object(part) if matches!(ty, Type::Message(_)) => {
+                    self.merge(ty, wire.bytes()?, part)?
+                }
+                slot => *slot = self.single(ty, wire)?,
+            },
         }
         Ok(())
     }
@@ -152,7 +163,7 @@ impl Walk<'_> {
             }
             Type::Int64 => wire.int()?.into(),
             Type::Double => {
-                let value = f64::from_bits(wire.number()?);
+                let value = wire.double()?;
                 Number::from_f64(value).map_or(Value::Null, |number| go_float(value, number))
             }
             Type::String => {

@@ -1,6 +1,8 @@
 use super::*;
 use serde_json::json;
 
+mod hostile;
+
 /// Encodes and decodes; the value must stay as it is.
 fn check(kind: (&str, &str, &str), value: Value) {
     let schema = crate::builtin().kind(kind.0, kind.1, kind.2).expect("a kind");

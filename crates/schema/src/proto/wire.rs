@@ -12,8 +12,11 @@ pub(crate) struct Reader<'a> {
 pub(crate) enum Wire<'a> {
     Varint(u64),
     Fixed64(u64),
-    Fixed32(u32),
+    /// Four bytes, which no field of ours is.
+    Fixed32,
     Bytes(&'a [u8]),
+    /// A group, which is passed over: no field of ours is one.
+    Group,
 }
 
 impl<'a> Reader<'a> {
@@ -21,7 +24,7 @@ impl<'a> Reader<'a> {
         Self { rest }
     }
 
-    /// The next field's number and value; groups are refused.
+    /// The next field's number and value.
     pub(crate) fn next(&mut self) -> Result<Option<(u16, Wire<'a>)>, ProtoError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -30,13 +33,16 @@ impl<'a> Reader<'a> {
         let value = match tag & 7 {
             0 => Wire::Varint(self.varint()?),
             1 => Wire::Fixed64(u64::from_le_bytes(self.chunk()?)),
-            2 => {
-                let length = usize::try_from(self.varint()?).map_err(|_| ProtoError::Truncated)?;
-                let (bytes, rest) = self.rest.split_at_checked(length).ok_or(ProtoError::Truncated)?;
-                self.rest = rest;
-                Wire::Bytes(bytes)
+            2 => Wire::Bytes(self.delimited()?),
+            3 => {
+                self.pass_group()?;
+                Wire::Group
             }
-            5 => Wire::Fixed32(u32::from_le_bytes(self.chunk()?)),
+            4 => return Err(ProtoError::Malformed("wiretype end group for non-group")),
+            5 => {
+                self.chunk::<4>()?;
+                Wire::Fixed32
+            }
             _ => return Err(ProtoError::Malformed("illegal wireType")),
         };
         // No message has a field number above 65535: such a field is unknown, as 0 is.
@@ -44,6 +50,30 @@ impl<'a> Reader<'a> {
             0 => Err(ProtoError::Malformed("illegal tag 0")),
             number => Ok(Some((u16::try_from(number).unwrap_or(u16::MAX), value))),
         }
+    }
+
+    /// Passes over what is left of a group, and the groups in it.
+    fn pass_group(&mut self) -> Result<(), ProtoError> {
+        let mut open = 1_usize;
+        while open > 0 {
+            match self.varint()? & 7 {
+                0 => drop(self.varint()?),
+                1 => drop(self.chunk::<8>()?),
+                2 => drop(self.delimited()?),
+                3 => open += 1,
+                4 => open -= 1,
+                5 => drop(self.chunk::<4>()?),
+                _ => return Err(ProtoError::Malformed("illegal wireType")),
+            }
+        }
+        Ok(())
+    }
+
+    fn delimited(&mut self) -> Result<&'a [u8], ProtoError> {
+        let length = usize::try_from(self.varint()?).map_err(|_| ProtoError::Truncated)?;
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(ProtoError::Truncated)?;
+        self.rest = rest;
+        Ok(bytes)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -84,9 +114,15 @@ impl<'a> Wire<'a> {
 
     pub(super) fn number(self) -> Result<u64, ProtoError> {
         match self {
-            Wire::Varint(value) | Wire::Fixed64(value) => Ok(value),
-            Wire::Fixed32(value) => Ok(value.into()),
-            Wire::Bytes(_) => Err(ProtoError::Malformed("wrong wireType, expected a number")),
+            Wire::Varint(value) => Ok(value),
+            _ => Err(ProtoError::Malformed("wrong wireType, expected a number")),
+        }
+    }
+
+    pub(super) fn double(self) -> Result<f64, ProtoError> {
+        match self {
+            Wire::Fixed64(bits) => Ok(f64::from_bits(bits)),
+            _ => Err(ProtoError::Malformed("wrong wireType, expected a double")),
         }
     }
 

@@ -170,7 +170,7 @@ status:
             a bad condition
               metadata.conditions[0].Type: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
             a bad user
-              status.containerStatuses[0].linux.uid: Invalid value: -1: must be between 0 and 2147483647, inclusive
+              status.containerStatuses[0].user.linux.uid: Invalid value: -1: must be between 0 and 2147483647, inclusive
             an unknown device"#]],
     );
 }

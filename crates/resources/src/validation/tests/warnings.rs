@@ -143,9 +143,25 @@ fn workloads() {
     check(
         ("apps/v1", "deployments"),
         template,
-        &[annotated, ("no host name", "/metadata/name", "a.b")],
+        &[
+            annotated,
+            (
+                "an annotation that says the same as the Pod's field",
+                "/spec/template",
+                "{metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/c: unconfined}}, spec: {securityContext: {appArmorProfile: {type: Unconfined}}, containers: [{name: c, image: i}]}}",
+            ),
+            (
+                "an annotation that says otherwise than the Pod's field",
+                "/spec/template",
+                "{metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/c: unconfined}}, spec: {securityContext: {appArmorProfile: {type: RuntimeDefault}}, containers: [{name: c, image: i}]}}",
+            ),
+            ("no host name", "/metadata/name", "a.b"),
+        ],
         expect![[r#"
             an old annotation:
+              spec.template.metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the "appArmorProfile" field instead
+            an annotation that says the same as the Pod's field:
+            an annotation that says otherwise than the Pod's field:
               spec.template.metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the "appArmorProfile" field instead
             no host name:
               metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [must not contain dots]"#]],

@@ -106,7 +106,7 @@ fn deployments() {
 fn stateful_sets() {
     let kind = ("apps/v1", "statefulsets");
     let good = workload(
-        ", serviceName: s, volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce]}}]",
+        ", serviceName: s, volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]",
     );
     check_each(
         kind,

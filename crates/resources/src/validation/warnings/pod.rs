@@ -6,7 +6,7 @@ use machinery::names;
 
 use super::super::At;
 use super::super::ip::ip_warning;
-use super::super::pod_annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD};
+use super::super::pod_annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD, app_armor_profile};
 use super::super::pod_view::containers;
 use super::{fractional, old_node_label, overlap};
 
@@ -62,9 +62,12 @@ pub(super) fn check(pod: &At<'_>, is_pod: bool, warnings: &mut Vec<String>) {
     if !security.get("seccompProfile").is_set() && annotations.get(SECCOMP_POD).is_set() {
         warnings.push(format!("{}: {USE_SECCOMP}", annotations.path.key(SECCOMP_POD)));
     }
-    let has_app_armor = is_pod || security.get("appArmorProfile").is_set();
+    let app_armor = security.get("appArmorProfile");
     for container in containers(&spec) {
-        profiles(&container, &annotations, has_app_armor, warnings);
+        seccomp_annotation(&container, &annotations, warnings);
+        if !is_pod {
+            app_armor_annotation(&container, &annotations, &app_armor, warnings);
+        }
         for list in ["limits", "requests"] {
             fractional(&byte_amount(&container.get("resources").get(list), "memory"), warnings);
         }
@@ -164,18 +167,26 @@ fn bytes(list: &At<'_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Security profiles in annotations that no field repeats.
-fn profiles(container: &At<'_>, annotations: &At<'_>, has_app_armor: bool, warnings: &mut Vec<String>) {
-    let security = container.get("securityContext");
-    let has_app_armor = has_app_armor || security.get("appArmorProfile").is_set();
-    let has_seccomp = security.get("seccompProfile").is_set();
-    for (prefix, has_field, advice) in
-        [(SECCOMP_CONTAINER, has_seccomp, USE_SECCOMP), (APP_ARMOR, has_app_armor, USE_APP_ARMOR)]
-    {
-        let key = format!("{prefix}{}", container.get("name").text());
-        if !has_field && annotations.get(&key).is_set() {
-            warnings.push(format!("{}: {advice}", annotations.path.key(&key)));
-        }
+/// A seccomp profile in an annotation that no field repeats.
+fn seccomp_annotation(container: &At<'_>, annotations: &At<'_>, warnings: &mut Vec<String>) {
+    let key = format!("{SECCOMP_CONTAINER}{}", container.get("name").text());
+    if !container.get("securityContext").get("seccompProfile").is_set() && annotations.get(&key).is_set() {
+        warnings.push(format!("{}: {USE_SECCOMP}", annotations.path.key(&key)));
+    }
+}
+
+/// An AppArmor profile in a template's annotation that neither the container's nor the Pod's field repeats.
+fn app_armor_annotation(
+    container: &At<'_>,
+    annotations: &At<'_>,
+    of_pod: &At<'_>,
+    warnings: &mut Vec<String>,
+) {
+    let key = format!("{APP_ARMOR}{}", container.get("name").text());
+    let has_own = container.get("securityContext").get("appArmorProfile").is_set();
+    let Some(annotation) = annotations.some(&key).filter(|_| !has_own) else { return };
+    if !of_pod.is_set() || app_armor_profile(annotation.text()).as_ref() != Some(of_pod.value) {
+        warnings.push(format!("{}: {USE_APP_ARMOR}", annotations.path.key(&key)));
     }
 }
 
