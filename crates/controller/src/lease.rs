@@ -271,4 +271,55 @@ mod tests {
         let spec = released(held_by("b").spec.expect("a spec"), Timestamp::UNIX_EPOCH);
         check(Some(Lease { spec: Some(spec), ..Lease::default() }), 0, "\"a\" after Some(3) transitions");
     }
+
+    /// Source: `TestTryAcquireOrRenewLeases` of upstream's `client-go/tools/leaderelection`.
+    #[test]
+    fn a_lease_says_who_has_it_since_when_and_how_often_it_changed_hands() {
+        let at = |second: i64| Timestamp::from_second(second).expect("a time");
+        let of = |holder: Option<&str>, seconds: Option<i32>, transitions: Option<i32>| {
+            let spec = LeaseSpec {
+                holder_identity: holder.map(str::to_owned),
+                lease_duration_seconds: seconds,
+                lease_transitions: transitions,
+                acquire_time: Some(MicroTime(at(5))),
+                renew_time: Some(MicroTime(at(6))),
+                ..LeaseSpec::default()
+            };
+            Some(Lease { spec: Some(spec), ..Lease::default() })
+        };
+        // What it says then: duration, transitions, since when, renewed when; or how long to wait.
+        for (name, lease, unchanged, expect) in [
+            ("there is none", None, 0, "Create 15 0 10 10"),
+            ("it says nothing", Some(Lease::default()), 0, "Update 15 1 10 10"),
+            ("nobody has had it", of(None, None, None), 0, "Update 15 1 10 10"),
+            ("nobody has it", of(Some(""), Some(15), Some(7)), 0, "Update 15 8 10 10"),
+            ("it is ours", of(Some("a"), Some(15), Some(7)), 0, "Update 15 7 5 10"),
+            ("ours, and stale", of(Some("a"), Some(15), Some(7)), 99, "Update 15 7 5 10"),
+            ("ours, with another duration", of(Some("a"), Some(60), Some(7)), 0, "Update 15 7 5 10"),
+            ("another has it", of(Some("b"), Some(15), Some(7)), 0, "wait 15"),
+            ("for a while", of(Some("b"), Some(15), Some(7)), 14, "wait 1"),
+            ("for long enough", of(Some("b"), Some(15), Some(7)), 15, "Update 15 8 10 10"),
+            ("by its own duration", of(Some("b"), Some(60), Some(7)), 15, "wait 45"),
+            ("which it does not say", of(Some("b"), None, None), 5, "wait 10"),
+            ("of no time", of(Some("b"), Some(0), Some(7)), 0, "Update 15 8 10 10"),
+            ("of less than that", of(Some("b"), Some(-5), Some(7)), 0, "Update 15 8 10 10"),
+        ] {
+            let found = match next_step(&election(), lease.as_ref(), Duration::from_secs(unchanged), at(10)) {
+                Step::Wait(wait) => format!("wait {}", wait.as_secs()),
+                Step::Write(verb, lease) => {
+                    let spec = lease.spec.expect("a spec");
+                    assert_eq!(spec.holder_identity.as_deref(), Some("a"), "{name}");
+                    let second = |time: Option<MicroTime>| time.expect("a time").0.as_second();
+                    format!(
+                        "{verb:?} {} {} {} {}",
+                        spec.lease_duration_seconds.expect("a duration"),
+                        spec.lease_transitions.unwrap_or(0),
+                        second(spec.acquire_time),
+                        second(spec.renew_time)
+                    )
+                }
+            };
+            assert_eq!(found, expect, "{name}");
+        }
+    }
 }

@@ -262,4 +262,75 @@ mod tests {
         queue.forget("a");
         assert!(queue.add_rate_limited("a".into(), 1, &random) < second);
     }
+
+    /// Source of this and of what follows: `queue_test.go`, `delaying_queue_test.go` and `default_rate_limiters_test.go` of
+    /// upstream's `client-go/util/workqueue`.
+    #[tokio::test]
+    async fn keys_that_come_during_a_run_are_one_run_after_it() {
+        let queue = WorkQueue::new();
+        for key in ["a", "b", "a"] {
+            queue.add(key.into(), 1);
+        }
+        assert_eq!(queue.depth(), 2);
+        assert_eq!(queue.next().await.0, "a");
+        for cause in [5, 9, 7] {
+            queue.add("a".into(), cause);
+        }
+        assert_eq!((queue.depth(), queue.running_for().len()), (2, 1));
+        assert_eq!(queue.next().await.0, "b");
+        let waits = tokio::time::timeout(Duration::from_millis(1), queue.next());
+        assert!(waits.await.is_err(), "nobody runs twice at once");
+        queue.done("a");
+        assert_eq!(queue.next().await, ("a".into(), 9));
+        queue.done("a");
+        queue.done("b");
+        queue.done("b");
+        assert_eq!((queue.depth(), queue.running_for().len()), (0, 0), "nothing is left of them");
+        queue.add("a".into(), 2);
+        assert_eq!(queue.next().await, ("a".into(), 2), "it comes again as if it were new");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_come_in_the_order_of_their_times() {
+        let queue = WorkQueue::new();
+        for (key, milliseconds) in [("third", 500), ("first", 50), ("now", 0), ("second", 300)] {
+            queue.add_after(key.into(), 1, Duration::from_millis(milliseconds));
+        }
+        let began = Instant::now();
+        for (key, milliseconds) in [("now", 0), ("first", 50), ("second", 300), ("third", 500)] {
+            assert_eq!(queue.next().await.0, key);
+            assert_eq!(began.elapsed().as_millis(), milliseconds, "{key}");
+            queue.done(key);
+        }
+        queue.add_after("a".into(), 1, Duration::from_secs(5));
+        queue.add("a".into(), 2);
+        assert_eq!(queue.next().await, ("a".into(), 2), "at once, though it is to come later, too");
+        queue.done("a");
+        assert_eq!(queue.next().await, ("a".into(), 1));
+        assert_eq!(began.elapsed().as_millis(), 5500);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_key_waits_by_its_own_failures_and_never_for_longer_than_said() {
+        let (queue, random) = (WorkQueue::new(), Random::seeded(1));
+        let (first, max) = (Duration::from_millis(1), Duration::from_secs(1));
+        queue.retry(Retries { first, max });
+        let delay = |key: &str| {
+            let delay = queue.add_rate_limited(key.into(), 1, &random).as_micros();
+            // Less than a tenth is chance.
+            (0..=11)
+                .map(|power| 1000_u128 << power)
+                .chain([1_000_000])
+                .rfind(|least| *least <= delay && delay < least * 11 / 10)
+        };
+        for expect in [1, 2, 4, 8, 16] {
+            assert_eq!(delay("one"), Some(expect * 1000));
+        }
+        assert_eq!((delay("two"), delay("two")), (Some(1000), Some(2000)));
+        queue.forget("one");
+        queue.forget("never added");
+        assert_eq!((delay("one"), delay("two")), (Some(1000), Some(4000)));
+        let last = (0..100).fold(None, |_, _| delay("one"));
+        assert_eq!(last, Some(1_000_000), "however often it fails");
+    }
 }

@@ -236,14 +236,18 @@ async fn candidate(
     let request = |name: &str| {
         let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
         let container = containers.find(|c| c.name == name)?;
-        container.resources.as_ref()?.requests.as_ref()?.get(resource).map(quantity::whole)
+        let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        Some(requests.and_then(|requests| requests.get(resource)).map_or(0, quantity::whole))
     };
-    let used =
-        |name: &str, usage: i64| Used { name: name.to_owned(), usage, request: request(name).unwrap_or(0) };
+    let used = |name: &str, usage: i64| Used { name: name.to_owned(), usage, request: request(name) };
+    let own = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+    let own_request = own.and_then(|own| own.get(resource)).filter(|_| resource == "memory");
     let mut candidate = Candidate {
         uid: pod.metadata.uid.clone().unwrap_or_default(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
         priority: priority(pod),
         is_critical: is_critical(pod),
+        own_request: own_request.map(|request| request.0.clone()),
         request: pod_request(spec, resource, quantity::whole),
         ..Candidate::default()
     };

@@ -8,4 +8,4 @@ pub(crate) mod pages;
 
 mod facts;
 
-pub(crate) use facts::{Machine, boot_time, pids_max, read_machine};
+pub(crate) use facts::{Machine, boot_time, pids_max, read_machine, thermal_folders};

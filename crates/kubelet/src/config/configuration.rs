@@ -130,6 +130,9 @@ impl Config {
         }
         set(&mut self.eviction.transition_period, fields.duration("evictionPressureTransitionPeriod"));
         set(&mut self.eviction.max_pod_grace_seconds, fields.integer("evictionMaxPodGracePeriod", 0));
+        if !self.enforced.pods {
+            self.eviction.leave_pods_together();
+        }
     }
 
     /// The configuration as upstream's `/configz` shows it: what was said, and the defaults of what was not.
@@ -488,6 +491,29 @@ mod tests {
         for (yaml, expect) in REFUSED {
             let error = applied(yaml).map(|_| ()).unwrap_err();
             assert!(error.contains(expect), "{yaml}: {error}");
+        }
+    }
+
+    /// Source: `ParseThresholdConfig` and `TestAddAllocatableThresholds` of upstream's `pkg/kubelet/eviction`.
+    #[test]
+    fn the_memory_of_all_pods_together_is_watched_where_it_is_held() {
+        use crate::config::eviction::Signal::AllocatableMemoryAvailable;
+        for (text, expect) in [
+            ("{}", true),
+            ("{enforceNodeAllocatable: [pods]}", true),
+            ("{enforceNodeAllocatable: [none]}", false),
+            ("{enforceNodeAllocatable: []}", false),
+            ("{evictionHard: {nodefs.available: 5%}}", false),
+            (
+                "{evictionHard: {}, evictionSoft: {memory.available: 5%}, evictionSoftGracePeriod: {memory.available: 30s}}",
+                false,
+            ),
+            ("{enforceNodeAllocatable: [none], evictionHard: {allocatableMemory.available: 1Gi}}", true),
+        ] {
+            let mut config = Config::default();
+            config.apply(&serde_saphyr::from_str(text).unwrap()).unwrap();
+            let found = config.eviction.thresholds.iter().any(|it| it.signal == AllocatableMemoryAvailable);
+            assert_eq!(found, expect, "{text}");
         }
     }
 

@@ -303,6 +303,16 @@ impl Policy {
         Self::parse(&statements).unwrap_or_default()
     }
 
+    /// Nothing holds all Pods together below what they may have, so nobody goes for it, unless somebody has said so.
+    ///
+    /// Source: `ParseThresholdConfig` without `pods` in `enforceNodeAllocatable`.
+    pub(crate) fn leave_pods_together(&mut self) {
+        const SIGNAL: Signal = Signal::AllocatableMemoryAvailable;
+        if !self.statements.hard.contains_key(SIGNAL.as_str()) {
+            self.thresholds.retain(|threshold| threshold.signal != SIGNAL || !threshold.is_hard());
+        }
+    }
+
     /// What a hard threshold keeps from Pods, of a capacity.
     pub fn reserved(&self, signal: Signal, capacity: i64) -> i64 {
         let hard = self.thresholds.iter().find(|t| t.signal == signal && t.is_hard());

@@ -77,3 +77,48 @@ fn by_priority(fields: &mut Fields<'_>) -> Vec<ShutdownPeriod> {
     }
     periods.unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Source: `Test_migrateConfig` of upstream's `pkg/kubelet/nodeshutdown`, and its validation.
+    #[test]
+    fn periods_are_for_all_and_for_those_that_matter_or_by_priority() {
+        let check = |text: &str, expect: Result<&[(i64, i64)], &str>| {
+            let mut config = Config::default();
+            let applied = config.apply(&serde_saphyr::from_str(text).unwrap());
+            let found: Vec<_> =
+                config.shutdown.iter().map(|period| (period.priority, period.seconds)).collect();
+            match (applied, expect) {
+                (Ok(()), Ok(expect)) => assert_eq!(found, expect, "{text}"),
+                (Err(error), Err(expect)) => assert!(error.to_string().contains(expect), "{text}: {error}"),
+                (applied, _) => panic!("{text}: {applied:?}"),
+            }
+        };
+        check(
+            "{shutdownGracePeriod: 300s, shutdownGracePeriodCriticalPods: 120s}",
+            Ok(&[(0, 180), (CRITICAL_PRIORITY, 120)]),
+        );
+        check("{shutdownGracePeriod: 100s}", Ok(&[(0, 100), (CRITICAL_PRIORITY, 0)]));
+        check(
+            "{shutdownGracePeriod: 10s, shutdownGracePeriodCriticalPods: 10s}",
+            Ok(&[(0, 0), (CRITICAL_PRIORITY, 10)]),
+        );
+        check("{}", Ok(&[]));
+        check("{shutdownGracePeriod: 0s, shutdownGracePeriodCriticalPods: 0s}", Ok(&[]));
+        check(
+            "{shutdownGracePeriod: 1s, shutdownGracePeriodCriticalPods: 100s}",
+            Err("must be <= shutdownGracePeriod"),
+        );
+        check("{shutdownGracePeriod: 500ms}", Err("must be either zero or otherwise >= 1 sec"));
+        const THREE: &str = "shutdownGracePeriodByPodPriority: [{priority: 100, shutdownGracePeriodSeconds: 2}, {shutdownGracePeriodSeconds: 1}, \
+                             {priority: 1000}]";
+        check(&format!("{{{THREE}}}"), Ok(&[(0, 1), (100, 2), (1000, 0)]));
+        check(&format!("{{{THREE}, shutdownGracePeriod: 3s}}"), Err("Cannot specify both"));
+        check(
+            "{shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: -1}]}",
+            Err("shutdownGracePeriodByPodPriority"),
+        );
+    }
+}

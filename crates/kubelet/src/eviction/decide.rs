@@ -108,19 +108,30 @@ pub(crate) fn is_enough(policy: &Policy, seen: &Observations) -> bool {
 pub(crate) struct Used {
     pub(crate) name: String,
     pub(crate) usage: i64,
-    pub(crate) request: i64,
+    /// `None` of an ephemeral container: it can ask for nothing, and is not to blame.
+    pub(crate) request: Option<i64>,
+}
+
+impl Used {
+    /// How much it has asked for, if it uses more.
+    fn exceeded(&self) -> Option<i64> {
+        self.request.filter(|request| self.usage > *request)
+    }
 }
 
 /// A Pod as a candidate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Candidate {
     pub(crate) uid: String,
+    pub(crate) name: String,
     pub(crate) priority: i64,
     /// Static, or of a system's priority: never evicted.
     pub(crate) is_critical: bool,
     /// What the Pod has asked for of the resource that is scarce; its containers may have asked for less, or at other
     /// times. Source: `GetResourceRequestQuantity`.
     pub(crate) request: i64,
+    /// What of it the Pod itself has asked for beside its containers, as it has said it; of memory only.
+    pub(crate) own_request: Option<String>,
     /// Of that resource.
     pub(crate) containers: Vec<Used>,
     /// What is no container's: volumes.
@@ -136,12 +147,12 @@ impl Candidate {
 /// The Pod that goes first; `None` if none may.
 ///
 /// Who uses more than it has asked for, then who matters less, then who is furthest above what it has asked for.
-/// Nobody asks for processes and inodes: there it is priority and use alone.
+/// Nobody asks for processes and inodes: there it is priority and use alone, but for those who have no file at all.
 pub(crate) fn first_to_go(signal: Signal, pods: &[Candidate]) -> Option<&Candidate> {
     let has_requests = matches!(signal.resource(), "memory" | "ephemeral-storage");
     let rank = |pod: &&Candidate| {
         let request = if has_requests { pod.request } else { 0 };
-        let exceeds = has_requests && pod.usage() > request;
+        let exceeds = signal.resource() != "pids" && pod.usage() > request;
         (Reverse(exceeds), pod.priority, Reverse(pod.usage() - request))
     };
     pods.iter().filter(|pod| !pod.is_critical).min_by_key(rank)
@@ -157,168 +168,38 @@ pub(crate) fn message(
     let has_requests = matches!(resource, "memory" | "ephemeral-storage");
     let format = if has_requests { Format::BinarySi } else { Format::DecimalSi };
     let quantity = |units: i64| Quantity::new(units, format).to_string();
-    let offends = |container: &&Used| has_requests && container.usage > container.request;
-    let offending: Vec<&Used> = pod.containers.iter().filter(offends).collect();
+    let offending: Vec<(&Used, i64)> = match has_requests {
+        true => pod.containers.iter().filter_map(|used| Some((used, used.exceeded()?))).collect(),
+        false => Vec::new(),
+    };
     let mut text = format!("The node was low on resource: {resource}. ");
     let wanted = quantity(threshold.amount.of(seen.capacity));
     text.push_str(&format!("Threshold quantity: {wanted}, available: {}. ", quantity(seen.available)));
-    for container in &offending {
-        text.push_str(&format!(
-            "Container {} was using {}, request is {}, has larger consumption of {resource}. ",
-            container.name,
-            quantity(container.usage),
-            quantity(container.request),
-        ));
+    let larger = |what: &str, name: &str, usage: &str, request: &str| {
+        format!(
+            "{what} {name} was using {usage}, request is {request}, has larger consumption of {resource}. "
+        )
+    };
+    let mut annotations = BTreeMap::new();
+    if let Some(request) = &pod.own_request {
+        let usage = quantity(pod.usage());
+        text.push_str(&larger("Pod", &pod.name, &usage, request));
+        annotations.insert("offending_pod".to_owned(), pod.name.clone());
+        annotations.insert("offending_pod_usage".to_owned(), usage);
     }
-    let list = |of: fn(&Used) -> String| offending.iter().map(|used| of(used)).collect::<Vec<_>>().join(",");
-    let annotations = [
+    for (container, request) in &offending {
+        text.push_str(&larger("Container", &container.name, &quantity(container.usage), &quantity(*request)));
+    }
+    let list =
+        |of: fn(&Used) -> String| offending.iter().map(|(used, _)| of(used)).collect::<Vec<_>>().join(",");
+    let of_containers = [
         ("offending_containers", list(|used| used.name.clone())),
         ("offending_containers_usage", list(|used| Quantity::new(used.usage, Format::BinarySi).to_string())),
         ("starved_resource", resource.to_owned()),
     ];
-    (text, annotations.map(|(key, value)| (key.to_owned(), value)).into())
+    annotations.extend(of_containers.map(|(key, value)| (key.to_owned(), value)));
+    (text, annotations)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::eviction::Statements;
-
-    fn policy(hard: &str, soft: &str, reclaim: &str) -> Policy {
-        let map = |text: &str| {
-            text.split(',')
-                .filter_map(|p| p.split_once('<'))
-                .map(|(k, v)| (k.to_owned(), v.to_owned()))
-                .collect()
-        };
-        Policy::parse(&Statements {
-            hard: map(hard),
-            soft: map(soft),
-            soft_grace: [("memory.available".to_owned(), "30s".to_owned())].into(),
-            minimum_reclaim: map(reclaim),
-        })
-        .unwrap()
-    }
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    fn memory(available: i64) -> Observations {
-        [(Signal::MemoryAvailable, Observation { available, capacity: 1000 })].into()
-    }
-
-    #[test]
-    fn a_hard_threshold_acts_at_once_and_its_condition_stays_a_while() {
-        let (policy, mut state) = (policy("memory.available<100", "", ""), State::default());
-        assert_eq!(state.look(&policy, &memory(100), at(0)), Verdict::default());
-        let verdict = state.look(&policy, &memory(99), at(10));
-        assert_eq!(verdict.conditions, ["MemoryPressure"]);
-        assert_eq!(verdict.reclaim.map(|(_, seen)| seen.available), Some(99));
-        let verdict = state.look(&policy, &memory(500), at(20));
-        assert_eq!((verdict.conditions, verdict.reclaim), (vec!["MemoryPressure"], None));
-        assert_eq!(state.due_at(&policy, at(20)), Some(at(310)));
-        assert_eq!(state.look(&policy, &memory(500), at(310)), Verdict::default());
-    }
-
-    #[test]
-    fn a_soft_threshold_must_be_crossed_for_its_grace_without_a_break() {
-        let (policy, mut state) = (policy("", "memory.available<100", ""), State::default());
-        let mut reclaims =
-            |available, second| state.look(&policy, &memory(available), at(second)).reclaim.is_some();
-        assert!(!reclaims(50, 0) && !reclaims(50, 29));
-        assert!(!reclaims(200, 29) && !reclaims(50, 30) && !reclaims(50, 59));
-        assert!(reclaims(50, 60));
-    }
-
-    #[test]
-    fn what_was_acted_on_is_over_only_with_the_minimum_reclaimed() {
-        let (policy, mut state) =
-            (policy("memory.available<100", "", "memory.available<50"), State::default());
-        assert!(state.look(&policy, &memory(99), at(0)).reclaim.is_some());
-        assert!(state.look(&policy, &memory(149), at(1)).reclaim.is_some());
-        assert!(state.look(&policy, &memory(150), at(2)).reclaim.is_none());
-        assert!(state.look(&policy, &memory(149), at(3)).reclaim.is_none());
-    }
-
-    #[test]
-    fn it_is_enough_when_nothing_is_short_and_the_minimum_is_reclaimed() {
-        let policy = policy("memory.available<100,pid.available<10", "", "memory.available<50");
-        let seen = |memory: i64, pids: i64| -> Observations {
-            let of = |available| Observation { available, capacity: 1000 };
-            [(Signal::MemoryAvailable, of(memory)), (Signal::PidAvailable, of(pids))].into()
-        };
-        assert!(is_enough(&policy, &seen(150, 10)));
-        assert!(!is_enough(&policy, &seen(149, 10)), "more than the threshold, less than what is to be won");
-        assert!(!is_enough(&policy, &seen(150, 9)), "of something else");
-    }
-
-    fn pod(uid: &str, priority: i64, usage: i64, request: i64) -> Candidate {
-        let container = Used { name: "main".into(), usage, request };
-        Candidate { uid: uid.into(), priority, request, containers: vec![container], ..Candidate::default() }
-    }
-
-    #[test]
-    fn pods_go_in_upstreams_order() {
-        let critical = Candidate { is_critical: true, ..pod("critical", 0, 900, 0) };
-        for (name, signal, pods, expect) in [
-            (
-                "above its request first",
-                Signal::MemoryAvailable,
-                vec![pod("a", 0, 50, 100), pod("b", 9, 60, 50)],
-                "b",
-            ),
-            (
-                "then the lower priority",
-                Signal::MemoryAvailable,
-                vec![pod("a", 5, 90, 0), pod("b", 1, 10, 0)],
-                "b",
-            ),
-            (
-                "then the larger excess",
-                Signal::MemoryAvailable,
-                vec![pod("a", 0, 90, 50), pod("b", 0, 80, 10)],
-                "b",
-            ),
-            (
-                "what the Pod has asked for as a whole is what counts",
-                Signal::MemoryAvailable,
-                vec![Candidate { request: 200, ..pod("a", 0, 90, 10) }, pod("b", 0, 60, 50)],
-                "b",
-            ),
-            ("never a critical one", Signal::MemoryAvailable, vec![critical, pod("b", 0, 1, 5)], "b"),
-            (
-                "processes have no requests",
-                Signal::PidAvailable,
-                vec![pod("a", 0, 9, 0), pod("b", 0, 10, 90)],
-                "b",
-            ),
-        ] {
-            assert_eq!(first_to_go(signal, &pods).map(|p| p.uid.as_str()), Some(expect), "{name}");
-        }
-        assert_eq!(first_to_go(Signal::MemoryAvailable, &[]), None);
-    }
-
-    #[test]
-    fn messages_are_upstreams() {
-        let threshold = policy("memory.available<100Mi", "", "").thresholds[0];
-        let seen = Observation { available: 50 << 20, capacity: 1 << 30 };
-        let mut one = pod("a", 0, 64 << 20, 32 << 20);
-        one.containers.push(Used { name: "modest".into(), usage: 1, request: 2 });
-        one.containers.push(Used { name: "other".into(), usage: 2 << 20, request: 0 });
-        let (text, annotations) = message(&threshold, seen, &one);
-        assert_eq!(
-            text,
-            "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. \
-             Container main was using 64Mi, request is 32Mi, has larger consumption of memory. \
-             Container other was using 2Mi, request is 0, has larger consumption of memory. "
-        );
-        let annotations: Vec<_> = annotations.iter().map(|(key, value)| format!("{key}: {value}")).collect();
-        let expect = [
-            "offending_containers: main,other",
-            "offending_containers_usage: 64Mi,2Mi",
-            "starved_resource: memory",
-        ];
-        assert_eq!(annotations, expect);
-    }
-}
+mod tests;

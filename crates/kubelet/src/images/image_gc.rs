@@ -74,7 +74,7 @@ impl Records {
     /// What goes because of its age. Nothing does before the kubelet itself, which `began` to look then, has seen it unused
     /// for so long.
     pub(crate) fn too_old(&self, policy: &ImageGcPolicy, began: Timestamp, now: Timestamp) -> Vec<Candidate> {
-        if policy.maximum_age.is_zero() || after(began, policy.maximum_age) > now {
+        if policy.maximum_age.is_zero() || after(began, policy.maximum_age) >= now {
             return Vec::new();
         }
         let is_old = |record: &Record| after(record.last_used, policy.maximum_age) < now;
@@ -169,7 +169,9 @@ mod tests {
         let policy = ImageGcPolicy { maximum_age: Duration::from_secs(100), ..ImageGcPolicy::default() };
         assert_eq!(ids(&records.too_old(&none, at(0), at(9000))), [""; 0], "turned off");
         assert_eq!(ids(&records.too_old(&policy, at(950), at(1040))), [""; 0], "just started");
+        assert_eq!(ids(&records.too_old(&policy, at(960), at(1060))), [""; 0], "just so long ago");
         assert_eq!(ids(&records.too_old(&policy, at(950), at(1060))), ["a"]);
+        assert_eq!(ids(&records.too_old(&policy, at(950), at(1100))), ["a"], "b is as old as it may be");
         assert_eq!(ids(&records.too_old(&policy, at(950), at(1101))), ["a", "b"]);
     }
 

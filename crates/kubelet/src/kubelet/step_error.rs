@@ -47,8 +47,14 @@ pub(crate) enum StepError {
     #[error("mkdir {path}: {source}")]
     LogDirectory { path: String, source: std::io::Error },
     /// A container uses more memory than it would be left.
-    #[error("attempting to set container {name:?} memory limit ({limit}) below current usage ({used})")]
+    #[error(
+        "cannot decrease memory limits: attempting to set container {name:?} memory limit ({limit}) below current usage \
+         ({used})"
+    )]
     MemoryInUse { name: String, limit: i64, used: u64 },
+    /// Nobody says how much memory a container uses that would be left less.
+    #[error("cannot decrease memory limits: missing container {name:?} memory usage")]
+    MemoryUnknown { name: String },
     /// A blocking step has panicked, or everything stops.
     #[error(transparent)]
     Task(#[from] tokio::task::JoinError),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use cri::v1;
 use jiff::Timestamp;
@@ -67,6 +68,18 @@ pub(crate) fn read_machine(config: &Config, runtime: &v1::VersionResponse) -> Ma
         os_image: os_image(&text("/etc/os-release")),
         runtime: format!("{}://{}", runtime.runtime_name, runtime.runtime_version),
     }
+}
+
+/// Where the kernel tells how hot each CPU has been: containers must not know. Blocking, and read once.
+pub(crate) fn thermal_folders() -> &'static [String] {
+    static FOLDERS: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let cpus = std::fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();
+        let folders = cpus.map(|cpu| cpu.path().join("thermal_throttle")).filter(|folder| folder.is_dir());
+        let mut folders: Vec<_> = folders.map(|folder| folder.display().to_string()).collect();
+        folders.sort();
+        folders
+    });
+    &FOLDERS
 }
 
 fn meminfo(text: &str, name: &str) -> u64 {

@@ -80,7 +80,7 @@ pub(crate) fn welcome(question: &Question<'_>) -> Result<(), Rejection> {
     let spec = question.pod.spec.as_ref().unwrap_or(&empty);
     pressure(question, spec)?;
     sysctls(question, spec)?;
-    os(spec)?;
+    os(question.pod, spec)?;
     groups_policy(question.node, spec)
 }
 
@@ -173,9 +173,12 @@ fn allowed(name: &str, unsafe_sysctls: &[String]) -> Option<Namespace> {
     })
 }
 
-fn os(spec: &PodSpec) -> Result<(), Rejection> {
+/// A Pod that is labelled for another system is none for this one, whatever its selector says of nodes.
+///
+/// Source: `rejectPodAdmissionBasedOnOSSelector` of upstream, which looks at the Pod's labels.
+fn os(pod: &Pod, spec: &PodSpec) -> Result<(), Rejection> {
     const LABEL: &str = "kubernetes.io/os";
-    let wanted = spec.node_selector.as_ref().and_then(|selector| selector.get(LABEL));
+    let wanted = pod.metadata.labels.as_ref().and_then(|labels| labels.get(LABEL));
     if wanted.is_some_and(|os| os != "linux") {
         let message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
         return reject("PodOSSelectorNodeLabelDoesNotMatch", message);
@@ -253,8 +256,9 @@ fn lacks(question: &Question<'_>, spec: &PodSpec) -> Vec<Lack> {
     let asked = requests(spec);
     let first = ["cpu", "memory", "ephemeral-storage"];
     let others = asked.keys().map(String::as_str).filter(|name| !first.contains(name));
-    // What the node has never heard of is no reason: a device plugin may be on its way.
-    let known = first.into_iter().chain(others).filter(|name| room.allocatable.contains_key(*name));
+    // What the node has never heard of is no reason: a device plugin may be on its way. The kernel's pages are.
+    let is_known = |name: &&str| room.allocatable.contains_key(*name) || name.starts_with("hugepages-");
+    let known = first.into_iter().chain(others).filter(is_known);
     let amounts = known.map(|name| (name, of(&asked, name))).filter(|(_, amount)| *amount > 0);
     lack("pods", 1).into_iter().chain(amounts.filter_map(|(name, amount)| lack(name, amount))).collect()
 }
@@ -279,204 +283,4 @@ fn collide(a: &(String, String, i32), b: &(String, String, i32)) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NODE: &str =
-        "{metadata: {name: n1, labels: {disk: ssd}}, spec: {taints: [{key: gone, effect: NoExecute}]}}";
-
-    fn check(pod: &str, pressure: &[&'static str], expect: Option<(&str, &str)>) {
-        let pod: Pod = serde_saphyr::from_str(pod).unwrap();
-        let node: Node = serde_saphyr::from_str(NODE).unwrap();
-        let map = |pairs: &[(&str, i64)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
-        let room = Room {
-            allocatable: map(&[("cpu", 2000), ("memory", 1 << 30), ("pods", 2)]),
-            used: map(&[("cpu", 1500), ("memory", 1 << 29), ("pods", 1)]),
-            ports: vec![("TCP".into(), "0.0.0.0".into(), 80)],
-        };
-        let unsafe_sysctls = ["net.core.*".to_owned()];
-        let question =
-            Question { pod: &pod, node: &node, room: &room, pressure, unsafe_sysctls: &unsafe_sysctls };
-        let expect =
-            expect.map(|(reason, message)| Rejection { reason: reason.into(), message: message.into() });
-        let refused = welcome(&question).err().or_else(|| match fits(&question) {
-            Ok(()) => None,
-            Err(Misfit::Never(rejection) | Misfit::Room(rejection, _)) => Some(rejection),
-        });
-        assert_eq!(refused, expect, "{pod:?}");
-    }
-
-    fn spec(text: &str) -> String {
-        format!("{{spec: {{tolerations: [{{operator: Exists}}], containers: [{{name: a}}], {text}}}}}")
-    }
-
-    #[test]
-    fn a_pod_that_fits_is_taken() {
-        check(&spec("nodeSelector: {disk: ssd}"), &[], None);
-        check(
-            &spec("securityContext: {sysctls: [{name: net.core.somaxconn}, {name: net.ipv4.tcp_wmem}]}"),
-            &[],
-            None,
-        );
-    }
-
-    #[test]
-    fn what_does_not_fit_is_refused_in_upstreams_words() {
-        let asks = |resources: &str| {
-            format!(
-                "{{spec: {{tolerations: [{{operator: Exists}}], containers: [{{name: a, resources: {{requests: {resources}}}}}]}}}}"
-            )
-        };
-        check(
-            &asks("{cpu: '1'}"),
-            &[],
-            Some((
-                "OutOfcpu",
-                "Node didn't have enough resource: cpu, requested: 1000, used: 1500, capacity: 2000",
-            )),
-        );
-        check(
-            &asks("{memory: 1Gi}"),
-            &[],
-            Some((
-                "OutOfmemory",
-                "Node didn't have enough resource: memory, requested: 1073741824, used: 536870912, capacity: 1073741824",
-            )),
-        );
-        let affinity = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
-        check(&spec("nodeSelector: {disk: hdd}"), &[], Some(("NodeAffinity", affinity)));
-        check(
-            &spec(
-                "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [other]}]}]}}}",
-            ),
-            &[],
-            Some(("NodeAffinity", affinity)),
-        );
-        check(
-            "{spec: {containers: [{name: a}]}}",
-            &[],
-            Some((
-                "TaintToleration",
-                "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",
-            )),
-        );
-        check(
-            "{spec: {tolerations: [{operator: Exists}], containers: [{name: a, ports: [{containerPort: 1, hostPort: 80, hostIP: 127.0.0.1}]}]}}",
-            &[],
-            Some((
-                "NodePorts",
-                "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
-            )),
-        );
-        check(
-            &spec("securityContext: {sysctls: [{name: kernel/msgmax}]}"),
-            &[],
-            Some(("SysctlForbidden", "forbidden sysctl: \"kernel.msgmax\" not allowlisted")),
-        );
-        check(
-            &spec("hostNetwork: true, securityContext: {sysctls: [{name: net.core.somaxconn}]}"),
-            &[],
-            Some((
-                "SysctlForbidden",
-                "forbidden sysctl: \"net.core.somaxconn\" not allowed with host Net enabled",
-            )),
-        );
-        check(
-            &spec("os: {name: windows}"),
-            &[],
-            Some(("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")),
-        );
-    }
-
-    /// Source: `TestAllowlist` of upstream's `pkg/kubelet/sysctl`.
-    #[test]
-    fn sysctls_are_taken_that_are_the_pods_own() {
-        let unsafe_sysctls =
-            ["kernel/msg*", "kernel.sem", "net.b.*", "fs.mqueue.*", "foo", "kernel.shm*", "vm.*"]
-                .map(str::to_owned);
-        let with = |name: &str, host: &str| -> Pod {
-            let text = format!(
-                "{{spec: {{{host}containers: [], securityContext: {{sysctls: [{{name: {name}}}]}}}}}}"
-            );
-            serde_saphyr::from_str(&text).unwrap()
-        };
-        for (name, host, expect) in [
-            ("kernel.shm_rmid_forced", "", ""),
-            ("kernel/shm_rmid_forced", "", ""),
-            ("net.ipv4.ip_local_port_range", "", ""),
-            ("kernel.msgmax", "", ""),
-            ("kernel/sem", "", ""),
-            ("net/b/c.1/d", "", ""),
-            ("fs.mqueue.msg_max", "", ""),
-            ("kernel.shm_rmid_forced", "hostIPC: true, ", "not allowed with host IPC enabled"),
-            ("net.ipv4.ip_local_port_range", "hostNetwork: true, ", "not allowed with host Net enabled"),
-            ("kernel.msgmax", "hostIPC: true, ", "not allowed with host IPC enabled"),
-            ("kernel.shm_next_id", "hostIPC: true, ", "not allowed with host IPC enabled"),
-            ("fs.mqueue.msg_max", "hostIPC: true, ", "not allowed with host IPC enabled"),
-            ("net.b.c", "hostNetwork: true, ", "not allowed with host Net enabled"),
-            ("net.b.c", "hostIPC: true, ", ""),
-            ("net.a.b.c", "", "not allowlisted"),
-            ("net.ipv4.ip_local_port_range.a.b.c", "", "not allowlisted"),
-            ("foo", "", "not allowlisted"),
-            ("vm.swappiness", "", "not allowlisted"),
-        ] {
-            let (pod, node, room) = (with(name, host), Node::default(), Room::default());
-            let question = Question {
-                pod: &pod,
-                node: &node,
-                room: &room,
-                pressure: &[],
-                unsafe_sysctls: &unsafe_sysctls,
-            };
-            let found = welcome(&question).map_err(|rejection| rejection.message).err().unwrap_or_default();
-            assert!(
-                found.ends_with(expect) && found.is_empty() == expect.is_empty(),
-                "{name} {host}: {found}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_strict_groups_policy_needs_a_runtime_that_knows_it() {
-        check(&spec("securityContext: {supplementalGroupsPolicy: Merge}"), &[], None);
-        check(
-            &spec("securityContext: {supplementalGroupsPolicy: Strict}"),
-            &[],
-            Some((
-                "SupplementalGroupsPolicyNotSupported",
-                "SupplementalGroupsPolicy=Strict is not supported in this node",
-            )),
-        );
-    }
-
-    #[test]
-    fn a_toleration_without_a_key_is_for_every_key() {
-        let taint = Taint { key: "gone".into(), effect: "NoExecute".into(), ..Taint::default() };
-        for (toleration, expect) in [
-            ("{operator: Exists}", true),
-            ("{operator: Equal}", true),
-            ("{operator: Equal, value: other}", false),
-            ("{key: gone}", true),
-            ("{key: gone, effect: NoSchedule}", false),
-        ] {
-            let spec: PodSpec =
-                serde_saphyr::from_str(&format!("{{containers: [], tolerations: [{toleration}]}}")).unwrap();
-            assert_eq!(tolerates(&spec, &taint), expect, "{toleration}");
-        }
-    }
-
-    #[test]
-    fn under_pressure_only_some_are_taken() {
-        let refused =
-            |conditions: &str| ("Evicted".to_owned(), format!("The node had condition: [{conditions}]. "));
-        let burstable = "{spec: {tolerations: [{key: gone, operator: Exists}], containers: [{name: a, resources: {requests: {cpu: 1m}}}]}}";
-        let best_effort = "{spec: {tolerations: [{key: gone, operator: Exists}], containers: [{name: a}]}}";
-        let (reason, message) = refused("MemoryPressure");
-        check(best_effort, &["MemoryPressure"], Some((&reason, &message)));
-        check(burstable, &["MemoryPressure"], None);
-        check(&spec("priority: 0"), &["MemoryPressure"], None);
-        let (reason, message) = refused("DiskPressure MemoryPressure");
-        check(burstable, &["DiskPressure", "MemoryPressure"], Some((&reason, &message)));
-        check(&spec("priority: 2000000000"), &["DiskPressure"], None);
-    }
-}
+mod tests;

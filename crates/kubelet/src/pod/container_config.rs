@@ -13,18 +13,24 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use crate::config::Config;
 use crate::pod::env::expand::expand;
-use crate::pod::files::{self, ClusterDns, dns_config, kernel_name, names};
+use crate::pod::files::{self, ClusterDns, Complaint, dns_config, kernel_name, names};
 use crate::pod::identity::identity;
 use crate::pod::identity::spec_hash;
 use crate::pod::{labels, qos};
 use security::RunsAsRoot;
 
 fn cluster_dns(config: &Config) -> ClusterDns {
-    ClusterDns { servers: config.cluster_dns.clone(), domain: config.cluster_domain.clone() }
+    let loopback = |ip: &String| if ip.contains(':') { "::1".to_owned() } else { "127.0.0.1".to_owned() };
+    let has_host = !config.resolv_conf.as_os_str().is_empty();
+    ClusterDns {
+        servers: config.cluster_dns.clone(),
+        domain: config.cluster_domain.clone(),
+        loopback: config.node_ips.iter().filter(|_| !has_host).map(loopback).collect(),
+    }
 }
 
-/// What of the Pod's name server settings a resolver would not take: for events.
-pub(crate) fn dns_complaints(config: &Config, pod: &Pod, resolv_conf: &str) -> Vec<String> {
+/// What of the Pod's name server settings is not as it should be: for events.
+pub(crate) fn dns_complaints(config: &Config, pod: &Pod, resolv_conf: &str) -> Vec<Complaint> {
     let (_, namespace, _) = identity(pod);
     let of = |spec| files::dns_complaints(&namespace, spec, &cluster_dns(config), resolv_conf);
     pod.spec.as_ref().map(of).unwrap_or_default()
@@ -57,8 +63,8 @@ pub fn sandbox_config(config: &Config, pod: &Pod, attempt: u32, resolv_conf: &st
             cgroup_parent: qos::cgroup_parent(&config.cgroup_root, pod),
             security_context: Some(security::sandbox(spec)),
             sysctls: security::sysctls(spec),
-            overhead: None,
-            resources: Some(qos::pod_resources(spec)),
+            overhead: Some(qos::sandbox_overhead(spec)),
+            resources: Some(qos::sandbox_resources(spec)),
         }),
         windows: None,
         metadata: Some(v1::PodSandboxMetadata { name, uid, namespace, attempt }),

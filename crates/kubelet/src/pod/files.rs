@@ -7,12 +7,16 @@ use k8s_openapi::api::core::v1::{HostAlias, PodSpec};
 
 /// How many search domains a resolver is given at most.
 const SEARCHES_MAX: usize = 32;
+/// Characters of one of them: resolvers fail over longer ones.
+const SEARCH_DOMAIN_CHARS_MAX: usize = 253;
 /// Characters of all search domains, with the spaces between them.
 const SEARCH_CHARS_MAX: usize = 2048;
 /// How many name servers a resolver is given at most.
 const NAMESERVERS_MAX: usize = 3;
 /// Characters of a host name that the kernel takes.
 const KERNEL_NAME_MAX: usize = 64;
+/// Characters of a host name without its domain.
+const HOSTNAME_MAX: usize = 63;
 
 /// The host name and, with a subdomain, the full name of a Pod.
 pub fn names(
@@ -23,13 +27,20 @@ pub fn names(
 ) -> (String, Option<String>) {
     // Source: KEP-4762: it is the host's whole name, and DNS knows nothing of it.
     if let Some(name) = spec.hostname_override.as_ref().filter(|name| !name.is_empty()) {
-        return (name.clone(), None);
+        return (cut(name), None);
     }
-    let hostname = spec.hostname.clone().unwrap_or_else(|| pod_name.chars().take(63).collect::<String>());
-    let hostname = hostname.trim_end_matches(['-', '.']).to_owned();
+    let hostname = cut(spec.hostname.as_deref().filter(|name| !name.is_empty()).unwrap_or(pod_name));
     let subdomain = spec.subdomain.as_deref().filter(|s| !s.is_empty());
     let full = subdomain.map(|subdomain| format!("{hostname}.{subdomain}.{namespace}.svc.{cluster_domain}"));
     (hostname, full)
+}
+
+/// Source: `truncatePodHostnameIfNeeded` of upstream.
+fn cut(name: &str) -> String {
+    match name.get(..HOSTNAME_MAX) {
+        Some(start) if name.len() > HOSTNAME_MAX => start.trim_end_matches(['-', '.']).to_owned(),
+        _ => name.to_owned(),
+    }
 }
 
 /// The kernel takes no name of that length; in upstream's words.
@@ -98,6 +109,18 @@ pub struct ClusterDns {
     pub servers: Vec<String>,
     /// Such as `cluster.local`.
     pub domain: String,
+    /// The Pod's own addresses of the loopback device, which stand for the host's name servers if those are not to be
+    /// asked. Source: an empty `resolvConf`.
+    pub loopback: Vec<String>,
+}
+
+/// Something that the Pod's name server settings are not as they should be for: an event.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// Of the event.
+    pub reason: &'static str,
+    /// In upstream's words.
+    pub message: String,
 }
 
 /// The resolver settings of a Pod. `host` is the text of the host's `resolv.conf`.
@@ -107,9 +130,27 @@ pub fn dns_config(namespace: &str, spec: &PodSpec, cluster: &ClusterDns, host: &
     config
 }
 
-/// What of the resolver settings is too much, in the words of upstream's event `DNSConfigForming`.
-pub fn dns_complaints(namespace: &str, spec: &PodSpec, cluster: &ClusterDns, host: &str) -> Vec<String> {
-    limit(&mut whole_dns_config(namespace, spec, cluster, host))
+/// What of the resolver settings is missing or too much, as upstream's events tell it.
+pub fn dns_complaints(namespace: &str, spec: &PodSpec, cluster: &ClusterDns, host: &str) -> Vec<Complaint> {
+    let is_missing = wants_cluster(spec) && cluster.servers.is_empty();
+    let missing = is_missing.then(|| Complaint {
+        reason: "MissingClusterDNS",
+        message: "kubelet does not have ClusterDNS IP configured and cannot create Pod using \"ClusterFirst\" policy. \
+                  Falling back to \"Default\" policy."
+            .to_owned(),
+    });
+    let too_much = limit(&mut whole_dns_config(namespace, spec, cluster, host));
+    let too_much = too_much.into_iter().map(|message| Complaint { reason: "DNSConfigForming", message });
+    missing.into_iter().chain(too_much).collect()
+}
+
+/// Whether names are looked up in the cluster. Source: `getPodDNSType` of upstream.
+fn wants_cluster(spec: &PodSpec) -> bool {
+    match spec.dns_policy.as_deref().unwrap_or("ClusterFirst") {
+        "ClusterFirst" => spec.host_network != Some(true),
+        "Default" | "None" => false,
+        _ => true,
+    }
 }
 
 /// Source: `formDNSConfigFitsLimits` of upstream.
@@ -124,6 +165,7 @@ fn limit(config: &mut DnsConfig) -> Vec<String> {
     }
     let given = config.searches.len();
     config.searches.truncate(SEARCHES_MAX);
+    config.searches.retain(|domain| domain.len() <= SEARCH_DOMAIN_CHARS_MAX);
     while config.searches.join(" ").len() > SEARCH_CHARS_MAX {
         config.searches.pop();
     }
@@ -137,34 +179,32 @@ fn limit(config: &mut DnsConfig) -> Vec<String> {
 }
 
 fn whole_dns_config(namespace: &str, spec: &PodSpec, cluster: &ClusterDns, host: &str) -> DnsConfig {
-    let policy = spec.dns_policy.as_deref().unwrap_or("ClusterFirst");
-    let uses_cluster = match policy {
-        "ClusterFirstWithHostNet" => true,
-        "ClusterFirst" => spec.host_network != Some(true),
-        _ => false,
-    };
-    let mut config = match policy {
-        "None" => DnsConfig::default(),
+    let mut config = match spec.dns_policy.as_deref() {
+        Some("None") => DnsConfig::default(),
         _ => parse_resolv_conf(host),
     };
-    if uses_cluster && !cluster.servers.is_empty() {
+    if wants_cluster(spec) && !cluster.servers.is_empty() {
         let domain = &cluster.domain;
         config.servers.clone_from(&cluster.servers);
-        let mut searches = vec![format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.clone()];
-        searches.append(&mut config.searches);
-        config.searches = searches;
+        if !domain.is_empty() {
+            let own = [format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.clone()];
+            config.searches.splice(0..0, own);
+        }
         config.options = vec!["ndots:5".into()];
+    } else if spec.dns_policy.as_deref() != Some("None") && !cluster.loopback.is_empty() {
+        config.servers.extend(cluster.loopback.iter().cloned());
+        config.searches = vec![".".into()];
     }
     if let Some(extra) = &spec.dns_config {
         config.servers.extend(extra.nameservers.iter().flatten().cloned());
         config.searches.extend(extra.searches.iter().flatten().cloned());
         for option in extra.options.iter().flatten() {
             let name = option.name.clone().unwrap_or_default();
-            config.options.retain(|o| o.split(':').next() != Some(name.as_str()));
-            config.options.push(match &option.value {
+            let option = match option.value.as_deref().filter(|value| !value.is_empty()) {
                 Some(value) => format!("{name}:{value}"),
                 None => name,
-            });
+            };
+            set_option(&mut config.options, option);
         }
     }
     dedup(&mut config.servers);
@@ -177,6 +217,13 @@ fn dedup(items: &mut Vec<String>) {
     items.retain(|item| seen.insert(item.clone()));
 }
 
+/// The last one of a name counts.
+fn set_option(options: &mut Vec<String>, option: String) {
+    let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
+    options.retain(|other| name(other) != name(&option));
+    options.push(option);
+}
+
 fn parse_resolv_conf(text: &str) -> DnsConfig {
     let mut config = DnsConfig::default();
     for line in text.lines() {
@@ -185,8 +232,12 @@ fn parse_resolv_conf(text: &str) -> DnsConfig {
         let rest = words.map(str::to_owned);
         match key {
             Some("nameserver") => config.servers.extend(rest.take(1)),
-            Some("search" | "domain") => config.searches = rest.filter(|s| s != ".").collect(),
-            Some("options") => config.options = rest.collect(),
+            Some("search") => {
+                let domains = rest.filter(|domain| domain != ".");
+                config.searches =
+                    domains.map(|domain| domain.strip_suffix('.').unwrap_or(&domain).to_owned()).collect();
+            }
+            Some("options") => rest.for_each(|option| set_option(&mut config.options, option)),
             _ => {}
         }
     }
@@ -194,81 +245,4 @@ fn parse_resolv_conf(text: &str) -> DnsConfig {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use expect_test::expect;
-
-    fn spec(text: &str) -> PodSpec {
-        serde_saphyr::from_str(text).unwrap()
-    }
-
-    #[test]
-    fn cluster_first_asks_the_cluster() {
-        let cluster = ClusterDns { servers: vec!["10.43.0.10".into()], domain: "cluster.local".into() };
-        let config =
-            dns_config("shop", &spec("{containers: []}"), &cluster, "nameserver 1.1.1.1\nsearch lan\n");
-        assert_eq!(config.servers, ["10.43.0.10"]);
-        assert_eq!(config.searches, ["shop.svc.cluster.local", "svc.cluster.local", "cluster.local", "lan"]);
-        assert_eq!(config.options, ["ndots:5"]);
-        let host = dns_config(
-            "shop",
-            &spec("{containers: [], hostNetwork: true}"),
-            &cluster,
-            "nameserver 1.1.1.1\n",
-        );
-        assert_eq!(host.servers, ["1.1.1.1"]);
-        let none = spec(
-            "{containers: [], dnsPolicy: None, dnsConfig: {nameservers: [9.9.9.9], options: [{name: ndots, value: '2'}]}}",
-        );
-        let none = dns_config("shop", &none, &cluster, "nameserver 1.1.1.1\n");
-        assert_eq!((none.servers, none.options), (vec!["9.9.9.9".into()], vec!["ndots:2".into()]));
-    }
-
-    #[test]
-    fn what_a_resolver_would_not_take_is_left_out_and_told() {
-        let cluster = ClusterDns { servers: vec!["10.43.0.10".into()], domain: "cluster.local".into() };
-        let wanted = |servers: &str, searches: &str| {
-            spec(&format!(
-                "{{containers: [], dnsConfig: {{nameservers: [{servers}], searches: [{searches}]}}}}"
-            ))
-        };
-        let check = |spec: &PodSpec, expect: &[&str]| {
-            assert_eq!(dns_complaints("shop", spec, &cluster, ""), expect);
-        };
-        check(&wanted("1.1.1.1, 2.2.2.2", "a, b"), &[]);
-        check(
-            &wanted("1.1.1.1, 2.2.2.2, 3.3.3.3", ""),
-            &[
-                "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 10.43.0.10 1.1.1.1 2.2.2.2",
-            ],
-        );
-        let many: Vec<_> = (0..40).map(|number| format!("d{number}")).collect();
-        let many = wanted("", &many.join(","));
-        assert_eq!(dns_complaints("shop", &many, &cluster, "").len(), 1);
-        assert_eq!(dns_config("shop", &many, &cluster, "").searches.len(), SEARCHES_MAX);
-        let long = wanted("", &["a".repeat(1500), "b".repeat(1500)].join(","));
-        assert_eq!(dns_config("shop", &long, &cluster, "").searches.len(), 4);
-    }
-
-    #[test]
-    fn hosts_name_the_pod_and_its_aliases() {
-        let aliases = [HostAlias { ip: "1.2.3.4".into(), hostnames: Some(vec!["a".into(), "b".into()]) }];
-        let (hostname, full) =
-            names("web-0", "shop", &spec("{containers: [], subdomain: web}"), "cluster.local");
-        let text = hosts(&["10.42.0.2".into()], &hostname, full.as_deref(), &aliases);
-        expect![[r#"
-            # Kubernetes-managed hosts file.
-            127.0.0.1	localhost
-            ::1	localhost ip6-localhost ip6-loopback
-            fe00::0	ip6-localnet
-            fe00::0	ip6-mcastprefix
-            fe00::1	ip6-allnodes
-            fe00::2	ip6-allrouters
-            10.42.0.2	web-0.web.shop.svc.cluster.local	web-0
-
-            # Entries added by HostAliases.
-            1.2.3.4	a	b
-        "#]]
-        .assert_eq(&text);
-    }
-}
+mod tests;

@@ -51,36 +51,57 @@ pub fn differences(snapshot: &PodSnapshot) -> Vec<(&ContainerSpec, &Container, D
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
-
     use super::*;
-    use crate::pod::resize::tests::pod;
     use crate::pod::snapshot::ContainerState;
 
+    /// Source: `TestComputePodActionsForPodResize` of upstream's `pkg/kubelet/kuberuntime`. There a container is restarted for
+    /// another request of memory, too, if its policy is to be restarted for memory: the kernel knows nothing of requests.
     #[test]
-    fn cpu_changes_in_place_and_memory_by_its_policy() {
-        let old = pod("100m", "1Gi");
-        let old_spec = old.spec.unwrap();
-        let container = Container {
-            id: "1".into(),
-            name: "a".into(),
-            sandbox_id: String::new(),
-            attempt: 0,
-            state: ContainerState::Running { started_at: jiff::Timestamp::UNIX_EPOCH },
-            image: String::new(),
-            image_ref: String::new(),
-            hash: String::new(),
-            user: None,
-            resources: Some(qos::container_resources(&old_spec, &old_spec.containers[0], 1)),
-            recursive_mounts: Vec::new(),
-        };
-        let check = |new: Pod, expect: Option<bool>| {
-            let spec = new.spec.unwrap();
-            let found = difference(&spec, &spec.containers[0], &container);
-            assert_eq!(found.map(|difference| difference.needs_restart), expect);
-        };
-        check(pod("100m", "1Gi"), None);
-        check(pod("200m", "1Gi"), Some(false));
-        check(pod("100m", "2Gi"), Some(true));
+    fn what_changes_in_place_is_as_the_policies_say() {
+        const CPU: &str = "{resourceName: cpu, restartPolicy: RestartContainer}";
+        const MEMORY: &str = "{resourceName: memory, restartPolicy: RestartContainer}";
+        const NEITHER: &str = "{resourceName: cpu, restartPolicy: NotRequired}, {resourceName: memory, restartPolicy: NotRequired}";
+        let limits = |cpu: &str, memory: &str| format!("limits: {{cpu: {cpu}, memory: {memory}}}");
+        let (small, large) = (limits("100m", "100Mi"), limits("200m", "200Mi"));
+        let (more_cpu, more_memory) = (limits("200m", "100Mi"), limits("100m", "200Mi"));
+        let asks = |cpu: &str| format!("requests: {{cpu: {cpu}, memory: 100Mi}}, {large}");
+        for (name, policies, before, now, expect) in [
+            ("nothing", NEITHER, &*small, &*small, "-"),
+            ("nothing of nothing", "", "", "", "-"),
+            ("both", NEITHER, &small, &large, "in place"),
+            ("both, and nobody says", "", &small, &large, "in place"),
+            ("less", NEITHER, &large, &small, "in place"),
+            ("CPU", NEITHER, &small, &more_cpu, "in place"),
+            ("memory", NEITHER, &small, &more_memory, "in place"),
+            ("both, of which CPU restarts", CPU, &small, &large, "restart"),
+            ("both, of which memory restarts", MEMORY, &small, &large, "restart"),
+            ("memory, and CPU would restart", CPU, &small, &more_memory, "in place"),
+            ("CPU, and memory would restart", MEMORY, &small, &more_cpu, "in place"),
+            ("a request of CPU", NEITHER, &asks("100m"), &asks("150m"), "in place"),
+            ("a request of CPU that restarts", CPU, &asks("100m"), &asks("150m"), "restart"),
+            ("requests that weigh the same", CPU, &asks("1m"), &asks("2m"), "-"),
+            ("limits are added", NEITHER, "requests: {cpu: 100m}", &small, "in place"),
+            ("limits are taken", NEITHER, &small, "requests: {cpu: 100m}", "in place"),
+        ] {
+            let pod = |resources: &str| -> PodSpec {
+                let text = format!(
+                    "{{containers: [{{name: a, resizePolicy: [{policies}], resources: {{{resources}}}}}]}}"
+                );
+                serde_saphyr::from_str(&text).unwrap()
+            };
+            let (before, now) = (pod(before), pod(now));
+            let mut container = Container::from_cri(&v1::ContainerStatus::default(), "sandbox");
+            container.state = ContainerState::Running { started_at: jiff::Timestamp::UNIX_EPOCH };
+            container.resources = Some(qos::container_resources(&before, &before.containers[0], 1));
+            let found = difference(&now, &now.containers[0], &container);
+            let shown = |found: Option<Difference>| match found.map(|difference| difference.needs_restart) {
+                None => "-",
+                Some(true) => "restart",
+                Some(false) => "in place",
+            };
+            assert_eq!(shown(found), expect, "{name}");
+            container.state = ContainerState::Exited(Default::default());
+            assert_eq!(difference(&now, &now.containers[0], &container), None, "{name}: it does not run");
+        }
     }
 }

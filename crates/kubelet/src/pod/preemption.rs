@@ -172,4 +172,86 @@ mod tests {
         let error = "no set of running pods found to reclaim resources: [(res: cpu, q: 400), ]";
         check(&[("cpu", 2000)], Err(error));
     }
+
+    /// Source: `TestGetPodsToPreempt` of upstream's `pkg/kubelet/preemption`.
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
+    fn who_goes_for_whom_is_as_upstream_says() {
+        const CLUSTER: i64 = 2_000_000_000;
+        const NODE: i64 = 2_000_001_000;
+        let of = |name: &str| {
+            let requests = |amount: u32| format!("requests: {{cpu: {amount}m, memory: {amount}Mi}}");
+            let both = |amount: u32| {
+                format!("{{{}, limits: {{cpu: {amount}m, memory: {amount}Mi}}}}", requests(amount))
+            };
+            match name {
+                "burstable" => pod(name, 0, &format!("{{{}}}", requests(100))),
+                "high-burstable" => pod(name, 0, &format!("{{{}}}", requests(300))),
+                "guaranteed" => pod(name, 0, &both(100)),
+                "high-guaranteed" => pod(name, 0, &both(300)),
+                "cluster-critical" => pod(name, CLUSTER, &both(100)),
+                "node-critical" => pod(name, NODE, &both(100)),
+                _ => pod(name, 0, "{}"),
+            }
+        };
+        const ALL: &str = "best-effort burstable high-burstable guaranteed high-guaranteed";
+        for (name, priority, running, (cpu, memory, pods), expect) in [
+            ("nothing is lacking", CLUSTER, "", (0, 0, 0), Some("")),
+            ("nobody is there", CLUSTER, "", (0, 0, 1), None),
+            ("it has all", CLUSTER, "burstable", (100, 100, 1), Some("burstable")),
+            ("more than it has", CLUSTER, "burstable", (200, 200, 2), None),
+            ("the lower class", CLUSTER, "burstable best-effort", (0, 0, 1), Some("best-effort")),
+            (
+                "of the two higher ones the lower",
+                CLUSTER,
+                "burstable guaranteed",
+                (0, 0, 1),
+                Some("burstable"),
+            ),
+            (
+                "who asks for less, and has enough",
+                CLUSTER,
+                "best-effort high-burstable burstable",
+                (100, 100, 0),
+                Some("burstable"),
+            ),
+            (
+                "who asks for more",
+                CLUSTER,
+                "best-effort burstable high-burstable",
+                (150, 150, 0),
+                Some("high-burstable"),
+            ),
+            ("several", CLUSTER, ALL, (350, 350, 0), Some("burstable high-burstable")),
+            (
+                "of the highest class, and then not all others",
+                CLUSTER,
+                ALL,
+                (0, 550, 0),
+                Some("high-burstable high-guaranteed"),
+            ),
+            (
+                "a critical one for who matters more",
+                NODE,
+                "cluster-critical",
+                (100, 0, 0),
+                Some("cluster-critical"),
+            ),
+            ("never for who matters less", CLUSTER, "node-critical", (100, 0, 0), None),
+            ("nor for who matters as much", CLUSTER, "cluster-critical", (100, 0, 0), None),
+            ("an ordinary one goes for who matters more", 5, "burstable", (100, 0, 0), Some("burstable")),
+        ] {
+            let running: Vec<_> = running.split(' ').filter(|name| !name.is_empty()).map(of).collect();
+            let lacking = [("cpu", cpu), ("memory", memory << 20), ("pods", pods)];
+            let lacking = lacking.into_iter().filter(|(_, amount)| *amount > 0);
+            let lacking: Vec<_> = lacking.map(|(name, amount)| (name.to_owned(), amount)).collect();
+            let found = victims(&pod("new", priority, "{}"), &running, &lacking).ok();
+            let names = found.map(|all| {
+                let mut names: Vec<_> = all.iter().map(|pod| pod.metadata.name.clone().unwrap()).collect();
+                names.sort();
+                names.join(" ")
+            });
+            assert_eq!(names.as_deref(), expect, "{name}");
+        }
+    }
 }

@@ -242,11 +242,11 @@ pub fn event_text(pod: &Pod, what: &str, resources: &Resources, error: Option<&s
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
     /// With one container that asks for this and is restarted for memory.
-    pub(in crate::pod) fn pod(cpu: &str, memory: &str) -> Pod {
+    fn pod(cpu: &str, memory: &str) -> Pod {
         let yaml = format!(
             "{{metadata: {{name: p, uid: u}}, spec: {{containers: [{{name: a, resizePolicy: [{{resourceName: memory, \
              restartPolicy: RestartContainer}}], resources: {{requests: {{cpu: {cpu}}}, limits: {{memory: {memory}}}}}}}]}}}}"

@@ -257,6 +257,8 @@ impl Counts {
 }
 
 #[cfg(test)]
+mod restarts;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod upstream;

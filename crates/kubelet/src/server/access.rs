@@ -66,6 +66,12 @@ pub(super) fn subresources(path: &str) -> &'static [&'static str] {
     if is_below("/checkpoint") {
         return &["checkpoint"];
     }
+    if is_below("/statusz") {
+        return &["statusz"];
+    }
+    if is_below("/flagz") {
+        return &["configz"];
+    }
     if is_below("/pods") || is_below("/runningpods") {
         return &["pods", "proxy"];
     }
@@ -129,18 +135,33 @@ fn unauthorized() -> Refusal {
 mod tests {
     use super::*;
 
+    /// Source: `TestIsSubPath` and `AuthzTestCases` of upstream's `pkg/kubelet/server`.
     #[test]
     fn paths_stand_for_upstreams_subresources() {
-        for (path, expect) in [
-            ("/metrics/cadvisor", &["metrics"][..]),
-            ("/stats/summary", &["stats"]),
-            ("/statsx", &["proxy"]),
-            ("/exec/ns/pod/container", &["proxy"]),
-            ("/pods", &["pods", "proxy"]),
+        for (paths, expect) in [
+            ("/stats /stats/ /stats/summary", &["stats"][..]),
+            ("/metrics /metrics/slis /metrics/cadvisor /metrics/probes /metrics/resource", &["metrics"]),
+            ("/logs /logs/ /logs/a/b", &["log"]),
+            ("/checkpoint/ns/pod/container", &["checkpoint"]),
+            ("/pods /pods/ /runningpods/", &["pods", "proxy"]),
+            ("/healthz /healthz/log /healthz/ping /healthz/syncloop", &["healthz", "proxy"]),
             ("/configz", &["configz", "proxy"]),
+            ("/statusz", &["statusz"]),
+            ("/flagz", &["configz"]),
             ("/csi", &["csi", "proxy"]),
+            ("/attach/ns/pod/container /attach/ns/pod/uid/container", &["proxy"]),
+            (
+                "/exec/ns/pod/container /run/ns/pod/container /portForward/ns/pod /containerLogs/ns/pod/container",
+                &["proxy"],
+            ),
+            ("/debug/flags/v /debug/pprof/heap", &["proxy"]),
+            ("/statsx /metricsx /logsx/a /podsx /healthzx /stat / /a/stats //stats", &["proxy"]),
         ] {
-            assert_eq!(subresources(path), expect, "{path}");
+            for path in paths.split(' ') {
+                assert_eq!(subresources(path), expect, "{path}");
+            }
         }
+        let verbs = ["POST", "GET", "PUT", "PATCH", "DELETE"].map(|name| verb(&name.parse().unwrap()));
+        assert_eq!(verbs, ["create", "get", "update", "patch", "delete"]);
     }
 }

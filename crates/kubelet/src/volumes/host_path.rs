@@ -67,3 +67,63 @@ pub(super) fn check(source: &HostPathVolumeSource) -> Result<(), VolumeError> {
     }
     Err(Mismatch::Other { path: source.path.clone(), what }.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Source: `TestHostPathTypeCheckerInternal` of upstream's `pkg/volume/hostpath`.
+    #[test]
+    fn what_is_there_is_what_is_said_or_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir(path("folder")).unwrap();
+        fs::write(path("file"), "kept").unwrap();
+        std::os::unix::fs::symlink("folder", path("link")).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        const DIR: &str = "a directory";
+        const FILE: &str = "a file";
+        for (types, name, expect) in [
+            ("Directory DirectoryOrCreate", "folder", None),
+            ("File FileOrCreate", "folder", Some(FILE)),
+            ("Directory DirectoryOrCreate", "link", None),
+            ("File FileOrCreate", "file", None),
+            ("Directory DirectoryOrCreate", "file", Some(DIR)),
+            ("Socket", "socket", None),
+            ("File FileOrCreate", "socket", Some(FILE)),
+            ("CharDevice", "/dev/null", None),
+            ("BlockDevice", "/dev/null", Some("a block device")),
+            ("File", "/dev/null", Some(FILE)),
+            ("Socket", "folder", Some("a socket file")),
+            ("CharDevice", "file", Some("a character device")),
+            ("Directory", "none", Some(DIR)),
+            ("File", "none", Some(FILE)),
+            ("Socket", "none", Some("a socket file")),
+            ("CharDevice", "none", Some("a character device")),
+            ("BlockDevice", "none", Some("a block device")),
+        ] {
+            for type_ in types.split(' ') {
+                let path = path(name).display().to_string();
+                let source = HostPathVolumeSource { path: path.clone(), type_: Some(type_.into()) };
+                let found = check(&source).map_err(|error| error.to_string());
+                let expect = expect.map(|what| format!("hostPath type check failed: {path} is not {what}"));
+                assert_eq!(found.err(), expect, "{type_} {name}");
+            }
+        }
+        let check = |type_: Option<&str>, name: &str| {
+            check(&HostPathVolumeSource {
+                path: path(name).display().to_string(),
+                type_: type_.map(str::to_owned),
+            })
+        };
+        check(Some("DirectoryOrCreate"), "new/folder").unwrap();
+        check(Some("FileOrCreate"), "new/file").unwrap();
+        check(None, "plain").unwrap();
+        check(Some(""), "file").unwrap();
+        assert!(path("new/folder").is_dir() && path("new/file").is_file() && path("plain").is_dir());
+        assert_eq!(fs::read_to_string(path("file")).unwrap(), "kept");
+        assert!(check(Some("FileOrCreate"), "gone/file").is_err(), "its folder is not made");
+        let unknown = check(Some("Pipe"), "file").unwrap_err().to_string();
+        assert_eq!(unknown, "Pipe is an invalid volume type");
+    }
+}

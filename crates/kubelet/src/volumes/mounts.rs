@@ -142,7 +142,7 @@ fn volume(
         let image =
             v1::ImageSpec { image: source.reference.clone().unwrap_or_default(), ..Default::default() };
         return Ok(v1::Mount {
-            container_path: volume_mount.mount_path.clone(),
+            container_path: absolute(&volume_mount.mount_path),
             readonly: true,
             image: Some(image),
             image_sub_path: sub.unwrap_or_default().to_owned(),
@@ -178,8 +178,13 @@ fn volume(
         readonly: volume_mount.read_only == Some(true) || is_managed || is_read_only,
         propagation: propagation.into(),
         recursive_read_only: is_recursive(volume_mount, input.can_be_recursive)?,
-        ..bind(&host_path, &volume_mount.mount_path)
+        ..bind(&host_path, &absolute(&volume_mount.mount_path))
     })
+}
+
+/// Source: `MakeAbsolutePath` of upstream's `pkg/volume/util`.
+fn absolute(path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
 /// What part of the volume it is, with the container's variables put in.
@@ -243,59 +248,4 @@ fn is_recursive(mount: &VolumeMount, is_possible: bool) -> Result<bool, MountErr
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_a_container_has_made_larger_is_not_read_to_its_end() {
-        let line = "10.42.0.7\tweb\n";
-        assert!(says(line.as_bytes(), line));
-        assert!(!says(&line.as_bytes()[1..], line) && !says(&[][..], line));
-        assert!(!says(line.as_bytes().chain(std::io::repeat(b'x')), line));
-    }
-
-    #[test]
-    fn a_part_is_named_by_variables_that_are_set() {
-        let env = [("NAME", "web"), ("UP", "a/../.."), ("ROOT", "/etc"), ("EMPTY", "")];
-        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        for (text, expect) in [
-            ("mountPath: /v", Ok(None)),
-            ("subPath: $(NAME)", Ok(Some("$(NAME)"))),
-            ("subPathExpr: of/$(NAME)/$$(NAME)", Ok(Some("of/web/$(NAME)"))),
-            ("subPathExpr: $(NONE)/$(EMPTY)/$(NAME)/$(NONE)", Err("missing value for EMPTY, NONE")),
-            ("subPathExpr: $(UP)", Err("unable to provision SubPath `a/../..`: must not contain '..'")),
-            ("subPathExpr: $(ROOT)", Err("error SubPath `/etc` must not be an absolute path")),
-        ] {
-            let mount: VolumeMount = serde_saphyr::from_str(&format!("{{name: v, {text}}}")).unwrap();
-            let expect = expect.map(|sub| sub.map(str::to_owned)).map_err(str::to_owned);
-            let found = sub_path_of(&mount, &env).map_err(|error| error.to_string());
-            assert_eq!(found, expect, "{text}");
-        }
-    }
-
-    #[test]
-    fn read_only_mounts_are_recursive_where_they_are_to_be_and_can_be() {
-        let check = |text: &str, is_possible: bool, expect: Result<bool, &str>| {
-            let mount: VolumeMount =
-                serde_saphyr::from_str(&format!("{{name: v, mountPath: /v, {text}}}")).unwrap();
-            let found = is_recursive(&mount, is_possible).map_err(|error| error.to_string());
-            assert_eq!(found, expect.map_err(str::to_owned), "{text}");
-        };
-        check("readOnly: true", true, Ok(false));
-        check("readOnly: true, recursiveReadOnly: Disabled", true, Ok(false));
-        check("readOnly: true, recursiveReadOnly: IfPossible", true, Ok(true));
-        check("readOnly: true, recursiveReadOnly: IfPossible", false, Ok(false));
-        check("readOnly: true, recursiveReadOnly: Enabled", true, Ok(true));
-        let refused =
-            "volume \"v\" requested recursive read-only mode, but it is not supported by the runtime";
-        check("readOnly: true, recursiveReadOnly: Enabled", false, Err(refused));
-        let refused = "volume \"v\" requested recursive read-only mode, but it is not read-only";
-        check("recursiveReadOnly: Enabled", true, Err(refused));
-        let refused = "volume \"v\" requested recursive read-only mode, but it is not compatible with propagation \"HostToContainer\"";
-        check(
-            "readOnly: true, recursiveReadOnly: Enabled, mountPropagation: HostToContainer",
-            true,
-            Err(refused),
-        );
-    }
-}
+mod tests;

@@ -27,8 +27,10 @@ pub(super) enum PayloadError {
     NoConfigMap(String),
     #[error("secret \"{0}\" not found")]
     NoSecret(String),
-    #[error("references non-existent config key: {0}")]
-    NoKey(String),
+    #[error("configmap references non-existent config key: {0}")]
+    NoConfigMapKey(String),
+    #[error("references non-existent secret key: {0}")]
+    NoSecretKey(String),
     #[error("invalid path: {0}")]
     Path(String),
     #[error("failed to fetch token")]
@@ -147,7 +149,7 @@ fn files(volume: &Volume, input: &VolumeInput) -> Result<Files, PayloadError> {
             }
             if let Some(s) = &source.cluster_trust_bundle {
                 let anchors = super::trust_bundles::anchors(s, &sources.trust_bundles)?;
-                add(&mut files, checked(&s.path)?, anchors.into_bytes(), mode);
+                add(&mut files, &s.path, anchors.into_bytes(), mode)?;
             }
             if let Some(s) = &source.pod_certificate {
                 certificate(s, (&volume.name, i), mode, input, &mut files)?;
@@ -161,8 +163,9 @@ fn bits(mode: i32) -> u32 {
     u32::try_from(mode).unwrap_or(0o644) & 0o777
 }
 
-fn add(files: &mut Files, path: &str, data: Vec<u8>, mode: i32) {
-    files.insert(path.to_owned(), File { data, mode: bits(mode), owner: None });
+fn add(files: &mut Files, path: &str, data: Vec<u8>, mode: i32) -> Result<(), PayloadError> {
+    files.insert(cleaned(path)?, File { data, mode: bits(mode), owner: None });
+    Ok(())
 }
 
 fn config_map(
@@ -178,7 +181,8 @@ fn config_map(
     };
     let text = object.data.iter().flatten().map(|(k, v)| (k.as_str(), v.as_bytes()));
     let binary = object.binary_data.iter().flatten().map(|(k, v)| (k.as_str(), v.0.as_slice()));
-    pick(text.chain(binary).collect(), items, optional, mode, files)
+    let chosen = Chosen { items, optional, no_key: PayloadError::NoConfigMapKey };
+    pick(text.chain(binary).collect(), &chosen, mode, files)
 }
 
 fn secret(
@@ -193,34 +197,52 @@ fn secret(
         return if optional == Some(true) { Ok(()) } else { Err(PayloadError::NoSecret(name.to_owned())) };
     };
     let data = object.data.iter().flatten().map(|(k, v)| (k.as_str(), v.0.as_slice()));
-    pick(data.collect(), items, optional, mode, files)
+    let chosen = Chosen { items, optional, no_key: PayloadError::NoSecretKey };
+    pick(data.collect(), &chosen, mode, files)
+}
+
+/// Which keys of an object are files.
+struct Chosen<'a> {
+    /// All if there are none.
+    items: Option<&'a [KeyToPath]>,
+    optional: Option<bool>,
+    no_key: fn(String) -> PayloadError,
 }
 
 fn pick(
     data: BTreeMap<&str, &[u8]>,
-    items: Option<&[KeyToPath]>,
-    optional: Option<bool>,
+    chosen: &Chosen<'_>,
     mode: i32,
     files: &mut Files,
 ) -> Result<(), PayloadError> {
-    let Some(items) = items.filter(|items| !items.is_empty()) else {
-        data.into_iter().for_each(|(key, value)| add(files, key, value.to_vec(), mode));
-        return Ok(());
+    let Some(items) = chosen.items.filter(|items| !items.is_empty()) else {
+        return data.into_iter().try_for_each(|(key, value)| add(files, key, value.to_vec(), mode));
     };
     for item in items {
         match data.get(item.key.as_str()) {
-            Some(value) => add(files, checked(&item.path)?, value.to_vec(), item.mode.unwrap_or(mode)),
-            None if optional == Some(true) => {}
-            None => return Err(PayloadError::NoKey(item.key.clone())),
+            Some(value) => add(files, &item.path, value.to_vec(), item.mode.unwrap_or(mode))?,
+            None if chosen.optional == Some(true) => {}
+            None => return Err((chosen.no_key)(item.key.clone())),
         }
     }
     Ok(())
 }
 
-/// The API server has checked this before; nothing is ever written outside of the volume all the same.
-fn checked(path: &str) -> Result<&str, PayloadError> {
-    let is_bad = path.is_empty() || path.starts_with('/') || path.split('/').any(|part| part == "..");
-    if is_bad || path.starts_with("..") { Err(PayloadError::Path(path.to_owned())) } else { Ok(path) }
+/// Characters of a path.
+const PATH_MAX: usize = 4096;
+/// Characters of what is between its slashes.
+const NAME_MAX: usize = 255;
+
+/// The path without what means nothing in it. The API server has checked it before; nothing is ever written outside of
+/// the volume all the same. Source: `validatePayload` of upstream's `pkg/volume/util/atomic_writer.go`.
+fn cleaned(path: &str) -> Result<String, PayloadError> {
+    let is_bad = |part: &str| part == ".." || part.len() > NAME_MAX;
+    let parts: Vec<_> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    let leads_out = path.starts_with('/') || path.starts_with("..") || parts.iter().any(|part| is_bad(part));
+    if leads_out || parts.is_empty() || path.len() > PATH_MAX {
+        return Err(PayloadError::Path(path.to_owned()));
+    }
+    Ok(parts.join("/"))
 }
 
 fn downward(
@@ -235,7 +257,7 @@ fn downward(
             (None, Some(resource)) => resource_field(&input.sources, "", resource)?,
             (None, None) => continue,
         };
-        add(files, checked(&item.path)?, text.into_bytes(), item.mode.unwrap_or(mode));
+        add(files, &item.path, text.into_bytes(), item.mode.unwrap_or(mode))?;
     }
     Ok(())
 }
@@ -249,7 +271,7 @@ fn token(
     let key = token_key(projection);
     let token = input.tokens.get(&key).ok_or(PayloadError::NoToken)?;
     let file = private(token.clone().into_bytes(), mode, input);
-    files.insert(checked(&projection.path)?.to_owned(), file);
+    files.insert(cleaned(&projection.path)?, file);
     Ok(())
 }
 
@@ -270,7 +292,7 @@ fn certificate(
         (&projection.certificate_chain_path, chain.clone()),
     ] {
         if let Some(path) = path.as_deref().filter(|path| !path.is_empty()) {
-            files.insert(checked(path)?.to_owned(), private(data.into_bytes(), mode, input));
+            files.insert(cleaned(path)?, private(data.into_bytes(), mode, input));
         }
     }
     Ok(())
@@ -295,3 +317,6 @@ fn single_user(spec: &PodSpec) -> Option<u32> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,7 +85,17 @@ impl From<&Source> for KubernetesSecret {
 
 impl KubernetesSecret {
     fn is_same_object(&self, other: &Self) -> bool {
-        (&self.uid, &self.namespace, &self.name) == (&other.uid, &other.namespace, &other.name)
+        self.place() == other.place()
+    }
+
+    /// Where it stands among others.
+    fn place(&self) -> (&str, &str, &str) {
+        (&self.namespace, &self.name, &self.uid)
+    }
+
+    /// What could not be hashed is like nothing else.
+    fn is_same_content(&self, other: &Self) -> bool {
+        !self.credential_hash.is_empty() && self.credential_hash == other.credential_hash
     }
 }
 
@@ -146,12 +156,12 @@ fn judge(record: Option<&Record>, name: &str, secrets: &[KubernetesSecret]) -> V
         return Verdict::Use;
     }
     for secret in secrets {
-        let same_content =
-            known.kubernetes_secrets.iter().any(|it| it.credential_hash == secret.credential_hash);
-        let same_object = known.kubernetes_secrets.iter().any(|it| it.is_same_object(secret));
-        if same_content && same_object {
+        let mut all = known.kubernetes_secrets.iter();
+        if all.clone().any(|it| it == secret) {
             return Verdict::Use;
         }
+        let same_content = all.clone().any(|it| it.is_same_content(secret));
+        let same_object = all.any(|it| it.is_same_object(secret));
         if same_content || same_object {
             return Verdict::UseAndRemember(secret.clone());
         }
@@ -168,6 +178,7 @@ fn remember(known: &mut Credentials, access: Option<KubernetesSecret>) {
             known.kubernetes_secrets.retain(|it| !it.is_same_object(&secret));
             if known.kubernetes_secrets.len() < SECRETS_MAX {
                 known.kubernetes_secrets.push(secret);
+                known.kubernetes_secrets.sort_by(|a, b| a.place().cmp(&b.place()));
             }
         }
     }
@@ -383,79 +394,4 @@ fn remove(path: &Path) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn source(uid: &str, hash: &str) -> Source {
-        Source { uid: uid.into(), namespace: "ns".into(), name: "s".into(), hash: hash.into() }
-    }
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    async fn may(records: &Records, image: &str, secrets: &[Source]) -> bool {
-        records.check(image, "sha256:1", secrets.iter(), at(2)).await.is_enough()
-    }
-
-    #[tokio::test]
-    async fn an_image_is_for_those_who_have_proved_that_they_may_have_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let records = Records::new(dir.path(), Verification::NeverVerifyPreloadedImages);
-        records.recover(Vec::new(), at(0)).await;
-        assert!(may(&records, "r.example/a:1", &[]).await, "it was there before");
-        let intent = records.intend("r.example/a:1").await;
-        assert_eq!(records.counts().await, (1, 0));
-        assert!(!may(&records, "r.example/a:1", &[]).await, "it is being pulled");
-        let mine = source("1", "h");
-        records.pulled(intent, "r.example/a:1", "sha256:1", Access::Secret(mine.clone()), at(1)).await;
-        for (name, image, secrets, expect) in [
-            ("nobody", "r.example/a:1", &[][..], false),
-            ("another", "r.example/a:1", &[source("2", "x")][..], false),
-            ("by another name", "r.example/b:1", std::slice::from_ref(&mine), false),
-            ("the same", "r.example/a:2", std::slice::from_ref(&mine), true),
-            ("the same content elsewhere", "r.example/a:1", &[source("3", "h")], true),
-            ("the same secret, changed", "r.example/a:1", &[source("1", "new")], true),
-            ("what was learnt thereby", "r.example/a:1", &[source("4", "new")], true),
-        ] {
-            assert_eq!(may(&records, image, secrets).await, expect, "{name}");
-        }
-        assert_eq!(records.counts().await, (0, 1));
-        let intent = records.intend("r.example/a:1").await;
-        records.pulled(intent, "r.example/a:1", "sha256:1", Access::Everyone, at(3)).await;
-        assert!(may(&records, "r.example/a:1", &[]).await, "the registry gives it to everybody");
-        records.prune(BTreeSet::new(), at(9)).await;
-        assert_eq!(std::fs::read_dir(dir.path().join("pulled")).unwrap().count(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_crash_does_not_make_a_pulled_image_everybodys() {
-        let dir = tempfile::tempdir().unwrap();
-        let records = Records::new(dir.path(), Verification::NeverVerifyPreloadedImages);
-        records.recover(Vec::new(), at(0)).await;
-        drop(records.intend("busybox").await);
-        let records = Records::new(dir.path(), Verification::NeverVerifyPreloadedImages);
-        let image = cri::v1::Image {
-            id: "sha256:1".into(),
-            repo_tags: vec!["docker.io/library/busybox:latest".into()],
-            ..Default::default()
-        };
-        records.recover(vec![image], at(1)).await;
-        assert!(!may(&records, "busybox", &[]).await);
-        assert_eq!(std::fs::read_dir(dir.path().join("pulling")).unwrap().count(), 0);
-    }
-
-    #[tokio::test]
-    async fn other_policies_ask_others_for_proof() {
-        let dir = tempfile::tempdir().unwrap();
-        for (policy, expect) in [(Verification::NeverVerify, true), (Verification::AlwaysVerify, false)] {
-            let records = Records::new(dir.path(), policy.clone());
-            records.recover(Vec::new(), at(0)).await;
-            assert_eq!(may(&records, "r.example/a:1", &[]).await, expect, "{policy:?}");
-        }
-        let records = Records::new(dir.path(), Verification::AlwaysVerify);
-        let intent = records.intend("r.example/a:1").await;
-        records.pulled(intent, "r.example/a:1", "sha256:1", Access::Everyone, at(1)).await;
-        assert!(may(&records, "r.example/a:1", &[]).await, "the registry gives it to everybody");
-    }
-}
+mod tests;

@@ -20,12 +20,19 @@ const BODY_MAX: usize = 10 * 1024;
 /// Requests of one call.
 const REDIRECTS_MAX: usize = 10;
 
+/// What a probe calls itself, unless it is told otherwise.
+const PROBE: &str = "kube-probe/1.35";
+/// What a hook does.
+const HOOK: &str = "kube-lifecycle/1.35";
+
 /// What to ask for.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpCall {
     host: String,
     port: u16,
+    /// With its query, escaped.
     path: String,
+    agent: &'static str,
     is_tls: bool,
     headers: Vec<(String, String)>,
 }
@@ -36,8 +43,9 @@ impl HttpCall {
     /// # Errors
     /// Its port has a name that the container does not know.
     pub(crate) fn of(target: &Target<'_>, action: &HTTPGetAction) -> Result<Self, PortError> {
-        let path = action.path.clone().unwrap_or_default();
+        let path = escaped(action.path.as_deref().unwrap_or_default());
         Ok(Self {
+            agent: PROBE,
             host: target.host(action.host.as_deref()),
             port: target.port(&action.port)?,
             path: if path.starts_with('/') { path } else { format!("/{path}") },
@@ -77,10 +85,48 @@ impl HttpCall {
         call
     }
 
+    /// The request without a body. Source: `newProbeRequest` of upstream's `pkg/probe/http`.
+    fn request(&self) -> Result<http::Request<Empty<Bytes>>, http::Error> {
+        let mut builder = http::Request::get(&self.path).header("connection", "close");
+        let of = |name: &str| self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        if of("host").is_none() {
+            builder = builder.header("host", super::host_port(&self.host, self.port));
+        }
+        if of("user-agent").is_none() {
+            builder = builder.header("user-agent", self.agent);
+        }
+        let accept = of("accept").map(|(_, value)| value.as_str());
+        if accept.is_none() {
+            builder = builder.header("accept", "*/*");
+        }
+        // One that accepts nothing in particular is not said.
+        let is_said = |name: &str| !name.eq_ignore_ascii_case("accept") || accept != Some("");
+        for (name, value) in self.headers.iter().filter(|(name, _)| is_said(name)) {
+            builder = builder.header(name, value);
+        }
+        builder.body(Empty::new())
+    }
+
     fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}{}", super::host_port(&self.host, self.port), self.path)
     }
+}
+
+/// A path, perhaps with a query, as it can be asked for: what cannot be in it is written by its number, as Go does.
+///
+/// Source: `formatURL` of upstream's `pkg/probe/http`.
+fn escaped(path: &str) -> String {
+    let path = path.split('#').next().unwrap_or_default();
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte);
+    let mut out = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match is_plain(byte) {
+            true => out.push(char::from(byte)),
+            false => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
 }
 
 /// What came back.
@@ -118,6 +164,7 @@ pub(crate) async fn call(first: &HttpCall, timeout: Duration) -> Result<Answer, 
 /// # Errors
 /// As [`call`]; what is wrong without TLS is not told.
 pub(crate) async fn call_hook(first: &HttpCall, timeout: Duration) -> Result<Option<String>, HttpError> {
+    let first = &HttpCall { agent: HOOK, ..first.clone() };
     let error = match call(first, timeout).await {
         Ok(_) => return Ok(None),
         Err(error) => error,
@@ -152,21 +199,7 @@ where
     S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
-    let mut builder = http::Request::get(&call.path).header("connection", "close");
-    let names = |name: &str| call.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
-    if names("host").is_none() {
-        builder = builder.header("host", super::host_port(&call.host, call.port));
-    }
-    if names("user-agent").is_none() {
-        builder = builder.header("user-agent", "kube-probe/1.35");
-    }
-    if names("accept").is_none() {
-        builder = builder.header("accept", "*/*");
-    }
-    for (name, value) in &call.headers {
-        builder = builder.header(name, value);
-    }
-    let request = builder.body(Empty::<Bytes>::new())?;
+    let request = call.request()?;
     let exchange = async {
         let ended = |e: &hyper::Error| e.is_canceled() || e.is_incomplete_message() || e.is_closed();
         let answer = sender.send_request(request).await;
@@ -251,7 +284,17 @@ mod tests {
         });
         let headers = [("Authorization", "secret"), ("X-Who", "me")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        (HttpCall { host: "127.0.0.1".into(), port, path: "/hook".into(), is_tls: true, headers }, told)
+        (
+            HttpCall {
+                host: "127.0.0.1".into(),
+                port,
+                path: "/hook".into(),
+                agent: PROBE,
+                is_tls: true,
+                headers,
+            },
+            told,
+        )
     }
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -264,6 +307,7 @@ mod tests {
         told.recv().await.unwrap();
         let told = told.recv().await.unwrap();
         assert!(told.starts_with("GET /hook HTTP/1.1\r\n") && told.contains("x-who: me"), "{told}");
+        assert!(told.contains("user-agent: kube-lifecycle/1.35\r\n"), "{told}");
         assert!(!told.to_lowercase().contains("authorization"), "{told}");
         // A probe is not.
         let error = format!("Get \"{url}\": http: server gave HTTP response to HTTPS client");
@@ -285,6 +329,7 @@ mod tests {
             host: "10.42.0.9".into(),
             port: 8080,
             path: "/health/live?full".into(),
+            agent: PROBE,
             is_tls: false,
             headers: Vec::new(),
         };
@@ -306,5 +351,124 @@ mod tests {
             (elsewhere.host.as_str(), elsewhere.url().as_str()),
             ("fd42::9", "http://[fd42::9]:80/ok")
         );
+    }
+
+    /// Source: `TestRunHTTPHandler` of upstream's `pkg/kubelet/lifecycle`, `TestGetURLParts` of its `prober`, and
+    /// `request_test.go`, `http_test.go` of its `pkg/probe/http`.
+    #[test]
+    fn a_request_is_made_as_upstream_makes_it() {
+        let spec = serde_saphyr::from_str("{name: c, ports: [{name: quux, containerPort: 8080}]}").unwrap();
+        let ips = ["233.252.0.1".to_owned(), "fd00::1".to_owned()];
+        let target = Target { container_id: "c", spec: &spec, ips: &ips };
+        const OWN: &str = "accept=*/* host=HOST user-agent=kube-probe/1.35";
+        let with = |host: &str| OWN.replace("HOST", host);
+        for (name, action, url, headers) in [
+            ("nothing said", "{port: 42}", "http://233.252.0.1:42/", with("233.252.0.1:42")),
+            (
+                "a host",
+                "{port: '42', host: example.test, path: foo}",
+                "http://example.test:42/foo",
+                with("example.test:42"),
+            ),
+            (
+                "an empty one",
+                "{port: 42, host: '', path: /foo}",
+                "http://233.252.0.1:42/foo",
+                with("233.252.0.1:42"),
+            ),
+            (
+                "a port by its name",
+                "{port: quux, path: foo}",
+                "http://233.252.0.1:8080/foo",
+                with("233.252.0.1:8080"),
+            ),
+            (
+                "with TLS",
+                "{port: 4430, path: foo, scheme: HTTPS}",
+                "https://233.252.0.1:4430/foo",
+                with("233.252.0.1:4430"),
+            ),
+            (
+                "a query",
+                "{port: 80, path: 'foo?k=v'}",
+                "http://233.252.0.1:80/foo?k=v",
+                with("233.252.0.1:80"),
+            ),
+            (
+                "a fragment is not sent",
+                "{port: 80, path: 'foo#frag'}",
+                "http://233.252.0.1:80/foo",
+                with("233.252.0.1:80"),
+            ),
+            (
+                "a blank, and more",
+                "{port: 80, path: '/a b/%2F/é{}'}",
+                "http://233.252.0.1:80/a%20b/%2F/%C3%A9%7B%7D",
+                with("233.252.0.1:80"),
+            ),
+            (
+                "a header",
+                "{port: 80, httpHeaders: [{name: Foo, value: bar}, {name: Foo, value: baz}]}",
+                "http://233.252.0.1:80/",
+                format!("{} foo=bar foo=baz", with("233.252.0.1:80")),
+            ),
+            (
+                "another host's name",
+                "{port: 80, host: example.test, httpHeaders: [{name: Host, value: from.header}]}",
+                "http://example.test:80/",
+                with("from.header"),
+            ),
+            (
+                "another agent",
+                "{port: 80, httpHeaders: [{name: user-agent, value: me}]}",
+                "http://233.252.0.1:80/",
+                "accept=*/* host=233.252.0.1:80 user-agent=me".into(),
+            ),
+            (
+                "no agent",
+                "{port: 80, httpHeaders: [{name: User-Agent, value: ''}]}",
+                "http://233.252.0.1:80/",
+                "accept=*/* host=233.252.0.1:80 user-agent=".into(),
+            ),
+            (
+                "text",
+                "{port: 80, httpHeaders: [{name: Accept, value: text/html}]}",
+                "http://233.252.0.1:80/",
+                "accept=text/html host=233.252.0.1:80 user-agent=kube-probe/1.35".into(),
+            ),
+            (
+                "whatever",
+                "{port: 80, httpHeaders: [{name: Accept, value: ''}]}",
+                "http://233.252.0.1:80/",
+                "host=233.252.0.1:80 user-agent=kube-probe/1.35".into(),
+            ),
+        ] {
+            let call = HttpCall::of(&target, &serde_saphyr::from_str(action).unwrap()).unwrap();
+            assert_eq!(call.url(), url, "{name}");
+            let request = call.request().unwrap();
+            let told =
+                request.headers().iter().map(|(name, value)| format!("{name}={}", value.to_str().unwrap()));
+            let mut told: Vec<_> = told.filter(|one| one != "connection=close").collect();
+            told.sort();
+            let mut expect: Vec<_> = headers.split(' ').map(str::to_owned).collect();
+            expect.sort();
+            assert_eq!(told, expect, "{name}");
+        }
+        let far = Target { container_id: "c", spec: &spec, ips: &ips[1..] };
+        let call = HttpCall::of(&far, &serde_saphyr::from_str("{port: 80}").unwrap()).unwrap();
+        assert_eq!(call.url(), "http://[fd00::1]:80/");
+        for (port, expect) in [
+            ("-1", None),
+            ("0", None),
+            ("65536", None),
+            ("''", None),
+            ("'-1'", None),
+            ("not-found", None),
+            ("quux", Some(8080)),
+            ("76", Some(76)),
+            ("'118'", Some(118)),
+        ] {
+            assert_eq!(target.port(&serde_saphyr::from_str(port).unwrap()).ok(), expect, "{port}");
+        }
     }
 }

@@ -317,7 +317,7 @@ async fn try_run_sandbox(
     let resolv_conf = tokio::fs::read_to_string(&context.config.resolv_conf).await.unwrap_or_default();
     let mut config = sandbox_config(&context.config, pod, attempt, &resolv_conf);
     for complaint in dns_complaints(&context.config, pod, &resolv_conf) {
-        context.event(pod, None, EventType::Warning, "DNSConfigForming", complaint);
+        context.event(pod, None, EventType::Warning, complaint.reason, complaint.message);
     }
     let runtime_handler = crate::kubelet::runtime_class::handler(context, pod).await?;
     let users = crate::kubelet::userns::of_pod(&context.config, pod)?;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use controller::EventType;
 use cri::v1;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 use super::Worker;
 use super::outcome::Outcome;
@@ -17,7 +17,7 @@ use crate::node_resources::cgroups::{Which, limit_pod};
 use crate::pod::in_place::differences;
 use crate::pod::job::JobKey;
 use crate::pod::lifecycle::is_finished;
-use crate::pod::qos::{QosClass, class_of};
+use crate::pod::qos::{self, QosClass, class_of};
 use crate::pod::resize::{self, RefusalReason, Refused};
 use crate::pod::snapshot::Container;
 
@@ -232,18 +232,27 @@ fn takes_memory(container: &Container, wanted: &v1::LinuxContainerResources) -> 
 async fn check_memory(context: &Kubelet, (id, name): (&str, &str), limit: i64) -> Result<(), StepError> {
     let request = v1::ContainerStatsRequest { container_id: id.to_owned() };
     let answer = context.runtime.container_stats(request).await?;
-    let used = answer.stats.and_then(|stats| stats.memory?.usage_bytes).map_or(0, |used| used.value);
-    if i128::from(used) > i128::from(limit) {
-        return Err(StepError::MemoryInUse { name: name.to_owned(), limit, used });
+    leave_memory(name, answer.stats.and_then(|stats| stats.memory?.usage_bytes).map(|used| used.value), limit)
+}
+
+/// Whether a container that has so much can be left with `limit`.
+fn leave_memory(name: &str, used: Option<u64>, limit: i64) -> Result<(), StepError> {
+    match used {
+        None => Err(StepError::MemoryUnknown { name: name.to_owned() }),
+        Some(used) if i128::from(used) >= i128::from(limit) => {
+            Err(StepError::MemoryInUse { name: name.to_owned(), limit, used })
+        }
+        Some(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// What the Pod's own cgroup has been given. A runtime need not care, and may not know of this. Source: KEP-1287.
 async fn tell_runtime(context: &Kubelet, pod: &Pod, sandbox: Option<String>) {
     let (Some(pod_sandbox_id), Some(spec)) = (sandbox, &pod.spec) else { return };
-    let resources = Some(crate::pod::qos::pod_resources(spec));
-    let request = v1::UpdatePodSandboxResourcesRequest { pod_sandbox_id, overhead: None, resources };
+    let overhead = Some(qos::sandbox_overhead(spec));
+    // What the sandbox takes itself is told apart.
+    let resources = Some(qos::pod_resources(&PodSpec { overhead: None, ..spec.clone() }));
+    let request = v1::UpdatePodSandboxResourcesRequest { pod_sandbox_id, overhead, resources };
     if let Err(error) = context.runtime.update_pod_sandbox_resources(request).await {
         tracing::debug!(%error, "the runtime was not told of a pod's new resources");
     }
@@ -269,6 +278,41 @@ mod tests {
         ];
         for (before, wanted, (cpu, memory)) in table {
             assert_eq!(growing(&of(before), &of(wanted)), Which { cpu, memory }, "{before:?} {wanted:?}");
+        }
+    }
+
+    /// Source: `TestValidatePodResizeAction` of upstream's `pkg/kubelet/kuberuntime`.
+    #[test]
+    fn nobody_is_left_with_less_memory_than_they_have() {
+        let below = |used: u64| {
+            format!("attempting to set container \"a\" memory limit (100) below current usage ({used})")
+        };
+        for (name, before, limit, used, expect) in [
+            ("no limit, none wanted", 0, 0, None, String::new()),
+            ("one that is not reached", 0, 100, Some(10), String::new()),
+            ("one that is exceeded", 0, 100, Some(200), below(200)),
+            ("one that is reached", 0, 100, Some(100), below(100)),
+            ("nobody says what is used", 0, 100, None, "missing container \"a\" memory usage".into()),
+            ("more", 100, 200, Some(300), String::new()),
+            ("the same", 100, 100, Some(300), String::new()),
+            ("less, and enough", 200, 100, Some(20), String::new()),
+            ("less than is used", 200, 100, Some(150), below(150)),
+            ("no more limit", 200, 0, Some(150), String::new()),
+        ] {
+            let of = |memory_limit_in_bytes| v1::LinuxContainerResources {
+                memory_limit_in_bytes,
+                ..Default::default()
+            };
+            let mut container = Container::from_cri(&v1::ContainerStatus::default(), "sandbox");
+            container.resources = Some(of(before));
+            let checked = match takes_memory(&container, &of(limit)) {
+                true => leave_memory("a", used, limit),
+                false => Ok(()),
+            };
+            let found = checked.err().map(|error| error.to_string()).unwrap_or_default();
+            let expect =
+                if expect.is_empty() { expect } else { format!("cannot decrease memory limits: {expect}") };
+            assert_eq!(found, expect, "{name}");
         }
     }
 }

@@ -8,9 +8,10 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::ImageUser;
+use crate::machine::thermal_folders;
 
 /// Paths that say too much about the host. Source: `securitycontext.ConvertToRuntimeMaskedPaths`.
-const MASKED_PATHS: [&str; 13] = [
+const MASKED_PATHS: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",
     "/proc/interrupts",
@@ -23,7 +24,6 @@ const MASKED_PATHS: [&str; 13] = [
     "/proc/scsi",
     "/sys/firmware",
     "/sys/devices/virtual/powercap",
-    "/sys/devices/system/cpu/cpu0/thermal_throttle",
 ];
 
 /// Paths through which the host could be changed.
@@ -48,8 +48,8 @@ fn id(value: Option<i64>) -> Option<v1::Int64Value> {
 
 fn supplemental_groups(spec: &PodSpec) -> (Vec<i64>, i32) {
     let Some(context) = &spec.security_context else { return Default::default() };
-    let mut groups = context.supplemental_groups.clone().unwrap_or_default();
-    groups.extend(context.fs_group);
+    let supplemental = context.supplemental_groups.iter().flatten().copied();
+    let groups = context.fs_group.into_iter().chain(supplemental).collect();
     let policy = match context.supplemental_groups_policy.as_deref() {
         Some("Strict") => v1::SupplementalGroupsPolicy::Strict,
         _ => v1::SupplementalGroupsPolicy::Merge,
@@ -71,6 +71,7 @@ pub(super) fn sandbox(spec: &PodSpec) -> v1::LinuxSandboxSecurityContext {
         run_as_group: id(context.run_as_group),
         supplemental_groups: groups,
         supplemental_groups_policy: policy,
+        selinux_options: context.se_linux_options.as_ref().map(selinux),
         privileged: all.any(|c| c.privileged == Some(true)),
         seccomp: Some(v1::SecurityProfile::default()),
         ..v1::LinuxSandboxSecurityContext::default()
@@ -115,8 +116,10 @@ pub(super) fn container(
     let is_privileged = own.privileged == Some(true);
     let (groups, policy) = supplemental_groups(pod);
     let is_unmasked = is_privileged || own.proc_mount.as_deref() == Some("Unmasked");
-    let paths = |list: &[&str]| -> Vec<String> {
-        if is_unmasked { Vec::new() } else { list.iter().map(|p| (*p).to_owned()).collect() }
+    let texts = |list: &[&str]| list.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+    let (masked, read_only) = match is_unmasked {
+        true => (Vec::new(), Vec::new()),
+        false => ([texts(&MASKED_PATHS), thermal_folders().to_vec()].concat(), texts(&READONLY_PATHS)),
     };
     let profile = own.seccomp_profile.as_ref().or(shared.seccomp_profile.as_ref());
     v1::LinuxContainerSecurityContext {
@@ -129,8 +132,8 @@ pub(super) fn container(
         supplemental_groups: groups,
         supplemental_groups_policy: policy,
         no_new_privs: own.allow_privilege_escalation == Some(false),
-        masked_paths: paths(&MASKED_PATHS),
-        readonly_paths: paths(&READONLY_PATHS),
+        masked_paths: masked,
+        readonly_paths: read_only,
         seccomp: Some(seccomp(profile, is_privileged, seccomp_default)),
         apparmor: own.app_armor_profile.as_ref().or(shared.app_armor_profile.as_ref()).map(apparmor),
         selinux_options: own.se_linux_options.as_ref().or(shared.se_linux_options.as_ref()).map(selinux),
@@ -205,6 +208,11 @@ enum Root {
         "container has runAsNonRoot and image has non-numeric user ({0}), cannot verify user is non-root"
     )]
     Unknown(String),
+    #[error(
+        "container has runAsNonRoot and image has an invalid user id ({0}). (Must be 1-(2147483647)): must be between 0 \
+         and 2147483647, inclusive"
+    )]
+    Invalid(i64),
 }
 
 /// Refuses root where the spec does.
@@ -222,7 +230,8 @@ pub(super) fn verify_non_root(
         (Some(0), _) => Root::Spec,
         (Some(_), _) => return Ok(()),
         (None, Some(ImageUser::Name(name))) => Root::Unknown(name.clone()),
-        (None, Some(ImageUser::Uid(uid))) if *uid != 0 => return Ok(()),
+        (None, Some(ImageUser::Uid(uid))) if i32::try_from(*uid).is_ok_and(|uid| uid > 0) => return Ok(()),
+        (None, Some(ImageUser::Uid(uid))) if *uid != 0 => Root::Invalid(*uid),
         (None, _) => Root::Image,
     };
     let (name, namespace, uid) = crate::pod::identity::identity(pod);

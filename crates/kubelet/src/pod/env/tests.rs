@@ -232,13 +232,130 @@ fn resources_without_a_limit_have_the_pods_or_the_nodes() {
     }
 }
 
+/// Source: `TestMakeEnvironmentVariables` of upstream's `pkg/kubelet`.
 #[test]
-fn what_is_missing_is_named() {
-    check("{name: c, envFrom: [{secretRef: {name: s}}]}", Err("secret \"s\" not found"));
-    check(
-        "{name: c, env: [{name: A, valueFrom: {configMapKeyRef: {name: conf, key: size}}}]}",
-        Err("couldn't find key size in ConfigMap shop/conf"),
-    );
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn variables_are_made_as_upstream_makes_them() {
+    let mut sources = sources();
+    let map = |text: &str| Arc::new(yaml(&format!("{{data: {text}}}")));
+    sources.config_maps.insert("conf".into(), map("{'1234': abc, REPLACE_ME: x, ok: conf, 3key: c}"));
+    // `alice`, `y` and `s`.
+    let secret: Secret = yaml("{data: {user: YWxpY2U=, REPLACE_ME: eQ==, '1key': cw==}}");
+    sources.secrets.insert("cred".into(), Arc::new(secret));
+    let of = |text: &str| {
+        let made = environment(&yaml(&format!("{{name: c, {text}}}")), &sources);
+        let shown = |(name, value): (String, String)| format!("{name}={value}");
+        let own = |variable: &String| !variable.starts_with("KUBERNETES_");
+        made.map(|all| all.into_iter().map(shown).filter(own).collect::<Vec<_>>().join(" "))
+            .map_err(|error| error.to_string())
+    };
+    for (name, container, expect) in [
+        ("nothing", "env: []", Ok("")),
+        ("a reference forwards", "env: [{name: A, value: $(B)}, {name: B, value: b}]", Ok("A=$(B) B=b")),
+        ("an empty one", "env: [{name: A}, {name: B, value: 'b-$(A)'}]", Ok("A= B=b-")),
+        (
+            "one through another",
+            "env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: B, value: b-$(A)}, {name: C, value: $(B)-c}]",
+            Ok("A=web B=b-web C=b-web-c"),
+        ),
+        (
+            "of a service",
+            "env: [{name: A, value: 'to $(KUBERNETES_PORT_443_TCP_ADDR)'}]",
+            Ok("A=to 10.43.0.1"),
+        ),
+        (
+            "said twice",
+            "env: [{name: A, value: a}, {name: B, value: $(A)}, {name: A, value: $(A)2}]",
+            Ok("A=a2 B=a"),
+        ),
+        ("a map", "envFrom: [{configMapRef: {name: conf}}]", Ok("1234=abc 3key=c REPLACE_ME=x ok=conf")),
+        (
+            "a map with a prefix",
+            "envFrom: [{prefix: '1_', configMapRef: {name: conf}}]",
+            Ok("1_1234=abc 1_3key=c 1_REPLACE_ME=x 1_ok=conf"),
+        ),
+        ("a secret", "envFrom: [{secretRef: {name: cred}}]", Ok("1key=s REPLACE_ME=y user=alice")),
+        (
+            "the later source wins, and a variable before all",
+            "envFrom: [{configMapRef: {name: conf}}, {prefix: '', secretRef: {name: cred}}], env: [{name: ok, value: no}, {name: E, value: '$(REPLACE_ME)'}]",
+            Ok("1234=abc 3key=c REPLACE_ME=y ok=no 1key=s user=alice E=y"),
+        ),
+        (
+            "a map that is not there",
+            "envFrom: [{configMapRef: {name: none}}]",
+            Err("configmap \"none\" not found"),
+        ),
+        ("and need not be", "envFrom: [{configMapRef: {name: none, optional: true}}]", Ok("")),
+        (
+            "a secret that is not there",
+            "envFrom: [{secretRef: {name: none}}]",
+            Err("secret \"none\" not found"),
+        ),
+        ("and need not be", "envFrom: [{secretRef: {name: none, optional: true}}]", Ok("")),
+        ("a key", "env: [{name: A, valueFrom: {configMapKeyRef: {name: conf, key: ok}}}]", Ok("A=conf")),
+        (
+            "a key of a secret",
+            "env: [{name: A, valueFrom: {secretKeyRef: {name: cred, key: user}}}]",
+            Ok("A=alice"),
+        ),
+        (
+            "its map is not there",
+            "env: [{name: A, valueFrom: {configMapKeyRef: {name: none, key: k}}}]",
+            Err("configmap \"none\" not found"),
+        ),
+        (
+            "and need not be",
+            "env: [{name: A, valueFrom: {configMapKeyRef: {name: none, key: k, optional: true}}}]",
+            Ok(""),
+        ),
+        (
+            "the key is not there",
+            "env: [{name: A, valueFrom: {configMapKeyRef: {name: conf, key: k}}}]",
+            Err("couldn't find key k in ConfigMap shop/conf"),
+        ),
+        (
+            "and need not be",
+            "env: [{name: A, valueFrom: {configMapKeyRef: {name: conf, key: k, optional: true}}}]",
+            Ok(""),
+        ),
+        (
+            "its secret is not there",
+            "env: [{name: A, valueFrom: {secretKeyRef: {name: none, key: k}}}]",
+            Err("secret \"none\" not found"),
+        ),
+        (
+            "and need not be",
+            "env: [{name: A, valueFrom: {secretKeyRef: {name: none, key: k, optional: true}}}]",
+            Ok(""),
+        ),
+        (
+            "the secret's key is not there",
+            "env: [{name: A, valueFrom: {secretKeyRef: {name: cred, key: k}}}]",
+            Err("couldn't find key k in Secret shop/cred"),
+        ),
+        (
+            "and need not be",
+            "env: [{name: A, valueFrom: {secretKeyRef: {name: cred, key: k, optional: true}}}]",
+            Ok(""),
+        ),
+        (
+            "what is not there leaves what was",
+            "env: [{name: A, value: a}, {name: A, valueFrom: {secretKeyRef: {name: cred, key: k, optional: true}}}]",
+            Ok("A=a"),
+        ),
+        (
+            "a field that is none",
+            "env: [{name: A, valueFrom: {fieldRef: {fieldPath: status.phase}}}]",
+            Err("unsupported fieldPath: status.phase"),
+        ),
+        (
+            "a container that is none",
+            "env: [{name: A, valueFrom: {resourceFieldRef: {containerName: x, resource: limits.cpu}}}]",
+            Err("container x not found"),
+        ),
+    ] {
+        assert_eq!(of(container).as_deref().map_err(String::as_str), expect, "{name}");
+    }
 }
 
 #[test]

@@ -120,4 +120,25 @@ mod tests {
         .unwrap();
         assert_eq!(groups, BTreeSet::from([3000]));
     }
+
+    /// Source: `TestSkipPermissionChange` of upstream's `pkg/volume`.
+    #[test]
+    fn a_root_is_right_with_its_group_its_bits_and_the_set_group_bit() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = fs::metadata(dir.path()).unwrap().gid();
+        for (mode, group, expect) in [
+            (0o2770, own, true),
+            (0o2775, own, true),
+            (0o2777, own, true),
+            (0o2770, own + 3000, false),
+            (0o770, own, false),
+            (0o2760, own, false),
+            (0o2670, own, false),
+            (0o2700, own, false),
+        ] {
+            fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_right(dir.path(), group), expect, "{mode:o} {group}");
+        }
+        assert!(!is_right(&dir.path().join("none"), own));
+    }
 }
