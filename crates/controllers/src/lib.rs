@@ -51,6 +51,7 @@ pub mod root_ca;
 pub mod service_account;
 pub mod service_cidr;
 pub mod service_lb;
+pub mod storage_version_gc;
 pub mod storage_version_migrator;
 pub mod taint_eviction;
 pub mod token;
@@ -130,6 +131,7 @@ const ALWAYS: &[Controller] = &[
 const GATED: &[(Feature, Controller)] = &[
     (Feature::ClusterTrustBundle, trust_bundle::CONTROLLER),
     (Feature::PodCertificateRequest, certificates::pod_cleaner::CONTROLLER),
+    (Feature::StorageVersionApi, storage_version_gc::CONTROLLER),
     (Feature::StorageVersionMigrator, storage_version_migrator::CONTROLLER),
 ];
 

@@ -57,16 +57,12 @@ const ALIASES: [(&str, &str); 42] = [
 const NO_CLOUD: &str = "clouds bring a controller manager of their own";
 /// Upstream's names for which nothing runs here, and why: those of cloud providers, which do nothing there either, those whose
 /// work somebody else does, and those of features that nothing here has.
-const IDLE: [(&str, &str); 7] = [
+const IDLE: [(&str, &str); 6] = [
     ("cloud-node-lifecycle-controller", NO_CLOUD),
     ("device-taint-eviction-controller", "devices have no taints: there is no DRADeviceTaints"),
     ("node-route-controller", NO_CLOUD),
     ("selinux-warning-controller", "volumes are not mounted with SELinux labels"),
     ("service-lb-controller", NO_CLOUD),
-    (
-        "storageversion-garbage-collector-controller",
-        "servers keep no StorageVersions: there is no StorageVersionAPI",
-    ),
     (
         "validatingadmissionpolicy-status-controller",
         "the API server writes the status of its policies itself",
@@ -199,7 +195,7 @@ mod tests {
         assert_eq!(told("*,-service,job"), [""; 0]);
         assert_eq!(
             told("*,selinux-warning-controller,storage-version-gc"),
-            ["selinux-warning-controller", "storageversion-garbage-collector-controller"]
+            ["selinux-warning-controller"]
         );
     }
 
