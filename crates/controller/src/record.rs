@@ -23,7 +23,7 @@ use correlate::{Correlator, Observed};
 /// Events that wait to be written; more are dropped, and the drop is logged.
 const QUEUE_MAX: usize = 1024;
 /// Controllers that events call otherwise than flags do. Source: the `EventSource` of each in `pkg/controller`.
-const COMPONENTS: [(&str, &str); 16] = [
+const COMPONENTS: [(&str, &str); 17] = [
     ("replicationcontroller-controller", "replication-controller"),
     ("daemon-set-controller", "daemonset-controller"),
     ("disruption-controller", "controllermanager"),
@@ -40,6 +40,7 @@ const COMPONENTS: [(&str, &str); 16] = [
     ("persistentvolume-binder-controller", "persistentvolume-controller"),
     ("persistentvolume-expander-controller", "volume_expand"),
     ("resource-claim-controller", "resource_claim"),
+    ("selinux-warning-controller", "selinux_warning"),
 ];
 
 /// As whom a controller of that name speaks in events.

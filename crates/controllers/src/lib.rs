@@ -51,6 +51,7 @@ pub mod root_ca;
 pub mod service_account;
 pub mod service_cidr;
 pub mod service_lb;
+pub mod storage_version_gc;
 pub mod storage_version_migrator;
 pub mod taint_eviction;
 pub mod token;
@@ -130,11 +131,16 @@ const ALWAYS: &[Controller] = &[
 const GATED: &[(Feature, Controller)] = &[
     (Feature::ClusterTrustBundle, trust_bundle::CONTROLLER),
     (Feature::PodCertificateRequest, certificates::pod_cleaner::CONTROLLER),
+    (Feature::StorageVersionApi, storage_version_gc::CONTROLLER),
     (Feature::StorageVersionMigrator, storage_version_migrator::CONTROLLER),
 ];
 
 /// Those that run where somebody names them. Source: `ControllersDisabledByDefault`.
-const NAMED: &[Controller] = &[bootstrap::signer::CONTROLLER, bootstrap::token_cleaner::CONTROLLER];
+const NAMED: &[Controller] = &[
+    bootstrap::signer::CONTROLLER,
+    bootstrap::token_cleaner::CONTROLLER,
+    volume::selinux_warning::CONTROLLER,
+];
 
 #[cfg(test)]
 mod tests {
@@ -144,7 +150,7 @@ mod tests {
     /// Who speaks under another name than its own. Source: the `EventSource` of each in `pkg/controller` of v1.35.
     #[test]
     fn events_come_from_those_whom_upstreams_come_from() {
-        let others = super::ALWAYS.iter().filter(|row| component_of(row.name) != row.name);
+        let others = super::every().filter(|row| component_of(row.name) != row.name);
         let told: String = others.map(|row| format!("{}: {}\n", row.name, component_of(row.name))).collect();
         expect![[r#"
             replicationcontroller-controller: replication-controller
@@ -162,6 +168,7 @@ mod tests {
             persistentvolume-attach-detach-controller: attachdetach-controller
             persistentvolume-expander-controller: volume_expand
             resource-claim-controller: resource_claim
+            selinux-warning-controller: selinux_warning
         "#]]
         .assert_eq(&told);
     }

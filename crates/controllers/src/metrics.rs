@@ -119,6 +119,14 @@ const GAUGES: &[(&str, &[GaugeRow])] = &[
             values: resource_claims,
         }],
     ),
+    (
+        "selinux-warning-controller",
+        &[GaugeRow {
+            name: "selinux_warning_controller_selinux_volume_conflict",
+            help: "Conflict between two Pods using the same volume",
+            values: crate::volume::selinux_warning::conflicts,
+        }],
+    ),
 ];
 
 const SLICES: &str = "endpointslice-controller.k8s.io";

@@ -57,16 +57,11 @@ const ALIASES: [(&str, &str); 42] = [
 const NO_CLOUD: &str = "clouds bring a controller manager of their own";
 /// Upstream's names for which nothing runs here, and why: those of cloud providers, which do nothing there either, those whose
 /// work somebody else does, and those of features that nothing here has.
-const IDLE: [(&str, &str); 7] = [
+const IDLE: [(&str, &str); 5] = [
     ("cloud-node-lifecycle-controller", NO_CLOUD),
     ("device-taint-eviction-controller", "devices have no taints: there is no DRADeviceTaints"),
     ("node-route-controller", NO_CLOUD),
-    ("selinux-warning-controller", "volumes are not mounted with SELinux labels"),
     ("service-lb-controller", NO_CLOUD),
-    (
-        "storageversion-garbage-collector-controller",
-        "servers keep no StorageVersions: there is no StorageVersionAPI",
-    ),
     (
         "validatingadmissionpolicy-status-controller",
         "the API server writes the status of its policies itself",
@@ -179,8 +174,11 @@ mod tests {
     fn the_first_entry_about_a_controller_counts() {
         let (signer, cleaner, job) =
             ("bootstrap-signer-controller", "token-cleaner-controller", "job-controller");
-        check("*", &[(signer, false), (cleaner, false), (job, true)]);
+        let warner = "selinux-warning-controller";
+        check("*", &[(signer, false), (cleaner, false), (warner, false), (job, true)]);
         check("*,bootstrapsigner,tokencleaner", &[(signer, true), (cleaner, true), (job, true)]);
+        check("*,selinux-warning-controller", &[(warner, true), (signer, false), (job, true)]);
+        check("*,storage-version-gc", &[("storageversion-garbage-collector-controller", false), (job, true)]);
         check("*,-job", &[(job, false), ("cronjob-controller", true)]);
         check("-job,*,job", &[(job, false)]);
         check("job,-job", &[(job, true), ("cronjob-controller", false)]);
@@ -198,8 +196,8 @@ mod tests {
         };
         assert_eq!(told("*,-service,job"), [""; 0]);
         assert_eq!(
-            told("*,selinux-warning-controller,storage-version-gc"),
-            ["selinux-warning-controller", "storageversion-garbage-collector-controller"]
+            told("*,device-taint-eviction-controller,selinux-warning-controller,route"),
+            ["device-taint-eviction-controller", "node-route-controller"]
         );
     }
 

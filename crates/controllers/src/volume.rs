@@ -2,7 +2,7 @@
 //!
 //! The parts meet in the API only: the binder brings claims and volumes together, provisioners make volumes (our own
 //! driver's is [`hostpath`]; others run beside their drivers), the attacher keeps VolumeAttachments, and the
-//! protection controllers let go of what is not used.
+//! protection controllers let go of what is not used. [`selinux_warning`] only watches.
 
 pub mod attachment;
 pub mod attributes_protection;
@@ -11,6 +11,7 @@ pub mod ephemeral;
 pub mod expansion;
 pub mod hostpath;
 pub mod protection;
+pub mod selinux_warning;
 
 use std::sync::Arc;
 

@@ -34,11 +34,14 @@ pub enum Feature {
     MutableSchedulingDirectivesForSuspendedJobs,
     /// MutatingAdmissionPolicies are served (`admissionregistration.k8s.io/v1beta1`), and change what is written.
     MutatingAdmissionPolicy,
+    /// StorageVersions are served (`internal.apiserver.k8s.io/v1alpha1`), API servers write them, and those that are gone are
+    /// taken out.
+    StorageVersionApi,
     /// StorageVersionMigrations are served (`storagemigration.k8s.io/v1beta1`) and carried out.
     StorageVersionMigrator,
 }
 
-const ALL: [(Feature, &str); 11] = [
+const ALL: [(Feature, &str); 12] = [
     (Feature::ClusterTrustBundle, "ClusterTrustBundle"),
     (Feature::ClusterTrustBundleProjection, "ClusterTrustBundleProjection"),
     (Feature::PodCertificateRequest, "PodCertificateRequest"),
@@ -49,6 +52,7 @@ const ALL: [(Feature, &str); 11] = [
     (Feature::MutablePodResourcesForSuspendedJobs, "MutablePodResourcesForSuspendedJobs"),
     (Feature::MutableSchedulingDirectivesForSuspendedJobs, "MutableSchedulingDirectivesForSuspendedJobs"),
     (Feature::MutatingAdmissionPolicy, "MutatingAdmissionPolicy"),
+    (Feature::StorageVersionApi, "StorageVersionAPI"),
     (Feature::StorageVersionMigrator, "StorageVersionMigrator"),
 ];
 
@@ -179,7 +183,8 @@ mod tests {
         let unknown = "unrecognized feature gate: AllAlpha; those that there are: ClusterTrustBundle, \
                        ClusterTrustBundleProjection, PodCertificateRequest, GenericWorkload, GangScheduling, HPAScaleToZero, \
                        MaxUnavailableStatefulSet, MutablePodResourcesForSuspendedJobs, \
-                       MutableSchedulingDirectivesForSuspendedJobs, MutatingAdmissionPolicy, StorageVersionMigrator";
+                       MutableSchedulingDirectivesForSuspendedJobs, MutatingAdmissionPolicy, StorageVersionAPI, \
+                       StorageVersionMigrator";
         check(&["AllAlpha=true"], unknown);
     }
 

@@ -23,6 +23,7 @@ pub mod validation;
 
 pub mod pod_resources;
 pub mod quota;
+pub mod storage_versions;
 pub mod sysctls;
 
 pub use resource::{Resource, ScalePaths, Scope, Subresource};

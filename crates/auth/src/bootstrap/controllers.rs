@@ -348,6 +348,17 @@ pub(super) const GATED_CONTROLLERS: Gated<RoleRow> = &[
         )],
     ),
     (
+        Feature::StorageVersionApi,
+        &[role(
+            "storage-version-garbage-collector",
+            &[
+                rule(READ, "coordination.k8s.io", "leases"),
+                rule("delete get list patch update watch", "internal.apiserver.k8s.io", "storageversions"),
+                rule("get patch update", "internal.apiserver.k8s.io", "storageversions/status"),
+            ],
+        )],
+    ),
+    (
         Feature::StorageVersionMigrator,
         &[role(
             "storage-version-migrator-controller",

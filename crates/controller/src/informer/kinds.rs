@@ -3,6 +3,7 @@
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
+use k8s_openapi::api::apiserverinternal::v1alpha1::StorageVersion;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
@@ -73,6 +74,7 @@ crate::decoded!(
     StorageClass,
     VolumeAttachment,
     VolumeAttributesClass,
+    StorageVersion,
     StorageVersionMigration,
     CustomResourceDefinition,
     Lease,

@@ -311,6 +311,7 @@ pub(super) fn account_of(controller: &'static str) -> Option<&'static str> {
         }
         "serviceaccount-controller" => "service-account-controller",
         "service-cidr-controller" => "service-cidrs-controller",
+        "storageversion-garbage-collector-controller" => "storage-version-garbage-collector",
         "token-cleaner-controller" => "token-cleaner",
         "replicationcontroller-controller" => "replication-controller",
         same => same,

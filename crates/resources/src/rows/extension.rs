@@ -5,7 +5,6 @@ use machinery::features::Feature;
 use crate::columns as c;
 use crate::resource::{Resource, STATUS, Scope};
 use crate::strategies as s;
-use crate::strategy::STATUS_ONLY;
 
 const fn row(
     api: (&'static str, &'static str),
@@ -106,9 +105,9 @@ pub(super) const ROWS: &[Resource] = &[
     .columns(c::CREATED_AT),
     row(("internal.apiserver.k8s.io", "v1alpha1"), "storageversions", "storageversion", "StorageVersion")
         .sub(&[STATUS])
-        .strategy(&STATUS_ONLY)
+        .strategy(&s::STORAGE_VERSION)
         .columns(c::STORAGE_VERSION)
-        .off(),
+        .gated(Feature::StorageVersionApi),
     row(
         ("storagemigration.k8s.io", "v1beta1"),
         "storageversionmigrations",

@@ -77,6 +77,15 @@ pub const STORAGE_VERSION_MIGRATION: Strategy = Strategy {
     ..STATUS_ONLY
 };
 
+/// StorageVersions.
+pub const STORAGE_VERSION: Strategy = Strategy {
+    allow_unconditional_update: false,
+    name_rule: NameRule::PathSegment,
+    validate_create: v::storage_version::version,
+    validate_status_update: v::storage_version::version_status,
+    ..STATUS_ONLY
+};
+
 /// The version in which custom resources are stored.
 fn stored_version(definition: &Value) -> Option<Value> {
     let versions = definition.pointer("/spec/versions")?.as_array()?;

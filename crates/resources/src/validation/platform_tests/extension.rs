@@ -118,3 +118,159 @@ fn a_migration_names_a_resource() {
         spec.resource.group: Invalid value: "A B": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#]],
     );
 }
+
+const VERSION: Kind = ("internal.apiserver.k8s.io", "storageversions");
+
+#[test]
+fn a_storage_version_is_named_after_a_group_and_a_resource() {
+    check(VERSION, "{metadata: {name: apps.example.com.deployments}, spec: {}}", expect![""]);
+    check(
+        VERSION,
+        "{spec: {}}",
+        expect![[r#"metadata.name: Invalid value: "a": name must be in the form of <group>.<resource>"#]],
+    );
+    check(
+        VERSION,
+        "{metadata: {name: A.1}, spec: {}}",
+        expect![[r#"
+        metadata.name: Invalid value: "A.1": the group segment a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
+        metadata.name: Invalid value: "A.1": the resource segment a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"#]],
+    );
+}
+
+/// The rules that a status breaks: the beginning of each, or nothing.
+fn check_version_status(what: &str, status: &str, expect: &[&str]) {
+    let new = named(
+        VERSION,
+        parse(&format!(
+            "{{metadata: {{name: g.r, resourceVersion: '1'}}, spec: {{}}, status: {{{status}}}}}"
+        )),
+    );
+    let told = shown(row(VERSION).validate_status_update(&new, &new));
+    let told: Vec<&str> = told.lines().collect();
+    let is_told =
+        told.len() == expect.len() && told.iter().zip(expect).all(|(told, expect)| told.starts_with(expect));
+    assert!(is_told, "{what}: {told:#?}");
+}
+
+const ENTRY: &str = "status.storageVersions[0]";
+
+/// The status of one server.
+fn one_server(server: &str, encoding: &str, decodable: &str, served: &str) -> String {
+    format!(
+        "storageVersions: [{{apiServerID: {server}, encodingVersion: {encoding}, decodableVersions: [{decodable}], \
+         servedVersions: [{served}]}}], commonEncodingVersion: {encoding}"
+    )
+}
+
+/// Source: `TestValidateServerStorageVersion`.
+#[test]
+fn what_a_server_stores_and_serves_it_can_read() {
+    let decodable = format!(
+        "{ENTRY}.decodableVersions: Invalid value: [\"v1beta1\",\"v1\"]: decodableVersions must include"
+    );
+    for (status, expect) in [
+        (one_server("fea", "v1alpha1", "v1alpha1, v1", "v1alpha1, v1"), String::new()),
+        (one_server("fea", "v1alpha1", "v1alpha1", ""), String::new()),
+        (
+            one_server("fea", "mygroup.com/v2", "v1alpha1, v1, mygroup.com/v2", "v1, mygroup.com/v2"),
+            String::new(),
+        ),
+        (one_server("-fea", "v1", "v1", "v1"), format!("{ENTRY}.apiServerID: Invalid value: \"-fea\"")),
+        (one_server("fea", "v1alpha1", "v1beta1, v1", "v1"), format!("{decodable} encodingVersion v1alpha1")),
+        (
+            one_server("fea", "v1alpha1", "v1alpha1, v1", "v2"),
+            format!(
+                "{ENTRY}.servedVersions[0]: Invalid value: \"v2\": individual served version : v2 must be included in \
+                 decodableVersions : [v1alpha1 v1]"
+            ),
+        ),
+    ] {
+        check_version_status(&status, &status, &expect.lines().collect::<Vec<_>>());
+    }
+}
+
+/// Source: the same.
+#[test]
+fn a_storage_version_names_versions() {
+    let (no_group, no_version) = ("group part: must be non-empty", "version part: must be non-empty");
+    for (version, why) in [
+        ("-fea", "version part: a DNS-1035 label must consist"),
+        ("/v3", no_group),
+        ("mygroup.com/", no_version),
+        ("mygroup_com/v2", "group part: a lowercase RFC 1123 subdomain must consist"),
+        ("mygroup.com/v2_", "version part: a DNS-1035 label must consist"),
+        ("mygroup.com/v2/myresource", "an apiVersion is a DNS-1035 label, which must consist"),
+    ] {
+        let told = |list: &str| format!("{ENTRY}.{list}: Invalid value: \"{version}\": {why}");
+        let (decodable, served) = (told("decodableVersions[1]"), told("servedVersions[0]"));
+        let known = one_server("fea", "v1", &format!("v1, {version}"), version);
+        check_version_status(version, &known, &[&decodable, &served]);
+        let individual =
+            format!("{ENTRY}.servedVersions[0]: Invalid value: \"{version}\": individual served version");
+        check_version_status(version, &one_server("fea", "v1", "v1", version), &[&served, &individual]);
+        let (encoding, decodable) = (told("encodingVersion"), told("decodableVersions[0]"));
+        check_version_status(version, &one_server("fea", version, version, ""), &[&encoding, &decodable]);
+    }
+}
+
+/// Source: `TestValidateStorageVersionStatus`, `TestValidateCommonVersion`.
+#[test]
+fn the_common_version_is_what_servers_agree_on() {
+    let two = |one: &str, other: &str, more: &str| {
+        let entry = |server: &str, version: &str| {
+            format!("{{apiServerID: '{server}', encodingVersion: {version}, decodableVersions: [{version}]}}")
+        };
+        let (server, version) = other.split_once(' ').unwrap();
+        format!("storageVersions: [{}, {}], {more}", entry("1", one), entry(server, version))
+    };
+    let at = "status.commonEncodingVersion: Invalid value: ";
+    for (status, expect) in [
+        (two("v1", "2 v1", "commonEncodingVersion: v1"), String::new()),
+        (two("v1", "2 v2", ""), String::new()),
+        (String::new(), String::new()),
+        (
+            two("v1", "1 v1", "commonEncodingVersion: v1"),
+            "status.storageVersions[1].apiServerID: Duplicate value: \"1\"".to_owned(),
+        ),
+        (
+            two("v1", "2 v2", "commonEncodingVersion: v1"),
+            format!("{at}\"v1\": should be nil if servers do not agree"),
+        ),
+        (
+            "commonEncodingVersion: v1".to_owned(),
+            format!("{at}\"v1\": should be nil if servers do not agree"),
+        ),
+        (two("v1", "2 v1", ""), format!("{at}null: the common encoding version is v1")),
+        (
+            two("v1", "2 v1", "commonEncodingVersion: v2"),
+            format!("{at}\"v2\": the actual common encoding version is v1"),
+        ),
+    ] {
+        let expect: Vec<&str> = expect.lines().collect();
+        check_version_status(&status, &status, &expect);
+    }
+}
+
+/// Source: `TestValidateStorageVersionCondition`.
+#[test]
+fn conditions_of_a_storage_version_are_whole_and_of_one_type_each() {
+    let one = |kind: &str, status: &str, reason: &str, message: &str| {
+        format!("{{type: {kind}, status: '{status}', reason: '{reason}', message: '{message}'}}")
+    };
+    let whole = one("fea", "True", "unknown", "unknown");
+    for (conditions, expect) in [
+        (whole.clone(), ""),
+        (one("-fea", "True", "unknown", "unknown"), "status[0].type: Invalid value: \"-fea\""),
+        (one("fea", "-True", "unknown", "unknown"), "status[0].status: Invalid value: \"-True\""),
+        (one("fea", "True", "", "unknown"), "status[0].reason: Required value"),
+        (one("fea", "True", "unknown", ""), "status[0].message: Required value"),
+        (
+            format!("{whole}, {whole}"),
+            "status[1].type: Invalid value: \"fea\": the type of the condition is not unique, it also appears in conditions[0]",
+        ),
+    ] {
+        let expect: Vec<&str> = expect.lines().collect();
+        check_version_status(&conditions, &format!("conditions: [{conditions}]"), &expect);
+    }
+}
