@@ -24,6 +24,7 @@ pub mod validation;
 pub mod pod_resources;
 pub mod quota;
 pub mod sysctls;
+mod times;
 
 pub use resource::{Resource, ScalePaths, Scope, Subresource};
 pub use row_values::{Names, Shared, Text};
