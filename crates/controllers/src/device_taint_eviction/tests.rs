@@ -41,7 +41,7 @@ impl World<'_> {
             let of = |(name, taints): &(&str, &str)| format!("{{name: {name}, taints: [{taints}]}}");
             let devices = devices.iter().map(of).collect::<Vec<_>>().join(", ");
             format!(
-                "{{metadata: {{name: {name}}}, spec: {{driver: d, pool: {{name: n, generation: {generation}, \
+                "{{metadata: {{name: {name}}}, spec: {{driver: d, pool: {{name: w, generation: {generation}, \
                  resourceSliceCount: 1}}, devices: [{devices}]}}}}"
             )
         };
@@ -56,7 +56,7 @@ impl World<'_> {
     fn claims(&self) -> Vec<Arc<ResourceClaim>> {
         let claims = self.claims.iter().map(|(name, metadata, user, devices)| {
             let of = |(device, tolerations): &(&str, &str)| {
-                format!("{{request: r, driver: d, pool: n, device: {device}, tolerations: [{tolerations}]}}")
+                format!("{{request: r, driver: d, pool: w, device: {device}, tolerations: [{tolerations}]}}")
             };
             let results = devices.iter().map(of).collect::<Vec<_>>().join(", ");
             let allocation = match devices {
@@ -407,8 +407,8 @@ fn pods_and_devices_of_a_rule_are_counted_whatever_its_effect() {
     let claim = |namespace: &str, uid: &str, tolerations: &str| {
         format!(
             "{{metadata: {{name: c-{uid}, namespace: {namespace}}}, spec: {{}}, status: {{allocation: {{devices: {{results: \
-             [{{request: r, driver: d, pool: n, device: a, tolerations: [{tolerations}]}}, \
-             {{request: r, driver: other, pool: n, device: a}}]}}}}, \
+             [{{request: r, driver: d, pool: w, device: a, tolerations: [{tolerations}]}}, \
+             {{request: r, driver: other, pool: w, device: a}}]}}}}, \
              reservedFor: [{{resource: pods, name: '{uid}', uid: '{uid}'}}]}}}}"
         )
     };
@@ -417,7 +417,7 @@ fn pods_and_devices_of_a_rule_are_counted_whatever_its_effect() {
     let claims: Vec<Arc<ResourceClaim>> = list(&format!("[{}]", claims.join(", ")));
     let pod = |namespace: &str, uid: &str, more: &str| {
         format!(
-            "{{metadata: {{name: {uid}, namespace: {namespace}, uid: {uid}, {more}}}, spec: {{containers: [], nodeName: n, \
+            "{{metadata: {{name: {uid}, namespace: {namespace}, uid: {uid}, {more}}}, spec: {{containers: [], nodeName: w, \
              resourceClaims: [{{name: r, resourceClaimName: c-{uid}}}]}}}}"
         )
     };
@@ -431,7 +431,7 @@ fn pods_and_devices_of_a_rule_are_counted_whatever_its_effect() {
     assert_eq!(Pending::of(&rule, &all(deleted), find), Pending { pods: 2, namespaces: 2 });
     let slice = |driver: &str, generation: i64| {
         format!(
-            "{{metadata: {{name: s}}, spec: {{driver: {driver}, pool: {{name: n, generation: {generation}, \
+            "{{metadata: {{name: s}}, spec: {{driver: {driver}, pool: {{name: w, generation: {generation}, \
              resourceSliceCount: 1}}, devices: [{{name: a}}, {{name: b}}]}}}}"
         )
     };

@@ -13,7 +13,9 @@ const OPERATORS: &[&str] = &["Equal", "Exists"];
 /// A taint, in the place of `old`: an effect that it had already may stay, whoever knew it.
 pub(super) fn taint(taint: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
     let (key, effect) = (taint.get("key"), taint.get("effect"));
-    errors.extend(key.all(names::qualified_name(key.text())));
+    // It must be there: what is missing is shown as empty.
+    let rules = names::qualified_name(key.text());
+    errors.extend(rules.iter().map(|rule| FieldError::invalid(&key.path, key.text(), rule)));
     taint.get("value").optional(names::label_value, errors);
     if !old.is_set() || old.get("effect").text() != effect.text() {
         effect.one_of(EFFECTS, errors);

@@ -49,13 +49,13 @@ where
     Change { key: "it".to_owned(), old: old.map(read), new: new.map(read), revision: 8 }
 }
 
-/// A claim that Pods have, with a device of pool `n`.
+/// A claim that Pods have, with a device of pool `w`.
 fn claim(name: &str, device: &str, pods: &[&str]) -> String {
     let users: Vec<_> =
         pods.iter().map(|pod| format!("{{resource: pods, name: {pod}, uid: {pod}}}")).collect();
     format!(
         "{{metadata: {{name: {name}, namespace: s, uid: {name}}}, spec: {{}}, status: {{allocation: {{devices: {{results: \
-         [{{request: r, driver: d, pool: n, device: {device}}}]}}}}, reservedFor: [{}]}}}}",
+         [{{request: r, driver: d, pool: w, device: {device}}}]}}}}, reservedFor: [{}]}}}}",
         users.join(", ")
     )
 }
@@ -134,7 +134,7 @@ async fn pods_are_woken_by_what_counts_of_them_and_their_claims() {
 #[tokio::test(start_paused = true)]
 async fn pods_are_woken_by_taints_of_their_devices() {
     let informers = world().await;
-    let (clean, bad, soft) = (slice("n", 1, ""), slice("n", 1, BAD), slice("n", 1, SOFT));
+    let (clean, bad, soft) = (slice("w", 1, ""), slice("w", 1, BAD), slice("w", 1, SOFT));
     let all = &["pod:s/p", "pod:s/q", "pod:s/r"][..];
     for (case, old, new, expect) in [
         ("a slice without taints", None, Some(&clean), &[][..]),
@@ -144,7 +144,7 @@ async fn pods_are_woken_by_taints_of_their_devices() {
         ("the slice goes", Some(&bad), None, all),
         ("nothing of it", Some(&bad), Some(&bad), &[]),
         ("another pool", None, Some(&slice("m", 1, BAD)), &[]),
-        ("another generation", Some(&clean), Some(&slice("n", 2, "")), &[]),
+        ("another generation", Some(&clean), Some(&slice("w", 2, "")), &[]),
     ] {
         let change = change(old.map(String::as_str), new.map(String::as_str));
         assert_eq!(wakes::slice_changed(&change, &informers), expect, "{case}");
@@ -168,12 +168,12 @@ async fn pods_are_woken_by_taints_of_their_devices() {
 async fn a_new_generation_wakes_pods_whose_pool_had_taints() {
     features::turn_on(&["DRADeviceTaints=true".parse().unwrap()]).unwrap();
     let claims = claim("c", "a", &["p"]);
-    let old = slice("n", 1, BAD);
+    let old = slice("w", 1, BAD);
     let informers =
         informers(&[("resourceclaims", &claims), ("resourceslices", &old), ("devicetaintrules", "")]).await;
     let memory = Memory::of(&informers);
     assert!(memory.tainted(&informers).has_pool_of(&parse::<ResourceSlice>(&old).spec));
-    let newer = change(None, Some(slice("n", 2, "").as_str()));
+    let newer = change(None, Some(slice("w", 2, "").as_str()));
     assert_eq!(wakes::slice_changed(&newer, &informers), ["pod:s/p"]);
     assert_eq!(wakes::rules(&informers).len(), 0, "their feature is off");
 }

@@ -89,7 +89,7 @@ fn a_rules_status_has_a_few_good_conditions() {
 /// A slice of one device, `d`.
 fn slice(taints: &str) -> String {
     format!(
-        "{{spec: {{driver: d.example, nodeName: n, pool: {{name: p, resourceSliceCount: 1}}, \
+        "{{spec: {{driver: d.example, nodeName: worker, pool: {{name: p, resourceSliceCount: 1}}, \
          devices: [{{name: d, taints: [{taints}]}}]}}}}"
     )
 }
@@ -104,8 +104,8 @@ fn a_device_has_taints_of_known_effects_and_not_too_many() {
         DEVICES,
         &slice(WRONG),
         expect![[r#"
-            spec.devices[0].taints[0].key: Invalid value: null: name part must be non-empty
-            spec.devices[0].taints[0].key: Invalid value: null: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+            spec.devices[0].taints[0].key: Invalid value: "": name part must be non-empty
+            spec.devices[0].taints[0].key: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
             spec.devices[0].taints[0].effect: Required value
             spec.devices[0].taints[1].key: Invalid value: "!": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
             spec.devices[0].taints[1].value: Invalid value: "!": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
@@ -168,8 +168,11 @@ fn claims_tolerate_by_operators() {
              {operator: InvalidOp, effect: PreferNoSchedule}",
         ),
         expect![[r#"
-            spec.devices.requests[0].exactly.tolerations[0].key: Invalid value: "a/b/c": a valid label key must consist of a name and an optional DNS subdomain prefix separated by a slash
+            spec.devices.requests[0].exactly.tolerations[0].key: Invalid value: "a/b/c": a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')
             spec.devices.requests[0].exactly.tolerations[1].operator: Required value
-            spec.devices.requests[0].exactly.tolerations[2].value: Invalid value: "v": must be empty for operator `Exists`"#]],
+            spec.devices.requests[0].exactly.tolerations[2].value: Invalid value: "v": must be empty for operator `Exists`
+            spec.devices.requests[0].exactly.tolerations[3].value: Invalid value: "!": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
+            spec.devices.requests[0].exactly.tolerations[4].operator: Unsupported value: "InvalidOp": supported values: "Equal", "Exists"
+            spec.devices.requests[0].exactly.tolerations[4].effect: Unsupported value: "PreferNoSchedule": supported values: "NoExecute", "NoSchedule", "None""#]],
     );
 }
