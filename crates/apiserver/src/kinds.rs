@@ -210,7 +210,7 @@ impl Kind {
         match self.group() {
             "" => CORE.contains(&self.resource()),
             "storage.k8s.io" => self.resource() != "csistoragecapacities",
-            "resource.k8s.io" => self.resource() != "devicetaintrules",
+            "resource.k8s.io" => true,
             _ => false,
         }
     }

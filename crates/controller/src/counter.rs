@@ -19,8 +19,17 @@ pub struct SecondsRow {
     pub name: &'static str,
     /// The help text.
     pub help: &'static str,
+    /// The upper bounds of its buckets.
+    pub buckets: Buckets,
+}
+
+/// The upper bounds of a histogram's buckets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Buckets {
     /// The first bucket, the factor from each to the next, and how many there are.
-    pub buckets: (f64, f64, u16),
+    Exponential(f64, f64, u16),
+    /// These.
+    Listed(&'static [f64]),
 }
 
 /// The amount that a counter grows by.

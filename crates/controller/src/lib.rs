@@ -12,6 +12,7 @@ pub mod access;
 mod ask_error;
 pub mod cause;
 pub mod counter;
+pub mod device_taint;
 pub mod discovery;
 pub mod dynamic_kind;
 pub mod engine;

@@ -37,6 +37,7 @@ pub mod endpoints;
 pub mod bootstrap;
 pub mod certificates;
 pub mod cluster_role;
+pub mod device_taint_eviction;
 pub mod disruption;
 pub mod garbage_collector;
 pub mod legacy_token_cleaner;
@@ -133,6 +134,7 @@ const GATED: &[(Feature, Controller)] = &[
     (Feature::PodCertificateRequest, certificates::pod_cleaner::CONTROLLER),
     (Feature::StorageVersionApi, storage_version_gc::CONTROLLER),
     (Feature::StorageVersionMigrator, storage_version_migrator::CONTROLLER),
+    (Feature::DraDeviceTaints, device_taint_eviction::CONTROLLER),
 ];
 
 /// Those that run where somebody names them. Source: `ControllersDisabledByDefault`.

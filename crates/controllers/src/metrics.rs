@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use controller::Informers;
-use controller::counter::{CounterRow, Increment, Labels, SecondsRow};
+use controller::counter::{Buckets, CounterRow, Increment, Labels, SecondsRow};
 use controller::informer::GaugeRow;
 use controller::metadata::{annotation, label, name, namespace};
 use controller::request::{ApiRequest, Verb};
@@ -281,7 +281,7 @@ pub fn request_metrics(
 static SKEW: SecondsRow = SecondsRow {
     name: "cronjob_controller_job_creation_skew_duration_seconds",
     help: "Time between when a cronjob is scheduled to be run, and when the corresponding job is created",
-    buckets: (1.0, 2.0, 10),
+    buckets: Buckets::Exponential(1.0, 2.0, 10),
 };
 
 /// How late a Job of a CronJob is.
@@ -323,6 +323,17 @@ static COUNTED: &[Counted] = &[
         counter: CounterRow {
             name: "taint_eviction_controller_pod_deletions",
             help: "Total number of Pods deleted by TaintEvictionController since its start.",
+        },
+        labels: |_, _| Vec::new(),
+    },
+    Counted {
+        controller: "device-taint-eviction-controller",
+        plural: "pods",
+        verbs: &[Verb::Delete],
+        when: When::Done,
+        counter: CounterRow {
+            name: "device_taint_eviction_controller_pod_deletions",
+            help: "Total number of Pods deleted by DeviceTaintEvictionController since its start.",
         },
         labels: |_, _| Vec::new(),
     },
@@ -406,6 +417,10 @@ mod tests {
         check("endpointslice-controller", slice.clone(), true, changes);
         check("endpointslice-controller", slice.clone(), false, "");
         check("job-controller", slice, true, "");
+        let gone = Action::delete::<Pod>("d", "a", None, Propagation::Background, None);
+        let deletions = "device_taint_eviction_controller_pod_deletions []";
+        check("device-taint-eviction-controller", gone.clone(), true, deletions);
+        check("device-taint-eviction-controller", gone, false, "");
         let claim = parse::<PersistentVolumeClaim>("{metadata: {name: a}}");
         let (asked, failed) =
             ("ephemeral_volume_controller_create []", "ephemeral_volume_controller_create_failures []");

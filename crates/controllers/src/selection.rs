@@ -57,9 +57,8 @@ const ALIASES: [(&str, &str); 42] = [
 const NO_CLOUD: &str = "clouds bring a controller manager of their own";
 /// Upstream's names for which nothing runs here, and why: those of cloud providers, which do nothing there either, those whose
 /// work somebody else does, and those of features that nothing here has.
-const IDLE: [(&str, &str); 5] = [
+const IDLE: [(&str, &str); 4] = [
     ("cloud-node-lifecycle-controller", NO_CLOUD),
-    ("device-taint-eviction-controller", "devices have no taints: there is no DRADeviceTaints"),
     ("node-route-controller", NO_CLOUD),
     ("service-lb-controller", NO_CLOUD),
     (
@@ -186,6 +185,7 @@ mod tests {
         check("-daemonset-controller,*", &[("daemon-set-controller", false)]);
         check("-resourceclaim-controller,*", &[("resource-claim-controller", false)]);
         check("-storage-version-migrator-controller,*", &[(job, true)]);
+        check("*,device-taint-eviction-controller", &[("device-taint-eviction-controller", false)]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::counter::SecondsRow;
+use controller::counter::{Buckets, SecondsRow};
 use controller::metadata::is_deleting;
 use controller::{Action, Change, Controller, Informers, Plan, Propagation, Source};
 use jiff::{SignedDuration, Timestamp};
@@ -17,7 +17,7 @@ use crate::job::finished;
 static DELETION_SECONDS: SecondsRow = SecondsRow {
     name: "ttl_after_finished_controller_job_deletion_duration_seconds",
     help: "The time it took to delete the job since it became eligible for deletion",
-    buckets: (0.1, 2.0, 14),
+    buckets: Buckets::Exponential(0.1, 2.0, 14),
 };
 
 /// The controller's row.

@@ -39,9 +39,13 @@ pub enum Feature {
     StorageVersionApi,
     /// StorageVersionMigrations are served (`storagemigration.k8s.io/v1beta1`) and carried out.
     StorageVersionMigrator,
+    /// Devices have taints and claims tolerations: who does not tolerate a device's taint is not given it, or leaves it.
+    DraDeviceTaints,
+    /// DeviceTaintRules are served (`resource.k8s.io/v1alpha3`), and taint the devices that they select.
+    DraDeviceTaintRules,
 }
 
-const ALL: [(Feature, &str); 12] = [
+const ALL: [(Feature, &str); 14] = [
     (Feature::ClusterTrustBundle, "ClusterTrustBundle"),
     (Feature::ClusterTrustBundleProjection, "ClusterTrustBundleProjection"),
     (Feature::PodCertificateRequest, "PodCertificateRequest"),
@@ -54,12 +58,15 @@ const ALL: [(Feature, &str); 12] = [
     (Feature::MutatingAdmissionPolicy, "MutatingAdmissionPolicy"),
     (Feature::StorageVersionApi, "StorageVersionAPI"),
     (Feature::StorageVersionMigrator, "StorageVersionMigrator"),
+    (Feature::DraDeviceTaints, "DRADeviceTaints"),
+    (Feature::DraDeviceTaintRules, "DRADeviceTaintRules"),
 ];
 
 /// Who is of no use without whom.
-const NEEDS: [(Feature, Feature); 2] = [
+const NEEDS: [(Feature, Feature); 3] = [
     (Feature::ClusterTrustBundleProjection, Feature::ClusterTrustBundle),
     (Feature::GangScheduling, Feature::GenericWorkload),
+    (Feature::DraDeviceTaintRules, Feature::DraDeviceTaints),
 ];
 
 static ON: OnceLock<BTreeSet<Feature>> = OnceLock::new();
@@ -178,13 +185,17 @@ mod tests {
         check(&["ClusterTrustBundleProjection=true"], lacks);
         let lacks = "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]";
         check(&["GangScheduling=true", "GenericWorkload=true", "GenericWorkload=false"], lacks);
+        let lacks =
+            "DRADeviceTaintRules is enabled, but depends on features that are disabled: [DRADeviceTaints]";
+        check(&["DRADeviceTaintRules=true"], lacks);
+        check(&["DRADeviceTaintRules=1", "DRADeviceTaints=1"], "DRADeviceTaints DRADeviceTaintRules");
         check(&["ClusterTrustBundle"], "missing bool value for ClusterTrustBundle");
         check(&["ClusterTrustBundle=yes"], "invalid value of ClusterTrustBundle=yes: neither true nor false");
         let unknown = "unrecognized feature gate: AllAlpha; those that there are: ClusterTrustBundle, \
                        ClusterTrustBundleProjection, PodCertificateRequest, GenericWorkload, GangScheduling, HPAScaleToZero, \
                        MaxUnavailableStatefulSet, MutablePodResourcesForSuspendedJobs, \
                        MutableSchedulingDirectivesForSuspendedJobs, MutatingAdmissionPolicy, StorageVersionAPI, \
-                       StorageVersionMigrator";
+                       StorageVersionMigrator, DRADeviceTaints, DRADeviceTaintRules";
         check(&["AllAlpha=true"], unknown);
     }
 

@@ -7,6 +7,9 @@
 use machinery::features::Feature;
 use serde_json::Value;
 
+/// A feature, and the fields that are gated until it is on.
+pub type UntilOn = (Feature, &'static [&'static str]);
+
 /// Of a Pod's spec, wherever it is.
 const OF_PODS: &[&str] = &[
     // ContainerStopSignals.
@@ -16,7 +19,7 @@ const OF_PODS: &[&str] = &[
 ];
 
 /// The same, until a feature is turned on.
-const UNTIL_ON: &[(Feature, &[&str])] = &[
+const OF_PODS_UNTIL_ON: &[UntilOn] = &[
     (Feature::ClusterTrustBundleProjection, &["volumes/*/projected/sources/*/clusterTrustBundle"]),
     (Feature::GenericWorkload, &["workloadRef"]),
     (Feature::PodCertificateRequest, &["volumes/*/projected/sources/*/podCertificate"]),
@@ -35,31 +38,38 @@ pub const POD: &[&str] = &[
 pub const NODE: &[&str] = &["status/declaredFeatures"];
 /// The gated fields of a DeviceClass: DRAExtendedResource.
 pub const DEVICE_CLASS: &[&str] = &["spec/extendedResourceName"];
-/// The gated fields of a ResourceClaim: DRADeviceTaints, DRAConsumableCapacity, DRADeviceBindingConditions.
+/// The gated fields of a ResourceClaim: DRAConsumableCapacity, DRADeviceBindingConditions.
 pub const RESOURCE_CLAIM: &[&str] = &[
-    "spec/devices/requests/*/exactly/tolerations",
     "spec/devices/requests/*/exactly/capacity",
-    "spec/devices/requests/*/firstAvailable/*/tolerations",
     "spec/devices/requests/*/firstAvailable/*/capacity",
     "spec/devices/constraints/*/distinctAttribute",
     "status/allocation/allocationTimestamp",
-    "status/allocation/devices/results/*/tolerations",
     "status/allocation/devices/results/*/bindingConditions",
     "status/allocation/devices/results/*/bindingFailureConditions",
     "status/allocation/devices/results/*/shareID",
     "status/allocation/devices/results/*/consumedCapacity",
     "status/devices/*/shareID",
 ];
+/// The fields of a ResourceClaim whose features can be turned on. The tolerations of its devices come from these.
+pub const RESOURCE_CLAIM_UNTIL_ON: &[UntilOn] = &[(
+    Feature::DraDeviceTaints,
+    &["spec/devices/requests/*/exactly/tolerations", "spec/devices/requests/*/firstAvailable/*/tolerations"],
+)];
 /// The gated fields of a ResourceClaimTemplate: as of a claim.
 pub const RESOURCE_CLAIM_TEMPLATE: &[&str] = &[
-    "spec/spec/devices/requests/*/exactly/tolerations",
     "spec/spec/devices/requests/*/exactly/capacity",
-    "spec/spec/devices/requests/*/firstAvailable/*/tolerations",
     "spec/spec/devices/requests/*/firstAvailable/*/capacity",
     "spec/spec/devices/constraints/*/distinctAttribute",
 ];
-/// The gated fields of a ResourceSlice: DRAPartitionableDevices, DRADeviceTaints, DRADeviceBindingConditions,
-/// DRAConsumableCapacity.
+/// The fields of a ResourceClaimTemplate whose features can be turned on.
+pub const RESOURCE_CLAIM_TEMPLATE_UNTIL_ON: &[UntilOn] = &[(
+    Feature::DraDeviceTaints,
+    &[
+        "spec/spec/devices/requests/*/exactly/tolerations",
+        "spec/spec/devices/requests/*/firstAvailable/*/tolerations",
+    ],
+)];
+/// The gated fields of a ResourceSlice: DRAPartitionableDevices, DRADeviceBindingConditions, DRAConsumableCapacity.
 pub const RESOURCE_SLICE: &[&str] = &[
     "spec/perDeviceNodeSelection",
     "spec/sharedCounters",
@@ -67,13 +77,14 @@ pub const RESOURCE_SLICE: &[&str] = &[
     "spec/devices/*/nodeName",
     "spec/devices/*/nodeSelector",
     "spec/devices/*/allNodes",
-    "spec/devices/*/taints",
     "spec/devices/*/bindsToNode",
     "spec/devices/*/bindingConditions",
     "spec/devices/*/bindingFailureConditions",
     "spec/devices/*/allowMultipleAllocations",
     "spec/devices/*/capacity/*/requestPolicy",
 ];
+/// The fields of a ResourceSlice whose features can be turned on.
+pub const RESOURCE_SLICE_UNTIL_ON: &[UntilOn] = &[(Feature::DraDeviceTaints, &["spec/devices/*/taints"])];
 
 /// The gated fields of a Lease: CoordinatedLeaderElection.
 pub const LEASE: &[&str] = &["spec/strategy", "spec/preferredHolder"];
@@ -104,9 +115,14 @@ pub(crate) fn drop_disabled(paths: &[&str], pod_spec: &str, new: &mut Value, old
     let old = old.and_then(|old| old.pointer(pod_spec));
     if let Some(spec) = new.pointer_mut(pod_spec) {
         take_new(OF_PODS, spec, old);
-        for (_, paths) in UNTIL_ON.iter().filter(|(feature, _)| !feature.is_on()) {
-            take_new(paths, spec, old);
-        }
+        drop_until_on(OF_PODS_UNTIL_ON, spec, old);
+    }
+}
+
+/// Takes the fields of those features out of `new` that are not on, unless `old` has them.
+pub(crate) fn drop_until_on(fields: &[UntilOn], new: &mut Value, old: Option<&Value>) {
+    for (_, paths) in fields.iter().filter(|(feature, _)| !feature.is_on()) {
+        take_new(paths, new, old);
     }
 }
 
@@ -196,6 +212,52 @@ mod tests {
         let kept = json!({"spec": {"template": {"spec": {"initContainers": [
             {"lifecycle": {"preStop": {}}}, {"lifecycle": {}}]}}}});
         check("/spec/template/spec", template, None, &kept);
+    }
+
+    /// A slice, a claim and a template that use device taints, and the same without.
+    fn tainted() -> [(&'static [UntilOn], Value, Value); 3] {
+        let claim = |has: bool| {
+            let mut one = json!({"deviceClassName": "c", "tolerations": [{"operator": "Exists"}]});
+            if !has {
+                one.as_object_mut().unwrap().remove("tolerations");
+            }
+            json!({"devices": {"requests": [{"exactly": one}, {"firstAvailable": [one]}]}})
+        };
+        let slice = |device: Value| json!({"spec": {"devices": [{"name": "a"}, device]}});
+        [
+            (
+                RESOURCE_SLICE_UNTIL_ON,
+                slice(json!({"name": "d", "taints": [{"key": "k"}]})),
+                slice(json!({"name": "d"})),
+            ),
+            (RESOURCE_CLAIM_UNTIL_ON, json!({"spec": claim(true)}), json!({"spec": claim(false)})),
+            (
+                RESOURCE_CLAIM_TEMPLATE_UNTIL_ON,
+                json!({"spec": {"spec": claim(true)}}),
+                json!({"spec": {"spec": claim(false)}}),
+            ),
+        ]
+    }
+
+    #[test]
+    fn taints_and_tolerations_are_not_set_until_their_feature_is_on() {
+        for (fields, with, without) in tainted() {
+            for (old, expect) in [(None, &without), (Some(&without), &without), (Some(&with), &with)] {
+                let mut new = with.clone();
+                drop_until_on(fields, &mut new, old);
+                assert_eq!(new, *expect, "{old:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn taints_and_tolerations_are_set_once_their_feature_is_on() {
+        machinery::features::turn_on(&["DRADeviceTaints=true".parse().unwrap()]).unwrap();
+        for (fields, with, _) in tainted() {
+            let mut new = with.clone();
+            drop_until_on(fields, &mut new, None);
+            assert_eq!(new, with);
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub mod pod_resources;
 pub mod quota;
 pub mod storage_versions;
 pub mod sysctls;
+mod times;
 
 pub use resource::{Resource, ScalePaths, Scope, Subresource};
 pub use row_values::{Names, Shared, Text};

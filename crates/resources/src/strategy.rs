@@ -13,7 +13,8 @@ use machinery::field::FieldErrors;
 use machinery::metadata::{self, Metadata};
 use serde_json::{Map, Value};
 
-use crate::gated::drop_disabled;
+use crate::gated::{UntilOn, drop_disabled, drop_until_on};
+use crate::times::set_absent;
 
 /// The rule for `metadata.name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +130,10 @@ pub struct Strategy {
     pub status_counts: &'static [&'static str],
     /// Fields of features that are off: see [`crate::gated`].
     pub gated: &'static [&'static str],
+    /// The fields whose features can be turned on.
+    pub until_on: &'static [UntilOn],
+    /// Times that are set where they are absent, once the object around them is there: paths as in [`crate::gated`].
+    pub times: &'static [&'static str],
     /// The JSON pointer to the Pod's spec in the object, empty if it has none.
     pub pod_spec: &'static str,
     /// Changes what the caller may not set in a new object.
@@ -221,6 +226,8 @@ pub const GENERIC: Strategy = Strategy {
     unowned: Unowned::NOTHING,
     status_counts: &[],
     gated: &[],
+    until_on: &[],
+    times: &[],
     pod_spec: "",
     prepare_for_create: nothing,
     prepare_for_update: nothing_on_update,
@@ -258,6 +265,12 @@ pub const FREE_STATUS_ONLY: Strategy =
 pub const VIRTUAL: Strategy = Strategy { name_rule: NameRule::Any, ..GENERIC };
 
 impl Strategy {
+    /// Sets the times of an object that its author has left to the server.
+    pub fn set_times(&self, object: &mut Value, now: Timestamp) {
+        let time = metadata::time(now);
+        self.times.iter().for_each(|path| set_absent(path, object, &time));
+    }
+
     /// Prepares a decoded and defaulted new object, in place. System metadata (uid, creationTimestamp) is the
     /// caller's to fill.
     pub fn begin_create(&self, object: &mut Value) {
@@ -274,7 +287,7 @@ impl Strategy {
         } else {
             metadata::set(object, "generation", 1);
         }
-        drop_disabled(self.gated, self.pod_spec, object, None);
+        self.drop_disabled(object, None);
         (self.prepare_for_create)(object);
     }
 
@@ -284,7 +297,7 @@ impl Strategy {
             restore(new, old, "status");
         }
         restore_system_metadata(new, old);
-        drop_disabled(self.gated, self.pod_spec, new, Some(old));
+        self.drop_disabled(new, Some(old));
         (self.prepare_for_update)(new, old);
         let is_bumped = match self.generation {
             Generation::None => return,
@@ -323,8 +336,13 @@ impl Strategy {
             };
             map.insert("metadata".to_owned(), sent.into());
         }
-        drop_disabled(self.gated, self.pod_spec, new, Some(old));
+        self.drop_disabled(new, Some(old));
         (self.prepare_for_status_update)(new, old, now);
+    }
+
+    fn drop_disabled(&self, new: &mut Value, old: Option<&Value>) {
+        drop_disabled(self.gated, self.pod_spec, new, old);
+        drop_until_on(self.until_on, new, old);
     }
 
     /// The metadata that a write to `/status` leaves.

@@ -22,6 +22,8 @@ pub(crate) mod container;
 pub(crate) mod csi;
 pub(crate) mod device;
 pub(crate) mod device_status;
+mod device_taint;
+pub(crate) mod device_taint_rule;
 mod diff;
 pub(crate) mod disruption_budget;
 pub(crate) mod endpoint_slice;

@@ -12,6 +12,7 @@ mod error;
 mod pools;
 mod requests;
 mod search;
+mod taints;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,8 +24,10 @@ use expressions::device::Selectors;
 use k8s_openapi::api::resource::v1::{
     AllocationResult, DeviceClass, ResourceClaim, ResourceSlice, ResourceSliceSpec,
 };
+use k8s_openapi::api::resource::v1alpha3::DeviceTaintRule;
 
 pub use error::{DeviceError, Place, RequestFlaw};
+pub use taints::Taints;
 
 use crate::storage::{ByKey, apply};
 
@@ -57,6 +60,8 @@ pub struct Devices {
     assumed: BTreeMap<String, PodClaims>,
     /// Compiled expressions.
     pub selectors: Selectors,
+    /// What keeps devices from those who do not tolerate it.
+    pub taints: Taints,
 }
 
 /// The claims of a Pod that are written before it is bound.
@@ -73,6 +78,11 @@ pub fn claim_key(claim: &ResourceClaim) -> String {
 }
 
 impl Devices {
+    /// Nothing yet; taints count if their feature is on.
+    pub fn of_features() -> Self {
+        Self { taints: Taints::of_features(), ..Self::default() }
+    }
+
     /// Takes changes of claims in; what we have written ourselves meanwhile is newer. Says whether a Pod may gain by it.
     pub fn claims_changed(&mut self, changes: Vec<Change<ResourceClaim>>) -> bool {
         let mut helps = false;
@@ -113,6 +123,14 @@ impl Devices {
             }
         }
         apply(&mut self.slices, changes);
+    }
+
+    /// Takes changes of rules in; answers a slice that has a device with another taint now, if there is one.
+    pub fn rules_changed(&mut self, changes: &[Change<DeviceTaintRule>]) -> Option<Arc<ResourceSlice>> {
+        changes.iter().for_each(|change| self.taints.rule_changed(change));
+        let is_concerned =
+            |slice: &&Arc<ResourceSlice>| changes.iter().any(|change| taints::concerns(change, &slice.spec));
+        self.slices.values().find(is_concerned).cloned()
     }
 
     /// Counts a claim as the API server has just answered it. Source: `AssumeClaimAfterAPICall`.
@@ -220,6 +238,8 @@ fn is_newer(one: &ResourceClaim, other: &ResourceClaim) -> bool {
     revision(one) > revision(other)
 }
 
+#[cfg(test)]
+mod tainted;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -204,7 +204,7 @@ struct Placed {
 impl Snapshot {
     /// Nothing yet, for Pods that are scheduled by these.
     pub fn new(profiles: Profiles) -> Self {
-        Self { profiles, ..Self::default() }
+        Self { profiles, devices: Devices::of_features(), ..Self::default() }
     }
 
     /// The Nodes in name order.

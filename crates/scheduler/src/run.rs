@@ -68,7 +68,7 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
     let mut namespace_changes = namespaces.subscribe();
     tokio::join!(pods.synced(), nodes.synced(), namespaces.synced(), budgets.synced());
     let mut storage = StorageChanges::synced(&informers).await;
-    let mut devices = DeviceChanges::new(&informers);
+    let mut devices = DeviceChanges::new(&informers).await;
     let mut workloads = Feature::GangScheduling.is_on().then(|| informers.informer().subscribe());
     let default_selectors = DefaultSelectors::new(&informers);
     default_selectors.synced().await;

@@ -14,7 +14,6 @@ use super::{CONFLICT_RETRIES_MAX, Decoded, Ownership, Writer, ownership, prepara
 use crate::admission::{self, Context, Operation};
 use crate::cache::CachedObject;
 use crate::cluster::Cluster;
-use crate::codec;
 use crate::kinds::Part;
 use crate::request::Authorized;
 use crate::request_info::Verb;
@@ -56,7 +55,7 @@ pub async fn change_owned(
             }
         };
         let is_conditional = check_preconditions(request, &new, &old_value)?;
-        codec::default(&request.kind, &mut new)?;
+        preparation::default(writer, &request.kind, &mut new)?;
         if let Some(strategy) = preparation::partial_of(&request.kind, part) {
             strategy.begin_update(&mut new, &old_value);
         }

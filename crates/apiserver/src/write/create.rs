@@ -9,7 +9,6 @@ use super::door::{Committed, Refusal};
 use super::validation::Fate;
 use super::{Decoded, Ownership, Writer, identity, ownership, preparation};
 use crate::admission::{self, Context, Operation};
-use crate::codec;
 use crate::kinds::Part;
 use crate::request::Authorized;
 use crate::status::{Error, Result, Subject};
@@ -40,7 +39,7 @@ pub async fn create_owned(
     if !Metadata::of(&object).resource_version().is_empty() {
         return Err(Error::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    codec::default(&request.kind, &mut object)?;
+    preparation::default(writer, &request.kind, &mut object)?;
     if ownership == Ownership::Track {
         ownership::track(writer, request, Part::Object, None, &mut object).await;
     }
@@ -61,7 +60,7 @@ pub async fn create_owned(
 async fn create_once(writer: &Writer, request: &Authorized, mut object: Value) -> Result<Committed> {
     let context = Context::new(writer, request, Operation::Create, None);
     admission::mutate(&context, &mut object).await?;
-    codec::default(&request.kind, &mut object)?;
+    preparation::default(writer, &request.kind, &mut object)?;
     let warnings = preparation::for_create(writer, &request.kind, &mut object);
     let is_generated = !Metadata::of(&object).generate_name().is_empty();
     let ready = admit(writer, &context, object, Fate::Stays).await?;

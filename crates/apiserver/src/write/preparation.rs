@@ -6,7 +6,19 @@ use resources::PartialStrategy;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
+use crate::codec;
 use crate::kinds::{Kind, Part};
+use crate::status::Result;
+
+/// Fills in defaults, and the times that are the server's to set.
+///
+/// # Errors
+/// 413 if the defaults of a custom kind take too much memory.
+pub fn default(cluster: &Cluster, kind: &Kind, object: &mut Value) -> Result<()> {
+    codec::default(kind, object)?;
+    kind.strategy().set_times(object, cluster.clock.now());
+    Ok(())
+}
 
 /// Prepares a new object; answers what its author is to be warned of.
 pub fn for_create(cluster: &Cluster, kind: &Kind, object: &mut Value) -> Vec<String> {
@@ -23,7 +35,11 @@ pub fn for_create(cluster: &Cluster, kind: &Kind, object: &mut Value) -> Vec<Str
 pub fn for_update(cluster: &Cluster, kind: &Kind, part: Part, new: &mut Value, old: &Value) -> Vec<String> {
     let strategy = kind.strategy();
     match part {
-        Part::Object => strategy.begin_update(new, old),
+        Part::Object => {
+            // Of what admission has added.
+            strategy.set_times(new, cluster.clock.now());
+            strategy.begin_update(new, old);
+        }
         Part::Status => strategy.begin_status_update(new, old, cluster.clock.now()),
         Part::Approval => resources::strategies::approve(new, old, cluster.clock.now()),
         // Prepared before the managed fields were set; no plugin changes what it must not.

@@ -370,4 +370,18 @@ pub(super) const GATED_CONTROLLERS: Gated<RoleRow> = &[
             ],
         )],
     ),
+    (
+        Feature::DraDeviceTaints,
+        &[role(
+            "device-taint-eviction-controller",
+            &[
+                rule("delete get list watch", "core", "pods"),
+                rule("patch update", "core", "pods/status"),
+                rule(READ, "resource.k8s.io", "resourceclaims"),
+                rule(READ, "resource.k8s.io", "resourceslices"),
+                rule(READ, "resource.k8s.io", "deviceclasses"),
+                EVENTS,
+            ],
+        )],
+    ),
 ];

@@ -55,6 +55,19 @@ pub(super) const GATED_RULES: &[(Feature, &str, &[Rule])] = &[
     (Feature::GenericWorkload, "system:aggregate-to-view", &[rule(READ, "scheduling.k8s.io", "workloads")]),
     (Feature::GenericWorkload, "system:aggregate-to-edit", &[rule(WRITE, "scheduling.k8s.io", "workloads")]),
     (Feature::GenericWorkload, "system:kube-scheduler", &[rule(READ, "scheduling.k8s.io", "workloads")]),
+    (
+        Feature::DraDeviceTaintRules,
+        "system:kube-scheduler",
+        &[rule(READ, "resource.k8s.io", "devicetaintrules")],
+    ),
+    (
+        Feature::DraDeviceTaintRules,
+        "device-taint-eviction-controller",
+        &[
+            rule("patch update", "resource.k8s.io", "devicetaintrules/status"),
+            rule(READ, "resource.k8s.io", "devicetaintrules"),
+        ],
+    ),
 ];
 /// Bindings of roles that there are where features are on.
 pub(super) const GATED_CLUSTER_ROLE_BINDINGS: Gated<BindingRow> = &[(

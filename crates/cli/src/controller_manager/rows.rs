@@ -157,6 +157,11 @@ pub const FLAGS: &[Flag] = &[
         "0.55",
         "The share of a zone's Nodes, three at least, that are not ready where the zone is unhealthy",
     ),
+    workers(
+        "concurrent-device-taint-eviction-syncs",
+        "device-taint-eviction-controller",
+        "Pods that leave tainted devices, and DeviceTaintRules, at a time",
+    ),
     acts("terminated-pod-gc-threshold", COUNT, "12500", "How many Pods that are over are kept; 0 for all"),
     acts(
         "node-cidr-mask-size-ipv4",

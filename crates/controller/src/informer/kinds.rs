@@ -20,6 +20,7 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
+use k8s_openapi::api::resource::v1alpha3::DeviceTaintRule;
 use k8s_openapi::api::scheduling::v1alpha1::Workload;
 use k8s_openapi::api::storage::v1::{
     CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment, VolumeAttributesClass,
@@ -67,6 +68,7 @@ crate::decoded!(
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
+    DeviceTaintRule,
     Workload,
     CSIDriver,
     CSINode,

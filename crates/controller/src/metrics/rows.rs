@@ -10,21 +10,18 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use super::ClientMetrics;
-use crate::counter::{CounterRow, Increment, Labels, Measured, SecondsRow};
+use crate::counter::{Buckets, CounterRow, Increment, Labels, Measured, SecondsRow};
 
 type Histograms = Family<Labels, Histogram, Buckets>;
 
-/// What a new histogram begins with.
-#[derive(Clone)]
-struct Buckets {
-    first: f64,
-    factor: f64,
-    count: u16,
-}
-
 impl MetricConstructor<Histogram> for Buckets {
     fn new_metric(&self) -> Histogram {
-        Histogram::new(exponential_buckets(self.first, self.factor, self.count))
+        match *self {
+            Self::Exponential(first, factor, count) => {
+                Histogram::new(exponential_buckets(first, factor, count))
+            }
+            Self::Listed(bounds) => Histogram::new(bounds.iter().copied()),
+        }
     }
 }
 
@@ -70,8 +67,7 @@ fn register(metrics: &Metrics, row: &CounterRow) -> Family<Labels, Counter> {
 }
 
 fn register_seconds(metrics: &Metrics, row: &SecondsRow) -> Histograms {
-    let (first, factor, count) = row.buckets;
-    let family = Histograms::new_with_constructor(Buckets { first, factor, count });
+    let family = Histograms::new_with_constructor(row.buckets);
     metrics.register(row.name, row.help, &family);
     family
 }
@@ -81,7 +77,10 @@ mod tests {
     use super::*;
 
     static PLANS: CounterRow = CounterRow { name: "plans", help: "Plans" };
-    static SECONDS: SecondsRow = SecondsRow { name: "plan_seconds", help: "Seconds", buckets: (1.0, 2.0, 2) };
+    static SECONDS: SecondsRow =
+        SecondsRow { name: "plan_seconds", help: "Seconds", buckets: Buckets::Exponential(1.0, 2.0, 2) };
+    static LATE: SecondsRow =
+        SecondsRow { name: "late_seconds", help: "Seconds", buckets: Buckets::Listed(&[0.5, 10.0]) };
 
     #[test]
     fn plans_are_counted_by_how_they_ended() {
@@ -92,8 +91,11 @@ mod tests {
         metrics.measure(measured.clone(), Duration::from_secs(1), true);
         metrics.measure(measured.clone(), Duration::from_secs(3), true);
         metrics.measure(measured, Duration::ZERO, false);
+        metrics.observe(&LATE, &Vec::new(), Duration::from_secs(3));
         let text = metrics.registry().render();
         for line in [
+            r#"late_seconds_bucket{le="0.5"} 0"#,
+            r#"late_seconds_bucket{le="10"} 1"#,
             r#"plans_total{mode="a",result="success"} 2"#,
             r#"plans_total{mode="a",result="error"} 1"#,
             r#"plan_seconds_sum{mode="a",result="success"} 4"#,

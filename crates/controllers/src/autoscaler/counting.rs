@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use controller::Action;
-use controller::counter::{CounterRow, Increment, Labels, Measured, SecondsRow};
+use controller::counter::{Buckets, CounterRow, Increment, Labels, Measured, SecondsRow};
 
 static RECONCILIATIONS: CounterRow = CounterRow {
     name: "horizontal_pod_autoscaler_controller_reconciliations",
@@ -12,7 +12,7 @@ static RECONCILIATIONS: CounterRow = CounterRow {
 static SECONDS: SecondsRow = SecondsRow {
     name: "horizontal_pod_autoscaler_controller_reconciliation_duration_seconds",
     help: "The time in seconds that it takes to carry out what was decided about an HPA",
-    buckets: (0.001, 2.0, 15),
+    buckets: Buckets::Exponential(0.001, 2.0, 15),
 };
 static COMPUTATIONS: CounterRow = CounterRow {
     name: "horizontal_pod_autoscaler_controller_metric_computation",

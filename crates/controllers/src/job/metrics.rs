@@ -1,6 +1,6 @@
 //! The metrics of Jobs, in upstream's names. Source: `pkg/controller/job/metrics`.
 
-use controller::counter::{CounterRow, Increment, Labels, Measured, SecondsRow};
+use controller::counter::{Buckets, CounterRow, Increment, Labels, Measured, SecondsRow};
 use controller::pod::Pod;
 use controller::{Action, Change, Informers};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
@@ -17,7 +17,7 @@ static SYNCS: CounterRow = CounterRow { name: "job_controller_job_syncs", help: 
 static SYNC_SECONDS: SecondsRow = SecondsRow {
     name: "job_controller_job_sync_duration_seconds",
     help: "The time it took to sync a job",
-    buckets: (0.004, 2.0, 15),
+    buckets: Buckets::Exponential(0.004, 2.0, 15),
 };
 static FINISHED: CounterRow =
     CounterRow { name: "job_controller_jobs_finished", help: "The number of finished jobs" };

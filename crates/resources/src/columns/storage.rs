@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{AGE, Column, NAME, boolean, column, flag, integer, joined, len, list, text, text_or, wide};
+use super::{
+    AGE, Column, NAME, boolean, column, flag, integer, joined, len, list, since, text, text_or, wide,
+};
 
 fn access_modes(object: &Value, pointer: &str) -> String {
     let modes = list(object, pointer).iter().filter_map(Value::as_str);
@@ -206,3 +208,19 @@ pub const RESOURCE_SLICE: &[Column] = &[
         .of("io.k8s.api.resource.v1.ResourcePool", "name"),
     AGE,
 ];
+
+/// DeviceTaintRules.
+pub const DEVICE_TAINT_RULE: &[Column] = &[
+    NAME,
+    column("Key", |o, _| text(o, "/spec/taint/key").into()).of(DEVICE_TAINT, "key"),
+    column("Value", |o, _| text(o, "/spec/taint/value").into()).of(DEVICE_TAINT, "value"),
+    column("Effect", |o, _| text(o, "/spec/taint/effect").into()).of(DEVICE_TAINT, "effect"),
+    column("TimeAdded", |o, now| match text(o, "/spec/taint/timeAdded") {
+        "" => "".into(),
+        _ => since(o, "/spec/taint/timeAdded", now).into(),
+    })
+    .of(DEVICE_TAINT, "timeAdded"),
+    AGE,
+];
+
+const DEVICE_TAINT: &str = "io.k8s.api.resource.v1.DeviceTaint";

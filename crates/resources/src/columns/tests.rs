@@ -159,3 +159,20 @@ fn every_column_says_what_it_tells() {
     );
     assert_eq!(said[1], "The aggregate readiness state of this pod for accepting traffic.");
 }
+
+#[test]
+fn a_rule_for_devices_shows_its_taint() {
+    let metadata = "metadata: {name: broken, creationTimestamp: '2026-01-01T00:00:00Z'}";
+    check(
+        DEVICE_TAINT_RULE,
+        &format!(
+            "{{{metadata}, spec: {{taint: {{key: k, value: v, effect: NoExecute, timeAdded: '2026-01-01T00:09:00Z'}}}}}}"
+        ),
+        expect!["broken | k | v | NoExecute | 60s | 10m"],
+    );
+    check(
+        DEVICE_TAINT_RULE,
+        &format!("{{{metadata}, spec: {{taint: {{key: k, effect: None}}}}}}"),
+        expect!["broken | k |  | None |  | 10m"],
+    );
+}

@@ -1,5 +1,7 @@
 //! `storage` and `resource` (dynamic resource allocation).
 
+use machinery::features::Feature;
+
 use crate::columns as c;
 use crate::fields;
 use crate::resource::{Resource, STATUS, Scope};
@@ -102,6 +104,7 @@ pub(super) const ROWS: &[Resource] = &[
     slice("v1beta1").off(),
     dra("v1alpha3", "devicetaintrules", "devicetaintrule", "DeviceTaintRule", Scope::Cluster)
         .sub(&[STATUS])
-        .strategy(&crate::strategy::SPEC_AND_STATUS)
-        .off(),
+        .strategy(&s::DEVICE_TAINT_RULE)
+        .columns(c::DEVICE_TAINT_RULE)
+        .gated(Feature::DraDeviceTaintRules),
 ];

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::prepare::not_attached;
 use super::{claim, volume};
 use crate::gated;
-use crate::strategy::{FREE_STATUS_ONLY, GENERIC, SPEC, STATUS_ONLY, Strategy};
+use crate::strategy::{FREE_STATUS_ONLY, GENERIC, SPEC, SPEC_AND_STATUS, STATUS_ONLY, Strategy};
 use crate::validation as v;
 
 /// PersistentVolumeClaims.
@@ -83,6 +83,7 @@ pub const DEVICE_CLASS: Strategy = Strategy {
 /// ResourceClaims.
 pub const RESOURCE_CLAIM: Strategy = Strategy {
     gated: gated::RESOURCE_CLAIM,
+    until_on: gated::RESOURCE_CLAIM_UNTIL_ON,
     validate_create: v::device::claim,
     validate_update: v::device::claim_update,
     prepare_for_status_update: |new, old, _| forget_released_devices(new, old),
@@ -92,6 +93,7 @@ pub const RESOURCE_CLAIM: Strategy = Strategy {
 /// ResourceClaimTemplates.
 pub const RESOURCE_CLAIM_TEMPLATE: Strategy = Strategy {
     gated: gated::RESOURCE_CLAIM_TEMPLATE,
+    until_on: gated::RESOURCE_CLAIM_TEMPLATE_UNTIL_ON,
     validate_create: v::device::claim_template,
     validate_update: v::device::claim_update,
     ..GENERIC
@@ -99,11 +101,22 @@ pub const RESOURCE_CLAIM_TEMPLATE: Strategy = Strategy {
 /// ResourceSlices.
 pub const RESOURCE_SLICE: Strategy = Strategy {
     gated: gated::RESOURCE_SLICE,
+    until_on: gated::RESOURCE_SLICE_UNTIL_ON,
+    times: &["spec/devices/*/taints/*/timeAdded"],
     validate_create: v::resource_slice::check,
     warnings: v::resource_slice::warnings,
     warnings_on_update: |new, _| v::resource_slice::warnings(new),
     validate_update: v::resource_slice::update,
     ..SPEC
+};
+
+/// DeviceTaintRules.
+pub const DEVICE_TAINT_RULE: Strategy = Strategy {
+    times: &["spec/taint/timeAdded"],
+    validate_create: v::device_taint_rule::check,
+    validate_update: v::device_taint_rule::update,
+    validate_status_update: v::device_taint_rule::status_update,
+    ..SPEC_AND_STATUS
 };
 
 /// What a driver said about a device goes with the device, once a claim gives it back.

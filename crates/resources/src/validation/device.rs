@@ -11,12 +11,12 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use serde_json::Value;
 
+use super::device_taint::toleration;
 use super::volume::driver_name;
 use super::{At, metadata};
 
 pub(super) const LIST_MAX: usize = 32;
 const ALTERNATIVES_MAX: usize = 8;
-const TOLERATIONS_MAX: usize = 16;
 const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
 const PARAMETERS_BYTES_MAX: usize = 10 * 1024;
 const ID_BYTES_MAX: usize = 32;
@@ -222,24 +222,7 @@ fn one_of_class(request: &At<'_>, errors: &mut FieldErrors) {
         "All" | "ExactCount" => {}
         text => errors.push(FieldError::not_supported(&mode.path, text, &["All", "ExactCount"])),
     }
-    each(&request.get("tolerations"), TOLERATIONS_MAX, errors, toleration);
-}
-
-fn toleration(toleration: &At<'_>, errors: &mut FieldErrors) {
-    let (key, value, operator) = (toleration.get("key"), toleration.get("value"), toleration.get("operator"));
-    key.optional(names::qualified_name, errors);
-    match operator.text() {
-        "Exists" if !value.text().is_empty() => {
-            errors.push(value.invalid("must be empty for operator `Exists`"));
-        }
-        "Equal" => errors.extend(value.all(names::label_value(value.text()))),
-        "Exists" => {}
-        text => errors.push(FieldError::not_supported(&operator.path, text, &["Equal", "Exists"])),
-    }
-    let effect = toleration.get("effect");
-    if !effect.text().is_empty() {
-        effect.if_one_of(&["NoExecute", "NoSchedule"], errors);
-    }
+    request.get("tolerations").items().for_each(|item| toleration(&item, errors));
 }
 
 pub(super) fn references(list: &At<'_>, known: &Requests<'_>, errors: &mut FieldErrors) {

@@ -2,6 +2,7 @@
 
 mod admission;
 mod certificates;
+mod device_taints;
 mod devices;
 mod extension;
 mod flow_control;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::At;
 use super::device::{each, pool_name, qualified, unique};
+use super::device_taint::taint;
 use super::scheduling::{Values, node_selector};
 use super::volume::driver_name;
 
@@ -20,6 +21,10 @@ const ONE_PLACE: &str =
 
 /// A ResourceSlice.
 pub(crate) fn check(object: &Value) -> FieldErrors {
+    check_beside(object, &Value::Null)
+}
+
+fn check_beside(object: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     driver_name(&spec.get("driver"), &mut errors);
@@ -46,7 +51,8 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
     let is_advanced = |d: &At<'_>| !d.get("taints").is_empty() || !d.get("consumesCounters").is_empty();
     let devices_max =
         if devices.items().any(|d| is_advanced(&d)) { DEVICES_ADVANCED_MAX } else { DEVICES_MAX };
-    each(&devices, devices_max, &mut errors, device);
+    let had = At::root(old).get("spec").get("devices");
+    each(&devices, devices_max, &mut errors, |item, errors| device(item, &had, errors));
     unique(&devices, |item| item.get("name").text(), &mut errors);
     each(&counters, COUNTER_SETS_MAX, &mut errors, |set, errors| {
         set.get("name").named(names::dns1123_label, errors);
@@ -58,7 +64,7 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
 
 /// An update of a ResourceSlice: whose it is, and where, stays.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = check(new);
+    let mut errors = check_beside(new, old);
     let (new, old) = (At::root(new).get("spec"), At::root(old).get("spec"));
     new.get("pool").get("name").immutable(&old.get("pool").get("name"), &mut errors);
     new.get("driver").immutable(&old.get("driver"), &mut errors);
@@ -119,7 +125,7 @@ fn place(spec: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn device(device: &At<'_>, errors: &mut FieldErrors) {
+fn device(device: &At<'_>, had: &At<'_>, errors: &mut FieldErrors) {
     let name = device.get("name");
     errors.extend(name.all(names::dns1123_label(name.text())));
     let (attributes, capacity) = (device.get("attributes"), device.get("capacity"));
@@ -135,12 +141,13 @@ fn device(device: &At<'_>, errors: &mut FieldErrors) {
     for (name, value) in capacity.entries() {
         qualified(&value, name, errors);
     }
-    each(&device.get("taints"), TAINTS_MAX, errors, |taint, errors| {
-        let (key, value) = (taint.get("key"), taint.get("value"));
-        errors.extend(key.all(names::qualified_name(key.text())));
-        value.optional(names::label_value, errors);
-        taint.get("effect").one_of(&["NoExecute", "NoSchedule", "None"], errors);
-    });
+    // Taints that the device of that name had already may stay.
+    let taints = device.get("taints");
+    let old = had.items().find(|old| old.get("name").text() == name.text());
+    if old.is_none_or(|old| old.get("taints").value != taints.value) {
+        let new = At::root(&Value::Null);
+        each(&taints, TAINTS_MAX, errors, |item, errors| taint(item, &new, errors));
+    }
     let consumed = device.get("consumesCounters");
     for item in consumed.items() {
         item.get("counterSet").named(names::dns1123_label, errors);

@@ -16,7 +16,7 @@ use super::requests::{
     Alternative, Asked, Constraint, Count, RESULTS_MAX, Request, Wanted, alternatives, requests_of,
 };
 use super::search::{Given, Search, Stop, TIMED_OUT, is_whole, selects};
-use super::{DeviceError, DeviceId, Devices, RequestFlaw, claim_key};
+use super::{DeviceError, DeviceId, Devices, RequestFlaw, Taints, claim_key};
 
 /// The reason why claims do not get devices on a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub fn allocate(
     let pools = pools::gather(devices, node);
     let wanted = claims.iter().map(|claim| wanted(devices, claim, &pools));
     let wanted = wanted.collect::<Result<Vec<_>, _>>().map_err(Refused::Everywhere)?;
-    let found = Search::new(&wanted, &pools, taken, &devices.selectors).run();
+    let found = Search::new(&wanted, &pools, taken, devices).run();
     let found = found.map_err(|stop| match stop {
         Stop::Failed(error) => Refused::Everywhere(error),
         Stop::TimedOut | Stop::TooMany => Refused::Here(TIMED_OUT.to_owned()),
@@ -51,7 +51,8 @@ pub fn allocate(
             if is_invalid { "invalid resource pools were encountered" } else { "cannot allocate all claims" };
         return Err(Refused::Here(why.to_owned()));
     };
-    Ok(wanted.iter().zip(&found).map(|(wanted, given)| result(wanted, given)).collect())
+    let of_claim = |(wanted, given): (&Wanted<'_>, &Vec<Given<'_>>)| result(wanted, given, &devices.taints);
+    Ok(wanted.iter().zip(&found).map(of_claim).collect())
 }
 
 fn wanted<'a>(
@@ -93,6 +94,7 @@ fn alternative<'a>(
         name,
         class,
         selectors: asked.selectors,
+        tolerations: asked.tolerations,
         admin: asked.admin,
         count: Count::Exactly(usize::try_from(asked.count).unwrap_or(usize::MAX)),
     };
@@ -121,19 +123,23 @@ fn alternative<'a>(
     Ok(made)
 }
 
-fn result(wanted: &Wanted<'_>, given: &[Given<'_>]) -> AllocationResult {
+fn result(wanted: &Wanted<'_>, given: &[Given<'_>], taints: &Taints) -> AllocationResult {
     let results = given.iter().map(|given| {
         let chosen = wanted
             .requests
             .get(given.request)
             .and_then(|request| request.alternatives.get(given.alternative));
         let id = given.offered.id();
+        // Of claims from the time when taints counted, nothing is tolerated where they do not.
+        let tolerations =
+            chosen.map(|one| one.tolerations).filter(|all| !all.is_empty() && taints.are_heeded());
         DeviceRequestAllocationResult {
             request: chosen.map(|one| one.name.clone()).unwrap_or_default(),
             driver: id.driver,
             pool: id.pool,
             device: id.device,
             admin_access: chosen.and_then(|one| one.admin),
+            tolerations: tolerations.map(<[_]>::to_vec),
             ..DeviceRequestAllocationResult::default()
         }
     });

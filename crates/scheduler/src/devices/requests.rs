@@ -1,7 +1,8 @@
 //! The requests of a claim: its requests, and the alternatives of each, as one kind of thing.
 
 use k8s_openapi::api::resource::v1::{
-    DeviceClass, DeviceRequest, DeviceSelector, DeviceSubRequest, ExactDeviceRequest, ResourceClaim,
+    DeviceClass, DeviceRequest, DeviceSelector, DeviceSubRequest, DeviceToleration, ExactDeviceRequest,
+    ResourceClaim,
 };
 
 use super::DeviceError;
@@ -32,6 +33,7 @@ pub(super) struct Alternative<'a> {
     pub(super) name: String,
     pub(super) class: &'a DeviceClass,
     pub(super) selectors: &'a [DeviceSelector],
+    pub(super) tolerations: &'a [DeviceToleration],
     pub(super) admin: Option<bool>,
     pub(super) count: Count<'a>,
 }
@@ -87,6 +89,7 @@ impl<'a> Constraint<'a> {
 pub(super) struct Asked<'a> {
     pub(super) class: &'a str,
     pub(super) selectors: &'a [DeviceSelector],
+    pub(super) tolerations: &'a [DeviceToleration],
     pub(super) mode: &'a str,
     pub(super) count: i64,
     pub(super) admin: Option<bool>,
@@ -97,6 +100,7 @@ impl<'a> From<&'a ExactDeviceRequest> for Asked<'a> {
         Self {
             class: &request.device_class_name,
             selectors: request.selectors.as_deref().unwrap_or_default(),
+            tolerations: request.tolerations.as_deref().unwrap_or_default(),
             mode: request.allocation_mode.as_deref().unwrap_or("ExactCount"),
             count: request.count.unwrap_or(1),
             admin: request.admin_access,
@@ -109,6 +113,7 @@ impl<'a> From<&'a DeviceSubRequest> for Asked<'a> {
         Self {
             class: &request.device_class_name,
             selectors: request.selectors.as_deref().unwrap_or_default(),
+            tolerations: request.tolerations.as_deref().unwrap_or_default(),
             mode: request.allocation_mode.as_deref().unwrap_or("ExactCount"),
             count: request.count.unwrap_or(1),
             admin: None,

@@ -11,7 +11,7 @@ use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
 
 use super::pools::{Offered, Pool};
 use super::requests::{Alternative, Constraint, Count, RESULTS_MAX, Wanted};
-use super::{DeviceError, DeviceId, Place, RequestFlaw};
+use super::{DeviceError, DeviceId, Devices, Place, RequestFlaw};
 
 /// Choices that are tried for one Node.
 const STEPS_MAX: usize = 50_000;
@@ -55,7 +55,7 @@ pub(super) struct Search<'a> {
     pub(super) wanted: &'a [Wanted<'a>],
     pub(super) pools: &'a [Pool],
     pub(super) taken: &'a BTreeSet<DeviceId>,
-    pub(super) selectors: &'a Selectors,
+    devices: &'a Devices,
     /// By claim.
     given: Vec<Vec<Given<'a>>>,
     known: BTreeMap<(DeviceId, usize, usize, usize), bool>,
@@ -67,10 +67,10 @@ impl<'a> Search<'a> {
         wanted: &'a [Wanted<'a>],
         pools: &'a [Pool],
         taken: &'a BTreeSet<DeviceId>,
-        selectors: &'a Selectors,
+        devices: &'a Devices,
     ) -> Self {
         let given = wanted.iter().map(|_| Vec::new()).collect();
-        Self { wanted, pools, taken, selectors, given, known: BTreeMap::new(), steps: 0 }
+        Self { wanted, pools, taken, devices, given, known: BTreeMap::new(), steps: 0 }
     }
 
     /// The devices of each claim; nothing if there are not enough.
@@ -141,7 +141,7 @@ impl<'a> Search<'a> {
         (wanted, request, alternative): (&Wanted<'a>, &str, &Alternative<'a>),
         offered: Offered<'a>,
     ) -> Result<bool, Stop> {
-        if self.is_in_use(at, alternative, &offered) {
+        if self.is_in_use(at, alternative, &offered) || self.is_withheld(alternative, &offered) {
             return Ok(false);
         }
         if !self.holds_together(at, (wanted, request, alternative), &offered) {
@@ -166,6 +166,7 @@ impl<'a> Search<'a> {
                 if self.is_in_use(at, alternative, &offered)
                     || !self.is_selected(at, wanted, alternative, &offered)?
                     || !is_whole(offered.device)
+                    || self.is_withheld(alternative, &offered)
                     || !self.holds_together(at, (wanted, request, alternative), &offered)
                 {
                     continue;
@@ -211,6 +212,11 @@ impl<'a> Search<'a> {
             || self.given.get(at.claim).is_some_and(|of_claim| of_claim.iter().any(same))
     }
 
+    /// Whether the device has a taint that the request does not tolerate; administrators are no exception.
+    fn is_withheld(&self, alternative: &Alternative<'a>, offered: &Offered<'a>) -> bool {
+        self.devices.taints.prevent(&offered.slice.spec, offered.device, alternative.tolerations)
+    }
+
     fn is_selected(
         &mut self,
         at: Position,
@@ -222,7 +228,7 @@ impl<'a> Search<'a> {
         if let Some(known) = self.known.get(&key) {
             return Ok(*known);
         }
-        let answer = selects(self.selectors, wanted, alternative, offered).map_err(Stop::Failed)?;
+        let answer = selects(&self.devices.selectors, wanted, alternative, offered).map_err(Stop::Failed)?;
         self.known.insert(key, answer);
         Ok(answer)
     }
