@@ -17,6 +17,7 @@ mod conversion;
 mod corpus;
 mod custom;
 mod custom_rules;
+mod device_taints;
 mod dial;
 mod discovery;
 mod dynamic_kinds;
