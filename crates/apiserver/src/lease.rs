@@ -6,6 +6,7 @@
 //! `pkg/controlplane/reconcilers/lease.go`.
 
 pub(crate) mod identity;
+mod storage_versions;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

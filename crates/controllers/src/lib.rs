@@ -75,7 +75,7 @@ pub fn known() -> impl Iterator<Item = &'static Controller> {
 }
 
 /// Every controller, whichever features are on.
-fn every() -> impl Iterator<Item = &'static Controller> {
+pub fn every() -> impl Iterator<Item = &'static Controller> {
     ALWAYS.iter().chain(GATED.iter().map(|(_, controller)| controller)).chain(NAMED)
 }
 

@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(told("*,-service,job"), [""; 0]);
         assert_eq!(
             told("*,device-taint-eviction-controller,selinux-warning-controller,route"),
-            ["device-taint-eviction-controller", "node-route-controller"]
+            ["node-route-controller"]
         );
     }
 

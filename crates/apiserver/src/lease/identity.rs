@@ -12,6 +12,7 @@ use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 use tracing::warn;
 
+use super::storage_versions;
 use crate::api::Api;
 use crate::request::of_server;
 use crate::request_info::Verb;
@@ -38,16 +39,27 @@ pub(crate) async fn follow(api: &Api) {
     api.wait_bootstrapped().await;
     let name = name(&api.config.options.hostname);
     let holder = format!("{name}_{}", api.random.uuid());
+    let mut is_published = false;
     loop {
-        let wait = match renew(api, &name, &holder).await {
-            Ok(()) => RENEW_EVERY,
-            Err(failure) => {
-                warn!(%failure, "this server's identity Lease was not renewed");
-                RETRY_AFTER
-            }
-        };
+        let renewed = renew(api, &name, &holder).await;
+        if let Err(failure) = &renewed {
+            warn!(%failure, "this server's identity Lease was not renewed");
+        }
+        is_published = is_published || renewed.is_ok() && publish(api, &name).await;
+        let wait = if renewed.is_ok() && is_published { RENEW_EVERY } else { RETRY_AFTER };
         remove_stale(api).await;
         tokio::time::sleep(wait).await;
+    }
+}
+
+/// Writes what this server says under its identity, and says whether that was done.
+async fn publish(api: &Api, name: &str) -> bool {
+    match storage_versions::publish(api, name).await {
+        Ok(()) => true,
+        Err(failure) => {
+            warn!(%failure, "this server's StorageVersions were not written");
+            false
+        }
     }
 }
 

@@ -42,6 +42,7 @@ mod semantics;
 mod server;
 mod service_addresses;
 mod simulation;
+mod storage_versions;
 mod stored;
 mod streams;
 mod tls;
