@@ -13,11 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::counter::{Buckets, SecondsRow};
-use controller::metadata::{is_deleting, name, namespace, time, uid};
+use controller::metadata::{is_deleting, name, namespace, uid};
 use controller::pod::Pod;
 use controller::{Action, Controller, EventType, Informers, Patch, Plan, Propagation, Source};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodCondition;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use k8s_openapi::api::resource::v1alpha3::DeviceTaintRule;
 use machinery::features::Feature;
@@ -27,14 +26,11 @@ use self::memory::{Leaving, Memory, State};
 use self::rule_status::{Counts, Effect};
 use self::taints::{Eviction, Pending, Selected};
 use self::wakes::Key;
-use crate::pod::{condition, is_finished, since_until};
+use crate::pod::{DISRUPTION_TARGET, condition, disruption_target, is_finished, since_until};
 
 /// The condition of a Pod that leaves. Source: `addConditionAndDeletePod`.
-const CONDITION: (&str, &str, &str) = (
-    "DisruptionTarget",
-    "DeletionByDeviceTaintManager",
-    "Device Taint manager: deleting due to NoExecute taint",
-);
+const CONDITION: (&str, &str) =
+    ("DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint");
 const EVENT: &str = "DeviceTaintManagerEviction";
 
 /// Source: `pkg/controller/devicetainteviction/metrics`.
@@ -143,22 +139,14 @@ fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     plan.push(event("Marking for deletion"));
     let (namespace, name, uid) = (namespace(&pod.metadata), name(&pod.metadata), uid(&pod.metadata));
-    let (kind, reason, message) = CONDITION;
-    let has_it = condition(pod, kind).is_some_and(|one| {
+    let (reason, message) = CONDITION;
+    let has_it = condition(pod, DISRUPTION_TARGET).is_some_and(|one| {
         one.status == "True"
             && one.reason.as_deref() == Some(reason)
             && one.message.as_deref() == Some(message)
     });
     if !has_it {
-        let condition = PodCondition {
-            type_: kind.to_owned(),
-            status: "True".to_owned(),
-            reason: Some(reason.to_owned()),
-            message: Some(message.to_owned()),
-            last_transition_time: Some(time(now)),
-            observed_generation: pod.metadata.generation,
-            ..PodCondition::default()
-        };
+        let condition = disruption_target(pod, reason, message, now);
         let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
         plan.push(Action::patch_status::<Pod>(namespace, name, Patch::Strategic(patch)));
     }

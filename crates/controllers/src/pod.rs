@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use controller::Informers;
-use controller::metadata::key;
+use controller::metadata::{key, time};
 use controller::pod::Pod;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
@@ -40,6 +40,22 @@ pub(crate) fn is_terminating(pod: &Pod) -> bool {
 /// The condition of type `type_`.
 pub(crate) fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
     pod.status.as_ref()?.conditions.iter().flatten().find(|condition| condition.type_ == type_)
+}
+
+/// The type of the condition of a Pod that somebody else than its owner ends.
+pub(crate) const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
+/// The condition of a Pod that is ended for this reason.
+pub(crate) fn disruption_target(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> PodCondition {
+    PodCondition {
+        type_: DISRUPTION_TARGET.to_owned(),
+        status: "True".to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: Some(time(now)),
+        observed_generation: pod.metadata.generation,
+        ..PodCondition::default()
+    }
 }
 
 /// Whether its Ready condition is true.

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::metadata::{created, is_deleting, name, namespace, time, uid};
+use controller::metadata::{created, is_deleting, name, namespace, uid};
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, Informers, Patch, Plan, Propagation, ResourceRef, Source};
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{Node, PodCondition};
 use serde_json::json;
 
 use crate::options::Options;
-use crate::pod::{condition, is_finished, keys_on_node, node_name, phase, since_until};
+use crate::pod::{condition, disruption_target, is_finished, keys_on_node, node_name, phase, since_until};
 
 /// How long a node may be missing after a Pod was bound to it: a node may come back, and its informer may lag.
 /// Source: upstream's `quarantineTime`.
@@ -100,15 +100,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
                 return plan;
             }
             plan.push(Action::require_absent(ResourceRef::of::<Node>(), "", node, ""));
-            let told = PodCondition {
-                type_: "DisruptionTarget".to_owned(),
-                status: "True".to_owned(),
-                reason: Some("DeletionByPodGC".to_owned()),
-                message: Some("PodGC: node no longer exists".to_owned()),
-                last_transition_time: Some(time(now)),
-                observed_generation: pod.metadata.generation,
-                ..PodCondition::default()
-            };
+            let told = disruption_target(pod, "DeletionByPodGC", "PodGC: node no longer exists", now);
             remove(&mut plan, pod, Some(told));
         }
     }

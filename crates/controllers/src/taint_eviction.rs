@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::metadata::{created, is_deleting, name, namespace, time, uid};
+use controller::metadata::{created, is_deleting, name, namespace, uid};
 use controller::placement::tolerates;
 use controller::pod::Pod;
 use controller::{Action, Change, Controller, EventType, Informers, Patch, Plan, Propagation, Source};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, PodCondition, Taint};
+use k8s_openapi::api::core::v1::{Node, Taint};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::pod::{condition, is_finished, keys_on_node, node_name, since_until};
+use crate::pod::{condition, disruption_target, is_finished, keys_on_node, node_name, since_until};
 
 /// The controller's row. Keys are Pods.
 pub const CONTROLLER: Controller = Controller {
@@ -123,15 +123,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             return plan;
         }
     }
-    let condition = PodCondition {
-        type_: "DisruptionTarget".to_owned(),
-        status: "True".to_owned(),
-        reason: Some("DeletionByTaintManager".to_owned()),
-        message: Some("Taint manager: deleting due to NoExecute taint".to_owned()),
-        last_transition_time: Some(time(now)),
-        observed_generation: pod.metadata.generation,
-        ..PodCondition::default()
-    };
+    let (reason, message) = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
+    let condition = disruption_target(pod, reason, message, now);
     let (namespace, name, uid) = (namespace(&pod.metadata), name(&pod.metadata), uid(&pod.metadata));
     let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
     plan.push(Action::patch_status::<Pod>(namespace, name, Patch::Strategic(patch)));

@@ -11,11 +11,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
 use serde_json::json;
 
-use crate::pod::{condition, is_finished, since_until};
+use crate::pod::{DISRUPTION_TARGET, condition, is_finished, since_until};
 
 /// How long the deletion may follow the condition.
 const STALE_AFTER: Duration = Duration::from_mins(2);
-const TARGET: &str = "DisruptionTarget";
 
 /// The controller's row. Keys are Pods.
 pub const CONTROLLER: Controller = Controller {
@@ -37,7 +36,7 @@ fn target(pod: &Pod) -> Option<&PodCondition> {
     let is_there = !is_deleting(&pod.metadata) && !is_finished(pod);
     let is_stale =
         |one: &&PodCondition| one.status == "True" && one.reason.as_deref() != Some("TerminationByKubelet");
-    condition(pod, TARGET).filter(|_| is_there).filter(is_stale)
+    condition(pod, DISRUPTION_TARGET).filter(|_| is_there).filter(is_stale)
 }
 
 /// Decides whether the condition is true no longer, or when to look again.
@@ -51,7 +50,7 @@ pub fn plan(pod: &Pod, now: Timestamp) -> Plan {
     }
     let meta = &pod.metadata;
     let condition = json!({
-        "type": TARGET,
+        "type": DISRUPTION_TARGET,
         "status": "False",
         "lastTransitionTime": time(now),
         "observedGeneration": meta.generation,

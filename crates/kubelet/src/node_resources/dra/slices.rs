@@ -29,9 +29,12 @@ pub(super) async fn wipe(resources: &NodeResources, driver: Option<&str>) {
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX, 0.1);
     loop {
         let deletion = slices.delete_collection(&DeleteParams::default(), &which);
-        let Ok(deletion) = deletion.inspect_err(|error| tracing::warn!(%error, selector, "no request"))
-        else {
-            return;
+        let deletion = match deletion {
+            Ok(deletion) => deletion,
+            Err(error) => {
+                tracing::warn!(%error, selector, "slices of devices cannot be asked to go");
+                return;
+            }
         };
         match resources.client.request_text(deletion).await {
             Ok(_) => return,
