@@ -4,6 +4,7 @@
 //! is a link to the program by another name, the Pod's shim, the built-in `hello` server, and the editor of a user's
 //! kubeconfig. Exit codes: 0 done, 1 failed with one line that says why, 2 wrong usage.
 
+mod allocator;
 mod async_runtime;
 mod commands;
 mod components;

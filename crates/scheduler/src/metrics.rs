@@ -236,9 +236,17 @@ impl SchedulerMetrics {
         for (extension_point, status, seconds) in timings.points {
             self.extension_point(profile, extension_point, status, seconds);
         }
+        // A few rows, each met once a Node.
+        let mut executions: Vec<(ExecutionLabels, Histogram)> = Vec::new();
         for (plugin, extension_point, status, seconds) in timings.plugins {
             let labels = ExecutionLabels { plugin, extension_point, status };
-            self.executions.get_or_create(&labels).observe(seconds);
+            if let Some((_, known)) = executions.iter().find(|(of, _)| *of == labels) {
+                known.observe(seconds);
+                continue;
+            }
+            let histogram = self.executions.get_or_create_owned(&labels);
+            histogram.observe(seconds);
+            executions.push((labels, histogram));
         }
         for ((extension_point, plugin), times) in timings.evaluations {
             let labels = EvaluationLabels { plugin, extension_point, profile: profile.to_owned() };

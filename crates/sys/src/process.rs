@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::ptr;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -152,28 +153,19 @@ fn stat(pid: i32) -> Result<String> {
     Ok(stat.rsplit_once(')').map(|(_, rest)| rest.to_owned()).unwrap_or_default())
 }
 
-/// Lets the allocator have `most` heaps at most instead of eight per core: what threads of a burst free stays in the heap
-/// that each had. Before other threads start; other C libraries than GNU's have one heap.
-/// Source: `mallopt(3)`.
-pub fn limit_heaps(most: usize) {
-    let most = libc::c_int::try_from(most).unwrap_or(libc::c_int::MAX);
-    // SAFETY: sets a number; there are no pointers.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, most)
-    };
-    #[cfg(not(target_env = "gnu"))]
-    let _ = most;
-}
-
-/// Gives the kernel what was freed and lies between what is in use; other C libraries than GNU's do so by themselves.
-/// Source: `malloc_trim(3)`.
+/// Gives the kernel at once what was freed, of all threads' arenas but what each thread keeps at hand. For after a burst: an
+/// idle process, which frees nothing, would keep it. Does nothing in a program with another allocator.
+/// Source: `arena.<i>.purge` in `jemalloc(3)`.
 pub fn give_memory_back() {
-    // SAFETY: takes a number; the allocator locks its heaps meanwhile.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::malloc_trim(0)
+    let name = c"arena.4096.purge";
+    // SAFETY: the name ends in a zero, and nothing is read or written through the other pointers, which this name allows to
+    // be null.
+    let code = unsafe {
+        tikv_jemalloc_sys::mallctl(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0)
     };
+    if code != 0 {
+        tracing::debug!(error = %io::Error::from_raw_os_error(code), "freed memory stays with the allocator");
+    }
 }
 
 /// Pages of a mapped file go from this process, and from memory if nobody else has them mapped, until they are read again.

@@ -60,8 +60,6 @@ fn run_until_stopped(
     agent: &'static str,
     start: impl AsyncFnOnce(Connection) -> Result<()>,
 ) -> Result<()> {
-    // What a burst of changes has taken and given back would stay in as many heaps as there are, in pieces.
-    sys::process::limit_heaps(std::thread::available_parallelism().map_or(1, usize::from));
     let runtime = AsyncRuntime::on_threads("part")?;
     let tasks = Tasks::new();
     runtime.block_on(async {

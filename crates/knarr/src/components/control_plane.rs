@@ -62,8 +62,6 @@ pub(crate) fn control_plane(layout: &Layout) -> Result<()> {
         bail!("the supervisor has ended");
     }
     super::confine::confine(&settings)?;
-    // What a burst of writes has taken and given back would stay in as many heaps as there are, in pieces.
-    sys::process::limit_heaps(std::thread::available_parallelism().map_or(1, usize::from));
     let runtime = AsyncRuntime::on_threads("control-plane")?;
     // The same after a restart, so that the lead is ours at once: two servers with one Node's name cannot be.
     let identity = format!("{}_{}", settings.node_name, layout.cluster_id());

@@ -75,7 +75,6 @@ pub(crate) fn ingress(layout: &Layout) -> Result<()> {
         bail!("the supervisor has ended");
     }
     confine()?;
-    sys::process::limit_heaps(std::thread::available_parallelism().map_or(1, usize::from));
     let runtime = AsyncRuntime::on_threads("ingress")?;
     runtime.block_on(run(&settings, ports, (servers, connection)))
 }

@@ -39,7 +39,6 @@ const PROXY_METRICS_PORT: u16 = 10_249;
 pub(crate) fn node(layout: &Layout) -> Result<()> {
     sys::process::die_with_parent(Signal::SIGKILL as i32)?;
     let settings = Settings::load(layout)?;
-    sys::process::limit_heaps(std::thread::available_parallelism().map_or(1, usize::from));
     // Volumes that are mounted into containers need a mount tree of their own that propagates.
     let runtime = AsyncRuntime::on_threads("node")?;
     runtime.block_on(run(&settings, layout))
