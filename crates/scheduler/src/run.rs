@@ -46,6 +46,7 @@ use crate::timings::{Code, Timings};
 use crate::transform;
 use crate::volumes::Waiting;
 use binding::{Job, Progress};
+use explaining::{Explaining, Explanation};
 use permits::Permits;
 
 /// Bindings, preemptions and explanations at work at once; deciding waits when there are more. Those that wait for volumes
@@ -97,6 +98,7 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
         default_selectors,
         waiting: Waiting::default(),
         ready: VecDeque::new(),
+        explaining: Explaining::default(),
         at_work: 0,
         ended: 0,
         after_burst: informers.setting(),
@@ -186,6 +188,8 @@ struct Scheduler {
     waiting: Waiting<Job>,
     /// Pods that need not wait any more, and go on as soon as one may: their volumes are settled, or are still to be written.
     ready: VecDeque<(Job, Option<PodVolumes>)>,
+    /// Pods that are being told why they have no Node.
+    explaining: Explaining<(Job, Option<PodVolumes>)>,
     /// How many bindings are at work.
     at_work: usize,
     /// How many have ended since none was.
@@ -268,19 +272,20 @@ impl Scheduler {
             Decision::Unheard(why) => {
                 self.metrics.attempted(&pod, metrics::Outcome::error, start, end);
                 self.queue.back_off(key, end);
-                self.say_why(&pod, revision, ("SchedulerError", why), None);
+                self.say_why(Explanation { pod, revision, why: ("SchedulerError", why), node: None });
             }
             Decision::Failed(why) => {
                 self.metrics.attempted(&pod, metrics::Outcome::error, start, end);
                 // Whoever mends what is broken changes it, which wakes the Pod.
                 self.queue.unschedulable(key, told.rejectors(), start);
-                self.say_why(&pod, revision, ("SchedulerError", why), None);
+                self.say_why(Explanation { pod, revision, why: ("SchedulerError", why), node: None });
             }
             Decision::Unschedulable(why) => {
                 self.metrics.attempted(&pod, metrics::Outcome::unschedulable, start, end);
                 self.queue.unschedulable(key, told.rejectors(), start);
                 let node = self.nominate(key, &pod, preempted.as_ref());
-                self.say_why(&pod, revision, ("Unschedulable", why), node);
+                let told = pod.clone();
+                self.say_why(Explanation { pod: told, revision, why: ("Unschedulable", why), node });
                 if let Some(Preemption::Possible(candidate)) = preempted {
                     self.evict_victims(key, &pod, revision, (candidate, start));
                 }

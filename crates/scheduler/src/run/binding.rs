@@ -89,8 +89,8 @@ pub(super) enum Progress {
     Finished(Outcome),
     /// The victims of a preemption are told to go: key and uid of whoever they go for.
     Preempted(String, String, Result<(), Undone>),
-    /// A Pod was told why it has no Node.
-    Said,
+    /// The Pod of this key was told why it has no Node.
+    Said(String),
 }
 
 /// How an attempt has ended.
@@ -138,7 +138,9 @@ impl Scheduler {
     }
 
     /// Has what the Pod's volumes are bound to written, or, if they are settled, the Pod bound.
-    pub(super) fn go_on(&mut self, mut job: Job, pod_volumes: Option<PodVolumes>) {
+    pub(super) fn go_on(&mut self, job: Job, pod_volumes: Option<PodVolumes>) {
+        let key = job.key.clone();
+        let Some((mut job, pod_volumes)) = self.explaining.bind(&key, (job, pod_volumes)) else { return };
         job.pre_bind.get_or_insert_with(|| self.clock.now());
         match pod_volumes {
             Some(pod_volumes) => self.write_volumes(job, pod_volumes),
@@ -212,7 +214,7 @@ impl Scheduler {
         self.at_work -= 1;
         self.ended += 1;
         match progress {
-            Progress::Said => {}
+            Progress::Said(key) => self.said(key),
             Progress::Preempted(key, uid, done) => self.preempted(&key, &uid, done),
             Progress::Finished(outcome) => self.bound(outcome),
             Progress::VolumesWritten(job, pod_volumes) => self.wait_for_volumes(job, pod_volumes),

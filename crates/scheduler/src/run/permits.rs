@@ -14,6 +14,7 @@ use k8s_openapi::api::scheduling::v1alpha1::Workload;
 use machinery::duration;
 
 use super::binding::Job;
+use super::explaining::Explanation;
 use super::{BINDINGS_MAX, Scheduler};
 use crate::decide::available;
 use crate::events::{Event, Turn};
@@ -243,7 +244,9 @@ impl Scheduler {
         self.tell("decide", (&job.key, revision), why);
         self.queue.unschedulable(&job.key, Rejectors::from([plugin]), now);
         let nomination = (job.is_nominated || nominated(&pod).is_some()).then_some(None);
-        self.say_why(&pod, revision, ("Unschedulable", available(1, &format!("1 {why}"))), nomination);
+        let text = available(1, &format!("1 {why}"));
+        let told = pod.clone();
+        self.say_why(Explanation { pod: told, revision, why: ("Unschedulable", text), node: nomination });
         // The room that it was to have is free.
         self.happened(&[Event::Pod(Turn { old: Some(pod), new: None })]);
     }

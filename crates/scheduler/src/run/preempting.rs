@@ -168,7 +168,7 @@ fn preempted_event(victim: &Pod, pod: &Pod, node: &str) -> Action {
     event(pod, victim, EventType::Normal, "Preempted", message)
 }
 
-fn key_of(pod: &Pod) -> String {
+pub(super) fn key_of(pod: &Pod) -> String {
     let (namespace, name) = names(pod);
     format!("{namespace}/{name}")
 }
