@@ -166,17 +166,23 @@ fn change(target: &Path, flags: MsFlags) -> nix::Result<()> {
     mount(None::<&str>, target, None::<&str>, flags, None::<&str>)
 }
 
-/// Sets how later mounts cross `target`, also for what is mounted below it when `recursive`.
-pub fn set_propagation(target: &Path, propagation: Propagation, recursive: bool) -> Result<()> {
-    let mut flags = match propagation {
+/// Sets how later mounts cross `target`.
+pub fn set_propagation(target: &Path, propagation: Propagation) -> Result<()> {
+    propagate(target, propagation, MsFlags::empty())
+}
+
+/// The same, also for what is mounted below `target`.
+pub fn set_propagation_of_all(target: &Path, propagation: Propagation) -> Result<()> {
+    propagate(target, propagation, MsFlags::MS_REC)
+}
+
+fn propagate(target: &Path, propagation: Propagation, flags: MsFlags) -> Result<()> {
+    let how = match propagation {
         Propagation::Shared => MsFlags::MS_SHARED,
         Propagation::Slave => MsFlags::MS_SLAVE,
         Propagation::Private => MsFlags::MS_PRIVATE,
     };
-    if recursive {
-        flags |= MsFlags::MS_REC;
-    }
-    change(target, flags).doing(|| format!("set the propagation of {}", target.display()))
+    change(target, how | flags).doing(|| format!("set the propagation of {}", target.display()))
 }
 
 /// Unmounts `target`; fails with `EBUSY` while it is used.
@@ -246,8 +252,8 @@ pub fn detach_inside(folder: &Path) -> Result<()> {
 /// For a process with one thread: the other threads would stay in the old namespace.
 pub fn own_namespace() -> Result<()> {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).doing(|| "make a mount namespace".into())?;
-    set_propagation(Path::new("/"), Propagation::Slave, true)?;
-    set_propagation(Path::new("/"), Propagation::Shared, true)
+    set_propagation_of_all(Path::new("/"), Propagation::Slave)?;
+    set_propagation_of_all(Path::new("/"), Propagation::Shared)
 }
 
 fn parse_mountinfo_line(line: &str) -> Option<MountEntry> {

@@ -68,11 +68,18 @@ impl Encoder {
     }
 
     /// A bookmark: everything up to `revision` was delivered.
-    pub fn bookmark(&self, revision: u64, ends_initial_events: bool) -> Bytes {
-        let mut metadata = json!({"resourceVersion": revision.to_string()});
-        if ends_initial_events {
-            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-        }
+    pub fn bookmark(&self, revision: u64) -> Bytes {
+        self.bookmark_with(revision, json!({"resourceVersion": revision.to_string()}))
+    }
+
+    /// The bookmark after the last of the initial events. Source: KEP-3157.
+    pub fn initial_events_end(&self, revision: u64) -> Bytes {
+        let annotations = json!({"k8s.io/initial-events-end": "true"});
+        let metadata = json!({"resourceVersion": revision.to_string(), "annotations": annotations});
+        self.bookmark_with(revision, metadata)
+    }
+
+    fn bookmark_with(&self, revision: u64, metadata: Value) -> Bytes {
         let object = match self.accept.view {
             View::Object => {
                 json!({"kind": self.kind.kind(), "apiVersion": self.kind.api_version(), "metadata": metadata})

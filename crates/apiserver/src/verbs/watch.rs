@@ -162,7 +162,7 @@ impl Watching {
             self.pending.push_back(event);
         }
         if self.initial.objects.is_empty() && std::mem::take(&mut self.initial.is_marked) {
-            self.pending.push_back(self.encoder.bookmark(self.initial.revision, true));
+            self.pending.push_back(self.encoder.initial_events_end(self.initial.revision));
         }
     }
 
@@ -217,7 +217,7 @@ impl Watching {
         }
         if !self.ended && self.watcher.cursor() > self.bookmarked {
             self.bookmarked = self.watcher.cursor();
-            self.pending.push_back(self.encoder.bookmark(self.bookmarked, false));
+            self.pending.push_back(self.encoder.bookmark(self.bookmarked));
         }
         Some(())
     }

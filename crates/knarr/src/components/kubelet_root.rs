@@ -73,7 +73,7 @@ fn share(root: &Path) -> Result<()> {
     }
     let options = sys::mount::BindOptions { recursive: true, ..sys::mount::BindOptions::default() };
     sys::mount::bind(root, root, options)?;
-    sys::mount::set_propagation(root, sys::mount::Propagation::Shared, true)?;
+    sys::mount::set_propagation_of_all(root, sys::mount::Propagation::Shared)?;
     Ok(())
 }
 

@@ -46,7 +46,7 @@ fn flannel_calico_and_cilium_install_themselves() {
     // What comes out of a container has to stand on a mount that is shared, as those of most hosts are.
     let shared = cluster.scratch().join("shared");
     must(cluster.mount_disk(&shared, 1 << 20));
-    must(sys::mount::set_propagation(&shared, sys::mount::Propagation::Shared, false).map_err(Into::into));
+    must(sys::mount::set_propagation(&shared, sys::mount::Propagation::Shared).map_err(Into::into));
     let [bin, net] =
         ["opt/cni/bin", "etc/cni/net.d"].map(|it| cluster.scratch().join(it).display().to_string());
     let folders = ["--cni-conf-dir", &net, "--cni-bin-dir", &bin];

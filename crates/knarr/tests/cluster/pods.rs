@@ -89,7 +89,7 @@ fn mounts_cross_into_and_out_of_containers_as_they_ask_for() {
     folder("shared/m");
     folder("shared/n");
     sys::mount::bind(&private, &private, sys::mount::BindOptions::default()).unwrap();
-    sys::mount::set_propagation(&private, sys::mount::Propagation::Private, false).unwrap();
+    sys::mount::set_propagation(&private, sys::mount::Propagation::Private).unwrap();
     let script = include_str!("sessions/mount_propagation.txt");
     let script =
         script.replace("$SHARED", shared.to_str().unwrap()).replace("$PRIVATE", private.to_str().unwrap());

@@ -141,7 +141,7 @@ fn set_propagations(spec: &Spec) -> sys::Result<()> {
     }
     propagations(spec.mounts().as_deref().unwrap_or_default())
         .into_iter()
-        .try_for_each(|(target, propagation)| sys::mount::set_propagation(target, propagation, true))
+        .try_for_each(|(target, propagation)| sys::mount::set_propagation_of_all(target, propagation))
 }
 
 /// What mounts ask for, but for those that are not to be seen: one that comes later lies over them (Calico has the host's

@@ -331,7 +331,7 @@ async fn own_dev(subject: Arc<Subject>) {
     let pod = subject.run_privileged().await;
     let folder = subject.scratch("dev");
     sys::mount::bind(&folder, &folder, BindOptions::default()).unwrap();
-    sys::mount::set_propagation(&folder, Propagation::Shared, false).unwrap();
+    sys::mount::set_propagation(&folder, Propagation::Shared).unwrap();
     let (dev, other) = (folder.join("dev"), folder.join("other"));
     std::fs::create_dir_all(&dev).unwrap();
     for (link, target) in [("fd", "/proc/self/fd"), ("stdout", "/proc/self/fd/1"), ("ptmx", "pts/ptmx")] {

@@ -64,7 +64,7 @@ async fn propagation(subject: Arc<Subject>) {
     ] {
         let folder = subject.scratch("propagation");
         sys::mount::bind(&folder, &folder, BindOptions::default()).unwrap();
-        sys::mount::set_propagation(&folder, Propagation::Shared, false).unwrap();
+        sys::mount::set_propagation(&folder, Propagation::Shared).unwrap();
         for name in ["from-host", "from-container"] {
             std::fs::create_dir(folder.join(name)).unwrap();
         }
@@ -92,7 +92,7 @@ async fn private(subject: Arc<Subject>) {
     let pod = subject.run().await;
     let folder = subject.scratch("private");
     sys::mount::bind(&folder, &folder, BindOptions::default()).unwrap();
-    sys::mount::set_propagation(&folder, Propagation::Private, false).unwrap();
+    sys::mount::set_propagation(&folder, Propagation::Private).unwrap();
     let wanted = [
         (PropagationBidirectional, "but it is not a shared mount"),
         (PropagationHostToContainer, "but it is not a shared or slave mount"),

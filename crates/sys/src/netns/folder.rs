@@ -159,7 +159,7 @@ impl NetNsFolder {
         fs::create_dir_all(&users).doing(doing)?;
         fs::write(users.join(&self.prefix), "").doing(doing)?;
         if mount::is_mounted(&self.path)? {
-            return mount::set_propagation(&self.path, Propagation::Shared, false);
+            return mount::set_propagation(&self.path, Propagation::Shared);
         }
         let lies_in_shared = match self.lies_in_shared.get() {
             Some(known) => *known,
@@ -173,7 +173,7 @@ impl NetNsFolder {
             return Ok(());
         }
         mount::bind(&self.path, &self.path, BindOptions { recursive: true, ..BindOptions::default() })?;
-        mount::set_propagation(&self.path, Propagation::Shared, false)
+        mount::set_propagation(&self.path, Propagation::Shared)
     }
 
     /// The folder's lock, which goes with the file. `None` if there is no such folder, or another one since.
@@ -222,7 +222,7 @@ mod tests {
                 mount::own_namespace().unwrap();
                 let dir = tempfile::tempdir().unwrap();
                 mount::tmpfs(dir.path(), None, 0o755).unwrap();
-                mount::set_propagation(dir.path(), around, false).unwrap();
+                mount::set_propagation(dir.path(), around).unwrap();
                 test(dir.path());
                 mount::detach_below(dir.path()).unwrap();
             };
@@ -236,7 +236,7 @@ mod tests {
         fs::create_dir(&daemon).unwrap();
         mount::bind(&run.join("netns"), &daemon, BindOptions { recursive: true, ..BindOptions::default() })
             .unwrap();
-        mount::set_propagation(&daemon, Propagation::Slave, true).unwrap();
+        mount::set_propagation_of_all(&daemon, Propagation::Slave).unwrap();
         daemon
     }
 
