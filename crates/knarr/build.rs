@@ -1,4 +1,4 @@
-//! What the program is built from, for `/version`: commit, state and time, as git knows them.
+//! What the program is built from, for `/version`: commit, state and time, as git knows them; and how it is linked.
 //!
 //! It is asked again when HEAD moves, and not for each file that changes: this is the last crate of all, so that a commit
 //! costs no more than linking it. Without git, or where the files are no work tree of their own, nothing is said.
@@ -15,6 +15,25 @@ fn main() {
     println!("cargo::rustc-env=KNARR_COMMIT={commit}");
     println!("cargo::rustc-env=KNARR_TREE_STATE={state}");
     println!("cargo::rustc-env=KNARR_BUILD_DATE={}", date(given.unwrap_or(second)));
+    if packs_relocations() {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+}
+
+/// Whether the program's relative relocations may be packed (DT_RELR), to a few percent of their size: the loader of the C library here
+/// knows them from glibc 2.36 on. A program that was built here needs this library or a newer one anyway.
+fn packs_relocations() -> bool {
+    let of = |name: &str| std::env::var(name).unwrap_or_default();
+    let is_native = of("HOST") == of("TARGET") && of("CARGO_CFG_TARGET_ENV") == "gnu";
+    is_native && glibc().is_some_and(|version| version >= (2, 36))
+}
+
+/// The version of the C library that programs are linked with here.
+fn glibc() -> Option<(u32, u32)> {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (major, minor) = text.trim().strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// The commit, the state of the files, and the commit's time in Unix seconds.
