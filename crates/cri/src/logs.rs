@@ -16,6 +16,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 
+pub use record::Record;
+
+mod record;
+
 /// What the name of a compressed file ends with.
 const PACKED: &str = ".gz";
 /// What the name of one ends with that is not complete.

@@ -221,6 +221,7 @@ impl Inboxes {
 
 /// From the runtime's report.
 pub(crate) fn sandbox_from_cri(status: &v1::PodSandboxStatus) -> Sandbox {
+    let lacks_ip = status.network.as_ref().is_some_and(|network| network.ip.is_empty());
     let network = status.network.clone().unwrap_or_default();
     let first = Some(network.ip).filter(|ip| !ip.is_empty());
     Sandbox {
@@ -228,5 +229,6 @@ pub(crate) fn sandbox_from_cri(status: &v1::PodSandboxStatus) -> Sandbox {
         attempt: status.metadata.as_ref().map_or(0, |m| m.attempt),
         is_ready: status.state == i32::from(v1::PodSandboxState::SandboxReady),
         ips: first.into_iter().chain(network.additional_ips.into_iter().map(|ip| ip.ip)).collect(),
+        lacks_ip,
     }
 }
