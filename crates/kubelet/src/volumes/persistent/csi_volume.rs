@@ -136,6 +136,7 @@ pub(super) async fn bring(
         read_only: resolved.read_only,
         driver: Some(source.driver.clone()),
         handle: source.volume_handle.clone(),
+        group: resolved.group(),
     })
 }
 
