@@ -120,80 +120,86 @@ fn both_types_of_secrets_are_read() {
     assert!(Keyring::of(&[secret("Opaque", ".dockercfg", "{")]).is_ok());
 }
 
+const NEW: &str = "dockerconfigjson";
+const OLD: &str = "dockercfg";
+const AUTH: &str = "unable to parse auth field, must be formatted as base64(username:password)";
+
+/// The type of a secret, its key, its text, and what is found in it.
+type Case = (&'static str, &'static str, &'static str, &'static str, Result<&'static str, &'static str>);
+
+const SECRETS: &[Case] = &[
+    ("a pair", NEW, NEW, r#"{"auths": {"r.io": {"auth": "dXNlcjpwYXNzd29yZA=="}}}"#, Ok("user/password")),
+    ("a pair of old", OLD, OLD, r#"{"r.io": {"auth": "dXNlcjpwYXNzd29yZA=="}}"#, Ok("user/password")),
+    ("both apart", NEW, NEW, r#"{"auths": {"r.io": {"username": "u", "password": "p"}}}"#, Ok("u/p")),
+    ("both apart of old", OLD, OLD, r#"{"r.io": {"username": "u", "password": "p"}}"#, Ok("u/p")),
+    ("new under an old type", OLD, NEW, r#"{"auths": {"r.io": {"auth": "dTpw"}}}"#, Ok("")),
+    ("old under a new type", NEW, OLD, r#"{"r.io": {"auth": "dTpw"}}"#, Ok("")),
+    ("of another registry", NEW, NEW, r#"{"auths": {"other.io": {"auth": "dTpw"}}}"#, Ok("")),
+    (
+        "a pair wins",
+        OLD,
+        OLD,
+        r#"{"r.io": {"username": "a", "password": "b", "auth": "cGluZzpwb25n"}}"#,
+        Ok("ping/pong"),
+    ),
+    ("no pair", OLD, OLD, r#"{"r.io": {"auth": "pants", "email": "foo@example.com"}}"#, Err(AUTH)),
+    (
+        "no pair beside a right one",
+        NEW,
+        NEW,
+        r#"{"auths": {"a.io": {"auth": "%"}, "r.io": {"auth": "dTpw"}}}"#,
+        Err(AUTH),
+    ),
+    (
+        "a number",
+        OLD,
+        OLD,
+        r#"{"r.io": {"username": 1}}"#,
+        Err("invalid type: integer `1`, expected a string"),
+    ),
+    (
+        "no text",
+        OLD,
+        OLD,
+        r#"{"r.io": {"email": false}}"#,
+        Err("invalid type: boolean `false`, expected a string"),
+    ),
+    ("no end", NEW, NEW, r#"{"auths": {"r.io": {"username": "u""#, Err("EOF while parsing")),
+    ("nothing", NEW, NEW, "", Ok("")),
+    ("nothing of old", OLD, OLD, "", Ok("")),
+    ("null", NEW, NEW, "null", Ok("")),
+    ("null of old", OLD, OLD, "null", Ok("")),
+    ("no registries", NEW, NEW, r#"{"HttpHeaders": {}}"#, Ok("")),
+    ("null for registries", NEW, NEW, r#"{"auths": null}"#, Ok("")),
+    ("null for a registry", NEW, NEW, r#"{"auths": {"r.io": null}}"#, Ok("/")),
+    (
+        "null for a pair",
+        NEW,
+        NEW,
+        r#"{"auths": {"r.io": {"username": "u", "password": null, "auth": null}}}"#,
+        Ok("u/"),
+    ),
+    (
+        "an empty pair",
+        NEW,
+        NEW,
+        r#"{"auths": {"r.io": {"username": "u", "password": "p", "auth": ""}}}"#,
+        Ok("u/p"),
+    ),
+    (
+        "what nobody knows",
+        OLD,
+        OLD,
+        r#"{"r.io": {"username": "u", "password": "p", "identitytoken": "t"}}"#,
+        Ok("u/p"),
+    ),
+];
+
 /// Source: `Test_MakeDockerKeyring`, `TestDockerConfigEntryJSONDecode` and `TestReadDockerConfig*FromBytes` of upstream's
 /// `pkg/credentialprovider`.
 #[test]
 fn secrets_are_read_as_go_reads_json() {
-    const NEW: &str = "dockerconfigjson";
-    const OLD: &str = "dockercfg";
-    const AUTH: &str = "unable to parse auth field, must be formatted as base64(username:password)";
-    for (name, kind, key, text, expect) in [
-        ("a pair", NEW, NEW, r#"{"auths": {"r.io": {"auth": "dXNlcjpwYXNzd29yZA=="}}}"#, Ok("user/password")),
-        ("a pair of old", OLD, OLD, r#"{"r.io": {"auth": "dXNlcjpwYXNzd29yZA=="}}"#, Ok("user/password")),
-        ("both apart", NEW, NEW, r#"{"auths": {"r.io": {"username": "u", "password": "p"}}}"#, Ok("u/p")),
-        ("both apart of old", OLD, OLD, r#"{"r.io": {"username": "u", "password": "p"}}"#, Ok("u/p")),
-        ("new under an old type", OLD, NEW, r#"{"auths": {"r.io": {"auth": "dTpw"}}}"#, Ok("")),
-        ("old under a new type", NEW, OLD, r#"{"r.io": {"auth": "dTpw"}}"#, Ok("")),
-        ("of another registry", NEW, NEW, r#"{"auths": {"other.io": {"auth": "dTpw"}}}"#, Ok("")),
-        (
-            "a pair wins",
-            OLD,
-            OLD,
-            r#"{"r.io": {"username": "a", "password": "b", "auth": "cGluZzpwb25n"}}"#,
-            Ok("ping/pong"),
-        ),
-        ("no pair", OLD, OLD, r#"{"r.io": {"auth": "pants", "email": "foo@example.com"}}"#, Err(AUTH)),
-        (
-            "no pair beside a right one",
-            NEW,
-            NEW,
-            r#"{"auths": {"a.io": {"auth": "%"}, "r.io": {"auth": "dTpw"}}}"#,
-            Err(AUTH),
-        ),
-        (
-            "a number",
-            OLD,
-            OLD,
-            r#"{"r.io": {"username": 1}}"#,
-            Err("invalid type: integer `1`, expected a string"),
-        ),
-        (
-            "no text",
-            OLD,
-            OLD,
-            r#"{"r.io": {"email": false}}"#,
-            Err("invalid type: boolean `false`, expected a string"),
-        ),
-        ("no end", NEW, NEW, r#"{"auths": {"r.io": {"username": "u""#, Err("EOF while parsing")),
-        ("nothing", NEW, NEW, "", Ok("")),
-        ("nothing of old", OLD, OLD, "", Ok("")),
-        ("null", NEW, NEW, "null", Ok("")),
-        ("null of old", OLD, OLD, "null", Ok("")),
-        ("no registries", NEW, NEW, r#"{"HttpHeaders": {}}"#, Ok("")),
-        ("null for registries", NEW, NEW, r#"{"auths": null}"#, Ok("")),
-        ("null for a registry", NEW, NEW, r#"{"auths": {"r.io": null}}"#, Ok("/")),
-        (
-            "null for a pair",
-            NEW,
-            NEW,
-            r#"{"auths": {"r.io": {"username": "u", "password": null, "auth": null}}}"#,
-            Ok("u/"),
-        ),
-        (
-            "an empty pair",
-            NEW,
-            NEW,
-            r#"{"auths": {"r.io": {"username": "u", "password": "p", "auth": ""}}}"#,
-            Ok("u/p"),
-        ),
-        (
-            "what nobody knows",
-            OLD,
-            OLD,
-            r#"{"r.io": {"username": "u", "password": "p", "identitytoken": "t"}}"#,
-            Ok("u/p"),
-        ),
-    ] {
+    for (name, kind, key, text, expect) in SECRETS {
         let found = Keyring::of(&[secret(kind, &format!(".{key}"), text)]);
         let found = found.map(|keyring| {
             let all = keyring.lookup("r.io/a").into_iter();
