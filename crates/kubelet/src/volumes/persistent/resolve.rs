@@ -316,7 +316,8 @@ fn inline_disk(source: &ISCSIVolumeSource, namespace: &str) -> ISCSIPersistentVo
     }
 }
 
-fn said(error: &kube::Error) -> String {
+/// What the API server said.
+pub(super) fn said(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
