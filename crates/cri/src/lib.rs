@@ -24,6 +24,9 @@ pub mod server;
 mod calls;
 mod status;
 
+#[cfg(test)]
+mod tests;
+
 /// Generated from `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto` by `cargo xtask codegen`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
 #[path = "generated/v1.rs"]

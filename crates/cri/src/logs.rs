@@ -16,6 +16,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 
+pub use record::Record;
+
+mod record;
+
 /// What the name of a compressed file ends with.
 const PACKED: &str = ".gz";
 /// What the name of one ends with that is not complete.
@@ -112,55 +116,4 @@ fn rotated_name(path: &Path, newest: Option<&Path>, now: Timestamp) -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_files_stay_as_are_wanted() {
-        for (rotated, files_max, expect) in [(0, 5, 0), (3, 5, 0), (4, 5, 1), (9, 5, 6), (1, 2, 1), (0, 0, 0)]
-        {
-            assert_eq!(excess(rotated, files_max), expect, "{rotated} rotated, at most {files_max}");
-        }
-    }
-
-    #[test]
-    fn names_sort_by_age_also_within_a_second() {
-        let at = |nanos: i32| Timestamp::new(1_700_000_000, nanos).unwrap();
-        let log = Path::new("/l/0.log");
-        let first = rotated_name(log, None, at(5));
-        assert_eq!(first, Path::new("/l/0.log.20231114-221320"));
-        let second = rotated_name(log, Some(&first), at(6));
-        assert_eq!(second, Path::new("/l/0.log.20231114-221320.000000006"));
-        let third = rotated_name(log, Some(&second), at(7));
-        assert!(first < second && second < third);
-        let later = rotated_name(log, Some(&third), Timestamp::new(1_700_000_001, 0).unwrap());
-        assert!(third < later);
-    }
-
-    #[test]
-    fn older_files_are_compressed_and_go_in_any_form() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("0.log");
-        for number in 0..6 {
-            fs::write(&log, format!("{number}")).unwrap();
-            let now = Timestamp::new(1_700_000_000 + number, 0).unwrap();
-            let (name, older) = remove_excess(&log, 4, now).unwrap();
-            fs::rename(&log, name).unwrap();
-            for older in older {
-                let modified = older.metadata().unwrap().modified().unwrap();
-                pack(&older).unwrap();
-                pack(&older).unwrap();
-                let packed = with_suffix(&older, PACKED).metadata().unwrap();
-                assert_eq!(packed.modified().unwrap(), modified);
-            }
-        }
-        let mut names: Vec<String> =
-            fs::read_dir(&dir).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        assert_eq!(names, ["0.log.20231114-221323.gz", "0.log.20231114-221324.gz", "0.log.20231114-221325"]);
-        let mut text = String::new();
-        let oldest = File::open(dir.path().join("0.log.20231114-221323.gz")).unwrap();
-        io::Read::read_to_string(&mut flate2::read::GzDecoder::new(oldest), &mut text).unwrap();
-        assert_eq!(text, "3");
-    }
-}
+mod tests;

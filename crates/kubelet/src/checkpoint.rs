@@ -111,3 +111,6 @@ pub(crate) fn save(path: &Path, state: &impl Serialize) {
         tracing::warn!(%error, path = %path.display(), "a checkpoint was not written");
     }
 }
+
+#[cfg(test)]
+mod tests;

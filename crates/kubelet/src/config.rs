@@ -35,6 +35,8 @@ mod static_policies;
 
 /// The least priority of a critical Pod. Source: `scheduling.SystemCriticalPriority`.
 pub(crate) const CRITICAL_PRIORITY: i64 = 2_000_000_000;
+/// The least number of users that a Pod of its own has. Source: `userNsUnitLength`.
+pub(crate) const USERS_OF_POD: u32 = 65_536;
 /// The longest wait of a container that ends again and again. Source: `MaxCrashLoopBackOff`.
 pub const CRASH_LOOP_MAX: Duration = Duration::from_secs(300);
 
@@ -79,6 +81,8 @@ pub struct Config {
     pub resolv_conf: PathBuf,
     /// Most Pods on this node.
     pub max_pods: u32,
+    /// Users of the host's that a Pod with `hostUsers: false` gets.
+    pub users_of_pod: u32,
     /// Where the kubelet's HTTPS server listens; `None` for no server.
     pub server: Option<ServerConfig>,
     /// When the certificate ends that the API server knows the kubelet by; `None` if there is none.
@@ -179,6 +183,7 @@ impl Default for Config {
             cluster_domain: "cluster.local".into(),
             resolv_conf: "/etc/resolv.conf".into(),
             max_pods: 110,
+            users_of_pod: USERS_OF_POD,
             server: None,
             client_certificate_ends: None,
             version: machinery::version::GIT_VERSION.into(),

@@ -1,6 +1,7 @@
 //! What a worker is told from outside. Bounded by coalescing: per Pod, container and probe only the newest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use cri::v1;
@@ -221,12 +222,27 @@ impl Inboxes {
 
 /// From the runtime's report.
 pub(crate) fn sandbox_from_cri(status: &v1::PodSandboxStatus) -> Sandbox {
-    let network = status.network.clone().unwrap_or_default();
-    let first = Some(network.ip).filter(|ip| !ip.is_empty());
+    let network = status.network.as_ref();
     Sandbox {
         id: status.id.clone(),
         attempt: status.metadata.as_ref().map_or(0, |m| m.attempt),
         is_ready: status.state == i32::from(v1::PodSandboxState::SandboxReady),
-        ips: first.into_iter().chain(network.additional_ips.into_iter().map(|ip| ip.ip)).collect(),
+        ips: network.and_then(addresses).unwrap_or_default(),
+        lacks_ip: network.is_some_and(|network| network.ip.is_empty()),
     }
 }
+
+/// All addresses, the main one first; none if one of them is no address, which the API server would not take. Source:
+/// `determinePodSandboxIPs` of upstream's `pkg/kubelet/kuberuntime`.
+fn addresses(network: &v1::PodSandboxNetworkStatus) -> Option<Vec<String>> {
+    let main = Some(&network.ip).filter(|ip| !ip.is_empty());
+    let all = main.into_iter().chain(network.additional_ips.iter().map(|ip| &ip.ip));
+    let parsed: Option<Vec<String>> = all.map(|ip| ip.parse::<IpAddr>().ok().map(|_| ip.clone())).collect();
+    if parsed.is_none() {
+        tracing::warn!(?network, "the runtime gave a sandbox an address that is none");
+    }
+    parsed
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ mod csi_driver;
 mod device_plugin;
 mod node_shutdown;
 mod runtime;
+mod start;
 mod storage;
 mod tokens;
 

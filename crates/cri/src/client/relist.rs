@@ -155,38 +155,4 @@ async fn pod(client: &Client, list: &List, sandbox: &str) -> CriResult<Pod> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SANDBOX: (&str, bool) = ("pod", true);
-    const CONTAINER: (&str, bool) = ("c", false);
-
-    fn list(items: &[((&str, bool), i32)]) -> List {
-        let seen = |is_sandbox, state| Seen { sandbox: "pod".into(), is_sandbox, state };
-        items.iter().map(|((id, is_sandbox), state)| ((*id).to_owned(), seen(*is_sandbox, *state))).collect()
-    }
-
-    fn check(old: &[((&str, bool), i32)], new: &[((&str, bool), i32)], expect: &[(&str, &str)]) {
-        let found = changes(&list(old), &list(new));
-        let found: Vec<_> =
-            found.iter().map(|change| (change.id.as_str(), change.kind.as_str_name())).collect();
-        assert_eq!(found, expect);
-    }
-
-    #[test]
-    fn what_differs_between_two_lists_has_happened() {
-        let (ready, not_ready) = (0, 1);
-        let (created, running, exited) = (0, 1, 2);
-        check(&[(SANDBOX, ready)], &[(SANDBOX, ready)], &[]);
-        check(
-            &[],
-            &[(SANDBOX, ready), (CONTAINER, created)],
-            &[("c", "CONTAINER_CREATED_EVENT"), ("pod", "CONTAINER_STARTED_EVENT")],
-        );
-        check(&[(CONTAINER, created)], &[(CONTAINER, running)], &[("c", "CONTAINER_STARTED_EVENT")]);
-        // It has started and ended meanwhile: the end is what matters.
-        check(&[(CONTAINER, created)], &[(CONTAINER, exited)], &[("c", "CONTAINER_STOPPED_EVENT")]);
-        check(&[(SANDBOX, ready)], &[(SANDBOX, not_ready)], &[("pod", "CONTAINER_STOPPED_EVENT")]);
-        check(&[(CONTAINER, exited)], &[], &[("c", "CONTAINER_DELETED_EVENT")]);
-    }
-}
+mod tests;

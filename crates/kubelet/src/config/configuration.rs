@@ -16,10 +16,15 @@ use super::{Config, reserved};
 use crate::config::eviction::Policy as EvictionPolicy;
 
 pub(super) mod images;
+mod ranges;
 mod sources;
+mod taints;
 
 pub use sources::Sources;
 use sources::{SyntaxError, merge};
+
+/// Waits before restarts.
+const RESTART_PERIODS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(300);
 
 /// A configuration that cannot be.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +60,7 @@ impl Config {
         let empty = Map::new();
         let mut fields = Fields { object: configuration.as_object().unwrap_or(&empty), errors: Vec::new() };
         fields.check_names();
+        fields.check_ranges();
         self.apply_basics(&mut fields);
         self.apply_resources(&mut fields);
         self.apply_eviction(&mut fields);
@@ -74,7 +80,7 @@ impl Config {
             &mut self.static_pod_path,
             fields.text("staticPodPath").map(|p| Some(path(p)).filter(|p| p != "")),
         );
-        set(&mut self.pod_logs_dir, fields.text("podLogsDir").map(path));
+        set(&mut self.pod_logs_dir, pod_logs_dir(fields).map(path));
         set(&mut self.cgroup_root, fields.text("cgroupRoot").filter(|root| !root.is_empty()));
         set(&mut self.cluster_domain, fields.text("clusterDomain"));
         set(&mut self.provider_id, fields.text("providerID"));
@@ -102,7 +108,7 @@ impl Config {
         let crash = fields.object("crashLoopBackOff");
         if let Some(text) = crash.and_then(|c| c.get("maxContainerRestartPeriod")).and_then(Value::as_str) {
             match duration(text) {
-                Ok(max) if (1..=300).contains(&max.as_secs()) => self.crash_loop_max = max,
+                Ok(max) if RESTART_PERIODS.contains(&max) => self.crash_loop_max = max,
                 Ok(_) => fields.error(
                     "crashLoopBackOff.maxContainerRestartPeriod",
                     &format!("Invalid value: {text:?}: must be set between 1s and 300s"),
@@ -186,6 +192,7 @@ impl Config {
             "seccompDefault": self.seccomp_default,
             "registerWithTaints": Value::Null,
             "registerNode": true,
+            "userNamespaces": {"idsPerPod": self.users_of_pod},
             "localStorageCapacityIsolation": true,
             "failSwapOn": false,
             "authentication": {"x509": {}, "webhook": {"enabled": true}, "anonymous": {"enabled": false}},
@@ -201,6 +208,27 @@ impl Config {
         }
         all
     }
+}
+
+/// The folder of logs. Source: `validatePodLogsDir` of upstream's `pkg/kubelet/apis/config/validation`.
+fn pod_logs_dir(fields: &mut Fields<'_>) -> Option<String> {
+    const FIELD: &str = "podLogsDir";
+    let path = fields.text(FIELD)?;
+    let is_normal =
+        |path: &str| path == "/" || path.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."));
+    let flaw = match &path {
+        empty if empty.is_empty() => return report(fields, FIELD, "was not specified"),
+        path if !path.starts_with('/') => "be absolute path",
+        path if !is_normal(path) => "be normalized",
+        path if !path.is_ascii() => "contain ASCII characters only",
+        _ => return Some(path),
+    };
+    report(fields, FIELD, &format!("pod logs path {path:?} must {flaw}"))
+}
+
+fn report<T>(fields: &mut Fields<'_>, field: &str, why: &str) -> Option<T> {
+    fields.error(field, why);
+    None
 }
 
 /// Only as this kubelet does it: certificates and the API server's reviews.
@@ -358,198 +386,7 @@ impl<'a> Fields<'a> {
         }
         map
     }
-
-    /// As `key=value:Effect`, which is how flags have them too.
-    fn taints(&mut self, name: &str) -> Option<Vec<String>> {
-        let items = self.value(name)?.as_array().cloned();
-        let Some(items) = items else {
-            self.wrong(name, "a list of taints");
-            return None;
-        };
-        let of = |item: &Value, field: &str| {
-            item.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
-        Some(
-            items
-                .iter()
-                .map(|item| match item {
-                    Value::String(text) => text.clone(),
-                    item => match of(item, "value").as_str() {
-                        "" => format!("{}:{}", of(item, "key"), of(item, "effect")),
-                        value => format!("{}={value}:{}", of(item, "key"), of(item, "effect")),
-                    },
-                })
-                .collect(),
-        )
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::SwapBehavior;
-
-    pub(super) fn applied(yaml: &str) -> Result<Config, String> {
-        let value: Value = serde_saphyr::from_str(yaml).unwrap();
-        let mut config = Config::default();
-        config.apply(&value).map_err(|error| error.to_string())?;
-        Ok(config)
-    }
-
-    #[test]
-    fn what_is_said_wins_over_the_defaults() {
-        let config = applied(
-            "{maxPods: 7, clusterDNS: [10.0.0.10], podPidsLimit: 100, staticPodPath: /etc/pods, \
-              kubeReserved: {cpu: 500m}, systemReserved: {memory: 1Gi}, evictionHard: {memory.available: 5%}, \
-              crashLoopBackOff: {maxContainerRestartPeriod: 1m}, \
-              providerID: example://i-1,
-              registerWithTaints: [{key: a, value: b, effect: NoSchedule}]}",
-        )
-        .unwrap();
-        assert_eq!((config.max_pods, config.pod_pids_limit), (7, 100));
-        assert_eq!((config.reserved.milli("cpu"), config.reserved.whole("memory")), (500, 1 << 30));
-        assert_eq!(config.static_pod_path, Some("/etc/pods".into()));
-        assert_eq!(config.crash_loop_max.as_secs(), 60);
-        assert_eq!(config.register_with_taints, ["a=b:NoSchedule"]);
-        assert_eq!(config.provider_id, "example://i-1");
-        assert_eq!(config.eviction.thresholds.len(), 2, "what is said replaces all defaults");
-        assert_eq!(config.configz["maxPods"], 7);
-        assert_eq!(config.configz["nodeLeaseDurationSeconds"], 40);
-    }
-
-    /// What is refused, and why.
-    const REFUSED: &[(&str, &str)] = &[
-        ("{maxPod: 7}", "unknown field \"maxPod\""),
-        ("{maxPods: many}", "maxPods: Invalid value: \"many\": must be a whole number of at least 0"),
-        ("{evictionHard: {memory.free: 1Gi}}", "unsupported eviction signal memory.free"),
-        (
-            "{evictionSoft: {memory.available: 1Gi}}",
-            "grace period must be specified for the soft eviction threshold memory.available",
-        ),
-        ("{kubeReserved: {gpu: 1}}", "kubeReserved[gpu]: cannot reserve this resource"),
-        (
-            "{cgroupDriver: systemd}",
-            "cgroupDriver: Unsupported value: \"systemd\": this kubelet supports only \"cgroupfs\"",
-        ),
-        (
-            "{cpuManagerPolicy: static}",
-            "cpuManagerPolicy: the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero",
-        ),
-        ("{port: 1}", "port: use the flag --port"),
-        (
-            "{cpuManagerPolicyOptions: {other: 'true'}}",
-            "cpuManagerPolicyOptions: unsupported cpumanager option: \"other\" (true)",
-        ),
-        (
-            "{cpuManagerPolicyOptions: {align-by-socket: 'true'}}",
-            "cpuManagerPolicyOptions: CPU Manager Policy Alpha-level Options not enabled, but option \"align-by-socket\" provided",
-        ),
-        ("{memoryManagerPolicy: Static}", "memoryManagerPolicy: the Static policy requires reservedMemory"),
-        (
-            "{reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]}",
-            "reservedMemory[0].limits.cpu: must be memory or huge pages, above zero",
-        ),
-        ("{topologyManagerPolicy: near}", "topologyManagerPolicy: Invalid value: \"near\": must be one of"),
-        (
-            "{topologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}}",
-            "bad value for option \"max-allowable-numa-nodes\": must be between 8 and 16",
-        ),
-        (
-            "{topologyManagerPolicyOptions: {nearer: 'true'}}",
-            "topologyManagerPolicyOptions: unknown Topology Manager Policy option: \"nearer\"",
-        ),
-        (
-            "{memorySwap: {swapBehavior: UnlimitedSwap}}",
-            "memorySwap.swapBehavior: Invalid value: \"UnlimitedSwap\": must be one of",
-        ),
-        ("{topologyManagerScope: node}", "topologyManagerScope: Invalid value: \"node\": must be one of"),
-        (
-            "{enforceNodeAllocatable: [pods, kube-reserved]}",
-            "kubeReservedCgroup: must be specified when enforceNodeAllocatable has \"kube-reserved\"",
-        ),
-        (
-            "{enforceNodeAllocatable: [none, pods]}",
-            "enforceNodeAllocatable: must not have anything else with \"none\"",
-        ),
-        (
-            "{reservedSystemCPUs: '0', systemReservedCgroup: /sys}",
-            "reservedSystemCPUs: cannot be used with systemReservedCgroup or kubeReservedCgroup",
-        ),
-        (
-            "{shutdownGracePeriod: 10s, shutdownGracePeriodCriticalPods: 20s}",
-            "shutdownGracePeriodCriticalPods: 20s must be <= shutdownGracePeriod (10s)",
-        ),
-        (
-            "{shutdownGracePeriod: 1s, shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 1}]}",
-            "Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time",
-        ),
-        ("{authentication: {anonymous: {enabled: true}}}", "authentication.anonymous.enabled: must be false"),
-    ];
-
-    #[test]
-    fn what_cannot_be_is_refused_with_its_field() {
-        for (yaml, expect) in REFUSED {
-            let error = applied(yaml).map(|_| ()).unwrap_err();
-            assert!(error.contains(expect), "{yaml}: {error}");
-        }
-    }
-
-    /// Source: `ParseThresholdConfig` and `TestAddAllocatableThresholds` of upstream's `pkg/kubelet/eviction`.
-    #[test]
-    fn the_memory_of_all_pods_together_is_watched_where_it_is_held() {
-        use crate::config::eviction::Signal::AllocatableMemoryAvailable;
-        for (text, expect) in [
-            ("{}", true),
-            ("{enforceNodeAllocatable: [pods]}", true),
-            ("{enforceNodeAllocatable: [none]}", false),
-            ("{enforceNodeAllocatable: []}", false),
-            ("{evictionHard: {nodefs.available: 5%}}", false),
-            (
-                "{evictionHard: {}, evictionSoft: {memory.available: 5%}, evictionSoftGracePeriod: {memory.available: 30s}}",
-                false,
-            ),
-            ("{enforceNodeAllocatable: [none], evictionHard: {allocatableMemory.available: 1Gi}}", true),
-        ] {
-            let mut config = Config::default();
-            config.apply(&serde_saphyr::from_str(text).unwrap()).unwrap();
-            let found = config.eviction.thresholds.iter().any(|it| it.signal == AllocatableMemoryAvailable);
-            assert_eq!(found, expect, "{text}");
-        }
-    }
-
-    #[test]
-    fn the_machine_is_divided_as_it_is_said() {
-        let config = applied(
-            "{reservedSystemCPUs: '0-1', cpuManagerPolicy: static, cpuManagerPolicyOptions: {full-pcpus-only: 'true'}, \
-              memoryManagerPolicy: Static, reservedMemory: [{numaNode: 1, limits: {memory: 1Gi, hugepages-2Mi: 4Mi}}], \
-              topologyManagerPolicy: restricted, topologyManagerScope: pod, \
-              topologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true', max-allowable-numa-nodes: '12'}, \
-              shutdownGracePeriodByPodPriority: [{priority: 100, shutdownGracePeriodSeconds: 5}, {priority: 0, shutdownGracePeriodSeconds: 9}]}",
-        )
-        .unwrap();
-        let cpus = config.exclusive_cpus.unwrap();
-        assert_eq!((cpus.reserved.to_string().as_str(), cpus.is_full_cores_only), ("0-1", true));
-        let memory = config.reserved_memory.unwrap();
-        assert_eq!((memory[&1]["memory"], memory[&1]["hugepages-2Mi"]), (1 << 30, 4 << 20));
-        assert_eq!(config.configz["topologyManagerPolicy"], "restricted");
-        assert_eq!((config.alignment.prefers_closest, config.alignment.nodes_max), (true, Some(12)));
-        let periods: Vec<_> = config.shutdown.iter().map(|p| (p.priority, p.seconds)).collect();
-        assert_eq!(periods, [(0, 9), (100, 5)]);
-        let config = applied(
-            "{cpuCFSQuota: false, memorySwap: {swapBehavior: LimitedSwap}, singleProcessOOMKill: true}",
-        );
-        let config = config.unwrap();
-        assert_eq!((config.cpu_cfs_quota, config.swap_behavior), (false, SwapBehavior::Limited));
-        assert_eq!(config.single_process_oom_kill, Some(true));
-        let config = applied("{shutdownGracePeriod: 30s, shutdownGracePeriodCriticalPods: 10s}").unwrap();
-        let periods: Vec<_> = config.shutdown.iter().map(|p| (p.priority, p.seconds)).collect();
-        assert_eq!(periods, [(0, 20), (2_000_000_000, 10)]);
-        let config = applied(
-            "{kubeReservedCgroup: /kube, enforceNodeAllocatable: [pods, kube-reserved-compressible]}",
-        )
-        .unwrap();
-        let kube = config.enforced.kube.unwrap();
-        assert_eq!((kube.path.as_str(), kube.is_cpu_only), ("/kube", true));
-        assert_eq!(config.configz["enforceNodeAllocatable"], json!(["pods", "kube-reserved-compressible"]));
-    }
-}
+mod tests;

@@ -147,7 +147,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("containerRuntimeEndpoint", Elsewhere("--container-runtime-endpoint")),
     ("imageServiceEndpoint", Elsewhere("--container-runtime-endpoint")),
     ("failCgroupV1", OFF),
-    ("userNamespaces", Moot),
+    ("userNamespaces", Read),
 ];
 
 /// The field of that name.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::configuration::{Fields, narrow, set};
 use super::reserved::ReservedCgroup;
-use super::{Config, Enforced, Reserved, SwapBehavior};
+use super::{Config, Enforced, Reserved, SwapBehavior, USERS_OF_POD};
 use crate::config::ReservedMemory;
 use crate::config::alignment::{NODES_BOUND, NODES_MAX, Policy, Scope};
 use crate::config::{CpuSet, StaticPolicy};
@@ -21,6 +21,7 @@ impl Config {
                 u32::try_from(per_core).unwrap_or(u32::MAX).saturating_mul(u32::try_from(cores).unwrap_or(1));
             self.max_pods = self.max_pods.min(most);
         }
+        self.apply_users(fields);
         set(&mut self.pod_pids_limit, fields.integer("podPidsLimit", -1));
         set(&mut self.cpu_cfs_quota, fields.flag("cpuCFSQuota"));
         set(&mut self.single_process_oom_kill, fields.flag("singleProcessOOMKill").map(Some));
@@ -46,6 +47,25 @@ impl Config {
         self.apply_topology(fields);
         self.apply_topology_options(fields);
         self.apply_enforcement(fields);
+    }
+
+    /// Source: `userNamespaces` of upstream's configuration.
+    fn apply_users(&mut self, fields: &mut Fields<'_>) {
+        const FIELD: &str = "userNamespaces.idsPerPod";
+        let users = fields.object("userNamespaces").and_then(|users| users.get("idsPerPod"));
+        let Some(given) = users.filter(|users| !users.is_null()) else { return };
+        let least = i64::from(USERS_OF_POD);
+        match given.as_i64() {
+            None => fields.error(FIELD, &format!("Invalid value: {given}: must be a whole number")),
+            Some(users) if users < least => fields.error(FIELD, &format!("must not be less than {least}")),
+            Some(users) if users % least != 0 => {
+                fields.error(FIELD, &format!("must be a multiple of {least}"));
+            }
+            Some(users) => match u32::try_from(users) {
+                Ok(users) => self.users_of_pod = users,
+                Err(_) => fields.error(FIELD, &format!("must not be more than {}", u32::MAX)),
+            },
+        }
     }
 
     fn apply_cpus(&mut self, fields: &mut Fields<'_>) {
@@ -191,9 +211,11 @@ impl Config {
         if let Some(names) = fields.texts("enforceNodeAllocatable") {
             self.enforced = enforced(&names, &kube, &system, fields);
         }
-        if self.enforced.pods && !self.cgroups_per_qos {
-            let why = "Invalid value: must not have \"pods\" when cgroupsPerQOS is false";
-            fields.error("enforceNodeAllocatable", why);
+        if !self.cgroups_per_qos {
+            for name in self.enforced.names().iter().filter(|name| **name != "none") {
+                let why = format!("must be set to true when {name:?} contained in enforceNodeAllocatable");
+                fields.error("cgroupsPerQOS", &why);
+            }
         }
     }
 }
@@ -206,7 +228,10 @@ fn enforced(
 ) -> Enforced {
     const FIELD: &str = "enforceNodeAllocatable";
     let mut all = Enforced::default();
-    for name in names {
+    for (index, name) in names.iter().enumerate() {
+        if names.iter().take(index).any(|before| before == name) {
+            fields.error(FIELD, &format!("duplicated enforcements {name:?}"));
+        }
         let (base, is_cpu_only) =
             name.strip_suffix("-compressible").map_or((name.as_str(), false), |base| (base, true));
         let (path, cgroup, field) = match (base, is_cpu_only) {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use controller::EventType;
 use cri::{CriError, v1};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use parking_lot::Mutex;
 use registry::Reference;
 use tokio::sync::Semaphore;
@@ -29,7 +29,7 @@ use crate::pod::needed_images;
 use crate::volumes::objects::PodObjects;
 pub(crate) use error::PullError;
 use error::{AttemptError, Attempts};
-use keyring::{Credential, Keyring};
+use keyring::{Credential, Keyring, SecretError};
 use records::{Access, Records};
 
 /// Images under this host name are made on the node: there is no registry to ask for newer ones.
@@ -150,10 +150,10 @@ impl Want {
         if present.is_none() && self.policy == "Never" {
             return Err(never());
         }
-        let keyring = self.keyring().await?;
-        let credentials = keyring.lookup(&reference.name());
+        let secrets = self.secrets().await?;
+        let credentials = || Keyring::of(&secrets).map(|keyring| keyring.lookup(&reference.name()));
         if let Some(found) = present {
-            let is_allowed = image.starts_with(LOCAL_REGISTRY) || self.check(&found.id, &keyring).await;
+            let is_allowed = image.starts_with(LOCAL_REGISTRY) || self.check(&found.id, credentials).await?;
             on_the_way.is_pull_required = Some(!is_allowed);
             if is_allowed {
                 let message = format!(
@@ -167,22 +167,32 @@ impl Want {
             }
         }
         on_the_way.is_pull_required = Some(true);
-        self.pull(credentials).await
+        self.pull(credentials()?).await
     }
 
-    /// Whether the Pod has a right to the image of this id that is here.
-    async fn check(&self, id: &str, keyring: &Keyring) -> bool {
+    /// Whether the Pod has a right to the image of this id that is here. Its credentials for the image are read no
+    /// earlier than they are needed: what is wrong with them harms nobody else.
+    async fn check(
+        &self,
+        id: &str,
+        credentials: impl Fn() -> Result<Vec<Credential>, SecretError>,
+    ) -> Result<bool, SecretError> {
         let (store, now) = (&self.store, self.store.clock.now());
-        let check = store.pulls.records.check(&self.image, id, keyring.secrets(), now).await;
+        let mut check = store.pulls.records.check(&self.image, id, std::iter::empty(), now).await;
+        if !check.is_enough() {
+            let credentials = credentials()?;
+            let sources = credentials.iter().filter_map(|credential| credential.source.as_ref());
+            check = store.pulls.records.check(&self.image, id, sources, now).await;
+        }
         store.metrics.count(Count::ImageChecks, &[check.label()]);
-        check.is_enough()
+        Ok(check.is_enough())
     }
 
-    /// What the Pod's pull secrets hold; those that are missing are told of.
-    async fn keyring(&self) -> Result<Keyring, PullError> {
+    /// The Pod's pull secrets; those that are missing are told of.
+    async fn secrets(&self) -> Result<Vec<Arc<Secret>>, PullError> {
         let names = crate::volumes::objects::pull_secret_names(&self.pod);
         if names.is_empty() {
-            return Ok(Keyring::default());
+            return Ok(Vec::new());
         }
         self.objects.synced(&self.store, &self.pod).await?;
         let (secrets, missing) = self.objects.pull_secrets(&self.pod);
@@ -193,7 +203,7 @@ impl Want {
             );
             self.store.event(&self.pod, None, EventType::Warning, "FailedToRetrieveImagePullSecret", message);
         }
-        Ok(Keyring::of(&secrets)?)
+        Ok(secrets)
     }
 
     async fn pull(&self, credentials: Vec<Credential>) -> Result<Had, PullError> {

@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Backoff;
-use controller::{Change, EventType, Informer, Scope};
+use controller::{Change, EventType, Informer, Scope, request};
 use cri::{CriError, v1};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::watch;
 
@@ -34,6 +34,9 @@ use crate::pod::preemption;
 use crate::pod::snapshot::rejected;
 use crate::pod::snapshot::{self, Ending, PodSnapshot};
 use crate::pod::time::nanos;
+
+/// How long a Pod, and all that come after it, wait for the API server to say how the node is labelled.
+const FRESH_NODE_MAX: Duration = Duration::from_secs(5);
 
 /// The informer of this node's Pods.
 pub(crate) fn informer(context: &Context) -> Informer<Pod> {
@@ -81,7 +84,7 @@ pub(crate) async fn run(
         leaving,
     };
     let first = statics.borrow_and_update().clone();
-    desk.take_statics(&first);
+    desk.take_statics(&first).await;
     let mut is_synced = false;
     let mut changes = pods.subscribe();
     loop {
@@ -93,19 +96,19 @@ pub(crate) async fn run(
             changed = statics.changed() => match changed {
                 Ok(()) => {
                     let now = statics.borrow_and_update().clone();
-                    desk.take_statics(&now);
+                    desk.take_statics(&now).await;
                 }
                 // Everything stops.
                 Err(_) => return,
             },
-            () = inboxes.one_ended() => desk.start_waiting(),
-            changed = changes.next(), if is_synced => desk.take_changes(changed),
+            () = inboxes.one_ended() => desk.start_waiting().await,
+            changed = changes.next(), if is_synced => desk.take_changes(changed).await,
         }
     }
 }
 
 impl Desk {
-    fn take_changes(&mut self, mut changes: Vec<Change<Pod>>) {
+    async fn take_changes(&mut self, mut changes: Vec<Change<Pod>>) {
         // Who was there first has its room first.
         let age = |change: &Change<Pod>| {
             let pod = change.new.as_ref()?;
@@ -126,7 +129,7 @@ impl Desk {
             let (Some(uid), Some(pod)) = (new, change.new) else { continue };
             match self.inboxes.get(&uid) {
                 Some(inbox) => inbox.pod(pod, change.revision),
-                None => self.start(uid, pod, change.revision),
+                None => self.start(uid, pod, change.revision).await,
             }
         }
     }
@@ -149,7 +152,7 @@ impl Desk {
     }
 
     /// Starts what is new, ends what is gone; what is another Pod now waits for the one before.
-    fn take_statics(&mut self, now: &StaticPods) {
+    async fn take_statics(&mut self, now: &StaticPods) {
         let uid = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
         for (key, old) in std::mem::take(&mut self.statics) {
             if now.get(&key).is_some_and(|new| new.metadata.uid == old.metadata.uid) {
@@ -161,10 +164,10 @@ impl Desk {
         let is_new = |key: &&String| !self.statics.contains_key(*key);
         self.waiting =
             now.keys().filter(is_new).filter_map(|key| Some((key.clone(), now.get(key)?.clone()))).collect();
-        self.start_waiting();
+        self.start_waiting().await;
     }
 
-    fn start_waiting(&mut self) {
+    async fn start_waiting(&mut self) {
         for (key, pod) in std::mem::take(&mut self.waiting) {
             let uid = pod.metadata.uid.clone().unwrap_or_default();
             self.take_old_namesake_down(&key, &uid);
@@ -176,7 +179,7 @@ impl Desk {
                 self.context.metrics.count(Count::RestartedPods, &["true"]);
             }
             self.statics.insert(key.clone(), pod.clone());
-            self.start(uid, pod, 0);
+            self.start(uid, pod, 0).await;
             let mirror = self.pods.get(&key).filter(|mirror| is_mirror(mirror));
             self.take_mirror(&key, mirror);
         }
@@ -194,7 +197,7 @@ impl Desk {
     }
 
     /// Takes a Pod that is new here, unless the node cannot.
-    fn start(&mut self, uid: String, pod: Arc<Pod>, cause: u64) {
+    async fn start(&mut self, uid: String, pod: Arc<Pod>, cause: u64) {
         let state = self.found.remove(&uid).unwrap_or_default();
         let mut snapshot = PodSnapshot { pod, ..state };
         snapshot.ending = termination_reasons::of(&self.context.config, &snapshot);
@@ -203,7 +206,11 @@ impl Desk {
             matches!(snapshot.recorded_phase(), "Succeeded" | "Failed") || snapshot.ending.is_some();
         let is_new = snapshot.sandboxes.is_empty() && !is_over && !snapshot.is_terminating();
         let mut before = None;
-        match is_new.then(|| self.admit(&uid, &snapshot.pod)).transpose() {
+        let admitted = match is_new {
+            true => self.admit(&uid, &snapshot.pod).await.map(Some),
+            false => Ok(None),
+        };
+        match admitted {
             Ok(victims) => before = victims,
             Err(Rejection { reason, message }) => {
                 give_back(&self.context, &self.inboxes, &uid);
@@ -217,31 +224,52 @@ impl Desk {
     }
 
     /// Takes the Pod. Gives those that must go before it runs.
-    fn admit(&self, uid: &str, pod: &Pod) -> Result<Vec<Arc<Inbox>>, Rejection> {
+    async fn admit(&self, uid: &str, pod: &Pod) -> Result<Vec<Arc<Inbox>>, Rejection> {
         let context = &self.context;
         if context.node_state.is_shutting_down() {
             return Err(admission::shutting_down());
         }
-        let question = Question {
-            pod,
-            node: &context.node(),
-            room: &context.resources.allocations.room(context.resources.allocatable_now()),
-            pressure: &context.node_state.pressure(),
-            unsafe_sysctls: &context.config.allowed_unsafe_sysctls,
-        };
+        let (node, pressure) = (context.node(), context.node_state.pressure());
+        let room = context.resources.allocations.room(context.resources.allocatable_now());
+        let unsafe_sysctls = &context.config.allowed_unsafe_sysctls;
+        let question = Question { pod, node: &node, room: &room, pressure: &pressure, unsafe_sysctls };
         admission::welcome(&question)?;
         if let Some(spec) = &pod.spec {
             context.resources.allocate(uid, spec)?;
         }
-        let victims = match admission::fits(&question) {
+        let fits = match admission::fits(&question) {
+            Err(Misfit::Labels(rejection)) => match self.fresh_node().await {
+                Some(fresh) => admission::fits(&Question { node: &fresh, ..question }),
+                None => Err(Misfit::Labels(rejection)),
+            },
+            known => known,
+        };
+        let victims = match fits {
             Ok(()) => Vec::new(),
             Err(Misfit::Room(_, lacking)) if is_critical(pod) => self.preempt(pod, &lacking)?,
-            Err(Misfit::Never(rejection) | Misfit::Room(rejection, _)) => return Err(rejection),
+            Err(misfit) => return Err(misfit.into_rejection()),
         };
         if context.resources.cpus.is_some() {
             self.inboxes.all().iter().for_each(|inbox| inbox.cpus_changed());
         }
         Ok(victims)
+    }
+
+    /// The node as the API server has it now: the informer may not have been told yet.
+    async fn fresh_node(&self) -> Option<Node> {
+        let context = &self.context;
+        let node = request::get::<Node>(&context.client, "", &context.config.node_name);
+        match tokio::time::timeout(FRESH_NODE_MAX, node).await {
+            Ok(Ok(node)) => Some(node),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the node was not looked up");
+                None
+            }
+            Err(_) => {
+                tracing::warn!("the API server did not say in time how the node is labelled");
+                None
+            }
+        }
     }
 
     /// Lets Pods go that matter less than this one. Source: `pkg/kubelet/preemption`.

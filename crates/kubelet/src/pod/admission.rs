@@ -40,8 +40,19 @@ fn reject(reason: impl Into<String>, message: impl Into<String>) -> Result<(), R
 pub(crate) enum Misfit {
     /// It must not run here.
     Never(Rejection),
+    /// The node is not labelled as it wants it; the labels that are known may be old.
+    Labels(Rejection),
     /// It would, if there were more of these: by resource, in the units of [`Room`].
     Room(Rejection, Vec<(String, i64)>),
+}
+
+impl Misfit {
+    /// What the Pod is told if nothing can be done about it.
+    pub(crate) fn into_rejection(self) -> Rejection {
+        match self {
+            Self::Never(rejection) | Self::Labels(rejection) | Self::Room(rejection, _) => rejection,
+        }
+    }
 }
 
 /// The node is going down. Source: `pkg/kubelet/nodeshutdown`.
@@ -98,25 +109,28 @@ pub(crate) fn fits(question: &Question<'_>) -> Result<(), Misfit> {
         let missing = |lack: &Lack| (lack.name.clone(), lack.requested - (lack.capacity - lack.used));
         return Err(Misfit::Room(first.rejection(), lacks.iter().map(missing).collect()));
     }
-    mismatch.map_or(Ok(()), |rejection| Err(Misfit::Never(rejection)))
+    mismatch.map_or(Ok(()), Err)
 }
 
 /// Why the node is the wrong one whatever it has.
-fn mismatch(question: &Question<'_>, spec: &PodSpec) -> Option<Rejection> {
+fn mismatch(question: &Question<'_>, spec: &PodSpec) -> Option<Misfit> {
     if !placement::allows(spec.node_selector.as_ref(), spec.affinity.as_ref(), &question.node.metadata) {
         let why = "node(s) didn't match Pod's node affinity/selector";
-        return Some(Rejection::new("NodeAffinity", format!("Predicate NodeAffinity failed: {why}")));
+        let rejection = Rejection::new("NodeAffinity", format!("Predicate NodeAffinity failed: {why}"));
+        return Some(Misfit::Labels(rejection));
     }
     let taken = host_ports(spec).any(|port| question.room.ports.iter().any(|other| collide(&port, other)));
     if taken {
         let why = "node(s) didn't have free ports for the requested pod ports";
-        return Some(Rejection::new("NodePorts", format!("Predicate NodePorts failed: {why}")));
+        let rejection = Rejection::new("NodePorts", format!("Predicate NodePorts failed: {why}"));
+        return Some(Misfit::Never(rejection));
     }
     let taints = question.node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default();
     let is_driven_out = |taint: &&Taint| taint.effect == "NoExecute" && !tolerates(spec, taint);
     if !crate::pod::identity::is_static(question.pod) && taints.iter().any(|taint| is_driven_out(&taint)) {
         let why = "node(s) had taints that the pod didn't tolerate";
-        return Some(Rejection::new("TaintToleration", format!("Predicate TaintToleration failed: {why}")));
+        let rejection = Rejection::new("TaintToleration", format!("Predicate TaintToleration failed: {why}"));
+        return Some(Misfit::Never(rejection));
     }
     None
 }

@@ -103,6 +103,8 @@ pub struct ContainerInput {
     pub image_ref: String,
     /// The container whose PID namespace it enters. Source: `EphemeralContainer.targetContainerName`.
     pub target_id: Option<String>,
+    /// Groups of its first process beside those that the Pod names: its volumes' files are for them.
+    pub extra_groups: Vec<i64>,
     /// The node's memory in bytes.
     pub memory_capacity: i64,
     /// Whether the runtime said who the image runs as.
@@ -164,7 +166,7 @@ pub fn container_config(
                 config,
                 pod_spec,
                 spec,
-                (input.target_id, input.image_user.as_ref()),
+                (input.target_id, input.image_user.as_ref(), input.extra_groups),
             )),
         }),
         envs: input.env.into_iter().map(|(key, value)| v1::KeyValue { key, value }).collect(),
@@ -176,9 +178,10 @@ fn security_context(
     config: &Config,
     pod: &PodSpec,
     spec: &Container,
-    (target_id, image_user): (Option<String>, Option<&ImageUser>),
+    (target_id, image_user, extra_groups): (Option<String>, Option<&ImageUser>, Vec<i64>),
 ) -> v1::LinuxContainerSecurityContext {
     let mut context = security::container(pod, spec, config.seccomp_default);
+    context.supplemental_groups.extend(extra_groups);
     if let Some(profile) = context.seccomp.as_mut().filter(|profile| !profile.localhost_ref.is_empty()) {
         let path = config.root_dir.join("seccomp").join(&profile.localhost_ref);
         profile.localhost_ref = path.display().to_string();

@@ -52,7 +52,8 @@ pub fn is_finished(snapshot: &PodSnapshot) -> bool {
 /// Source: `computePodActions` of upstream's `pkg/kubelet/kuberuntime`.
 fn is_lost(snapshot: &PodSnapshot) -> bool {
     snapshot.spec().restart_policy.as_deref() == Some("Never")
-        && snapshot.sandboxes.last().is_some_and(|sandbox| !sandbox.is_ready)
+        && !snapshot.sandboxes.is_empty()
+        && snapshot.ready_sandbox().is_none()
         && !snapshot.containers.is_empty()
 }
 

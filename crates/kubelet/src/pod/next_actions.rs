@@ -490,12 +490,10 @@ fn outdated(snapshot: &PodSnapshot) -> Vec<PodAction> {
             actions.push(PodAction::RemoveContainer { id: container.id.clone() });
         }
     }
-    if let Some((current, old)) = snapshot.sandboxes.split_last() {
+    if let (Some(_), Some((_, old))) = (snapshot.ready_sandbox(), snapshot.sandboxes.split_last()) {
         let is_empty = |id: &str| snapshot.containers.iter().all(|c| c.sandbox_id != id);
-        if current.is_ready {
-            let dead = old.iter().filter(|s| is_empty(&s.id));
-            actions.extend(dead.map(|s| PodAction::RemoveSandbox { id: s.id.clone() }));
-        }
+        let dead = old.iter().filter(|s| is_empty(&s.id));
+        actions.extend(dead.map(|s| PodAction::RemoveSandbox { id: s.id.clone() }));
     }
     actions
 }

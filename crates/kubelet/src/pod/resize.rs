@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container as ContainerSpec, Pod, PodSpec, ResourceRequirements};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::pod::quantity;
 use crate::pod::requests::pod_request;
@@ -230,116 +230,46 @@ pub fn decide(asked: Amount, used: Amount, capacity: Amount) -> Result<(), Refus
     Err(Refused { reason: RefusalReason::Deferred, message, detail: "" })
 }
 
-/// What an event says about a resize.
-pub fn event_text(pod: &Pod, what: &str, resources: &Resources, error: Option<&str>) -> String {
-    let containers: Vec<_> =
-        resources.iter().map(|(name, resources)| json!({"name": name, "resources": resources})).collect();
-    let mut text = json!({"containers": containers, "generation": pod.metadata.generation});
-    if let (Some(error), Some(map)) = (error, text.as_object_mut()) {
-        map.insert("error".into(), error.into());
+/// What an event says of a resize, with what all containers have or are to have. An empty `error` is none.
+///
+/// Source: `PodResize*Msg` of upstream's `pkg/kubelet/events`.
+pub fn event_text(pod: &Pod, what: &str, error: &str) -> String {
+    let spec = pod.spec.as_ref();
+    let of = |containers: &[ContainerSpec]| -> Vec<ToldContainer> {
+        let told = |c: &ContainerSpec| ToldContainer {
+            name: c.name.clone(),
+            resources: c.resources.clone().unwrap_or_default(),
+        };
+        containers.iter().map(told).collect()
+    };
+    let told = Told {
+        init_containers: of(spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default()),
+        containers: of(spec.map(|spec| spec.containers.as_slice()).unwrap_or_default()),
+        generation: pod.metadata.generation.unwrap_or_default(),
+        error,
+    };
+    match serde_json::to_string(&told) {
+        Ok(told) => format!("Pod resize {what}: {told}"),
+        Err(error) => format!("Pod resize {what}: {error}"),
     }
-    format!("Pod resize {what}: {text}")
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told<'a> {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    init_containers: Vec<ToldContainer>,
+    containers: Vec<ToldContainer>,
+    generation: i64,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    error: &'a str,
+}
+
+#[derive(Serialize)]
+struct ToldContainer {
+    name: String,
+    resources: ResourceRequirements,
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// With one container that asks for this and is restarted for memory.
-    fn pod(cpu: &str, memory: &str) -> Pod {
-        let yaml = format!(
-            "{{metadata: {{name: p, uid: u}}, spec: {{containers: [{{name: a, resizePolicy: [{{resourceName: memory, \
-             restartPolicy: RestartContainer}}], resources: {{requests: {{cpu: {cpu}}}, limits: {{memory: {memory}}}}}}}]}}}}"
-        );
-        serde_saphyr::from_str(&yaml).unwrap()
-    }
-
-    #[test]
-    fn what_is_asked_for_waits_beside_what_is_agreed() {
-        let (old, new) = (pod("100m", "1Gi"), pod("200m", "1Gi"));
-        assert_eq!(split(&old, &resources(&old)), (None, Resources::new()));
-        let (kept, wanted) = split(&new, &resources(&old));
-        assert_eq!(kept.unwrap().spec, old.spec);
-        assert_eq!(wanted, resources(&new));
-    }
-
-    #[test]
-    fn what_is_changed_of_containers_is_told_apart() {
-        let resources = |text: &str| -> Resources { serde_saphyr::from_str(text).unwrap() };
-        let before = resources(
-            "{a: {requests: {cpu: 100m, memory: 1Gi}, limits: {memory: 2Gi}}, b: {requests: {cpu: '1'}}}",
-        );
-        let after = resources(
-            "{a: {requests: {cpu: 200m}, limits: {memory: 1Gi, cpu: '1'}}, b: {requests: {cpu: 1000m}}, c: {}}",
-        );
-        assert_eq!(
-            operations(&before, &after),
-            [
-                ["memory", "requests", "remove"],
-                ["memory", "limits", "decrease"],
-                ["cpu", "requests", "increase"],
-                ["cpu", "limits", "add"],
-            ]
-        );
-        assert!(operations(&after, &after).is_empty());
-    }
-
-    #[test]
-    fn the_same_amount_in_other_words_is_no_resize() {
-        assert_eq!(split(&pod("'0.1'", "1024Mi"), &resources(&pod("100m", "1Gi"))).1, Resources::new());
-    }
-
-    #[test]
-    fn what_was_agreed_is_read_back_from_the_status() {
-        let mut new = pod("200m", "2Gi");
-        new.status = serde_saphyr::from_str(
-            "{containerStatuses: [{name: a, image: i, imageID: i, ready: true, restartCount: 0, \
-             allocatedResources: {cpu: 100m}, resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}]}",
-        )
-        .unwrap();
-        assert_eq!(recorded(&new), resources(&pod("100m", "1Gi")));
-    }
-
-    #[test]
-    fn a_resize_goes_on_after_a_restart_of_the_kubelet() {
-        let check = |conditions: &str, expect: (bool, Option<&str>, Option<i64>)| {
-            let status = format!("{{status: {{conditions: [{conditions}]}}}}");
-            let pod: Pod = serde_saphyr::from_str(&status).unwrap();
-            let Resize { is_started, error, .. } = under_way(&pod);
-            let since = waiting_since(&pod).map(Timestamp::as_second);
-            assert_eq!((is_started, error.as_deref(), since), expect, "{conditions}");
-        };
-        check("", (false, None, None));
-        check("{type: PodResizeInProgress, status: 'True'}", (true, None, None));
-        let failed = "{type: PodResizeInProgress, status: 'True', reason: Error, message: no}";
-        check(failed, (true, Some("no"), None));
-        let waits = "{type: PodResizePending, status: 'True', lastTransitionTime: '1970-01-01T00:00:07Z'}";
-        check(waits, (false, None, Some(7)));
-    }
-
-    #[test]
-    fn a_node_agrees_to_what_it_has() {
-        let amount = |cpu, memory| Amount { cpu, memory };
-        let check = |asked, used, expect: &str| {
-            let got = decide(asked, used, amount(2000, 1000));
-            let got = got.err().map(|refused| format!("{}: {}", refused.reason.as_str(), refused.message));
-            assert_eq!(got.unwrap_or_default(), expect);
-        };
-        check(amount(1000, 500), amount(1000, 500), "");
-        check(
-            amount(3000, 1),
-            amount(0, 0),
-            "Infeasible: Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000",
-        );
-        check(
-            amount(1500, 1),
-            amount(1000, 0),
-            "Deferred: Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000",
-        );
-        check(
-            amount(1, 600),
-            amount(0, 500),
-            "Deferred: Node didn't have enough resource: memory, requested: 600, used: 500, capacity: 1000",
-        );
-    }
-}
+mod tests;

@@ -146,6 +146,8 @@ pub struct Sandbox {
     pub is_ready: bool,
     /// The Pod's addresses; empty on the host's network.
     pub ips: Vec<String>,
+    /// Its network has no address; on the host's, that is as it should be.
+    pub lacks_ip: bool,
 }
 
 /// A container as the runtime reports it.
@@ -363,9 +365,14 @@ impl PodSnapshot {
         self.pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or_default()
     }
 
-    /// The newest sandbox if it is up.
+    /// The newest sandbox if it is up, alone, and can be reached: any other is taken down and made anew.
+    ///
+    /// Source: `PodSandboxChanged` of upstream's `pkg/kubelet/kuberuntime/util`.
     pub fn ready_sandbox(&self) -> Option<&Sandbox> {
-        self.sandboxes.last().filter(|s| s.is_ready)
+        let (newest, older) = self.sandboxes.split_last()?;
+        let is_alone = older.iter().all(|sandbox| !sandbox.is_ready);
+        let is_reachable = !newest.lacks_ip || self.spec().host_network == Some(true);
+        Some(newest).filter(|newest| newest.is_ready && is_alone && is_reachable)
     }
 
     /// The newest container of that name.

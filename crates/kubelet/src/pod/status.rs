@@ -4,6 +4,7 @@
 //! is read only to keep transition times, the start time, foreign conditions and what the runtime has lost.
 //! Source: `pkg/kubelet/kubelet_pods.go` and `pkg/kubelet/status/generate.go` of upstream for the rules.
 
+mod actual;
 mod conditions;
 mod containers;
 mod patch;
@@ -257,8 +258,4 @@ impl Counts {
 }
 
 #[cfg(test)]
-mod restarts;
-#[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod upstream;

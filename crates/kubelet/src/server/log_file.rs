@@ -1,7 +1,7 @@
-//! Log files in CRI format: `<time> <stdout|stderr> <P|F> <content>`, a line each.
+//! Log files: what was printed, in records of a line each.
 //!
-//! `P` marks a part of a longer line: no line end follows it. Lines are read as they are written; a line that
-//! is not complete yet waits for its rest. Files that were rotated away may be compressed meanwhile.
+//! A part of a longer line has no line end after it. Records are read as they are written; one that is not complete
+//! yet waits for its rest. Files that were rotated away may be compressed meanwhile.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use cri::logs::Record;
 use flate2::read::GzDecoder;
 use jiff::Timestamp;
 
@@ -58,7 +59,7 @@ impl LogReader {
             if let Some(lines) = lines_left {
                 // A line that a rotation has parted counts where it ends.
                 let parted = usize::from(!files.is_empty() && file.ends_with_part()?);
-                if lines + parted == 0 {
+                if lines + parted == 0 && !files.is_empty() {
                     break;
                 }
                 let (found, is_whole) = file.seek_to_last(lines + parted)?;
@@ -194,7 +195,8 @@ impl Opened {
             self.file.seek(SeekFrom::Start(start))?;
             (&mut self.file).take(PREFIX_BYTES).read_to_end(&mut last)?;
         }
-        Ok(last.split(|byte| *byte == b' ').nth(2) == Some(b"P"))
+        let tags = last.split(|byte| *byte == b' ').nth(2).unwrap_or_default();
+        Ok(tags.split(|byte| *byte == b':').next() == Some(b"P"))
     }
 
     /// Goes to where the last `lines` lines begin; says how many there are, and whether that is the file's beginning.
@@ -279,36 +281,23 @@ fn ended_before(file: &File, since: Timestamp) -> bool {
 
 /// Adds what is shown of one line; a line in parts has the time of its first.
 fn render(line: &[u8], wanted: &Wanted, is_inside_line: &mut bool, out: &mut Vec<u8>) {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let mut parts = line.splitn(4, |byte| *byte == b' ');
-    let (Some(time), Some(stream), Some(tag)) = (parts.next(), parts.next(), parts.next()) else { return };
-    let content = parts.next().unwrap_or_default();
-    let time = String::from_utf8_lossy(time);
-    if wanted.stream.as_ref().is_some_and(|only| only.as_bytes() != stream) {
-        return;
-    }
-    if let Some(since) = wanted.since
-        && time.parse::<Timestamp>().is_ok_and(|time| time < since)
+    let Some(record) = Record::parse(line) else { return };
+    if wanted.stream.as_ref().is_some_and(|only| *only != record.stream)
+        || wanted.since.is_some_and(|since| record.at < since)
     {
         return;
     }
     if wanted.timestamps && !*is_inside_line {
-        out.extend_from_slice(time.as_bytes());
+        out.extend_from_slice(record.shown_time().as_bytes());
         out.push(b' ');
     }
-    out.extend_from_slice(content);
-    *is_inside_line = tag == b"P";
-    if !*is_inside_line {
-        out.push(b'\n');
-    }
+    out.extend_from_slice(&record.content);
+    *is_inside_line = !record.ends_line();
 }
 
-/// Where the last `lines` lines begin, and how many there are.
+/// Where the last `lines` complete lines begin, and how many there are.
 fn tail_start(file: &mut File, lines: usize) -> std::io::Result<(u64, usize)> {
     let total = file.seek(SeekFrom::End(0))?;
-    if lines == 0 {
-        return Ok((total, 0));
-    }
     let mut end = total;
     let mut seen = 0;
     let mut buffer = vec![0; CHUNK];
@@ -332,139 +321,4 @@ fn tail_start(file: &mut File, lines: usize) -> std::io::Result<(u64, usize)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LOG: &str = "2026-01-01T00:00:01Z stdout F one\n2026-01-01T00:00:02Z stderr F two\n2026-01-01T00:00:03Z stdout P thr\n2026-01-01T00:00:03Z stdout F ee\n";
-
-    fn check(wanted: Wanted, expect: &str) {
-        for (rotated_lines, packed_lines) in [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (2, 2)] {
-            let dir = tempfile::tempdir().unwrap();
-            let path = log(&dir, rotated_lines);
-            (0..packed_lines).for_each(|number| pack(&dir.path().join(rotated(number))));
-            let mut reader = LogReader::open(&path, wanted.clone()).unwrap();
-            let text = String::from_utf8(reader.read().unwrap()).unwrap();
-            assert_eq!(text, expect, "with {rotated_lines} lines rotated away, {packed_lines} packed");
-        }
-    }
-
-    #[test]
-    fn a_line_that_a_rotation_has_parted_counts_once() {
-        for (packed_lines, lines, expect) in [
-            (0, 1, "three\n"),
-            (0, 2, "two\nthree\n"),
-            (3, 1, "three\n"),
-            (3, 2, "two\nthree\n"),
-            (3, 9, "one\ntwo\nthree\n"),
-        ] {
-            let dir = tempfile::tempdir().unwrap();
-            let path = log(&dir, 3);
-            (0..packed_lines).for_each(|number| pack(&dir.path().join(rotated(number))));
-            let wanted = Wanted { tail_lines: Some(lines), ..Wanted::default() };
-            let text = LogReader::open(&path, wanted).unwrap().read().unwrap();
-            assert_eq!(String::from_utf8(text).unwrap(), expect, "{packed_lines} packed, the last {lines}");
-        }
-    }
-
-    #[test]
-    fn a_parted_line_that_is_not_among_the_last_is_not_shown() {
-        let older = "2026-01-01T00:00:01Z stdout F one\n2026-01-01T00:00:02Z stdout P tw\n";
-        let newer = "2026-01-01T00:00:02Z stdout F o\n2026-01-01T00:00:03Z stdout F three\n2026-01-01T00:00:04Z stdout F four\n";
-        for is_packed in [false, true] {
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("0.log");
-            std::fs::write(dir.path().join(rotated(0)), older).unwrap();
-            std::fs::write(&path, newer).unwrap();
-            if is_packed {
-                pack(&dir.path().join(rotated(0)));
-            }
-            for (lines, expect) in [
-                (0, ""),
-                (1, "four\n"),
-                (2, "three\nfour\n"),
-                (3, "two\nthree\nfour\n"),
-                (4, "one\ntwo\nthree\nfour\n"),
-            ] {
-                let wanted = Wanted { tail_lines: Some(lines), ..Wanted::default() };
-                let text = LogReader::open(&path, wanted).unwrap().read().unwrap();
-                assert_eq!(String::from_utf8(text).unwrap(), expect, "packed: {is_packed}, the last {lines}");
-            }
-        }
-    }
-
-    fn rotated(number: usize) -> String {
-        format!("0.log.2026010{number}-000000")
-    }
-
-    /// As the container runtime does.
-    fn pack(path: &Path) {
-        let plain = File::open(path).unwrap();
-        let packed = File::create(with_suffix(path, PACKED)).unwrap();
-        let mut encoder = flate2::write::GzEncoder::new(packed, flate2::Compression::default());
-        std::io::copy(&mut &plain, &mut encoder).unwrap();
-        let packed = encoder.finish().unwrap();
-        packed.set_modified(plain.metadata().unwrap().modified().unwrap()).unwrap();
-        std::fs::remove_file(path).unwrap();
-    }
-
-    /// [`LOG`], the first lines of which were rotated away, each into a file of its own.
-    fn log(dir: &tempfile::TempDir, rotated_lines: usize) -> PathBuf {
-        let path = dir.path().join("0.log");
-        let lines: Vec<&str> = LOG.split_inclusive('\n').collect();
-        for (number, line) in lines.iter().take(rotated_lines).enumerate() {
-            std::fs::write(dir.path().join(rotated(number)), line).unwrap();
-        }
-        std::fs::write(&path, lines[rotated_lines..].concat()).unwrap();
-        path
-    }
-
-    #[test]
-    fn nothing_is_missed_however_often_the_log_is_rotated() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("0.log");
-        let rotate = |name: &str| std::fs::rename(&path, dir.path().join(format!("0.log.{name}"))).unwrap();
-        let write =
-            |text: &str| std::fs::write(&path, format!("2026-01-01T00:00:01Z stdout F {text}\n")).unwrap();
-        write("a");
-        let mut reader = LogReader::open(&path, Wanted::default()).unwrap();
-        assert_eq!(reader.read().unwrap(), b"a\n");
-        rotate("20260101-000000");
-        write("b");
-        rotate("20260102-000000");
-        write("c");
-        // The reader knows what it has read, also in another form.
-        pack(&dir.path().join("0.log.20260101-000000"));
-        reader.follow_rotation().unwrap();
-        assert_eq!(reader.read().unwrap(), b"b\nc\n");
-        reader.follow_rotation().unwrap();
-        assert_eq!(reader.read().unwrap(), b"");
-    }
-
-    #[test]
-    fn lines_are_joined_cut_and_filtered() {
-        check(Wanted::default(), "one\ntwo\nthree\n");
-        check(Wanted { tail_lines: Some(3), ..Wanted::default() }, "two\nthree\n");
-        check(Wanted { tail_lines: Some(0), ..Wanted::default() }, "");
-        check(Wanted { tail_lines: Some(9), ..Wanted::default() }, "one\ntwo\nthree\n");
-        check(Wanted { since: "2026-01-01T00:00:02Z".parse().ok(), ..Wanted::default() }, "two\nthree\n");
-        check(
-            Wanted { stream: Some("stderr".into()), timestamps: true, ..Wanted::default() },
-            "2026-01-01T00:00:02Z two\n",
-        );
-        check(
-            Wanted { tail_lines: Some(2), timestamps: true, ..Wanted::default() },
-            "2026-01-01T00:00:03Z three\n",
-        );
-        check(Wanted { limit_bytes: Some(5), ..Wanted::default() }, "one\nt");
-    }
-
-    #[test]
-    fn a_line_that_is_being_written_waits_for_its_rest() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "2026-01-01T00:00:01Z stdout F on").unwrap();
-        let mut reader = LogReader::open(file.path(), Wanted::default()).unwrap();
-        assert!(reader.read().unwrap().is_empty());
-        std::fs::write(file.path(), "2026-01-01T00:00:01Z stdout F one\n").unwrap();
-        assert_eq!(reader.read().unwrap(), b"one\n");
-    }
-}
+mod tests;

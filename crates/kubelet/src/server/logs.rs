@@ -11,7 +11,7 @@ use bytes::Bytes;
 use cri::v1;
 use futures::channel::mpsc;
 use futures::{SinkExt, StreamExt};
-use http::Response;
+use http::{Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use jiff::Timestamp;
@@ -71,25 +71,46 @@ pub(super) async fn logs(
     Ok(response)
 }
 
+/// What is wanted of a log. Source: `getContainerLogs` of upstream's `pkg/kubelet/server`.
 fn wanted(query: &Query, now: Timestamp) -> Result<Wanted, Refusal> {
-    let since = match (query.get("sinceTime"), query.number::<u64>("sinceSeconds")) {
-        (Some(text), _) => {
-            Some(text.parse().map_err(|_| Refusal::bad_request(format!("invalid sinceTime \"{text}\"")))?)
-        }
-        (None, Some(seconds)) => now.checked_sub(Duration::from_secs(seconds)).ok(),
-        (None, None) => None,
+    let invalid = || Refusal(StatusCode::UNPROCESSABLE_ENTITY, "Invalid request.".to_owned());
+    let at_least = |least: i64, text: Option<&str>| -> Result<Option<u64>, Refusal> {
+        let Some(text) = text else { return Ok(None) };
+        let number: i64 = text.parse().map_err(|_| undecoded())?;
+        let number = Some(number).filter(|number| *number >= least).ok_or_else(invalid)?;
+        u64::try_from(number).map(Some).map_err(|_| invalid())
     };
+    let tail = match query.get("tail").filter(|tail| !tail.is_empty()) {
+        Some("all") => None,
+        tail => tail.or_else(|| query.get("tailLines")),
+    };
+    let stream = match query.get("stream") {
+        None | Some("All") => None,
+        Some("Stdout") => Some("stdout".to_owned()),
+        Some("Stderr") => Some("stderr".to_owned()),
+        Some(_) => return Err(invalid()),
+    };
+    if stream.is_some() && tail.is_some() {
+        return Err(invalid());
+    }
+    let seconds = at_least(1, query.get("sinceSeconds"))?;
+    let seconds = seconds.and_then(|seconds| now.checked_sub(Duration::from_secs(seconds)).ok());
+    let time: Option<Timestamp> =
+        query.get("sinceTime").map(|text| text.parse().map_err(|_| undecoded())).transpose()?;
+    if seconds.is_some() && time.is_some() {
+        return Err(invalid());
+    }
     Ok(Wanted {
-        tail_lines: query.number("tailLines").or_else(|| query.number("tail")),
-        since,
+        tail_lines: at_least(0, tail)?.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX)),
+        since: seconds.or(time),
         timestamps: query.flag("timestamps"),
-        stream: match query.get("stream") {
-            Some("Stdout") => Some("stdout".into()),
-            Some("Stderr") => Some("stderr".into()),
-            _ => None,
-        },
-        limit_bytes: query.number("limitBytes"),
+        stream,
+        limit_bytes: at_least(1, query.get("limitBytes"))?,
     })
+}
+
+fn undecoded() -> Refusal {
+    Refusal::bad_request("Unable to decode query.")
 }
 
 async fn source(server: &Server, pod: &Pod, container: &str, previous: bool) -> Result<Source, Refusal> {
@@ -251,3 +272,6 @@ fn is_end(event: &v1::ContainerEventResponse, id: &str) -> bool {
     let ends = [v1::ContainerEventType::ContainerStoppedEvent, v1::ContainerEventType::ContainerDeletedEvent];
     event.container_id == id && ends.iter().any(|end| event.container_event_type == i32::from(*end))
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,10 +24,6 @@ impl Query {
     pub(super) fn flag(&self, name: &str) -> bool {
         matches!(self.get(name), Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
     }
-
-    pub(super) fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
-        self.get(name).and_then(|value| value.parse().ok())
-    }
 }
 
 fn decode(text: &str) -> String {

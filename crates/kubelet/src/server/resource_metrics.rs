@@ -23,9 +23,12 @@ const NODE: [Row; 3] = [
         "[STABLE] Current working set of the node in bytes",
         |usage| number(usage.working_set_bytes),
     ),
-    ("node_swap_usage_bytes", "gauge", "[ALPHA] Current swap usage of the node in bytes", |usage| {
-        number(usage.swap_bytes)
-    }),
+    (
+        "node_swap_usage_bytes",
+        "gauge",
+        "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems",
+        |usage| number(usage.swap_bytes),
+    ),
 ];
 
 const CONTAINER: [Row; 4] = [
@@ -44,7 +47,7 @@ const CONTAINER: [Row; 4] = [
     (
         "container_swap_usage_bytes",
         "gauge",
-        "[ALPHA] Current amount of the container swap usage in bytes",
+        "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems",
         |usage| number(usage.swap_bytes),
     ),
     (
@@ -65,9 +68,12 @@ const POD: [Row; 3] = [
     ("pod_memory_working_set_bytes", "gauge", "[STABLE] Current working set of the pod in bytes", |usage| {
         number(usage.working_set_bytes)
     }),
-    ("pod_swap_usage_bytes", "gauge", "[ALPHA] Current amount of the pod swap usage in bytes", |usage| {
-        number(usage.swap_bytes)
-    }),
+    (
+        "pod_swap_usage_bytes",
+        "gauge",
+        "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
+        |usage| number(usage.swap_bytes),
+    ),
 ];
 
 /// The whole text.
@@ -87,7 +93,8 @@ pub(super) fn render(look: &Look) -> String {
     }
     let name = "container_start_time_seconds";
     out.family(name, "gauge", "[STABLE] Start time of the container since unix epoch in seconds");
-    for (pod, container) in containers() {
+    // Nobody knows since when one runs that is only made.
+    for (pod, container) in containers().filter(|(_, container)| container.created_at > 0) {
         let started = seconds(u64::try_from(container.created_at).unwrap_or_default());
         out.sample(name, &labels(pod, container), started, None);
     }
@@ -142,6 +149,41 @@ pub(super) mod tests {
             rates: [("/kubepods/podu/abc".to_owned(), 250_000_000)].into(),
             ..Look::default()
         }
+    }
+
+    /// Source: `TestCollectResourceMetrics` of upstream's `pkg/kubelet/metrics/collectors`.
+    #[test]
+    fn a_scrape_is_upstreams_to_the_letter() {
+        let usage = |memory, limit| Usage {
+            cpu_ns: 10_000_000_000,
+            working_set_bytes: 1000,
+            swap_bytes: memory,
+            swap_limit_bytes: limit,
+            ..Usage::default()
+        };
+        let container = |name: &str, seconds: i64| ContainerStats {
+            name: name.into(),
+            created_at: seconds * 1_000_000_000,
+            usage: usage(1000, 10000),
+            ..ContainerStats::default()
+        };
+        let pod = |name: &str, containers: Vec<ContainerStats>| PodStats {
+            name: format!("pod_{name}"),
+            namespace: format!("namespace_{name}"),
+            usage: usage(5000, 0),
+            containers,
+            ..PodStats::default()
+        };
+        let look = Look {
+            at: 1_624_396_278_302_000_000,
+            node: usage(500, 0),
+            pods: vec![
+                pod("a", vec![container("container_a", 1_624_396_248), container("container_b", 0)]),
+                pod("b", vec![container("container_a", -1)]),
+            ],
+            ..Look::default()
+        };
+        assert_eq!(render(&look), include_str!("tests/resource_metrics.txt"));
     }
 
     #[test]

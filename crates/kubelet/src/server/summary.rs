@@ -299,13 +299,15 @@ fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) 
         },
     });
     add_io(&mut node, look, &look.node);
-    node["systemContainers"] = json!([{
+    let mut pods = json!({
         "name": "pods",
         "startTime": crate::pod::time::whole_second(boot).to_string(),
         "cpu": cpu(look, &look.all_pods, KUBEPODS),
         "memory": memory(look, &look.all_pods, look.all_pods.memory_limit_bytes),
         "swap": swap(look, &look.all_pods),
-    }]);
+    });
+    add_io(&mut pods, look, &look.all_pods);
+    node["systemContainers"] = json!([pods]);
     if let Some(disks) = disks {
         node["network"] = host_network(look, &disks.links);
         node["fs"] = file_system(look, disks.node);

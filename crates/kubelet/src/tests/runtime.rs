@@ -14,6 +14,8 @@ struct State {
     calls: Vec<String>,
     created: Option<v1::ContainerConfig>,
     next: u32,
+    /// So many of the next sandboxes get no address.
+    without_ip: u32,
 }
 
 pub(super) struct Runtime {
@@ -70,6 +72,11 @@ impl Runtime {
         let mut made = self.made.subscribe();
         let count = || self.calls().iter().filter(|call| call.starts_with(what)).count();
         made.wait_for(|_| count() >= times).await.unwrap();
+    }
+
+    /// The next sandboxes get no address.
+    pub(super) fn leave_without_ip(&self, sandboxes: u32) {
+        self.state.lock().without_ip = sandboxes;
     }
 
     pub(super) fn calls(&self) -> Vec<String> {
@@ -170,11 +177,14 @@ impl RuntimeService for Runtime {
         let config = request.config.unwrap();
         let mut state = self.call("run sandbox".into());
         let id = Self::id(&mut state, "sb");
+        let has_ip = state.without_ip == 0;
+        state.without_ip = state.without_ip.saturating_sub(1);
+        let ip = if has_ip { "10.42.0.9" } else { "" }.to_owned();
         state.sandboxes.push(v1::PodSandboxStatus {
             id: id.clone(),
             metadata: config.metadata,
             labels: config.labels,
-            network: Some(v1::PodSandboxNetworkStatus { ip: "10.42.0.9".into(), ..Default::default() }),
+            network: Some(v1::PodSandboxNetworkStatus { ip, ..Default::default() }),
             ..Default::default()
         });
         Ok(v1::RunPodSandboxResponse { pod_sandbox_id: id })

@@ -27,12 +27,13 @@ const SET: &str = "..v";
 
 /// Makes `dir` hold exactly `files`, by relative path; also what an earlier call did not come to.
 pub(super) fn write(dir: &Path, files: &BTreeMap<String, File>, fs_group: Option<i64>) -> io::Result<()> {
+    let group = fs_group.and_then(|g| u32::try_from(g).ok());
     let old = fs::read_link(dir.join(DATA)).ok();
+    give_folder(dir, group)?;
     remove_unfinished(dir, old.as_deref())?;
     if old.is_some() && is_same(&dir.join(DATA), files)? {
         return link_visible(dir, files);
     }
-    let group = fs_group.and_then(|g| u32::try_from(g).ok());
     let name = fresh_name(dir)?;
     let new = dir.join(&name);
     fs::create_dir(&new)?;
@@ -40,6 +41,7 @@ pub(super) fn write(dir: &Path, files: &BTreeMap<String, File>, fs_group: Option
     for (path, file) in files {
         write_file(&new, path, file, group)?;
     }
+    give_folders(&new, group)?;
     let link = dir.join(DATA_NEW);
     if fs::symlink_metadata(&link).is_ok() {
         fs::remove_file(&link)?;
@@ -79,6 +81,27 @@ fn write_file(root: &Path, path: &str, file: &File, group: Option<u32>) -> io::R
         chown(&target, file.owner, group)?;
     }
     Ok(())
+}
+
+/// Gives the group a folder and all folders in it.
+fn give_folders(folder: &Path, group: Option<u32>) -> io::Result<()> {
+    give_folder(folder, group)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            give_folders(&entry.path(), group)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets a group enter and list a folder, and have what is made in it. Source: `changeFilePermission` of upstream's
+/// `pkg/volume`.
+fn give_folder(folder: &Path, group: Option<u32>) -> io::Result<()> {
+    let Some(group) = group else { return Ok(()) };
+    chown(folder, None, Some(group))?;
+    let mode = fs::metadata(folder)?.permissions().mode() & 0o7777;
+    fs::set_permissions(folder, fs::Permissions::from_mode(mode | 0o2550))
 }
 
 /// A name that no directory in `dir` has.
@@ -138,3 +161,6 @@ fn link_visible(dir: &Path, files: &BTreeMap<String, File>) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

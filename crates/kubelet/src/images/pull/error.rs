@@ -4,6 +4,7 @@ use std::fmt;
 
 use cri::CriError;
 
+use super::keyring::SecretError;
 use crate::pod::failure_reason::FailureReason;
 use crate::volumes::objects::NotSynced;
 
@@ -24,7 +25,7 @@ pub(crate) enum PullError {
     Secrets(#[from] NotSynced),
     /// One of them is not what its type says.
     #[error(transparent)]
-    Credentials(#[from] serde_json::Error),
+    Credentials(#[from] SecretError),
     /// The runtime has said which of the cases it is that have a reason of their own.
     #[error("image pull failed for {image} because {}{rest}", special.meaning)]
     Special { image: String, special: &'static Special, rest: String },

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use cri::v1;
 use k8s_openapi::api::core::v1::Secret;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The key of credentials for images that name no registry.
 const DEFAULT_REGISTRY: &str = "index.docker.io";
@@ -39,51 +39,69 @@ pub(crate) struct Keyring {
     entries: BTreeMap<String, Vec<Credential>>,
 }
 
-#[derive(Deserialize)]
-struct DockerConfigJson {
-    #[serde(default)]
-    auths: BTreeMap<String, Entry>,
+/// A secret is not what its type says.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SecretError {
+    /// It is no such JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// Its user and password are not to be had.
+    #[error("unable to parse auth field, must be formatted as base64(username:password)")]
+    Auth,
 }
 
-#[derive(Deserialize)]
+type Entries = BTreeMap<String, Option<Entry>>;
+
+#[derive(Default, Deserialize)]
+struct DockerConfigJson {
+    #[serde(default)]
+    auths: Option<Entries>,
+}
+
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 struct Entry {
     #[serde(default)]
-    username: String,
+    username: Option<String>,
     #[serde(default)]
-    password: String,
+    password: Option<String>,
     #[serde(default)]
-    auth: String,
+    email: Option<String>,
+    #[serde(default)]
+    auth: Option<String>,
+}
+
+/// What stands for credentials in their hash. Source: `AuthConfig` of upstream's `pkg/credentialprovider`.
+#[derive(Serialize)]
+struct Hashed<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    username: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    password: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    email: &'a str,
 }
 
 impl Keyring {
-    /// What the secrets hold; those of other types hold nothing.
+    /// What the secrets hold; those of other types hold nothing, nor do empty ones.
     ///
     /// # Errors
     /// One of them is not what its type says.
-    pub(crate) fn of(secrets: &[std::sync::Arc<Secret>]) -> Result<Self, serde_json::Error> {
+    pub(crate) fn of(secrets: &[std::sync::Arc<Secret>]) -> Result<Self, SecretError> {
         let mut keyring = Self::default();
         for secret in secrets {
-            let data = |key: &str| secret.data.as_ref()?.get(key).map(|bytes| bytes.0.as_slice());
-            let read = match secret.type_.as_deref() {
-                Some("kubernetes.io/dockerconfigjson") => data(".dockerconfigjson").map(|bytes| {
-                    serde_json::from_slice::<DockerConfigJson>(bytes).map(|config| config.auths)
-                }),
-                Some("kubernetes.io/dockercfg") => data(".dockercfg").map(serde_json::from_slice),
-                _ => None,
-            };
-            for (location, entry) in read.transpose()?.into_iter().flatten() {
-                keyring.add(&location, entry, secret);
+            for (location, entry) in entries(secret)? {
+                keyring.add(&location, entry.unwrap_or_default(), secret)?;
             }
         }
         Ok(keyring)
     }
 
-    fn add(&mut self, location: &str, entry: Entry, secret: &Secret) {
-        let (username, password) = match (entry.auth.is_empty(), decoded(&entry.auth)) {
-            (false, Some(pair)) => pair,
-            (false, None) => return,
-            _ => (entry.username, entry.password),
+    fn add(&mut self, location: &str, entry: Entry, secret: &Secret) -> Result<(), SecretError> {
+        let pair = entry.auth.filter(|auth| !auth.is_empty());
+        let (username, password) = match pair {
+            Some(auth) => decoded(&auth).ok_or(SecretError::Auth)?,
+            None => (entry.username.unwrap_or_default(), entry.password.unwrap_or_default()),
         };
         let metadata = &secret.metadata;
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
@@ -91,11 +109,12 @@ impl Keyring {
             uid: text(&metadata.uid),
             namespace: text(&metadata.namespace),
             name: text(&metadata.name),
-            hash: registry::Digest::of(format!("{username}\0{password}").as_bytes()).hex().to_owned(),
+            hash: hash(&username, &password, &text(&entry.email))?,
         };
         let auth = v1::AuthConfig { username, password, ..v1::AuthConfig::default() };
         let credential = Credential { auth, source: Some(source) };
         self.entries.entry(key_of(location)).or_default().push(credential);
+        Ok(())
     }
 
     /// The credentials for a repository, such as `docker.io/library/busybox`, in the order to try them.
@@ -107,11 +126,38 @@ impl Keyring {
         }
         found
     }
+}
 
-    /// Every secret, and what it holds.
-    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Source> {
-        self.entries.values().flatten().filter_map(|credential| credential.source.as_ref())
+/// The credentials of one secret by location. Source: `MakeDockerKeyring` of upstream's `pkg/credentialprovider/secrets`.
+fn entries(secret: &Secret) -> Result<Entries, SecretError> {
+    let data = |key: &str| secret.data.as_ref()?.get(key).map(|bytes| bytes.0.as_slice());
+    let (key, is_old) = match secret.type_.as_deref() {
+        Some("kubernetes.io/dockerconfigjson") => (".dockerconfigjson", false),
+        Some("kubernetes.io/dockercfg") => (".dockercfg", true),
+        _ => return Ok(Entries::new()),
+    };
+    let Some(text) = data(key).filter(|text| !text.is_empty()) else { return Ok(Entries::new()) };
+    if is_old {
+        return Ok(serde_json::from_slice::<Option<Entries>>(text)?.unwrap_or_default());
     }
+    let config: Option<DockerConfigJson> = serde_json::from_slice(text)?;
+    Ok(config.unwrap_or_default().auths.unwrap_or_default())
+}
+
+/// By this a Pod proves that it may use an image that was pulled with the same credentials: upstream's kubelet must find
+/// the same. Source: `hashAuthConfig` of upstream's `pkg/credentialprovider`, and Go's `json.Marshal`.
+fn hash(username: &str, password: &str, email: &str) -> Result<String, SecretError> {
+    let mut text = serde_json::to_string(&Hashed { username, password, email })?;
+    for (plain, escaped) in [
+        ("<", "\\u003c"),
+        (">", "\\u003e"),
+        ("&", "\\u0026"),
+        ("\u{2028}", "\\u2028"),
+        ("\u{2029}", "\\u2029"),
+    ] {
+        text = text.replace(plain, escaped);
+    }
+    Ok(registry::Digest::of(text.as_bytes()).hex().to_owned())
 }
 
 /// With or without padding, perhaps in several lines. Source: `decodeDockerConfigFieldAuth`.
@@ -123,11 +169,13 @@ fn decoded(auth: &str) -> Option<(String, String)> {
     Some((username.to_owned(), password.to_owned()))
 }
 
-/// Without scheme, and without what stands for the API's version.
+/// Without scheme, user, query and fragment, and without what stands for the API's version.
 fn key_of(location: &str) -> String {
     let rest =
         location.strip_prefix("https://").or_else(|| location.strip_prefix("http://")).unwrap_or(location);
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let rest = rest.split(['?', '#']).next().unwrap_or(rest);
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or(authority);
     let path = match path.get(..4) {
         Some("/v1/" | "/v2/") => path.get(3..).unwrap_or_default(),
         _ => path,
@@ -158,140 +206,17 @@ fn matches(key: &str, repository: &str) -> bool {
         && glob.iter().zip(&host).all(|(glob, label)| glob_matches(glob.as_bytes(), label.as_bytes()))
 }
 
-/// `*` is any text, `?` any character. Source: Go's `filepath.Match`, without its classes of characters.
+/// `*` is any text. Source: Go's `filepath.Match`, without what no host is made of.
 fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
     match (glob, text) {
         ([], []) => true,
         ([b'*', rest @ ..], _) => {
             (0..=text.len()).any(|at| glob_matches(rest, text.get(at..).unwrap_or_default()))
         }
-        ([b'?', rest @ ..], [_, more @ ..]) => glob_matches(rest, more),
         ([one, rest @ ..], [other, more @ ..]) => one == other && glob_matches(rest, more),
         _ => false,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use k8s_openapi::ByteString;
-
-    use super::*;
-
-    fn secret(kind: &str, key: &str, text: &str) -> Arc<Secret> {
-        Arc::new(Secret {
-            type_: Some(format!("kubernetes.io/{kind}")),
-            data: Some([(key.to_owned(), ByteString(text.as_bytes().to_vec()))].into()),
-            ..Secret::default()
-        })
-    }
-
-    fn users(auths: &str, repository: &str) -> Vec<String> {
-        let text = format!(r#"{{"auths": {auths}}}"#);
-        let keyring = Keyring::of(&[secret("dockerconfigjson", ".dockerconfigjson", &text)]).unwrap();
-        keyring.lookup(repository).into_iter().map(|it| it.auth.username).collect()
-    }
-
-    #[test]
-    fn secrets_are_for_the_images_that_upstream_says() {
-        for (name, keys, repository, expect) in [
-            ("host", &["r.example"][..], "r.example/a/b", &["r.example"][..]),
-            ("another host", &["r.example"], "s.example/a", &[]),
-            ("port", &["r.example:5000"], "r.example:5000/a", &["r.example:5000"]),
-            ("another port", &["r.example"], "r.example:5000/a", &[]),
-            ("a label", &["*.example"], "r.example/a", &["*.example"]),
-            ("a star is one label", &["*.example"], "a.r.example/a", &[]),
-            ("part of a label", &["r-*.ex?mple"], "r-1.example/a", &["r-*.ex?mple"]),
-            ("a star is no host", &["*"], "r.example/a", &[]),
-            ("path", &["r.example/a"], "r.example/a/b", &["r.example/a"]),
-            ("another path", &["r.example/b"], "r.example/a", &[]),
-            ("longer first", &["r.example", "r.example/a"], "r.example/a", &["r.example/a", "r.example"]),
-            ("scheme and version", &["https://r.example/v2/"], "r.example/a", &["https://r.example/v2/"]),
-            (
-                "the hub",
-                &["https://index.docker.io/v1/"],
-                "docker.io/library/a",
-                &["https://index.docker.io/v1/"],
-            ),
-            ("the hub by its other name", &["docker.io"], "docker.io/library/a", &["docker.io"]),
-            ("not the hub", &["https://index.docker.io/v1/"], "r.example/a", &[]),
-        ] {
-            let auths: Vec<String> = keys
-                .iter()
-                .map(|key| format!(r#""{key}": {{"username": "{key}", "password": "p"}}"#))
-                .collect();
-            assert_eq!(users(&format!("{{{}}}", auths.join(",")), repository), expect, "{name}");
-        }
-    }
-
-    /// Source: `TestDecodeDockerConfigFieldAuth` of upstream's `pkg/credentialprovider`.
-    #[test]
-    fn a_pair_is_read_with_and_without_padding() {
-        for (auth, expect) in [
-            ("Zm9vOmJhcg==", Some(("foo", "bar"))),
-            ("Zm9vOmJhcg", Some(("foo", "bar"))),
-            ("Zm9vOm\nJhcg==\n", Some(("foo", "bar"))),
-            ("Zm9vOm\r\nJhcg\n", Some(("foo", "bar"))),
-            ("cGFudHM=", None),
-            ("Zm9vOmJhcg== ", None),
-            ("Zm9vOmJhcg=", None),
-            ("pants", None),
-            ("", None),
-        ] {
-            let expect = expect.map(|(user, password)| (user.to_owned(), password.to_owned()));
-            assert_eq!(decoded(auth), expect, "{auth:?}");
-        }
-    }
-
-    /// Source: `TestURLsMatch` and `TestIsDefaultRegistryMatch` of upstream's `pkg/credentialprovider`.
-    #[test]
-    fn keys_match_label_by_label() {
-        for (key, repository, expect) in [
-            ("*.k8s.io", "a.k8s.io", true),
-            ("a.*.io", "a.k8s.io", true),
-            ("a.k8s.*", "a.k8s.io", true),
-            ("*-good.k8s.io", "a-good.k8s.io", true),
-            ("*.k8s.io/blah", "a.k8s.io/blah", true),
-            ("a.*.io/foo", "a.k8s.io/foo/bar", true),
-            ("*.k8s.io:1111/blah", "a.k8s.io:1111/blah", true),
-            ("a.*.io:1111/foo", "a.k8s.io:1111/foo/bar", true),
-            ("*k8s.io", "k8s.io", true),
-            ("*.*.*.k8s.io", "a.b.c.k8s.io", true),
-            ("*.k8s.io", "k8s.io", false),
-            ("*.*.k8s.io", "a.k8s.io", false),
-            ("*.*.k8s.io", "k8s.io", false),
-            ("*k8s.io", "a.k8s.io", false),
-            ("k8s.io", "k8s.com", false),
-            ("k*.io", "quay.io", false),
-            ("*.k8s.io:1234/blah", "a.k8s.io:1111/blah", false),
-            ("a.*.io/foo", "a.k8s.io:1111/foo/bar", false),
-        ] {
-            assert_eq!(matches(key, repository), expect, "{key} {repository}");
-        }
-        for (repository, expect) in [
-            ("foo", true),
-            ("foo/bar", true),
-            ("docker.io/foo/bar", true),
-            ("index.docker.io/foo/bar", true),
-            ("", false),
-            ("/foo", false),
-            ("registry.tld/foo/bar", false),
-            ("registry:5000/foo/bar", false),
-            ("myhostdocker.io/foo/bar", false),
-        ] {
-            assert_eq!(is_default_registry(repository), expect, "{repository:?}");
-        }
-    }
-
-    #[test]
-    fn both_types_of_secrets_are_read() {
-        let text = r#"{"r.example": {"auth": "dTpwOnE="}}"#;
-        let keyring = Keyring::of(&[secret("dockercfg", ".dockercfg", text)]).unwrap();
-        let found = keyring.lookup("r.example/a").remove(0);
-        assert_eq!((found.auth.username.as_str(), found.auth.password.as_str()), ("u", "p:q"));
-        assert_eq!(users(r#"{"r.example": {"auth": "%"}}"#, "r.example/a"), [""; 0]);
-        assert!(Keyring::of(&[secret("dockercfg", ".dockercfg", "{")]).is_err());
-        assert!(Keyring::of(&[secret("Opaque", ".dockercfg", "{")]).is_ok());
-    }
-}
+mod tests;

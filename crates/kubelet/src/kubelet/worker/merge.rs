@@ -4,8 +4,11 @@
 //! snapshot does not know yet is added in the order of its attempt.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
 
+use cri::logs::Record;
 use cri::v1;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -17,7 +20,7 @@ use crate::pod::probe::ProbeKind;
 use crate::pod::snapshot::{Container, ContainerState, Exit, PodSnapshot, ProbeResults, Sandbox};
 use crate::volumes::mounts::termination_log;
 
-/// Bytes of a termination message that are shown. Source: core/v1 `terminationMessagePath`.
+/// Bytes of a termination message that are shown: its last. Source: core/v1 `terminationMessagePath`.
 const MESSAGE_MAX: u64 = 4096;
 /// Bytes of the log that stand in for a message.
 const LOG_TAIL_MAX: usize = 2048;
@@ -81,6 +84,7 @@ pub(super) fn sandbox(snapshot: &mut PodSnapshot, new: Sandbox) {
         old.is_ready &= new.is_ready;
         if old.ips.is_empty() {
             old.ips = new.ips;
+            old.lacks_ip = new.lacks_ip;
         }
         return;
     }
@@ -164,14 +168,9 @@ pub(super) fn read_last_words(config: &Config, snapshot: &mut PodSnapshot) {
             continue;
         }
         let path = termination_log(&pod_dir, &container.name, attempt);
-        let Ok(file) = std::fs::File::open(path) else { continue };
-        exit.message = read_text(file.take(MESSAGE_MAX));
-        let spec =
-            pod.spec.iter().flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
-        let policy = spec
-            .into_iter()
-            .find(|c| c.name == container.name)
-            .and_then(|c| c.termination_message_policy.as_deref());
+        let Ok(message) = file_end(&path, MESSAGE_MAX) else { continue };
+        exit.message = message.1;
+        let policy = message_policy(&pod, &container.name);
         if exit.message.is_empty() && exit.code != 0 && policy == Some("FallbackToLogsOnError") {
             let log = log_dir.join(&container.name).join(format!("{attempt}.log"));
             exit.message = log_tail(&log).unwrap_or_default();
@@ -179,74 +178,48 @@ pub(super) fn read_last_words(config: &Config, snapshot: &mut PodSnapshot) {
     }
 }
 
-fn read_text(mut reader: impl Read) -> String {
-    let mut bytes = Vec::new();
-    match reader.read_to_end(&mut bytes) {
-        Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) => format!("Error on reading termination log: {error}"),
-    }
+/// What stands in for a message that a container has not written. Source: core/v1 `terminationMessagePolicy`.
+fn message_policy<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+    let spec = pod.spec.as_ref()?;
+    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let containers = containers.map(|c| (&c.name, &c.termination_message_policy));
+    let ephemeral = spec.ephemeral_containers.iter().flatten();
+    let ephemeral = ephemeral.map(|c| (&c.name, &c.termination_message_policy));
+    containers.chain(ephemeral).find(|(of, _)| *of == name)?.1.as_deref()
 }
 
-/// What a container said last, by its log in CRI format.
-fn log_tail(path: &std::path::Path) -> std::io::Result<String> {
-    let mut file = std::fs::File::open(path)?;
-    let start = file.seek(SeekFrom::End(0))?.saturating_sub(LOG_READ_MAX);
+/// A file's last bytes, `max` at most, and whether that is all of it.
+fn file_end(path: &Path, max: u64) -> std::io::Result<(bool, String)> {
+    let mut file = File::open(path)?;
+    let start = file.seek(SeekFrom::End(0))?.saturating_sub(max);
     file.seek(SeekFrom::Start(start))?;
-    let text = read_text(file);
+    let mut bytes = Vec::new();
+    let text = match file.take(max).read_to_end(&mut bytes) {
+        Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) => format!("Error on reading termination log: {error}"),
+    };
+    Ok((start == 0, text))
+}
+
+/// What a container said last, by its log.
+fn log_tail(path: &Path) -> std::io::Result<String> {
+    let (is_whole, text) = file_end(path, LOG_READ_MAX)?;
     // What is read from the middle of a file begins in the middle of a line.
-    let whole = if start == 0 { &*text } else { text.split_once('\n').map_or("", |(_, whole)| whole) };
+    let whole = if is_whole { &*text } else { text.split_once('\n').map_or("", |(_, whole)| whole) };
     Ok(last_words(whole))
 }
 
-/// The end of a log's last lines, without time stamps and tags. No line end follows a part of a line.
+/// The end of a log's last lines, without time stamps and tags.
 fn last_words(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    let mut said = String::new();
-    for line in lines.get(lines.len().saturating_sub(LOG_LINES_MAX)..).unwrap_or_default() {
-        let mut fields = line.splitn(4, ' ').skip(2);
-        let (Some(tag), content) = (fields.next(), fields.next().unwrap_or_default()) else { continue };
-        said.push_str(content);
-        if tag != "P" {
-            said.push('\n');
-        }
-    }
+    let lines: Vec<&str> = log.split_inclusive('\n').collect();
+    let last = lines.get(lines.len().saturating_sub(LOG_LINES_MAX)..).unwrap_or_default();
+    let records = last.iter().filter_map(|line| Record::parse(line.as_bytes()));
+    let mut said: String =
+        records.map(|record| String::from_utf8_lossy(&record.content).into_owned()).collect();
     let first = said.len().saturating_sub(LOG_TAIL_MAX);
     let first = (first..said.len()).find(|at| said.is_char_boundary(*at)).unwrap_or(said.len());
     said.split_off(first)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_logs_last_words_end_as_they_were_written() {
-        let record = |tag: &str, text: &str| format!("2026-01-02T03:04:05.000000000Z stdout {tag} {text}\n");
-        let long = "x".repeat(3 * LOG_TAIL_MAX);
-        let many: String = (0..100).map(|number| record("F", &number.to_string())).collect();
-        for (name, log, expect) in [
-            ("nothing", String::new(), String::new()),
-            ("a whole line", record("F", "a b  c"), "a b  c\n".to_owned()),
-            ("a line without an end", record("F", "a") + &record("P", "b"), "a\nb".to_owned()),
-            ("parts of a line", record("P", "a") + &record("P", "b") + &record("F", "c"), "abc\n".to_owned()),
-            ("an empty line", record("F", ""), "\n".to_owned()),
-            ("more than is shown", record("P", &long), "x".repeat(LOG_TAIL_MAX)),
-            ("no record", "nothing\n".to_owned(), String::new()),
-            ("many lines", many, (20..100).map(|number| format!("{number}\n")).collect()),
-        ] {
-            assert_eq!(last_words(&log), expect, "{name}");
-        }
-        assert_eq!(last_words(&record("F", &"ä".repeat(LOG_TAIL_MAX))).len(), LOG_TAIL_MAX - 1);
-    }
-
-    #[test]
-    fn a_log_that_is_read_from_its_middle_begins_with_a_whole_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("0.log");
-        let line = format!("2026-01-02T03:04:05.000000000Z stdout F {}\n", "y".repeat(1000));
-        std::fs::write(&path, line.repeat(200)).unwrap();
-        let said = log_tail(&path).unwrap();
-        assert_eq!(said.len(), LOG_TAIL_MAX);
-        assert!(said.bytes().all(|byte| matches!(byte, b'y' | b'\n')), "{said}");
-    }
-}
+mod tests;

@@ -75,16 +75,8 @@ impl Worker {
             Outcome::Claims(result) => self.claims_prepared(result, now),
             Outcome::ClaimsTakenBack(result) => self.claims_taken_back(key, result, now),
             Outcome::VolumesUpdated(result) => self.volumes_updated(key, result, now),
-            Outcome::Sandbox(Ok(sandbox)) => {
-                self.snapshot.sandbox_failure = None;
-                merge::sandbox(&mut self.snapshot, sandbox);
-            }
-            Outcome::Sandbox(Err(error)) => {
-                let delay = next_delay(self.snapshot.sandbox_failure.as_ref());
-                let reason = FailureReason::FailedCreatePodSandBox;
-                self.snapshot.sandbox_failure =
-                    Some(Failure { reason, message: error.to_string(), at: now, delay });
-            }
+            Outcome::Sandbox(Ok(sandbox)) => self.sandbox_made(sandbox, now),
+            Outcome::Sandbox(Err(error)) => self.no_sandbox(error.to_string(), now),
             Outcome::Image(image, result, pulled) => {
                 pulled.into_iter().for_each(|span| self.startup.pulled(span));
                 self.pulled(image, result, now);
@@ -140,6 +132,22 @@ impl Worker {
         }
     }
 
+    /// There is a new sandbox, for which all older ones were stopped.
+    fn sandbox_made(&mut self, sandbox: Sandbox, now: Timestamp) {
+        self.snapshot.sandboxes.iter_mut().for_each(|older| older.is_ready = false);
+        merge::sandbox(&mut self.snapshot, sandbox);
+        match self.snapshot.ready_sandbox() {
+            Some(_) => self.snapshot.sandbox_failure = None,
+            None => self.no_sandbox("the sandbox has no IP address".to_owned(), now),
+        }
+    }
+
+    fn no_sandbox(&mut self, message: String, now: Timestamp) {
+        let delay = next_delay(self.snapshot.sandbox_failure.as_ref());
+        let reason = FailureReason::FailedCreatePodSandBox;
+        self.snapshot.sandbox_failure = Some(Failure { reason, message, at: now, delay });
+    }
+
     fn status_written(&mut self, pod: Pod, now: Timestamp) {
         if let Some(since) = self.report.written() {
             let took = now.duration_since(since).as_secs_f64();
@@ -171,8 +179,7 @@ impl Worker {
         };
         if self.snapshot.resize.error.as_ref() != Some(&error) {
             let pod = self.pod();
-            let resources = crate::pod::resize::resources(&pod);
-            let text = crate::pod::resize::event_text(&pod, "error", &resources, Some(&error));
+            let text = crate::pod::resize::event_text(&pod, "error", &error);
             self.context.event(&pod, None, controller::EventType::Warning, "ResizeError", text);
         }
         self.snapshot.resize.error = Some(error);

@@ -80,12 +80,11 @@ impl Worker {
                 self.snapshot.pod = Arc::new(resized);
                 // Files may say what containers have.
                 self.is_volume_update_due = true;
-                let wanted = std::mem::take(&mut self.snapshot.resize.wanted);
                 if let Some(why) = self.snapshot.resize.deferred_until {
                     self.context.metrics.count(Count::ResizesDeferredAccepted, &[why]);
                 }
                 self.snapshot.resize = resize::Resize { is_started: true, ..resize::Resize::default() };
-                let text = resize::event_text(&self.snapshot.pod, "started", &wanted, None);
+                let text = resize::event_text(&self.snapshot.pod, "started", "");
                 self.context.event(&self.snapshot.pod, None, EventType::Normal, "ResizeStarted", text);
             }
             Err(refused) => self.refuse(refused),
@@ -147,8 +146,11 @@ impl Worker {
                 RefusalReason::Deferred => "ResizeDeferred",
             };
             let what = refused.reason.as_str();
-            let wanted = &self.snapshot.resize.wanted;
-            let text = resize::event_text(&self.snapshot.pod, what, wanted, Some(&refused.message));
+            let mut wanted = Pod::clone(&self.snapshot.pod);
+            if let Some(spec) = &mut wanted.spec {
+                resize::put(spec, &self.snapshot.resize.wanted);
+            }
+            let text = resize::event_text(&wanted, what, &refused.message);
             self.context.event(&self.snapshot.pod, None, EventType::Warning, reason, text);
             if !refused.detail.is_empty() {
                 self.context.metrics.count(Count::ResizesInfeasible, &[refused.detail]);
@@ -166,7 +168,7 @@ impl Worker {
             return;
         }
         let pod = &self.snapshot.pod;
-        let text = resize::event_text(pod, "completed", &resize::resources(pod), None);
+        let text = resize::event_text(pod, "completed", "");
         self.context.event(pod, None, EventType::Normal, "ResizeCompleted", text);
         (self.snapshot.resize.is_started, self.snapshot.resize.error) = (false, None);
     }

@@ -224,8 +224,10 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, StepError> {
         true => image_user(context, input.spec.image.clone().unwrap_or_default()).await,
         false => None,
     };
+    let pod_dir = context.config.pod_dir(&identity(&input.pod).2);
     let container_input = ContainerInput {
         attempt: input.attempt,
+        extra_groups: volumes::persistent::extra_groups(&pod_dir, &input.pod),
         env,
         mounts,
         image_ref: input.image_ref.clone(),
@@ -234,7 +236,6 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, StepError> {
         image_user,
     };
     let mut config = container_config(&context.config, &input.pod, &input.spec, container_input)?;
-    let pod_dir = context.config.pod_dir(&identity(&input.pod).2);
     config.devices = mounts::devices(&pod_dir, &input.spec)?;
     let uid = input.pod.metadata.uid.as_deref().unwrap_or_default();
     if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {

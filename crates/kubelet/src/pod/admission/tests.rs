@@ -18,7 +18,7 @@ fn check(pod: &str, pressure: &[&'static str], expect: Option<(&str, &str)>) {
     let expect = expect.map(|(reason, message)| Rejection { reason: reason.into(), message: message.into() });
     let refused = welcome(&question).err().or_else(|| match fits(&question) {
         Ok(()) => None,
-        Err(Misfit::Never(rejection) | Misfit::Room(rejection, _)) => Some(rejection),
+        Err(misfit) => Some(misfit.into_rejection()),
     });
     assert_eq!(refused, expect, "{pod:?}");
 }
@@ -355,7 +355,7 @@ fn a_node_takes_what_upstreams_takes() {
         let question = Question { pod: &pod, node: &node, room: &room, pressure: &[], unsafe_sysctls: &[] };
         let refused = welcome(&question).err().or_else(|| match fits(&question) {
             Ok(()) => None,
-            Err(Misfit::Never(rejection) | Misfit::Room(rejection, _)) => Some(rejection),
+            Err(misfit) => Some(misfit.into_rejection()),
         });
         let shown = |Rejection { reason, message }| match message
             .strip_prefix("Node didn't have enough resource: ")

@@ -197,6 +197,21 @@ fn namespaces_are_the_pods_the_containers_or_the_hosts() {
     assert_eq!((options.pid(), options.target_id.as_str()), (v1::NamespaceMode::Target, "main"));
 }
 
+/// Source: `convertToRuntimeSecurityContext` of upstream's `kuberuntime`.
+#[test]
+fn the_groups_of_volumes_come_after_the_pods_own() {
+    for (pod, extra, expect) in [
+        ("{}", &[][..], &[][..]),
+        ("{}", &[777], &[777]),
+        ("{fsGroup: 3, supplementalGroups: [4, 5]}", &[777, 778], &[3, 4, 5, 777, 778]),
+    ] {
+        let input = ContainerInput { extra_groups: extra.to_vec(), ..ContainerInput::default() };
+        let spec = format!("{{securityContext: {pod}, containers: [{{name: c}}]}}");
+        let context = container(&spec, input).unwrap().linux.unwrap().security_context.unwrap();
+        assert_eq!(context.supplemental_groups, expect, "{pod}");
+    }
+}
+
 /// Source: `TestDetermineEffectiveRunAsUser`, `TestAddNoNewPrivileges`, `TestConvertToRuntime*Paths` of upstream's
 /// `pkg/securitycontext`, `TestHasPrivilegedContainer` of its `pkg/kubelet/container`, and
 /// `TestGeneratePodSandboxConfigWithLinuxSecurityContext`, `Test*SupplementalGroupsPolicy` of its `kuberuntime`.

@@ -1,3 +1,5 @@
+mod upstream;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +49,7 @@ fn snapshot(pod: &str, containers: &[&str]) -> PodSnapshot {
             id: "sb".into(),
             is_ready: true,
             ips: vec!["10.42.0.2".into()],
-            attempt: 0,
+            ..Sandbox::default()
         }],
         containers: containers.iter().map(|text| container(text)).collect(),
         volumes: Step::Ready(String::new()),
@@ -142,6 +144,48 @@ fn a_lost_sandbox_is_replaced_after_its_containers_are_gone() {
     check("the survivors go first", &lost, &["kill/a-0/30"]);
     lost.containers[0] = container("a 0 137");
     check("then a new one comes", &lost, &["sandbox"]);
+}
+
+/// Source: `TestPodSandboxChanged` of upstream's `pkg/kubelet/kuberuntime/util`.
+#[test]
+fn a_sandbox_is_used_if_it_is_up_alone_and_can_be_reached() {
+    let sandbox = |(attempt, is_ready, lacks_ip)| Sandbox {
+        id: format!("sb{attempt}"),
+        attempt,
+        is_ready,
+        lacks_ip,
+        ips: Vec::new(),
+    };
+    for (name, sandboxes, network, expect) in [
+        ("none", &[][..], "false", None),
+        ("one that is up", &[(0, true, false)], "false", Some("sb0")),
+        ("one that is not", &[(0, false, false)], "false", None),
+        ("two that are up", &[(0, true, false), (1, true, false)], "false", None),
+        ("the newest is down", &[(0, true, false), (1, false, false)], "false", None),
+        ("the older is down", &[(0, false, false), (1, true, false)], "false", Some("sb1")),
+        ("without an address", &[(0, true, true)], "false", None),
+        ("on the host's network", &[(0, true, true)], "true", Some("sb0")),
+        ("older ones need none", &[(0, false, true), (1, true, false)], "false", Some("sb1")),
+    ] {
+        let pod = format!(
+            "{{metadata: {{uid: u}}, spec: {{hostNetwork: {network}, containers: [{{name: a, image: img}}]}}}}"
+        );
+        let mut snapshot = snapshot(&pod, &[]);
+        snapshot.sandboxes = sandboxes.iter().copied().map(sandbox).collect();
+        assert_eq!(snapshot.ready_sandbox().map(|sandbox| &*sandbox.id), expect, "{name}");
+        let next = match sandboxes {
+            [(0, false, _), (1, true, false)] => &["start/a/0", "remove-sandbox/sb0"][..],
+            _ if expect.is_some() => &["start/a/0"],
+            _ => &["sandbox"],
+        };
+        check(name, &snapshot, next);
+    }
+    let mut unreachable = snapshot(ONE, &["a 0 running"]);
+    unreachable.sandboxes[0].lacks_ip = true;
+    check("what runs in one without an address", &unreachable, &["kill/a-0/30"]);
+    let mut once = snapshot(ONCE, &["a 0 running"]);
+    once.sandboxes[0].lacks_ip = true;
+    check("what runs once is not made anew", &once, &["kill/a-0/30"]);
 }
 
 #[test]

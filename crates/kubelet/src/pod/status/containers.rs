@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{NodeFacts, pull_error_shown_until};
-use crate::pod::in_place::difference;
+use super::{NodeFacts, actual, pull_error_shown_until};
 use crate::pod::lifecycle::{is_over, should_restart};
 use crate::pod::roles::Role;
 use crate::pod::snapshot::{self, Container, Exit, LOST_CODE, LOST_REASON, PodSnapshot};
@@ -61,7 +60,7 @@ pub(super) fn status(
         restart_count,
         state: Some(state),
         last_state: Some(last_state),
-        resources: actual(snapshot, spec, latest),
+        resources: actual::resources(snapshot, spec, latest, told_before(snapshot, node, latest)),
         allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()),
         user: latest.filter(|_| is_running).and_then(user),
         volume_mounts: volume_mounts(spec, latest),
@@ -78,15 +77,15 @@ fn is_lost(status: &ContainerStatus) -> bool {
     status.state.as_ref().is_some_and(|state| state.running.is_some())
 }
 
-/// What the container has: as long as a resize is not carried out, what it had before.
-fn actual(
-    snapshot: &PodSnapshot,
-    spec: &ContainerSpec,
+/// What was told of the resources of this very container.
+fn told_before<'a>(
+    snapshot: &'a PodSnapshot,
+    node: &NodeFacts,
     container: Option<&Container>,
-) -> Option<ResourceRequirements> {
-    let is_different = container.is_some_and(|c| difference(snapshot.spec(), spec, c).is_some());
-    let before = snapshot.recorded(&spec.name).and_then(|old| old.resources.clone());
-    before.filter(|_| is_different).or_else(|| spec.resources.clone())
+) -> Option<&'a ResourceRequirements> {
+    let container = container?;
+    let before = snapshot.recorded(&container.name)?;
+    before.resources.as_ref().filter(|_| before.container_id.as_deref() == Some(&*id(node, container)))
 }
 
 fn id(node: &NodeFacts, container: &Container) -> String {

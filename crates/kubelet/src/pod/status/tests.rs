@@ -1,3 +1,7 @@
+mod resources;
+mod restarts;
+mod upstream;
+
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
@@ -50,7 +54,7 @@ fn with_container(pod: &str, state: ContainerState) -> PodSnapshot {
             id: "sb".into(),
             is_ready: true,
             ips: vec!["10.42.0.2".into()],
-            attempt: 0,
+            ..Sandbox::default()
         }],
         volumes: Step::Ready(String::new()),
         containers: vec![container],

@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, Pod, Volume};
 use super::attach::{attached, attachment};
 use super::data::{self, Found, VolumeData};
 use super::prepared::{Phase, Prepared};
-use super::request::{capability, secrets};
+use super::request::{Purpose, capability, secrets};
 use super::resolve::Resolved;
 use super::resolve::Source;
 use super::wishes::{Told, Wishes, se_linux_option};
@@ -136,6 +136,7 @@ pub(super) async fn bring(
         read_only: resolved.read_only,
         driver: Some(source.driver.clone()),
         handle: source.volume_handle.clone(),
+        group: resolved.group(),
     })
 }
 
@@ -235,6 +236,7 @@ struct Call<'a> {
     volume_context: HashMap<String, String>,
     source: &'a CSIPersistentVolumeSource,
     places: &'a Places,
+    is_device: bool,
     is_staged: bool,
 }
 
@@ -256,6 +258,7 @@ impl<'a> Call<'a> {
             volume_context: source.volume_attributes.clone().unwrap_or_default().into_iter().collect(),
             source,
             places,
+            is_device: resolved.is_device(),
             is_staged: driver.can(rpc::Type::StageUnstageVolume) && resolved.volume.is_some(),
         }
     }
@@ -274,7 +277,12 @@ impl<'a> Call<'a> {
             note.data.staging_path = Some(staging.clone());
             return note.write();
         }
-        let secrets = secrets(volumes, self.source.node_stage_secret_ref.as_ref()).await?;
+        let secrets = secrets(
+            volumes,
+            Purpose::Stage { is_device: self.is_device },
+            self.source.node_stage_secret_ref.as_ref(),
+        )
+        .await?;
         std::fs::create_dir_all(staging).map_err(at("mkdir", staging))?;
         note.data.staging_path = Some(staging.clone());
         note.write()?;
@@ -308,7 +316,12 @@ impl<'a> Call<'a> {
         told: Told,
         mut note: Option<&mut Note<'_>>,
     ) -> Result<(), VolumeError> {
-        let mut secrets = secrets(volumes, self.source.node_publish_secret_ref.as_ref()).await?;
+        let mut secrets = secrets(
+            volumes,
+            Purpose::Publish { is_device: self.is_device },
+            self.source.node_publish_secret_ref.as_ref(),
+        )
+        .await?;
         secrets.extend(told.secrets);
         let mut volume_context = self.volume_context.clone();
         volume_context.extend(told.context);

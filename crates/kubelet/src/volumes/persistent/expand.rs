@@ -18,7 +18,7 @@ use machinery::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::data::{self, Found};
-use super::request::{capability, secrets};
+use super::request::{Purpose, capability, secrets};
 use super::resolve::Resolved;
 use crate::volumes::Volumes;
 use crate::volumes::csi::Driver;
@@ -94,7 +94,7 @@ pub(super) async fn if_larger(
         capacity_range: Some(v1::CapacityRange { required_bytes: size.value(), limit_bytes: 0 }),
         staging_target_path: if is_staged { paths.1.display().to_string() } else { String::new() },
         volume_capability: Some(capability(resolved, source, driver, (None, None))),
-        secrets: secrets(volumes, source.node_expand_secret_ref.as_ref()).await?,
+        secrets: secrets(volumes, Purpose::Expand, source.node_expand_secret_ref.as_ref()).await?,
     };
     match driver.client.node_expand_volume(request).await {
         Ok(_) => {

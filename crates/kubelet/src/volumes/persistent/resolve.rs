@@ -5,7 +5,7 @@
 use controller::request;
 use controller::volume::migration::TranslationError;
 use controller::volume::{
-    affinity, claim_of, is_claim_bound, is_claim_of_pod, is_for, migration, volume_mode, volume_name,
+    affinity, claim_of, claim_ref, is_claim_bound, is_claim_of_pod, migration, volume_mode, volume_name,
 };
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, HostPathVolumeSource, ISCSIPersistentVolumeSource, ISCSIVolumeSource,
@@ -16,6 +16,9 @@ use k8s_openapi::api::core::v1::{
 use crate::volumes::Volumes;
 use crate::volumes::error::Specific;
 use crate::volumes::refused::{self, Refused};
+
+/// Annotation of a PersistentVolume.
+const GROUP: &str = "pv.beta.kubernetes.io/gid";
 
 /// What a volume is cannot be told, or it is not to be had now; in upstream's words.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +32,9 @@ pub(super) enum ResolveError {
     /// A driver has taken the kind over, and cannot make anything of this one.
     #[error(transparent)]
     NotTranslated(TranslationError),
+    /// The claim of a Pod's own volume is another's.
+    #[error("PVC {claim} was not created for pod {pod} (pod is not owner)")]
+    NotOfPod { claim: String, pod: String },
     /// The claim, or what it is bound to.
     #[error("error processing PVC {namespace}/{name}: {source}")]
     Claim { namespace: String, name: String, source: ClaimError },
@@ -41,16 +47,22 @@ impl Specific for ResolveError {}
 pub(super) enum ClaimError {
     #[error("failed to fetch PVC from API server: {}", said(.0))]
     NoClaim(#[source] Box<kube::Error>),
-    #[error("PVC {0} was not created for pod (pod is not owner)")]
-    NotOfPod(String),
     #[error("PVC is being deleted")]
     Deleted,
     #[error("PVC is not bound")]
     NotBound,
+    #[error("PVC has empty pvc.Spec.VolumeName")]
+    NoName,
     #[error("failed to fetch PV {name} from API server: {}", said(source))]
     NoVolume { name: String, source: Box<kube::Error> },
-    #[error("PV {0} spec.claimRef.uid does not match pvc.UID")]
-    NotForClaim(String),
+    #[error(
+        "found PV object {0} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
+    )]
+    ForNobody(String),
+    #[error(
+        "found PV object {volume} but its pv.Spec.ClaimRef.UID {uid} does not point to claim.UID {claim}"
+    )]
+    ForOther { volume: String, uid: String, claim: String },
     #[error(transparent)]
     NotTranslated(TranslationError),
     #[error("volume {volume} has volumeMode {mode}, but is specified in {place}")]
@@ -95,6 +107,13 @@ impl Resolved {
         self.volume.as_ref().is_some_and(|volume| volume_mode(volume) == "Block")
     }
 
+    /// The group that the files are for: whoever has the volume is in it. Source: `VolumeGidAnnotationKey` of upstream's
+    /// `pkg/volume/util`; what is no number says nothing.
+    pub(super) fn group(&self) -> Option<i64> {
+        let annotations = self.volume.as_ref()?.metadata.annotations.as_ref()?;
+        annotations.get(GROUP)?.parse().ok()
+    }
+
     pub(super) fn mount_options(&self) -> Vec<String> {
         let spec = self.volume.as_ref().and_then(|volume| volume.spec.as_ref());
         spec.and_then(|spec| spec.mount_options.clone()).unwrap_or_default()
@@ -129,9 +148,14 @@ pub(super) async fn resolve(volumes: &Volumes, pod: &Pod, volume: &Volume) -> Re
         return of_volume(&volume.name, None, translated.map_err(ResolveError::NotTranslated)?, false);
     }
     let name = claim_of(pod, volume).unwrap_or_default();
-    let bound = bound(volumes, pod, volume, (namespace, &name)).await;
-    let (claim, persistent) =
-        bound.map_err(|source| ResolveError::Claim { namespace: namespace.to_owned(), name, source })?;
+    let of_claim =
+        |source| ResolveError::Claim { namespace: namespace.to_owned(), name: name.clone(), source };
+    let (claim, wanted) = claim(volumes, namespace, &name).await.map_err(of_claim)?;
+    if volume.ephemeral.is_some() && !is_claim_of_pod(&claim, pod) {
+        let pod = crate::pod::identity::namespaced_name(pod);
+        return Err(ResolveError::NotOfPod { claim: format!("{namespace}/{name}"), pod });
+    }
+    let persistent = bound(volumes, pod, volume, (&claim, &wanted)).await.map_err(of_claim)?;
     let asked = volume.persistent_volume_claim.as_ref().and_then(|claim| claim.read_only);
     of_volume(&volume.name, Some(claim), persistent, asked == Some(true))
 }
@@ -166,31 +190,57 @@ fn of_volume(
     Ok(Resolved { name, own_name, source, volume: Some(volume), claim, read_only: read_only || own })
 }
 
-/// The claim, and the volume that it is bound to.
+/// The claim, and the name of the volume that it is bound to.
+async fn claim(
+    volumes: &Volumes,
+    namespace: &str,
+    name: &str,
+) -> Result<(PersistentVolumeClaim, String), ClaimError> {
+    let claim = request::get::<PersistentVolumeClaim>(&volumes.client, namespace, name).await;
+    let claim = claim.map_err(|source| ClaimError::NoClaim(Box::new(source)))?;
+    let wanted = bound_to(&claim)?.to_owned();
+    Ok((claim, wanted))
+}
+
+/// The volume that a claim is bound to.
+///
+/// The status follows the binding in a write of its own. Upstream waits for that; here it is enough that the binder has
+/// finished, so that a Pod need not wait for the next try.
+fn bound_to(claim: &PersistentVolumeClaim) -> Result<&str, ClaimError> {
+    if claim.metadata.deletion_timestamp.is_some() {
+        return Err(ClaimError::Deleted);
+    }
+    match claim.status.as_ref().and_then(|status| status.phase.as_deref()) {
+        Some("Bound") => {}
+        Some("Lost") => return Err(ClaimError::NotBound),
+        _ if is_claim_bound(claim) => {}
+        _ => return Err(ClaimError::NotBound),
+    }
+    Some(volume_name(claim)).filter(|name| !name.is_empty()).ok_or(ClaimError::NoName)
+}
+
+/// Whether the volume says that it is for the claim. Source: `getPVSpec`.
+fn check_reference(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), ClaimError> {
+    let name = volume.metadata.name.clone().unwrap_or_default();
+    let Some(reference) = claim_ref(volume) else { return Err(ClaimError::ForNobody(name)) };
+    if reference.uid.is_some() && reference.uid == claim.metadata.uid {
+        return Ok(());
+    }
+    let text = |uid: &Option<String>| uid.clone().unwrap_or_default();
+    Err(ClaimError::ForOther { volume: name, uid: text(&reference.uid), claim: text(&claim.metadata.uid) })
+}
+
+/// The volume that a claim is bound to, if the Pod can have it here.
 async fn bound(
     volumes: &Volumes,
     pod: &Pod,
     volume: &Volume,
-    (namespace, name): (&str, &str),
-) -> Result<(PersistentVolumeClaim, PersistentVolume), ClaimError> {
-    let claim = request::get::<PersistentVolumeClaim>(&volumes.client, namespace, name).await;
-    let claim = claim.map_err(|source| ClaimError::NoClaim(Box::new(source)))?;
-    if volume.ephemeral.is_some() && !is_claim_of_pod(&claim, pod) {
-        return Err(ClaimError::NotOfPod(format!("{namespace}/{name}")));
-    }
-    if claim.metadata.deletion_timestamp.is_some() {
-        return Err(ClaimError::Deleted);
-    }
-    if !is_claim_bound(&claim) {
-        return Err(ClaimError::NotBound);
-    }
-    let wanted = volume_name(&claim);
+    (claim, wanted): (&PersistentVolumeClaim, &str),
+) -> Result<PersistentVolume, ClaimError> {
     let found = request::get::<PersistentVolume>(&volumes.client, "", wanted).await;
     let found =
         found.map_err(|source| ClaimError::NoVolume { name: wanted.to_owned(), source: Box::new(source) })?;
-    if !is_for(&found, &claim) {
-        return Err(ClaimError::NotForClaim(wanted.to_owned()));
-    }
+    check_reference(&found, claim)?;
     let found = migration::persistent(&found).unwrap_or(Ok(found)).map_err(ClaimError::NotTranslated)?;
     check_mode(pod, volume, &found)?;
     let own = controller::Scope {
@@ -203,7 +253,7 @@ async fn bound(
     if !affinity::reaches(&found, labels.as_ref()) {
         return Err(ClaimError::OtherNode);
     }
-    Ok((claim, found))
+    Ok(found)
 }
 
 /// Folders are mounted, devices are not.
@@ -266,9 +316,13 @@ fn inline_disk(source: &ISCSIVolumeSource, namespace: &str) -> ISCSIPersistentVo
     }
 }
 
-fn said(error: &kube::Error) -> String {
+/// What the API server said.
+pub(super) fn said(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

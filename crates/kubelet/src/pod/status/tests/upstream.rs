@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use super::tests::container;
+use k8s_openapi::api::core::v1::ContainerState;
+
 use super::*;
 use crate::pod::crash_backoff::CrashBackoff;
 use crate::pod::snapshot::{ContainerState as State, Exit, ProbeResults, Sandbox, Step};
@@ -26,6 +27,7 @@ fn snapshot(pod: &str, containers: &str) -> PodSnapshot {
         is_ready: id == "new",
         ips: vec!["10.42.0.2".into()],
         attempt,
+        lacks_ip: false,
     };
     let mut snapshot = PodSnapshot {
         pod: Arc::new(serde_saphyr::from_str(&pod).unwrap()),

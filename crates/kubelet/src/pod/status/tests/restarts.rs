@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::tests::container;
+use k8s_openapi::api::core::v1::ContainerState;
+
 use super::*;
 use crate::pod::failure_reason::FailureReason;
 use crate::pod::snapshot::{ContainerState as State, Exit, Sandbox, Step};
@@ -24,7 +25,7 @@ fn snapshot(spec: &str, containers: &str, failed: &[&str]) -> PodSnapshot {
             id: "s".into(),
             is_ready: true,
             ips: vec!["10.42.0.2".into()],
-            attempt: 0,
+            ..Sandbox::default()
         }],
         volumes: Step::Ready(String::new()),
         ..PodSnapshot::default()
