@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use cri::v1;
 use k8s_openapi::api::core::v1::Secret;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The key of credentials for images that name no registry.
 const DEFAULT_REGISTRY: &str = "index.docker.io";
@@ -21,7 +21,7 @@ pub(crate) struct Source {
     pub(crate) uid: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Of the credentials themselves.
+    /// Of the credentials themselves, as upstream's `hashAuthConfig` makes it: records outlive a change of kubelets.
     pub(crate) hash: String,
 }
 
@@ -41,19 +41,26 @@ pub(crate) struct Keyring {
 
 #[derive(Deserialize)]
 struct DockerConfigJson {
-    #[serde(default)]
-    auths: BTreeMap<String, Entry>,
+    #[serde(default, deserialize_with = "or_null")]
+    auths: BTreeMap<String, Option<Entry>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// As a secret has it, and as it is hashed.
+#[derive(Default, Deserialize, Serialize)]
 struct Entry {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null", skip_serializing_if = "String::is_empty")]
     username: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null", skip_serializing_if = "String::is_empty")]
     password: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null", skip_serializing)]
     auth: String,
+    #[serde(default, deserialize_with = "or_null", skip_serializing_if = "String::is_empty")]
+    email: String,
+}
+
+/// Null is as good as nothing, as in Go.
+fn or_null<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 impl Keyring {
@@ -64,7 +71,10 @@ impl Keyring {
     pub(crate) fn of(secrets: &[std::sync::Arc<Secret>]) -> Result<Self, serde_json::Error> {
         let mut keyring = Self::default();
         for secret in secrets {
-            let data = |key: &str| secret.data.as_ref()?.get(key).map(|bytes| bytes.0.as_slice());
+            let data = |key: &str| {
+                let bytes = secret.data.as_ref()?.get(key)?;
+                Some(bytes.0.as_slice()).filter(|bytes| !bytes.is_empty())
+            };
             let read = match secret.type_.as_deref() {
                 Some("kubernetes.io/dockerconfigjson") => data(".dockerconfigjson").map(|bytes| {
                     serde_json::from_slice::<DockerConfigJson>(bytes).map(|config| config.auths)
@@ -73,29 +83,32 @@ impl Keyring {
                 _ => None,
             };
             for (location, entry) in read.transpose()?.into_iter().flatten() {
-                keyring.add(&location, entry, secret);
+                keyring.add(&location, entry.unwrap_or_default(), secret)?;
             }
         }
         Ok(keyring)
     }
 
-    fn add(&mut self, location: &str, entry: Entry, secret: &Secret) {
-        let (username, password) = match (entry.auth.is_empty(), decoded(&entry.auth)) {
-            (false, Some(pair)) => pair,
-            (false, None) => return,
-            _ => (entry.username, entry.password),
-        };
+    fn add(&mut self, location: &str, mut entry: Entry, secret: &Secret) -> Result<(), serde_json::Error> {
+        if !entry.auth.is_empty() {
+            (entry.username, entry.password) = decoded(&entry.auth).ok_or_else(|| {
+                let why = "unable to parse auth field, must be formatted as base64(username:password)";
+                <serde_json::Error as serde::de::Error>::custom(why)
+            })?;
+        }
         let metadata = &secret.metadata;
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let source = Source {
             uid: text(&metadata.uid),
             namespace: text(&metadata.namespace),
             name: text(&metadata.name),
-            hash: registry::Digest::of(format!("{username}\0{password}").as_bytes()).hex().to_owned(),
+            hash: hash_of(&entry)?,
         };
+        let Entry { username, password, .. } = entry;
         let auth = v1::AuthConfig { username, password, ..v1::AuthConfig::default() };
         let credential = Credential { auth, source: Some(source) };
         self.entries.entry(key_of(location)).or_default().push(credential);
+        Ok(())
     }
 
     /// The credentials for a repository, such as `docker.io/library/busybox`, in the order to try them.
@@ -112,6 +125,18 @@ impl Keyring {
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Source> {
         self.entries.values().flatten().filter_map(|credential| credential.source.as_ref())
     }
+}
+
+/// Of the JSON that Go makes, in which what HTML knows is spelled out. Source: `hashAuthConfig`.
+fn hash_of(entry: &Entry) -> Result<String, serde_json::Error> {
+    let mut text = String::new();
+    for c in serde_json::to_string(entry)?.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => text.push(c),
+        }
+    }
+    Ok(registry::Digest::of(text.as_bytes()).hex().to_owned())
 }
 
 /// With or without padding, perhaps in several lines. Source: `decodeDockerConfigFieldAuth`.
@@ -172,126 +197,4 @@ fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use k8s_openapi::ByteString;
-
-    use super::*;
-
-    fn secret(kind: &str, key: &str, text: &str) -> Arc<Secret> {
-        Arc::new(Secret {
-            type_: Some(format!("kubernetes.io/{kind}")),
-            data: Some([(key.to_owned(), ByteString(text.as_bytes().to_vec()))].into()),
-            ..Secret::default()
-        })
-    }
-
-    fn users(auths: &str, repository: &str) -> Vec<String> {
-        let text = format!(r#"{{"auths": {auths}}}"#);
-        let keyring = Keyring::of(&[secret("dockerconfigjson", ".dockerconfigjson", &text)]).unwrap();
-        keyring.lookup(repository).into_iter().map(|it| it.auth.username).collect()
-    }
-
-    #[test]
-    fn secrets_are_for_the_images_that_upstream_says() {
-        for (name, keys, repository, expect) in [
-            ("host", &["r.example"][..], "r.example/a/b", &["r.example"][..]),
-            ("another host", &["r.example"], "s.example/a", &[]),
-            ("port", &["r.example:5000"], "r.example:5000/a", &["r.example:5000"]),
-            ("another port", &["r.example"], "r.example:5000/a", &[]),
-            ("a label", &["*.example"], "r.example/a", &["*.example"]),
-            ("a star is one label", &["*.example"], "a.r.example/a", &[]),
-            ("part of a label", &["r-*.ex?mple"], "r-1.example/a", &["r-*.ex?mple"]),
-            ("a star is no host", &["*"], "r.example/a", &[]),
-            ("path", &["r.example/a"], "r.example/a/b", &["r.example/a"]),
-            ("another path", &["r.example/b"], "r.example/a", &[]),
-            ("longer first", &["r.example", "r.example/a"], "r.example/a", &["r.example/a", "r.example"]),
-            ("scheme and version", &["https://r.example/v2/"], "r.example/a", &["https://r.example/v2/"]),
-            (
-                "the hub",
-                &["https://index.docker.io/v1/"],
-                "docker.io/library/a",
-                &["https://index.docker.io/v1/"],
-            ),
-            ("the hub by its other name", &["docker.io"], "docker.io/library/a", &["docker.io"]),
-            ("not the hub", &["https://index.docker.io/v1/"], "r.example/a", &[]),
-        ] {
-            let auths: Vec<String> = keys
-                .iter()
-                .map(|key| format!(r#""{key}": {{"username": "{key}", "password": "p"}}"#))
-                .collect();
-            assert_eq!(users(&format!("{{{}}}", auths.join(",")), repository), expect, "{name}");
-        }
-    }
-
-    /// Source: `TestDecodeDockerConfigFieldAuth` of upstream's `pkg/credentialprovider`.
-    #[test]
-    fn a_pair_is_read_with_and_without_padding() {
-        for (auth, expect) in [
-            ("Zm9vOmJhcg==", Some(("foo", "bar"))),
-            ("Zm9vOmJhcg", Some(("foo", "bar"))),
-            ("Zm9vOm\nJhcg==\n", Some(("foo", "bar"))),
-            ("Zm9vOm\r\nJhcg\n", Some(("foo", "bar"))),
-            ("cGFudHM=", None),
-            ("Zm9vOmJhcg== ", None),
-            ("Zm9vOmJhcg=", None),
-            ("pants", None),
-            ("", None),
-        ] {
-            let expect = expect.map(|(user, password)| (user.to_owned(), password.to_owned()));
-            assert_eq!(decoded(auth), expect, "{auth:?}");
-        }
-    }
-
-    /// Source: `TestURLsMatch` and `TestIsDefaultRegistryMatch` of upstream's `pkg/credentialprovider`.
-    #[test]
-    fn keys_match_label_by_label() {
-        for (key, repository, expect) in [
-            ("*.k8s.io", "a.k8s.io", true),
-            ("a.*.io", "a.k8s.io", true),
-            ("a.k8s.*", "a.k8s.io", true),
-            ("*-good.k8s.io", "a-good.k8s.io", true),
-            ("*.k8s.io/blah", "a.k8s.io/blah", true),
-            ("a.*.io/foo", "a.k8s.io/foo/bar", true),
-            ("*.k8s.io:1111/blah", "a.k8s.io:1111/blah", true),
-            ("a.*.io:1111/foo", "a.k8s.io:1111/foo/bar", true),
-            ("*k8s.io", "k8s.io", true),
-            ("*.*.*.k8s.io", "a.b.c.k8s.io", true),
-            ("*.k8s.io", "k8s.io", false),
-            ("*.*.k8s.io", "a.k8s.io", false),
-            ("*.*.k8s.io", "k8s.io", false),
-            ("*k8s.io", "a.k8s.io", false),
-            ("k8s.io", "k8s.com", false),
-            ("k*.io", "quay.io", false),
-            ("*.k8s.io:1234/blah", "a.k8s.io:1111/blah", false),
-            ("a.*.io/foo", "a.k8s.io:1111/foo/bar", false),
-        ] {
-            assert_eq!(matches(key, repository), expect, "{key} {repository}");
-        }
-        for (repository, expect) in [
-            ("foo", true),
-            ("foo/bar", true),
-            ("docker.io/foo/bar", true),
-            ("index.docker.io/foo/bar", true),
-            ("", false),
-            ("/foo", false),
-            ("registry.tld/foo/bar", false),
-            ("registry:5000/foo/bar", false),
-            ("myhostdocker.io/foo/bar", false),
-        ] {
-            assert_eq!(is_default_registry(repository), expect, "{repository:?}");
-        }
-    }
-
-    #[test]
-    fn both_types_of_secrets_are_read() {
-        let text = r#"{"r.example": {"auth": "dTpwOnE="}}"#;
-        let keyring = Keyring::of(&[secret("dockercfg", ".dockercfg", text)]).unwrap();
-        let found = keyring.lookup("r.example/a").remove(0);
-        assert_eq!((found.auth.username.as_str(), found.auth.password.as_str()), ("u", "p:q"));
-        assert_eq!(users(r#"{"r.example": {"auth": "%"}}"#, "r.example/a"), [""; 0]);
-        assert!(Keyring::of(&[secret("dockercfg", ".dockercfg", "{")]).is_err());
-        assert!(Keyring::of(&[secret("Opaque", ".dockercfg", "{")]).is_ok());
-    }
-}
+mod tests;
