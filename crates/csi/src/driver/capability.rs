@@ -54,7 +54,7 @@ mod tests {
         v1::VolumeCapability { access_type, access_mode }
     }
 
-    fn told(capabilities: &[v1::VolumeCapability]) -> Result<Kind, String> {
+    fn told(capabilities: &[v1::VolumeCapability]) -> std::result::Result<Kind, String> {
         kind_of(capabilities).map_err(|status| {
             assert_eq!(status.code(), tonic::Code::InvalidArgument);
             status.message().to_owned()
@@ -79,7 +79,8 @@ mod tests {
                 assert_eq!(found, expect.map_or(Ok(kind), |why| Err(why.to_owned())), "{mode:?}");
             }
         }
-        let strange = v1::VolumeCapability { access_type: block(), access_mode: Some(AccessMode { mode: 99 }) };
+        let strange =
+            v1::VolumeCapability { access_type: block(), access_mode: Some(AccessMode { mode: 99 }) };
         for none in [strange, with(block(), None)] {
             assert_eq!(told(&[none]), Err("access mode UNKNOWN is not supported".to_owned()));
         }
@@ -91,13 +92,21 @@ mod tests {
         for (name, capabilities, expect) in [
             ("none", vec![], Err("volume capabilities missing in request")),
             ("neither", vec![writer(None)], Err("cannot have neither mount nor block access type")),
-            ("both", vec![writer(mount("")), writer(block())], Err("cannot have both mount and block access type")),
+            (
+                "both",
+                vec![writer(mount("")), writer(block())],
+                Err("cannot have both mount and block access type"),
+            ),
             ("twice", vec![writer(mount("")), writer(mount("ext4"))], Ok(Kind::Filesystem)),
             ("blocks", vec![writer(block()), writer(block()), writer(block())], Ok(Kind::Block)),
             ("xfs", vec![writer(mount("xfs"))], Ok(Kind::Filesystem)),
             ("another", vec![writer(mount("btrfs"))], Err("file system type \"btrfs\" is not supported")),
             ("capitals", vec![writer(mount("EXT4"))], Err("file system type \"EXT4\" is not supported")),
-            ("an option", vec![writer(mount("ext4 -F"))], Err("file system type \"ext4 -F\" is not supported")),
+            (
+                "an option",
+                vec![writer(mount("ext4 -F"))],
+                Err("file system type \"ext4 -F\" is not supported"),
+            ),
             (
                 "the second is not supported",
                 vec![writer(mount("")), with(mount(""), Some(Mode::MultiNodeMultiWriter))],

@@ -295,7 +295,8 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let volumes = Volumes::open(folder.path()).unwrap();
-        fs::write(folder.path().join("volume.json"), serde_json::to_vec(&volume("outside")).unwrap()).unwrap();
+        fs::write(folder.path().join("volume.json"), serde_json::to_vec(&volume("outside")).unwrap())
+            .unwrap();
         assert_eq!(volumes.get("..").unwrap(), None);
         volumes.delete("..").unwrap();
         assert!(folder.path().join("volume.json").exists() && volumes.folder().exists());
@@ -314,7 +315,8 @@ mod tests {
         }
         fs::write(volumes.folder().join("whole/volume.json.new"), "{\"name\": ").unwrap();
         let volumes = Volumes::open(folder.path()).unwrap();
-        let names: Vec<_> = fs::read_dir(volumes.folder()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        let names: Vec<_> =
+            fs::read_dir(volumes.folder()).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!(names, ["whole"]);
         assert_eq!(volumes.list().unwrap(), [("whole".to_owned(), volume("whole"))]);
         let larger = Volume { capacity_bytes: 9, ..volume("whole") };
@@ -343,7 +345,9 @@ mod tests {
         let old = r#"{"name": "a", "capacityBytes": 5, "kind": "Filesystem"}"#;
         assert_eq!(note(old).unwrap(), Some(volume("a")));
         assert!(note(r#"{"name": "a", "capacityBytes": 5, "kind": "Filesystem", "later": 1}"#).is_ok());
-        for torn in ["", "{", &old[..old.len() - 1], "null", "[]", "\0\0\0\0", r#"{"name": "a", "kind": "Tape"}"#] {
+        for torn in
+            ["", "{", &old[..old.len() - 1], "null", "[]", "\0\0\0\0", r#"{"name": "a", "kind": "Tape"}"#]
+        {
             let error = note(torn).unwrap_err();
             assert_eq!(error.code(), tonic::Code::Internal, "{torn:?}");
         }
@@ -355,7 +359,10 @@ mod tests {
         let volumes = Volumes::open(folder.path()).unwrap();
         let making = volumes.begin("a").unwrap();
         let refused = volumes.begin("a").err().unwrap();
-        assert_eq!((refused.code(), refused.message()), (tonic::Code::Aborted, "volume a is being made or removed"));
+        assert_eq!(
+            (refused.code(), refused.message()),
+            (tonic::Code::Aborted, "volume a is being made or removed")
+        );
         assert!(volumes.begin("b").is_ok(), "another is nobody's business");
         drop(making);
         assert!(volumes.begin("a").is_ok());

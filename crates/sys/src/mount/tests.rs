@@ -2,8 +2,7 @@ use super::*;
 
 #[test]
 fn a_mountinfo_line_is_read_with_its_escapes_and_its_peer_group() {
-    let line =
-        r"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 shared:7 - ext3 /dev/root rw,errors=continue";
+    let line = r"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 shared:7 - ext3 /dev/root rw,errors=continue";
     let mount = parse_mountinfo_line(line.as_bytes()).unwrap();
     assert_eq!(mount.target, Path::new("/mnt 2"));
     assert_eq!(mount.root, Path::new("/mnt1"));
@@ -139,11 +138,23 @@ fn lines_of_mountinfo_are_read_as_upstreams_rows_have_them() {
             kubelet,
             "rw,relatime",
             (true, false),
-            ["ext4", "/dev/sda", "rw,context=\"system_u:object_r:container_file_t:s0:c314,c894\",data=ordered"],
+            [
+                "ext4",
+                "/dev/sda",
+                "rw,context=\"system_u:object_r:container_file_t:s0:c314,c894\",data=ordered",
+            ],
         ),
         // What those rows leave open.
         ("1 0 0:1 / /a rw -  - - rw", 1, "/", "/a", "rw", (false, false), ["", "-", "-"]),
-        ("1 0 0:1 / /a\\040-\\040b rw - tmpfs  rw", 1, "/", "/a - b", "rw", (false, false), ["tmpfs", "", "rw"]),
+        (
+            "1 0 0:1 / /a\\040-\\040b rw - tmpfs  rw",
+            1,
+            "/",
+            "/a - b",
+            "rw",
+            (false, false),
+            ["tmpfs", "", "rw"],
+        ),
         (
             r"1 0 0:1 /x\011y /a\134040\012 rw propagate_from:2 unbindable - fuse.a\b a\040b rw",
             1,
@@ -157,7 +168,11 @@ fn lines_of_mountinfo_are_read_as_upstreams_rows_have_them() {
     ] {
         let mount = parse_mountinfo_line(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
         assert_eq!((mount.id, &mount.root, &mount.target), (id, &root.into(), &target.into()), "{line}");
-        assert_eq!((mount.options.as_str(), mount.is_shared, mount.is_slave), (options, tags.0, tags.1), "{line}");
+        assert_eq!(
+            (mount.options.as_str(), mount.is_shared, mount.is_slave),
+            (options, tags.0, tags.1),
+            "{line}"
+        );
         assert_eq!([mount.fs_type, mount.source, mount.super_options], rest.map(str::to_owned), "{line}");
     }
 }
@@ -188,7 +203,8 @@ fn lines_that_are_none_hide_no_others() {
         let ids: Vec<u32> = parse_mountinfo(text.as_bytes()).iter().map(|mount| mount.id).collect();
         assert_eq!(ids, [1, 2], "{bad:?}");
     }
-    let whole = b"36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 shared:7 - ext3 /dev/root rw,errors=continue";
+    let whole =
+        b"36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 shared:7 - ext3 /dev/root rw,errors=continue";
     for cut in 0..whole.len() {
         // It need not be an error; it must be no panic, and no other mount point.
         if let Some(mount) = parse_mountinfo_line(&whole[..cut]) {
@@ -199,7 +215,8 @@ fn lines_that_are_none_hide_no_others() {
 
 #[test]
 fn a_path_that_is_no_text_is_a_path_all_the_same() {
-    let mounts = parse_mountinfo(b"1 0 0:1 / /a\xff\\040b rw - fuse.x \xfe rw\n2 0 0:1 / /two rw - tmpfs b rw\n");
+    let mounts =
+        parse_mountinfo(b"1 0 0:1 / /a\xff\\040b rw - fuse.x \xfe rw\n2 0 0:1 / /two rw - tmpfs b rw\n");
     let target = mounts[0].target.as_os_str().as_encoded_bytes();
     assert_eq!((target, mounts[0].source.as_str()), (&b"/a\xff b"[..], "\u{fffd}"));
     assert_eq!(mounts[1].target, Path::new("/two"));

@@ -64,7 +64,10 @@ fn an_answer_is_an_acknowledgement_an_end_or_an_error() {
     assert_eq!(told(libc::NLMSG_DONE as u16, b""), "done");
     assert_eq!(told(error, &code(0)), "done");
     assert_eq!(told(error, &code(-libc::ENOENT)), format!("{:?}", Some(libc::ENOENT)));
-    assert_eq!(told(error, &[code(-libc::EEXIST), vec![0; 16]].concat()), format!("{:?}", Some(libc::EEXIST)));
+    assert_eq!(
+        told(error, &[code(-libc::EEXIST), vec![0; 16]].concat()),
+        format!("{:?}", Some(libc::EEXIST))
+    );
     // Of an error that is cut off nothing is known.
     assert_eq!(told(error, b""), "done");
     assert_eq!(told(error, &[0xff; 3]), "done");

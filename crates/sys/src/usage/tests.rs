@@ -210,10 +210,25 @@ fn pressure_is_read_whatever_of_it_is_told() {
         ),
         ("only some", "some avg10=1.71 avg60=2.36 avg300=2.57 total=3\n", stall([1.71, 2.36, 2.57], 3), none),
         ("only full", "full avg10=0.00 avg60=0.00 avg300=0.00 total=7", none, stall([0.0; 3], 7)),
-        ("in another order", "some total=5 avg300=3.00 avg60=2.00 avg10=1.00\n", stall([1.0, 2.0, 3.0], 5), none),
-        ("more words", "some avg10=1.00 avg60=0.00 avg900=9.00 avg300=0.50 total=5 x\n", stall([1.0, 0.0, 0.5], 5), none),
+        (
+            "in another order",
+            "some total=5 avg300=3.00 avg60=2.00 avg10=1.00\n",
+            stall([1.0, 2.0, 3.0], 5),
+            none,
+        ),
+        (
+            "more words",
+            "some avg10=1.00 avg60=0.00 avg900=9.00 avg300=0.50 total=5 x\n",
+            stall([1.0, 0.0, 0.5], 5),
+            none,
+        ),
         ("fewer words", "some avg10=1.00\n", stall([1.0, 0.0, 0.0], 0), none),
-        ("no numbers", "some avg10=a avg60= avg300 total=-1\nfull total=99999999999999999999999\n", none, none),
+        (
+            "no numbers",
+            "some avg10=a avg60= avg300 total=-1\nfull total=99999999999999999999999\n",
+            none,
+            none,
+        ),
         ("another kind", "others avg10=1.00 avg60=1.00 avg300=1.00 total=1\nsomething total=1\n", none, none),
         ("nothing", "", none, none),
     ] {
@@ -240,7 +255,12 @@ fn what_the_kernel_does_not_say_counts_for_nothing() {
         ("nothing", &[][..], Usage::default()),
         (
             "empty files",
-            &[("pod/memory.current", ""), ("pod/memory.stat", ""), ("pod/cpu.max", ""), ("pod/cpu.stat", "\n")],
+            &[
+                ("pod/memory.current", ""),
+                ("pod/memory.stat", ""),
+                ("pod/cpu.max", ""),
+                ("pod/cpu.stat", "\n"),
+            ],
             Usage::default(),
         ),
         (
@@ -300,19 +320,27 @@ fn disks_that_cannot_be_read_hide_no_others() {
         assert_eq!(numbers, [(254, 1), (9, 0), (259, 0)]);
         let first = &devices[0];
         assert_eq!((first.bytes["Read"], first.bytes["Write"]), (6_901_432_320, 14_245_535_744));
-        assert_eq!((first.count["Read"], first.count["Write"], first.count["Discard"]), (263_278, 248_603, 0));
+        assert_eq!(
+            (first.count["Read"], first.count["Write"], first.count["Discard"]),
+            (263_278, 248_603, 0)
+        );
         assert_eq!((devices[1].bytes.len(), devices[1].bytes["Write"], devices[1].count.len()), (1, 5, 0));
         assert_eq!((devices[2].bytes["Discard"], devices[2].count["Discard"]), (530_485_248, 2));
     });
     let bytes = "8:0 Read 100\n8:0 Write 200\n8:0 Sync 300\n8:0 Async 500\n8:0 Total 500\nTotal 500\n\
                  8:0 Read\nx Read 1\n8:16 Read much\n8:32 Read 1 2\n";
-    check(Version::V1, &["blkio"], &[("blkio/pod/blkio.throttle.io_service_bytes_recursive", bytes)], |cgroups| {
-        let [device] = cgroups.devices("/pod").try_into().unwrap();
-        assert_eq!((device.major, device.minor, device.count.len()), (8, 0, 0));
-        let names: Vec<&str> = device.bytes.keys().map(String::as_str).collect();
-        assert_eq!(names, ["Async", "Read", "Sync", "Total", "Write"]);
-        assert_eq!((device.bytes["Read"], device.bytes["Write"]), (100, 200));
-    });
+    check(
+        Version::V1,
+        &["blkio"],
+        &[("blkio/pod/blkio.throttle.io_service_bytes_recursive", bytes)],
+        |cgroups| {
+            let [device] = cgroups.devices("/pod").try_into().unwrap();
+            assert_eq!((device.major, device.minor, device.count.len()), (8, 0, 0));
+            let names: Vec<&str> = device.bytes.keys().map(String::as_str).collect();
+            assert_eq!(names, ["Async", "Read", "Sync", "Total", "Write"]);
+            assert_eq!((device.bytes["Read"], device.bytes["Write"]), (100, 200));
+        },
+    );
 }
 
 #[test]

@@ -161,7 +161,10 @@ fn payload(encoder: Encoder) -> Vec<u8> {
 fn a_link_is_read_from_what_there_is_of_it() {
     let mut message = Encoder::message(libc::RTM_NEWLINK, 0);
     message.raw(&link_header(libc::AF_UNSPEC, 7, libc::IFF_UP as u32, 0)).str(libc::IFLA_IFNAME, "eth0");
-    message.u32(libc::IFLA_MTU, 1400).u32(libc::IFLA_MASTER, 3).bytes(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 1]);
+    message
+        .u32(libc::IFLA_MTU, 1400)
+        .u32(libc::IFLA_MASTER, 3)
+        .bytes(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 1]);
     message.u8(libc::IFLA_OPERSTATE, OPERATION_UP).str(libc::IFLA_IFALIAS, "c/eth0").u32(libc::IFLA_LINK, 9);
     message.nest(libc::IFLA_LINKINFO, |info| {
         info.str(libc::IFLA_INFO_KIND, "veth");
@@ -197,7 +200,10 @@ fn a_link_is_read_from_what_there_is_of_it() {
     });
     assert_eq!(short, None, "a short number");
     let strange = with(&|message| {
-        message.bytes(libc::IFLA_LINKINFO, b"x").bytes(libc::IFLA_OPERSTATE, b"").bytes(libc::IFLA_MASTER, b"1");
+        message
+            .bytes(libc::IFLA_LINKINFO, b"x")
+            .bytes(libc::IFLA_OPERSTATE, b"")
+            .bytes(libc::IFLA_MASTER, b"1");
     });
     assert_eq!(strange, Some(Link { index: 1, ..Link::default() }));
 }
@@ -244,7 +250,8 @@ fn an_address_of_ipv6_lasts_unless_the_kernel_says_otherwise() {
         is_lasting(&payload(message))
     };
     assert!(lasts(libc::AF_INET6, 0, None) && lasts(libc::AF_INET6, 0, Some(0)));
-    for flag in [libc::IFA_F_TEMPORARY, libc::IFA_F_DEPRECATED, libc::IFA_F_TENTATIVE, libc::IFA_F_DADFAILED] {
+    for flag in [libc::IFA_F_TEMPORARY, libc::IFA_F_DEPRECATED, libc::IFA_F_TENTATIVE, libc::IFA_F_DADFAILED]
+    {
         assert!(!lasts(libc::AF_INET6, 0, Some(flag)), "{flag}");
         assert!(!lasts(libc::AF_INET6, u8::try_from(flag).unwrap(), None), "{flag}");
         // The wide form counts, where there is one; and those of IPv4 are what they are.
@@ -280,7 +287,11 @@ fn routes_are_read_back_as_they_are_asked_for() {
             destination: Some((ip("10.43.0.0"), 16)),
             ..NewRoute::default()
         },
-        NewRoute { kind: RouteKind::Blackhole, destination: Some((ip("fd43::"), 112)), ..NewRoute::default() },
+        NewRoute {
+            kind: RouteKind::Blackhole,
+            destination: Some((ip("fd43::"), 112)),
+            ..NewRoute::default()
+        },
     ] {
         let bytes = payload(route_request(libc::RTM_NEWROUTE, 0, &route));
         assert_eq!(parse_route(&bytes), Some(entry(&route)), "{route:?}");
