@@ -17,13 +17,7 @@ fn items() -> Vec<Item> {
 }
 
 fn head() -> Head {
-    Head {
-        revision: 7,
-        seen: 9,
-        created: "2026-01-01T00:00:00Z".into(),
-        writer: "0.1.0".into(),
-        left_out: 0,
-    }
+    Head { revision: 7, seen: 9, created: "2026-01-01T00:00:00Z".into(), writer: "0.1.0".into(), left_out: 0 }
 }
 
 fn written() -> Vec<u8> {
@@ -198,7 +192,11 @@ fn heads_that_are_none_are_refused() {
         ("no JSON", "knarr-backup 1\nhead\n", "it is damaged: its head: "),
         ("no fields", "knarr-backup 1\n{}\n", "it is damaged: its head: missing field"),
         ("a revision below nothing", "knarr-backup 1\n{\"revision\": -1}\n", "it is damaged: its head: "),
-        ("a line without an end", &format!("knarr-backup 1\n{}", " ".repeat(5000)), "it is damaged: its head has no end"),
+        (
+            "a line without an end",
+            &format!("knarr-backup 1\n{}", " ".repeat(5000)),
+            "it is damaged: its head has no end",
+        ),
         ("a first line without an end", &"x".repeat(5000), "it is no knarr backup"),
     ] {
         let error = read(text.as_bytes()).unwrap_err().to_string();

@@ -73,7 +73,8 @@ pub(super) fn read(file: &File, page_bytes: usize, table_pages: u64) -> Result<F
     if listed.len() as u64 != free || !is_within {
         return Err(Unclear::Layout("the list"));
     }
-    let used = [meta.free.pages, meta.main.pages, table_pages].into_iter().fold(META_PAGES, u64::saturating_add);
+    let used =
+        [meta.free.pages, meta.main.pages, table_pages].into_iter().fold(META_PAGES, u64::saturating_add);
     let all = meta.last_page.saturating_add(1);
     if used.saturating_add(free) != all {
         return Err(Unclear::Sum { used, free, all });

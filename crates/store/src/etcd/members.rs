@@ -308,7 +308,9 @@ mod tests {
 
     #[test]
     fn versions_that_are_none_are_not_taken_for_one() {
-        for text in ["", ".", "3", "3.", ".5", "v3.5.0", "3.x.1", "-3.5.1", "3.5.", "3,5", "99999999999999999999.1"] {
+        for text in
+            ["", ".", "3", "3.", ".5", "v3.5.0", "3.x.1", "-3.5.1", "3.5.", "3,5", "99999999999999999999.1"]
+        {
             let version = Version::parse(text);
             assert!(version.is_none() || text == "3.5.", "{text:?}: {version:?}");
         }

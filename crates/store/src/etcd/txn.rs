@@ -290,7 +290,11 @@ mod tests {
             let write = Write { only_while, ..put("/registry/a", Expect::Revision(3), "1") };
             let txn = request(&write, [1; 16], WriteLeases { object: 5, cause: 6 }, 41).unwrap();
             let last = txn.compare.last().unwrap();
-            assert_eq!((&last.key[..], last.mod_revision), (&b"/registry/lock"[..], Some(expect)), "{revision}");
+            assert_eq!(
+                (&last.key[..], last.mod_revision),
+                (&b"/registry/lock"[..], Some(expect)),
+                "{revision}"
+            );
             let reads: Vec<(String, bool)> = txn
                 .failure
                 .into_iter()
@@ -320,7 +324,9 @@ mod tests {
         assert_eq!(&cause.value[..], b"0123456789abcdefcause of v");
         assert_eq!((&object.key[..], &object.value[..], object.lease), (&b"/registry/a"[..], &b"v"[..], 5));
         let removed = of(&delete("/registry/a", 9));
-        assert!(matches!(&removed[1].request, Some(api::Request::DeleteRange(it)) if it.key == "/registry/a"));
+        assert!(
+            matches!(&removed[1].request, Some(api::Request::DeleteRange(it)) if it.key == "/registry/a")
+        );
         // What is absent cannot be removed.
         let nothing = Write { expect: Expect::Absent, ..delete("/registry/a", 9) };
         let compare = request(&nothing, [1; 16], leases, 41).unwrap().compare;

@@ -450,10 +450,11 @@ mod tests {
             value: Bytes::from_static(value),
             ..Default::default()
         };
-        let check = |r#type: api::EventType, kv: api::KeyValue, prev_kv: Option<api::KeyValue>, expect: &str| {
-            let event = api::Event { r#type: r#type.into(), kv: Some(kv), prev_kv };
-            check(0, answer(vec![event]), expect);
-        };
+        let check =
+            |r#type: api::EventType, kv: api::KeyValue, prev_kv: Option<api::KeyValue>, expect: &str| {
+                let event = api::Event { r#type: r#type.into(), kv: Some(kv), prev_kv };
+                check(0, answer(vec![event]), expect);
+            };
         check(api::EventType::Put, kv(1, 1, b"value"), None, "+/registry/key@1() upto 1");
         check(api::EventType::Put, kv(1, 2, b"value"), Some(kv(1, 1, b"v")), "+/registry/key@2() upto 2");
         check(api::EventType::Delete, kv(1, 2, b""), None, "revision 0 was compacted, the oldest is 2");

@@ -84,7 +84,18 @@ fn sound() -> (Facts, Vec<Vec<u8>>) {
     let facts = Facts { transaction: 7, last_page: 6, depth: 1, root: 2, list_pages: 1, main_pages: 1 };
     let old = Facts { transaction: 6, root: NO_PAGE, ..facts };
     let leaf = with_nodes(2, LEAF, &[record(5, &[5, 4]), record(6, &[])]);
-    (facts, vec![meta(0, old), meta(1, facts), leaf, page(3, LEAF, 16), page(4, LEAF, 16), page(5, LEAF, 16), page(6, LEAF, 16)])
+    (
+        facts,
+        vec![
+            meta(0, old),
+            meta(1, facts),
+            leaf,
+            page(3, LEAF, 16),
+            page(4, LEAF, 16),
+            page(5, LEAF, 16),
+            page(6, LEAF, 16),
+        ],
+    )
 }
 
 fn changed(change: impl Fn(&mut Facts)) -> Result<FreePages, Unclear> {
@@ -124,7 +135,9 @@ fn what_does_not_add_up_is_no_list() {
     assert!(matches!(changed(|it| it.list_pages = u64::MAX - 1), Err(_)));
     assert!(matches!(changed(|it| it.last_page = u64::MAX), Err(Unclear::Sum { .. })));
     assert!(matches!(changed(|it| it.last_page = 4), Err(Unclear::Layout("the list"))), "beyond the last");
-    for (name, freed) in [("a page twice", [5, 5]), ("a meta page", [5, 1]), ("one that is not there", [5, 7])] {
+    for (name, freed) in
+        [("a page twice", [5, 5]), ("a meta page", [5, 1]), ("one that is not there", [5, 7])]
+    {
         let (_, mut pages) = sound();
         pages[2] = with_nodes(2, LEAF, &[record(5, &freed)]);
         assert!(matches!(check(&pages), Err(Unclear::Layout("the list"))), "{name}");
@@ -142,7 +155,10 @@ fn a_tree_that_leads_back_to_itself_ends() {
         }
     }
     assert!(matches!(changed(|it| it.depth = 0), Err(Unclear::Layout("the list's depth"))));
-    assert!(matches!(changed(|it| it.depth = 2), Err(Unclear::Layout("a page of the list"))), "a leaf too early");
+    assert!(
+        matches!(changed(|it| it.depth = 2), Err(Unclear::Layout("a page of the list"))),
+        "a leaf too early"
+    );
     for root in [7, 1 << 40, u64::MAX - 1] {
         assert!(changed(|it| it.root = root).is_err(), "{root}");
     }
@@ -158,7 +174,9 @@ fn no_changed_byte_makes_it_fail_otherwise_than_by_saying_so() {
             changed[page][bit / 8] ^= 1 << (bit % 8);
             // Numbers of pages and transactions have no checksum: what is read is still a list of as many pages.
             if let Ok(read) = check(&changed) {
-                let count = |list: &FreePages| list.by_transaction.iter().map(|(_, pages)| pages.len()).sum::<usize>();
+                let count = |list: &FreePages| {
+                    list.by_transaction.iter().map(|(_, pages)| pages.len()).sum::<usize>()
+                };
                 assert_eq!(count(&read), count(&whole), "page {page}, bit {bit}");
             }
         }
