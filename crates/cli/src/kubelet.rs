@@ -234,7 +234,8 @@ fn labels(text: &str) -> Result<BTreeMap<String, String>, ValueError> {
             return Err(ValueError::NoKey(part.to_owned()));
         }
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-        let is_in = |of: &str| domain.strip_suffix(of).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'));
+        let is_in =
+            |of: &str| domain.strip_suffix(of).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'));
         let is_free = is_in("node.kubernetes.io") || is_in("kubelet.kubernetes.io");
         if (is_in("kubernetes.io") || is_in("k8s.io")) && !is_free && !OWN_LABELS.contains(&key) {
             return Err(ValueError::Label(key.to_owned()));

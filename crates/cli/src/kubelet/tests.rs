@@ -105,7 +105,8 @@ fn a_node_gives_itself_the_labels_that_upstream_lets_it() {
 fn values_are_read_as_gos_flags_read_them() {
     let field = |argument: &str| {
         let args = ConfigurationArgs::from_pairs(&[argument.to_owned()]);
-        args.map(|args| args.fields.as_object().unwrap().values().next().cloned()).map_err(|error| error.to_string())
+        args.map(|args| args.fields.as_object().unwrap().values().next().cloned())
+            .map_err(|error| error.to_string())
     };
     for (argument, expect) in [
         ("seccomp-default=1", json!(true)),

@@ -150,7 +150,8 @@ fn routes_come_to_be_as_upstreams_rows_have_them() {
     let (four, six) = (|n: u8| format!("10.42.{n}.0/24"), |n: u8| format!("fd42:0:0:{n}::/64"));
     let both = |name: &str, n: u8| node(name, &format!("{}, '{}'", four(n), six(n)), THERE);
     let single = |name: &str, n: u8| node(name, &four(n), THERE);
-    let routes = |all: &[(&str, String)]| all.iter().map(|(node, range)| route(node, range)).collect::<Vec<_>>();
+    let routes =
+        |all: &[(&str, String)]| all.iter().map(|(node, range)| route(node, range)).collect::<Vec<_>>();
     let at = |address: &str| {
         let all = routes(&[("a", four(0)), ("b", four(1)), ("a", six(0)), ("b", six(1))]);
         all.into_iter().map(|route| with_address(route, address)).collect::<Vec<_>>()

@@ -304,8 +304,11 @@ fn what_a_load_balancer_depends_on_is_what_upstream_says() {
                 pick("uid", "uid: u"),
                 pick("type", "type: LoadBalancer"),
                 pick("ports", "ports: [{port: 80}]"),
-                more.iter().filter(|part| !["uid", "type", "ports"].iter().any(|own| part.starts_with(own)))
-                    .copied().collect::<Vec<_>>().join(", "),
+                more.iter()
+                    .filter(|part| !["uid", "type", "ports"].iter().any(|own| part.starts_with(own)))
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .join(", "),
             ))
         };
         let (old, new) = (one(old), one(new));
@@ -318,7 +321,12 @@ fn what_a_load_balancer_depends_on_is_what_upstream_says() {
         ("more ports", "ports: [{port: 80}]", "ports: [{port: 80}, {port: 81}]", true),
         ("names of ports", "ports: [{port: 80}]", "ports: [{port: 80, name: a}]", true),
         ("protocols", "ports: [{port: 80}]", "ports: [{port: 80, protocol: UDP}]", true),
-        ("the protocol that counts anyway", "ports: [{port: 80}]", "ports: [{port: 80, protocol: TCP}]", false),
+        (
+            "the protocol that counts anyway",
+            "ports: [{port: 80}]",
+            "ports: [{port: 80, protocol: TCP}]",
+            false,
+        ),
         ("ports of Nodes", "ports: [{port: 80}]", "ports: [{port: 80, nodePort: 30080}]", true),
         ("protocols of applications", "", "ports: [{port: 80, appProtocol: http}]", true),
         (
@@ -327,7 +335,12 @@ fn what_a_load_balancer_depends_on_is_what_upstream_says() {
             "ports: [{port: 80, appProtocol: tcp}]",
             true,
         ),
-        ("the number of external addresses", "externalIPs: [192.0.2.1]", "externalIPs: [192.0.2.2, 192.0.2.3]", true),
+        (
+            "the number of external addresses",
+            "externalIPs: [192.0.2.1]",
+            "externalIPs: [192.0.2.2, 192.0.2.3]",
+            true,
+        ),
         ("external addresses", "externalIPs: [192.0.2.1]", "externalIPs: [192.0.2.2]", true),
         ("another Service", "uid: old", "uid: new", true),
         ("the traffic policy", "", "externalTrafficPolicy: Local", true),
